@@ -61,7 +61,7 @@ def emulated(port: int, *, pool: str = "pool", model: str = MODEL, engine: str =
         pool=pool,
         model=model,
         engine=engine,
-        replica=Replica(cost=COST, kv_blocks=200),
+        simulated=Replica(cost=COST, kv_blocks=200),
         max_tokens=3200,
         usual_output_tokens=20,
     )

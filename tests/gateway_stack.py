@@ -281,7 +281,7 @@ def _serve_endpoints(stack: Stack) -> None:
             model=_model_of(stack, index),
             adapters=stack.adapters if index == 0 and not stack.unloaded else (),
             engine="sglang" if index % 2 else "vllm",
-            replica=Replica(cost=cost, kv_blocks=40_000),
+            simulated=Replica(cost=cost, kv_blocks=40_000),
             max_tokens=600_000,
             usual_output_tokens=20,
         )
@@ -292,7 +292,8 @@ def _serve_endpoints(stack: Stack) -> None:
 
         of_file = emulated_replicas(emulated_fleet(Path(stack.silicon), port=1))
         replicas = [
-            replace(one, replica=made.replica, engine=made.engine) for one, made in zip(replicas, of_file, strict=True)
+            replace(one, simulated=made.simulated, engine=made.engine)
+            for one, made in zip(replicas, of_file, strict=True)
         ]
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(emulate(replicas, control=stack.control, speed=1.0, seed=0))
@@ -369,7 +370,7 @@ def _serve_gateway(stack: Stack) -> None:
         listen=stack.listen,
         folder=Path(stack.folder),
         pickers=stack.pickers,
-        door=stack.door,  # type: ignore[arg-type]
+        protocol=stack.door,  # type: ignore[arg-type]
         access_log=stack.access_log,
         receipts=stack.receipts,
         receipt_every=1,

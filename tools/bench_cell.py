@@ -9,7 +9,8 @@ import numpy as np
 from penstock.emulator.emulated_engine import Totals
 from penstock.emulator.metrics_page import EngineState, Observed, vllm_page
 from penstock.gateway.picker import compiled_policy
-from penstock.gateway.picker.picker import Named, Picker, SharedTables
+from penstock.gateway.picker.fleet_state import SharedTables
+from penstock.gateway.picker.picker import EndpointChoice, Picker
 from penstock.gateway.picker.request_body import RequestHints, read_body
 from penstock.gateway.state.routed_fleet import RoutedClass, RoutedFleet
 from penstock.gateway.state.shared_tables import COUNTS, PICKER_STATE, REPORT
@@ -19,7 +20,7 @@ from penstock.routing.records import new_endpoints
 SIZES = (10, 30, 100, 300, 1000, 5000)
 BODY = json.dumps({"messages": [{"role": "user", "content": "word " * 800}], "model": "m", "max_tokens": 200}).encode()
 _MIDDLE = 0.002
-"""Seconds between two looks at the reports: the desk's own."""
+"""Seconds between two looks at the reports: the picker's own."""
 
 
 def fleet_of(count: int) -> RoutedFleet:
@@ -48,12 +49,12 @@ def decision_us(count: int, times: int) -> tuple[float, float]:
         reports=np.zeros(count, REPORT), counts=np.zeros((1, count), COUNTS), states=np.zeros(1, PICKER_STATE)
     )
     now = [1000.0]
-    desk = Picker(fleet, tables, 0, lambda: now[0])
+    picker = Picker(fleet, tables, 0, lambda: now[0])
     begun = process_time()
     for _ in range(times):
-        named = desk.decide(read_body(BODY, len(BODY)), BODY, RequestHints())
-        if isinstance(named, Named):
-            desk.ended(named.ticket, "", 200, "-", 1)
+        named = picker.decide(read_body(BODY, len(BODY)), BODY, RequestHints())
+        if isinstance(named, EndpointChoice):
+            picker.state.end(named.ticket, "", 200, "-", 1)
         now[0] += _MIDDLE / 10
     decided = (process_time() - begun) / times * 1e6
     tables.reports["healthy"] = 1
@@ -63,7 +64,7 @@ def decision_us(count: int, times: int) -> tuple[float, float]:
         now[0] += 1.0
         tables.reports["sequence"] += 2
         tables.reports["reported_s"] = now[0]
-        desk.tick()
+        picker.state.tick()
     return decided, (process_time() - begun) / rounds / count * 1e6
 
 

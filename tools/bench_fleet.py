@@ -247,7 +247,9 @@ def started(command: Sequence[str], ready: str) -> Iterator[None]:
 
 def slowed_endpoints(running: Path, slow: float) -> None:
     """Serve the fleet's endpoints, so many times slower."""
-    replicas = [replace(one, replica=_slowed(one.replica, slow)) for one in emulated_replicas(fleet_choice(running))]
+    replicas = [
+        replace(one, simulated=_slowed(one.simulated, slow)) for one in emulated_replicas(fleet_choice(running))
+    ]
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(emulate(replicas, control=f"127.0.0.1:{CONTROL}", speed=1.0, seed=0))
 

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 REPOSITORY: Final = Path(__file__).resolve().parent.parent
 VARIANTS: Final = ("bare", "constant", "ext_authz", "ext_proc", "ext_proc_buffered")
-"""`constant` is the default door with nothing behind it: whatever is asked, the first endpoint is named."""
+"""`constant` is ext_authz without a picker: every request gets the first endpoint."""
 PEERS: Final = {
     "sglang-router": ("bin/sglang-router", "launch", "--log-level", "error"),
     "vllm-router": ("bin/vllm-router", "--log-level", "error"),
@@ -89,7 +89,7 @@ def serve(variant: str, port: int, backends: Sequence[str], folder: str) -> None
         listen=f"127.0.0.1:{port}",
         folder=Path(folder),
         pickers=1,
-        door="ext_authz" if variant in ("bare", "constant") else variant,  # type: ignore[arg-type]
+        protocol="ext_authz" if variant in ("bare", "constant") else variant,  # type: ignore[arg-type]
         concurrency=1,
         pick=variant != "bare",
         pick_timeout_s=5.0,
@@ -98,7 +98,7 @@ def serve(variant: str, port: int, backends: Sequence[str], folder: str) -> None
 
 
 def answer_without_looking(endpoint: str) -> None:
-    """Replace what pickers do with a question by one answer, so that what is left is what the door itself costs."""
+    """Replace what pickers do with a question by one answer, so that the rest is the cost of ext_authz itself."""
     from penstock.gateway.servers import ext_authz_server  # noqa: PLC0415 - in the child only
 
     answer = f"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nx-gateway-destination-endpoint: {endpoint}\r\n\r\n".encode()
@@ -118,11 +118,11 @@ def answer_without_looking(endpoint: str) -> None:
             self._missing -= len(data)
             if self._missing == 0:
                 self._transport.write(answer)  # type: ignore[attr-defined]
-                if b"connection: close" in data:  # the picker itself, whether its door is open
+                if b"connection: close" in data:  # the picker itself, whether its socket answers
                     self._transport.close()
 
     if "AuthzConnection" not in vars(ext_authz_server):
-        sys.exit("the default door makes its connections otherwise; the control would run the real picker")
+        sys.exit("ext_authz_server makes its connections otherwise; the control would run the real picker")
     vars(ext_authz_server)["AuthzConnection"] = Constant
 
 

@@ -31,21 +31,21 @@ TEXT: Final = b"text/plain; version=0.0.4; charset=utf-8"
 def reply(status: int, body: bytes, kind: bytes = JSON, more: bytes = b"") -> bytes:
     """Return a complete response. `more` holds further header lines, each with its line end."""
     reason = _REASONS.get(status, b"Status")
-    typed = b"content-type: " + kind + b"\r\n" if body else b""
-    return b"HTTP/1.1 %d %b\r\ncontent-length: %d\r\n%b%b\r\n%b" % (status, reason, len(body), typed, more, body)
+    content_type = b"content-type: " + kind + b"\r\n" if body else b""
+    return b"HTTP/1.1 %d %b\r\ncontent-length: %d\r\n%b%b\r\n%b" % (status, reason, len(body), content_type, more, body)
 
 
 class Exchange:
     """One request and its response."""
 
-    __slots__ = ("_chunked", "_line", "answered", "body", "headers", "method", "on_gone", "path")
+    __slots__ = ("_chunked", "_connection", "answered", "body", "headers", "method", "on_disconnect", "path")
 
     def __init__(
-        self, line: "HttpConnection", method: bytes, path: bytes, headers: dict[bytes, bytes], body: bytes
+        self, connection: "HttpConnection", method: bytes, path: bytes, headers: dict[bytes, bytes], body: bytes
     ) -> None:
-        self._line = line
+        self._connection = connection
         self.method, self.path, self.headers, self.body = method, path, headers, body
-        self.on_gone: Callable[[], None] | None = None
+        self.on_disconnect: Callable[[], None] | None = None
         """Called if the client disconnects before the response is complete."""
         self.answered = False
         self._chunked = False
@@ -56,42 +56,42 @@ class Exchange:
 
     def reply_whole(self, answer: bytes) -> None:
         """Send a complete response that `reply` built."""
-        self._line.write(answer)
-        self._done()
+        self._connection.write(answer)
+        self._finish()
 
     def start(self, kind: bytes) -> None:
         """Start a chunked response."""
         self._chunked = True
-        self._line.write(b"HTTP/1.1 200 OK\r\ncontent-type: " + kind + b"\r\ntransfer-encoding: chunked\r\n\r\n")
+        self._connection.write(b"HTTP/1.1 200 OK\r\ncontent-type: " + kind + b"\r\ntransfer-encoding: chunked\r\n\r\n")
 
     def send(self, piece: bytes) -> None:
         """Send one chunk."""
-        self._line.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        self._connection.write(b"%x\r\n%b\r\n" % (len(piece), piece))
 
     def finish(self) -> None:
         """End the chunked response."""
-        self._line.write(b"0\r\n\r\n")
-        self._done()
+        self._connection.write(b"0\r\n\r\n")
+        self._finish()
 
     @property
     def started(self) -> bool:
         """True once a chunked response has started."""
         return self._chunked
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         """Abort the connection, even in the middle of a response."""
         self.answered = True
-        self._line.abort()
+        self._connection.abort()
 
-    def _done(self) -> None:
+    def _finish(self) -> None:
         self.answered = True
-        self._line.next_exchange(self)
+        self._connection.next_exchange(self)
 
-    def gone(self) -> None:
-        """Record that the client disconnected, and call `on_gone` if the response is incomplete."""
-        if not self.answered and self.on_gone is not None:
+    def client_disconnected(self) -> None:
+        """Record that the client disconnected, and call `on_disconnect` if the response is incomplete."""
+        if not self.answered and self.on_disconnect is not None:
             self.answered = True
-            self.on_gone()
+            self.on_disconnect()
 
 
 Handler = Callable[[Exchange], None]
@@ -101,9 +101,9 @@ class HttpConnection(asyncio.Protocol):
     """One connection. It handles requests one after the other, in order."""
 
     def __init__(
-        self, handle: Handler, lines: "set[HttpConnection] | None" = None, most_body_bytes: int = MAX_BODY_BYTES
+        self, handle: Handler, connections: "set[HttpConnection] | None" = None, max_body_bytes: int = MAX_BODY_BYTES
     ) -> None:
-        self._handle, self._lines, self._most_body = handle, lines, most_body_bytes
+        self._handle, self._connections, self._max_body_bytes = handle, connections, max_body_bytes
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpRequestParser(self)
         self._begin()
@@ -120,18 +120,18 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Store the transport."""
         self._transport = cast("asyncio.Transport", transport)
-        if self._lines is not None:
-            self._lines.add(self)
+        if self._connections is not None:
+            self._connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Notify all open exchanges that the client disconnected."""
         del exc
         self._transport = None
-        if self._lines is not None:
-            self._lines.discard(self)
+        if self._connections is not None:
+            self._connections.discard(self)
         for exchange in (self._current, *self._queued):
             if exchange is not None:
-                exchange.gone()
+                exchange.client_disconnected()
         self._queued.clear()
 
     def data_received(self, data: bytes) -> None:
@@ -140,7 +140,7 @@ class HttpConnection(asyncio.Protocol):
             self._parser.feed_data(data)
         except httptools.HttpParserCallbackError:
             # Our own bug must not look like a bad request.
-            log.exception("a request could not be handled")
+            log.exception("an HTTP request could not be handled")
             self.refuse(500)
         except (httptools.HttpParserUpgrade, httptools.HttpParserError):
             self.refuse(400)
@@ -171,7 +171,7 @@ class HttpConnection(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         """Append a part of the body."""
         self._body_bytes += len(body)
-        if self._body_bytes > self._most_body:
+        if self._body_bytes > self._max_body_bytes:
             self.refuse(413)
         elif self._transport is not None:
             self._body.append(body)

@@ -37,7 +37,7 @@ def test_a_reload_before_the_first_request_leaves_pickers_listening(tmp_path: Pa
     metrics = f"127.0.0.1:{free_ports(1)[0]}"
     with running(tmp_path, door=door, pickers=2, metrics=metrics, own_log=str(tmp_path / "own.log")) as stack:
         stack.processes["gateway"].send_signal(signal.SIGHUP)
-        until(lambda: "read again" in (tmp_path / "own.log").read_text())
+        until(lambda: "fleet reloaded" in (tmp_path / "own.log").read_text())
         time.sleep(1.0)
         seen = asyncio.run(stack.load(40, 4))
         assert seen.failed == 0

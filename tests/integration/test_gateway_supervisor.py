@@ -57,16 +57,16 @@ def test_a_fleet_that_envoy_refuses_is_adopted_by_nothing(stack: Running) -> Non
     watched, log, kept = Path(stack.stack.watched), Path(stack.stack.own_log), Path(stack.stack.folder) / "fleet.bin"
     fleet, words = kept.read_bytes(), log.read_text()
     watched.write_text(json.dumps([*stack.stack.addresses, NO_PORT]))
-    until(lambda: "not read again" in log.read_text(), 15)
+    until(lambda: "fleet not reloaded" in log.read_text(), 15)
     time.sleep(0.5)  # as long as Envoy takes to read files that change
     (said,) = log.read_text().removeprefix(words).splitlines()
-    assert "the fleet is not read again: Envoy does not accept the configuration: " in said
+    assert "fleet not reloaded: Envoy rejects the configuration: " in said
     assert "LbEndpoints[2].Endpoint.Address.SocketAddress.PortValue: value must be less than or equal to 65535" in said
     assert kept.read_bytes() == fleet
     assert "99999" not in (Path(stack.stack.folder) / "xds" / "eds-0.json").read_text()
     assert asyncio.run(stack.load(20, 4)).failed == 0
     watched.write_text(json.dumps(stack.stack.addresses[::-1]))
-    until(lambda: "the fleet was read again: 2 endpoints" in log.read_text(), 15)
+    until(lambda: "fleet reloaded: 2 endpoints" in log.read_text(), 15)
     assert kept.read_bytes() != fleet
     assert asyncio.run(stack.load(20, 4)).failed == 0
 

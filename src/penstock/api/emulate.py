@@ -58,7 +58,7 @@ def _replicas(fleet: Fleet, pool: Pool) -> "list[EmulatedReplica]":
             model=pool.model,
             adapters=pool.adapters,
             engine=pool.engine,
-            replica=replica,
+            simulated=replica,
             max_tokens=replica.most_tokens,
             usual_output_tokens=typical_tokens(fleet, pool)[1],
         )

@@ -31,12 +31,12 @@ _PREFIX: Final = "penstock-"
 
 def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool = False) -> "RoutedFleet":
     """Build the picker's view of a fleet: each endpoint's step times, KV cache and price."""
-    from penstock.gateway.state.routed_fleet import RoutedClass, RoutedFleet, RoutedPool, asked_names  # noqa: PLC0415 - needs the extra
+    from penstock.gateway.state.routed_fleet import RoutedClass, RoutedFleet, RoutedPool, requestable_names  # noqa: PLC0415 - needs the extra
 
     fleet = fleet_choice(asked)
     pools = [pool for pool in fleet.pools if pool.endpoints]
     models = tuple(dict.fromkeys(pool.model for pool in pools))
-    names = asked_names(models, [pool.adapters for pool in pools])
+    names = requestable_names(models, [pool.adapters for pool in pools])
     vendors = tuple(dict.fromkeys(pool.vendor for pool in pools))
     kinds, records, found = [], [], list[tuple[Pool, str]]()
     for number, pool in enumerate(pools):
@@ -158,15 +158,15 @@ def envoy_settings(options: GatewayOptions, folder: Path) -> "EnvoySettings":
     for name in ("httptools", "uvloop"):
         if find_spec(name) is None:
             raise MissingExtra('routing needs an extra: pip install "penstock[gateway]"')
-    from penstock.gateway.envoy.envoy_config import DOORS, EnvoySettings  # noqa: PLC0415 - needs the extra
-    from penstock.gateway.envoy.inference_paths import checked  # noqa: PLC0415 - needs the extra
+    from penstock.gateway.envoy.envoy_config import PICK_PROTOCOLS, EnvoySettings  # noqa: PLC0415 - needs the extra
+    from penstock.gateway.envoy.inference_paths import validate_paths  # noqa: PLC0415 - needs the extra
     from penstock.gateway.envoy.tracing import Traces  # noqa: PLC0415 - needs the extra
     from penstock.gateway.state.access_rules import Certificate  # noqa: PLC0415 - needs the extra
 
     if options.only_pick is not None and options.door == "ext_authz":
         raise UsageError("a gateway that others run asks over ext_proc; add --door ext_proc")
-    if options.door not in DOORS:
-        raise UsageError(f"'{options.door}' is not a door; write one of {', '.join(DOORS)}")
+    if options.door not in PICK_PROTOCOLS:
+        raise UsageError(f"--door is '{options.door}'; write one of {', '.join(PICK_PROTOCOLS)}")
     for address in filter(None, (options.listen, options.metrics, options.only_pick)):
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 2**16:
@@ -177,7 +177,7 @@ def envoy_settings(options: GatewayOptions, folder: Path) -> "EnvoySettings":
         listen=options.listen,
         folder=folder,
         pickers=options.pickers,
-        door=next(known for known in DOORS if known == options.door),
+        protocol=next(known for known in PICK_PROTOCOLS if known == options.door),
         access_log=options.access_log,
         metrics=options.metrics,
         receipts=options.receipts,
@@ -186,7 +186,7 @@ def envoy_settings(options: GatewayOptions, folder: Path) -> "EnvoySettings":
         traces=Traces(address=options.traces, fraction=options.trace_fraction) if options.traces else None,
         whole_bodies=options.whole_bodies,
         only_pick=options.only_pick,
-        more_paths=checked(options.allow_paths),
+        more_paths=validate_paths(options.allow_paths),
     )
 
 

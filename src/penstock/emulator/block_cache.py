@@ -28,7 +28,7 @@ class BlockCache:
         """Number of blocks that requests hold."""
         return self.blocks - self.free
 
-    def found(self, keys: Sequence[int]) -> tuple[int, int]:
+    def find(self, keys: Sequence[int]) -> tuple[int, int]:
         """Return the number of cached blocks at the start of a prompt, and how many of them no request holds."""
         count = idle = 0
         for key in keys:
@@ -45,14 +45,14 @@ class BlockCache:
             self._idle.pop(key, None)
             self._held[key] = self._held.get(key, 0) + 1
 
-    def take(self, count: int) -> None:
+    def allocate(self, count: int) -> None:
         """Allocate blocks without content. Evict the least recently freed blocks if there are too few."""
         evicted = max(0, count - self._blank)
         for _ in range(evicted):
             self._idle.popitem(last=False)
         self._blank -= count - evicted
 
-    def name(self, key: int) -> int:
+    def register(self, key: int) -> int:
         """Register a held block by its content. Return the key it is held under."""
         if key in self._held or key in self._idle:
             key = self.own_key()
@@ -68,9 +68,9 @@ class BlockCache:
         """Release blocks, the last one first."""
         self._blank += unnamed
         for key in reversed(named):
-            left = self._held[key] - 1
-            if left:
-                self._held[key] = left
+            references = self._held[key] - 1
+            if references:
+                self._held[key] = references
             else:
                 del self._held[key]
                 self._idle[key] = None

@@ -79,7 +79,7 @@ class CompletionRequest:
     prompts: tuple[Prompt, ...]
     choices_per_prompt: int
     limit_tokens: int | None
-    least_tokens: int
+    min_tokens: int
     ignore_eos: bool
     greedy: bool
     stop: StopText | None
@@ -103,30 +103,30 @@ class CompletionRequest:
 def read_completion(path: bytes, body: bytes) -> CompletionRequest:
     """Parse a request. Raise an error (400) for invalid values, as vLLM does, and for options that are not emulated."""
     try:
-        asked = json.loads(body)
+        fields = json.loads(body)
     except (ValueError, RecursionError):
         raise UsageError("the body is not JSON") from None
-    if not isinstance(asked, dict):
+    if not isinstance(fields, dict):
         raise UsageError("the body is not a JSON object")
     chat = path.startswith(b"/v1/chat/")
-    _refuse_what_is_not_emulated(asked, chat=chat)
-    _check_sampling(asked)
-    prompts = (_chat_prompt(asked.get("messages")),) if chat else _text_prompts(asked.get("prompt"))
-    least, limit = _whole(asked, "min_tokens", 0, least=0), _limit(asked, chat=chat)
-    if limit is not None and least > limit:
-        raise UsageError(f"min_tokens must be less than or equal to max_tokens={limit}, got {least}.")
-    stops, included = _stops(asked.get("stop")), _flag(asked, "include_stop_str_in_output")
-    stream = _flag(asked, "stream")
-    options = _stream_options(asked.get("stream_options"), stream=stream)
+    _reject_unemulated(fields, chat=chat)
+    _check_sampling(fields)
+    prompts = (_chat_prompt(fields.get("messages")),) if chat else _text_prompts(fields.get("prompt"))
+    min_tokens, limit = _whole(fields, "min_tokens", 0, minimum=0), _limit(fields, chat=chat)
+    if limit is not None and min_tokens > limit:
+        raise UsageError(f"min_tokens must be less than or equal to max_tokens={limit}, got {min_tokens}.")
+    stops, included = _stops(fields.get("stop")), _flag(fields, "include_stop_str_in_output")
+    stream = _flag(fields, "stream")
+    options = _stream_options(fields.get("stream_options"), stream=stream)
     return CompletionRequest(
-        model=_model(asked.get("model")),
+        model=_model(fields.get("model")),
         prompts=prompts,
-        choices_per_prompt=_choices(asked, len(prompts)),
+        choices_per_prompt=_choices(fields, len(prompts)),
         limit_tokens=limit,
-        least_tokens=least,
-        ignore_eos=_flag(asked, "ignore_eos"),
-        greedy=_is_greedy(asked.get("temperature")),
-        stop=first_stop(stops, least_tokens=least, included=included),
+        min_tokens=min_tokens,
+        ignore_eos=_flag(fields, "ignore_eos"),
+        greedy=_is_greedy(fields.get("temperature")),
+        stop=first_stop(stops, min_tokens=min_tokens, included=included),
         held_chars=0 if included else max((len(text) - 1 for text in stops), default=0),
         stream=stream,
         usage_in_stream=_flag(options, "include_usage"),
@@ -135,56 +135,56 @@ def read_completion(path: bytes, body: bytes) -> CompletionRequest:
     )
 
 
-def _refuse_what_is_not_emulated(asked: Mapping[str, object], *, chat: bool) -> None:
+def _reject_unemulated(fields: Mapping[str, object], *, chat: bool) -> None:
     for name, idle in _NOT_EMULATED.items():
-        value = asked.get(name)
+        value = fields.get(name)
         if value is None or value in idle or (name == "logprobs" and chat and value is False):
             continue
         raise UsageError(
-            f"{name} is not emulated: `penstock emulate` has neither model nor tokenizer and makes its answers up; "
-            "leave it out, or ask a real engine"
+            f"{name} is not emulated, because `penstock emulate` has no model and no tokenizer; "
+            "leave it out, or use a real engine"
         )
 
 
-def _check_sampling(asked: Mapping[str, object]) -> None:
+def _check_sampling(fields: Mapping[str, object]) -> None:
     """Validate the sampling parameters, which have no effect here."""
-    for name, (holds, said) in _RANGES.items():
-        value = asked.get(name)
+    for name, (holds, text) in _RANGES.items():
+        value = fields.get(name)
         if value is None:
             continue
         if not isinstance(value, int | float) or isinstance(value, bool) or not holds(value):
-            raise UsageError(f"{name} must be {said}, got {_short(value)}.")
+            raise UsageError(f"{name} must be {text}, got {_short(value)}.")
 
 
 def _is_greedy(temperature: object) -> bool:
     return isinstance(temperature, int | float) and temperature < _GREEDY_BELOW
 
 
-def _limit(asked: Mapping[str, object], *, chat: bool) -> int | None:
+def _limit(fields: Mapping[str, object], *, chat: bool) -> int | None:
     for name in ("max_completion_tokens", "max_tokens"):
-        if asked.get(name) is not None:
-            return _whole(asked, name, 1, least=1)
+        if fields.get(name) is not None:
+            return _whole(fields, name, 1, minimum=1)
     return None if chat else _DEFAULT_LIMIT
 
 
-def _choices(asked: Mapping[str, object], prompts: int) -> int:
-    count = _whole(asked, "n", 1, least=1)
+def _choices(fields: Mapping[str, object], prompts: int) -> int:
+    count = _whole(fields, "n", 1, minimum=1)
     if count * prompts > _MAX_CHOICES:
         raise UsageError(f"n must be at most {_MAX_CHOICES // prompts}, got {_short(count)}.")
     return count
 
 
-def _whole(asked: Mapping[str, object], name: str, default: int, *, least: int) -> int:
-    value = asked.get(name)
+def _whole(fields: Mapping[str, object], name: str, default: int, *, minimum: int) -> int:
+    value = fields.get(name)
     if value is None:
         return default
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise UsageError(f"{name} must be at least {least}, got {_short(value)}.")
+    if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+        raise UsageError(f"{name} must be at least {minimum}, got {_short(value)}.")
     return value
 
 
-def _flag(asked: Mapping[str, object], name: str) -> bool:
-    value = asked.get(name)
+def _flag(fields: Mapping[str, object], name: str) -> bool:
+    value = fields.get(name)
     if value is None or isinstance(value, bool):
         return value is True
     raise UsageError(f"{name} must be true or false, got {_short(value)}.")
@@ -193,13 +193,13 @@ def _flag(asked: Mapping[str, object], name: str) -> bool:
 def _model(name: object) -> str:
     if name is None or isinstance(name, str):
         return name or ""
-    raise UsageError("model must be a text")
+    raise UsageError("model must be a string")
 
 
 def _stops(stop: object) -> list[str]:
     stops = [stop] if isinstance(stop, str) else [] if stop is None else stop
     if not isinstance(stops, list) or not all(isinstance(text, str) for text in stops):
-        raise UsageError("stop must be a text or a list of texts")
+        raise UsageError("stop must be a string or a list of strings")
     if not all(stops):
         raise UsageError("stop cannot contain an empty string.")
     return stops
@@ -221,7 +221,7 @@ def _chat_prompt(messages: object) -> Prompt:
     parts = []
     for message in messages:
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-            raise UsageError("a message is an object with a role")
+            raise UsageError("each message must be an object with a role")
         content = message.get("content")
         text = content if isinstance(content, str) else json.dumps(content)
         parts.append(f"{message['role']}\n{text}\n".encode("utf-8", "surrogatepass"))
@@ -245,9 +245,9 @@ def _text_prompt(prompt: object) -> Prompt:
         return Prompt(text, -(-len(text) // BYTES_PER_TOKEN))
     if isinstance(prompt, list) and prompt and all(isinstance(token, int) and 0 <= token < 2**31 for token in prompt):
         return Prompt(b"".join(token.to_bytes(BYTES_PER_TOKEN, "little") for token in prompt), len(prompt))
-    raise UsageError("prompt must be a text, a list of token ids, or a list of either, none of them empty")
+    raise UsageError("prompt must be a string, a list of token ids, or a list of either, and not empty")
 
 
 def _short(value: object) -> str:
-    shown = json.dumps(value)
-    return shown if len(shown) <= 80 else shown[:80] + "…"
+    text = json.dumps(value)
+    return text if len(text) <= 80 else text[:80] + "…"

@@ -39,7 +39,7 @@ class EmulatedReplica:
     adapters: tuple[str, ...] = ()
     """LoRA adapter names that are also served."""
     engine: str
-    replica: Replica
+    simulated: Replica
     max_tokens: int
     """Maximum tokens of a request, prompt and output together."""
     usual_output_tokens: int
@@ -47,10 +47,10 @@ class EmulatedReplica:
 
 
 @dataclass(slots=True, eq=False)
-class _Served:
+class _Completion:
     """One client's request and the progress of its response."""
 
-    asked: CompletionRequest
+    completion: CompletionRequest
     answer: CompletionAnswer
     exchange: Exchange
     choices: "list[_Choice]" = field(default_factory=list)
@@ -64,7 +64,7 @@ class _Served:
 class _Choice:
     """One choice of a response: a separate sequence in the engine."""
 
-    served: _Served
+    served: _Completion
     number: int
     request: EmulatedRequest
     ending: Ending
@@ -83,8 +83,8 @@ class _Choice:
 class EmulatedEndpoint:
     """An emulated endpoint. It counts engine seconds, of which `speed` pass per real second."""
 
-    def __init__(self, of: EmulatedReplica, *, speed: float, seed: int) -> None:
-        self.of, self.speed = of, speed
+    def __init__(self, replica: EmulatedReplica, *, speed: float, seed: int) -> None:
+        self.replica, self.speed = replica, speed
         self.fault = EndpointFault()
         self.requests = 0
         """Number of completion requests received, whatever their outcome."""
@@ -93,10 +93,10 @@ class EmulatedEndpoint:
         self._random = Random(seed)  # noqa: S311 - only draws output lengths
         self._loop = asyncio.get_running_loop()
         self._start = self._loop.time()
-        self._begin_anew()
+        self._reset()
 
-    def _begin_anew(self) -> None:
-        self.engine = EmulatedEngine(self.of.replica)
+    def _reset(self) -> None:
+        self.engine = EmulatedEngine(self.replica.simulated)
         self._observed = Observed()
         self._choices: dict[int, _Choice] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -126,17 +126,17 @@ class EmulatedEndpoint:
         elif path == b"/metrics":
             exchange.reply(200, self._metrics(), TEXT)
         elif path == b"/v1/models":
-            exchange.reply(200, models_body(self.of.model, self.of.adapters, self.of.max_tokens))
+            exchange.reply(200, models_body(self.replica.model, self.replica.adapters, self.replica.max_tokens))
         else:
             exchange.reply(200, b"")
 
     def set_fault(self, fault: EndpointFault) -> None:
         """Set or clear the fault."""
-        was, self.fault = self.fault.name, fault
+        before, self.fault = self.fault.name, fault
         self._page = self._current_page() if fault.name in {"stale", "lie"} else None
         if fault.name == "hang":
             self._stop()
-        elif was == "hang":
+        elif before == "hang":
             self._wake()
             hung, self._hung = self._hung, []
             for exchange in hung:
@@ -146,7 +146,7 @@ class EmulatedEndpoint:
     def forget(self) -> None:
         """Drop all state, as a process that died."""
         self._stop()
-        self._begin_anew()
+        self._reset()
 
     def _stop(self) -> None:
         if self._timer is not None:
@@ -156,53 +156,59 @@ class EmulatedEndpoint:
     def _complete(self, exchange: Exchange, path: bytes) -> None:
         self.requests += 1
         if self.fault.name == "refuse":
-            exchange.reply(503, error_body("the engine refuses requests", "ServiceUnavailable", 503))
+            exchange.reply(
+                503, error_body("fault `refuse` is set: the endpoint rejects completions", "ServiceUnavailable", 503)
+            )
             return
         try:
-            asked = read_completion(path, exchange.body)
-            model = asked.model or self.of.model
-            if model not in (self.of.model, *self.of.adapters):
+            completion = read_completion(path, exchange.body)
+            model = completion.model or self.replica.model
+            if model not in (self.replica.model, *self.replica.adapters):
                 message = f"The model `{model[:200]}` does not exist."
                 exchange.reply(404, error_body(message, "NotFoundError", 404))
                 return
-            served = _Served(asked, CompletionAnswer(asked, model, self.requests, int(time.time())), exchange)
-            self._lay_out(served)
+            served = _Completion(
+                completion, CompletionAnswer(completion, model, self.requests, int(time.time())), exchange
+            )
+            self._create_choices(served)
         except UsageError as error:
             exchange.reply(400, error_body(str(error), "BadRequestError", 400))
             return
-        exchange.on_gone = lambda: self._abort(served)
-        if asked.stream:
+        exchange.on_disconnect = lambda: self._abort(served)
+        if completion.stream:
             exchange.start(_EVENTS)
-        self._later(self.of.replica.request_s, lambda: self._arrive(served))
+        self._later(self.replica.simulated.request_s, lambda: self._arrive(served))
 
-    def _lay_out(self, served: _Served) -> None:
+    def _create_choices(self, served: _Completion) -> None:
         """Create a sequence per choice, as vLLM does. Choices of one prompt share its cached blocks."""
-        asked, replica = served.asked, self.of.replica
-        if asked.greedy and asked.choices_per_prompt > 1 and self.of.engine == "vllm":
-            raise UsageError(f"n must be 1 when using greedy sampling, got {asked.choices_per_prompt}.")
-        for prompt in asked.prompts:
+        completion, replica = served.completion, self.replica.simulated
+        if completion.greedy and completion.choices_per_prompt > 1 and self.replica.engine == "vllm":
+            raise UsageError(f"n must be 1 when using greedy sampling, got {completion.choices_per_prompt}.")
+        for prompt in completion.prompts:
             keys = prompt.keys(replica.block_tokens) if replica.prefix_caching else []
-            limit = self._limit(asked, prompt)
-            for _ in range(asked.choices_per_prompt):
-                ending = self._ending(asked, limit)
+            limit = self._limit(completion, prompt)
+            for _ in range(completion.choices_per_prompt):
+                ending = self._ending(completion, limit)
                 request = EmulatedRequest(input_tokens=prompt.tokens, output_tokens=ending.tokens, keys=keys)
                 served.choices.append(_Choice(served, len(served.choices), request, ending))
 
-    def _limit(self, asked: CompletionRequest, prompt: Prompt) -> int:
-        room = self.of.max_tokens - prompt.tokens
-        limit = asked.limit_tokens if asked.limit_tokens is not None else room
+    def _limit(self, completion: CompletionRequest, prompt: Prompt) -> int:
+        room = self.replica.max_tokens - prompt.tokens
+        limit = completion.limit_tokens if completion.limit_tokens is not None else room
         if room < 1 or limit > room:
             raise UsageError(
-                f"This model's maximum context length is {self.of.max_tokens} tokens; "
-                f"the prompt has {prompt.tokens} and {limit} are asked for"
+                f"This model's maximum context length is {self.replica.max_tokens} tokens; "
+                f"the prompt has {prompt.tokens} and the request asks for {limit} more."
             )
         return limit
 
-    def _ending(self, asked: CompletionRequest, limit: int) -> Ending:
-        drawn = limit if asked.ignore_eos else 1 + int(self._random.expovariate(1 / self.of.usual_output_tokens))
-        tokens = min(max(drawn, asked.least_tokens), limit)
-        if asked.stop is not None and asked.stop.tokens <= tokens:
-            return Ending(asked.stop.tokens, "stop", asked.stop.text)
+    def _ending(self, completion: CompletionRequest, limit: int) -> Ending:
+        length = (
+            limit if completion.ignore_eos else 1 + int(self._random.expovariate(1 / self.replica.usual_output_tokens))
+        )
+        tokens = min(max(length, completion.min_tokens), limit)
+        if completion.stop is not None and completion.stop.tokens <= tokens:
+            return Ending(completion.stop.tokens, "stop", completion.stop.text)
         return Ending(tokens, "length" if tokens == limit else "stop")
 
     def _later(self, seconds: float, call: Callable[[], None]) -> None:
@@ -212,7 +218,7 @@ class EmulatedEndpoint:
         else:
             self._loop.call_later(seconds / self.speed, call)
 
-    def _arrive(self, served: _Served) -> None:
+    def _arrive(self, served: _Completion) -> None:
         if served.exchange.answered:
             return
         for choice in served.choices:
@@ -221,7 +227,7 @@ class EmulatedEndpoint:
             self.engine.add(choice.request)
         self._wake()
 
-    def _abort(self, served: _Served) -> None:
+    def _abort(self, served: _Completion) -> None:
         for choice in served.choices:
             if self._choices.pop(id(choice.request), None) is not None:
                 self.engine.remove(choice.request)
@@ -261,7 +267,7 @@ class EmulatedEndpoint:
             self._begin(now_s)
 
     def _first(self, choice: _Choice) -> None:
-        request, replica = choice.request, self.of.replica
+        request, replica = choice.request, self.replica.simulated
         first_s, admitted_s = request.first_s or 0.0, request.admitted_s or 0.0
         choice.lag_s = max(0.0, (replica.first_ratio - 1) * (first_s - admitted_s))
         waited_s = admitted_s - request.arrival_s
@@ -276,28 +282,28 @@ class EmulatedEndpoint:
         served.sent += 1
         if self.fault.name == "drop" and served.exchange.started and served.sent >= self.fault.times:
             choice.sent -= 1
-            served.exchange.cut()
+            served.exchange.abort()
             self._abort(served)
             return
-        if served.asked.stream:
+        if served.completion.stream:
             opening = served.answer.opening() if served.sent == 1 else b""
             served.exchange.send(opening + served.answer.token(choice.number, choice.sent, last=choice.complete))
         if choice.complete:
             self._finish(choice)
 
     def _finish(self, choice: _Choice) -> None:
-        request, served, seen = choice.request, choice.served, self._observed
-        seen.ended[choice.ending.reason] += 1
-        seen.e2e_s.add(self.of.replica.request_s + choice.last_s - request.arrival_s + choice.lag_s)
-        seen.input_tokens.add(request.input_tokens)
-        seen.output_tokens.add(request.generated)
-        if served.asked.stream:
+        request, served, observed = choice.request, choice.served, self._observed
+        observed.ended[choice.ending.reason] += 1
+        observed.e2e_s.add(self.replica.simulated.request_s + choice.last_s - request.arrival_s + choice.lag_s)
+        observed.input_tokens.add(request.input_tokens)
+        observed.output_tokens.add(request.generated)
+        if served.completion.stream:
             served.exchange.send(served.answer.end(choice.number, choice.ending))
         served.complete += 1
         if served.complete < len(served.choices):
             return
         endings = [one.ending for one in served.choices]
-        if served.asked.stream:
+        if served.completion.stream:
             served.exchange.send(served.answer.closing(endings))
             served.exchange.finish()
         else:
@@ -309,9 +315,9 @@ class EmulatedEndpoint:
         return self._current_page()
 
     def _current_page(self) -> bytes:
-        lying, engine, replica = self.fault.name == "lie", self.engine, self.of.replica
+        lying, engine, replica = self.fault.name == "lie", self.engine, self.replica.simulated
         state = EngineState(
-            model=self.of.model,
+            model=self.replica.model,
             running=0 if lying else len(engine.running),
             waiting=0 if lying else len(engine.waiting),
             used_blocks=0 if lying else engine.cache.used,
@@ -320,4 +326,4 @@ class EmulatedEndpoint:
             totals=Totals() if lying else engine.totals,
             observed=Observed() if lying else self._observed,
         )
-        return sglang_page(state) if self.of.engine == "sglang" else vllm_page(state)
+        return sglang_page(state) if self.replica.engine == "sglang" else vllm_page(state)

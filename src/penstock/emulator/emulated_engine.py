@@ -29,7 +29,7 @@ class EmulatedRequest:
     decoding: bool = False
     hit_tokens: int | None = None
     preemptions: int = 0
-    named: list[int] = field(default_factory=list)
+    block_keys: list[int] = field(default_factory=list)
     blocks: int = 0
     own_keys: dict[int, int] = field(default_factory=dict)
     """Keys of its own blocks beyond the prompt, so that a preempted request may find them again."""
@@ -101,7 +101,7 @@ class EmulatedEngine:
     def end(self, now_s: float) -> list[EmulatedRequest]:
         """End the step and return the requests with a new token. Finished requests are removed."""
         self.totals.steps += 1
-        ahead = []
+        advanced = []
         running = set(map(id, self.running))
         for request, tokens in self._scheduled:
             if id(request) not in running:
@@ -117,10 +117,10 @@ class EmulatedEngine:
                 self.totals.prompt_tokens += request.input_tokens
             if request.finished:
                 self._release(request)
-            ahead.append(request)
+            advanced.append(request)
         self._scheduled = []
         self.running = [request for request in self.running if not request.finished]
-        return ahead
+        return advanced
 
     def _continue_running(self, budget: int) -> int:
         turn = 0
@@ -152,13 +152,13 @@ class EmulatedEngine:
         """Admit waiting requests in order. Stop at the first one whose whole prompt does not fit."""
         while self.waiting and budget > 0 and len(self.running) < self.replica.max_sequences:
             request = self.waiting[0]
-            keys = self._findable(request)
-            hit, idle = self.cache.found(keys)
+            keys = self._reusable_keys(request)
+            hit, idle = self.cache.find(keys)
             if self._blocks(request.tokens) - hit + idle > self.cache.free:
                 break
             self.running.append(self.waiting.popleft())
             self.cache.hold(keys[:hit])
-            request.named, request.blocks = list(keys[:hit]), hit
+            request.block_keys, request.blocks = list(keys[:hit]), hit
             request.computed = hit * self.replica.block_tokens
             self._count_lookup(request)
             if request.admitted_s is None:
@@ -174,7 +174,7 @@ class EmulatedEngine:
             self.totals.hit_tokens += request.computed
             self.totals.looked_up_tokens += request.tokens
 
-    def _findable(self, request: EmulatedRequest) -> Sequence[int]:
+    def _reusable_keys(self, request: EmulatedRequest) -> Sequence[int]:
         """Return keys of the blocks a prompt may reuse. Its last token is always computed, to produce the next one."""
         if not self.replica.prefix_caching:
             return ()
@@ -191,15 +191,15 @@ class EmulatedEngine:
     def _allocate(self, request: EmulatedRequest, tokens: int) -> None:
         after = request.computed + tokens
         more = self._blocks(after) - request.blocks
-        self.cache.take(more)
+        self.cache.allocate(more)
         request.blocks += more
         if self.replica.prefix_caching:
-            for number in range(len(request.named), after // self.replica.block_tokens):
-                request.named.append(self.cache.name(self._key(request, number)))
+            for number in range(len(request.block_keys), after // self.replica.block_tokens):
+                request.block_keys.append(self.cache.register(self._key(request, number)))
 
     def _release(self, request: EmulatedRequest) -> None:
-        self.cache.release(request.named, request.blocks - len(request.named))
-        request.named, request.blocks = [], 0
+        self.cache.release(request.block_keys, request.blocks - len(request.block_keys))
+        request.block_keys, request.blocks = [], 0
 
     def _blocks(self, tokens: int) -> int:
         return ceil(tokens / self.replica.block_tokens)

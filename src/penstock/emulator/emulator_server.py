@@ -26,18 +26,18 @@ class _Port:
     """One endpoint, its server while the port is open, and its connections."""
 
     endpoint: EmulatedEndpoint
-    lines: set[HttpConnection] = field(default_factory=set)
+    connections: set[HttpConnection] = field(default_factory=set)
     server: asyncio.Server | None = None
 
     async def open(self) -> None:
-        self.server = await _listen(self.endpoint.of.address, self.endpoint.handle, self.lines)
+        self.server = await _listen(self.endpoint.replica.address, self.endpoint.handle, self.connections)
 
     def close(self) -> None:
         if self.server is not None:
             self.server.close()
             self.server = None
-        for line in tuple(self.lines):
-            line.abort()
+        for connection in tuple(self.connections):
+            connection.abort()
         self.endpoint.forget()
 
 
@@ -51,14 +51,15 @@ async def emulate(
 ) -> None:
     """Serve the replicas until SIGTERM or SIGINT."""
     ports = {
-        of.address: _Port(EmulatedEndpoint(of, speed=speed, seed=seed + number)) for number, of in enumerate(replicas)
+        replica.address: _Port(EmulatedEndpoint(replica, speed=speed, seed=seed + number))
+        for number, replica in enumerate(replicas)
     }
     for port in ports.values():
         await port.open()
-    commands, told = _Commands(ports), set[HttpConnection]()
+    commands, command_connections = _Commands(ports), set[HttpConnection]()
     listening = None
     if control is not None:
-        listening = await _listen(control, commands.handle, told, most_body_bytes=_MAX_COMMAND_BYTES)
+        listening = await _listen(control, commands.handle, command_connections, max_body_bytes=_MAX_COMMAND_BYTES)
     if ready is not None:
         ready()
     stopped = asyncio.Event()
@@ -69,19 +70,19 @@ async def emulate(
         port.close()
     if listening is not None:
         listening.close()
-    for line in tuple(told):
-        line.abort()
+    for connection in tuple(command_connections):
+        connection.abort()
     await asyncio.sleep(0)  # aborted connections close in the next turn of the loop
 
 
 async def _listen(
-    address: str, handle: Handler, lines: set[HttpConnection] | None, most_body_bytes: int | None = None
+    address: str, handle: Handler, connections: set[HttpConnection] | None, max_body_bytes: int | None = None
 ) -> asyncio.Server:
     host, _, port = address.rpartition(":")
-    limits = {} if most_body_bytes is None else {"most_body_bytes": most_body_bytes}
+    limits = {} if max_body_bytes is None else {"max_body_bytes": max_body_bytes}
     try:
         return await asyncio.get_running_loop().create_server(
-            lambda: HttpConnection(handle, lines, **limits), host.strip("[]"), int(port), backlog=_BACKLOG
+            lambda: HttpConnection(handle, connections, **limits), host.strip("[]"), int(port), backlog=_BACKLOG
         )
     except OSError as error:
         raise UsageError(f"cannot listen on {address}: {error.strerror or error}; choose --port") from None
@@ -101,73 +102,73 @@ class _Commands:
     def handle(self, exchange: Exchange) -> None:
         """List the endpoints or set a fault."""
         if exchange.method == b"GET":
-            exchange.reply(200, json.dumps([_shown(port) for port in self._ports.values()]).encode())
+            exchange.reply(200, json.dumps([_status(port) for port in self._ports.values()]).encode())
             return
         try:
-            chosen, fault = self._read(exchange.body)
+            selected, fault = self._read(exchange.body)
         except UsageError as error:
             exchange.reply(400, error_body(str(error), "BadRequestError", 400))
             return
-        task = asyncio.get_running_loop().create_task(self._set(chosen, fault, exchange))
+        task = asyncio.get_running_loop().create_task(self._set(selected, fault, exchange))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def _read(self, body: bytes) -> tuple[list[_Port], EndpointFault]:
         try:
-            told = json.loads(body)
+            command = json.loads(body)
         except (ValueError, RecursionError):
             raise UsageError("the body is not JSON") from None
-        if not isinstance(told, dict):
+        if not isinstance(command, dict):
             raise UsageError("the body is not a JSON object")
-        unknown = [name for name in told if name not in _KEYS]
+        unknown = [name for name in command if name not in _KEYS]
         if unknown:
             raise UsageError(f"'{unknown[0][:100]}' is not a key; write {', '.join(_KEYS)}")
-        return self._chosen(told), read_fault(told.get("fault"), told.get("times", 1.0))
+        return self._select(command), read_fault(command.get("fault"), command.get("times", 1.0))
 
-    def _chosen(self, told: Mapping[str, object]) -> list[_Port]:
-        chosen = list(self._ports.values())
+    def _select(self, command: Mapping[str, object]) -> list[_Port]:
+        selected = list(self._ports.values())
         for target in _TARGETS:
-            if target not in told or (target == "endpoint" and told[target] == _ALL):
+            if target not in command or (target == "endpoint" and command[target] == _ALL):
                 continue
-            wanted = told[target]
-            if all(_named(port)[target] != wanted for port in self._ports.values()):
-                raise UsageError(self._not_found(target, wanted))
-            chosen = [port for port in chosen if _named(port)[target] == wanted]
-        if not chosen:
-            said = " and ".join(f"{target} {told[target]!r}" for target in _TARGETS if target in told)
-            raise UsageError(f"no endpoint is of {said}; GET / lists them")
-        return chosen
+            value = command[target]
+            if all(_names(port)[target] != value for port in self._ports.values()):
+                raise UsageError(self._not_found(target, value))
+            selected = [port for port in selected if _names(port)[target] == value]
+        if not selected:
+            criteria = " and ".join(f"{target} {command[target]!r}" for target in _TARGETS if target in command)
+            raise UsageError(f"no endpoint has {criteria}; GET / lists them")
+        return selected
 
-    def _not_found(self, target: str, wanted: object) -> str:
+    def _not_found(self, target: str, value: object) -> str:
         """Return an error message with the known names, or with the other kind that has this name."""
-        names = [_named(port) for port in self._ports.values()]
+        names = [_names(port) for port in self._ports.values()]
         for other in _TARGETS:
-            if any(named[other] == wanted for named in names):
-                return f'{wanted!r} is no {target} but a {other}; write {{"{other}": "{wanted}"}}'
-        there = list(dict.fromkeys(named[target] for named in names))
-        shown = ", ".join(there[:_MAX_SHOWN]) + (", ..." if len(there) > _MAX_SHOWN else "")
-        return f"no {target} is called {wanted!r}; write one of {shown}{', or all' if target == 'endpoint' else ''}"
+            if any(one[other] == value for one in names):
+                return f'{value!r} is the name of a {other}, not of a {target}; write {{"{other}": "{value}"}}'
+        known = list(dict.fromkeys(one[target] for one in names))
+        shown = ", ".join(known[:_MAX_SHOWN]) + (", ..." if len(known) > _MAX_SHOWN else "")
+        return f"no {target} has the name {value!r}; write one of {shown}{', or all' if target == 'endpoint' else ''}"
 
-    async def _set(self, chosen: Sequence[_Port], fault: EndpointFault, exchange: Exchange) -> None:
-        for port in chosen:
+    async def _set(self, selected: Sequence[_Port], fault: EndpointFault, exchange: Exchange) -> None:
+        for port in selected:
             if fault.name == "die":
                 port.close()
             elif port.server is None:
                 await port.open()
             port.endpoint.set_fault(fault)
-        exchange.reply(200, json.dumps([_shown(port) for port in chosen]).encode())
+        exchange.reply(200, json.dumps([_status(port) for port in selected]).encode())
 
 
-def _named(port: _Port) -> dict[str, str]:
+def _names(port: _Port) -> dict[str, str]:
     """Return the names by which a command can select an endpoint."""
-    of = port.endpoint.of
-    return {"endpoint": of.address, "pool": of.pool, "model": of.model}
+    replica = port.endpoint.replica
+    return {"endpoint": replica.address, "pool": replica.pool, "model": replica.model}
 
 
-def _shown(port: _Port) -> dict[str, object]:
+def _status(port: _Port) -> dict[str, object]:
     endpoint = port.endpoint
     return {
-        **_named(port),
+        **_names(port),
         "fault": endpoint.fault.name,
         "requests": endpoint.requests,
         "running": len(endpoint.engine.running),

@@ -15,26 +15,26 @@ class StopText:
     text: str
     tokens: int
     """Number of output tokens when the stop string is complete."""
-    kept_chars: int
+    sent_chars: int
     """Number of characters that the client gets."""
 
 
-def first_stop(stops: Sequence[str], *, least_tokens: int, included: bool) -> StopText | None:
-    """Return the first stop string that ends a response, or None. Matches before `least_tokens` do not count."""
-    size, found = len(_WORD), []
+def first_stop(stops: Sequence[str], *, min_tokens: int, included: bool) -> StopText | None:
+    """Return the first stop string that ends a response, or None. Matches before `min_tokens` do not count."""
+    size, stops_found = len(_WORD), []
     for text in stops:
         place = _words(len(text) + size).find(text)
         if place >= 0:
             end = place + len(text)
-            end += size * max(0, (size * least_tokens - end) // size + 1)
-            found.append(StopText(text, -(-end // size), end if included else end - len(text)))
-    return min(found, key=lambda stop: stop.tokens, default=None)
+            end += size * max(0, (size * min_tokens - end) // size + 1)
+            stops_found.append(StopText(text, -(-end // size), end if included else end - len(text)))
+    return min(stops_found, key=lambda stop: stop.tokens, default=None)
 
 
-def shown_chars(tokens: int, stop: StopText | None, *, held_chars: int, last: bool) -> int:
+def chars_after(tokens: int, stop: StopText | None, *, held_chars: int, last: bool) -> int:
     """Return the number of characters sent after `tokens`. A possible start of a stop string is held back."""
     if last and stop is not None and tokens == stop.tokens:
-        return stop.kept_chars
+        return stop.sent_chars
     chars = tokens * len(_WORD)
     return chars if last else max(0, chars - held_chars)
 
@@ -45,5 +45,5 @@ def text_between(start: int, end: int) -> str:
     return _words(begin + end - start)[begin : begin + end - start]
 
 
-def _words(least_chars: int) -> str:
-    return _WORD * (least_chars // len(_WORD) + 1)
+def _words(min_chars: int) -> str:
+    return _WORD * (min_chars // len(_WORD) + 1)

@@ -33,11 +33,11 @@ class Histogram:
 
     def lines(self, name: str, labels: str) -> list[str]:
         """Return the histogram in Prometheus's text format."""
-        shown, below = [f"# TYPE {name} histogram"], 0
+        lines, below = [f"# TYPE {name} histogram"], 0
         for bound, count in zip((*self.bounds, None), self.counts, strict=True):
             below += count
-            shown.append(f'{name}_bucket{{{labels},le="{"+Inf" if bound is None else bound}"}} {below}.0')
-        return [*shown, f"{name}_count{{{labels}}} {below}.0", f"{name}_sum{{{labels}}} {self.total!r}"]
+            lines.append(f'{name}_bucket{{{labels},le="{"+Inf" if bound is None else bound}"}} {below}.0')
+        return [*lines, f"{name}_count{{{labels}}} {below}.0", f"{name}_sum{{{labels}}} {self.total!r}"]
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ def vllm_page(state: EngineState) -> bytes:
         "num_requests_waiting": state.waiting,
         "kv_cache_usage_perc": state.used_blocks / state.blocks,
     }
-    totals, seen = state.totals, state.observed
+    totals, observed = state.totals, state.observed
     counters = {
         "prefix_cache_queries": totals.looked_up_tokens,
         "prefix_cache_hits": totals.hit_tokens,
@@ -90,17 +90,17 @@ def vllm_page(state: EngineState) -> bytes:
     for name, value in counters.items():
         lines += [f"# TYPE vllm:{name}_total counter", f"vllm:{name}_total{{{labels}}} {float(value)!r}"]
     lines.append("# TYPE vllm:request_success_total counter")
-    for reason, count in seen.ended.items():
+    for reason, count in observed.ended.items():
         lines.append(
             f'vllm:request_success_total{{engine="0",finished_reason="{reason}",model_name="{model}"}} {count}.0'
         )
     for name, histogram in {
-        "time_to_first_token_seconds": seen.ttft_s,
-        "inter_token_latency_seconds": seen.itl_s,
-        "e2e_request_latency_seconds": seen.e2e_s,
-        "request_queue_time_seconds": seen.queue_s,
-        "request_prompt_tokens": seen.input_tokens,
-        "request_generation_tokens": seen.output_tokens,
+        "time_to_first_token_seconds": observed.ttft_s,
+        "inter_token_latency_seconds": observed.itl_s,
+        "e2e_request_latency_seconds": observed.e2e_s,
+        "request_queue_time_seconds": observed.queue_s,
+        "request_prompt_tokens": observed.input_tokens,
+        "request_generation_tokens": observed.output_tokens,
     }.items():
         lines += histogram.lines(f"vllm:{name}", labels)
     size, blocks = state.block_tokens, state.blocks
@@ -113,7 +113,7 @@ def vllm_page(state: EngineState) -> bytes:
 def sglang_page(state: EngineState) -> bytes:
     """Return SGLang's page."""
     labels = f'engine_type="unified",model_name="{state.model}",moe_ep_rank="0",pp_rank="0",tp_rank="0"'
-    size, totals, seen = state.block_tokens, state.totals, state.observed
+    size, totals, observed = state.block_tokens, state.totals, state.observed
     used, capacity = state.used_blocks * size, state.blocks * size
     hits = totals.hit_tokens / totals.looked_up_tokens if totals.looked_up_tokens else 0.0
     lines = []
@@ -135,9 +135,9 @@ def sglang_page(state: EngineState) -> bytes:
     for name, value in {"prompt_tokens": totals.prompt_tokens, "generation_tokens": totals.output_tokens}.items():
         lines += [f"# TYPE sglang:{name}_total counter", f"sglang:{name}_total{{{short}}} {float(value)!r}"]
     for name, histogram in {
-        "time_to_first_token_seconds": seen.ttft_s,
-        "inter_token_latency_seconds": seen.itl_s,
-        "e2e_request_latency_seconds": seen.e2e_s,
+        "time_to_first_token_seconds": observed.ttft_s,
+        "inter_token_latency_seconds": observed.itl_s,
+        "e2e_request_latency_seconds": observed.e2e_s,
     }.items():
         lines += histogram.lines(f"sglang:{name}", short)
     return ("\n".join(lines) + "\n").encode()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from penstock.gateway.parent_death import HAS_SIGNAL, end_with_parent, guarded
+from penstock.gateway.parent_death import HAS_SIGNAL, end_with_parent, guard
 
 _SILENT_S: Final = 3.0
 """Seconds without a heartbeat after which a picker or scraper is killed and restarted."""
@@ -59,7 +59,7 @@ class Child:
     started_s: float = 0.0
     restarts: int = 0
     wait_until_s: float = 0.0
-    signs: Callable[[], float] | None = None
+    heartbeat_s: Callable[[], float] | None = None
     """Returns the time of the last heartbeat, in seconds of the monotonic clock."""
 
     def start(self) -> None:
@@ -71,7 +71,7 @@ class Child:
             # A signal ignored here stays ignored until the program installs a handler. So a reload does not end a
             # program that is starting.
             before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-            command = self.command if HAS_SIGNAL else guarded(self.command)
+            command = self.command if HAS_SIGNAL else guard(self.command)
             with_parent = partial(end_with_parent, os.getpid()) if HAS_SIGNAL else None
             self.process = subprocess.Popen(  # noqa: S603 - own programs
                 command,
@@ -85,15 +85,15 @@ class Child:
         """True while the process runs."""
         return self.process is not None and self.process.poll() is None
 
-    def silent(self, now_s: float) -> bool:
+    def missed_heartbeat(self, now_s: float) -> bool:
         """Return whether the process missed its heartbeat deadline. During start the deadline is START_S."""
-        if self.signs is None:
+        if self.heartbeat_s is None:
             return False
-        last_s = self.signs()
+        last_s = self.heartbeat_s()
         allowed_s = _SILENT_S if last_s > self.started_s else START_S
         return now_s - max(last_s, self.started_s) > allowed_s
 
-    def tell(self, number: signal.Signals) -> None:
+    def send(self, number: signal.Signals) -> None:
         """Send the process a signal if it runs. Without a parent-death signal, SIGKILL goes to its whole session."""
         if self.process is None or not self.running:
             return
@@ -107,5 +107,5 @@ class Child:
         begun_s = time.monotonic()
         while self.running:
             if time.monotonic() - begun_s > seconds:
-                self.tell(signal.SIGKILL)
+                self.send(signal.SIGKILL)
             time.sleep(0.01)

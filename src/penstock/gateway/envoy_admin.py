@@ -41,9 +41,9 @@ def envoy_ready(path: str) -> bool:
 
 def stats(path: str, pattern: str) -> dict[str, float]:
     """Return Envoy's counters and gauges whose names match a regular expression."""
-    said = ask_admin(path, "GET", f"/stats?format=json&filter={pattern}")
+    answer = ask_admin(path, "GET", f"/stats?format=json&filter={pattern}")
     try:
-        entries = json.loads(said or "{}").get("stats", [])
+        entries = json.loads(answer or "{}").get("stats", [])
     except ValueError:
         return {}
     return {entry["name"]: entry["value"] for entry in entries if "value" in entry}

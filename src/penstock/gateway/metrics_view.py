@@ -36,12 +36,12 @@ def read_view(page: str) -> GatewayView:
     pickers: dict[str, dict[str, float]] = {}
     totals: dict[str, float] = {}
     for metric, labels, value in _LINE.findall(page):
-        name, told = metric.removeprefix("penstock_"), read_labels(labels)
-        if "endpoint" in told:
-            place = (told["endpoint"], told.get("pool", ""), told.get("model", ""))
+        name, values_by_label = metric.removeprefix("penstock_"), read_labels(labels)
+        if "endpoint" in values_by_label:
+            place = (values_by_label["endpoint"], values_by_label.get("pool", ""), values_by_label.get("model", ""))
             endpoints.setdefault(place, {})[name] = float(value)
-        elif "picker" in told:
-            pickers.setdefault(told["picker"], {})[name] = float(value)
+        elif "picker" in values_by_label:
+            pickers.setdefault(values_by_label["picker"], {})[name] = float(value)
         else:
             totals[name] = float(value)
     return GatewayView(

@@ -27,7 +27,7 @@ def end_with_parent(parent: int) -> None:
     if _PRCTL is None:
         threading.Thread(target=_watch, args=(parent,), daemon=True).start()
     elif _PRCTL(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0):
-        raise OSError(ctypes.get_errno(), "the kernel does not take a parent-death signal")
+        raise OSError(ctypes.get_errno(), "the kernel rejects PR_SET_PDEATHSIG")
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -38,7 +38,7 @@ def _watch(parent: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def guarded(command: list[str]) -> list[str]:
+def guard(command: list[str]) -> list[str]:
     """Return a command that runs `command` and ends it with this process, for kernels without the signal."""
     return [sys.executable, "-m", "penstock.gateway.parent_death", str(os.getpid()), *command]
 

@@ -20,7 +20,7 @@ from penstock.gateway.envoy.envoy_config import EnvoySettings
 from penstock.gateway.envoy.health_routes import READY_FILE
 from penstock.gateway.envoy_admin import ask_admin, envoy_ready, stats
 from penstock.gateway.picker import compiled_policy
-from penstock.gateway.servers.picker_process import draining, run_picker
+from penstock.gateway.servers.picker_process import draining_file, run_picker
 from penstock.gateway.state.access_rules import access_of
 from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.gateway.state.shared_tables import PICKER_STATE, shared_array
@@ -28,7 +28,7 @@ from penstock.gateway.telemetry.scraper import write_json
 from penstock.routing.records import Records
 
 log = logging.getLogger(__name__)
-_Seen: TypeAlias = tuple[int, int] | None
+_FileStamp: TypeAlias = tuple[int, int] | None
 """Modification time in nanoseconds and size in bytes of a file; None if the file is missing."""
 _TURN_S: Final = 0.1
 _END_S: Final = 5.0
@@ -46,25 +46,25 @@ class Supervisor:
     def __init__(
         self,
         settings: EnvoySettings,
-        read: Callable[[int], RoutedFleet],
+        load: Callable[[int], RoutedFleet],
         watched: Path | None,
         *,
         drain_s: float = 30.0,
         grace_s: float = 0.0,
     ) -> None:
-        self._settings, self._read, self._watched, self._drain_s = settings, read, watched, drain_s
+        self._settings, self._load, self._watched, self._drain_s = settings, load, watched, drain_s
         self._grace_s = grace_s
         self._generation = 0
         self._stopped = False
         self._asked_to_reload = False
-        self._read_at: tuple[_Seen, ...] = ()
-        self._last_seen: tuple[_Seen, ...] = ()
+        self._loaded_stamps: tuple[_FileStamp, ...] = ()
+        self._last_stamps: tuple[_FileStamp, ...] = ()
         self._missing_turns = 0
-        self._named: tuple[Path, ...] = ()
+        self._access_files: tuple[Path, ...] = ()
         """Files that the access file names."""
         self._pipes: list[int] = []
         self.children: dict[str, Child] = {}
-        self.fleet = read(0)
+        self.fleet = load(0)
 
     def run(self, ready: Callable[[], None] | None = None) -> None:
         """Serve until SIGTERM or SIGINT, then drain. SIGINT or a second SIGTERM skips the grace period before that."""
@@ -78,8 +78,8 @@ class Supervisor:
                 ready()
             while not self._stopped:
                 time.sleep(_TURN_S)
-                self._mind()
-            self._announce_end()
+                self._check_children()
+            self._announce_shutdown()
             self._drain()
         finally:
             self._end()
@@ -95,14 +95,14 @@ class Supervisor:
     def _prepare(self) -> None:
         settings = self._settings
         for address in filter(None, (settings.only_pick or settings.listen, settings.metrics)):
-            _refuse_taken(address)
+            _check_free(address)
         (settings.folder / "xds").mkdir(parents=True, exist_ok=True)
         settings.folder.chmod(0o700)
         access = access_of(settings.access_file)
-        self._named = access.files if access is not None else ()
-        self._read_at = self._last_seen = self._files()
-        for left in (settings.folder / READY_FILE, draining(settings.folder)):
-            left.unlink(missing_ok=True)
+        self._access_files = access.files if access is not None else ()
+        self._loaded_stamps = self._last_stamps = self._files()
+        for stale in (settings.folder / READY_FILE, draining_file(settings.folder)):
+            stale.unlink(missing_ok=True)
         files = envoy_files(self.fleet, settings, access)
         write_files(settings.folder, self.fleet, files)
         for number in range(settings.pickers):
@@ -116,10 +116,10 @@ class Supervisor:
             write_json(settings.folder / "receipts.json", {"path": settings.receipts, "every": settings.receipt_every})
         self._validate(files)
         if settings.only_pick is not None:
-            shown = settings.certificate
-            pair = None if shown is None else [str(shown.chain.absolute()), str(shown.key.absolute())]
-            told = {"address": settings.only_pick, "certificate": pair, "drain_s": self._drain_s}
-            write_json(settings.folder / "door.json", told)
+            own = settings.certificate
+            pair = None if own is None else [str(own.chain.absolute()), str(own.key.absolute())]
+            listen = {"address": settings.only_pick, "certificate": pair, "drain_s": self._drain_s}
+            write_json(settings.folder / "listen.json", listen)
 
     def _validate(self, files: dict[str, Value]) -> None:
         """Validate the files with Envoy before any process uses them. Raise an error if Envoy rejects them."""
@@ -137,14 +137,14 @@ class Supervisor:
             _compile_first()
         numbers = range(settings.pickers if settings.pick else 0)
         for number in numbers:
-            name, arguments = f"picker-{number}", [folder, str(number), count, settings.door]
-            self.children[name] = Child(name, partial(run_picker, arguments), signs=_sign_of(states, number))
+            name, arguments = f"picker-{number}", [folder, str(number), count, settings.protocol]
+            self.children[name] = Child(name, partial(run_picker, arguments), heartbeat_s=_heartbeat_of(states, number))
         scrape = [python, "-m", "penstock.gateway.telemetry.scraper", folder, count, settings.metrics or ""]
-        self.children["scraper"] = Child("scraper", scrape, signs=self._scraper_sign)
+        self.children["scraper"] = Child("scraper", scrape, heartbeat_s=self._scraper_heartbeat_s)
         for child in self.children.values():
             child.start()
         self._await(lambda: all(states["alive_s"][n] > 0 for n in numbers), "pickers")
-        self._await(lambda: settings.metrics is None or _is_listening(settings.metrics), "scraper")
+        self._await(lambda: settings.metrics is None or _accepts_connections(settings.metrics), "scraper")
         if settings.only_pick is not None:
             return
         self.children["envoy"] = Child("envoy", self._envoy())
@@ -160,99 +160,104 @@ class Supervisor:
         command += ["--file-flush-interval-msec", _FLUSH_MS, "--drain-time-s", str(int(max(1, self._drain_s)))]
         return command if settings.concurrency is None else [*command, "--concurrency", str(settings.concurrency)]
 
-    def _await(self, there: Callable[[], bool], what: str) -> None:
+    def _await(self, is_up: Callable[[], bool], name: str) -> None:
         begun = time.monotonic()
-        while not there():
+        while not is_up():
             if self._stopped:
                 return
             dead = [child.name for child in self.children.values() if child.process is not None and not child.running]
             if dead or time.monotonic() - begun > START_S:
-                raise UsageError(f"{dead[0] if dead else what} did not start; its own words are above")
+                raise UsageError(f"{dead[0] if dead else name} did not start; see its output above")
             time.sleep(_TURN_S)
 
-    def _scraper_sign(self) -> float:
+    def _scraper_heartbeat_s(self) -> float:
         try:
             age_s = time.time() - (self._settings.folder / "scraper.alive").stat().st_mtime
         except OSError:
             return 0.0
         return time.monotonic() - age_s
 
-    def _mind(self) -> None:
+    def _check_children(self) -> None:
         """Restart processes that ended or hang. Reload the fleet if its file changed."""
         now_s = time.monotonic()
         for child in self.children.values():
             if not child.running:
-                self._again(child, now_s)
-            elif child.silent(now_s):
-                log.warning("%s gives no sign of life; it is ended", child.name)
-                child.tell(signal.SIGKILL)
+                self._restart(child, now_s)
+            elif child.missed_heartbeat(now_s):
+                log.warning("%s missed its heartbeat; killing it", child.name)
+                child.send(signal.SIGKILL)
         if self.settled(self._files()) or self._asked_to_reload:
-            self._asked_to_reload, self._read_at = False, self._last_seen
+            self._asked_to_reload, self._loaded_stamps = False, self._last_stamps
             self.reload()
 
-    def _again(self, child: Child, now_s: float) -> None:
+    def _restart(self, child: Child, now_s: float) -> None:
         if child.wait_until_s == 0.0:
             child.restarts = 0 if now_s - child.started_s > _LASTED_S else child.restarts + 1
             child.wait_until_s = now_s + _BACK_OFF_S[min(child.restarts, len(_BACK_OFF_S) - 1)]
-            log.warning("%s has ended; it is started again", child.name)
+            log.warning("%s has exited; restarting it", child.name)
         elif now_s >= child.wait_until_s:
             child.wait_until_s = 0.0
             child.start()
 
-    def settled(self, seen: tuple[_Seen, ...]) -> bool:
+    def settled(self, stamps: tuple[_FileStamp, ...]) -> bool:
         """Return whether the files changed since they were read and have been stable for one turn.
 
         A file that is the same in two consecutive turns has been written to its end.
         """
-        still, self._last_seen = seen == self._last_seen, seen
-        self._note_missing(seen)
-        return still and seen != self._read_at and None not in seen
+        still, self._last_stamps = stamps == self._last_stamps, stamps
+        self._note_missing(stamps)
+        return still and stamps != self._loaded_stamps and None not in stamps
 
-    def _note_missing(self, seen: tuple[_Seen, ...]) -> None:
+    def _note_missing(self, stamps: tuple[_FileStamp, ...]) -> None:
         """Log once that a file is missing, but not while it is being replaced."""
-        self._missing_turns = self._missing_turns + 1 if None in seen else 0
+        self._missing_turns = self._missing_turns + 1 if None in stamps else 0
         if self._missing_turns == _MISSING_TURNS:
-            files = (self._watched, self._settings.access_file, *self._named)
-            gone = ", ".join(str(path) for path in files if path is not None and not path.exists())
-            log.error("%s cannot be found any more; what was read last stays", gone)
+            files = (self._watched, self._settings.access_file, *self._access_files)
+            missing = ", ".join(str(path) for path in files if path is not None and not path.exists())
+            log.error("%s is missing; the last version stays in use", missing)
 
-    def _files(self) -> tuple[_Seen, ...]:
+    def _files(self) -> tuple[_FileStamp, ...]:
         """Return time and size of each file that triggers a reload; None for a file that is being replaced."""
-        moved = self._settings.folder / "names.moved"
-        files = (self._watched, self._settings.access_file, *self._named, moved if moved.exists() else None)
-        shown = self._settings.certificate
+        moved_names = self._settings.folder / "names.moved"
+        files = (
+            self._watched,
+            self._settings.access_file,
+            *self._access_files,
+            moved_names if moved_names.exists() else None,
+        )
+        pair = self._settings.certificate
         # A missing certificate does not block a reload: Envoy keeps the last one it loaded.
-        certificate = tuple(_seen(path) or (0, 0) for path in (shown.chain, shown.key)) if shown is not None else ()
-        return (*(_seen(path) for path in files if path is not None), *certificate)
+        certificate = tuple(_stamp(path) or (0, 0) for path in (pair.chain, pair.key)) if pair is not None else ()
+        return (*(_stamp(path) for path in files if path is not None), *certificate)
 
     def reload(self) -> None:
         """Reload the fleet. If a file cannot be read, or Envoy rejects the result, the old fleet stays."""
         try:
-            fleet, access = self._read(self._generation + 1), access_of(self._settings.access_file)
+            fleet, access = self._load(self._generation + 1), access_of(self._settings.access_file)
             files = envoy_files(fleet, self._settings, access)
             # Validate without certificates: Envoy keeps the last good one, and a bad one must not block a reload.
             self._validate({name: content for name, content in files.items() if name != CERTIFICATES})
             write_files(self._settings.folder, fleet, files)
         except PenstockError as error:
-            log.error("the fleet is not read again: %s", error)  # noqa: TRY400 - expected error, one line is enough
+            log.error("fleet not reloaded: %s", error)  # noqa: TRY400 - expected error, one line is enough
             return
         except Exception:
-            log.exception("the fleet is not read again, by a fault of ours; what was read last stays")
+            log.exception("fleet not reloaded because of an internal error; the last version stays in use")
             return
         self._generation += 1
-        self.fleet, self._named = fleet, access.files if access is not None else ()
+        self.fleet, self._access_files = fleet, access.files if access is not None else ()
         for name, child in self.children.items():
             if name != "envoy":
-                child.tell(signal.SIGHUP)
+                child.send(signal.SIGHUP)
         # Delete the tables of the fleet before the last. A process that still maps one keeps it until it has read the
         # new fleet.
         for path in self._settings.folder.glob(f"*-{self._generation - 2}.table"):
             path.unlink()
-        log.warning("the fleet was read again: %d endpoints", len(fleet.addresses))
+        log.warning("fleet reloaded: %d endpoints", len(fleet.addresses))
 
-    def _announce_end(self) -> None:
+    def _announce_shutdown(self) -> None:
         """Fail health checks, and keep serving for the grace period so that load balancers notice."""
-        draining(self._settings.folder).touch()
+        draining_file(self._settings.folder).touch()
         begun_s = time.monotonic()
         while True:
             # Repeat this every turn: an Envoy that was restarted has lost the setting.
@@ -260,7 +265,7 @@ class Supervisor:
             if time.monotonic() - begun_s >= self._grace_s:
                 return
             time.sleep(_TURN_S)
-            self._mind()
+            self._check_children()
 
     def _drain(self) -> None:
         """Accept no new connections and wait for requests in flight. Pickers without Envoy drain themselves."""
@@ -280,7 +285,7 @@ class Supervisor:
         for turn in range(3):
             children = [child for name, child in self.children.items() if last.get(name, 1) == turn]
             for child in children:
-                child.tell(signal.SIGTERM)
+                child.send(signal.SIGTERM)
             for child in children:
                 child.wait(_END_S if "envoy" in self.children else _END_S + self._drain_s)
         for descriptor in self._pipes:
@@ -289,26 +294,26 @@ class Supervisor:
 
 def _compile_first() -> None:
     if not compiled_policy.is_compiled():
-        log.warning("compiling the policy, once per machine and version: about 12 seconds of processor time")
+        log.warning("compiling the routing policy once for this machine and version: about 12 s of CPU time")
     compiled_policy.compile_once()
 
 
-def _refuse_taken(address: str) -> None:
+def _check_free(address: str) -> None:
     """Raise an error if a port is in use.
 
     Envoy would share the port with another Envoy, and send its requests to another fleet.
     """
     host, _, port = address.rpartition(":")
     name = host.strip("[]")
-    with socket.socket(socket.AF_INET6 if ":" in name else socket.AF_INET) as tried:
-        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket(socket.AF_INET6 if ":" in name else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            tried.bind((name, int(port)))
+            probe.bind((name, int(port)))
         except OSError as error:
             raise UsageError(f"cannot listen on {address}: {error.strerror or error}; choose another port") from None
 
 
-def _is_listening(address: str) -> bool:
+def _accepts_connections(address: str) -> bool:
     """Return whether a port accepts connections. A wildcard address is tried on the loopback interface."""
     host, _, port = address.rpartition(":")
     name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host.strip("[]"), host.strip("[]"))  # noqa: S104 - not bound here
@@ -319,16 +324,16 @@ def _is_listening(address: str) -> bool:
     return True
 
 
-def _sign_of(states: Records, number: int) -> Callable[[], float]:
+def _heartbeat_of(states: Records, number: int) -> Callable[[], float]:
     return lambda: float(states["alive_s"][number])
 
 
-def _seen(path: Path) -> _Seen:
+def _stamp(path: Path) -> _FileStamp:
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size  # two writes within one clock tick usually differ in size
+    return stat.st_mtime_ns, stat.st_size  # two writes within one clock tick usually differ in size
 
 
 def write_files(folder: Path, fleet: RoutedFleet, files: dict[str, Value]) -> None:

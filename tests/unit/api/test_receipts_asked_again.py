@@ -8,13 +8,13 @@ import pytest
 from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
-from desks import Clock, asked, desk_of, fleet, report
+from gateway_fakes import Clock, asked, fleet, picker_of, report
 from penstock.api.documents.published import json_schema
 from penstock.api.receipts import receipts
 from penstock.cli.root import app
 from penstock.errors import UnreadableFile, UsageError
 from penstock.gateway.picker.decision_receipts import ReceiptBook
-from penstock.gateway.picker.picker import Named, Picker
+from penstock.gateway.picker.picker import EndpointChoice, Picker
 from penstock.gateway.picker.request_body import RequestHints
 from penstock.report.receipts import _dollars
 from penstock.routing.autoscaler.sustained import LoadKind, weights_by_capacity
@@ -32,13 +32,13 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     routed.endpoints["step_s"][2::4] *= 4
     routed.endpoints["usd_per_s"] = 1e-3
     routed.endpoints["usd_per_s"][2::4] = 2e-3
-    _, tables = desk_of(routed, clock)
+    _, tables = picker_of(routed, clock)
     book = ReceiptBook(path, 1, routed.addresses)
-    desk = Picker(routed, tables, 0, clock, receipts=book)
+    picker = Picker(routed, tables, 0, clock, receipts=book)
     for number in range(DECISIONS):
         for index in range(8):
             report(tables, index, clock, running=number % 5, kv_tokens=100_000, kv_used_tokens=1000 * number)
-        assert isinstance(desk.decide(asked("a"), b"", RequestHints()), Named)
+        assert isinstance(picker.decide(asked("a"), b"", RequestHints()), EndpointChoice)
         clock.now_s += 0.5
     book.close()
     return path
@@ -69,7 +69,7 @@ def test_what_is_paid_anyway_differs_in_no_bill_and_the_answer_says_so(written: 
     q["input_tokens"], q["expected_output_tokens"] = 1000, 200
     book = ReceiptBook(tmp_path / "elastic.jsonl", 1, ("10.0.0.0:8000", "10.0.0.1:8000"))
     for _ in range(2):
-        book.note(q, e, np.zeros(2, np.int64), default_parameters(), np.array([0]))
+        book.add(q, e, np.zeros(2, np.int64), default_parameters(), np.array([0]))
     book.close()
     (turns,) = receipts([tmp_path / "elastic.jsonl"], policy="round-robin").replays
     assert turns.elastic_usd_per_1000_requests == pytest.approx(turns.engine_usd_per_1000_requests / 2)
@@ -84,7 +84,7 @@ def test_what_is_turned_away_has_missed_its_promise_as_what_is_served_late_has(t
     book = ReceiptBook(tmp_path / "shed.jsonl", 1, ("10.0.0.0:8000", "10.0.0.1:8000"))
     for tokens, chosen in ((100, [0]), (100, [1]), (8000, []), (8000, [])):  # the long ones are four times too late
         q["input_tokens"] = tokens
-        book.note(q, e, np.zeros(2, np.int64), p, np.array(chosen, np.int64))
+        book.add(q, e, np.zeros(2, np.int64), p, np.array(chosen, np.int64))
     book.close()
     ours, turns = receipts([tmp_path / "shed.jsonl"], policy="penstock,round-robin").replays
     assert (ours.turned_away, turns.turned_away) == (2, 0)
@@ -116,7 +116,7 @@ def weighted_decisions(path: Path, name: str, *, counts: tuple[int, int] = (2, 2
     for number in range(200):
         q["number"], q["turn"] = number, rng.integers(0, 1000)
         chosen = int(POLICIES[name].pick(q, e, hits, weighing))
-        book.note(q, e, hits, p, np.array([chosen]))
+        book.add(q, e, hits, p, np.array([chosen]))
         e["sent"][chosen] += 1
         e["in_flight"][chosen] += 1
         e["in_flight"][rng.choice(np.flatnonzero(e["in_flight"]))] -= number > 20
@@ -149,7 +149,7 @@ def test_more_kinds_than_there_are_weights_are_refused(tmp_path: Path) -> None:
     e["pool"], e["kv_tokens"], e["step_s"] = range(9), 500_000, 0.01
     q["input_tokens"], q["expected_output_tokens"] = 1000, 200
     book = ReceiptBook(path, 1, tuple(f"10.0.0.{index}:8000" for index in range(9)))
-    book.note(q, e, np.zeros(9, np.int64), default_parameters(), np.array([0]))
+    book.add(q, e, np.zeros(9, np.int64), default_parameters(), np.array([0]))
     book.close()
     with pytest.raises(UsageError, match="weighted-round-robin has weights for 8 kinds of endpoints, not for 9"):
         receipts([path], policy="weighted-round-robin")
@@ -261,8 +261,8 @@ def test_every_third_decision_is_written_down_however_often_the_fleet_is_read_ag
     arrays = (new_request(), new_endpoints(1), np.zeros(1, np.int64), default_parameters(), np.zeros(1, np.int64))
     for _ in range(6):
         book = ReceiptBook(path, 3, ("10.0.0.0:8000",), count=count)
-        book.note(*arrays)
-        book.note(*arrays)
+        book.add(*arrays)
+        book.add(*arrays)
         book.close()
         count = book.count
     assert len(path.read_text(encoding="ascii").splitlines()) == 4

@@ -62,7 +62,7 @@ def test_ranks_behind_one_address_are_one_endpoint_with_the_seats_and_the_cache_
 
 def test_what_is_emulated_is_what_is_routed_to(fleet: Fleet) -> None:
     assert [one.address for one in emulated_replicas(fleet)] == list(routed_fleet(fleet).addresses)
-    assert all(one.replica.block_tokens >= 16 for one in emulated_replicas(fleet))
+    assert all(one.simulated.block_tokens >= 16 for one in emulated_replicas(fleet))
 
 
 def test_a_routed_fleet_is_read_as_it_was_written(fleet: Fleet, tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_envoy_refuses_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
         validate(tmp_path / "envoy.json")
     said = "Admin.Address.SocketAddress.PortValue: value must be less than or equal to 65535"
-    assert str(refused.value) == f"Envoy does not accept the configuration: {said}"
+    assert str(refused.value) == f"Envoy rejects the configuration: {said}"
 
 
 def test_the_printed_configuration_is_one_file_that_envoy_takes(fleet: Fleet, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from penstock.errors import MissingExtra, UsageError
 from penstock.gateway.envoy.authentication import access_filter
 from penstock.gateway.envoy.config_files import envoy_files, static_document
 from penstock.gateway.envoy.envoy_binary import envoy_program, validate
-from penstock.gateway.envoy.envoy_config import DOORS, Door, EnvoySettings
+from penstock.gateway.envoy.envoy_config import PICK_PROTOCOLS, EnvoySettings, PickProtocol
 from penstock.gateway.envoy.tracing import Traces
 from penstock.gateway.state.access_rules import Access, SignedTokens, TenantKey, access_of, read_access
 from penstock.gateway.state.routed_fleet import RoutedFleet
@@ -71,9 +71,9 @@ def test_a_mistake_is_one_line_that_says_the_fix(tmp_path: Path, text: str, said
     assert "sk-0123456789abcdef" not in str(refused.value)
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("protocol", PICK_PROTOCOLS)
 @pytest.mark.parametrize("text", [KEYS, TOKENS])
-def test_envoy_accepts_what_is_made_of_it(tmp_path: Path, door: Door, text: str) -> None:
+def test_envoy_accepts_what_is_made_of_it(tmp_path: Path, protocol: PickProtocol, text: str) -> None:
     try:
         envoy_program()
     except MissingExtra:
@@ -82,7 +82,7 @@ def test_envoy_accepts_what_is_made_of_it(tmp_path: Path, door: Door, text: str)
         listen="127.0.0.1:18098",
         folder=tmp_path,
         pickers=1,
-        door=door,
+        protocol=protocol,
         access_file=written(tmp_path, text),
         traces=Traces(address="http://127.0.0.1:4318/v1/traces"),
     )

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("httptools", reason='serving is an extra: pip install "penstock[gateway]"')
 
-from desks import Clock, desk_of, fleet
+from gateway_fakes import Clock, fleet, picker_of
 from penstock.gateway.servers import ext_authz_server
 
 TOOL = Path(__file__).resolve().parents[3] / "tools" / "bench_gateway.py"
@@ -18,10 +18,10 @@ QUESTION = b'POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 14
 def test_the_constant_control_replaces_the_picker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ext_authz_server, "AuthzConnection", ext_authz_server.AuthzConnection)  # put back afterwards
     runpy.run_path(str(TOOL))["answer_without_looking"]("10.9.9.9:1")
-    desk, _ = desk_of(fleet(), Clock())
+    picker, _ = picker_of(fleet(), Clock())
 
     async def asked() -> bytes:
-        door = ext_authz_server.AuthzServer(desk, 0)
+        door = ext_authz_server.AuthzServer(picker, 0)
         await door.start(tmp_path / "picker.sock")
         reader, writer = await asyncio.open_unix_connection(tmp_path / "picker.sock")
         writer.write(QUESTION)
@@ -32,4 +32,4 @@ def test_the_constant_control_replaces_the_picker(tmp_path: Path, monkeypatch: p
         return answer
 
     assert b"x-gateway-destination-endpoint: 10.9.9.9:1\r\n" in asyncio.run(asked())
-    assert desk.tally.decisions == 0
+    assert picker.state.counters.decisions == 0

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from desks import fleet
+from gateway_fakes import fleet
 from penstock.errors import UsageError
-from penstock.gateway.envoy.inference_paths import checked
+from penstock.gateway.envoy.inference_paths import validate_paths
 from penstock.gateway.envoy.routes import virtual_host
 from penstock.gateway.state.headers import WHOLE
 
 
 def routes_to_models() -> list[Any]:
-    found: Any = virtual_host(fleet(), door="ext_authz")["routes"]
+    found: Any = virtual_host(fleet(), protocol="ext_authz")["routes"]
     return [route for route in found if "route" in route]
 
 
@@ -62,7 +62,7 @@ def takes(route: Any, path: str) -> bool:  # noqa: ANN401 - JSON
 
 def reaches_engines(path: str, count: int = 4, more: tuple[str, ...] = ()) -> bool:
     """Whether the first route that takes a path leads to an endpoint; headers decide to which model only."""
-    routes: Any = virtual_host(fleet(count), door="ext_authz", more_paths=more)["routes"]
+    routes: Any = virtual_host(fleet(count), protocol="ext_authz", more_paths=more)["routes"]
     return "route" in next(route for route in routes if takes(route, path))
 
 
@@ -97,10 +97,10 @@ def test_no_other_path_reaches_the_engines(path: str) -> None:
 def test_an_operator_adds_paths() -> None:
     assert reaches_engines("/v1/files", more=("/v1/files",))
     assert not reaches_engines("/v1/filesx", more=("/v1/files",))
-    assert checked(["/v1/files", "/v1/embeddings", "/v1/files"]) == ("/v1/files",)
+    assert validate_paths(["/v1/files", "/v1/embeddings", "/v1/files"]) == ("/v1/files",)
     for wrong in ("v1/files", "/v1/.*", "/v1/files?x", ""):
         with pytest.raises(UsageError):
-            checked([wrong])
+            validate_paths([wrong])
 
 
 def test_a_stored_response_is_asked_of_the_one_endpoint_and_explained_where_there_are_several() -> None:

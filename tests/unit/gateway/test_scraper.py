@@ -6,7 +6,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from desks import fleet, state
+from gateway_fakes import fleet, state
 from penstock.emulator.metrics_page import vllm_page
 from penstock.gateway.telemetry.scraper import Scraper
 
@@ -33,14 +33,14 @@ def test_a_fleet_that_is_read_again_leaves_no_connection_open(tmp_path: Path) ->
         for generation in range(5):
             addresses = (f"127.0.0.1:{port}",) * 4
             replace(fleet(), generation=generation, addresses=addresses).write(tmp_path / "fleet.bin")
-            scraper.begin()
+            scraper.start()
             await asyncio.sleep(0.3)
             for _ in range(200):  # on a busy machine the new ones come late, or the old ones go late
                 if len(open_) == len(addresses):
                     break
                 await asyncio.sleep(0.05)
             counted.append(len(open_))
-        scraper.end()
+        scraper.stop()
         server.close()
         await asyncio.sleep(0.1)
         return [*counted, len(open_)]

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("httptools", reason='the gateway is an extra: pip install "penstock[gateway]"')
 
-from desks import fleet
+from gateway_fakes import fleet
 from penstock.errors import UsageError
 from penstock.gateway.child_processes import Child
 from penstock.gateway.envoy.envoy_config import EnvoySettings
@@ -23,11 +23,11 @@ def test_a_reload_does_not_end_a_program_that_is_still_starting() -> None:
     child = Child("slow", [sys.executable, "-c", "import time; time.sleep(30)"])
     child.start()
     try:
-        child.tell(signal.SIGHUP)
+        child.send(signal.SIGHUP)
         time.sleep(0.3)
         assert child.running
     finally:
-        child.tell(signal.SIGKILL)
+        child.send(signal.SIGKILL)
         child.wait(5)
 
 
@@ -41,7 +41,7 @@ def test_a_fleet_file_that_is_gone_is_said_once(tmp_path: Path, caplog: pytest.L
     for _ in range(50):
         supervisor.settled((None,))
     assert [record.message for record in caplog.records] == [
-        f"{tmp_path}/fleet.yaml cannot be found any more; what was read last stays"
+        f"{tmp_path}/fleet.yaml is missing; the last version stays in use"
     ]
 
 
@@ -63,7 +63,7 @@ def test_whatever_fails_in_reading_the_fleet_leaves_the_gateway_as_it_is(
 
     supervisor = Supervisor(EnvoySettings(listen="127.0.0.1:1", folder=tmp_path, pickers=1), read, None)
     supervisor.reload()
-    assert "the fleet is not read again" in caplog.records[0].message
+    assert "fleet not reloaded" in caplog.records[0].message
 
 
 def test_the_access_file_is_read_once_for_each_time_the_fleet_is(
@@ -87,4 +87,4 @@ def test_the_access_file_is_read_once_for_each_time_the_fleet_is(
         access.write_text(f"version: 1\ntokens: {{issuer: me, audiences: [us], jwks: {name}}}\n")
         supervisor.reload()
         assert seen.count("access.yaml") == seen.count(name) == 1
-        assert supervisor._named == (tmp_path / name,)  # noqa: SLF001 - what is watched from then on
+        assert supervisor._access_files == (tmp_path / name,)  # noqa: SLF001 - what is watched from then on

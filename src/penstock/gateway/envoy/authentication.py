@@ -32,28 +32,28 @@ _FROM_AND_TO: Final[Value] = {
 
 def access_filter(access: Access) -> Value:
     """Return a filter that replies 401 without a valid key or token, and swaps the credential for the tenant header."""
-    config = _keys_asked() if access.tokens is None else _tokens_asked(access.tokens)
+    config = _key_settings() if access.tokens is None else _token_settings(access.tokens)
     return {"name": ACCESS_FILTER, "typed_config": config}
 
 
-def credentials(access: Access) -> Value:
+def key_credentials(access: Access) -> Value:
     """Return the API keys as route settings, so that a change of keys closes no connection."""
     if not access.keys:
         return {}
-    known = [{"key": key, "client": entry.tenant} for entry in access.keys for key in _ways(entry.key)]
-    return {ACCESS_FILTER: {"@type": f"{_KEY_AUTH}.ApiKeyAuthPerRoute", "credentials": known, **_FROM_AND_TO}}
+    credentials = [{"key": key, "client": entry.tenant} for entry in access.keys for key in _spellings(entry.key)]
+    return {ACCESS_FILTER: {"@type": f"{_KEY_AUTH}.ApiKeyAuthPerRoute", "credentials": credentials, **_FROM_AND_TO}}
 
 
-def _ways(key: str) -> tuple[str, ...]:
+def _spellings(key: str) -> tuple[str, ...]:
     """Return the spellings of a key. Envoy strips only `Bearer`, but a scheme ignores case (RFC 9110, 11.1)."""
     return key, f"bearer {key}", f"BEARER {key}"
 
 
-def _keys_asked() -> Value:
+def _key_settings() -> Value:
     return {"@type": f"{_KEY_AUTH}.ApiKeyAuth", **_FROM_AND_TO}
 
 
-def _tokens_asked(tokens: SignedTokens) -> Value:
+def _token_settings(tokens: SignedTokens) -> Value:
     source: Value = {"local_jwks": {"inline_string": tokens.jwks}}
     if tokens.fetched:
         fetched = {"uri": tokens.jwks, "cluster": _JWKS, "timeout": "5s"}
@@ -105,10 +105,10 @@ def certificates(certificate: Certificate, generation: int = 0) -> Value:
     """
     chain, key = certificate.chain.absolute(), certificate.key.absolute()
     way = "/./" if generation % 2 else "/"
-    shown = {
+    files = {
         "certificate_chain": {"filename": f"{chain.parent}{way}{chain.name}"},
         "private_key": {"filename": f"{key.parent}{way}{key.name}"},
         "watched_directory": {"path": str(chain.parent)},
     }
-    secret = {"@type": f"{_TLS}.Secret", "name": CERTIFICATE, "tls_certificate": shown}
+    secret = {"@type": f"{_TLS}.Secret", "name": CERTIFICATE, "tls_certificate": files}
     return {"version_info": "1", "resources": [secret]}

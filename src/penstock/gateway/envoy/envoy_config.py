@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from penstock.gateway.envoy.authentication import access_filter, jwks_cluster, tls_socket
 from penstock.gateway.envoy.clusters import BUFFER_BYTES, Value, model_cluster, picker_cluster
@@ -11,15 +11,15 @@ from penstock.gateway.envoy.health_routes import health_filters, ready_cluster
 from penstock.gateway.envoy.inference_paths import COMPLETIONS
 from penstock.gateway.envoy.local_replies import local_replies
 from penstock.gateway.envoy.routes import STREAM_IDLE_S, virtual_host
-from penstock.gateway.envoy.tracing import Traces, collector_cluster, traced
+from penstock.gateway.envoy.tracing import Traces, collector_cluster, tracing_settings
 from penstock.gateway.state.access_rules import Access, Certificate
 from penstock.gateway.state.headers import MODEL, PICKER, TENANT, TICKET
 from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.gateway.state.sockets import liveness_socket, picker_socket
 from penstock.gateway.state.timeouts import SILENCE_S
 
-Door = Literal["ext_authz", "ext_proc", "ext_proc_buffered"]
-DOORS: Final[tuple[Door, ...]] = ("ext_authz", "ext_proc", "ext_proc_buffered")
+PickProtocol = Literal["ext_authz", "ext_proc", "ext_proc_buffered"]
+PICK_PROTOCOLS: Final[tuple[PickProtocol, ...]] = get_args(PickProtocol)
 _MANAGER: Final = (
     "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 )
@@ -75,7 +75,8 @@ class EnvoySettings:
     folder: Path
     """Folder for sockets, pipes and tables."""
     pickers: int
-    door: Door = "ext_authz"
+    protocol: PickProtocol = "ext_authz"
+    """How Envoy asks a picker."""
     pick_timeout_s: float = 0.25
     whole_bodies: bool = False
     """Whether pickers see whole bodies. Needed if `model` selects the cluster, because it may come last."""
@@ -105,7 +106,7 @@ class EnvoySettings:
     @property
     def liveness(self) -> tuple[str, ...]:
         """Sockets on which our own Envoy asks about silent endpoints."""
-        return tuple(liveness_socket(self.folder, number) for number in range(_told_pickers(self)))
+        return tuple(liveness_socket(self.folder, number) for number in range(_logging_pickers(self)))
 
     def pipe(self, number: int) -> str:
         """Return the path of the pipe that reports ended requests to a picker."""
@@ -116,7 +117,7 @@ class EnvoySettings:
         """Path of Envoy's admin socket, which only this user can open."""
         return str(self.folder / "admin.sock")
 
-    def found(self, name: str) -> Value:
+    def watched_source(self, name: str) -> Value:
         """Return the source of a configuration file that Envoy re-reads when it changes."""
         folder = str(self.folder / "xds")
         source = {"path": f"{folder}/{name}.json", "watched_directory": {"path": folder}}
@@ -128,7 +129,10 @@ def bootstrap(settings: EnvoySettings) -> Value:
     return {
         "node": {"id": "penstock", "cluster": "penstock"},
         "admin": {"address": {"pipe": {"path": settings.admin, "mode": 0o600}}},
-        "dynamic_resources": {"lds_config": settings.found("lds"), "cds_config": settings.found("cds")},
+        "dynamic_resources": {
+            "lds_config": settings.watched_source("lds"),
+            "cds_config": settings.watched_source("cds"),
+        },
         "overload_manager": {
             "resource_monitors": [
                 {
@@ -153,7 +157,7 @@ def listeners(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None
     }
     chain: Value = {"filters": [manager]}
     if settings.certificate is not None:
-        chain["transport_socket"] = tls_socket(settings.found("sds"))
+        chain["transport_socket"] = tls_socket(settings.watched_source("sds"))
     listener = {
         "@type": "type.googleapis.com/envoy.config.listener.v3.Listener",
         "name": "clients",
@@ -168,8 +172,8 @@ def listeners(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None
 
 def routes(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None = None) -> Value:
     """Return the routes to models. They are separate from the listener, so that a change closes no connection."""
-    door = settings.door if settings.pick else None
-    host = virtual_host(fleet, door=door, access=access, more_paths=settings.more_paths)
+    protocol = settings.protocol if settings.pick else None
+    host = virtual_host(fleet, protocol=protocol, access=access, more_paths=settings.more_paths)
     kind = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
     return {"version_info": "1", "resources": [{"@type": kind, "name": _ROUTES, "virtual_hosts": [host]}]}
 
@@ -182,29 +186,31 @@ def clusters(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None 
         if settings.only_pick
         else [picker_socket(settings.folder, n) for n in range(settings.pickers)]
     )
-    made = [model_cluster(number, f"{folder}/eds-{number}.json", folder) for number in range(len(fleet.names))]
-    made.append(picker_cluster(places, http2=settings.door != "ext_authz"))
+    configs = [model_cluster(number, f"{folder}/eds-{number}.json", folder) for number in range(len(fleet.names))]
+    configs.append(picker_cluster(places, http2=settings.protocol != "ext_authz"))
     if settings.only_pick is None:
-        made.append(ready_cluster(settings.folder))
+        configs.append(ready_cluster(settings.folder))
     if access is not None and access.tokens is not None and access.tokens.fetched:
-        made.append(jwks_cluster(access.tokens))
+        configs.append(jwks_cluster(access.tokens))
     if settings.traces is not None:
-        made.append(collector_cluster(settings.traces))
+        configs.append(collector_cluster(settings.traces))
     kind = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
-    return {"version_info": "1", "resources": [{"@type": kind, **cluster} for cluster in made]}
+    return {"version_info": "1", "resources": [{"@type": kind, **cluster} for cluster in configs]}
 
 
 def _manager(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None) -> Value:
-    grpc = settings.door != "ext_authz"
+    grpc = settings.protocol != "ext_authz"
     several = len(fleet.names) > 1
     pick = (
-        ext_proc_filter(settings.pick_timeout_s, full_duplex=settings.door == "ext_proc")
+        ext_proc_filter(settings.pick_timeout_s, full_duplex=settings.protocol == "ext_proc")
         if grpc
         else authz_filter(settings.pick_timeout_s, whole_bodies=settings.whole_bodies or several)
     )
     models = [model_filter()] if several else []
-    known = [access_filter(access)] if access is not None else []
-    asked = [strip_filter(tenants=access is not None), *known, pick, *models] if settings.pick else known
+    access_filters = [access_filter(access)] if access is not None else []
+    filters = (
+        [strip_filter(tenants=access is not None), *access_filters, pick, *models] if settings.pick else access_filters
+    )
     return {
         "@type": _MANAGER,
         "stat_prefix": "clients",
@@ -222,14 +228,14 @@ def _manager(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None)
         "common_http_protocol_options": {"idle_timeout": "600s"},
         # An external Envoy does not learn which endpoints are up.
         "http_filters": [
-            *health_filters(told_readiness=settings.only_pick is None),
-            *asked,
+            *health_filters(has_readiness=settings.only_pick is None),
+            *filters,
             router_filter(_failed_tries(settings)),
         ],
-        "rds": {"route_config_name": _ROUTES, "config_source": settings.found("rds")},
+        "rds": {"route_config_name": _ROUTES, "config_source": settings.watched_source("rds")},
         "local_reply_config": local_replies(),
         "access_log": _logs(settings),
-        **(traced(settings.traces) if settings.traces is not None else {}),
+        **(tracing_settings(settings.traces) if settings.traces is not None else {}),
     }
 
 
@@ -240,11 +246,11 @@ def _failed_tries(settings: EnvoySettings) -> list[Value]:
             {"text_format_source": {"inline_string": FAILED_TRY}},
             {"and_filter": {"filters": [_FAILED, _of_picker(number)]}},
         )
-        for number in range(_told_pickers(settings))
+        for number in range(_logging_pickers(settings))
     ]
 
 
-def _told_pickers(settings: EnvoySettings) -> int:
+def _logging_pickers(settings: EnvoySettings) -> int:
     return settings.pickers if settings.pick and settings.only_pick is None else 0
 
 
@@ -255,7 +261,7 @@ def _of_picker(number: int) -> Value:
 def _logs(settings: EnvoySettings) -> list[Value]:
     logs = [
         _log(settings.pipe(number), {"text_format_source": {"inline_string": ENDING}}, _of_picker(number))
-        for number in range(_told_pickers(settings))
+        for number in range(_logging_pickers(settings))
     ]
     if settings.access_log is not None:
         logs.append(_log(settings.access_log, {"json_format": _ACCESS}, None))

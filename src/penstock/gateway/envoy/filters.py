@@ -37,13 +37,13 @@ def strip_filter(*, tenants: bool) -> Value:
     `tenants` says that authentication sets the tenant headers, so that the client's are removed too.
     """
     removed: list[Value] = [{"remove": name} for name in (*STRIPPED, *(TENANT if tenants else ()))]
-    noted: Value = {
+    length: Value = {
         "append": {
             "header": {"key": LENGTH, "value": "%REQ(content-length)%"},
             "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
         }
     }
-    mutations = {"request_mutations": [*removed, noted]}
+    mutations = {"request_mutations": [*removed, length]}
     return {
         "name": "penstock.strip",
         "typed_config": {"@type": f"{_FILTERS}.header_mutation.v3.HeaderMutation", "mutations": mutations},

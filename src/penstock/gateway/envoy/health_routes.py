@@ -11,19 +11,19 @@ _READY: Final = "penstock_ready"
 _HEALTH_CHECK: Final = "type.googleapis.com/envoy.extensions.filters.http.health_check.v3.HealthCheck"
 
 
-def health_filters(*, told_readiness: bool) -> list[Value]:
-    """Return filters that answer `/health`, and `/ready` if `told_readiness`.
+def health_filters(*, has_readiness: bool) -> list[Value]:
+    """Return filters that answer `/health`, and `/ready` if `has_readiness`.
 
     Both return 503 after a call of `/healthcheck/fail`.
     """
     # Any value above 0 works: the cluster has one host, which is healthy while any endpoint is up.
     some_ready: Value = {"cluster_min_healthy_percentages": {_READY: {"value": 1.0}}}
-    return [_check("/health", {}), *([_check("/ready", some_ready)] if told_readiness else [])]
+    return [_check("/health", {}), *([_check("/ready", some_ready)] if has_readiness else [])]
 
 
 def _check(path: str, more: Value) -> Value:
-    asked = {"name": ":path", "string_match": {"safe_regex": {"regex": f"{path}(\\?.*)?"}}}
-    config: Value = {"@type": _HEALTH_CHECK, "pass_through_mode": False, "headers": [asked], **more}
+    header = {"name": ":path", "string_match": {"safe_regex": {"regex": f"{path}(\\?.*)?"}}}
+    config: Value = {"@type": _HEALTH_CHECK, "pass_through_mode": False, "headers": [header], **more}
     return {"name": f"penstock.{path[1:]}", "typed_config": config}
 
 

@@ -25,7 +25,7 @@ STORED: Final = "/v1/responses/"
 _ALLOWED: Final = re.compile(r"/[A-Za-z0-9._~/-]+")
 
 
-def checked(paths: Iterable[str]) -> tuple[str, ...]:
+def validate_paths(paths: Iterable[str]) -> tuple[str, ...]:
     """Return the paths an operator adds, without duplicates and known ones. Raise an error for an invalid path."""
     for path in paths:
         if not _ALLOWED.fullmatch(path):
@@ -33,8 +33,8 @@ def checked(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(path for path in paths if path not in INFERENCE))
 
 
-def none_of(paths: Sequence[str], *, stored: bool) -> list[Value]:
+def match_none_of(paths: Sequence[str], *, stored: bool) -> list[Value]:
     """Return matchers for all other paths, with or without a query. `stored`: nor a stored response."""
     starts = [f"{path}?" for path in paths] + ([STORED] if stored else [])
-    wanted = [{"exact": path} for path in paths] + [{"prefix": start} for start in starts]
-    return [{"name": ":path", "string_match": one, "invert_match": True} for one in wanted]
+    matchers = [{"exact": path} for path in paths] + [{"prefix": start} for start in starts]
+    return [{"name": ":path", "string_match": one, "invert_match": True} for one in matchers]

@@ -6,8 +6,8 @@ from penstock.gateway.envoy.clusters import Value
 
 _FLAGS: Final = ("UH", "UF", "UO", "UT", "UC", "UPE", "URX", "SI", "LR", "UR", "NC")
 """Response flags for endpoints that are unreachable, silent or reset. Pickers and direct responses set none."""
-_SAID: Final = "%LOCAL_REPLY_BODY%"
-_NOBODY_S: Final = 5
+_OWN_TEXT: Final = "%LOCAL_REPLY_BODY%"
+_UNREACHABLE_S: Final = 5
 """Retry-After in seconds if no endpoint is reachable.
 
 Endpoints are scraped ten times a second, but take minutes to load.
@@ -21,33 +21,33 @@ _FORBIDDEN: Final = 403
 
 def local_replies() -> Value:
     """Return the mappers for Envoy's own replies. Those of pickers and routes are JSON already."""
-    found = [
-        _by_status(401, "authentication_error", "no key or token this gateway knows"),
-        _by_status(403, "permission_error", "the token is for another audience, or an upgrade is asked for"),
-        _by_status(408, "invalid_request_error", "the request did not come to its end in time"),
+    mappers = [
+        _by_status(401, "authentication_error", "the API key or token is missing or unknown"),
+        _by_status(403, "permission_error", "the token has another audience, or the request asks for an upgrade"),
+        _by_status(408, "invalid_request_error", "the request was not received completely in time"),
         _by_status(413, "invalid_request_error", "the body is too large"),
-        _by_status(426, "invalid_request_error", "speak HTTP/1.1 or HTTP/2"),
+        _by_status(426, "invalid_request_error", "use HTTP/1.1 or HTTP/2"),
         _by_status(431, "invalid_request_error", "the headers are too large"),
         _by_status(500, "server_error", "no picker answered; try again", retry_after_s=1),
-        _coming_back(_rewritten(_flagged(*_FLAGS), "server_error", _SAID), _NOBODY_S),
-        _rewritten(_NO_HEADERS, "invalid_request_error", _SAID),
+        _with_retry_after(_rewrite(_flagged(*_FLAGS), "server_error", _OWN_TEXT), _UNREACHABLE_S),
+        _rewrite(_NO_HEADERS, "invalid_request_error", _OWN_TEXT),
         # DPE with 503: the request was valid, so it is the tenant claim of its token that cannot be sent as a header.
         {
-            **_rewritten(
+            **_rewrite(
                 {"and_filter": {"filters": [_flagged("DPE"), _status(503)]}},
                 "permission_error",
-                "the token's tenant cannot be a header",
+                "the token's tenant is not a valid header value",
             ),
             "status_code": _FORBIDDEN,
         },
-        _rewritten(_flagged("DPE"), "invalid_request_error", _SAID),
+        _rewrite(_flagged("DPE"), "invalid_request_error", _OWN_TEXT),
     ]
-    return {"mappers": found}
+    return {"mappers": mappers}
 
 
 def _by_status(status: int, kind: str, message: str, retry_after_s: int | None = None) -> Value:
-    made = _rewritten(_status(status), kind, message)
-    return made if retry_after_s is None else _coming_back(made, retry_after_s)
+    mapper = _rewrite(_status(status), kind, message)
+    return mapper if retry_after_s is None else _with_retry_after(mapper, retry_after_s)
 
 
 def _status(status: int) -> Value:
@@ -59,10 +59,10 @@ def _flagged(*flags: str) -> Value:
     return {"response_flag_filter": {"flags": list(flags)}}
 
 
-def _coming_back(made: Value, after_s: int) -> Value:
-    return {**made, "headers_to_add": [{"header": {"key": "retry-after", "value": str(after_s)}}]}
+def _with_retry_after(mapper: Value, after_s: int) -> Value:
+    return {**mapper, "headers_to_add": [{"header": {"key": "retry-after", "value": str(after_s)}}]}
 
 
-def _rewritten(which: Value, kind: str, message: str) -> Value:
+def _rewrite(which: Value, kind: str, message: str) -> Value:
     error: Value = {"message": message, "type": kind, "param": None, "code": "%RESPONSE_CODE%"}
     return {"filter": which, "body_format_override": {"json_format": {"error": error}}}

@@ -4,13 +4,13 @@ import json
 from collections.abc import Sequence
 from typing import Final, cast
 
-from penstock.gateway.envoy.authentication import credentials
+from penstock.gateway.envoy.authentication import key_credentials
 from penstock.gateway.envoy.clusters import Value, cluster_name
 from penstock.gateway.envoy.filters import MODEL_METADATA
-from penstock.gateway.envoy.inference_paths import COMPLETIONS, INFERENCE, STORED, none_of
+from penstock.gateway.envoy.inference_paths import COMPLETIONS, INFERENCE, STORED, match_none_of
 from penstock.gateway.state.access_rules import Access
 from penstock.gateway.state.headers import ASK_AGAIN, MODEL, WHOLE
-from penstock.gateway.state.routed_fleet import RoutedFleet, listed
+from penstock.gateway.state.routed_fleet import RoutedFleet, list_names
 
 _RETRY: Final[Value] = {
     # In all these cases no byte has reached the client, and a repeated request does no harm.
@@ -46,9 +46,11 @@ STREAM_IDLE_S: Final = 900
 _WHOLE_IDLE_S: Final = 4 * 3600
 """Idle timeout in seconds of a response that is not streamed, which is silent until its last token."""
 _WHOLE: Final[Value] = {"name": WHOLE, "present_match": True}
-_NOT_INFERENCE: Final = "Not Found: this gateway passes on inference paths only; --allow-path adds one"
+_NOT_INFERENCE: Final = (
+    "Not Found: this gateway forwards only inference paths; the operator can add one with --allow-path"
+)
 _NOT_STORED: Final = (
-    "Not Found: a stored response is known only to the endpoint that made it, and this fleet has several; "
+    "Not Found: only the endpoint that made a stored response has it, and this fleet has several endpoints; "
     "send the whole conversation with each request"
 )
 _NO_PICK: Final[Value] = {
@@ -66,13 +68,13 @@ _NO_PICK_GRPC: Final[Value] = {
 
 
 def virtual_host(
-    fleet: RoutedFleet, *, door: str | None, access: Access | None = None, more_paths: Sequence[str] = ()
+    fleet: RoutedFleet, *, protocol: str | None, access: Access | None = None, more_paths: Sequence[str] = ()
 ) -> Value:
     """Return all routes in order of precedence. Envoy's direct responses skip the picker.
 
     `more_paths` reach the engines besides the inference paths.
     """
-    off: Value = {} if door is None else _NO_PICK if door == "ext_authz" else _NO_PICK_GRPC
+    off: Value = {} if protocol is None else _NO_PICK if protocol == "ext_authz" else _NO_PICK_GRPC
     routes: list[Value] = [
         _direct({"path": "/v1/models", "headers": [_is("GET")]}, 200, models_body(fleet), off),
         *(
@@ -83,34 +85,34 @@ def virtual_host(
     alone = len(fleet.addresses) == 1
     if not alone:
         routes.append(_direct({"prefix": STORED}, 404, error_body(_NOT_STORED, 404), off))
-    others: Value = {"prefix": "/", "headers": none_of((*INFERENCE, *more_paths), stored=alone)}
+    others: Value = {"prefix": "/", "headers": match_none_of((*INFERENCE, *more_paths), stored=alone)}
     routes.append(_direct(others, 404, error_body(_NOT_INFERENCE, 404), off))
     if len(fleet.names) == 1:
-        routes += _to({}, 0)
+        routes += _routes_to({}, 0)
     else:
         for number, name in enumerate(fleet.names):
-            named: Value = {"name": MODEL, "string_match": {"exact": name}}
-            routes += _to({"headers": [named]}, number)
+            header: Value = {"name": MODEL, "string_match": {"exact": name}}
+            routes += _routes_to({"headers": [header]}, number)
         for number, name in enumerate(fleet.names):
-            read: Value = {
+            metadata: Value = {
                 "filter": MODEL_METADATA,
                 "path": [{"key": "model"}],
                 "value": {"string_match": {"exact": name}},
             }
-            routes += _to({"dynamic_metadata": [read]}, number)
-        unknown = f"no model of this fleet was asked for; write one of {listed(fleet.names)}"
+            routes += _routes_to({"dynamic_metadata": [metadata]}, number)
+        unknown = f"the request names no model of this fleet; write one of {list_names(fleet.names)}"
         routes.append(_direct({"prefix": "/"}, 404, error_body(unknown, 404), {}))
     # A liveness question needs the number of this try.
     host: Value = {"name": "fleet", "domains": ["*"], "routes": routes, "include_request_attempt_count": True}
     if access is not None:
-        host["typed_per_filter_config"] = credentials(access)
+        host["typed_per_filter_config"] = key_credentials(access)
         host["request_headers_to_add"] = [_engine_key(access.engine_key)] if access.engine_key else []
     return host
 
 
 def _engine_key(key: str) -> Value:
-    said = {"key": "authorization", "value": f"Bearer {key}"}
-    return {"header": said, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
+    header = {"key": "authorization", "value": f"Bearer {key}"}
+    return {"header": header, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
 
 
 def models_body(fleet: RoutedFleet) -> str:
@@ -146,17 +148,17 @@ def _direct(match: Value, status: int, body: str, more: Value) -> Value:
     }
 
 
-def _to(match: Value, number: int) -> list[Value]:
+def _routes_to(match: Value, number: int) -> list[Value]:
     """Return the routes to a model. Completions come first, and unstreamed requests before streamed ones."""
     # No timeout: a stream may last arbitrarily long.
-    there: Value = {"cluster": cluster_name(number), "timeout": "0s", "hedge_policy": _HEDGE}
+    target: Value = {"cluster": cluster_name(number), "timeout": "0s", "hedge_policy": _HEDGE}
     headers = cast("list[Value]", match.get("headers", []))
     completion: Value = {"safe_regex": {"regex": COMPLETIONS}, **match, "headers": [_is("POST"), *headers]}
     other: Value = {"prefix": "/", **match, "headers": headers}
-    found: list[Value] = []
-    for wanted, retry in ((completion, _RETRY_MODEL), (other, _RETRY)):
-        route = {**there, "retry_policy": retry}
-        whole = {**wanted, "headers": [_WHOLE, *cast("list[Value]", wanted["headers"])]}
-        found.append({"match": whole, "route": {**route, "idle_timeout": f"{_WHOLE_IDLE_S}s"}})
-        found.append({"match": wanted, "route": route})
-    return found
+    routes: list[Value] = []
+    for matcher, retry in ((completion, _RETRY_MODEL), (other, _RETRY)):
+        route = {**target, "retry_policy": retry}
+        whole = {**matcher, "headers": [_WHOLE, *cast("list[Value]", matcher["headers"])]}
+        routes.append({"match": whole, "route": {**route, "idle_timeout": f"{_WHOLE_IDLE_S}s"}})
+        routes.append({"match": matcher, "route": route})
+    return routes

@@ -33,9 +33,11 @@ class Traces:
     def __post_init__(self) -> None:
         parts = urlsplit(self.address)
         if parts.scheme != "http" or not parts.hostname:
-            raise UsageError(f"'{self.address}' is not a collector; write such as http://127.0.0.1:4318/v1/traces")
+            raise UsageError(
+                f"'{self.address}' is not an OTLP/HTTP collector; write an address such as http://127.0.0.1:4318/v1/traces"
+            )
         if not 0 < self.fraction <= 1:
-            raise UsageError(f"a fraction of {self.fraction:g} cannot be traced; write 0.01, or 1 for every request")
+            raise UsageError(f"--trace-fraction is {self.fraction:g}; write a number above 0 and up to 1, such as 0.01")
 
     @property
     def server(self) -> tuple[str, int]:
@@ -44,7 +46,7 @@ class Traces:
         return parts.hostname or "", parts.port or 4318
 
 
-def traced(traces: Traces) -> Value:
+def tracing_settings(traces: Traces) -> Value:
     """Return the tracing settings of the connection manager.
 
     Requests are sampled here unless the client already traces them. Engines continue the trace.

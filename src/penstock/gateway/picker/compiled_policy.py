@@ -15,19 +15,19 @@ _PARTS: Final = ("policy_compiler", "corrections", "miss_probability", "records"
 _SOURCES: Final = stamp_of(files("penstock.routing").joinpath(f"{name}.py") for name in _PARTS)
 
 
-def _kept(function: Function) -> Function:
+def _cached(function: Function) -> Function:
     return cast("Function", cached_on_disk(cast("Any", function).py_func, _SOURCES))
 
 
-rank = _kept(harm.rank)
-refresh = _kept(endpoint_updates.refresh)
-sent = _kept(endpoint_updates.sent)
-first_token = _kept(endpoint_updates.first_token)
-finished = _kept(endpoint_updates.finished)
-lost = _kept(endpoint_updates.lost)
-begin_report = _kept(endpoint_updates.begin_report)
-reported = _kept(endpoint_updates.reported)
-divide = _kept(endpoint_updates.divide)
+rank = _cached(harm.rank)
+refresh = _cached(endpoint_updates.refresh)
+sent = _cached(endpoint_updates.sent)
+first_token = _cached(endpoint_updates.first_token)
+finished = _cached(endpoint_updates.finished)
+lost = _cached(endpoint_updates.lost)
+begin_report = _cached(endpoint_updates.begin_report)
+reported = _cached(endpoint_updates.reported)
+divide = _cached(endpoint_updates.divide)
 
 
 class EveryRequest(NamedTuple):
@@ -46,12 +46,12 @@ class EveryRequest(NamedTuple):
 def every_request() -> EveryRequest:
     """Return the machine code of the per-request functions. Compile it if needed."""
     compile_once()
-    return EveryRequest(*(_straight(entry) for entry in (rank, sent, first_token, finished)))
+    return EveryRequest(*(_entry_point(entry) for entry in (rank, sent, first_token, finished)))
 
 
-def _straight(entry: object) -> Any:  # noqa: ANN401 - numba's dispatcher has no type
-    (made,) = cast("Any", entry).overloads.values()
-    return made.entry_point
+def _entry_point(entry: object) -> Any:  # noqa: ANN401 - numba's dispatcher has no type
+    (compiled,) = cast("Any", entry).overloads.values()
+    return compiled.entry_point
 
 
 def is_compiled() -> bool:
@@ -63,7 +63,7 @@ def is_compiled() -> bool:
 def compile_once() -> None:
     """Compile every function that a picker calls, by calling each one on a dummy endpoint."""
     endpoints, parameters, request = new_endpoints(1), default_parameters(), new_request()
-    flights, said = np.zeros(1, FLIGHT), np.zeros(1, REPORT)
+    flights, report = np.zeros(1, FLIGHT), np.zeros(1, REPORT)
     divide(endpoints, 0, 1)
     rank(request, endpoints, np.zeros(1, np.int64), parameters, np.zeros(1, np.int64), np.zeros(1))
     refresh(endpoints, 0, 1.0, parameters)
@@ -72,5 +72,5 @@ def compile_once() -> None:
     finished(endpoints, flights, 0, 1, 3.0, parameters)
     sent(endpoints, 0, request, 0, flights, 0, parameters)
     lost(endpoints, flights, 0, 4.0, parameters)
-    begin_report(endpoints, 0, said, 0, 5.0)
-    reported(endpoints, 0, said, 0, 6.0, parameters)
+    begin_report(endpoints, 0, report, 0, 5.0)
+    reported(endpoints, 0, report, 0, 6.0, parameters)

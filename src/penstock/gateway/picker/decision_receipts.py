@@ -12,7 +12,6 @@ from typing import IO, Final
 import numpy as np
 
 from penstock.errors import UnreadableFile
-from penstock.gateway.picker.compiled_policy import rank
 from penstock.routing.records import ENDPOINT, PARAMETERS, REJECTED, REQUEST, Records
 from penstock.routing.replay import PickSample
 
@@ -36,7 +35,7 @@ class ReceiptBook:
         self._every, self.count, self._addresses = every, count, addresses
         self._file: IO[str] | None = path.open("a", encoding="ascii", buffering=1)
 
-    def note(self, request: Records, endpoints: Records, hits: Records, parameters: Records, order: Records) -> None:
+    def add(self, request: Records, endpoints: Records, hits: Records, parameters: Records, order: Records) -> None:
         """Append every `every`-th decision to the file."""
         self.count += 1
         if self._file is None or self.count % self._every:
@@ -73,12 +72,6 @@ class DecisionReceipt:
         """The pick as policies and explanations take it: the order's first endpoint, or REJECTED if it is empty."""
         return PickSample(self.request, self.endpoints, self.hits, self.order[0] if self.order else REJECTED)
 
-    def again(self) -> tuple[int, ...]:
-        """Replay the decision and return its order of endpoints."""
-        order, harms = np.zeros(len(self.order) or 1, np.int64), np.zeros(len(self.endpoints))
-        found = rank(self.request, self.endpoints, self.hits, self.parameters, order, harms)
-        return tuple(int(index) for index in order[:found])
-
 
 def read_receipts(path: Path) -> Iterator[DecisionReceipt]:
     """Yield the receipts of a file. An incomplete last line is skipped; `ends_cut` reports it."""
@@ -114,16 +107,16 @@ def _lines(path: Path) -> Iterator[str]:
 
 def _receipt(line: str, where: str) -> DecisionReceipt:
     try:
-        told = json.loads(line)
+        fields = json.loads(line)
         arrays = {
-            name: np.frombuffer(zlib.decompress(base64.b64decode(told[name])), dtype).copy()
+            name: np.frombuffer(zlib.decompress(base64.b64decode(fields[name])), dtype).copy()
             for name, dtype in _ARRAYS.items()
         }
-        addresses = tuple(str(address) for address in told["addresses"])
+        addresses = tuple(str(address) for address in fields["addresses"])
     except (ValueError, KeyError, TypeError, zlib.error):
         raise UnreadableFile(f"{where}: {_FOREIGN}") from None
     count, order = len(addresses), tuple(int(index) for index in arrays.pop("order"))
-    alone = len(arrays["request"]) == len(arrays["parameters"]) == 1
-    if not alone or {len(arrays["endpoints"]), len(arrays["hits"])} != {count} or not set(order) <= set(range(count)):
+    single = len(arrays["request"]) == len(arrays["parameters"]) == 1
+    if not single or {len(arrays["endpoints"]), len(arrays["hits"])} != {count} or not set(order) <= set(range(count)):
         raise UnreadableFile(f"{where}: {_FOREIGN}")
     return DecisionReceipt(addresses=addresses, order=order, **arrays)

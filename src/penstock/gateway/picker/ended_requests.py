@@ -3,7 +3,7 @@
 import os
 from typing import Final
 
-from penstock.gateway.picker.picker import Picker
+from penstock.gateway.picker.fleet_state import FleetState
 
 _READ_BYTES: Final = 2**18
 _MAX_LINE_BYTES: Final = 4096
@@ -16,20 +16,20 @@ _NOT_FOUND: Final = 404
 class EndedRequests:
     """Reader of one picker's access-log pipe."""
 
-    def __init__(self, path: str, desk: Picker) -> None:
-        self.desk = desk
+    def __init__(self, path: str, state: FleetState) -> None:
+        self.state = state
         # Opened for reading and writing: a pipe without a reader would block Envoy.
         self.descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
-        self._rest = b""
+        self._incomplete = b""
 
     def read(self) -> None:
         """Read and handle all lines that are available now."""
         try:
-            data = self._rest + os.read(self.descriptor, _READ_BYTES)
+            data = self._incomplete + os.read(self.descriptor, _READ_BYTES)
         except BlockingIOError:
             return
-        *lines, rest = data.split(b"\n")
-        self._rest = rest if len(rest) < _MAX_LINE_BYTES else b""
+        *lines, incomplete = data.split(b"\n")
+        self._incomplete = incomplete if len(incomplete) < _MAX_LINE_BYTES else b""
         for line in lines:
             self._line(line.decode("utf-8", "replace"))
 
@@ -40,7 +40,7 @@ class EndedRequests:
         if len(fields) != _FIELDS or not fields[0].isdigit():
             return
         ticket, status, flags, served, tries = fields
-        self.desk.ended(
+        self.state.end(
             int(ticket),
             served,
             int(status) if status.isdigit() else 0,
@@ -55,6 +55,6 @@ class EndedRequests:
         _, ticket, served, status, flags, name = fields
         code = int(status) if status.isdigit() else 0
         if code == _NOT_FOUND:
-            self.desk.not_found(int(ticket), served, name)
+            self.state.model_not_found(int(ticket), served, name)
         else:
-            self.desk.try_failed(int(ticket), served, code, flags)
+            self.state.fail_try(int(ticket), served, code, flags)

@@ -17,7 +17,7 @@ from penstock.routing.records import Records
 _SUSPECT_S, _MAX_SUSPECT_S = 1.0, 30.0
 _STRIKES: Final = 3
 """Consecutive 5xx, each answered elsewhere, that make an endpoint suspected. On its next trial one is enough."""
-_KNOWN_AGAIN_S: Final = 60.0
+_BACK_OFF_RESET_S: Final = 60.0
 """Seconds without a 404 after which a model name starts again at the shortest exclusion."""
 _NOT_FOUND, _SERVER_ERROR = 404, 500
 _UPSTREAM: Final = frozenset({"UF", "UC", "UT", "UPE"})
@@ -40,8 +40,8 @@ def has_failed(status: int, flags: str, tries: int) -> bool:
     A 404 with retries counts: Envoy retries a 404 elsewhere only if an endpoint does not know the model that the fleet
     file assigns to it.
     """
-    left = status == 0 and "DC" in flags.split(",")
-    return (status >= _SERVER_ERROR or status == 0 or (status == _NOT_FOUND and tries > 1)) and not left
+    client_left = status == 0 and "DC" in flags.split(",")
+    return (status >= _SERVER_ERROR or status == 0 or (status == _NOT_FOUND and tries > 1)) and not client_left
 
 
 def is_upstream(flags: str) -> bool:
@@ -60,7 +60,7 @@ class SuspectedEndpoints:
         self.trial_s = math.inf
         """Time of the next trial, in seconds of the clock; infinity if none is due."""
 
-    def failed(self, endpoint: int, now_s: float) -> None:
+    def suspect(self, endpoint: int, now_s: float) -> None:
         """Suspect an endpoint for twice as long as the last time."""
         self._for_s[endpoint] = min(_MAX_SUSPECT_S, max(_SUSPECT_S, 2 * self._for_s[endpoint]))
         self.until_s[endpoint] = now_s + self._for_s[endpoint]
@@ -72,56 +72,56 @@ class SuspectedEndpoints:
         self._strikes[endpoint] += 1
         return self._strikes[endpoint] >= _STRIKES or bool(self._for_s[endpoint] > 0)
 
-    def answered(self, endpoint: int) -> None:
+    def reset(self, endpoint: int) -> None:
         """Reset the strikes and the back-off of an endpoint that answered."""
         self._for_s[endpoint], self._strikes[endpoint] = 0.0, 0
 
-    def tried_again(self, now_s: float) -> list[int]:
+    def pop_expired(self, now_s: float) -> list[int]:
         """Return the endpoints whose suspicion has ended. Each is returned once."""
-        found: list[int] = np.flatnonzero((self.until_s > 0) & (self.until_s <= now_s)).tolist()
-        self.until_s[found] = 0.0
+        expired: list[int] = np.flatnonzero((self.until_s > 0) & (self.until_s <= now_s)).tolist()
+        self.until_s[expired] = 0.0
         self.trial_s = float(self.until_s[self.until_s > 0].min(initial=math.inf))
-        return found
+        return expired
 
 
 class UnknownModels:
     """Adapters that an endpoint reported as unknown. Only requests for that name avoid it, for a while."""
 
     def __init__(self, fleet: RoutedFleet) -> None:
-        self._bits = {name: 1 << place for place, name in enumerate(fleet.names)}
-        self._left: dict[tuple[int, str], tuple[float, float]] = {}
+        self._bits = fleet.bits
+        self._exclusions: dict[tuple[int, str], tuple[float, float]] = {}
         """By endpoint and name: end of the exclusion, and its length, both in seconds."""
-        self._out: set[tuple[int, str]] = set()
-        self._told: set[int] = set()
+        self._excluded: set[tuple[int, str]] = set()
+        self._tickets: set[int] = set()
         self.trial_s = math.inf
         """Time of the next trial, in seconds of the clock; infinity if none is due."""
 
-    def tell(self, ticket: int) -> None:
+    def add(self, ticket: int) -> None:
         """Record that the first-choice endpoint of a request did not know its model."""
-        self._told.add(ticket)
+        self._tickets.add(ticket)
 
-    def told(self, ticket: int) -> bool:
+    def pop(self, ticket: int) -> bool:
         """Return whether the first choice did not know the model, and forget the request."""
-        known = ticket not in self._told
-        self._told.discard(ticket)
-        return not known
+        unknown = ticket in self._tickets
+        self._tickets.discard(ticket)
+        return unknown
 
-    def leave(self, endpoints: Records, endpoint: int, name: str, now_s: float) -> None:
+    def exclude(self, endpoints: Records, endpoint: int, name: str, now_s: float) -> None:
         """Send an endpoint no requests for a model name, for twice as long as the last time."""
-        until_s, for_s = self._left.get((endpoint, name), (-math.inf, 0.0))
-        again = now_s < until_s + _KNOWN_AGAIN_S
-        for_s = min(_MAX_SUSPECT_S, max(_SUSPECT_S, 2 * for_s if again else 0.0))
-        self._left[endpoint, name] = (now_s + for_s, for_s)
-        self._out.add((endpoint, name))
+        until_s, for_s = self._exclusions.get((endpoint, name), (-math.inf, 0.0))
+        repeated = now_s < until_s + _BACK_OFF_RESET_S
+        for_s = min(_MAX_SUSPECT_S, max(_SUSPECT_S, 2 * for_s if repeated else 0.0))
+        self._exclusions[endpoint, name] = (now_s + for_s, for_s)
+        self._excluded.add((endpoint, name))
         endpoints["serves"][endpoint] &= ~self._bits[name]
         self.trial_s = min(self.trial_s, now_s + for_s)
 
     def try_again(self, endpoints: Records, now_s: float) -> None:
         """Re-admit endpoints and names whose exclusion has ended."""
-        for endpoint, name in [entry for entry in self._out if self._left[entry][0] <= now_s]:
+        for endpoint, name in [entry for entry in self._excluded if self._exclusions[entry][0] <= now_s]:
             endpoints["serves"][endpoint] |= self._bits[name]
-            self._out.discard((endpoint, name))
-        self.trial_s = min((self._left[entry][0] for entry in self._out), default=math.inf)
+            self._excluded.discard((endpoint, name))
+        self.trial_s = min((self._exclusions[entry][0] for entry in self._excluded), default=math.inf)
 
 
 class FailureDetector:
@@ -137,7 +137,7 @@ class FailureDetector:
         self._tries: dict[int, dict[int, bool]] = {}
         """By ticket: endpoints whose try failed, and whether it failed with a 5xx."""
 
-    def reported(self, endpoint: int, row: np.void, now_s: float) -> None:
+    def apply_report(self, endpoint: int, row: np.void, now_s: float) -> None:
         """Apply the scraper's latest row for an endpoint."""
         self._healthy[endpoint] = row["healthy"] != 0
         self._endpoints[endpoint]["accepts"] = self._healthy[endpoint] and now_s >= self._suspects.until_s[endpoint]
@@ -147,33 +147,35 @@ class FailureDetector:
 
     def suspect(self, endpoint: int, now_s: float) -> None:
         """Exclude an endpoint from routing for a while."""
-        self._suspects.failed(endpoint, now_s)
+        self._suspects.suspect(endpoint, now_s)
         self._endpoints[endpoint]["accepts"] = 0
 
-    def try_failed(self, ticket: int, endpoint: int, status: int, flags: str, now_s: float) -> None:
+    def fail_try(self, ticket: int, endpoint: int, status: int, flags: str, now_s: float) -> None:
         """Record that one try of a request failed. A broken connection makes the endpoint suspected at once."""
         self._tries.setdefault(ticket, {})[endpoint] = status >= _SERVER_ERROR
         if is_upstream(flags):
             self.suspect(endpoint, now_s)
 
-    def ended(
-        self, ticket: int, first: int, served: int | None, status: int, flags: str, now_s: float, *, alone: bool
+    def end(
+        self, ticket: int, first: int, served: int | None, status: int, flags: str, now_s: float, *, unlogged: bool
     ) -> bool:
         """Blame the endpoints that failed an ended request. Return whether an endpoint became suspected.
 
-        `served` is the endpoint that served the request, or None if unknown. `alone` says that no log line reports
+        `served` is the endpoint that served the request, or None if unknown. `unlogged` says that no log line reports
         failed tries.
         """
-        tries, told = self._tries.pop(ticket, {}), self.unknown.told(ticket)
+        tries, unknown = self._tries.pop(ticket, {}), self.unknown.pop(ticket)
         last = first if served is None else served
-        blamed = [first] if last != first and first not in tries and not told else []  # silent until another answered
+        blamed = (
+            [first] if last != first and first not in tries and not unknown else []
+        )  # silent until another answered
         if 0 < status < _SERVER_ERROR:
-            if not (told and last == first):
-                self._suspects.answered(last)
+            if not (unknown and last == first):
+                self._suspects.reset(last)
                 self._answered_s[last], self._struck_s[last] = now_s, 0.0
             refused = [endpoint for endpoint, by_status in tries.items() if by_status and endpoint != last]
             blamed += [endpoint for endpoint in refused if self._suspects.strike(endpoint)]
-        elif (is_upstream(flags) and last not in tries) or (alone and status and self._strike_unseen(last, now_s)):
+        elif (is_upstream(flags) and last not in tries) or (unlogged and status and self._strike_unseen(last, now_s)):
             blamed.append(last)
         for endpoint in blamed:
             self.suspect(endpoint, now_s)
@@ -186,16 +188,16 @@ class FailureDetector:
         then excluded.
         """
         self._struck_s[endpoint] = self._struck_s[endpoint] or now_s
-        many = self._suspects.strike(endpoint)
+        enough = self._suspects.strike(endpoint)
         others = [one for one in self._fleet.having(self._fleet.served[endpoint]) if one != endpoint]
-        out = sum(self._suspects.until_s[one] > now_s for one in others)
+        excluded = sum(self._suspects.until_s[one] > now_s for one in others)
         answer = any(self._answered_s[one] >= self._struck_s[endpoint] for one in others)
-        return many and answer and 2 * (out + 1) <= len(others) + 1
+        return enough and answer and 2 * (excluded + 1) <= len(others) + 1
 
     def forget(self, ticket: int) -> None:
         """Drop the state of a request that never reached an endpoint."""
         self._tries.pop(ticket, None)
-        self.unknown.told(ticket)
+        self.unknown.pop(ticket)
 
     def try_again(self, now_s: float) -> bool:
         """Re-admit endpoints and names whose exclusion has ended. Return whether an endpoint was due."""
@@ -203,11 +205,11 @@ class FailureDetector:
             self.unknown.try_again(self._endpoints, now_s)
         if now_s < self._suspects.trial_s:
             return False
-        for endpoint in self._suspects.tried_again(now_s):
+        for endpoint in self._suspects.pop_expired(now_s):
             self._endpoints[endpoint]["accepts"] = self._healthy[endpoint]
         return True
 
-    def ask_again_s(self, ticket: int, tried: Iterable[int], age_s: float, now_s: float, *, first: bool) -> int | None:
+    def next_check_s(self, ticket: int, tried: Iterable[int], age_s: float, now_s: float, *, first: bool) -> int | None:
         """Return seconds until Envoy checks a silent request again, or None to try the next endpoint now.
 
         Envoy checks after every try that did not answer, whether it failed or is silent. A try can be silent only after
@@ -227,7 +229,9 @@ class FailureDetector:
         idle = reports and min(age_s, now_s - self._busy_s[endpoint]) > idle_s
         return bool(self._healthy[endpoint]) and not idle
 
-    def adopt(self, before: "FailureDetector", here: dict[int, int | None]) -> None:
+    def adopt(self, before: "FailureDetector", new_index: dict[int, int | None]) -> None:
         """Keep the failed tries of requests in flight when the fleet is reloaded."""
         for ticket, tries in before._tries.items():  # noqa: SLF001 - same class
-            self._tries[ticket] = {new: refused for old, refused in tries.items() if (new := here[old]) is not None}
+            self._tries[ticket] = {
+                new: refused for old, refused in tries.items() if (new := new_index[old]) is not None
+            }

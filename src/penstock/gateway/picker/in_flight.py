@@ -54,7 +54,7 @@ class InFlightRequests:
     def __contains__(self, ticket: int) -> bool:
         return ticket in self._places
 
-    def opened(self, ticket: int) -> int:
+    def add(self, ticket: int) -> int:
         """Allocate a row for a request and return its index."""
         if not self._free:
             before, old = len(self.rows), self.rows
@@ -69,8 +69,8 @@ class InFlightRequests:
         """Return the row index of a request, or None if it has ended."""
         return self._places.get(ticket)
 
-    def closed(self, ticket: int) -> int | None:
-        """Free a request's row and return its index. The row stays readable until the next `opened`."""
+    def remove(self, ticket: int) -> int | None:
+        """Free a request's row and return its index. The row stays readable until the next `add`."""
         place = self._places.pop(ticket, None)
         if place is not None:
             self._free.append(place)
@@ -87,6 +87,6 @@ class InFlightRequests:
 
     def adopt(self, ticket: int, flight: InFlightRequest, endpoint: int) -> None:
         """Take over a request from before a reload. `endpoint` is its endpoint's new index."""
-        place = self.opened(ticket)
+        place = self.add(ticket)
         record: Record = flight._replace(endpoint=endpoint)
         self.rows[place] = tuple(record)

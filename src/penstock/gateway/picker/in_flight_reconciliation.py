@@ -13,7 +13,7 @@ from typing import Final
 from penstock.gateway.picker.in_flight import InFlightRequest
 from penstock.routing.records import Records
 
-LOOKS: Final = 5
+COMPARISONS: Final = 5
 OLD_S: Final = 3.0
 """Age in seconds. A younger decision may not have reached its endpoint yet."""
 
@@ -22,30 +22,30 @@ class LeakedPicks:
     """Surplus of the last comparisons, per endpoint."""
 
     def __init__(self, endpoints: int) -> None:
-        self._excess: list[deque[int]] = [deque(maxlen=LOOKS) for _ in range(endpoints)]
-        self._looked_s = [0.0] * endpoints
+        self._surpluses: list[deque[int]] = [deque(maxlen=COMPARISONS) for _ in range(endpoints)]
+        self._compared_s = [0.0] * endpoints
 
     def surplus(self, endpoint: int, active_s: float, active: int, in_flight: Records, number: int) -> int:
         """Return how many decisions of picker `number` leaked at an endpoint. `in_flight` is by picker."""
-        if active_s <= self._looked_s[endpoint]:
+        if active_s <= self._compared_s[endpoint]:
             return 0
-        self._looked_s[endpoint] = active_s
-        total, mine = int(in_flight.sum()), int(in_flight[number])
-        looks = self._excess[endpoint]
-        looks.append(total - active)
-        if len(looks) < LOOKS or min(looks) <= 0 or mine <= 0:
+        self._compared_s[endpoint] = active_s
+        total, own = int(in_flight.sum()), int(in_flight[number])
+        surpluses = self._surpluses[endpoint]
+        surpluses.append(total - active)
+        if len(surpluses) < COMPARISONS or min(surpluses) <= 0 or own <= 0:
             return 0
-        surplus = ceil(min(looks) * mine / total)
-        looks.clear()
-        return min(surplus, mine)
+        surplus = ceil(min(surpluses) * own / total)
+        surpluses.clear()
+        return min(surplus, own)
 
 
 def oldest(flights: Iterable[tuple[int, InFlightRequest]], endpoint: int, before_s: float, count: int) -> list[int]:
     """Return the tickets of an endpoint's oldest decisions: at most `count`, all sent before `before_s`."""
-    found: list[int] = []
+    tickets: list[int] = []
     for ticket, flight in flights:
-        if len(found) == count:
+        if len(tickets) == count:
             break
         if flight.endpoint == endpoint and flight.sent_s < before_s:
-            found.append(ticket)
-    return found
+            tickets.append(ticket)
+    return tickets

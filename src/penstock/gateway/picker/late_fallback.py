@@ -6,13 +6,13 @@ from numpy.typing import NDArray
 from penstock.routing.records import Record, Records
 
 
-def shortened(request: Records, endpoints: Records, hits: Records) -> bool:
+def shorten(request: Records, endpoints: Records, hits: Records) -> bool:
     """Shorten a request whose estimated length fits no endpoint. Return whether it changed.
 
     The estimate is from bytes, and bytes are not tokens. An image, or a script that JSON escapes, has far fewer tokens
     than its bytes suggest. The engine with the most room counts the tokens, and rejects a request that is too long.
     """
-    asked, up = request[0], endpoints[_takes(request, endpoints)]
+    asked, up = request[0], endpoints[_serving(request, endpoints)]
     room = int(np.minimum(up["max_context_tokens"], up["kv_tokens"]).max(initial=0))
     limit, before = int(asked["output_limit_tokens"]), asked.copy()
     asked["input_tokens"] = max(1, min(asked["input_tokens"], room - max(1, limit)))
@@ -28,13 +28,13 @@ def late_candidates(request: Records, endpoints: Records) -> Records | None:
     all accept it if none could meet the TTFT target even when idle, and one of them has a queue shorter than that TTFT
     and meets the TPOT target.
     """
-    takes = _takes(request, endpoints)
-    idle = takes & (endpoints["in_flight"] == 0) & (endpoints["running"] + endpoints["waiting"] == 0)
+    serving = _serving(request, endpoints)
+    idle = serving & (endpoints["in_flight"] == 0) & (endpoints["running"] + endpoints["waiting"] == 0)
     if idle.any():
         free = endpoints.copy()
         free["accepts"][~idle] = 0
         return free
-    return endpoints if _late_by_itself(request[0], endpoints[takes]) else None
+    return endpoints if _late_by_itself(request[0], endpoints[serving]) else None
 
 
 def _late_by_itself(asked: Record, up: Records) -> bool:
@@ -45,6 +45,6 @@ def _late_by_itself(asked: Record, up: Records) -> bool:
     return bool(np.all(alone_s > asked["ttft_s"]) and np.any(room))
 
 
-def _takes(request: Records, endpoints: Records) -> NDArray[np.bool_]:
-    takes: NDArray[np.bool_] = (endpoints["accepts"] != 0) & ((endpoints["serves"] & request[0]["model"]) != 0)
-    return takes
+def _serving(request: Records, endpoints: Records) -> NDArray[np.bool_]:
+    serving: NDArray[np.bool_] = (endpoints["accepts"] != 0) & ((endpoints["serves"] & request[0]["model"]) != 0)
+    return serving

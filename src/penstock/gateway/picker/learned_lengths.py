@@ -15,7 +15,7 @@ _MIN_TOKENS: Final = 5000.0
 
 With this many, the error from requests that are in flight during a report averages out.
 """
-_FEWEST_BYTES, _MAX_BYTES = 1.0, 20.0
+_MIN_BYTES, _MAX_BYTES = 1.0, 20.0
 _TOKENS, _FIRSTS = 2000.0, 10.0
 """Half-lives of the latency means, in tokens and in first tokens.
 
@@ -46,26 +46,26 @@ class LearnedLengths:
         """Observed TTFT divided by predicted TTFT, per endpoint."""
         self._predicted_s = np.zeros(count)
         self._predicted = np.zeros(count)
-        self._noted = dict.fromkeys(fleet.models, 0.0)
-        self._equals = Counter(fleet.served)
+        self._predictions = dict.fromkeys(fleet.models, 0.0)
+        self._replicas = Counter(fleet.served)
         self._between = [DecayedMean(_TOKENS) for _ in range(count)]
         self._first = [DecayedMean(_FIRSTS) for _ in range(count)]
         self._first_predicted = [DecayedMean(_FIRSTS) for _ in range(count)]
 
-    def note_prediction(self, endpoint: int, ttft_s: float) -> None:
+    def add_prediction(self, endpoint: int, ttft_s: float) -> None:
         """Record the predicted TTFT of a request whose first token is due."""
         self._predicted_s[endpoint] += ttft_s
         self._predicted[endpoint] += 1
-        self._noted[self._fleet.served[endpoint]] += 1
+        self._predictions[self._fleet.served[endpoint]] += 1
 
-    def take(self, endpoint: int, report: np.void, prompt_bytes: Records) -> None:
+    def apply_report(self, endpoint: int, report: np.void, prompt_bytes: Records) -> None:
         """Learn from a report. `prompt_bytes` is the total bytes all pickers have sent to each endpoint."""
         last, self._last[endpoint] = self._last[endpoint], report
         if last is None or report["prompt_tokens"] < last["prompt_tokens"]:
             self._bytes_then[endpoint] = prompt_bytes[endpoint]
             return
         model = self._fleet.served[endpoint]
-        self._take_seconds(endpoint, last, report)
+        self._learn_latency(endpoint, last, report)
         tokens = _mean(last, report, "output_sum", "output_count")
         if tokens is not None:
             tokens = min(tokens, float(self._fleet.endpoints["max_context_tokens"][endpoint]))  # cap bad reports
@@ -73,14 +73,14 @@ class LearnedLengths:
             self.output_tokens[model] += share * (tokens - self.output_tokens[model])
         self._compare_bytes(endpoint, model, last, report, float(prompt_bytes[endpoint]))
 
-    def _take_seconds(self, endpoint: int, last: np.void, report: np.void) -> None:
+    def _learn_latency(self, endpoint: int, last: np.void, report: np.void) -> None:
         """Update TTFT ratio and inter-token latency, averaged over many steps.
 
         Between two reports there are only two or three steps, with or without a prefill. Corrections multiply, so a
         value that swings around its mean would be read as less than that mean.
         """
         model = self._fleet.served[endpoint]
-        halves = self._noted[model] / self._equals[model] / _FIRSTS
+        halves = self._predictions[model] / self._replicas[model] / _FIRSTS
         times, amount = _between(last, report, "ttft_sum_s", "ttft_count")
         if times > 0 and self._predicted[endpoint] > 0:
             predicted = self._predicted[endpoint]
@@ -102,7 +102,7 @@ class LearnedLengths:
             return
         ratio = (sent - self._bytes_then[endpoint]) / tokens
         self._bytes_then[endpoint] = sent
-        if _FEWEST_BYTES <= ratio <= _MAX_BYTES:
+        if _MIN_BYTES <= ratio <= _MAX_BYTES:
             self.bytes_per_token[model] += 0.2 * (ratio - self.bytes_per_token[model])
 
 

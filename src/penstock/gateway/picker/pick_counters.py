@@ -22,41 +22,41 @@ class PickCounters:
         self.unknown_tickets = self.dropped_flights = 0
         self.decide_s = 0.0
 
-    def sent(self, endpoint: int, prompt_bytes: int, ttft_s: float) -> None:
+    def count_sent(self, endpoint: int, prompt_bytes: int, ttft_s: float) -> None:
         """Count a request sent to an endpoint."""
         self.picked[endpoint] += 1
         self.in_flight[endpoint] += 1
         self.prompt_bytes[endpoint] += prompt_bytes
         self.predicted_ttft_s[endpoint] += ttft_s
 
-    def ended(self, endpoint: int, *, failed: bool, moved: bool) -> None:
+    def count_ended(self, endpoint: int, *, failed: bool, moved: bool) -> None:
         """Count an ended request."""
         self.answered[endpoint] += 1
         self.in_flight[endpoint] -= 1
         self.failed[endpoint] += failed
         self.moved[endpoint] += moved
 
-    def carry_over(self, before: "PickCounters", here: Mapping[int, int | None]) -> None:
-        """Continue the counts from before a reload. `here` maps old to new indices, None for a removed endpoint."""
+    def carry_over(self, before: "PickCounters", new_index: Mapping[int, int | None]) -> None:
+        """Continue the counts from before a reload. `new_index` maps old indices to new; None: removed."""
         for name in _BY_ENDPOINT:
-            was, counts = getattr(before, name), getattr(self, name)
-            for old, new in here.items():
+            old_counts, new_counts = getattr(before, name), getattr(self, name)
+            for old, new in new_index.items():
                 if new is not None:
-                    counts[new] = was[old]
+                    new_counts[new] = old_counts[old]
         self.decisions, self.rejected, self.refused = before.decisions, before.rejected, before.refused
         self.unknown_tickets, self.dropped_flights = before.unknown_tickets, before.dropped_flights
         self.decide_s = before.decide_s
 
-    def write(self, mine: Records, state: Records) -> None:
+    def write(self, counts: Records, state: Records) -> None:
         """Copy the counts to shared memory for the other processes."""
-        mine["picked"], mine["ended"], mine["failed"], mine["moved"] = (
+        counts["picked"], counts["ended"], counts["failed"], counts["moved"] = (
             self.picked,
             self.answered,
             self.failed,
             self.moved,
         )
-        mine["in_flight"], mine["prompt_bytes"] = self.in_flight, self.prompt_bytes
-        mine["predicted_ttft_s"] = self.predicted_ttft_s
+        counts["in_flight"], counts["prompt_bytes"] = self.in_flight, self.prompt_bytes
+        counts["predicted_ttft_s"] = self.predicted_ttft_s
         state["decisions"], state["decide_s"] = self.decisions, self.decide_s
         state["rejected"], state["refused"] = self.rejected, self.refused
         state["unknown_tickets"], state["dropped_flights"] = self.unknown_tickets, self.dropped_flights

@@ -13,7 +13,7 @@ _MAX_BLOCKS: Final = 64
 """Maximum blocks per prompt: the part of a long prompt that Envoy shows."""
 _MAX_ENTRIES: Final = 200_000
 _FEW: Final = 8
-_KEPT_S: Final = 600.0
+_EXPIRY_S: Final = 600.0
 """Seconds after which a block that was not sent again counts as evicted."""
 
 
@@ -21,10 +21,10 @@ class PrefixIndex:
     """Index from chained block hashes to the endpoints that received the block, and the last time."""
 
     def __init__(self) -> None:
-        self._seen: OrderedDict[int, tuple[int, float]] = OrderedDict()
+        self._blocks: OrderedDict[int, tuple[int, float]] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._seen)
+        return len(self._blocks)
 
     def keys(self, body: bytes, start: int, name: str = "") -> list[int]:
         """Return a key per block, chained over all blocks before it.
@@ -41,33 +41,29 @@ class PrefixIndex:
     def fill_hits(self, keys: list[int], hits: Records, tokens_per_block: float, now_s: float) -> None:
         """Write into `hits` how many prefix tokens each endpoint is expected to have cached."""
         hits[:] = 0
-        having, tokens = 0, 0
+        holders, tokens = 0, 0
         for number, key in enumerate(keys):
-            found = self._seen.get(key)
-            mask = 0 if found is None or now_s - found[1] > _KEPT_S else found[0]
+            entry = self._blocks.get(key)
+            mask = 0 if entry is None or now_s - entry[1] > _EXPIRY_S else entry[0]
             if number == 0:
-                having = mask
-            elif lost := having & ~mask:
+                holders = mask
+            elif lost := holders & ~mask:
                 _fill(hits, lost, tokens)
-                having &= mask
-            if not having:
+                holders &= mask
+            if not holders:
                 return
             tokens = int((number + 1) * tokens_per_block)
-        _fill(hits, having, tokens)
+        _fill(hits, holders, tokens)
 
-    def note(self, keys: list[int], endpoint: int, now_s: float) -> None:
+    def add(self, keys: list[int], endpoint: int, now_s: float) -> None:
         """Record that a prompt's blocks were sent to an endpoint."""
-        seen, bit = self._seen, 1 << endpoint
+        blocks, bit = self._blocks, 1 << endpoint
         for key in keys:
-            found = seen.pop(key, None)
-            old = found is None or now_s - found[1] > _KEPT_S
-            seen[key] = (bit if old or found is None else found[0] | bit, now_s)
-        while len(seen) > _MAX_ENTRIES:
-            seen.popitem(last=False)
-
-    def forget(self) -> None:
-        """Clear the index, for a fleet whose endpoint indices changed."""
-        self._seen.clear()
+            entry = blocks.pop(key, None)
+            old = entry is None or now_s - entry[1] > _EXPIRY_S
+            blocks[key] = (bit if old or entry is None else entry[0] | bit, now_s)
+        while len(blocks) > _MAX_ENTRIES:
+            blocks.popitem(last=False)
 
 
 def _fill(hits: Records, mask: int, tokens: int) -> None:

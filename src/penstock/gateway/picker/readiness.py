@@ -29,18 +29,19 @@ class EndpointReadiness:
         """True if at least one endpoint was seen up."""
         return bool((self.healthy & self._reported).any())
 
-    def by_weight(self, name: str | None, only: frozenset[int] | None, accepts: Records, most: int) -> tuple[int, ...]:
-        """Draw up to `most` endpoints by Envoy's weights, with suspected endpoints last.
+    def draw_by_weight(
+        self, name: str | None, subset: frozenset[int] | None, accepts: Records, max_count: int
+    ) -> tuple[int, ...]:
+        """Draw up to `max_count` endpoints by Envoy's weights, with suspected endpoints last.
 
-        `name` is the model or adapter they must serve, or None for any. `only` limits them to the subset that a gateway
-        gave.
+        `name` is the model or adapter they must serve, or None for any. `subset` limits them to those a gateway allows.
         """
         having = self._fleet.having(name) if name is not None else range(len(self.healthy))
         weights = self._fleet.weights()
         # Exponential race: the smallest of several exponential samples is drawn in proportion to its rate.
-        drawn = {
+        arrival = {
             index: random.expovariate(weights[index])
             for index in having
-            if self.healthy[index] and (only is None or index in only)
+            if self.healthy[index] and (subset is None or index in subset)
         }
-        return tuple(sorted(drawn, key=lambda index: (not accepts[index], drawn[index]))[:most])
+        return tuple(sorted(arrival, key=lambda index: (not accepts[index], arrival[index]))[:max_count])

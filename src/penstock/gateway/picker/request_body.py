@@ -15,7 +15,7 @@ _MAX_CHOICES: Final = 128
 _SEARCHED_BYTES: Final = 4096
 _SHEDDABLE: Final = frozenset({"batch", "sheddable", "low"})
 _WEIGHTS: Final[Mapping[str, float]] = {"critical": 4.0, "high": 2.0}
-_BEGINS: Final = (b'"messages"', b'"prompt"', b'"input"')
+_PROMPT_KEYS: Final = (b'"messages"', b'"prompt"', b'"input"')
 _FORM_MODEL: Final = re.compile(rb'name="?model"?\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]*)\r\n--')
 """Matches the field `model` of multipart/form-data, as OpenAI's client sends audio."""
 
@@ -69,13 +69,15 @@ def read_body(body: bytes, whole_bytes: int, *, cut: bool = False) -> RequestBod
         if not cut:
             raise BadBody("model must be a string")
         model = None
-    stream, seen = fields.get("stream") is True, len(body)
-    return RequestBody(model, _limit(fields), stream, max(seen, whole_bytes), _prompt_at(body), _choices(fields))
+    stream, visible_bytes = fields.get("stream") is True, len(body)
+    return RequestBody(
+        model, _limit(fields), stream, max(visible_bytes, whole_bytes), _prompt_at(body), _choices(fields)
+    )
 
 
 def _prompt_at(body: bytes) -> int:
     """Return the byte offset of the prompt, so that bodies with different fields before it share a prefix."""
-    for name in _BEGINS:
+    for name in _PROMPT_KEYS:
         at = body.find(name, 0, _SEARCHED_BYTES)
         if at >= 0:
             return at
@@ -99,8 +101,8 @@ def _all_fields(body: bytes) -> Mapping[str, object]:
 
 def _form_fields(body: bytes) -> Mapping[str, object]:
     """Read the model from a form. Its other fields say nothing about the response's length."""
-    found = _FORM_MODEL.search(body)
-    return {} if found is None else {"model": found[1].decode("utf-8", "replace")}
+    match = _FORM_MODEL.search(body)
+    return {} if match is None else {"model": match[1].decode("utf-8", "replace")}
 
 
 def _first_fields(body: bytes) -> Mapping[str, object]:

@@ -18,24 +18,28 @@ class ShedRatio:
     """Sheddable requests that arrive per admitted one, with a half-life of ten seconds."""
 
     def __init__(self) -> None:
-        self._came = self._let_in = 0.0
+        self._arrivals = self._admitted = 0.0
         self._since_s = 0.0
 
-    def came(self, now_s: float, *, let_in: bool) -> None:
+    def add(self, now_s: float, *, admitted: bool) -> None:
         """Count one sheddable request."""
-        kept = 0.5 ** (max(0.0, now_s - self._since_s) / _HALF_LIFE_S)
-        self._came, self._let_in, self._since_s = kept * self._came + 1, kept * self._let_in + let_in, now_s
+        remaining = 0.5 ** (max(0.0, now_s - self._since_s) / _HALF_LIFE_S)
+        self._arrivals, self._admitted, self._since_s = (
+            remaining * self._arrivals + 1,
+            remaining * self._admitted + admitted,
+            now_s,
+        )
 
     @property
-    def for_each(self) -> float:
+    def arrivals_per_admission(self) -> float:
         """Arrivals per admitted request; the admitted count is at least 1."""
-        return self._came / max(1.0, self._let_in)
+        return self._arrivals / max(1.0, self._admitted)
 
 
-def retry_s(request: Records, endpoints: Records, hits: Records, crowd: ShedRatio) -> int:
+def retry_s(request: Records, endpoints: Records, hits: Records, shed_ratio: ShedRatio) -> int:
     """Return Retry-After in seconds: the time until an endpoint has room, times arrivals per admitted request."""
     soonest_s = max(_MIN_S, room_s(request, endpoints, hits))
-    return min(_MAX_S, math.ceil(soonest_s * crowd.for_each))
+    return min(_MAX_S, math.ceil(soonest_s * shed_ratio.arrivals_per_admission))
 
 
 def room_s(request: Records, endpoints: Records, hits: Records) -> float:

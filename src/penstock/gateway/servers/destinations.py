@@ -18,7 +18,7 @@ Envoy waits for a live endpoint up to about 30 times the first silence. Then it 
 class DestinationList(NamedTuple):
     """A comma-separated list of places, and the number of tries after the first."""
 
-    listed: str
+    text: str
     retries: int
 
 
@@ -28,10 +28,10 @@ def destinations(endpoints: Sequence[str], liveness: str) -> DestinationList:
     return DestinationList(",".join(places), len(places))
 
 
-def tried(listed: str, attempt: int, liveness: str) -> tuple[list[str], bool]:
+def tried_endpoints(text: str, attempt: int, liveness: str) -> tuple[list[str], bool]:
     """Return the endpoints tried before a question, and whether it is the first about the last of them.
 
     `attempt` counts from 1.
     """
-    before = listed.split(",")[: attempt - 1]
+    before = text.split(",")[: attempt - 1]
     return [place for place in before if place != liveness], bool(before) and before[-1] != liveness

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Final
 
-from penstock.gateway.picker.picker import Named, Picker, Refused
+from penstock.gateway.picker.picker import EndpointChoice, Picker, Rejection
 from penstock.gateway.picker.request_body import BadBody, RequestHints, read_body
 from penstock.gateway.servers.destinations import DestinationList, destinations
 from penstock.gateway.state.headers import (
@@ -31,22 +31,22 @@ from penstock.http_server import Exchange, HttpConnection, reply
 
 log = logging.getLogger(__name__)
 _PARTIAL: Final = b"x-envoy-auth-partial-body"
-_LONGEST_WISH_MS: Final = 1e7
+_MAX_HINT_MS: Final = 1e7
 _BACKLOG: Final = 4096
-_ARE_YOU_THERE: Final = b"GET / HTTP/1.1\r\nhost: picker\r\nconnection: close\r\n\r\n"
+_SELF_CHECK: Final = b"GET / HTTP/1.1\r\nhost: picker\r\nconnection: close\r\n\r\n"
 _MAX_NAME: Final = 128
 
 
 _LENGTH: Final = LENGTH.encode()
-_WISHES: Final = frozenset(name.encode() for name in (*OBJECTIVE, *TENANT, *TTFT_MS, *TPOT_MS))
-_NO_WISH: Final = RequestHints()
-_LONGEST_LENGTH: Final = 11
+_HINT_HEADERS: Final = frozenset(name.encode() for name in (*OBJECTIVE, *TENANT, *TTFT_MS, *TPOT_MS))
+_NO_HINTS: Final = RequestHints()
+_MAX_LENGTH_DIGITS: Final = 11
 """Maximum digits of a plausible body length."""
 _MAX_BODY_BYTES: Final = 9 * 2**20
 _MAX_LISTS: Final = 10_000
 _UNUSUAL: Final = frozenset({b"transfer-encoding", b"connection", b"expect", b"upgrade"})
 """Headers that the fast path does not handle. Envoy sends none of them to a picker."""
-_NAMED: Final = (
+_CHOICE: Final = (
     f"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n{MODEL}: %b\r\n{DESTINATION}: %b\r\n{TICKET}: %d\r\n{PICKER}: %d\r\n"
     f"{TRY_TIMEOUT}: %d\r\n{MAX_RETRIES}: %d\r\n%b\r\n"
 ).encode()
@@ -56,19 +56,21 @@ _WHOLE: Final = f"{WHOLE}: 1\r\n".encode()
 class AuthzServer:
     """Server for Envoy's ext_authz requests. It writes each response as bytes."""
 
-    def __init__(self, desk: Picker, number: int) -> None:
+    def __init__(self, picker: Picker, number: int) -> None:
         self._number = number
-        self.desk = desk
+        self.picker = picker
         self._path = self._liveness = ""
         self._server: asyncio.Server | None = None
         """Reference that keeps the server open: uvloop closes a Unix server that has none."""
 
     async def start(self, path: Path) -> None:
         """Listen on the picker's socket."""
-        self._path, lines = str(path), set[HttpConnection]()
+        self._path, connections = str(path), set[HttpConnection]()
         self._liveness = liveness_socket(path.parent, self._number)
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(lambda: AuthzConnection(self, lines), self._path, backlog=_BACKLOG)
+        self._server = await loop.create_unix_server(
+            lambda: AuthzConnection(self, connections), self._path, backlog=_BACKLOG
+        )
 
     async def answers(self) -> bool:
         """Return whether a request through its own socket is answered, as Envoy's requests are."""
@@ -77,7 +79,7 @@ class AuthzServer:
         except OSError:
             return False
         try:
-            writer.write(_ARE_YOU_THERE)
+            writer.write(_SELF_CHECK)
             return (await reader.read()).startswith(b"HTTP/1.1 200 ")
         except OSError:
             return False
@@ -91,13 +93,13 @@ class AuthzServer:
             self._server.close()
 
     @property
-    def desk(self) -> Picker:
+    def picker(self) -> Picker:
         """Picker that decides; replaced at each fleet reload."""
-        return self._desk
+        return self._picker
 
-    @desk.setter
-    def desk(self, desk: Picker) -> None:
-        self._desk = desk
+    @picker.setter
+    def picker(self, picker: Picker) -> None:
+        self._picker = picker
         self._lists: dict[tuple[int, ...], DestinationList] = {}
 
     def handle(self, exchange: Exchange) -> None:
@@ -106,66 +108,66 @@ class AuthzServer:
 
     def answer(self, method: bytes, headers: dict[bytes, bytes], body: bytes) -> bytes:
         """Return the complete response to an ext_authz request."""
-        decided = self._decide(method, headers, body)
-        if isinstance(decided, Refused):
-            again = "" if decided.retry_s is None else f"retry-after: {decided.retry_s}\r\n"
-            more = f"{REASON}: {decided.reason}\r\n{again}".encode()
-            return reply(decided.status, refusal_body(decided), more=more)
-        model, order, ticket, silence_s, streamed = decided
+        decision = self._decide(method, headers, body)
+        if isinstance(decision, Rejection):
+            retry = "" if decision.retry_s is None else f"retry-after: {decision.retry_s}\r\n"
+            more = f"{REASON}: {decision.reason}\r\n{retry}".encode()
+            return reply(decision.status, rejection_body(decision), more=more)
+        model, order, ticket, silence_s, streamed = decision
         if not order:
             return reply(200, b"", more=f"{MODEL}: {model}\r\n".encode())
-        listed, retries = self._listed(order)
+        places, retries = self._destinations(order)
         whole = b"" if streamed else _WHOLE
-        return _NAMED % (model.encode(), listed.encode(), ticket, self._number, 1000 * silence_s, retries, whole)
+        return _CHOICE % (model.encode(), places.encode(), ticket, self._number, 1000 * silence_s, retries, whole)
 
-    def _listed(self, order: tuple[int, ...]) -> DestinationList:
+    def _destinations(self, order: tuple[int, ...]) -> DestinationList:
         """Return the destinations for an order of endpoints. Cached, because few orders occur and they repeat."""
-        listed = self._lists.get(order)
-        if listed is None:
+        listing = self._lists.get(order)
+        if listing is None:
             if len(self._lists) > _MAX_LISTS:
                 self._lists.clear()
-            addresses = self._desk.fleet.addresses
-            listed = self._lists[order] = destinations([addresses[index] for index in order], self._liveness)
-        return listed
+            addresses = self._picker.fleet.addresses
+            listing = self._lists[order] = destinations([addresses[index] for index in order], self._liveness)
+        return listing
 
-    def _decide(self, method: bytes, headers: dict[bytes, bytes], body: bytes) -> Named | Refused:
+    def _decide(self, method: bytes, headers: dict[bytes, bytes], body: bytes) -> EndpointChoice | Rejection:
         if method != b"POST":
-            return Named(self._desk.fleet.models[0])
-        said = headers.get(_LENGTH, b"")
-        declared = int(said) if said.isdigit() and len(said) <= _LONGEST_LENGTH else None
+            return EndpointChoice(self._picker.fleet.models[0])
+        length = headers.get(_LENGTH, b"")
+        declared = int(length) if length.isdigit() and len(length) <= _MAX_LENGTH_DIGITS else None
         try:
-            asked = read_body(body, declared or len(body), cut=_is_cut(headers, body, declared))
+            request = read_body(body, declared or len(body), cut=_is_cut(headers, body, declared))
         except BadBody as error:
-            return Refused(400, "bad-body", str(error))
-        return self._desk.decide(asked, body, request_hints(headers))
+            return Rejection(400, "bad-body", str(error))
+        return self._picker.decide(request, body, request_hints(headers))
 
 
 class AuthzConnection(HttpConnection):
     """A connection from Envoy. Fast path: a request that arrives in one piece is parsed directly."""
 
-    def __init__(self, door: AuthzServer, lines: set[HttpConnection] | None = None) -> None:
-        super().__init__(door.handle, lines, most_body_bytes=_MAX_BODY_BYTES)
-        self._door = door
+    def __init__(self, server: AuthzServer, connections: set[HttpConnection] | None = None) -> None:
+        super().__init__(server.handle, connections, max_body_bytes=_MAX_BODY_BYTES)
+        self._owner = server
 
     def data_received(self, data: bytes) -> None:
         """Answer a complete request. Pass anything else to the HTTP parser."""
         if self._transport is None or self.is_reading:
             super().data_received(data)
             return
-        head, found, body = data.partition(b"\r\n\r\n")
+        head, separator, body = data.partition(b"\r\n\r\n")
         first, *lines = head.split(b"\r\n")
         try:
             headers = dict([line.split(b": ", 1) for line in lines])
         except ValueError:  # a line without a colon and a space
             headers = {}
-        usual = found and first[:5] == b"POST " and first[-9:] == b" HTTP/1.1" and _UNUSUAL.isdisjoint(headers)
+        usual = separator and first[:5] == b"POST " and first[-9:] == b" HTTP/1.1" and _UNUSUAL.isdisjoint(headers)
         if not usual or headers.get(b"content-length") != b"%d" % len(body):
             super().data_received(data)
             return
         try:
-            self._transport.write(self._door.answer(b"POST", headers, body))
+            self._transport.write(self._owner.answer(b"POST", headers, body))
         except Exception:  # our own bug must not leave the request unanswered
-            log.exception("a question could not be answered")
+            log.exception("an ext_authz request could not be answered")
             self.refuse(500)
 
 
@@ -182,8 +184,8 @@ def _is_cut(headers: dict[bytes, bytes], body: bytes, declared: int | None) -> b
 
 def request_hints(headers: dict[bytes, bytes]) -> RequestHints:
     """Read the routing hints from headers. Implausible values are ignored."""
-    if _WISHES.isdisjoint(headers):
-        return _NO_WISH
+    if _HINT_HEADERS.isdisjoint(headers):
+        return _NO_HINTS
     return RequestHints(
         objective=_first(headers, OBJECTIVE).lower(),
         tenant=_first(headers, TENANT),
@@ -205,10 +207,10 @@ def _seconds(text: str) -> float | None:
         value = float(text)
     except ValueError:
         return None
-    return value / 1000 if math.isfinite(value) and 0 < value < _LONGEST_WISH_MS else None
+    return value / 1000 if math.isfinite(value) and 0 < value < _MAX_HINT_MS else None
 
 
-def refusal_body(refused: Refused) -> bytes:
+def rejection_body(rejection: Rejection) -> bytes:
     """Return a rejection as an OpenAI error body."""
-    error = {"message": refused.message, "type": refused.reason, "param": None, "code": refused.status}
+    error = {"message": rejection.message, "type": rejection.reason, "param": None, "code": rejection.status}
     return json.dumps({"error": error}).encode()

@@ -10,10 +10,10 @@ from envoy.service.ext_proc.v3.external_processor_pb2_grpc import add_ExternalPr
 from google.protobuf.struct_pb2 import Struct, Value
 from google.protobuf.wrappers_pb2 import StringValue
 
-from penstock.gateway.picker.picker import MAX_NAMED, Named, Picker, Refused
+from penstock.gateway.picker.picker import MAX_CHOSEN, EndpointChoice, Picker, Rejection
 from penstock.gateway.picker.request_body import BadBody, read_body
 from penstock.gateway.servers.destinations import destinations
-from penstock.gateway.servers.ext_authz_server import refusal_body, request_hints
+from penstock.gateway.servers.ext_authz_server import rejection_body, request_hints
 from penstock.gateway.servers.grpc_health import HEALTH, LIVENESS, PickerHealth
 from penstock.gateway.state.headers import (
     DESTINATION,
@@ -43,29 +43,29 @@ _OWN_CONNECTION: Final = (("grpc.use_local_subchannel_pool", 1),)
 _DUPLEX: Final = processing_mode_pb2.ProcessingMode.FULL_DUPLEX_STREAMED
 _BUFFERED: Final = processing_mode_pb2.ProcessingMode.BUFFERED
 _OK: Final = 200
-_NOT_READY: Final = Refused(503, "no-endpoints", "no endpoint is ready", 1)
+_NOT_READY: Final = Rejection(503, "no-endpoints", "no endpoint is ready", 1)
 
 
 class _Conversation:
     """The message exchange for one request, in the order a gateway sends it."""
 
-    def __init__(self, desk: Picker, number: int, liveness: str | None) -> None:
-        self._desk, self._number, self._liveness = desk, number, liveness
+    def __init__(self, picker: Picker, number: int, liveness: str | None) -> None:
+        self._picker, self._number, self._liveness = picker, number, liveness
         self._modes = (0, 0)
         """Body modes of request and response, if the gateway sends them."""
         self._headers: dict[bytes, bytes] = {}
-        self._only: frozenset[int] | None = None
+        self._subset: frozenset[int] | None = None
         self._body: list[bytes] = []
         self._bytes = 0
-        self._named: Named | None = None
+        self._choice: EndpointChoice | None = None
         self._served, self._status = "", 0
         self._saw_response = False
 
     def answers(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated classes have no types
         """Return the responses to a message; none while more of the body is to come."""
         if message.HasField("protocol_config"):
-            told = message.protocol_config
-            self._modes = (told.request_body_mode, told.response_body_mode)
+            config = message.protocol_config
+            self._modes = (config.request_body_mode, config.response_body_mode)
         kind = message.WhichOneof("request")
         take: dict[str, Callable[[Any], list[Any]]] = {
             "request_headers": self._request_headers,
@@ -82,16 +82,16 @@ class _Conversation:
         return bool(self._modes[0] == _DUPLEX)
 
     def _request_headers(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated
-        told = message.request_headers
+        headers = message.request_headers
         self._headers = {
-            header.key.lower().encode(): header.raw_value or header.value.encode() for header in told.headers.headers
+            header.key.lower().encode(): header.raw_value or header.value.encode() for header in headers.headers.headers
         }
-        self._only = self._subset(message)
-        if told.end_of_stream:
-            return [self._picked("request_headers")]
+        self._subset = self._read_subset(message)
+        if headers.end_of_stream:
+            return [self._pick_response("request_headers")]
         return [] if self._duplex else [pb.ProcessingResponse(request_headers=pb.HeadersResponse())]
 
-    def _subset(self, message: Any) -> frozenset[int] | None:  # noqa: ANN401 - generated
+    def _read_subset(self, message: Any) -> frozenset[int] | None:  # noqa: ANN401 - generated
         """Return the subset of endpoints a gateway allows (a list or comma-separated); None without a subset hint.
 
         The subset is empty if it has no endpoint of this fleet.
@@ -102,47 +102,48 @@ class _Conversation:
         value = hint.fields[SUBSET]
         texts = [item.string_value for item in value.list_value.values] or value.string_value.split(",")
         addresses = {text.strip() for text in texts}
-        return frozenset(index for index, address in enumerate(self._desk.fleet.addresses) if address in addresses)
+        return frozenset(index for index, address in enumerate(self._picker.fleet.addresses) if address in addresses)
 
     def _request_body(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated
         part = message.request_body
         self._bytes += len(part.body)
         if self._bytes > _MAX_BODY_BYTES:
-            return [_refusal(Refused(413, "too-large", "the body is too large"))]
+            return [_rejection_response(Rejection(413, "too-large", "the body is too large"))]
         self._body.append(part.body)
         # A buffered body is complete, but its message does not end the stream if trailers follow.
         if not part.end_of_stream and self._modes[0] != _BUFFERED:
             return []
-        return self._whole()
+        return self._choose_for_body()
 
     def _request_trailers(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated
         del message
-        given = [] if self._named is not None else self._whole()
-        return [*given, pb.ProcessingResponse(request_trailers=pb.TrailersResponse())]
+        answers = [] if self._choice is not None else self._choose_for_body()
+        return [*answers, pb.ProcessingResponse(request_trailers=pb.TrailersResponse())]
 
-    def _whole(self) -> list[Any]:
+    def _choose_for_body(self) -> list[Any]:
         """Choose endpoints for a complete body, and return a streamed body to the gateway."""
         if not self._duplex:
-            return [self._picked("request_body")]
-        first = self._picked("request_headers")
+            return [self._pick_response("request_body")]
+        first = self._pick_response("request_headers")
         if first.HasField("immediate_response"):
             return [first]
         return [first, *_streamed(b"".join(self._body), "request_body")]
 
-    def _picked(self, phase: str) -> Any:  # noqa: ANN401 - generated
+    def _pick_response(self, phase: str) -> Any:  # noqa: ANN401 - generated
         answer = self._decide()
-        if isinstance(answer, Named) and not answer.order and self._liveness is None:
+        if isinstance(answer, EndpointChoice) and not answer.order and self._liveness is None:
             answer = self._by_weight(answer.model)
-        if isinstance(answer, Refused):
-            return _refusal(answer)
-        self._named = answer
+        if isinstance(answer, Rejection):
+            return _rejection_response(answer)
+        self._choice = answer
         mutation = pb.HeaderMutation(set_headers=[_header(MODEL, answer.model)])
         response = pb.ProcessingResponse()
         if answer.order:
-            addresses = [self._desk.fleet.addresses[index] for index in answer.order]
-            named = ",".join(addresses)
-            mutation.set_headers.extend(_header(name, value) for name, value in self._sent(answer, addresses))
-            inner = Struct(fields={DESTINATION: Value(string_value=named)})
+            addresses = [self._picker.fleet.addresses[index] for index in answer.order]
+            mutation.set_headers.extend(
+                _header(name, value) for name, value in self._routing_headers(answer, addresses)
+            )
+            inner = Struct(fields={DESTINATION: Value(string_value=",".join(addresses))})
             response.dynamic_metadata.CopyFrom(Struct(fields={_LB: Value(struct_value=inner)}))
         common = pb.CommonResponse(header_mutation=mutation, clear_route_cache=True)
         if phase == "request_headers":
@@ -151,41 +152,41 @@ class _Conversation:
             response.request_body.CopyFrom(pb.BodyResponse(response=common))
         return response
 
-    def _sent(self, named: Named, addresses: list[str]) -> list[tuple[str, str]]:
+    def _routing_headers(self, choice: EndpointChoice, addresses: list[str]) -> list[tuple[str, str]]:
         """Return the headers that route a request. Only our own Envoy gets timeouts and retries."""
-        told = [(TICKET, str(named.ticket)), (PICKER, str(self._number))] if named.ticket else []
+        ticket = [(TICKET, str(choice.ticket)), (PICKER, str(self._number))] if choice.ticket else []
         if self._liveness is None:
-            return [(DESTINATION, ",".join(addresses)), *told]
-        listed, retries = destinations(addresses, self._liveness)
-        tries = [(TRY_TIMEOUT, str(int(1000 * named.silence_s))), (MAX_RETRIES, str(retries))]
-        return [(DESTINATION, listed), *told, *tries, *([] if named.streamed else [(WHOLE, "1")])]
+            return [(DESTINATION, ",".join(addresses)), *ticket]
+        places, retries = destinations(addresses, self._liveness)
+        tries = [(TRY_TIMEOUT, str(int(1000 * choice.silence_s))), (MAX_RETRIES, str(retries))]
+        return [(DESTINATION, places), *ticket, *tries, *([] if choice.streamed else [(WHOLE, "1")])]
 
-    def _by_weight(self, model: str) -> Named | Refused:
+    def _by_weight(self, model: str) -> EndpointChoice | Rejection:
         """Choose ready endpoints by weight, as our own Envoy would do itself."""
-        name, desk = None if self._is_bodiless else model, self._desk
-        order = desk.readiness.by_weight(name, self._only, desk.endpoints["accepts"], MAX_NAMED)
-        return Named(name or desk.fleet.served[order[0]], order) if order else _NOT_READY
+        name, picker = None if self._is_bodiless else model, self._picker
+        order = picker.state.readiness.draw_by_weight(name, self._subset, picker.state.endpoints["accepts"], MAX_CHOSEN)
+        return EndpointChoice(name or picker.fleet.served[order[0]], order) if order else _NOT_READY
 
     @property
     def _is_bodiless(self) -> bool:
         """True if the request names no model, so that any endpoint may answer it."""
         return self._headers.get(b":method") != b"POST" or not self._bytes
 
-    def _decide(self) -> Named | Refused:
+    def _decide(self) -> EndpointChoice | Rejection:
         body = b"".join(self._body)
         if self._is_bodiless:
-            return Named(self._desk.fleet.models[0])
+            return EndpointChoice(self._picker.fleet.models[0])
         try:
-            asked = read_body(body, len(body))
+            request = read_body(body, len(body))
         except BadBody as error:
-            return Refused(400, "bad-body", str(error))
-        return self._desk.decide(asked, body, request_hints(self._headers), self._only)
+            return Rejection(400, "bad-body", str(error))
+        return self._picker.decide(request, body, request_hints(self._headers), self._subset)
 
     def _response_headers(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated
         self._saw_response = True
-        told = message.metadata_context.filter_metadata.get(_LB)
-        if told is not None and SERVED in told.fields:
-            self._served = told.fields[SERVED].string_value
+        metadata = message.metadata_context.filter_metadata.get(_LB)
+        if metadata is not None and SERVED in metadata.fields:
+            self._served = metadata.fields[SERVED].string_value
         status = [item for item in message.response_headers.headers.headers if item.key == ":status"]
         text = (status[0].raw_value or status[0].value.encode()) if status else b""
         self._status = int(text) if text.isdigit() else _OK
@@ -201,44 +202,50 @@ class _Conversation:
         del message
         return [pb.ProcessingResponse(response_trailers=pb.TrailersResponse())]
 
-    def closed(self) -> None:
+    def close(self) -> None:
         """Record the end of the request.
 
         If an external gateway showed no response, the end is predicted. Our own Envoy reports it in its log.
         """
-        if self._named is None or not self._named.ticket:
+        if self._choice is None or not self._choice.ticket:
             return
         if self._saw_response:
-            self._desk.ended(self._named.ticket, self._served, self._status, "-", 1, alone=self._liveness is None)
+            self._picker.state.end(
+                self._choice.ticket, self._served, self._status, "-", 1, unlogged=self._liveness is None
+            )
         elif self._liveness is None:
-            self._desk.unseen(self._named.ticket)
+            self._picker.state.predict_end(self._choice.ticket)
 
 
 class ExtProcServer:
     """The ext_proc gRPC service and its health service."""
 
     def __init__(
-        self, desk: Picker, number: int, liveness: str | None = None, is_draining: "Callable[[], bool]" = lambda: False
+        self,
+        picker: Picker,
+        number: int,
+        liveness: str | None = None,
+        is_draining: "Callable[[], bool]" = lambda: False,
     ) -> None:
-        self.desk = desk
+        self.picker = picker
         self._number, self._liveness = number, liveness
         """Socket on which our own Envoy asks about silent endpoints; None behind an external gateway."""
         self._server: Any = None
-        self._address, self._alone = "", False
+        self._address, self._external = "", False
         """True for an external gateway: it has no fallback weights, and only this stream shows when a request ends."""
-        self._health = PickerHealth(lambda: self.desk.readiness.any_ready and not is_draining())
+        self._health = PickerHealth(lambda: self.picker.state.readiness.any_ready and not is_draining())
 
     async def start(self, address: str, certificate: "tuple[Path, Path] | None" = None) -> None:
         """Listen. Pickers that share a TCP address each accept their own connections."""
-        self._address, self._alone = address, not address.startswith("unix:")
-        options = [("grpc.max_receive_message_length", _MAX_BODY_BYTES), ("grpc.so_reuseport", int(self._alone))]
+        self._address, self._external = address, not address.startswith("unix:")
+        options = [("grpc.max_receive_message_length", _MAX_BODY_BYTES), ("grpc.so_reuseport", int(self._external))]
         self._server = grpc.aio.server(options=options)
         add_ExternalProcessorServicer_to_server(self, self._server)
         self._server.add_generic_rpc_handlers((self._health.handler(),))
         if certificate is None:
             self._server.add_insecure_port(address)
         else:
-            self._server.add_secure_port(address, _shown(*certificate))
+            self._server.add_secure_port(address, _server_credentials(*certificate))
         await self._server.start()
 
     async def answers(self) -> bool:
@@ -246,7 +253,7 @@ class ExtProcServer:
 
         A shared address could lead to another picker, so there the result is always True.
         """
-        if self._alone:
+        if self._external:
             return True
         async with grpc.aio.insecure_channel(self._address, options=_OWN_CONNECTION) as channel:
             try:
@@ -263,13 +270,13 @@ class ExtProcServer:
     async def Process(self, request_iterator: Any, context: Any) -> None:  # noqa: ANN401, N802 - the service's name
         """Answer one request's messages until the gateway closes the stream."""
         del request_iterator
-        conversation = _Conversation(self.desk, self._number, self._liveness)
+        conversation = _Conversation(self.picker, self._number, self._liveness)
         try:
             while (message := await context.read()) is not grpc.aio.EOF:
                 for answer in conversation.answers(message):
                     await context.write(answer)
         finally:
-            conversation.closed()
+            conversation.close()
 
 
 def _header(name: str, value: str) -> Any:  # noqa: ANN401 - generated
@@ -289,32 +296,32 @@ def _streamed(body: bytes, phase: str, *, end: bool = True) -> list[Any]:
     return answers
 
 
-def _refusal(refused: Refused) -> Any:  # noqa: ANN401 - generated
-    headers = [_header("content-type", "application/json"), _header(REASON, refused.reason)]
-    if refused.retry_s is not None:
-        headers.append(_header("retry-after", str(refused.retry_s)))
+def _rejection_response(rejection: Rejection) -> Any:  # noqa: ANN401 - generated
+    headers = [_header("content-type", "application/json"), _header(REASON, rejection.reason)]
+    if rejection.retry_s is not None:
+        headers.append(_header("retry-after", str(rejection.retry_s)))
     immediate = pb.ImmediateResponse(
-        status={"code": refused.status},
+        status={"code": rejection.status},
         headers=pb.HeaderMutation(set_headers=headers),
-        body=refusal_body(refused),
-        details=refused.reason,
+        body=rejection_body(rejection),
+        details=rejection.reason,
     )
     return pb.ProcessingResponse(immediate_response=immediate)
 
 
-def _shown(chain: "Path", key: "Path") -> Any:  # noqa: ANN401 - grpcio has no types
+def _server_credentials(chain: "Path", key: "Path") -> Any:  # noqa: ANN401 - grpcio has no types
     """Return credentials that re-read the certificate files for each connection.
 
     If the files cannot be read, the last certificate stays.
     """
 
-    def pair() -> Any:  # noqa: ANN401 - same
+    def read() -> Any:  # noqa: ANN401 - same
         return grpc.ssl_server_certificate_configuration([(key.read_bytes(), chain.read_bytes())])
 
-    def pair_now() -> Any:  # noqa: ANN401 - same
+    def reread() -> Any:  # noqa: ANN401 - same
         try:
-            return pair()
+            return read()
         except OSError:
             return None
 
-    return grpc.dynamic_ssl_server_credentials(pair(), pair_now)
+    return grpc.dynamic_ssl_server_credentials(read(), reread)

@@ -6,18 +6,19 @@ Envoy sends a copy of the request. The reply makes Envoy ask again later or try 
 import asyncio
 from typing import Final, cast
 
-from penstock.gateway.picker.picker import Picker, Refused
-from penstock.gateway.servers.destinations import tried
-from penstock.gateway.servers.ext_authz_server import refusal_body
+from penstock.gateway.picker.fleet_state import FleetState
+from penstock.gateway.picker.picker import Rejection
+from penstock.gateway.servers.destinations import tried_endpoints
+from penstock.gateway.servers.ext_authz_server import rejection_body
 from penstock.gateway.state.headers import ASK_AGAIN, ATTEMPT, DESTINATION, TICKET
 
 _BACKLOG: Final = 4096
 _MAX_HEAD_BYTES: Final = 2**17
 _END: Final = b"\r\n\r\n"
-_REFUSAL: Final = refusal_body(Refused(503, "server_error", "no endpoint answered; try again"))
-_GO_ON: Final = (
+_BODY: Final = rejection_body(Rejection(503, "server_error", "no endpoint answered; try again"))
+_RETRIED_HEAD: Final = (
     "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-type: application/json\r\n"
-    f"content-length: {len(_REFUSAL)}\r\nretry-after: 5\r\n"
+    f"content-length: {len(_BODY)}\r\nretry-after: 5\r\n"
 )
 """Response that Envoy retries: at once, or after the seconds in the ASK_AGAIN header.
 
@@ -28,8 +29,8 @@ A client sees it only if no endpoint is left to try.
 class LivenessServer:
     """Server for Envoy's liveness questions, on a Unix socket."""
 
-    def __init__(self, desk: Picker) -> None:
-        self.desk = desk
+    def __init__(self, state: FleetState) -> None:
+        self.state = state
         self._path = ""
         self._server: asyncio.Server | None = None
 
@@ -51,17 +52,17 @@ class LivenessServer:
         ticket, attempt = headers.get(TICKET, ""), headers.get(ATTEMPT, "")
         wait_s: int | None = None
         if ticket.isdigit() and attempt.isdigit():
-            endpoints, first = tried(headers.get(DESTINATION, ""), int(attempt), self._path)
-            wait_s = self.desk.ask_again_s(int(ticket), endpoints, first=first)
-        again = "" if wait_s is None else f"{ASK_AGAIN}: {wait_s}\r\n"
-        return f"{_GO_ON}{again}\r\n".encode() + _REFUSAL
+            endpoints, first = tried_endpoints(headers.get(DESTINATION, ""), int(attempt), self._path)
+            wait_s = self.state.next_check_s(int(ticket), endpoints, first=first)
+        next_check = "" if wait_s is None else f"{ASK_AGAIN}: {wait_s}\r\n"
+        return f"{_RETRIED_HEAD}{next_check}\r\n".encode() + _BODY
 
 
 class _Question(asyncio.Protocol):
     """One connection with one question. The request body is discarded."""
 
     def __init__(self, server: LivenessServer) -> None:
-        self._of = server
+        self._owner = server
         self._transport: asyncio.Transport | None = None
         self._head: bytes | None = b""
 
@@ -74,7 +75,7 @@ class _Question(asyncio.Protocol):
         if self._head is None or self._transport is None:
             return
         self._head += data
-        head, found, _ = self._head.partition(_END)
-        if found or len(self._head) > _MAX_HEAD_BYTES:
+        head, separator, _ = self._head.partition(_END)
+        if separator or len(self._head) > _MAX_HEAD_BYTES:
             self._head = None
-            self._transport.write(self._of.answer(head))
+            self._transport.write(self._owner.answer(head))

@@ -13,7 +13,8 @@ import uvloop
 
 from penstock.gateway.picker.decision_receipts import ReceiptBook
 from penstock.gateway.picker.ended_requests import EndedRequests
-from penstock.gateway.picker.picker import Picker, SharedTables
+from penstock.gateway.picker.fleet_state import SharedTables
+from penstock.gateway.picker.picker import Picker
 from penstock.gateway.servers.ext_authz_server import AuthzServer
 from penstock.gateway.servers.liveness_server import LivenessServer
 from penstock.gateway.state.routed_fleet import RoutedFleet
@@ -26,16 +27,16 @@ if TYPE_CHECKING:
     from penstock.routing.records import Records
 
 _TICK_S: Final = 0.05
-_ALIVE_EVERY_S: Final = 0.5
-_ALIVE_S: Final = 2.0
+_HEARTBEAT_EVERY_S: Final = 0.5
+_ANSWER_TIMEOUT_S: Final = 2.0
 
 
 def tables_of(folder: Path, fleet: RoutedFleet, pickers: int) -> SharedTables:
     """Map the shared tables of the current fleet."""
-    count, made = len(fleet.addresses), f"{fleet.generation}"
+    count, generation = len(fleet.addresses), fleet.generation
     return SharedTables(
-        reports=shared_array(folder / f"reports-{made}.table", REPORT, (count,)),
-        counts=shared_array(folder / f"counts-{made}.table", COUNTS, (pickers, count)),
+        reports=shared_array(folder / f"reports-{generation}.table", REPORT, (count,)),
+        counts=shared_array(folder / f"counts-{generation}.table", COUNTS, (pickers, count)),
         states=shared_array(folder / "pickers.table", PICKER_STATE, (pickers,)),
     )
 
@@ -45,15 +46,15 @@ def _receipts(folder: Path, number: int, fleet: RoutedFleet, *, count: int = 0) 
 
     `count` is the number of decisions before a reload, so that sampling continues.
     """
-    told = folder / "receipts.json"
-    if not told.exists():
+    file = folder / "receipts.json"
+    if not file.exists():
         return None
-    where = json.loads(told.read_text(encoding="utf-8"))
-    path = Path(where["path"]).with_suffix(f".{number}.jsonl")
-    return ReceiptBook(path, where["every"], fleet.addresses, count=count)
+    settings = json.loads(file.read_text(encoding="utf-8"))
+    path = Path(settings["path"]).with_suffix(f".{number}.jsonl")
+    return ReceiptBook(path, settings["every"], fleet.addresses, count=count)
 
 
-def _forget_sockets(folder: Path, number: int) -> None:
+def _remove_sockets(folder: Path, number: int) -> None:
     """Remove the sockets of a previous picker."""
     for path in (picker_socket(folder, number), liveness_socket(folder, number)):
         Path(path).unlink(missing_ok=True)
@@ -61,12 +62,12 @@ def _forget_sockets(folder: Path, number: int) -> None:
 
 def _min_silence_s(folder: Path) -> float:
     """Return the minimum silence in seconds before Envoy asks about an endpoint: from a file, or the default."""
-    told = folder / "timeouts.json"
-    return float(json.loads(told.read_text(encoding="utf-8"))["min_silence_s"]) if told.exists() else SILENCE_S
+    path = folder / "timeouts.json"
+    return float(json.loads(path.read_text(encoding="utf-8"))["min_silence_s"]) if path.exists() else SILENCE_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Door:
+class _ListenAddress:
     """Address on which a picker listens, its TLS certificate, and its drain time."""
 
     address: str
@@ -75,72 +76,75 @@ class _Door:
     """Seconds to wait for requests in flight at shutdown. 0 behind our own Envoy, which drains first."""
 
 
-def _door(folder: Path, own: str) -> _Door:
-    """Return the picker's own socket, or the address for an external gateway from `door.json`."""
-    told = folder / "door.json"
-    if not told.exists():
-        return _Door(address=own)
-    said = json.loads(told.read_text(encoding="utf-8"))
-    pair = said["certificate"]
+def _listen_address(folder: Path, own: str) -> _ListenAddress:
+    """Return the picker's own socket, or the address for an external gateway from `listen.json`."""
+    path = folder / "listen.json"
+    if not path.exists():
+        return _ListenAddress(address=own)
+    settings = json.loads(path.read_text(encoding="utf-8"))
+    pair = settings["certificate"]
     certificate = None if pair is None else (Path(pair[0]), Path(pair[1]))
-    return _Door(address=said["address"], certificate=certificate, drain_s=said["drain_s"])
+    return _ListenAddress(address=settings["address"], certificate=certificate, drain_s=settings["drain_s"])
 
 
-def draining(folder: Path) -> Path:
+def draining_file(folder: Path) -> Path:
     """Return the path of the file that marks the gateway as draining."""
     return folder / "draining"
 
 
-async def _opened(folder: Path, number: int, door: str, place: _Door, desk: Picker) -> "AuthzServer | ExtProcServer":
+async def _start_server(
+    folder: Path, number: int, protocol: str, listen: _ListenAddress, picker: Picker
+) -> "AuthzServer | ExtProcServer":
     """Start the server that Envoy connects to."""
     path = Path(picker_socket(folder, number))
-    if door == "ext_authz":
-        authz = AuthzServer(desk, number)
+    if protocol == "ext_authz":
+        authz = AuthzServer(picker, number)
         await authz.start(path)
         return authz
     from penstock.gateway.servers import ext_proc_server  # noqa: PLC0415 - import gRPC only if it is used
 
-    own = place.address.startswith("unix:")
-    liveness = liveness_socket(folder, number) if own else None
-    grpc_door = ext_proc_server.ExtProcServer(desk, number, liveness, draining(folder).exists)
-    await grpc_door.start(place.address, place.certificate)
-    return grpc_door
+    behind_own_envoy = listen.address.startswith("unix:")
+    liveness = liveness_socket(folder, number) if behind_own_envoy else None
+    ext_proc = ext_proc_server.ExtProcServer(picker, number, liveness, draining_file(folder).exists)
+    await ext_proc.start(listen.address, listen.certificate)
+    return ext_proc
 
 
-async def show_life(door: "AuthzServer | ExtProcServer", states: "Records", number: int) -> None:
+async def beat(server: "AuthzServer | ExtProcServer", states: "Records", number: int) -> None:
     """Write a heartbeat while the server answers on its socket: a running process may still fail to listen."""
     while True:
         try:
-            if await asyncio.wait_for(door.answers(), _ALIVE_S):
+            if await asyncio.wait_for(server.answers(), _ANSWER_TIMEOUT_S):
                 states["alive_s"][number] = time.monotonic()
         except TimeoutError:
             continue
-        await asyncio.sleep(_ALIVE_EVERY_S)
+        await asyncio.sleep(_HEARTBEAT_EVERY_S)
 
 
-async def _run(folder: Path, number: int, pickers: int, door: str) -> None:
+async def _run(folder: Path, number: int, pickers: int, protocol: str) -> None:
     loop = asyncio.get_running_loop()
     fleet = RoutedFleet.read(folder / "fleet.bin")
     receipts, min_silence_s = _receipts(folder, number, fleet), _min_silence_s(folder)
-    desk = Picker(fleet, tables_of(folder, fleet, pickers), number, receipts=receipts, min_silence_s=min_silence_s)
-    endings = EndedRequests(str(folder / f"endings-{number}.pipe"), desk)
+    picker = Picker(fleet, tables_of(folder, fleet, pickers), number, receipts=receipts, min_silence_s=min_silence_s)
+    endings = EndedRequests(str(folder / f"endings-{number}.pipe"), picker.state)
     loop.add_reader(endings.descriptor, endings.read)
-    place = _door(folder, f"unix:{picker_socket(folder, number)}")
-    _forget_sockets(folder, number)
-    liveness = LivenessServer(desk)
+    listen = _listen_address(folder, f"unix:{picker_socket(folder, number)}")
+    _remove_sockets(folder, number)
+    liveness = LivenessServer(picker.state)
     await liveness.start(liveness_socket(folder, number))
-    door_open = await _opened(folder, number, door, place, desk)
+    server = await _start_server(folder, number, protocol, listen, picker)
 
     def reload() -> None:
-        nonlocal desk, receipts
-        read = RoutedFleet.read(folder / "fleet.bin")
+        nonlocal picker, receipts
+        reloaded = RoutedFleet.read(folder / "fleet.bin")
         if receipts is not None:
             receipts.close()
-        receipts = _receipts(folder, number, read, count=receipts.count if receipts is not None else 0)
-        tables = tables_of(folder, read, pickers)
-        renewed = Picker(read, tables, number, receipts=receipts, min_silence_s=min_silence_s)
-        renewed.adopt(desk)
-        desk = endings.desk = door_open.desk = liveness.desk = renewed
+        receipts = _receipts(folder, number, reloaded, count=receipts.count if receipts is not None else 0)
+        tables = tables_of(folder, reloaded, pickers)
+        renewed = Picker(reloaded, tables, number, receipts=receipts, min_silence_s=min_silence_s)
+        renewed.adopt(picker)
+        picker = server.picker = renewed
+        endings.state = liveness.state = renewed.state
 
     stopped = asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, reload)
@@ -148,21 +152,21 @@ async def _run(folder: Path, number: int, pickers: int, door: str) -> None:
     if RoutedFleet.read(folder / "fleet.bin").generation != fleet.generation:
         reload()  # the fleet was reloaded before this picker could get SIGHUP
     states = shared_array(folder / "pickers.table", PICKER_STATE, (pickers,))
-    life = asyncio.create_task(show_life(door_open, states, number))
+    heartbeat = asyncio.create_task(beat(server, states, number))
     try:
         while not stopped.is_set():
-            desk.tick()
+            picker.state.tick()
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopped.wait(), _TICK_S)
     finally:
-        life.cancel()
-        await door_open.stop(place.drain_s)
+        heartbeat.cancel()
+        await server.stop(listen.drain_s)
         liveness.stop()
 
 
 def run_picker(arguments: list[str]) -> None:
     """Run picker `number` of `pickers` with an ext_authz or ext_proc server and its files in a folder."""
-    folder, number, pickers, door = arguments
+    folder, number, pickers, protocol = arguments
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor stops this process
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_run(Path(folder), int(number), int(pickers), door))
+        runner.run(_run(Path(folder), int(number), int(pickers), protocol))

@@ -29,9 +29,9 @@ def address_of(endpoint: str) -> str:
     """Return an endpoint's first IP address, so that no DNS lookup delays a request."""
     found = addresses_of(endpoint)
     if not found:
-        raise _unknown(endpoint, "the name is not known")
+        raise _unknown(endpoint, "DNS has no address for the name")
     return found[0]
 
 
 def _unknown(endpoint: str, reason: object) -> UsageError:
-    return UsageError(f"endpoint {endpoint} has no address: {reason}; write an IP address, or a name that is known")
+    return UsageError(f"endpoint {endpoint} has no address: {reason}; write an IP address, or a name that DNS resolves")

@@ -29,12 +29,12 @@ _MAX_MODELS = 60
 _MAX_LISTED = 10
 
 
-def asked_names(models: Sequence[str], adapters: Sequence[Sequence[str]]) -> tuple[str, ...]:
+def requestable_names(models: Sequence[str], adapters: Sequence[Sequence[str]]) -> tuple[str, ...]:
     """Return the models of a fleet, then their adapters, each once."""
     return (*models, *dict.fromkeys(name for names in adapters for name in names))
 
 
-def listed(names: Sequence[str]) -> str:
+def list_names(names: Sequence[str]) -> str:
     """Return names for an error message: all, or the first ten."""
     more = len(names) - _MAX_LISTED
     return ", ".join(names[:_MAX_LISTED]) + (f" and {more} more (/v1/models)" if more > 0 else "")
@@ -100,20 +100,25 @@ class RoutedFleet:
             raise UsageError("the fleet has no endpoints to route to; fill in `endpoints`, one host:port per replica")
         if len(self.names) > _MAX_MODELS:
             many = f"{len(self.names)} models and adapters"
-            raise UsageError(f"{many} are more than one gateway has room for; split the fleet")
+            raise UsageError(f"{many} are more than the maximum of {_MAX_MODELS} for one gateway; split the fleet")
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Models and adapters that a request may name. The position is the bit in an endpoint's record."""
-        return asked_names(self.models, self.adapters)
+        return requestable_names(self.models, self.adapters)
+
+    @cached_property
+    def bits(self) -> dict[str, int]:
+        """Bit of each model and adapter name in the endpoint records."""
+        return {name: 1 << place for place, name in enumerate(self.names)}
 
     @cached_property
     def model_of(self) -> dict[str, str]:
         """Base model by model or adapter name."""
-        found = {model: model for model in self.models}
+        base = {model: model for model in self.models}
         for model, names in zip(self.served, self.adapters or ((),) * len(self.served), strict=True):
-            found.update(dict.fromkeys(names, model))
-        return found
+            base.update(dict.fromkeys(names, model))
+        return base
 
     def parameters(self, pickers: int) -> Records:
         """Return the policy's parameters for this fleet: SLOs per class, and the number of pickers."""
@@ -145,28 +150,28 @@ class RoutedFleet:
             if kind not in kinds:
                 kinds[kind] = sustained_requests_per_s(record, self.load_of(model))
             rates.append(kinds[kind])
-        most = max(*rates, 1e-9)
-        return tuple(max(1, round(100 * rate / most)) for rate in rates)
+        max_rate = max(*rates, 1e-9)
+        return tuple(max(1, round(100 * rate / max_rate)) for rate in rates)
 
     def load_of(self, model: str) -> tuple[LoadKind, ...]:
         """Return a model's load from its routes; chat without an SLO if there are none."""
-        mine = [item for item in self.classes if item.model == model]
-        whole = sum(item.requests_per_s for item in mine)
+        classes = [item for item in self.classes if item.model == model]
+        total = sum(item.requests_per_s for item in classes)
         return tuple(
             LoadKind(
-                share=item.requests_per_s / whole,
+                share=item.requests_per_s / total,
                 input_tokens=item.input_tokens,
                 output_tokens=item.output_tokens,
                 ttft_s=item.ttft_s or inf,
                 tpot_s=item.tpot_s or inf,
                 e2e_s=item.e2e_s or inf,
             )
-            for item in mine
+            for item in classes
         ) or (_CHAT,)
 
     def write(self, path: Path) -> None:
         """Write the fleet to a file for the other processes of the gateway."""
-        told = {
+        header = {
             "name": self.name,
             "generation": self.generation,
             "addresses": self.addresses,
@@ -183,28 +188,28 @@ class RoutedFleet:
         np.save(records, self.endpoints, allow_pickle=False)
         np.save(records, self.kind_records, allow_pickle=False)
         partial = path.with_suffix(".partial")
-        partial.write_bytes(json.dumps(told).encode() + b"\n" + records.getvalue())
+        partial.write_bytes(json.dumps(header).encode() + b"\n" + records.getvalue())
         partial.replace(path)
 
     @staticmethod
     def read(path: Path) -> "RoutedFleet":
         """Read a file that `write` wrote."""
         first, _, records = path.read_bytes().partition(b"\n")
-        told = json.loads(first)
+        header = json.loads(first)
         names = ("addresses", "pools", "engines", "models", "served", "followed")
-        lists = {key: tuple(told[key]) for key in names}
-        kept = io.BytesIO(records)
-        endpoints, kind_records = np.load(kept, allow_pickle=False), np.load(kept, allow_pickle=False)
+        lists = {key: tuple(header[key]) for key in names}
+        stream = io.BytesIO(records)
+        endpoints, kind_records = np.load(stream, allow_pickle=False), np.load(stream, allow_pickle=False)
         if endpoints.dtype != ENDPOINT:
-            raise UsageError(f"{path.name} is of another version; start the gateway again")
-        classes = tuple(RoutedClass(**item) for item in told["classes"])
+            raise UsageError(f"{path.name} is from another version of penstock; restart the gateway")
+        classes = tuple(RoutedClass(**item) for item in header["classes"])
         return RoutedFleet(
-            name=told["name"],
-            generation=told["generation"],
+            name=header["name"],
+            generation=header["generation"],
             classes=classes,
             endpoints=endpoints,
-            adapters=tuple(tuple(names) for names in told["adapters"]),
-            kinds=tuple(RoutedPool(**item) for item in told["kinds"]),
+            adapters=tuple(tuple(names) for names in header["adapters"]),
+            kinds=tuple(RoutedPool(**item) for item in header["kinds"]),
             kind_records=kind_records,
             **lists,
         )

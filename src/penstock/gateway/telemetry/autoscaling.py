@@ -11,9 +11,9 @@ from penstock.routing.autoscaler.scaler import CheapestSet, LoadReport, PoolRepo
 from penstock.routing.autoscaler.sustained import sustained_requests_per_s
 from penstock.routing.records import Records
 
-WISH_EVERY_S: Final = 15.0
+DECIDE_EVERY_S: Final = 15.0
 """Seconds between two scaling decisions. A replica takes minutes to load."""
-_GAP_S: Final = 4 * WISH_EVERY_S
+_GAP_S: Final = 4 * DECIDE_EVERY_S
 """Seconds without a decision after which the scaler starts over, for example after repeated reloads."""
 _SECONDS_PER_HOUR: Final = 3600.0
 
@@ -27,15 +27,15 @@ class DesiredReplicas:
             sustained_requests_per_s(record, fleet.load_of(kind.model))
             for record, kind in zip(fleet.kind_records, fleet.kinds, strict=True)
         ]
-        self._wanted: dict[int, int] = {}
+        self._desired: dict[int, int] = {}
         self._scalers = {
             model: (places, CheapestSet(self._pools(fleet, places), gap_s=_GAP_S))
             for model in fleet.models
             # The scaler ignores a pool that cannot meet the SLO at any load.
             if (places := [n for n, kind in enumerate(self.kinds) if kind.model == model and self._rates[n] > 0])
         }
-        self._fleet, self._before, self._then_s = fleet, dict.fromkeys(fleet.models, 0.0), -math.inf
-        self._shed = 0.0
+        self._fleet, self._picked_before, self._decided_s = fleet, dict.fromkeys(fleet.models, 0.0), -math.inf
+        self._shed_before = 0.0
 
     def _pools(self, fleet: RoutedFleet, places: Sequence[int]) -> tuple[ScaledPool, ...]:
         return tuple(
@@ -50,8 +50,8 @@ class DesiredReplicas:
 
     def begin(self, fleet: RoutedFleet, counts: Records, states: Records, now_s: float) -> None:
         """Continue with a reloaded fleet. Counts of endpoints that left it are dropped."""
-        self._fleet, self._then_s = fleet, now_s
-        self._before, self._shed = self._picked(counts), float(states["rejected"].sum())
+        self._fleet, self._decided_s = fleet, now_s
+        self._picked_before, self._shed_before = self._picked(counts), float(states["rejected"].sum())
 
     def _picked(self, counts: Records) -> dict[str, float]:
         """Return the requests sent so far, by model."""
@@ -63,41 +63,46 @@ class DesiredReplicas:
         pools, healthy = np.array(self._fleet.pools), reports["healthy"] != 0
         return [int(healthy[pools == kind.name].sum()) for kind in self.kinds]
 
-    def look(self, reports: Records, counts: Records, states: Records, now_s: float) -> None:
+    def decide(self, reports: Records, counts: Records, states: Records, now_s: float) -> None:
         """Run each model's scaler on the load since the last call. Shed requests are split by each model's share."""
         picked, shed, up = self._picked(counts), float(states["rejected"].sum()), self._up(reports)
-        came = {model: max(0.0, count - self._before.get(model, 0.0)) for model, count in picked.items()}
-        lost = max(0.0, shed - self._shed) / max(1.0, sum(came.values()))
-        elapsed_s, self._then_s, self._before, self._shed = now_s - self._then_s, now_s, picked, shed
-        if not 0 < elapsed_s <= 2 * WISH_EVERY_S:  # after a long sleep this is not a current rate
+        arrivals = {model: max(0.0, count - self._picked_before.get(model, 0.0)) for model, count in picked.items()}
+        shed_ratio = max(0.0, shed - self._shed_before) / max(1.0, sum(arrivals.values()))
+        elapsed_s, self._decided_s, self._picked_before, self._shed_before = (
+            now_s - self._decided_s,
+            now_s,
+            picked,
+            shed,
+        )
+        if not 0 < elapsed_s <= 2 * DECIDE_EVERY_S:  # after a long sleep this is not a current rate
             return
         for model, (places, scaler) in self._scalers.items():
             load = LoadReport(
                 now_s=now_s,
-                requests_per_s=came[model] * (1.0 + lost) / elapsed_s,
+                requests_per_s=arrivals[model] * (1.0 + shed_ratio) / elapsed_s,
                 pools=tuple(
                     PoolReport(up=up[place], coming=0, waiting=0.0, running=0.0, kv_used_fraction=0.0)
                     for place in places
                 ),
             )
-            self._wanted.update(zip(places, scaler.wanted(load), strict=True))
+            self._desired.update(zip(places, scaler.wanted(load), strict=True))
 
-    def shown(self, reports: Records) -> dict[str, tuple[str, Sequence[float]]]:
+    def metrics(self, reports: Records) -> dict[str, tuple[str, Sequence[float]]]:
         """Return help text and values per pool, by metric name."""
         up = self._up(reports)
         return {
             "penstock_wanted_replicas": (
-                "Replicas the cheapest set for the load to come has.",
-                [self._wanted.get(place, present) for place, present in enumerate(self._present(up))],
+                "Desired replicas: the cheapest set for the predicted load.",
+                [self._desired.get(place, initial) for place, initial in enumerate(self._initial(up))],
             ),
-            "penstock_up_replicas": ("Replicas that answered when they were last asked.", up),
+            "penstock_up_replicas": ("Replicas that answered their last scrape.", up),
             "penstock_replica_sustained_requests_per_second": (
-                "What one replica takes within the promise, by the performance model.",
+                "Predicted requests per second that one replica serves within the SLO.",
                 self._rates,
             ),
         }
 
-    def _present(self, up: Sequence[int]) -> list[int]:
+    def _initial(self, up: Sequence[int]) -> list[int]:
         """Return the desired replicas before any load: those up, or the whole pools if a model has none up."""
         alive = {kind.model for kind, count in zip(self.kinds, up, strict=True) if count}
         scaled = {place for places, _ in self._scalers.values() for place in places}

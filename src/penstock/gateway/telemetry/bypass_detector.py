@@ -2,32 +2,33 @@
 
 from typing import Final
 
-_LOOKS: Final = 3
+_COMPARISONS: Final = 3
 """Consecutive observations before a report: a picker that restarts misses a moment's requests."""
 
 
 class BypassDetector:
-    """Compares the requests that Envoy passed without a picker with the pickers' decisions."""
+    """Compares the requests that Envoy routed without a picker with the pickers' decisions."""
 
     def __init__(self) -> None:
-        self._passed = self._decided = 0.0
-        self._looks = 0
-        self._said = False
+        self._bypassed = self._decided = 0.0
+        self._bypasses = 0
+        self._reported = False
 
-    def look(self, passed: float, decided: float, up: int, pickers: int) -> str | None:
+    def compare(self, bypassed: float, decided: float, up: int, pickers: int) -> str | None:
         """Return a message to log about the requests since the last call, or None. Both counts are since the start."""
-        more, self._passed = passed - self._passed, passed
+        bypasses, self._bypassed = bypassed - self._bypassed, bypassed
         decisions, self._decided = decided - self._decided, decided
         if decisions > 0:
-            self._looks = 0
-            if self._said:
-                self._said = False
-                return "pickers are asked again"
-        elif more > 0:
-            self._looks += 1
-            if self._looks == _LOOKS:
-                self._said = True
+            self._bypasses = 0
+            if self._reported:
+                self._reported = False
+                return "Envoy asks the pickers again"
+        elif bypasses > 0:
+            self._bypasses += 1
+            if self._bypasses == _COMPARISONS:
+                self._reported = True
                 return (
-                    f"all requests go by weights: no picker is heard, although {up} of {pickers} answer for themselves"
+                    f"Envoy routes all requests by weight: no picker decides, although {up} of {pickers} pass their "
+                    "self-check"
                 )
         return None

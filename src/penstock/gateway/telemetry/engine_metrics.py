@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-_MOST: Final = 1e15
+_MAX_VALUE: Final = 1e15
 _LABEL: Final = re.compile(rb'(\w+)="([^"\n]*)"')
 _DP_RANK: Final = re.compile(rb'\bdp_rank="(\d{1,6})"')
 _MODEL: Final = re.compile(rb'\bmodel_name="([^"\n]{1,256})"')
@@ -30,7 +30,7 @@ class PageReport:
     """Served model names. Engines that serve a model under several names publish the first."""
 
     @property
-    def most(self) -> float:
+    def largest(self) -> float:
         """Largest of its figures."""
         counts = (self.running, self.waiting, self.kv_used_tokens, self.kv_tokens, self.prompt_tokens)
         return max(*counts, *self.ttft, *self.itl, *self.output)
@@ -45,7 +45,7 @@ def read_page(page: bytes) -> PageReport | None:
     elif b"\nsglang:num_running_reqs" in page:
         report = _sglang(page)
     # Plausible lines may still add up to an impossible sum.
-    return report if report is not None and report.most < _MOST else None
+    return report if report is not None and report.largest < _MAX_VALUE else None
 
 
 def _vllm(page: bytes) -> PageReport | None:
@@ -73,10 +73,10 @@ def _sglang(page: bytes) -> PageReport | None:
     if not running or not waiting:
         return None
     return PageReport(
-        running=_of_ranks(page, b"sglang:num_running_reqs"),
-        waiting=_of_ranks(page, b"sglang:num_queue_reqs"),
-        kv_used_tokens=_of_ranks(page, b"sglang:num_used_tokens"),
-        kv_tokens=_of_ranks(page, b"sglang:max_total_num_tokens"),
+        running=_sum_of_ranks(page, b"sglang:num_running_reqs"),
+        waiting=_sum_of_ranks(page, b"sglang:num_queue_reqs"),
+        kv_used_tokens=_sum_of_ranks(page, b"sglang:num_used_tokens"),
+        kv_tokens=_sum_of_ranks(page, b"sglang:max_total_num_tokens"),
         ttft=_sum_and_count(page, b"sglang:time_to_first_token_seconds"),
         itl=_sum_and_count(page, b"sglang:inter_token_latency_seconds"),
         output=_sum_and_count(page, b"sglang:generation_tokens_histogram"),
@@ -85,37 +85,37 @@ def _sglang(page: bytes) -> PageReport | None:
     )
 
 
-def _of_ranks(page: bytes, name: bytes) -> int:
+def _sum_of_ranks(page: bytes, name: bytes) -> int:
     """Return the sum over data-parallel ranks of each rank's largest value.
 
     All tensor-parallel ranks of one data-parallel rank publish the same value, and a line per priority is less than the
     total. Behind one address SGLang shows the schedulers of all ranks on one page, distinguished by `dp_rank`.
     """
-    most: dict[bytes, float] = {}
+    largest: dict[bytes, float] = {}
     for line in _lines(page, name):
-        found, value = _DP_RANK.search(line), _value(line)
-        rank = found[1] if found else b""
+        match, value = _DP_RANK.search(line), _value(line)
+        rank = match[1] if match else b""
         if value is not None:
-            most[rank] = max(value, most.get(rank, 0.0))
-    return int(sum(most.values()))
+            largest[rank] = max(value, largest.get(rank, 0.0))
+    return int(sum(largest.values()))
 
 
 def _models(page: bytes, name: bytes) -> frozenset[str]:
-    found = (_MODEL.search(line) for line in _lines(page, name))
-    return frozenset(match[1].decode("utf-8", "replace") for match in found if match)
+    matches = (_MODEL.search(line) for line in _lines(page, name))
+    return frozenset(match[1].decode("utf-8", "replace") for match in matches if match)
 
 
 def _lines(page: bytes, name: bytes) -> list[bytes]:
     """Return the rest of each line that starts with a metric's name."""
-    found, start = [], b"\n" + name
+    lines, start = [], b"\n" + name
     at = page.find(start)
     while at >= 0:
         end = page.find(b"\n", at + 1)
         line = page[at + len(start) : end if end >= 0 else len(page)]
         if line[:1] in {b"{", b" "}:
-            found.append(line)
+            lines.append(line)
         at = page.find(start, at + len(start))
-    return found
+    return lines
 
 
 def _values(page: bytes, name: bytes) -> list[float]:
@@ -128,7 +128,7 @@ def _value(line: bytes) -> float | None:
         value = float(line[line.rfind(b"}") + 1 :].split()[0])
     except (ValueError, IndexError):
         return None
-    return value if math.isfinite(value) and 0 <= value < _MOST else None
+    return value if math.isfinite(value) and 0 <= value < _MAX_VALUE else None
 
 
 def _sum_and_count(page: bytes, name: bytes) -> tuple[float, float]:
@@ -143,7 +143,7 @@ def _vllm_kv_tokens(lines: list[bytes]) -> int:
     """
     of_one, of_all = 0, 0
     for line in lines:
-        told = {key: int(value) for key, value in _LABEL.findall(line) if value.isdigit() and len(value) < _DIGITS}
-        of_one += told.get(b"kv_cache_size_tokens", 0)
-        of_all = max(of_all, told.get(b"num_gpu_blocks", 0) * told.get(b"block_size", 0))
+        labels = {key: int(value) for key, value in _LABEL.findall(line) if value.isdigit() and len(value) < _DIGITS}
+        of_one += labels.get(b"kv_cache_size_tokens", 0)
+        of_all = max(of_all, labels.get(b"num_gpu_blocks", 0) * labels.get(b"block_size", 0))
     return of_one or of_all

@@ -12,23 +12,26 @@ from penstock.routing.records import Records
 _ALIVE_S: Final = 3.0
 _SECONDS_PER_HOUR: Final = 3600.0
 _BY_ENDPOINT: Final[Mapping[str, tuple[str, str]]] = {
-    "picked": ("penstock_picks_total", "Requests whose first choice was this endpoint."),
-    "ended": ("penstock_answers_total", "Of the picks, answers that have ended."),
+    "picked": ("penstock_picks_total", "Requests for which this endpoint was the first choice."),
+    "ended": ("penstock_answers_total", "Picks whose response has ended."),
     "failed": (
         "penstock_failed_answers_total",
-        "Of the answers, those that ended with 5xx, were cut by the endpoint, or were 404 for its model.",
+        "Ended picks that failed: 5xx, a connection broken by the endpoint, or 404 for its model.",
     ),
-    "moved": ("penstock_moved_answers_total", "Of the answers, those another endpoint gave."),
-    "in_flight": ("penstock_in_flight_requests", "Requests sent there and not ended."),
-    "prompt_bytes": ("penstock_prompt_bytes_total", "Bytes of bodies sent there."),
-    "predicted_ttft_s": ("penstock_predicted_ttft_seconds_total", "Predicted times to first token, added up."),
+    "moved": ("penstock_moved_answers_total", "Ended picks that another endpoint answered."),
+    "in_flight": ("penstock_in_flight_requests", "Requests in flight at the endpoint."),
+    "prompt_bytes": ("penstock_prompt_bytes_total", "Request body bytes sent to the endpoint."),
+    "predicted_ttft_s": ("penstock_predicted_ttft_seconds_total", "Sum of the predicted times to first token."),
 }
 _BY_PICKER: Final[Mapping[str, tuple[str, str]]] = {
-    "decisions": ("penstock_decisions_total", "Decisions of a picker."),
-    "decide_s": ("penstock_decision_seconds_total", "Seconds those took."),
-    "rejected": ("penstock_shed_requests_total", "Requests answered 429: nobody could serve them in time."),
-    "refused": ("penstock_refused_requests_total", "Requests no endpoint could serve: bad, too long, unknown model."),
-    "dropped_flights": ("penstock_lost_decisions_total", "Decisions that led nowhere, found by Envoy's own count."),
+    "decisions": ("penstock_decisions_total", "Routing decisions."),
+    "decide_s": ("penstock_decision_seconds_total", "Time spent on routing decisions."),
+    "rejected": ("penstock_shed_requests_total", "Requests shed with 429, because no endpoint could meet their SLO."),
+    "refused": (
+        "penstock_refused_requests_total",
+        "Requests rejected because the body is invalid or too long, or the model is unknown.",
+    ),
+    "dropped_flights": ("penstock_lost_decisions_total", "Picks dropped because Envoy has no matching open request."),
 }
 
 
@@ -38,7 +41,7 @@ def metrics_page(
     counts: Records,
     states: Records,
     envoy: Mapping[str, float],
-    wish: DesiredReplicas,
+    desired: DesiredReplicas,
 ) -> bytes:
     """Return the metrics page. `envoy` holds Envoy's counters by their names on this page."""
     now_s, lines = time.monotonic(), list[str]()
@@ -46,46 +49,52 @@ def metrics_page(
         write_labels({"endpoint": address, "pool": pool, "model": model})
         for address, pool, model in zip(fleet.addresses, fleet.pools, fleet.served, strict=True)
     ]
-    for name, (metric, said) in _BY_ENDPOINT.items():
-        lines += _metric(metric, said, zip(labels, counts[name].sum(axis=0), strict=True))
+    for name, (metric, text) in _BY_ENDPOINT.items():
+        lines += _metric(metric, text, zip(labels, counts[name].sum(axis=0), strict=True))
     gauges: dict[str, tuple[str, Iterable[float]]] = {
         "penstock_endpoint_up": (
-            "Whether the endpoint answered when it was last asked, with the right model.",
+            "1 if the endpoint answered its last scrape and serves its model.",
             reports["healthy"],
         ),
         "penstock_endpoint_other_model": (
-            "Whether it serves another model than the fleet file says, and therefore gets nothing.",
+            "1 if the endpoint serves another model than the fleet file says. It gets no requests.",
             reports["other_model"],
         ),
         "penstock_endpoint_report_age_seconds": (
-            "How old what it said of itself is.",
+            "Age of the last scraped report, in seconds.",
             [min(now_s - float(at), 1e9) for at in reports["reported_s"]],
         ),
-        "penstock_endpoint_running_requests": ("As the endpoint said.", reports["running"]),
-        "penstock_endpoint_waiting_requests": ("As the endpoint said.", reports["waiting"]),
-        "penstock_endpoint_kv_used_tokens": ("As the endpoint said.", reports["kv_used_tokens"]),
-        "penstock_endpoint_kv_tokens": ("What its KV cache holds; 0: it did not say.", reports["kv_tokens"]),
+        "penstock_endpoint_running_requests": ("Running requests, as the endpoint reports.", reports["running"]),
+        "penstock_endpoint_waiting_requests": ("Waiting requests, as the endpoint reports.", reports["waiting"]),
+        "penstock_endpoint_kv_used_tokens": (
+            "KV cache tokens in use, as the endpoint reports.",
+            reports["kv_used_tokens"],
+        ),
+        "penstock_endpoint_kv_tokens": (
+            "KV cache size in tokens; 0 if the endpoint does not report it.",
+            reports["kv_tokens"],
+        ),
         "penstock_endpoint_usd_per_hour": (
-            "What the endpoint costs; 0: nobody said.",
+            "Price of the endpoint; 0 if the fleet file has none.",
             fleet.endpoints["usd_per_s"] * _SECONDS_PER_HOUR,
         ),
-        "penstock_scrapes_total": ("Times it was asked.", reports["scrapes"]),
-        "penstock_failed_scrapes_total": ("Times it did not answer well.", reports["failures"]),
+        "penstock_scrapes_total": ("Scrapes of the endpoint.", reports["scrapes"]),
+        "penstock_failed_scrapes_total": ("Scrapes that failed or timed out.", reports["failures"]),
     }
-    for metric, (said, values) in gauges.items():
-        lines += _metric(metric, said, zip(labels, values, strict=True))
+    for metric, (text, values) in gauges.items():
+        lines += _metric(metric, text, zip(labels, values, strict=True))
     pickers = [f'picker="{number}"' for number in range(len(states))]
-    for name, (metric, said) in _BY_PICKER.items():
-        lines += _metric(metric, said, zip(pickers, states[name], strict=True))
+    for name, (metric, text) in _BY_PICKER.items():
+        lines += _metric(metric, text, zip(pickers, states[name], strict=True))
     alive = pickers_up(states, now_s)
     lines += _metric(
-        "penstock_picker_up", "Whether a picker answers at its own door.", zip(pickers, alive, strict=True)
+        "penstock_picker_up", "1 if the picker passed its last self-check.", zip(pickers, alive, strict=True)
     )
-    kinds = [write_labels({"pool": kind.name, "model": kind.model}) for kind in wish.kinds]
-    for name, (said, values) in wish.shown(reports).items():
-        lines += _metric(name, said, zip(kinds, values, strict=True))
+    kinds = [write_labels({"pool": kind.name, "model": kind.model}) for kind in desired.kinds]
+    for name, (text, values) in desired.metrics(reports).items():
+        lines += _metric(name, text, zip(kinds, values, strict=True))
     for metric, value in envoy.items():
-        lines += _metric(metric, "As Envoy counts.", [("", value)])
+        lines += _metric(metric, "As counted by Envoy.", [("", value)])
     return ("\n".join(lines) + "\n").encode()
 
 
@@ -94,9 +103,9 @@ def pickers_up(states: Records, now_s: float) -> list[bool]:
     return [now_s - float(at) < _ALIVE_S for at in states["alive_s"]]
 
 
-def _metric(name: str, said: str, values: Iterable[tuple[str, float]]) -> list[str]:
+def _metric(name: str, text: str, values: Iterable[tuple[str, float]]) -> list[str]:
     kind = "counter" if name.endswith("_total") else "gauge"
-    shown = [f"# HELP {name} {said}", f"# TYPE {name} {kind}"]
+    shown = [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
     for labels, value in values:
         shown.append(f"{name}{{{labels}}} {float(value)!r}" if labels else f"{name} {float(value)!r}")
     return shown

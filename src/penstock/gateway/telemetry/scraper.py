@@ -31,7 +31,7 @@ from penstock.gateway.state.shared_tables import (
     shared_array,
 )
 from penstock.gateway.state.sockets import liveness_socket
-from penstock.gateway.telemetry.autoscaling import WISH_EVERY_S, DesiredReplicas
+from penstock.gateway.telemetry.autoscaling import DECIDE_EVERY_S, DesiredReplicas
 from penstock.gateway.telemetry.bypass_detector import BypassDetector
 from penstock.gateway.telemetry.engine_metrics import PageReport, read_page
 from penstock.gateway.telemetry.gateway_metrics import metrics_page, pickers_up
@@ -42,7 +42,7 @@ from penstock.routing.records import Records
 log = logging.getLogger(__name__)
 _BUSY_S, _IDLE_S = 0.1, 1.0
 """Seconds between two scrapes of a busy and of an idle endpoint."""
-_LOOK_S: Final = 5e-4
+_SCRAPE_S: Final = 5e-4
 """Processor seconds per scrape. A large fleet is scraped less often, so that one core is enough."""
 _TIMEOUT_S: Final = 1.0
 _FAILURES: Final = 2
@@ -61,7 +61,7 @@ _ENVOY: Final = {
 }
 
 
-class Watched:
+class ScrapedEndpoint:
     """One scraped endpoint and the connection to it."""
 
     def __init__(self, index: int, address: str, reports: Records, served: ServedModel | None = None) -> None:
@@ -72,18 +72,18 @@ class Watched:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._failed = 0
         self.healthy = True
-        self.looked = False
+        self.scraped = False
         """True after the first scrape."""
 
-    async def look(self) -> bool:
+    async def scrape(self) -> bool:
         """Scrape once. Return whether the endpoint has running or waiting requests."""
         begun_s = time.monotonic()
         try:
             status, page = await asyncio.wait_for(self._ask(b"/metrics"), _TIMEOUT_S)
             report = read_page(page) if status == 200 else None
-            if report is not None and self._served is not None and self._served.doubted(report.models, begun_s):
+            if report is not None and self._served is not None and self._served.needs_check(report.models, begun_s):
                 _, models = await asyncio.wait_for(self._ask(b"/v1/models"), _TIMEOUT_S)
-                self._served.listed(models, begun_s)
+                self._served.apply_list(models, begun_s)
             failed = status >= 500
         except ConnectionRefusedError:
             self._failed = _FAILURES
@@ -93,12 +93,12 @@ class Watched:
         if failed:
             self.close()
         self._failed = self._failed + 1 if failed else 0
-        self.healthy, self.looked = self._failed < _FAILURES and not self._other, True
+        self.healthy, self.scraped = self._failed < _FAILURES and not self._serves_other_model, True
         self._write(report, begun_s, failed=failed)
         return report is not None and report.running + report.waiting > 0
 
     @property
-    def _other(self) -> bool:
+    def _serves_other_model(self) -> bool:
         return self._served is not None and self._served.other
 
     async def _ask(self, path: bytes) -> tuple[int, bytes]:
@@ -115,7 +115,7 @@ class Watched:
             at = lowered.find(b"content-length:")
             length = int(lowered[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
             if not 0 <= length <= _MAX_PAGE_BYTES:
-                raise ValueError("a page of that length is no metrics page")
+                raise ValueError("the metrics page is too long")
             page = await reader.readexactly(length)
         if b"connection: close" in lowered:
             self.close()
@@ -131,7 +131,7 @@ class Watched:
         rows, index = self._reports, self._index
         begin_write(rows, index)
         row = rows[index]
-        row["healthy"], row["other_model"] = self.healthy, self._other
+        row["healthy"], row["other_model"] = self.healthy, self._serves_other_model
         row["scrapes"] += 1
         row["failures"] += failed
         if report is not None:
@@ -152,7 +152,7 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
         size = int((await reader.readline()).split(b";")[0], 16)
         total += size
         if not 0 <= total <= _MAX_PAGE_BYTES:
-            raise ValueError("a page of that length is no metrics page")
+            raise ValueError("the metrics page is too long")
         piece = await reader.readexactly(size + 2)
         if size == 0:
             return b"".join(parts)
@@ -169,21 +169,21 @@ class Scraper:
     def __init__(self, folder: Path, pickers: int) -> None:
         self._folder, self._pickers = folder, pickers
         self._tasks: list[asyncio.Task[None]] = []
-        self._watched: list[Watched] = []
+        self._endpoints: list[ScrapedEndpoint] = []
         self._envoy: dict[str, float] = {}
         self._states = shared_array(folder / "pickers.table", PICKER_STATE, (pickers,))
-        self._wish: DesiredReplicas | None = None
-        self._fallback = BypassDetector()
+        self._desired: DesiredReplicas | None = None
+        self._bypass_detector = BypassDetector()
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Start scraping the current fleet's endpoints, and no others."""
-        self.end()
+        self.stop()
         gc.collect()  # collect exception cycles of failed connections: they keep the old fleet's tables mapped
         fleet = RoutedFleet.read(self._folder / "fleet.bin")
-        made, count = fleet.generation, len(fleet.addresses)
-        reports = shared_array(self._folder / f"reports-{made}.table", REPORT, (count,))
-        counts = shared_array(self._folder / f"counts-{made}.table", COUNTS, (self._pickers, count))
-        if self._watched:
+        generation, count = fleet.generation, len(fleet.addresses)
+        reports = shared_array(self._folder / f"reports-{generation}.table", REPORT, (count,))
+        counts = shared_array(self._folder / f"counts-{generation}.table", COUNTS, (self._pickers, count))
+        if self._endpoints:
             carry_over(
                 self._fleet.addresses,
                 EndpointTables(self._reports, self._counts),
@@ -191,32 +191,33 @@ class Scraper:
                 EndpointTables(reports, counts),
             )
         self._fleet, self._reports, self._counts = fleet, reports, counts
-        watched = [
-            Watched(index, address, reports, _served(fleet, index)) for index, address in enumerate(fleet.addresses)
+        endpoints = [
+            ScrapedEndpoint(index, address, reports, _served_model(fleet, index))
+            for index, address in enumerate(fleet.addresses)
         ]
-        self._watched = watched
-        self._tasks = [asyncio.create_task(self._watch(one, counts[:, index])) for index, one in enumerate(watched)]
-        self._tasks.append(asyncio.create_task(self._tell_envoy(fleet, watched)))
+        self._endpoints = endpoints
+        self._tasks = [asyncio.create_task(self._watch(one, counts[:, index])) for index, one in enumerate(endpoints)]
+        self._tasks.append(asyncio.create_task(self._update_envoy(fleet, endpoints)))
         self._tasks.append(asyncio.create_task(self._count_active(fleet, reports)))
-        if self._wish is None or self._wish.kinds != fleet.kinds:
-            self._wish = DesiredReplicas(fleet)
+        if self._desired is None or self._desired.kinds != fleet.kinds:
+            self._desired = DesiredReplicas(fleet)
         if fleet.followed:
             self._tasks.append(asyncio.create_task(self._follow(fleet)))
-        self._tasks.append(asyncio.create_task(self._wish_again(fleet, self._wish)))
+        self._tasks.append(asyncio.create_task(self._decide_replicas(fleet, self._desired)))
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Stop scraping and close all connections."""
         for task in self._tasks:
             task.cancel()
-        for one in self._watched:
+        for one in self._endpoints:
             one.close()
 
-    async def _watch(self, one: Watched, counts: Records) -> None:
+    async def _watch(self, one: ScrapedEndpoint, counts: Records) -> None:
         while True:
             begun_s = time.monotonic()
-            busy = await one.look()
+            busy = await one.scrape()
             in_flight = int(np.sum(counts["in_flight"]))
-            soon_s = max(_BUSY_S, _LOOK_S * len(self._fleet.addresses))
+            soon_s = max(_BUSY_S, _SCRAPE_S * len(self._fleet.addresses))
             pause_s = soon_s if busy or in_flight or not one.healthy else max(_IDLE_S, soon_s)
             # Sleep in short intervals: a request sent meanwhile makes another scrape worthwhile.
             while time.monotonic() - begun_s < pause_s:
@@ -224,22 +225,22 @@ class Scraper:
                 if int(np.sum(counts["in_flight"])) > 0:
                     break
 
-    async def _tell_envoy(self, fleet: RoutedFleet, watched: list[Watched]) -> None:
+    async def _update_envoy(self, fleet: RoutedFleet, endpoints: list[ScrapedEndpoint]) -> None:
         """Rewrite Envoy's fallback endpoints when one goes up or down, and the gateway's readiness."""
-        told: list[bool] | None = None
+        written: list[bool] | None = None
         liveness = [liveness_socket(self._folder, number) for number in range(self._pickers)]
-        told_ready: bool | None = None
+        written_ready: bool | None = None
         while True:
-            ready = any_ready(watched)
-            if ready is not None and ready != told_ready:
-                told_ready = ready
+            ready = any_ready(endpoints)
+            if ready is not None and ready != written_ready:
+                written_ready = ready
                 write_json(self._folder / READY_FILE, ready_endpoints(ready=ready))
-            healthy = [one.healthy for one in watched]
-            if healthy != told:
-                told = healthy
+            healthy = [one.healthy for one in endpoints]
+            if healthy != written:
+                written = healthy
                 for number in range(len(fleet.names)):
-                    endpoints = model_endpoints(fleet, number, liveness, healthy)
-                    write_json(self._folder / "xds" / f"eds-{number}.json", endpoints)
+                    listing = model_endpoints(fleet, number, liveness, healthy)
+                    write_json(self._folder / "xds" / f"eds-{number}.json", listing)
             await asyncio.sleep(_BUSY_S)
 
     async def _follow(self, fleet: RoutedFleet) -> None:
@@ -247,27 +248,27 @@ class Scraper:
         while True:
             await asyncio.sleep(_NAMES_EVERY_S)
             try:
-                looked = [asyncio.to_thread(addresses_of, endpoint) for endpoint in fleet.followed]
-                found = {address for addresses in await asyncio.gather(*looked) for address in addresses}
+                lookups = [asyncio.to_thread(addresses_of, endpoint) for endpoint in fleet.followed]
+                resolved = {address for addresses in await asyncio.gather(*lookups) for address in addresses}
             except UsageError:
                 continue  # no DNS server answers: keep the known addresses
-            if found and found != set(fleet.addresses):
+            if resolved and resolved != set(fleet.addresses):
                 (self._folder / "names.moved").touch()
 
-    async def _wish_again(self, fleet: RoutedFleet, wish: DesiredReplicas) -> None:
+    async def _decide_replicas(self, fleet: RoutedFleet, desired: DesiredReplicas) -> None:
         """Update the desired replicas periodically."""
-        wish.begin(fleet, self._counts, self._states, time.monotonic())
+        desired.begin(fleet, self._counts, self._states, time.monotonic())
         while True:
-            await asyncio.sleep(WISH_EVERY_S)
-            wish.look(self._reports, self._counts, self._states, time.monotonic())
+            await asyncio.sleep(DECIDE_EVERY_S)
+            desired.decide(self._reports, self._counts, self._states, time.monotonic())
 
     def answer(self, exchange: Exchange) -> None:
         """Serve the gateway's own metrics page."""
         if exchange.method != b"GET" or exchange.path.partition(b"?")[0] not in {b"/metrics", b"/"}:
             exchange.reply(404, b"")
             return
-        wish = self._wish or DesiredReplicas(self._fleet)
-        page = metrics_page(self._fleet, self._reports, self._counts, self._states, self._envoy, wish)
+        desired = self._desired or DesiredReplicas(self._fleet)
+        page = metrics_page(self._fleet, self._reports, self._counts, self._states, self._envoy, desired)
         exchange.reply(200, page, TEXT)
 
     async def _count_active(self, fleet: RoutedFleet, reports: Records) -> None:
@@ -277,12 +278,12 @@ class Scraper:
             await asyncio.sleep(_ACTIVE_EVERY_S)
             try:
                 admin = str(self._folder / "admin.sock")
-                active = await asyncio.wait_for(_active(admin), _TIMEOUT_S)
-                self._envoy = await asyncio.wait_for(_counted(admin), _TIMEOUT_S)
+                active = await asyncio.wait_for(_open_requests(admin), _TIMEOUT_S)
+                self._envoy = await asyncio.wait_for(_envoy_counters(admin), _TIMEOUT_S)
             except (OSError, TimeoutError, ValueError, KeyError, asyncio.IncompleteReadError):
                 continue
             now_s = time.monotonic()
-            self._watch_fallback(now_s)
+            self._detect_bypass(now_s)
             for address, count in active.items():
                 if address in index_of:
                     index = index_of[address]
@@ -290,26 +291,26 @@ class Scraper:
                     reports["active"][index], reports["active_s"][index] = count, now_s
                     end_write(reports, index)
 
-    def _watch_fallback(self, now_s: float) -> None:
-        up, passed = pickers_up(self._states, now_s), self._envoy.get("penstock_fallback_requests_total", 0.0)
-        said = self._fallback.look(passed, float(self._states["decisions"].sum()), sum(up), len(up))
-        if said is not None:
-            log.warning(said)
+    def _detect_bypass(self, now_s: float) -> None:
+        up, bypassed = pickers_up(self._states, now_s), self._envoy.get("penstock_fallback_requests_total", 0.0)
+        message = self._bypass_detector.compare(bypassed, float(self._states["decisions"].sum()), sum(up), len(up))
+        if message is not None:
+            log.warning(message)
 
 
-def any_ready(watched: Sequence[Watched]) -> bool | None:
+def any_ready(endpoints: Sequence[ScrapedEndpoint]) -> bool | None:
     """Return whether an endpoint is up; None until one is up or all were scraped once."""
-    if any(one.healthy for one in watched if one.looked):
+    if any(one.healthy for one in endpoints if one.scraped):
         return True
-    return False if all(one.looked for one in watched) else None
+    return False if all(one.scraped for one in endpoints) else None
 
 
-def _served(fleet: RoutedFleet, index: int) -> ServedModel:
+def _served_model(fleet: RoutedFleet, index: int) -> ServedModel:
     names, checked = frozenset(fleet.names), fleet.engines[index] == "vllm"
     return ServedModel(fleet.addresses[index], fleet.served[index], names, checks_names=checked)
 
 
-async def _asked(admin: str, target: str) -> bytes:
+async def _ask_admin(admin: str, target: str) -> bytes:
     reader, writer = await asyncio.open_unix_connection(admin)
     try:
         writer.write(f"GET {target} HTTP/1.1\r\nhost: envoy\r\nconnection: close\r\n\r\n".encode())
@@ -319,24 +320,24 @@ async def _asked(admin: str, target: str) -> bytes:
         writer.close()
 
 
-async def _counted(admin: str) -> dict[str, float]:
+async def _envoy_counters(admin: str) -> dict[str, float]:
     """Return Envoy's counters about the gateway, by their metric names here."""
-    wanted = "|".join(name.replace(".", "[.]") for name in _ENVOY)
-    found = json.loads(await _asked(admin, f"/stats?format=json&filter=^({wanted})$")).get("stats", [])
-    return {_ENVOY[entry["name"]]: float(entry["value"]) for entry in found if entry.get("name") in _ENVOY}
+    pattern = "|".join(name.replace(".", "[.]") for name in _ENVOY)
+    entries = json.loads(await _ask_admin(admin, f"/stats?format=json&filter=^({pattern})$")).get("stats", [])
+    return {_ENVOY[entry["name"]]: float(entry["value"]) for entry in entries if entry.get("name") in _ENVOY}
 
 
-async def _active(admin: str) -> dict[str, int]:
+async def _open_requests(admin: str) -> dict[str, int]:
     """Return Envoy's open requests by address."""
-    found: dict[str, int] = {}
-    for cluster in json.loads(await _asked(admin, "/clusters?format=json"))["cluster_statuses"]:
+    counts_by_address: dict[str, int] = {}
+    for cluster in json.loads(await _ask_admin(admin, "/clusters?format=json"))["cluster_statuses"]:
         for host in cluster.get("host_statuses", []):
             socket = host["address"].get("socket_address")
             if socket is not None:
                 name = f"[{socket['address']}]" if ":" in socket["address"] else socket["address"]
                 counts = {stat["name"]: int(stat.get("value", 0)) for stat in host["stats"]}
-                found[f"{name}:{socket['port_value']}"] = counts.get("rq_active", 0)
-    return found
+                counts_by_address[f"{name}:{socket['port_value']}"] = counts.get("rq_active", 0)
+    return counts_by_address
 
 
 def write_json(path: Path, value: object) -> None:
@@ -349,8 +350,8 @@ def write_json(path: Path, value: object) -> None:
 async def _run(folder: Path, pickers: int, metrics: str) -> None:
     scraper = Scraper(folder, pickers)
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_signal_handler(signal.SIGHUP, scraper.begin)
-    scraper.begin()
+    loop.add_signal_handler(signal.SIGHUP, scraper.start)
+    scraper.start()
     if metrics:
         host, _, port = metrics.rpartition(":")
         await loop.create_server(lambda: HttpConnection(scraper.answer), host.strip("[]"), int(port))

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from desks import Clock, asked, desk_of, fleet, report
+from gateway_fakes import Clock, asked, fleet, picker_of, report
 from penstock.gateway.picker import compiled_policy
-from penstock.gateway.picker.picker import Named
+from penstock.gateway.picker.picker import EndpointChoice
 from penstock.gateway.picker.request_body import RequestHints
 from penstock.routing import endpoint_updates, harm
 from penstock.routing.records import Records, default_parameters, new_endpoints, new_request
@@ -31,17 +31,17 @@ def test_a_picker_compiles_nothing_once_it_has_started() -> None:
     before = [len(entry.signatures) for entry in ENTRIES]
     assert before == [1] * len(ENTRIES)
     clock = Clock()
-    desk, tables = desk_of(fleet(), clock)
+    picker, tables = picker_of(fleet(), clock)
     for _ in range(600):  # more than there is room for at first
-        desk.decide(asked(), b"", RequestHints())
+        picker.decide(asked(), b"", RequestHints())
     for status in (200, 503):
         clock.now_s += 1.0
         report(tables, 0, clock, running=1)
-        named = desk.decide(asked(), b"", RequestHints())
-        assert isinstance(named, Named)
+        named = picker.decide(asked(), b"", RequestHints())
+        assert isinstance(named, EndpointChoice)
         clock.now_s += 1000.0
-        desk.tick()
-        desk.ended(named.ticket, "", status, "-", 1)
+        picker.state.tick()
+        picker.state.end(named.ticket, "", status, "-", 1)
     assert [len(entry.signatures) for entry in ENTRIES] == before
 
 

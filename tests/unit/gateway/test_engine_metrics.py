@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from desks import state
+from gateway_fakes import state
 from penstock.emulator.metrics_page import sglang_page, vllm_page
 from penstock.gateway.telemetry.engine_metrics import read_page
 

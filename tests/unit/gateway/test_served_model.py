@@ -32,22 +32,22 @@ def test_it_is_another_model_where_the_endpoint_would_not_answer_to_the_fleets_n
     *, page_says: str, listed: bytes | None, checks_names: bool, other: bool
 ) -> None:
     served = ServedModel("10.0.0.1:8000", "small", NAMES, checks_names=checks_names)
-    assert served.doubted(frozenset({page_says}), 100.0) == (listed is not None)
+    assert served.needs_check(frozenset({page_says}), 100.0) == (listed is not None)
     if listed is not None:
-        served.listed(listed, 100.0)
-        assert not served.doubted(frozenset({page_says}), 101.0)
+        served.apply_list(listed, 100.0)
+        assert not served.needs_check(frozenset({page_says}), 101.0)
     assert served.other == other
 
 
 def test_it_is_said_once_and_over_when_the_right_model_is_back(caplog: pytest.LogCaptureFixture) -> None:
     served = ServedModel("10.0.0.1:8000", "small", NAMES, checks_names=True)
     for now_s in (100.0, 106.0):
-        assert served.doubted(frozenset({"large"}), now_s)
-        served.listed(cards("large"), now_s)
+        assert served.needs_check(frozenset({"large"}), now_s)
+        served.apply_list(cards("large"), now_s)
     assert [record.message for record in caplog.records] == [
         "10.0.0.1:8000 serves large, not small; it gets no requests"
     ]
-    assert not served.doubted(frozenset({"small"}), 107.0)
+    assert not served.needs_check(frozenset({"small"}), 107.0)
     assert not served.other
 
 

@@ -9,15 +9,15 @@ def test_all_that_have_no_name_share_one_share() -> None:
     """As tokens without the tenant's claim: nine in ten requests are theirs, of one of two tenants."""
     tenants = TenantWeights()
     for turn in range(100):
-        drawer, _ = tenants.weighed("" if turn % 10 else "search", float(turn) / 100)
-        tenants.served(drawer, 100, 50, float(turn) / 100)
-    assert tenants.weighed("search", 1.0)[1] == 1.0
-    assert tenants.weighed("", 1.0)[1] == pytest.approx(0.5 / 0.9, rel=0.01)
+        bucket, _ = tenants.weigh("" if turn % 10 else "search", float(turn) / 100)
+        tenants.count(bucket, 100, 50, float(turn) / 100)
+    assert tenants.weigh("search", 1.0)[1] == 1.0
+    assert tenants.weigh("", 1.0)[1] == pytest.approx(0.5 / 0.9, rel=0.01)
 
 
 def test_where_nobody_has_a_name_nobody_weighs_less() -> None:
     tenants = TenantWeights()
     for turn in range(100):
-        drawer, weight = tenants.weighed("", float(turn))
-        assert (drawer, weight) == (0, 1.0)
-        tenants.served(drawer, 100, 50, float(turn))
+        bucket, weight = tenants.weigh("", float(turn))
+        assert (bucket, weight) == (0, 1.0)
+        tenants.count(bucket, 100, 50, float(turn))

@@ -1,10 +1,11 @@
-"""A small fleet, a picker's desk for it on a clock of its own, and what an engine's page is written from."""
+"""A small fleet, a picker's picker for it on a clock of its own, and what an engine's page is written from."""
 
 import numpy as np
 
 from penstock.emulator.emulated_engine import Totals
 from penstock.emulator.metrics_page import EngineState, Observed
-from penstock.gateway.picker.picker import Picker, SharedTables
+from penstock.gateway.picker.fleet_state import SharedTables
+from penstock.gateway.picker.picker import Picker
 from penstock.gateway.picker.request_body import RequestBody
 from penstock.gateway.state.routed_fleet import RoutedClass, RoutedFleet
 from penstock.gateway.state.shared_tables import COUNTS, PICKER_STATE, REPORT
@@ -43,7 +44,7 @@ class Clock:
         return self.now_s
 
 
-def desk_of(routed: RoutedFleet, clock: Clock) -> tuple[Picker, SharedTables]:
+def picker_of(routed: RoutedFleet, clock: Clock) -> tuple[Picker, SharedTables]:
     count = len(routed.addresses)
     tables = SharedTables(
         reports=np.zeros(count, REPORT), counts=np.zeros((1, count), COUNTS), states=np.zeros(1, PICKER_STATE)

@@ -6,70 +6,71 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from desks import MODELS, Clock, asked, desk_of, fleet, report
-from penstock.gateway.picker.in_flight_reconciliation import LOOKS, LeakedPicks
+from gateway_fakes import MODELS, Clock, asked, fleet, picker_of, report
+from penstock.gateway.picker.fleet_state import RUN_TIME_FIELDS, SharedTables
+from penstock.gateway.picker.in_flight_reconciliation import COMPARISONS, LeakedPicks
 from penstock.gateway.picker.learned_lengths import DecayedMean
-from penstock.gateway.picker.picker import Named, Picker, Refused, SharedTables
+from penstock.gateway.picker.picker import EndpointChoice, Picker, Rejection
 from penstock.gateway.picker.prefix_index import BLOCK_BYTES, PrefixIndex
 from penstock.gateway.picker.request_body import RequestBody, RequestHints
 from penstock.gateway.state.shared_tables import COUNTS, PICKER_STATE, REPORT
 from penstock.routing.harm import pick
-from penstock.routing.records import EVERYBODYS, OWN
+from penstock.routing.records import ENDPOINT, EVERYBODYS, OWN
 
 
 def test_a_decision_is_the_pick_of_routing_on_the_same_records() -> None:
     clock = Clock()
-    desk, tables = desk_of(fleet(), clock)
+    picker, tables = picker_of(fleet(), clock)
     for turn in range(200):
         clock.now_s += 0.01
         report(tables, turn % 4, clock, running=turn % 7, waiting=turn % 3, kv_used_tokens=1000 * (turn % 50))
-        desk.tick()
-        before = desk.endpoints.copy()
-        named = desk.decide(asked(MODELS[turn % 2]), b"x" * 400, RequestHints())
-        assert isinstance(named, Named)
-        assert named.order[0] == pick(desk._request, before, desk._hits, desk.parameters)  # noqa: SLF001
+        picker.state.tick()
+        before = picker.state.endpoints.copy()
+        named = picker.decide(asked(MODELS[turn % 2]), b"x" * 400, RequestHints())
+        assert isinstance(named, EndpointChoice)
+        assert named.order[0] == pick(picker._arrays.request, before, picker._arrays.hits, picker.state.parameters)  # noqa: SLF001
         if turn % 3:
-            desk.ended(named.ticket, "", 200, "-", 1)
+            picker.state.end(named.ticket, "", 200, "-", 1)
 
 
 def test_a_model_is_only_sent_to_endpoints_that_serve_it() -> None:
     routed = fleet()
-    desk, _ = desk_of(routed, Clock())
+    picker, _ = picker_of(routed, Clock())
     for model in MODELS:
-        named = desk.decide(asked(model), b"", RequestHints())
-        assert isinstance(named, Named)
+        named = picker.decide(asked(model), b"", RequestHints())
+        assert isinstance(named, EndpointChoice)
         assert all(routed.served[index] == model for index in named.order)
 
 
 @pytest.mark.parametrize("model", ["", None])
 def test_no_model_is_the_only_one_and_else_the_names_to_write_are_said(model: str | None) -> None:
-    desk, _ = desk_of(fleet(), Clock())
-    refused = desk.decide(asked(model), b"", RequestHints())
-    assert isinstance(refused, Refused)
+    picker, _ = picker_of(fleet(), Clock())
+    refused = picker.decide(asked(model), b"", RequestHints())
+    assert isinstance(refused, Rejection)
     assert (refused.status, refused.message) == (400, "model is missing; write one of a, b")
     one = replace(fleet(), models=("a",), served=("a",) * 4, adapters=(("sql",),) * 4, classes=())
     one.endpoints["serves"] = 3
-    desk, tables = desk_of(one, clock := Clock())
+    picker, tables = picker_of(one, clock := Clock())
     for index in range(4):
         report(tables, index, clock)
-    named = desk.decide(asked(model), b"", RequestHints())
-    assert isinstance(named, Named)
+    named = picker.decide(asked(model), b"", RequestHints())
+    assert isinstance(named, EndpointChoice)
     assert named.model == "a"
 
 
 @pytest.mark.parametrize("model", ["c", "a " * 100])
 def test_a_model_that_nobody_serves_is_refused(model: str) -> None:
-    desk, _ = desk_of(fleet(), Clock())
-    refused = desk.decide(asked(model), b"", RequestHints())
-    assert isinstance(refused, Refused)
+    picker, _ = picker_of(fleet(), Clock())
+    refused = picker.decide(asked(model), b"", RequestHints())
+    assert isinstance(refused, Rejection)
     assert refused.status == 404
 
 
 def test_an_answer_longer_than_every_context_is_refused_with_a_reason() -> None:
-    desk, _ = desk_of(fleet(), Clock())
+    picker, _ = picker_of(fleet(), Clock())
     too_long = RequestBody(model="a", limit_tokens=100_000, stream=True, body_bytes=400, prefix_from=0)
-    refused = desk.decide(too_long, b"", RequestHints())
-    assert isinstance(refused, Refused)
+    refused = picker.decide(too_long, b"", RequestHints())
+    assert isinstance(refused, Rejection)
     assert refused.status == 400
 
 
@@ -78,33 +79,37 @@ def test_a_prompt_is_not_refused_by_its_bytes(limit: int | None) -> None:
     """Four megabytes may be an image of 2,000 tokens: the engine with the longest context counts them."""
     routed = fleet()
     routed.endpoints["max_context_tokens"][0] = 50_000
-    desk, _ = desk_of(routed, Clock())
+    picker, _ = picker_of(routed, Clock())
     image = RequestBody(model="a", limit_tokens=limit, stream=True, body_bytes=4_000_000, prefix_from=0)
-    named = desk.decide(image, b"x" * 4096, RequestHints())
-    assert isinstance(named, Named)
+    named = picker.decide(image, b"x" * 4096, RequestHints())
+    assert isinstance(named, EndpointChoice)
     assert named.order == (2,)
 
 
 def test_answers_taken_to_be_long_do_not_keep_a_prompt_from_its_engine() -> None:
-    desk, _ = desk_of(fleet(), Clock())
-    desk.learned.output_tokens["a"] = 90_000.0
-    named = desk.decide(asked(body_bytes=4 * 20_000), b"x" * 4096, RequestHints())
-    assert isinstance(named, Named)
+    picker, _ = picker_of(fleet(), Clock())
+    picker.state.learned.output_tokens["a"] = 90_000.0
+    named = picker.decide(asked(body_bytes=4 * 20_000), b"x" * 4096, RequestHints())
+    assert isinstance(named, EndpointChoice)
     assert named.order
 
 
 def test_in_flight_is_what_was_sent_and_has_not_ended() -> None:
-    desk, tables = desk_of(fleet(), Clock())
-    tickets = [named.ticket for _ in range(20) if isinstance(named := desk.decide(asked(), b"", RequestHints()), Named)]
-    desk.tick()
-    assert desk.endpoints["in_flight"].sum() == 20
+    picker, tables = picker_of(fleet(), Clock())
+    tickets = [
+        named.ticket
+        for _ in range(20)
+        if isinstance(named := picker.decide(asked(), b"", RequestHints()), EndpointChoice)
+    ]
+    picker.state.tick()
+    assert picker.state.endpoints["in_flight"].sum() == 20
     assert tables.counts["in_flight"].sum() == 20
     for ticket in tickets:
-        desk.ended(ticket, "", 200, "-", 1)
-        desk.ended(ticket, "", 200, "-", 1)  # a line that comes twice counts once
-    desk.tick()
-    assert desk.endpoints["in_flight"].sum() == 0
-    assert desk.endpoints["resident_tokens"].sum() == 0
+        picker.state.end(ticket, "", 200, "-", 1)
+        picker.state.end(ticket, "", 200, "-", 1)  # a line that comes twice counts once
+    picker.state.tick()
+    assert picker.state.endpoints["in_flight"].sum() == 0
+    assert picker.state.endpoints["resident_tokens"].sum() == 0
     assert tables.counts["in_flight"].sum() == 0
     assert tables.states["unknown_tickets"][0] == 20
 
@@ -112,38 +117,38 @@ def test_in_flight_is_what_was_sent_and_has_not_ended() -> None:
 def test_thousands_are_under_way_and_none_is_taken_for_another() -> None:
     """Places are used again and there come to be more of them; what each says stays its own."""
     clock = Clock()
-    desk, _ = desk_of(fleet(), clock)
+    picker, _ = picker_of(fleet(), clock)
     sent: dict[int, tuple[int, int]] = {}
     for turn in range(3000):
         clock.now_s += 0.001
         model, length = MODELS[turn % 2], 4 * (100 + turn % 50)
-        named = desk.decide(asked(model, length), b"", RequestHints())
-        assert isinstance(named, Named)
+        named = picker.decide(asked(model, length), b"", RequestHints())
+        assert isinstance(named, EndpointChoice)
         sent[named.ticket] = (named.order[0], length // 4)
         if turn % 3 == 0:
             ticket = next(iter(sent))
             del sent[ticket]
-            desk.ended(ticket, "", 200, "-", 1)
-    known = {ticket: (flight.endpoint, flight.input_tokens) for ticket, flight in desk._flights.all()}  # noqa: SLF001
+            picker.state.end(ticket, "", 200, "-", 1)
+    known = {ticket: (flight.endpoint, flight.input_tokens) for ticket, flight in picker.state.flights.all()}
     assert known == sent
     assert len(sent) == 2000
     for ticket in list(sent):
-        desk.ended(ticket, "", 200, "-", 1)
+        picker.state.end(ticket, "", 200, "-", 1)
     for name in ("in_flight", "prefilling", "resident_tokens", "resident_output_tokens", "outstanding_prompt_tokens"):
-        assert not desk.endpoints[name].any(), name
+        assert not picker.state.endpoints[name].any(), name
 
 
 def test_an_endpoint_is_asked_about_after_several_times_what_its_answer_should_take() -> None:
-    desk, _ = desk_of(fleet(), Clock())
-    desk.learned.output_tokens["a"] = 3000.0
+    picker, _ = picker_of(fleet(), Clock())
+    picker.state.learned.output_tokens["a"] = 3000.0
 
     def silence_s(limit: int | None, *, stream: bool) -> float:
-        named = desk.decide(
+        named = picker.decide(
             RequestBody(model="a", limit_tokens=limit, stream=stream, body_bytes=400, prefix_from=0),
             b"",
             RequestHints(),
         )
-        assert isinstance(named, Named)
+        assert isinstance(named, EndpointChoice)
         assert named.streamed == stream
         return named.silence_s
 
@@ -155,75 +160,75 @@ def test_an_endpoint_is_asked_about_after_several_times_what_its_answer_should_t
 
 def test_an_endpoint_that_failed_is_left_alone_longer_each_time_and_tried_again() -> None:
     clock = Clock()
-    desk, tables = desk_of(fleet(2), clock)
+    picker, tables = picker_of(fleet(2), clock)
     for wait_s in (1.0, 2.0, 4.0):
-        named = desk.decide(asked(), b"", RequestHints())
-        assert isinstance(named, Named)
+        named = picker.decide(asked(), b"", RequestHints())
+        assert isinstance(named, EndpointChoice)
         assert named.order == (0,)
-        desk.ended(named.ticket, desk.fleet.addresses[1], 200, "-", 2)
+        picker.state.end(named.ticket, picker.fleet.addresses[1], 200, "-", 2)
         clock.now_s += wait_s - 0.1
         report(tables, 0, clock)
-        passed = desk.decide(asked(), b"", RequestHints())
-        assert isinstance(passed, Named)
+        passed = picker.decide(asked(), b"", RequestHints())
+        assert isinstance(passed, EndpointChoice)
         assert passed.order == ()  # nobody else serves it: Envoy goes by its weights
         clock.now_s += 0.2
-        desk.tick()
+        picker.state.tick()
 
 
 def test_unhealthy_endpoints_are_not_named() -> None:
     clock = Clock()
-    desk, tables = desk_of(fleet(4), clock)
+    picker, tables = picker_of(fleet(4), clock)
     report(tables, 0, clock)
     tables.reports["healthy"][0] = 0
     clock.now_s += 1
-    named = desk.decide(asked(), b"", RequestHints())
-    assert isinstance(named, Named)
+    named = picker.decide(asked(), b"", RequestHints())
+    assert isinstance(named, EndpointChoice)
     assert named.order == (2,)
 
 
 def test_what_may_be_shed_is_told_when_to_come_back() -> None:
     clock = Clock()
-    desk, _ = desk_of(fleet(2), clock)
+    picker, _ = picker_of(fleet(2), clock)
     for _ in range(3000):
-        desk.decide(asked(body_bytes=40_000), b"", RequestHints())
-    shed = desk.decide(asked(body_bytes=40_000), b"", RequestHints(objective="batch"))
-    assert isinstance(shed, Refused)
+        picker.decide(asked(body_bytes=40_000), b"", RequestHints())
+    shed = picker.decide(asked(body_bytes=40_000), b"", RequestHints(objective="batch"))
+    assert isinstance(shed, Rejection)
     assert shed.status == 429
     assert shed.retry_s is not None
     assert shed.retry_s >= 1
 
 
 def test_a_subset_limits_the_choice_and_an_empty_one_leaves_none() -> None:
-    desk, _ = desk_of(fleet(4), Clock())
-    named = desk.decide(asked(), b"", RequestHints(), frozenset({2}))
-    assert isinstance(named, Named)
+    picker, _ = picker_of(fleet(4), Clock())
+    named = picker.decide(asked(), b"", RequestHints(), frozenset({2}))
+    assert isinstance(named, EndpointChoice)
     assert named.order == (2,)
-    none = desk.decide(asked(), b"", RequestHints(), frozenset())
-    assert isinstance(none, Named)
+    none = picker.decide(asked(), b"", RequestHints(), frozenset())
+    assert isinstance(none, EndpointChoice)
     assert none.order == ()
 
 
 def test_a_fleet_that_is_read_anew_keeps_what_is_under_way() -> None:
     clock = Clock()
-    before, _ = desk_of(fleet(4), clock)
+    before, _ = picker_of(fleet(4), clock)
     sent = [before.decide(asked(), b"", RequestHints()) for _ in range(6)]
     smaller = fleet(3)
-    after, _ = desk_of(smaller, clock)
+    after, _ = picker_of(smaller, clock)
     after.adopt(before)
-    kept = before.endpoints["in_flight"][:3].sum()
-    assert after.endpoints["in_flight"].sum() == kept
+    kept = before.state.endpoints["in_flight"][:3].sum()
+    assert after.state.endpoints["in_flight"].sum() == kept
     for named in sent:
-        assert isinstance(named, Named)
-        after.ended(named.ticket, "", 200, "-", 1)
-    assert after.endpoints["in_flight"].sum() == 0
+        assert isinstance(named, EndpointChoice)
+        after.state.end(named.ticket, "", 200, "-", 1)
+    assert after.state.endpoints["in_flight"].sum() == 0
 
 
 def test_the_longest_known_beginning_counts_for_each_endpoint() -> None:
     index, hits = PrefixIndex(), np.zeros(20, np.int64)
     shared, own = b"s" * 4 * BLOCK_BYTES, b"o" * 2 * BLOCK_BYTES
     for endpoint in range(12):
-        index.note(index.keys(shared, 0), endpoint, 0.0)
-    index.note(index.keys(shared + own, 0), 3, 0.0)
+        index.add(index.keys(shared, 0), endpoint, 0.0)
+    index.add(index.keys(shared + own, 0), 3, 0.0)
     index.fill_hits(index.keys(shared + own, 0), hits, 256, 1.0)
     assert list(hits) == [*(4 * 256 if number != 3 else 6 * 256 for number in range(12)), *[0] * 8]
     index.fill_hits(index.keys(b"x" * 4 * BLOCK_BYTES, 0), hits, 256, 1.0)
@@ -235,10 +240,10 @@ def test_the_longest_known_beginning_counts_for_each_endpoint() -> None:
 def test_only_what_every_look_has_too_much_is_taken_for_lost() -> None:
     leaks = LeakedPicks(1)
     in_flight = np.array([6, 3])
-    for look in range(LOOKS - 1):
+    for look in range(COMPARISONS - 1):
         assert leaks.surplus(0, 1.0 + look, 6, in_flight, 0) == 0
-    assert leaks.surplus(0, 1.0 + LOOKS, 6, in_flight, 0) == math.ceil(3 * 6 / 9)
-    for look in range(LOOKS):
+    assert leaks.surplus(0, 1.0 + COMPARISONS, 6, in_flight, 0) == math.ceil(3 * 6 / 9)
+    for look in range(COMPARISONS):
         assert leaks.surplus(0, 10.0 + look, 9 if look == 2 else 0, in_flight, 0) == 0
 
 
@@ -246,14 +251,14 @@ def test_an_adapter_is_named_where_it_is_and_shares_no_prefix_with_its_model() -
     """Engines hash an adapter's name into its blocks: what the model has cached of a prompt, the adapter has not."""
     routed = replace(fleet(), adapters=((), (), ("sql",), ()))
     routed.endpoints["serves"][2] |= 1 << routed.names.index("sql")
-    desk, tables = desk_of(routed, clock := Clock())
+    picker, tables = picker_of(routed, clock := Clock())
     for index in range(4):
         report(tables, index, clock)
     assert routed.names == ("a", "b", "sql")
     assert (routed.model_of["sql"], routed.having("sql"), routed.having("a")) == ("a", (2,), (0, 2))
     for _ in range(5):
-        answer = desk.decide(asked("sql"), b"x" * 4096, RequestHints())
-        assert isinstance(answer, Named)
+        answer = picker.decide(asked("sql"), b"x" * 4096, RequestHints())
+        assert isinstance(answer, EndpointChoice)
         assert (answer.model, answer.order) == ("sql", (2,))
     body = b"y" * 4096
     keys = [PrefixIndex().keys(body, 0, name) for name in ("a", "sql")]
@@ -265,15 +270,15 @@ def test_pickers_send_to_shares_of_their_own_while_all_are_up() -> None:
     tables = SharedTables(
         reports=np.zeros(8, REPORT), counts=np.zeros((2, 8), COUNTS), states=np.zeros(2, PICKER_STATE)
     )
-    desks = [Picker(routed, tables, number, clock) for number in range(2)]
-    shares = [set(np.flatnonzero(desk.endpoints["whose"] == OWN).tolist()) for desk in desks]
+    pickers = [Picker(routed, tables, number, clock) for number in range(2)]
+    shares = [set(np.flatnonzero(picker.state.endpoints["whose"] == OWN).tolist()) for picker in pickers]
     assert shares[0] | shares[1] == set(range(8))
     assert not shares[0] & shares[1]
     report(tables, 3, clock, healthy=0)
     clock.now_s += 1.0
-    for desk in desks:
-        assert isinstance(desk.decide(asked(), b"{}", RequestHints()), Named)
-        assert set(desk.endpoints["whose"].tolist()) == {EVERYBODYS}
+    for picker in pickers:
+        assert isinstance(picker.decide(asked(), b"{}", RequestHints()), EndpointChoice)
+        assert set(picker.state.endpoints["whose"].tolist()) == {EVERYBODYS}
 
 
 def with_adapter() -> tuple[Picker, Clock]:
@@ -281,156 +286,156 @@ def with_adapter() -> tuple[Picker, Clock]:
     routed = replace(fleet(), adapters=(("sql",), (), ("sql",), ()))
     routed.endpoints["serves"][[0, 2]] |= 1 << 2
     clock = Clock()
-    return desk_of(routed, clock)[0], clock
+    return picker_of(routed, clock)[0], clock
 
 
-def first_of(desk: Picker, model: str) -> Named:
-    named = desk.decide(asked(model), b"", RequestHints())
-    assert isinstance(named, Named)
+def first_of(picker: Picker, model: str) -> EndpointChoice:
+    named = picker.decide(asked(model), b"", RequestHints())
+    assert isinstance(named, EndpointChoice)
     return named
 
 
 def test_an_adapter_that_is_not_found_is_left_out_there_and_nothing_else_is() -> None:
-    desk, clock = with_adapter()
-    named = first_of(desk, "sql")
+    picker, clock = with_adapter()
+    named = first_of(picker, "sql")
     gone, other = named.order
-    desk.not_found(named.ticket, desk.fleet.addresses[gone], "sql")
-    desk.ended(named.ticket, desk.fleet.addresses[other], 200, "-", 2)
-    assert {first_of(desk, "sql").order for _ in range(8)} == {(other,)}
-    assert set(first_of(desk, "a").order) == {gone, other}
+    picker.state.model_not_found(named.ticket, picker.fleet.addresses[gone], "sql")
+    picker.state.end(named.ticket, picker.fleet.addresses[other], 200, "-", 2)
+    assert {first_of(picker, "sql").order for _ in range(8)} == {(other,)}
+    assert set(first_of(picker, "a").order) == {gone, other}
     clock.now_s += 1.1
-    assert set(first_of(desk, "sql").order) == {gone, other}
+    assert set(first_of(picker, "sql").order) == {gone, other}
 
 
 def test_an_adapter_nobody_knows_goes_by_weights_and_is_not_shed() -> None:
-    desk, _ = with_adapter()
-    named = first_of(desk, "sql")
+    picker, _ = with_adapter()
+    named = first_of(picker, "sql")
     for index in named.order:
-        desk.not_found(named.ticket, desk.fleet.addresses[index], "sql")
-    desk.ended(named.ticket, desk.fleet.addresses[named.order[1]], 404, "-", 4)
-    assert first_of(desk, "sql").order == ()
-    assert len(first_of(desk, "a").order) == 2
+        picker.state.model_not_found(named.ticket, picker.fleet.addresses[index], "sql")
+    picker.state.end(named.ticket, picker.fleet.addresses[named.order[1]], 404, "-", 4)
+    assert first_of(picker, "sql").order == ()
+    assert len(first_of(picker, "a").order) == 2
 
 
 def test_a_name_that_stays_unknown_is_tried_less_and_less_often() -> None:
-    desk, clock = with_adapter()
+    picker, clock = with_adapter()
     begun_s, tried = clock.now_s, 0
     while clock.now_s < begun_s + 60:
-        named = first_of(desk, "sql")
+        named = first_of(picker, "sql")
         if named.order[0] == 0:
-            desk.not_found(named.ticket, desk.fleet.addresses[0], "sql")
+            picker.state.model_not_found(named.ticket, picker.fleet.addresses[0], "sql")
             tried += 1
-        desk.ended(named.ticket, desk.fleet.addresses[2], 200, "-", 1)
+        picker.state.end(named.ticket, picker.fleet.addresses[2], 200, "-", 1)
         clock.now_s += 0.05
     assert 4 <= tried <= 7
 
 
 def test_an_endpoint_that_does_not_know_its_model_is_left_alone_whole() -> None:
-    desk, _ = with_adapter()
-    named = first_of(desk, "a")
+    picker, _ = with_adapter()
+    named = first_of(picker, "a")
     gone, other = named.order
-    desk.not_found(named.ticket, desk.fleet.addresses[gone], "a")
-    desk.ended(named.ticket, desk.fleet.addresses[other], 200, "-", 2)
-    assert first_of(desk, "a").order == first_of(desk, "sql").order == (other,)
+    picker.state.model_not_found(named.ticket, picker.fleet.addresses[gone], "a")
+    picker.state.end(named.ticket, picker.fleet.addresses[other], 200, "-", 2)
+    assert first_of(picker, "a").order == first_of(picker, "sql").order == (other,)
 
 
-def weight_of(desk: Picker, tenant: str, choices: int = 1, objective: str = "") -> float:
-    desk.decide(asked()._replace(choices=choices), b"", RequestHints(tenant=tenant, objective=objective))
-    return float(desk._request["weight"][0])  # noqa: SLF001 - what it was decided by
+def weight_of(picker: Picker, tenant: str, choices: int = 1, objective: str = "") -> float:
+    picker.decide(asked()._replace(choices=choices), b"", RequestHints(tenant=tenant, objective=objective))
+    return float(picker._arrays.request["weight"][0])  # noqa: SLF001 - what it was decided by
 
 
 def test_a_tenant_that_asks_for_several_answers_has_had_as_many() -> None:
-    desk, _ = desk_of(fleet(), Clock())
+    picker, _ = picker_of(fleet(), Clock())
     for _ in range(10):
-        weight_of(desk, "one")
-        weight_of(desk, "four", choices=4)
-    assert weight_of(desk, "one") == 1.0
-    assert weight_of(desk, "four", choices=4) < 0.75
+        weight_of(picker, "one")
+        weight_of(picker, "four", choices=4)
+    assert weight_of(picker, "one") == 1.0
+    assert weight_of(picker, "four", choices=4) < 0.75
 
 
 def test_what_is_shed_is_not_counted_as_served() -> None:
     routed = fleet()
     routed.endpoints["step_s"] = 10.0  # nobody keeps a promise here
-    desk, _ = desk_of(routed, Clock())
+    picker, _ = picker_of(routed, Clock())
     for _ in range(20):
-        desk.decide(asked(), b"", RequestHints(tenant="served"))
-    assert desk.endpoints["in_flight"][[0, 2]].all(), "an idle one takes what may be shed"
+        picker.decide(asked(), b"", RequestHints(tenant="served"))
+    assert picker.state.endpoints["in_flight"][[0, 2]].all(), "an idle one takes what may be shed"
     for _ in range(10):
-        shed = desk.decide(asked(), b"", RequestHints(tenant="shed", objective="batch"))
-        assert isinstance(shed, Refused)
+        shed = picker.decide(asked(), b"", RequestHints(tenant="shed", objective="batch"))
+        assert isinstance(shed, Rejection)
         assert shed.status == 429
-    weight_of(desk, "other")
-    assert weight_of(desk, "shed") == 1.0
+    weight_of(picker, "other")
+    assert weight_of(picker, "shed") == 1.0
 
 
 def test_of_those_that_may_be_shed_who_had_more_than_a_share_is_shed_first() -> None:
     routed = fleet()
     routed.endpoints["step_s"] = 0.049  # of 0.05 that are promised: as likely kept as not
-    desk, _ = desk_of(routed, Clock())
+    picker, _ = picker_of(routed, Clock())
     for _ in range(9):
-        weight_of(desk, "heavy")
-    weight_of(desk, "light")
-    for tenant, kind in (("heavy", Refused), ("light", Named)):
-        desk.decide(asked(), b"", RequestHints(tenant=tenant))
-        answer = desk.decide(asked(), b"", RequestHints(tenant=tenant, objective="batch"))
+        weight_of(picker, "heavy")
+    weight_of(picker, "light")
+    for tenant, kind in (("heavy", Rejection), ("light", EndpointChoice)):
+        picker.decide(asked(), b"", RequestHints(tenant=tenant))
+        answer = picker.decide(asked(), b"", RequestHints(tenant=tenant, objective="batch"))
         assert isinstance(answer, kind), tenant
-    assert isinstance(desk.decide(asked(), b"", RequestHints(tenant="heavy")), Named)
+    assert isinstance(picker.decide(asked(), b"", RequestHints(tenant="heavy")), EndpointChoice)
 
 
-@pytest.mark.parametrize(("step_s", "kind"), [(0.045, Named), (0.052, Refused)])
+@pytest.mark.parametrize(("step_s", "kind"), [(0.045, EndpointChoice), (0.052, Rejection)])
 def test_what_may_be_shed_is_where_it_more_likely_misses_than_not(step_s: float, kind: type) -> None:
     routed = fleet()
     routed.endpoints["step_s"] = step_s
-    desk, _ = desk_of(routed, Clock())
+    picker, _ = picker_of(routed, Clock())
     for _ in range(len(routed.endpoints)):
-        desk.decide(asked(), b"", RequestHints())
-    assert isinstance(desk.decide(asked(), b"", RequestHints(objective="batch")), kind)
-    assert isinstance(desk.decide(asked(), b"", RequestHints()), Named)
+        picker.decide(asked(), b"", RequestHints())
+    assert isinstance(picker.decide(asked(), b"", RequestHints(objective="batch")), kind)
+    assert isinstance(picker.decide(asked(), b"", RequestHints()), EndpointChoice)
 
 
 def test_an_endpoint_with_nothing_to_do_is_no_reason_to_shed() -> None:
     """Neither keeps its promise, and the slower one is idle: it takes one that may be shed, and no more beside it."""
     routed = fleet()
     routed.endpoints["step_s"][[0, 2]] = 0.055, 0.15
-    desk, _ = desk_of(routed, Clock())
-    desk.decide(asked(), b"", RequestHints())
-    assert desk.endpoints["in_flight"][[0, 2]].tolist() == [1, 0]
-    first, second = (desk.decide(asked(), b"", RequestHints(objective="batch")) for _ in range(2))
-    assert isinstance(first, Named)
+    picker, _ = picker_of(routed, Clock())
+    picker.decide(asked(), b"", RequestHints())
+    assert picker.state.endpoints["in_flight"][[0, 2]].tolist() == [1, 0]
+    first, second = (picker.decide(asked(), b"", RequestHints(objective="batch")) for _ in range(2))
+    assert isinstance(first, EndpointChoice)
     assert first.order == (2,)
-    assert isinstance(second, Refused)
+    assert isinstance(second, Rejection)
 
 
 def test_what_is_late_by_its_own_length_is_not_shed_by_an_idle_fleet() -> None:
     """90,000 tokens at 20 us each take longer than the promised second anywhere, today and whenever they come again."""
     routed, clock = fleet(2), Clock()
     routed.endpoints["prompt_token_s"] = 2e-5
-    desk, _ = desk_of(routed, clock)
+    picker, _ = picker_of(routed, clock)
     long = asked(body_bytes=360_000)
-    assert isinstance(desk.decide(long, b"", RequestHints(objective="batch")), Named)
+    assert isinstance(picker.decide(long, b"", RequestHints(objective="batch")), EndpointChoice)
     for _ in range(20):
-        desk.decide(long, b"", RequestHints())
-    assert isinstance(desk.decide(long, b"", RequestHints(objective="batch")), Refused), "others wait there already"
+        picker.decide(long, b"", RequestHints())
+    assert isinstance(picker.decide(long, b"", RequestHints(objective="batch")), Rejection), "others wait there already"
 
 
 def test_steps_that_swing_are_not_taken_for_faster_than_they_are() -> None:
     """Every fourth step carries a prompt and takes seven times as long; a report comes after each."""
     clock = Clock()
-    desk, tables = desk_of(fleet(1), clock)
+    picker, tables = picker_of(fleet(1), clock)
     steps, seconds, under_way = 0, 0.0, list[int]()
     for turn in range(4000):
         step_s = 0.07 if turn % 4 == 0 else 0.01
         clock.now_s += step_s
         steps, seconds = steps + 1, seconds + step_s
         report(tables, 0, clock, itl_count=100.0 * steps, itl_sum_s=100.0 * seconds, running=1)
-        desk.tick()
+        picker.state.tick()
         if turn % 10 == 0:
-            named = desk.decide(asked(), b"", RequestHints())
-            assert isinstance(named, Named)
+            named = picker.decide(asked(), b"", RequestHints())
+            assert isinstance(named, EndpointChoice)
             under_way.append(named.ticket)
             if turn:
-                desk.ended(under_way.pop(0), "", 200, "-", 1)
-    assert desk.endpoints["tpot_now_s"][0] == pytest.approx(0.025, rel=0.2)
+                picker.state.end(under_way.pop(0), "", 200, "-", 1)
+    assert picker.state.endpoints["tpot_now_s"][0] == pytest.approx(0.025, rel=0.2)
 
 
 def test_what_an_endpoint_was_like_long_ago_does_not_judge_its_next_answer() -> None:
@@ -439,3 +444,13 @@ def test_what_an_endpoint_was_like_long_ago_does_not_judge_its_next_answer() -> 
         mean.add(30.0, 10.0, float(halves))
     assert mean.add(1.0, 1.0, 4.1) > 2.0, "one answer more of twenty"
     assert mean.add(1.0, 1.0, 14.0) < 1.1, "after a hundred that went elsewhere"
+
+
+def test_every_field_of_an_endpoint_is_either_fixed_or_kept_by_a_reload() -> None:
+    fixed = (
+        *("pool", "vendor", "block_tokens", "max_running", "usd_per_s", "step_s", "prompt_step_s", "expert_s"),
+        *("expert_miss", "whose", "saved_usd_per_s", "first_token_ratio", "request_s", "step_tokens", "accepts"),
+        *("serves", "decodes", "max_context_tokens", "kv_tokens", "sequence_s", "context_token_s"),
+        *("prompt_token_s", "prompt_pair_s"),
+    )
+    assert sorted((*fixed, *RUN_TIME_FIELDS)) == sorted(ENDPOINT.names or ())

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from desks import Clock, asked, desk_of, fleet
-from penstock.gateway.picker.picker import Named
+from gateway_fakes import Clock, asked, fleet, picker_of
+from penstock.gateway.picker.picker import EndpointChoice
 from penstock.gateway.picker.request_body import RequestHints
 from penstock.gateway.state.shared_tables import COUNTS, REPORT, EndpointTables, carry_over
 from penstock.gateway.telemetry.scraper import Scraper
@@ -17,14 +17,14 @@ COUNTED = ("picked", "ended", "failed", "moved", "prompt_bytes", "predicted_ttft
 
 def test_a_picker_counts_on_for_endpoints_that_stay_wherever_they_stand_in_the_new_fleet() -> None:
     clock = Clock()
-    before, old = desk_of(fleet(4), clock)
+    before, old = picker_of(fleet(4), clock)
     for turn in range(40):
         clock.now_s += 0.1
         named = before.decide(asked("ab"[turn % 2]), b"", RequestHints())
-        assert isinstance(named, Named)
+        assert isinstance(named, EndpointChoice)
         if turn % 4:
-            before.ended(named.ticket, "", 503 if turn % 8 == 1 else 200, "-", 1)
-    before.tick()
+            before.state.end(named.ticket, "", 503 if turn % 8 == 1 else 200, "-", 1)
+    before.state.tick()
     smaller = fleet(4)
     stay = [3, 2, 0]  # the second is gone
     smaller = replace(
@@ -35,14 +35,14 @@ def test_a_picker_counts_on_for_endpoints_that_stay_wherever_they_stand_in_the_n
         engines=("vllm",) * 3,
         endpoints=smaller.endpoints[stay],
     )
-    after, new = desk_of(smaller, clock)
+    after, new = picker_of(smaller, clock)
     after.adopt(before)
-    after.tick()
+    after.state.tick()
     assert old.counts["picked"].sum() == 40
     for name in (*COUNTED, "in_flight"):
         assert new.counts[name][0].tolist() == old.counts[name][0][stay].tolist(), name
     after.decide(asked("a"), b"", RequestHints())
-    after.tick()
+    after.state.tick()
     assert new.states["decisions"][0] == 41
     assert new.counts["picked"].sum() == 41 - old.counts["picked"][0, 1]
 
@@ -70,10 +70,10 @@ def test_the_page_counts_looks_on_when_the_fleet_is_read_again(tmp_path: Path) -
             replace(fleet(), generation=generation, addresses=addresses[:: 1 if generation % 2 else -1]).write(
                 tmp_path / "fleet.bin"
             )
-            scraper.begin()
+            scraper.start()
             seen.append(int(scraper._reports["scrapes"].min()))  # noqa: SLF001 - what its page shows
             await asyncio.sleep(0.5)
-        scraper.end()
+        scraper.stop()
         return seen
 
     first, second, third = asyncio.run(scene())

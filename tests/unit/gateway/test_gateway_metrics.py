@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from desks import fleet
+from gateway_fakes import fleet
 from penstock.gateway.metrics_view import read_view
 from penstock.gateway.state.shared_tables import COUNTS, PICKER_STATE, REPORT
 from penstock.gateway.telemetry.autoscaling import DesiredReplicas

@@ -50,12 +50,12 @@ def test_a_fault_is_for_whom_it_names(command: dict[str, object], ill: set[int])
     [
         ({"pools": "h100"}, "'pools' is not a key; write endpoint, pool, model, fault, times"),
         ({"target": "all", "pool": "h100"}, "'target' is not a key"),
-        ({"pool": "h200"}, "no pool is called 'h200'; write one of h100, mi300x, big"),
-        ({"model": "h100"}, "'h100' is no model but a pool; write"),
-        ({"endpoint": "h100"}, "'h100' is no endpoint but a pool; write"),
-        ({"endpoint": "nobody"}, "no endpoint is called 'nobody'; write one of 127.0.0.1:"),
-        ({"pool": None}, "no pool is called None"),
-        ({"pool": "big", "model": "small"}, "no endpoint is of pool 'big' and model 'small'"),
+        ({"pool": "h200"}, "no pool has the name 'h200'; write one of h100, mi300x, big"),
+        ({"model": "h100"}, "'h100' is the name of a pool, not of a"),
+        ({"endpoint": "h100"}, "'h100' is the name of a pool, not of a"),
+        ({"endpoint": "nobody"}, "no endpoint has the name 'nobody'; write one of 127.0.0.1:"),
+        ({"pool": None}, "no pool has the name None"),
+        ({"pool": "big", "model": "small"}, "no endpoint has pool 'big' and model 'small'"),
     ],
 )
 def test_a_command_that_names_nobody_breaks_nobody(command: dict[str, object], said: str) -> None:

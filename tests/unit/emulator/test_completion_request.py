@@ -5,7 +5,7 @@ import json
 import pytest
 
 from penstock.emulator.completion_request import CompletionRequest, read_completion
-from penstock.emulator.fake_text import first_stop, shown_chars, text_between
+from penstock.emulator.fake_text import chars_after, first_stop, text_between
 from penstock.errors import UsageError
 
 CHAT = {"messages": [{"role": "user", "content": "hello"}]}
@@ -32,10 +32,10 @@ def read(body: dict[str, object], *, chat: bool = True) -> CompletionRequest:
         ({"n": 20000}, "n must be at most 16384, got 20000"),
         ({"min_tokens": 5, "max_tokens": 4}, "min_tokens must be less than or equal to max_tokens=4, got 5"),
         ({"stop": ""}, "stop cannot contain an empty string"),
-        ({"stop": [1]}, "stop must be a text or a list of texts"),
+        ({"stop": [1]}, "stop must be a string or a list of strings"),
         ({"stream": "yes"}, "stream must be true or false"),
         ({"stream_options": {"include_usage": True}}, "Stream options can only be defined when `stream=True`"),
-        ({"model": 5}, "model must be a text"),
+        ({"model": 5}, "model must be a string"),
     ],
 )
 def test_what_no_engine_takes_is_refused_with_its_words(more: dict[str, object], said: str) -> None:
@@ -118,21 +118,21 @@ def test_a_stop_text_ends_an_answer_where_it_is_complete(
     tokens: int,
     seen: str,
 ) -> None:
-    stop = first_stop(stops, least_tokens=least, included=included)
+    stop = first_stop(stops, min_tokens=least, included=included)
     assert stop is not None
     assert stop.tokens == tokens
-    assert text_between(0, stop.kept_chars) == seen
+    assert text_between(0, stop.sent_chars) == seen
 
 
 def test_a_stop_text_that_does_not_come_ends_nothing() -> None:
-    assert first_stop(["END", "penpen"], least_tokens=0, included=False) is None
+    assert first_stop(["END", "penpen"], min_tokens=0, included=False) is None
 
 
 @pytest.mark.parametrize("stops", [["ck pe"], ["pen", "never comes here"], ["k"], [" penstock penstock p"]])
 def test_a_stream_never_shows_what_a_stop_text_takes_back(stops: list[str]) -> None:
     held = max(map(len, stops)) - 1
-    stop = first_stop(stops, least_tokens=0, included=False)
+    stop = first_stop(stops, min_tokens=0, included=False)
     assert stop is not None
-    places = [shown_chars(count, stop, held_chars=held, last=count == stop.tokens) for count in range(stop.tokens + 1)]
+    places = [chars_after(count, stop, held_chars=held, last=count == stop.tokens) for count in range(stop.tokens + 1)]
     assert places == sorted(places)
-    assert places[-1] == stop.kept_chars
+    assert places[-1] == stop.sent_chars

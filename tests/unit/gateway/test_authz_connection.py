@@ -11,7 +11,7 @@ pytest.importorskip("httptools", reason='serving is an extra: pip install "penst
 from hypothesis import given
 from hypothesis import strategies as st
 
-from desks import Clock, desk_of, fleet
+from gateway_fakes import Clock, fleet, picker_of
 from penstock.gateway.servers.ext_authz_server import AuthzConnection, AuthzServer
 from penstock.gateway.state.headers import SHOWN_BYTES
 from penstock.http_server import HttpConnection
@@ -46,7 +46,7 @@ class Wire:
 
 
 def answered(pieces: list[bytes], *, plain: bool = False) -> bytes:
-    door, wire = AuthzServer(desk_of(fleet(), Clock())[0], 0), Wire()
+    door, wire = AuthzServer(picker_of(fleet(), Clock())[0], 0), Wire()
     line = HttpConnection(door.handle) if plain else AuthzConnection(door)
     line.connection_made(cast("Any", wire))
     for piece in pieces:
@@ -96,17 +96,17 @@ def test_a_full_buffer_is_not_taken_for_a_whole_body(size: int, declared: bool) 
     shown = long_body(size)[:SHOWN_BYTES]
     length = b"x-penstock-length: %d\r\n" % size if declared else b"x-penstock-length: -\r\n"
     head = length + b"x-envoy-auth-partial-body: false\r\ncontent-length: %d\r\n" % len(shown)
-    desk = desk_of(replace(fleet(), models=("a",), served=("a",) * 4, classes=()), Clock())[0]
+    picker = picker_of(replace(fleet(), models=("a",), served=("a",) * 4, classes=()), Clock())[0]
     wire = Wire()
-    line = AuthzConnection(AuthzServer(desk, 0))
+    line = AuthzConnection(AuthzServer(picker, 0))
     line.connection_made(cast("Any", wire))
     line.data_received(question(head, shown))
     assert wire.written.startswith(b"HTTP/1.1 200 "), wire.written
 
 
 def test_a_defect_is_answered_and_the_connection_ends(caplog: pytest.LogCaptureFixture) -> None:
-    door, wire = AuthzServer(desk_of(fleet(), Clock())[0], 0), Wire()
-    door.desk.decide = None  # type: ignore[method-assign, assignment]
+    door, wire = AuthzServer(picker_of(fleet(), Clock())[0], 0), Wire()
+    door.picker.decide = None  # type: ignore[method-assign, assignment]
     line = AuthzConnection(door)
     line.connection_made(cast("Any", wire))
     line.data_received(question())

@@ -10,9 +10,9 @@ from dataclasses import astuple
 import numpy as np
 import pytest
 
-from desks import Clock, asked, desk_of, fleet, state
+from gateway_fakes import Clock, asked, fleet, picker_of, state
 from penstock.emulator.metrics_page import sglang_page, vllm_page
-from penstock.gateway.picker.picker import Named
+from penstock.gateway.picker.picker import EndpointChoice
 from penstock.gateway.picker.request_body import RequestHints
 from penstock.gateway.state.shared_tables import REPORT
 from penstock.gateway.telemetry import scraper
@@ -57,7 +57,7 @@ def page(rng: random.Random) -> bytes:
 
 def test_no_page_says_more_than_a_table_holds_or_stops_a_picker() -> None:
     rng, clock = random.Random(16), Clock()
-    desk, tables = desk_of(fleet(), clock)
+    picker, tables = picker_of(fleet(), clock)
     for case in range(CASES):
         report = read_page(page(rng))
         clock.now_s += 0.01
@@ -74,14 +74,14 @@ def test_no_page_says_more_than_a_table_holds_or_stops_a_picker() -> None:
             row["itl_sum_s"], row["itl_count"] = report.itl
             row["output_sum"], row["output_count"] = report.output
         for model in ("a", "b"):
-            named = desk.decide(asked(model), b"x" * 400, RequestHints())
+            named = picker.decide(asked(model), b"x" * 400, RequestHints())
             # An endpoint that says anything at all keeps nobody from the others, of its model or another.
-            assert isinstance(named, Named), (case, named)
+            assert isinstance(named, EndpointChoice), (case, named)
             assert named.order
-            assert {desk.fleet.served[index] for index in named.order} == {model}
+            assert {picker.fleet.served[index] for index in named.order} == {model}
             clock.now_s += 0.001
-            desk.ended(named.ticket, desk.fleet.addresses[named.order[0]], 200, "-", 1)
-        assert all(math.isfinite(record["wait_s"]) for record in desk.endpoints)
+            picker.state.end(named.ticket, picker.fleet.addresses[named.order[0]], 200, "-", 1)
+        assert all(math.isfinite(record["wait_s"]) for record in picker.state.endpoints)
 
 
 def answers(rng: random.Random) -> Iterator[bytes]:
@@ -128,10 +128,10 @@ def test_no_answer_ends_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
             writer.close()
 
         server = await asyncio.start_server(endpoint, "127.0.0.1", 0)
-        watched = scraper.Watched(0, f"127.0.0.1:{server.sockets[0].getsockname()[1]}", reports)
+        watched = scraper.ScrapedEndpoint(0, f"127.0.0.1:{server.sockets[0].getsockname()[1]}", reports)
         looks = max(200, CASES // 10)
         for _ in range(looks):
-            await watched.look()
+            await watched.scrape()
             assert reports["sequence"][0] % 2 == 0
         watched.close()
         server.close()

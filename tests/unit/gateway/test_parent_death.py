@@ -8,13 +8,13 @@ import time
 
 import pytest
 
-from penstock.gateway.parent_death import guarded
+from penstock.gateway.parent_death import guard
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX processes")
 _PARENT = """
 import subprocess, sys, time
-from penstock.gateway.parent_death import guarded
-print(subprocess.Popen(guarded([sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"])).pid)
+from penstock.gateway.parent_death import guard
+print(subprocess.Popen(guard([sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"])).pid)
 sys.stdout.flush()
 time.sleep(60)
 """
@@ -47,7 +47,7 @@ def test_a_guarded_program_ends_with_the_process_that_started_it() -> None:
 def test_a_guard_passes_signals_and_the_exit_status_on() -> None:
     wait = "print('up', flush=True); time.sleep(60)"
     program = f"import signal, time; signal.signal(signal.SIGTERM, lambda *_: exit(7)); {wait}"
-    child = subprocess.Popen(guarded([sys.executable, "-c", program]), stdout=subprocess.PIPE)
+    child = subprocess.Popen(guard([sys.executable, "-c", program]), stdout=subprocess.PIPE)
     assert child.stdout is not None
     assert child.stdout.readline() == b"up\n"
     child.send_signal(signal.SIGTERM)

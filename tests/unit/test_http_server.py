@@ -20,7 +20,7 @@ def echo(exchange: Exchange) -> None:
 def serving(script: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: HttpConnection(echo, most_body_bytes=1000), "127.0.0.1", 0)
+        server = await loop.create_server(lambda: HttpConnection(echo, max_body_bytes=1000), "127.0.0.1", 0)
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         await asyncio.wait_for(script(reader, writer), 10)
         writer.close()

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
-from desks import Clock, asked, desk_of, fleet
+from gateway_fakes import Clock, asked, fleet, picker_of
 from penstock.api.arguments.fleet_argument import fleet_choice
 from penstock.api.route import routed_fleet
-from penstock.gateway.picker.picker import Named
+from penstock.gateway.picker.picker import EndpointChoice
 from penstock.gateway.picker.request_body import RequestHints
 
 FLEET = Path(__file__).resolve().parents[3] / "examples" / "fleets" / "chat-h100-mi300x.yaml"
@@ -20,9 +20,9 @@ def test_a_picker_names_the_endpoint_where_the_answer_ends_in_time() -> None:
     begins = tuple(replace(item, ttft_s=0.3) for item in promised)
     ends = tuple(replace(item, e2e_s=2.0) for item in promised)
     for classes, first in ((begins, 0), (ends, 2)):
-        desk, _ = desk_of(replace(routed, classes=classes), Clock())
-        named = desk.decide(asked(), b"{}", RequestHints())
-        assert isinstance(named, Named)
+        picker, _ = picker_of(replace(routed, classes=classes), Clock())
+        named = picker.decide(asked(), b"{}", RequestHints())
+        assert isinstance(named, EndpointChoice)
         assert named.order[0] == first
 
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from desks import MODELS, Clock, asked, desk_of, fleet
-from penstock.gateway.picker.picker import Picker, Refused
+from gateway_fakes import MODELS, Clock, asked, fleet, picker_of
+from penstock.gateway.picker.picker import Picker, Rejection
 from penstock.gateway.picker.request_body import RequestHints
 from penstock.gateway.picker.retry_after import ShedRatio, room_s
 from penstock.routing.latency import share_of_chance, times_of
@@ -19,9 +19,9 @@ LONG_S = 100_000 * 2e-5 + 100_000 / 8192 * 0.01
 """At 20 us each, and 10 ms for each of its steps."""
 
 
-def told_s(desk: Picker, wish: RequestHints = BATCH, body_bytes: int = 400) -> int:
-    shed = desk.decide(asked(body_bytes=body_bytes), b"", wish)
-    assert isinstance(shed, Refused)
+def retry_after_s(picker: Picker, hints: RequestHints = BATCH, body_bytes: int = 400) -> int:
+    shed = picker.decide(asked(body_bytes=body_bytes), b"", hints)
+    assert isinstance(shed, Rejection)
     assert shed.status == 429
     assert shed.retry_s is not None
     return shed.retry_s
@@ -32,14 +32,14 @@ def test_what_is_predicted_is_what_routing_predicts() -> None:
     routed.endpoints["sequence_s"], routed.endpoints["context_token_s"] = 1e-4, 1e-8
     routed.endpoints["prompt_pair_s"], routed.endpoints["request_s"] = 1e-10, 0.02
     routed.endpoints["kv_tokens"] = [20_000 + 10_000 * index for index in range(6)]
-    desk, _ = desk_of(routed, clock)
+    picker, _ = picker_of(routed, clock)
     for turn in range(300):
         clock.now_s += 0.001
-        desk.decide(asked(MODELS[turn % 2], 400 * (turn % 90 + 1)), b"", RequestHints())
-    request = desk._request  # noqa: SLF001 - the last one
+        picker.decide(asked(MODELS[turn % 2], 400 * (turn % 90 + 1)), b"", RequestHints())
+    request = picker._arrays.request  # noqa: SLF001 - the last one
     hits = np.minimum(np.arange(6) * 20, int(request["input_tokens"][0]) - 1)
-    first_s, tpot_s, *_ = times_columns(request[0], desk.endpoints, hits)
-    for index, endpoint in enumerate(desk.endpoints):
+    first_s, tpot_s, *_ = times_columns(request[0], picker.state.endpoints, hits)
+    for index, endpoint in enumerate(picker.state.endpoints):
         due_s, token_s, _ = times_of(request[0], endpoint, int(hits[index]), share_of_chance(request[0]))
         assert (first_s[index], tpot_s[index]) == (pytest.approx(due_s), pytest.approx(token_s))
     assert first_s.max() > 2 * first_s.min(), "endpoints that differ"
@@ -51,10 +51,10 @@ def test_a_queue_of_prompts_is_waited_for_as_far_as_it_is_longer_than_the_promis
     routed = fleet(2)
     routed.endpoints["prompt_token_s"] = 2e-5
     routed.endpoints["max_context_tokens"] = routed.endpoints["kv_tokens"] = 10_000_000
-    desk, _ = desk_of(routed, Clock())
+    picker, _ = picker_of(routed, Clock())
     for _ in range(waiting):
-        desk.decide(LONG, b"", RequestHints())
-    assert told_s(desk) == pytest.approx(waiting * LONG_S - 1, abs=1)
+        picker.decide(LONG, b"", RequestHints())
+    assert retry_after_s(picker) == pytest.approx(waiting * LONG_S - 1, abs=1)
 
 
 @pytest.mark.parametrize(("only", "waiting"), [(None, 4), (frozenset({0}), 20)])
@@ -62,12 +62,12 @@ def test_the_endpoint_that_is_soonest_there_counts(only: frozenset[int] | None, 
     routed = fleet(4)
     routed.endpoints["prompt_token_s"] = 2e-5
     routed.endpoints["max_context_tokens"] = routed.endpoints["kv_tokens"] = 10_000_000
-    desk, _ = desk_of(routed, Clock())
+    picker, _ = picker_of(routed, Clock())
     for count, endpoint in ((20, 0), (4, 2)):
         for _ in range(count):
-            desk.decide(LONG, b"", RequestHints(), frozenset({endpoint}))
-    shed = desk.decide(asked(), b"", BATCH, only)
-    assert isinstance(shed, Refused)
+            picker.decide(LONG, b"", RequestHints(), frozenset({endpoint}))
+    shed = picker.decide(asked(), b"", BATCH, only)
+    assert isinstance(shed, Rejection)
     assert shed.retry_s == pytest.approx(waiting * LONG_S - 1, abs=1)
 
 
@@ -75,42 +75,42 @@ def test_tokens_that_are_too_slow_wait_for_answers_to_end() -> None:
     """Half of those that are there must leave: half of the seconds an answer takes."""
     routed = fleet(2)
     routed.endpoints["step_s"], routed.endpoints["sequence_s"], routed.endpoints["max_running"] = 1e-6, 0.001, 1000
-    desk, _ = desk_of(routed, Clock())
+    picker, _ = picker_of(routed, Clock())
     for _ in range(100):  # 0.1 s a token, where 0.05 are promised
-        desk.decide(asked(body_bytes=4), b"", RequestHints())
+        picker.decide(asked(body_bytes=4), b"", RequestHints())
     life_s = 50 * 0.1
-    assert told_s(desk, body_bytes=4) == pytest.approx(math.ceil(life_s / 2), abs=1)
+    assert retry_after_s(picker, body_bytes=4) == pytest.approx(math.ceil(life_s / 2), abs=1)
 
 
 def test_it_is_a_second_at_least_and_a_minute_at_most() -> None:
     routed = fleet(2)
     routed.endpoints["step_s"] = 0.052
-    desk, _ = desk_of(routed, Clock())
-    desk.decide(asked(), b"", RequestHints())
-    assert told_s(desk) == 1
+    picker, _ = picker_of(routed, Clock())
+    picker.decide(asked(), b"", RequestHints())
+    assert retry_after_s(picker) == 1
     for _ in range(3000):  # most of them wait for a seat
-        desk.decide(asked(body_bytes=40_000), b"", RequestHints())
-    assert told_s(desk, body_bytes=40_000) == 60
-    desk.endpoints["accepts"] = 0
-    assert room_s(desk._request, desk.endpoints, np.zeros(2, np.int64)) == 60  # noqa: SLF001 - nobody is there
+        picker.decide(asked(body_bytes=40_000), b"", RequestHints())
+    assert retry_after_s(picker, body_bytes=40_000) == 60
+    picker.state.endpoints["accepts"] = 0
+    assert room_s(picker._arrays.request, picker.state.endpoints, np.zeros(2, np.int64)) == 60  # noqa: SLF001 - nobody is there
 
 
 def test_a_turn_is_waited_for_behind_all_that_come_for_each_that_is_let_in() -> None:
     """Room is there in a second; of twelve that come in it one is let in."""
-    crowd, now_s = ShedRatio(), 1000.0
+    ratio, now_s = ShedRatio(), 1000.0
     for turn in range(1200):
         now_s += 1 / 12
-        crowd.came(now_s, let_in=turn % 12 == 0)
-    assert crowd.for_each == pytest.approx(12, rel=0.1)
-    crowd.came(now_s + 600, let_in=False)
-    assert crowd.for_each == pytest.approx(1), "what was minutes ago says nothing"
+        ratio.add(now_s, admitted=turn % 12 == 0)
+    assert ratio.arrivals_per_admission == pytest.approx(12, rel=0.1)
+    ratio.add(now_s + 600, admitted=False)
+    assert ratio.arrivals_per_admission == pytest.approx(1), "what was minutes ago says nothing"
     routed = fleet(2)
     routed.endpoints["step_s"] = 0.052
-    desk, _ = desk_of(routed, clock := Clock())
-    desk.decide(asked(), b"", RequestHints())
+    picker, _ = picker_of(routed, clock := Clock())
+    picker.decide(asked(), b"", RequestHints())
     told = list[int]()
     for _ in range(10):
         clock.now_s += 0.1
-        told.append(told_s(desk))
+        told.append(retry_after_s(picker))
     assert told == sorted(told)
     assert (told[0], told[-1]) == (1, 10)

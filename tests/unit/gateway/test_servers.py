@@ -14,10 +14,10 @@ pytest.importorskip("httptools", reason='the gateway is an extra: pip install "p
 
 import uvloop
 
-from desks import Clock, desk_of, fleet
+from gateway_fakes import Clock, fleet, picker_of
 from penstock.gateway.servers.ext_authz_server import AuthzServer
 from penstock.gateway.servers.ext_proc_server import ExtProcServer
-from penstock.gateway.servers.picker_process import show_life
+from penstock.gateway.servers.picker_process import beat
 from penstock.gateway.state.shared_tables import PICKER_STATE
 from ports import free_ports
 
@@ -26,7 +26,7 @@ def test_a_door_nobody_has_come_through_is_open_after_its_garbage_is_collected(t
     """uvloop closes Unix servers that nobody holds: a fleet read again before the first request shut pickers off."""
 
     async def scene() -> bool:
-        door = AuthzServer(desk_of(fleet(), Clock())[0], 0)
+        door = AuthzServer(picker_of(fleet(), Clock())[0], 0)
         await door.start(tmp_path / "picker.sock")
         gc.collect()
         await asyncio.sleep(0.05)
@@ -40,9 +40,9 @@ def test_a_door_nobody_has_come_through_is_open_after_its_garbage_is_collected(t
 def test_a_picker_whose_socket_is_gone_gives_no_sign_of_life(tmp_path: Path) -> None:
     async def scene() -> tuple[float, float, float]:
         path, states = tmp_path / "picker.sock", np.zeros(1, PICKER_STATE)
-        door = AuthzServer(desk_of(fleet(), Clock())[0], 0)
+        door = AuthzServer(picker_of(fleet(), Clock())[0], 0)
         await door.start(path)
-        life = asyncio.create_task(show_life(door, states, 0))
+        life = asyncio.create_task(beat(door, states, 0))
         await asyncio.sleep(0.3)
         first = float(states["alive_s"][0])
         path.unlink()
@@ -75,7 +75,7 @@ def test_a_gateway_of_others_is_shown_the_certificate_as_it_is_now(tmp_path: Pat
         return (await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))).strip()
 
     async def scene() -> None:
-        door = ExtProcServer(desk_of(fleet(), Clock())[0], 0)
+        door = ExtProcServer(picker_of(fleet(), Clock())[0], 0)
         await door.start(f"127.0.0.1:{port}", pair)
         assert await shown() == first
         second = certificate(*pair, "second")

@@ -4,7 +4,7 @@ import numpy as np
 
 from penstock.gateway.state.routed_fleet import RoutedClass, RoutedFleet, RoutedPool
 from penstock.gateway.state.shared_tables import COUNTS, PICKER_STATE, REPORT
-from penstock.gateway.telemetry.autoscaling import WISH_EVERY_S, DesiredReplicas
+from penstock.gateway.telemetry.autoscaling import DECIDE_EVERY_S, DesiredReplicas
 from penstock.routing.records import new_endpoints
 
 
@@ -38,70 +38,70 @@ class Gateway:
         self.reports, self.counts = np.zeros(8, REPORT), np.zeros((1, 8), COUNTS)
         self.states, self.now_s = np.zeros(1, PICKER_STATE), 1000.0
         self.reports["healthy"] = 1
-        self.wish = DesiredReplicas(self.routed)
-        self.wish.begin(self.routed, self.counts, self.states, self.now_s)
+        self.desired = DesiredReplicas(self.routed)
+        self.desired.begin(self.routed, self.counts, self.states, self.now_s)
 
-    def look(self, rate: float, *, times: int = 1) -> list[float]:
+    def decide(self, rate: float, *, times: int = 1) -> list[float]:
         for _ in range(times):
-            self.now_s += WISH_EVERY_S
-            self.counts["picked"][0] += np.int64(rate * WISH_EVERY_S / 8)
-            self.wish.look(self.reports, self.counts, self.states, self.now_s)
-        return self.shown("penstock_wanted_replicas")
+            self.now_s += DECIDE_EVERY_S
+            self.counts["picked"][0] += np.int64(rate * DECIDE_EVERY_S / 8)
+            self.desired.decide(self.reports, self.counts, self.states, self.now_s)
+        return self.metrics("penstock_wanted_replicas")
 
-    def shown(self, metric: str) -> list[float]:
-        return list(self.wish.shown(self.reports)[metric][1])
+    def metrics(self, metric: str) -> list[float]:
+        return list(self.desired.metrics(self.reports)[metric][1])
 
 
-MINUTES = int(60 / WISH_EVERY_S)
+MINUTES = int(60 / DECIDE_EVERY_S)
 
 
 def test_a_gateway_that_has_just_begun_wants_what_is_up() -> None:
     gateway = Gateway()
     gateway.reports["healthy"][6:] = 0
-    assert gateway.shown("penstock_wanted_replicas") == gateway.look(0.0) == [4, 2]
+    assert gateway.metrics("penstock_wanted_replicas") == gateway.decide(0.0) == [4, 2]
 
 
 def test_all_are_wanted_of_a_model_of_which_nothing_is_up_yet() -> None:
     gateway = Gateway()
     gateway.reports["healthy"] = 0
-    assert gateway.shown("penstock_wanted_replicas") == gateway.look(0.0) == [4, 4]
+    assert gateway.metrics("penstock_wanted_replicas") == gateway.decide(0.0) == [4, 4]
 
 
 def test_what_is_up_is_shown_from_the_first_moment() -> None:
     """Attack: it read 0 until the scaler was asked for the first time, after 15 s."""
-    assert Gateway().shown("penstock_up_replicas") == [4, 4]
+    assert Gateway().metrics("penstock_up_replicas") == [4, 4]
 
 
 def test_a_small_load_wants_the_cheap_ones_and_a_large_one_all() -> None:
-    rates = Gateway().shown("penstock_replica_sustained_requests_per_second")
+    rates = Gateway().metrics("penstock_replica_sustained_requests_per_second")
     assert min(rates) > 1
-    assert Gateway().look(0.5 * rates[1], times=20 * MINUTES) == [0, 1]
-    assert Gateway().look(3.0 * rates[1], times=20 * MINUTES) == [0, 4]
-    assert Gateway().look(10 * sum(rates), times=20 * MINUTES) == [4, 4]
+    assert Gateway().decide(0.5 * rates[1], times=20 * MINUTES) == [0, 1]
+    assert Gateway().decide(3.0 * rates[1], times=20 * MINUTES) == [0, 4]
+    assert Gateway().decide(10 * sum(rates), times=20 * MINUTES) == [4, 4]
 
 
 def test_a_pause_after_a_start_takes_nothing_away_and_a_model_keeps_its_last_replica() -> None:
     """Attack: 41 s after a start, 20 s after its load ended, the only pool of a model was wanted 0 times."""
     gateway = Gateway()
-    gateway.look(80.0)
-    assert gateway.look(0.0, times=9 * MINUTES) == [4, 4]
-    assert gateway.look(0.0, times=60 * MINUTES) == [0, 1]
+    gateway.decide(80.0)
+    assert gateway.decide(0.0, times=9 * MINUTES) == [4, 4]
+    assert gateway.decide(0.0, times=60 * MINUTES) == [0, 1]
 
 
 def test_a_fleet_that_is_read_again_is_no_gap_and_what_was_shed_before_counts_once() -> None:
     gateway = Gateway()
-    rate = gateway.shown("penstock_replica_sustained_requests_per_second")[1]
+    rate = gateway.metrics("penstock_replica_sustained_requests_per_second")[1]
     gateway.states["rejected"] = 1_000_000
-    gateway.wish.begin(gateway.routed, gateway.counts, gateway.states, gateway.now_s)
-    assert gateway.look(0.5 * rate, times=20 * MINUTES) == [0, 1]
+    gateway.desired.begin(gateway.routed, gateway.counts, gateway.states, gateway.now_s)
+    assert gateway.decide(0.5 * rate, times=20 * MINUTES) == [0, 1]
     gateway.counts["picked"] = 0
-    gateway.wish.begin(gateway.routed, gateway.counts, gateway.states, gateway.now_s + 14.0)
+    gateway.desired.begin(gateway.routed, gateway.counts, gateway.states, gateway.now_s + 14.0)
     gateway.now_s += 14.0
-    assert gateway.look(0.5 * rate, times=2 * MINUTES) == [0, 1]
+    assert gateway.decide(0.5 * rate, times=2 * MINUTES) == [0, 1]
 
 
 def test_a_long_sleep_is_a_gap() -> None:
     gateway = Gateway()
-    assert gateway.look(10.0, times=20 * MINUTES) == [0, 1]
+    assert gateway.decide(10.0, times=20 * MINUTES) == [0, 1]
     gateway.now_s += 600.0
-    assert gateway.look(0.0, times=9 * MINUTES) == [4, 4]
+    assert gateway.decide(0.0, times=9 * MINUTES) == [4, 4]

@@ -1,0 +1,255 @@
+"""Keeps a picker's state of the fleet current: endpoint records, requests in flight, failures, learned values."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Final
+
+import numpy as np
+
+from penstock.gateway.picker import compiled_policy
+from penstock.gateway.picker.failure_detector import FailureDetector, has_failed
+from penstock.gateway.picker.in_flight import InFlightRequest, InFlightRequests
+from penstock.gateway.picker.in_flight_reconciliation import OLD_S, LeakedPicks, oldest
+from penstock.gateway.picker.learned_lengths import LearnedLengths
+from penstock.gateway.picker.pick_counters import PickCounters
+from penstock.gateway.picker.readiness import EndpointReadiness
+from penstock.gateway.state.routed_fleet import RoutedFleet
+from penstock.gateway.state.shared_tables import read_row
+from penstock.routing.records import REPORT, Records
+
+_REPORTS_EVERY_S: Final = 0.002
+_MIN_TOKEN_S: Final = 1e-6
+"""Shortest plausible inter-token latency, in seconds."""
+_OK: Final = 200
+RUN_TIME_FIELDS: Final = (
+    # Learned.
+    *("prefill_correction", "decode_correction", "prompts_seen", "answers_seen"),
+    *("forgot_s", "forgot_share", "forgot_sent"),
+    # Derived.
+    *("tpot_now_s", "stretch", "swing_s", "stall_per_prompt_s", "strain_per_s", "wait_s", "seats_wait_s"),
+    *("free_tokens", "drain_tokens_per_s", "carry_s", "decode_now_s", "resident_tpot_s"),
+    # Reported.
+    *("reported_s", "running", "waiting", "kv_used_tokens"),
+    # Own.
+    *("residents", "sent", "in_flight", "prefilling", "sent_since_report"),
+    *("outstanding_prompt_tokens", "outstanding_prompt_s", "resident_tokens", "resident_output_tokens"),
+    *("prompt_load_fraction", "prompt_squares_s", "prompt_load_s"),
+    *("in_flight_then", "prefilling_then", "resident_tokens_then"),
+)
+"""Fields of an endpoint's record that change at run time. A fleet reload keeps them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedTables:
+    """Tables in shared memory that this picker reads and writes."""
+
+    reports: Records
+    counts: Records
+    """Indexed by picker and endpoint."""
+    states: Records
+    """Indexed by picker."""
+
+
+class FleetState:
+    """One picker's state of the fleet, updated by reports, log lines and predicted events."""
+
+    def __init__(
+        self,
+        fleet: RoutedFleet,
+        tables: SharedTables,
+        number: int,
+        clock: Callable[[], float],
+        min_silence_s: float,
+    ) -> None:
+        self.fleet, self._tables, self._number, self._clock = fleet, tables, number, clock
+        self._policy = compiled_policy.every_request()
+        self._index_of = {address: index for index, address in enumerate(fleet.addresses)}
+        count = len(fleet.addresses)
+        # Records of the policy, and what is known about each endpoint beyond them.
+        self.endpoints = fleet.endpoints.copy()
+        self.parameters = fleet.parameters(len(tables.counts))
+        self.tpot_now_s = self.endpoints["tpot_now_s"]
+        self.learned = LearnedLengths(fleet)
+        self.readiness = EndpointReadiness(fleet)
+        self._failures = FailureDetector(fleet, self.endpoints, min_silence_s)
+        self._leaks = LeakedPicks(count)
+        # Requests in flight, and heaps of (time, ticket) for events that no log line reports.
+        self.flights = InFlightRequests()
+        self._first_tokens_due: list[tuple[float, int]] = []
+        self._predicted_ends: list[tuple[float, int]] = []
+        self.counters = PickCounters(count)
+        # The scraper's reports: sequence numbers published and applied, and a buffer for the policy.
+        self._sequences, self._applied_sequences = tables.reports["sequence"], np.zeros(count, np.uint64)
+        self._report_record = np.zeros(1, REPORT)
+        self._applied_reports_s = -math.inf
+        # Inputs of the last division of endpoints among pickers.
+        self._divided_accepts, self._slow_endpoints_changed = np.zeros(count, np.int64), False
+        self._divide()
+        now_s = clock()
+        for index in range(count):
+            compiled_policy.refresh(self.endpoints, index, now_s, self.parameters)
+
+    def _divide(self) -> None:
+        """Prefer this picker's own share of the endpoints while a whole pool is up and none is slow."""
+        changed = self._slow_endpoints_changed or not np.array_equal(self._divided_accepts, self.endpoints["accepts"])
+        if changed and len(self._tables.counts) > 1:
+            self._divided_accepts, self._slow_endpoints_changed = self.endpoints["accepts"].copy(), False
+            compiled_policy.divide(self.endpoints, self._number, len(self._tables.counts))
+
+    def send(self, ticket: int, endpoint: int, request: Records, hit_tokens: int, body_bytes: int) -> InFlightRequest:
+        """Record that a request is sent to an endpoint, and return it as a request in flight."""
+        place = self.flights.add(ticket)
+        self._policy.sent(self.endpoints, endpoint, request, hit_tokens, self.flights.rows, place, self.parameters)
+        flight = self.flights.at(place)
+        heappush(self._first_tokens_due, (flight.sent_s + flight.ttft_s, ticket))
+        self.counters.count_sent(endpoint, body_bytes, flight.ttft_s)
+        return flight
+
+    def end(self, ticket: int, served: str, status: int, flags: str, tries: int, *, unlogged: bool = False) -> None:
+        """Record an ended request from Envoy's log. `unlogged`: no log has its separate tries."""
+        place = self.flights.remove(ticket)
+        if place is None:
+            self.counters.unknown_tickets += 1
+            return
+        now_s, flight = self._clock(), self.flights.at(place)
+        first, last = flight.endpoint, self._index_of.get(served)
+        moved, failed = first != (first if last is None else last), has_failed(status, flags, tries)
+        self.counters.count_ended(first, failed=failed, moved=moved)
+        if self._failures.end(ticket, first, last, status, flags, now_s, unlogged=unlogged):
+            self._divide()
+        if failed or moved:  # gives no latency sample for this endpoint
+            compiled_policy.lost(self.endpoints, self.flights.rows, place, now_s, self.parameters)
+        else:
+            tokens = self._tokens(flight, now_s)
+            self._policy.finished(self.endpoints, self.flights.rows, place, tokens, now_s, self.parameters)
+
+    def fail_try(self, ticket: int, served: str, status: int, flags: str) -> None:
+        """Record that an endpoint failed a request, which Envoy then sends to another endpoint."""
+        index = self._index_of.get(served)
+        if index is not None and ticket in self.flights:
+            self._failures.fail_try(ticket, index, status, flags, self._clock())
+            self._divide()
+
+    def model_not_found(self, ticket: int, served: str, name: str) -> None:
+        """Record a 404 for a model name. An adapter is excluded there; for a base model the endpoint is suspected."""
+        index, now_s = self._index_of.get(served), self._clock()
+        if index is None or name not in self.fleet.bits or (place := self.flights.place(ticket)) is None:
+            return
+        self._failures.fail_try(ticket, index, 0, "-", now_s)
+        if self.flights.at(place).endpoint == index:
+            self._failures.unknown.add(ticket)
+        if name == self.fleet.served[index]:
+            self._failures.suspect(index, now_s)
+            self._divide()
+        else:
+            self._failures.unknown.exclude(self.endpoints, index, name, now_s)
+
+    def next_check_s(self, ticket: int, tried: Sequence[str], *, first: bool) -> int | None:
+        """Return seconds until Envoy checks a silent request again, or None to try the next endpoint now."""
+        if (place := self.flights.place(ticket)) is None:
+            return None
+        indices = [self._index_of[address] for address in tried if address in self._index_of]
+        now_s = self._clock()
+        age_s = now_s - self.flights.at(place).sent_s
+        return self._failures.next_check_s(ticket, indices, age_s, now_s, first=first)
+
+    def predict_end(self, ticket: int) -> None:
+        """Schedule the predicted end of a request whose end no log will report."""
+        place = self.flights.place(ticket)
+        if place is not None:
+            flight = self.flights.at(place)
+            life_s = flight.ttft_s + self.tpot_now_s.item(flight.endpoint) * flight.expected_output_tokens
+            heappush(self._predicted_ends, (flight.sent_s + life_s, ticket))
+
+    def _tokens(self, flight: InFlightRequest, now_s: float) -> int:
+        """Estimate a response's tokens from its duration and inter-token latency; 0 if that is unknown."""
+        between_s, first_s = self.learned.itl_s.item(flight.endpoint), flight.first_s
+        return 1 + round((now_s - first_s) / between_s) if between_s > _MIN_TOKEN_S and first_s < now_s else 0
+
+    def update(self, now_s: float) -> None:
+        """Apply new scraper reports, retrials, predicted ends, and first tokens that are due."""
+        if now_s - self._applied_reports_s < _REPORTS_EVERY_S:
+            return
+        self._applied_reports_s = now_s
+        if not np.array_equal(self._sequences, self._applied_sequences):
+            for index in np.flatnonzero(self._sequences != self._applied_sequences):
+                row = read_row(self._tables.reports, int(index))
+                if row is not None:
+                    self._applied_sequences[index] = row["sequence"]
+                    self._apply_report(int(index), row, now_s)
+            self._divide()
+        if self._failures.try_again(now_s):
+            self._divide()
+        while self._predicted_ends and self._predicted_ends[0][0] <= now_s:
+            self.end(heappop(self._predicted_ends)[1], "", _OK, "-", 1)
+        while self._first_tokens_due and self._first_tokens_due[0][0] <= now_s:
+            due_s, ticket = heappop(self._first_tokens_due)
+            place = self.flights.place(ticket)
+            if place is not None:
+                self._apply_first_token(place, due_s)
+
+    def _apply_report(self, index: int, row: np.void, now_s: float) -> None:
+        record = self.endpoints[index]
+        self._failures.apply_report(index, row, now_s)
+        self.readiness.report(index, healthy=bool(row["healthy"] != 0))
+        if row["kv_tokens"] > 0:
+            record["kv_tokens"] = row["kv_tokens"]
+        if row["active_s"] > 0:
+            self._drop_leaks(index, row, now_s)
+        self.learned.apply_report(index, row, self._tables.counts["prompt_bytes"].sum(axis=0))
+        if row["reported_s"] > record["reported_s"]:
+            # Treat the picker's current state as its state at the scrape: a page is only milliseconds old.
+            report = self._report_record
+            compiled_policy.begin_report(self.endpoints, index, report, 0, float(row["reported_s"]))
+            for name in ("running", "waiting", "kv_used_tokens"):
+                report[name] = row[name]
+            changed = compiled_policy.reported(self.endpoints, index, report, 0, now_s, self.parameters)
+            self._slow_endpoints_changed |= changed
+
+    def _drop_leaks(self, index: int, row: np.void, now_s: float) -> None:
+        in_flight = self._tables.counts["in_flight"][:, index].copy()
+        in_flight[self._number] = self.counters.in_flight[index]
+        count = self._leaks.surplus(index, float(row["active_s"]), int(row["active"]), in_flight, self._number)
+        if count:
+            for ticket in oldest(self.flights.all(), index, now_s - OLD_S, count):
+                if (place := self.flights.remove(ticket)) is not None:
+                    self._failures.forget(ticket)
+                    self.counters.in_flight[index] -= 1
+                    self.counters.dropped_flights += 1
+                    compiled_policy.lost(self.endpoints, self.flights.rows, place, now_s, self.parameters)
+
+    def _apply_first_token(self, place: int, due_s: float) -> None:
+        """Record a due first token at the time implied by this endpoint's observed TTFT ratio."""
+        flight = self.flights.at(place)
+        self.learned.add_prediction(flight.endpoint, flight.ttft_s)
+        observed_s = flight.sent_s + flight.ttft_s * self.learned.first_ratio.item(flight.endpoint)
+        observed_s = max(observed_s, 1e-6) if observed_s > 0 else due_s
+        self._policy.first_token(self.endpoints, self.flights.rows, place, observed_s, self.parameters)
+
+    def tick(self) -> None:
+        """Apply reports without a request, and publish the counters."""
+        self.update(self._clock())
+        self.counters.write(self._tables.counts[self._number], self._tables.states[self._number])
+
+    def adopt(self, before: "FleetState") -> None:
+        """Take over the state from before a fleet reload."""
+        new_index = {index: self._index_of.get(address) for index, address in enumerate(before.fleet.addresses)}
+        for old, new in new_index.items():
+            if new is not None:
+                for name in RUN_TIME_FIELDS:
+                    self.endpoints[new][name] = before.endpoints[old][name]
+                self.counters.in_flight[new] = int(before.endpoints[old]["in_flight"])
+                self.readiness.adopt(new, before.readiness, old)
+        for ticket, flight in before.flights.all():
+            new = new_index[flight.endpoint]
+            if new is not None:
+                self.flights.adopt(ticket, flight, new)
+        self._first_tokens_due = self._still_in_flight(before._first_tokens_due)  # noqa: SLF001 - same class
+        self._predicted_ends = self._still_in_flight(before._predicted_ends)  # noqa: SLF001 - same class
+        self._failures.adopt(before._failures, new_index)  # noqa: SLF001 - same class
+        self.counters.carry_over(before.counters, new_index)
+
+    def _still_in_flight(self, events: list[tuple[float, int]]) -> list[tuple[float, int]]:
+        return [entry for entry in events if entry[1] in self.flights]
