@@ -107,7 +107,7 @@ def _specs(chance: random.Random) -> Iterator[Planted]:
 
         def make(factor: float, part: str = part, quantity: str = quantity, value: float = value) -> Statement:
             return SpecStatement(
-                part=part,
+                accelerator=part,
                 quantity=quantity,
                 amount=exactly(value * factor, MEASURES[quantity]),
                 basis="dense" if quantity in FORMATS_OF_FLOPS else "unstated",
@@ -130,7 +130,7 @@ def _ratios(chance: random.Random) -> Iterator[Planted]:
         ) -> Statement:
             basis = "dense" if names[2] in FORMATS_OF_FLOPS else "unstated"
             return RatioStatement(
-                part=names[0],
+                accelerator=names[0],
                 over=names[1],
                 quantity=names[2],
                 amount=exactly(value * factor, "times"),
@@ -148,7 +148,7 @@ def _limits(chance: random.Random) -> Iterator[Planted]:
         margin = max(tpp / 4800, 4800 / tpp)
 
         def make(factor: float, part: str = part.id, *, below: bool = tpp < 4800) -> Statement:
-            return LimitStatement(part=part, limit="3a090-2023", below=below if factor == 1 else not below)
+            return LimitStatement(accelerator=part, limit="3a090-2023", below=below if factor == 1 else not below)
 
         yield Planted("limit", make, only=margin)
 
@@ -172,7 +172,7 @@ def _fits(chance: random.Random) -> Iterator[Planted]:
         ) -> Statement:
             return FitStatement(
                 model=where[0],
-                part=where[1],
+                accelerator=where[1],
                 precision=where[2],
                 devices=where[3],
                 fits=fits if factor == 1 else not fits,
@@ -191,7 +191,7 @@ def _runs(chance: random.Random) -> Iterator[Planted]:
     for model, part, devices, engine in chance.sample(sorted(served_by), 10):
 
         def make(factor: float, what: tuple[str, str, int, str] = (model, part, devices, engine)) -> Statement:
-            return RunsStatement(model=what[0], part=what[1], devices=what[2], engine=what[3], runs=factor == 1)
+            return RunsStatement(model=what[0], accelerator=what[1], devices=what[2], engine=what[3], runs=factor == 1)
 
         yield Planted("runs", make, only=10.0)
 
@@ -242,7 +242,10 @@ def _requests(chance: random.Random) -> Iterator[Planted]:
             what: tuple[str, str, str, int] = (model, part.id, precision, tokens),
             value: int = capacity.cached_requests,
         ) -> Statement:
-            setup = ServedSetup(model=what[0], part=what[1], precision=what[2], cache="bf16", input_tokens=what[3])
+            model, accelerator, precision, tokens = what
+            setup = ServedSetup(
+                model=model, accelerator=accelerator, precision=precision, cache="bf16", input_tokens=tokens
+            )
             return SpeedStatement(setup=setup, metric="requests", amount=exactly(value * factor, "count"))
 
         yield Planted("requests", make)
@@ -252,7 +255,7 @@ def served(row: Measurement, *, engine: bool = True) -> ServedSetup:
     """A row's setup, as a claim states it."""
     return ServedSetup(
         model=row.model,
-        part=row.accelerator,
+        accelerator=row.accelerator,
         devices=row.devices,
         precision=row.weights,
         cache=row.kv or None,
@@ -317,7 +320,7 @@ def _prices(chance: random.Random) -> Iterator[Planted]:
         def make(
             factor: float, part: str = part, usd: float = price.usd_per_device, *, bought: bool = not price.hourly
         ) -> Statement:
-            return PriceStatement(part=part, bought=bought, amount=exactly(usd * factor, "usd"))
+            return PriceStatement(accelerator=part, bought=bought, amount=exactly(usd * factor, "usd"))
 
         yield Planted("price", make, said_on=price.effective_from)
 
@@ -447,7 +450,7 @@ def _changes(chance: random.Random) -> Iterator[Planted]:
             factor: float, ends: tuple[Measurement, Measurement] = (first, last), value: float = value
         ) -> Statement:
             return ChangeStatement(
-                part=ends[0].accelerator,
+                accelerator=ends[0].accelerator,
                 engine=ends[0].engine,
                 model=ends[0].model,
                 since=ends[0].date,

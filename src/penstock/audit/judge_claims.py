@@ -78,16 +78,16 @@ def judge(claim: Claim, library: Library) -> Judgement:
         judged = _BY_LIBRARY[type(statement)](statement, library)
     except PenstockError as error:
         return Judgement(verdict=Verdict.UNDETERMINED, reason=str(error))
-    return (
-        _note_later_launch(judged, statement.part, library, claim) if isinstance(statement, SpecStatement) else judged
-    )
+    if isinstance(statement, SpecStatement):
+        return _note_later_launch(judged, statement.accelerator, library, claim)
+    return judged
 
 
-def _note_later_launch(judgement: Judgement, part: str, library: Library, claim: Claim) -> Judgement:
+def _note_later_launch(judgement: Judgement, accelerator: str, library: Library, claim: Claim) -> Judgement:
     """Add to the reason that the accelerator was launched after the claim."""
-    launched, day = library.accelerator_of(part).launched, claim.said.said_on
+    launched, day = library.accelerator_of(accelerator).launched, claim.said.said_on
     if launched is None or day is None or f"{day:%Y-%m}" >= launched:
         return judgement
     return replace(
-        judgement, reason=f"{judgement.reason}; the claim is of {day:%Y-%m}, the part was launched in {launched}"
+        judgement, reason=f"{judgement.reason}; the claim is of {day:%Y-%m}, the accelerator was launched in {launched}"
     )

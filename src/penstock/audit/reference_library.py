@@ -71,7 +71,7 @@ class PrintedFigure:
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
-    part: str
+    accelerator: str
     quantity: str
     value: float
     """Value in base units: bytes, bytes or operations per second, watts."""
@@ -89,7 +89,7 @@ class Package:
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
-    part: str
+    accelerator: str
     devices: int
     says: str
     url: str
@@ -122,9 +122,9 @@ class FactBook:
         """Return a threshold by its id, or None."""
         return next((limit for limit in self.limits if limit.id == ident), None)
 
-    def package_of(self, part: str) -> Package | None:
+    def package_of(self, accelerator: str) -> Package | None:
         """Return the package in which an accelerator is sold, or None."""
-        return next((package for package in self.packages if package.part == part), None)
+        return next((package for package in self.packages if package.accelerator == accelerator), None)
 
     def name(self, subject: str) -> str:
         """Return the canonical name of a subject."""

@@ -73,7 +73,7 @@ def test_sentences_become_statements() -> None:
     ).statement
     assert isinstance(speed, SpeedStatement)
     setup = speed.setup
-    assert (setup.part, setup.devices, setup.engine, setup.drafted) == ("mi355x", 8, "sglang", False)
+    assert (setup.accelerator, setup.devices, setup.engine, setup.drafted) == ("mi355x", 8, "sglang", False)
     assert (setup.input_tokens, setup.output_tokens, setup.concurrency) == (8192, 1024, 64)
     metrics = {"20 ms": "tpot", "400 ms to first token": "ttft", "512 requests": "requests", "40 tok/s/user": "tpot"}
     for figure, metric in metrics.items():

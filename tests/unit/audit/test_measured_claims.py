@@ -65,7 +65,7 @@ def test_rows_set_aside_as_faster_than_light_are_caught() -> None:
     for found in listed:
         setup = ServedSetup(
             model=found["model"],
-            part=found["part"],
+            accelerator=found["part"],
             devices=int(found["tp"]),
             precision=found["weights"],
             concurrency=_count(found["users"]),

@@ -51,7 +51,7 @@ def test_headings_may_carry_their_unit_and_the_count_a_column() -> None:
     )
     first, price = parse_sheet(text, "s.csv")
     assert isinstance(first.statement, SpeedStatement)
-    assert (first.statement.setup.part, first.statement.setup.devices) == ("h100_sxm", 2)
+    assert (first.statement.setup.accelerator, first.statement.setup.devices) == ("h100_sxm", 2)
     assert first.statement.amount.low == 2900
     assert price.id == "row-2-rent"
 

@@ -89,7 +89,7 @@ class FitAttempt:
 def attempt_fit(
     model: ModelSpec,
     precision: str,
-    part: Accelerator,
+    accelerator: Accelerator,
     devices: int,
     context_tokens: int,
     *,
@@ -98,18 +98,20 @@ def attempt_fit(
 ) -> FitAttempt:
     """Place a model in one format on a number of devices, with the split that leaves the most free memory."""
     held = in_format(model, precision)
-    found = [fit(replace(placed, cache_dtype=cache), context_tokens) for placed in placements(held, part, devices)]
+    found = [
+        fit(replace(placed, cache_dtype=cache), context_tokens) for placed in placements(held, accelerator, devices)
+    ]
     best = max(found, key=lambda result: (result.fits, _room(result)), default=None)
     return FitAttempt(
         precision=precision,
         weight_bytes=held.weight_bytes,
-        memory_bytes=devices * part.memory.hbm_bytes,
+        memory_bytes=devices * accelerator.memory.hbm_bytes,
         best=best,
         requests=requests,
     )
 
 
-def placements(model: ModelSpec, part: Accelerator, devices: int) -> Iterator[Deployment]:
+def placements(model: ModelSpec, accelerator: Accelerator, devices: int) -> Iterator[Deployment]:
     """Yield the supported splits of a replica over all devices, widest tensor parallelism first."""
     for tp in range(devices, 0, -1):
         if devices % tp:
@@ -117,8 +119,8 @@ def placements(model: ModelSpec, part: Accelerator, devices: int) -> Iterator[De
         split = Parallelism(tp=tp, pp=devices // tp)
         placed = Deployment(
             model=model,
-            accelerator=part,
-            engine=engine_defaults("vllm", part, tp=split.tp, pp=split.pp),
+            accelerator=accelerator,
+            engine=engine_defaults("vllm", accelerator, tp=split.tp, pp=split.pp),
             parallelism=split,
         )
         if refusal(placed) is None:
@@ -131,23 +133,28 @@ def _room(result: MemoryFit) -> int:
 
 def audit_fit(statement: FitStatement, library: Library) -> Judgement:
     """Judge a fit claim by placing the model in every format that may be meant."""
-    model, part = library.model_of(statement.model), library.accelerator_of(statement.part)
+    model, accelerator = library.model_of(statement.model), library.accelerator_of(statement.accelerator)
     if statement.fewest is not None:
-        return _audit_fewest(statement, model, part)
+        return _audit_fewest(statement, model, accelerator)
     context = _within_limit(statement.context_tokens or _SHORT_CONTEXT, model)
     attempts, small = (
         [
-            attempt_fit(model, precision, part, statement.devices, context, requests=statement.requests, cache=cache)
+            attempt_fit(
+                model, precision, accelerator, statement.devices, context, requests=statement.requests, cache=cache
+            )
             for precision in possible_formats(statement.precision)
         ]
         for cache in (None, CacheDtype.FP8)
     )
     judged = _judge_fits if statement.fits else _judge_does_not_fit
-    verdict, reason, true_if = judged(statement, part, attempts)
+    verdict, reason, true_if = judged(statement, accelerator, attempts)
     if not any(attempt.fits for attempt in attempts) and any(attempt.fits for attempt in small):
         verdict, true_if = Verdict.PLAUSIBLE, "the cache is in fp8" if statement.fits else None
         reason += "; an fp8 cache has room" if statement.fits else " unless the cache is in fp8"
-    sources = [citation(part, part.source_of("memory.hbm_bytes")), Cited(title=f"config.json of {model.name}")]
+    sources = [
+        citation(accelerator, accelerator.source_of("memory.hbm_bytes")),
+        Cited(title=f"config.json of {model.name}"),
+    ]
     return Judgement(
         verdict=verdict,
         reason=reason,
@@ -163,14 +170,14 @@ def _within_limit(context_tokens: int, model: ModelSpec) -> int:
     return limit if limit < context_tokens <= _OVER_LIMIT * limit else context_tokens
 
 
-def _where(statement: FitStatement, part: Accelerator) -> str:
-    return f"{statement.devices} x {part.name}" if statement.devices > 1 else f"one {part.name}"
+def _where(statement: FitStatement, accelerator: Accelerator) -> str:
+    return f"{statement.devices} x {accelerator.name}" if statement.devices > 1 else f"one {accelerator.name}"
 
 
 def _judge_fits(
-    statement: FitStatement, part: Accelerator, attempts: list[FitAttempt]
+    statement: FitStatement, accelerator: Accelerator, attempts: list[FitAttempt]
 ) -> tuple[Verdict, str, str | None]:
-    where = _where(statement, part)
+    where = _where(statement, accelerator)
     fitting = [attempt for attempt in attempts if attempt.fits]
     if len(fitting) == len(attempts) and all(attempt.certain for attempt in fitting):
         return Verdict.CONFIRMED, f"it fits on {where}, with room for {_tokens(fitting)} tokens of cache", None
@@ -184,7 +191,7 @@ def _judge_fits(
         return (
             Verdict.IMPLAUSIBLE,
             f"the {nearest.precision} weights go into {where}, but {nearest.lacks}",
-            _remedy(attempts, part),
+            _remedy(attempts, accelerator),
         )
     smallest = min(attempts, key=lambda attempt: attempt.weight_bytes)
     return (
@@ -193,14 +200,14 @@ def _judge_fits(
             f"{smallest.weight_bytes / GB:,.1f} x 10^9 bytes of {smallest.precision} weights exceed the "
             f"{smallest.memory_bytes / GB:,.1f} of {where}"
         ),
-        _remedy(attempts, part),
+        _remedy(attempts, accelerator),
     )
 
 
 def _judge_does_not_fit(
-    statement: FitStatement, part: Accelerator, attempts: list[FitAttempt]
+    statement: FitStatement, accelerator: Accelerator, attempts: list[FitAttempt]
 ) -> tuple[Verdict, str, str | None]:
-    where = _where(statement, part)
+    where = _where(statement, accelerator)
     fitting = [attempt for attempt in attempts if attempt.fits]
     if not fitting:
         sure = all(attempt.certain for attempt in attempts)
@@ -222,7 +229,7 @@ def _tokens(fitting: list[FitAttempt]) -> str:
     return f"{min(rooms):,}"
 
 
-def _remedy(attempts: list[FitAttempt], part: Accelerator) -> str | None:
+def _remedy(attempts: list[FitAttempt], accelerator: Accelerator) -> str | None:
     best = attempts[0].best
     if best is None:
         return None
@@ -231,10 +238,10 @@ def _remedy(attempts: list[FitAttempt], part: Accelerator) -> str | None:
     fewest = minimum_devices(best.deployment, best.context_tokens)
     if fewest is None:
         return None
-    return f"there were {fewest.deployment.parallelism.devices} x {part.id} for {attempts[0].precision}"
+    return f"there were {fewest.deployment.parallelism.devices} x {accelerator.id} for {attempts[0].precision}"
 
 
-def _audit_fewest(statement: FitStatement, model: ModelSpec, part: Accelerator) -> Judgement:
+def _audit_fewest(statement: FitStatement, model: ModelSpec, accelerator: Accelerator) -> Judgement:
     """Judge a claim about the fewest devices, by format."""
     amount = statement.fewest
     if amount is None:
@@ -245,41 +252,44 @@ def _audit_fewest(statement: FitStatement, model: ModelSpec, part: Accelerator) 
     lines = []
     for precision in possible_formats(statement.precision):
         held = in_format(model, precision)
-        by_bytes = held.weight_bytes / part.memory.hbm_bytes
+        by_bytes = held.weight_bytes / accelerator.memory.hbm_bytes
         lines.append(
             working_line(
-                f"{plainly(round(held.weight_bytes / GB, 1))} / {plainly(round(part.memory.hbm_bytes / GB, 1))}",
-                round(held.weight_bytes / GB, 1) / round(part.memory.hbm_bytes / GB, 1),
+                f"{plainly(round(held.weight_bytes / GB, 1))} / {plainly(round(accelerator.memory.hbm_bytes / GB, 1))}",
+                round(held.weight_bytes / GB, 1) / round(accelerator.memory.hbm_bytes / GB, 1),
                 f"devices that {precision} weights fill",
             )
         )
-        count = next((n for n in range(max(1, int(by_bytes)), 65) if _fits_on(held, part, n, context)), None)
+        count = next((n for n in range(max(1, int(by_bytes)), 65) if _fits_on(held, accelerator, n, context)), None)
         if count is not None:
             found[precision] = count
-            usual[precision] = _as_split(held, part, count, context)
+            usual[precision] = _as_split(held, accelerator, count, context)
     said = ", ".join(_minimum_phrase(precision, count, usual[precision]) for precision, count in found.items())
     hit = [name for name, count in found.items() if amount.meets(count) or amount.meets(usual[name])]
-    sources = (citation(part, part.source_of("memory.hbm_bytes")), Cited(title=f"config.json of {model.name}"))
+    sources = (
+        citation(accelerator, accelerator.source_of("memory.hbm_bytes")),
+        Cited(title=f"config.json of {model.name}"),
+    )
     if hit:
         sure = len(hit) == len(found) == 1 and found == usual
         verdict = Verdict.CONFIRMED if sure else Verdict.PLAUSIBLE
         return Judgement(
-            verdict=verdict, reason=f"the fewest {part.name} are {said}", workings=tuple(lines), sources=sources
+            verdict=verdict, reason=f"the fewest {accelerator.name} are {said}", workings=tuple(lines), sources=sources
         )
     few = min(held.weight_bytes for held in (in_format(model, p) for p in possible_formats(statement.precision)))
-    verdict = Verdict.IMPOSSIBLE if few > amount.high * part.memory.hbm_bytes else Verdict.CONTRADICTED
+    verdict = Verdict.IMPOSSIBLE if few > amount.high * accelerator.memory.hbm_bytes else Verdict.CONTRADICTED
     return Judgement(
         verdict=verdict,
-        reason=f"the fewest {part.name} are {said or 'more than 64'}, not {amount.written}",
+        reason=f"the fewest {accelerator.name} are {said or 'more than 64'}, not {amount.written}",
         workings=tuple(lines),
         sources=sources,
         true_if=f"it said {said}",
     )
 
 
-def _as_split(model: ModelSpec, part: Accelerator, count: int, context_tokens: int) -> int:
+def _as_split(model: ModelSpec, accelerator: Accelerator, count: int, context_tokens: int) -> int:
     """Return the fewest devices with usual splits: 2, 4 or 8 devices of a node, or whole nodes."""
-    for placed in placements(model, part, count):
+    for placed in placements(model, accelerator, count):
         fewest = minimum_devices(placed, context_tokens)
         return fewest.deployment.parallelism.devices if fewest is not None else count
     return count
@@ -290,8 +300,8 @@ def _minimum_phrase(precision: str, count: int, usual: int) -> str:
     return f"{count} in {precision}" + ("" if usual == count else f" ({usual} as engines split it evenly)")
 
 
-def _fits_on(model: ModelSpec, part: Accelerator, devices: int, context_tokens: int) -> bool:
-    return any(fit(placed, context_tokens).fits for placed in placements(model, part, devices))
+def _fits_on(model: ModelSpec, accelerator: Accelerator, devices: int, context_tokens: int) -> bool:
+    return any(fit(placed, context_tokens).fits for placed in placements(model, accelerator, devices))
 
 
 def audit_size(statement: SizeStatement, library: Library) -> Judgement:
@@ -382,12 +392,12 @@ def _free_memory(
 ) -> tuple[float, Working, str]:
     """Compute memory minus weights, of the nominal GB or of the physical bytes (80 GB are 85.9 x 10^9)."""
     name = model.name + (f" in {precision}" if precision else "")
-    part = library.accelerator_of(statement.part or "")
-    each_gb = part.memory.nominal_gb if printed else round(part.memory.hbm_bytes / GB, 1)
+    accelerator = library.accelerator_of(statement.accelerator or "")
+    each_gb = accelerator.memory.nominal_gb if printed else round(accelerator.memory.hbm_bytes / GB, 1)
     memory_gb, weights_gb = statement.devices * each_gb, round(model.weight_bytes / GB, 1)
     line = working_line(
         f"{plainly(memory_gb)} - {plainly(weights_gb)}",
         memory_gb - weights_gb,
         "GB on the box less weights" if printed else "10^9 bytes of memory less weights",
     )
-    return (memory_gb - weights_gb) * GB, line, f"memory of {statement.devices} x {part.name} beside {name}"
+    return (memory_gb - weights_gb) * GB, line, f"memory of {statement.devices} x {accelerator.name} beside {name}"

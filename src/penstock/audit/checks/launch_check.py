@@ -15,22 +15,22 @@ _SERVES = {"runs": True, "slow": True, "blocked": False, "silent-wrong": False}
 
 def audit_runs(statement: RunsStatement, library: Library) -> Judgement:
     """Run preflight with the stated engine release, or the newest known one."""
-    part = library.accelerator_of(statement.part)
+    accelerator = library.accelerator_of(statement.accelerator)
     engine: EngineName = "sglang" if statement.engine == "sglang" else "vllm"
     release = Release(statement.version) if statement.version else NEWEST[engine]
     unread = NEWEST[engine] < release
     answer = check(
         PreflightQuestion(
             subject=library.subject_of(statement.model),
-            accelerator=part,
+            accelerator=accelerator,
             engine=engine,
             version=release,
-            asked=LaunchChoices(parallelism=_split(part, statement.devices)),
+            asked=LaunchChoices(parallelism=_split(accelerator, statement.devices)),
         ),
         library.knowledge(),
     )
     ready = answer.readiness.value
-    where = f"{engine} {release.text} on {statement.devices} x {part.name}"
+    where = f"{engine} {release.text} on {statement.devices} x {accelerator.name}"
     found = [finding for severity in _FATAL for finding in answer.assessment.of(severity)]
     sources = [Cited(title=finding.rule.id, url=str(next(iter(finding.rule.sources)).url)) for finding in found]
     verdict = Verdict.UNDETERMINED if unread else _verdict(statement, ready)
@@ -58,9 +58,9 @@ def _why(answer: Preflight) -> str:
     return f": {reasons[0][:160]}" if reasons else ""
 
 
-def _split(part: Accelerator, devices: int) -> Parallelism:
+def _split(accelerator: Accelerator, devices: int) -> Parallelism:
     """Return tensor parallelism within a node, and nodes as pipeline stages."""
-    within = part.node.devices
+    within = accelerator.node.devices
     if devices > within and devices % within == 0:
         return Parallelism(tp=within, pp=devices // within)
     return Parallelism(tp=devices)

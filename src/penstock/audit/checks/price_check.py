@@ -25,7 +25,7 @@ _Offers: TypeAlias = Mapping[tuple[str, str, int | None], Price]
 """Prices by provider, kind and term."""
 
 
-def _offers(part: str, library: Library, day: date, *, bought: bool) -> _Offers:
+def _offers(accelerator: str, library: Library, day: date, *, bought: bool) -> _Offers:
     """Return the newest price of each provider, kind and term on a day, or the first later one if none is older.
 
     Prices of low confidence are left out: they are estimates, and list prices without known buyers.
@@ -33,7 +33,7 @@ def _offers(part: str, library: Library, day: date, *, bought: bool) -> _Offers:
     kinds = _BOUGHT if bought else _RENTED
     counted = [
         price
-        for price in library.prices_of(library.accelerator_of(part).id)
+        for price in library.prices_of(library.accelerator_of(accelerator).id)
         if price.kind in kinds
         and price.usable
         and price.confidence != "low"
@@ -50,8 +50,11 @@ def _cite(price: Price) -> Cited:
 def audit_price(statement: PriceStatement, library: Library, said_on: date | None) -> Judgement:
     """Judge a price by the market around the day of the claim, and by today's market."""
     judged, today = (
-        _judge_by_prices(statement, list(_offers(statement.part, library, day, bought=statement.bought).values()))
-        for day in (said_on or library.today, library.today)
+        _judge_by_prices(statement, list(offers.values()))
+        for offers in (
+            _offers(statement.accelerator, library, day, bought=statement.bought)
+            for day in (said_on or library.today, library.today)
+        )
     )
     return replace(
         judged,
@@ -81,9 +84,10 @@ def _judge_by_prices(statement: PriceStatement, offers: Sequence[Price]) -> Judg
 def audit_price_ratio(statement: PriceRatioStatement, library: Library, said_on: date | None) -> Judgement:
     """Judge a price ratio by providers that offer both accelerators, or by the medians if there is none."""
     day = said_on or library.today
-    ours, theirs = (_offers(name, library, day, bought=statement.bought) for name in (statement.part, statement.over))
+    names = (statement.accelerator, statement.over)
+    ours, theirs = (_offers(name, library, day, bought=statement.bought) for name in names)
     if not ours or not theirs:
-        lacking = statement.part if not ours else statement.over
+        lacking = statement.accelerator if not ours else statement.over
         return Judgement(
             verdict=Verdict.UNDETERMINED,
             reason=f"no price of {lacking} is recorded within {_SEASON.days} days of the claim; quotes are missing",

@@ -55,32 +55,32 @@ def audit_fact(statement: FactStatement, library: Library, said_on: date | None)
 def _catalog_fact(statement: FactStatement, library: Library) -> SourcedFact | None:
     """Look up an accelerator's catalog facts: supported formats, FP8 dialect, target and architecture."""
     try:
-        part = library.accelerator_of(statement.subject)
+        accelerator = library.accelerator_of(statement.subject)
     except UnknownName:
         return None
     about = statement.about.strip().lower()
     if about == "fp8" and isinstance(statement.says, str):
         about = "fp8 dialect"
     words = {
-        "architecture": (part.architecture, "compute_target"),
-        "target": (part.compute_target, "compute_target"),
-        "fp8 dialect": (part.fp8_dialect, "fp8_dialect"),
+        "architecture": (accelerator.architecture, "compute_target"),
+        "target": (accelerator.compute_target, "compute_target"),
+        "fp8 dialect": (accelerator.fp8_dialect, "fp8_dialect"),
     }
     if about in FORMATS_OF_FLOPS:
-        source = part.source_of(f"dense_flops_per_s.{next(iter(part.dense_flops_per_s))}")
-        holds, text = Precision(about) in part.dense_flops_per_s, None
+        source = accelerator.source_of(f"dense_flops_per_s.{next(iter(accelerator.dense_flops_per_s))}")
+        holds, text = Precision(about) in accelerator.dense_flops_per_s, None
     elif about in words and words[about][0] is not None:
         text, field = words[about]
-        source, holds = part.source_of(field), None
+        source, holds = accelerator.source_of(field), None
     else:
         return None
     return SourcedFact(
-        subject=part.id,
+        subject=accelerator.id,
         about=about,
         holds=holds,
         text=text,
         url=source.url or "",
-        title=source.title or part.name,
+        title=source.title or accelerator.name,
         checked_on=source.checked_on,
     )
 
@@ -172,12 +172,12 @@ def _event_date(subject: str, event: str, library: Library) -> tuple[ClaimedSpan
     if meant not in {"launched", "released"}:
         return None
     try:
-        part = library.accelerator_of(subject)
+        accelerator = library.accelerator_of(subject)
     except UnknownName:
         return None
-    if part.launched is None:
+    if accelerator.launched is None:
         return None
-    return span_of_month(part.launched), citation(part, part.source_of("launched"))
+    return span_of_month(accelerator.launched), citation(accelerator, accelerator.source_of("launched"))
 
 
 def audit_date(statement: DateStatement, library: Library, said_on: date | None) -> Judgement:

@@ -16,46 +16,46 @@ _SCALES = {"bytes": (GB, "GB"), "bytes/s": (TERA, "TB/s"), "flops/s": (TERA, "TF
 
 def audit_spec(statement: SpecStatement, library: Library) -> Judgement:
     """Check a figure against every reading of the data sheet."""
-    part = library.accelerator_of(statement.part)
-    found = spec_readings(part, statement.quantity, statement.scope, statement.basis)
+    accelerator = library.accelerator_of(statement.accelerator)
+    found = spec_readings(accelerator, statement.quantity, statement.scope, statement.basis)
     if not found:
-        return _without(statement, part)
+        return _without(statement, accelerator)
     if statement.sustained:
-        return _judge_sustained(statement, part, found)
+        return _judge_sustained(statement, accelerator, found)
     amount = statement.amount
     for reading in found:
         if amount.meets(reading.value) if reading is found[0] or not reading.plain else amount.closely(reading.value):
-            return _judge_match(statement, part, reading, found)
-    return _judge_mismatch(statement, part, found, library)
+            return _judge_match(statement, accelerator, reading, found)
+    return _judge_mismatch(statement, accelerator, found, library)
 
 
-def _without(statement: SpecStatement, part: Accelerator) -> Judgement:
+def _without(statement: SpecStatement, accelerator: Accelerator) -> Judgement:
     """Judge a figure without a catalog value: unsupported by the accelerator, or missing from the catalog."""
-    dialects = {"fp8": part.fp8_dialect, "fp4": part.fp4_formats}
-    source = part.source_of(f"dense_flops_per_s.{next(iter(part.dense_flops_per_s))}")
+    dialects = {"fp8": accelerator.fp8_dialect, "fp4": accelerator.fp4_formats}
+    source = accelerator.source_of(f"dense_flops_per_s.{next(iter(accelerator.dense_flops_per_s))}")
     if statement.quantity not in dialects or dialects[statement.quantity] or source.basis is Basis.UNVERIFIED:
         return Judgement(
             verdict=Verdict.UNDETERMINED,
-            reason=f"the catalog has no {statement.quantity} of {part.name}: a sourced data sheet is missing",
+            reason=f"the catalog has no {statement.quantity} of {accelerator.name}: a sourced data sheet is missing",
         )
     return Judgement(
         verdict=Verdict.CONTRADICTED,
-        reason=f"{part.name} does not multiply {statement.quantity}: its data sheet lists no such rate",
-        sources=(citation(part, source),),
-        true_if="it were said of a part that has the format",
+        reason=f"{accelerator.name} does not multiply {statement.quantity}: its data sheet lists no such rate",
+        sources=(citation(accelerator, source),),
+        true_if="the accelerator had the format",
     )
 
 
 def _judge_match(
-    statement: SpecStatement, part: Accelerator, reading: SpecReading, found: Sequence[SpecReading]
+    statement: SpecStatement, accelerator: Accelerator, reading: SpecReading, found: Sequence[SpecReading]
 ) -> Judgement:
     lines = (_claim_over_reading(statement.amount, reading, statement.amount.measure),)
-    sources = (citation(part, reading.source),)
+    sources = (citation(accelerator, reading.source),)
     if reading.plain:
         sure = reading.source.basis is not Basis.UNVERIFIED
         return Judgement(
             verdict=Verdict.CONFIRMED if sure else Verdict.PLAUSIBLE,
-            reason=f"it is {reading.name} of {part.name}"
+            reason=f"it is {reading.name} of {accelerator.name}"
             + _difference_text(statement.amount, reading)
             + ("" if sure else ", which no stored source confirms"),
             workings=lines,
@@ -64,10 +64,10 @@ def _judge_match(
     right = found[0]
     return Judgement(
         verdict=Verdict.CONTRADICTED,
-        reason=f"{statement.amount.written} is {reading.name} of {part.name}, not {right.name}, which is "
+        reason=f"{statement.amount.written} is {reading.name} of {accelerator.name}, not {right.name}, which is "
         f"{value_text(right.value, statement.amount.measure)}; no LLM engine uses 2:4 sparsity",
         workings=(*lines, _claim_over_reading(statement.amount, right, statement.amount.measure)),
-        sources=(*sources, citation(part, right.source)),
+        sources=(*sources, citation(accelerator, right.source)),
         true_if=f"it were said to be {reading.name}",
     )
 
@@ -83,34 +83,34 @@ def _difference_text(amount: Amount, reading: SpecReading) -> str:
 
 
 def _judge_mismatch(
-    statement: SpecStatement, part: Accelerator, found: Sequence[SpecReading], library: Library
+    statement: SpecStatement, accelerator: Accelerator, found: Sequence[SpecReading], library: Library
 ) -> Judgement:
     amount, right = statement.amount, found[0]
     line = _claim_over_reading(amount, right, amount.measure)
-    sources = (citation(part, right.source),)
+    sources = (citation(accelerator, right.source),)
     if amount.nearly(right.value):
         return Judgement(
             verdict=Verdict.PLAUSIBLE,
-            reason=f"{amount.off_by(right.value)} off {right.name} of {part.id}, "
+            reason=f"{amount.off_by(right.value)} off {right.name} of {accelerator.id}, "
             f"{value_text(right.value, amount.measure)}",
             workings=(line,),
             sources=sources,
         )
-    whose = matching_lookalikes(statement, part, library)
+    whose = matching_lookalikes(statement, accelerator, library)
     if whose is not None and whose.plain:
         return Judgement(
             verdict=Verdict.PLAUSIBLE,
-            reason=f"{amount.written} is {whose.name}; {right.name.rstrip(',')} of {part.name} is "
+            reason=f"{amount.written} is {whose.name}; {right.name.rstrip(',')} of {accelerator.name} is "
             f"{value_text(right.value, amount.measure)}",
             workings=(_claim_over_reading(amount, whose, amount.measure), line),
-            sources=(citation(part, whose.source), *sources),
+            sources=(citation(accelerator, whose.source), *sources),
             true_if=f"it means {whose.name}",
         )
-    other = whose.name if whose is not None else mistaken_spec(statement, part)
+    other = whose.name if whose is not None else mistaken_spec(statement, accelerator)
     sure = right.source.basis is not Basis.UNVERIFIED
     return Judgement(
         verdict=Verdict.CONTRADICTED if sure else Verdict.IMPLAUSIBLE,
-        reason=f"{right.name} of {part.name} is {value_text(right.value, amount.measure)}, not {amount.written}"
+        reason=f"{right.name} of {accelerator.name} is {value_text(right.value, amount.measure)}, not {amount.written}"
         + (f"; {amount.written} is {other}" if other else ""),
         workings=(line,),
         sources=sources,
@@ -118,7 +118,7 @@ def _judge_mismatch(
     )
 
 
-def _judge_sustained(statement: SpecStatement, part: Accelerator, found: Sequence[SpecReading]) -> Judgement:
+def _judge_sustained(statement: SpecStatement, accelerator: Accelerator, found: Sequence[SpecReading]) -> Judgement:
     """Judge a sustained rate: anything up to the dense peak is possible."""
     amount, peak = statement.amount, found[0]
     share = amount.low / peak.value
@@ -129,23 +129,24 @@ def _judge_sustained(statement: SpecStatement, part: Accelerator, found: Sequenc
         sparse = next((reading for reading in found if not reading.plain and amount.meets(reading.value)), None)
         return Judgement(
             verdict=Verdict.CONTRADICTED if sparse else Verdict.IMPOSSIBLE,
-            reason=f"nothing delivers more than its peak: {peak.name} of {part.name} is "
+            reason=f"nothing delivers more than its peak: {peak.name} of {accelerator.name} is "
             f"{value_text(peak.value, amount.measure)}" + (f"; {amount.written} is {sparse.name}" if sparse else ""),
             workings=(line,),
-            sources=(citation(part, peak.source),),
+            sources=(citation(accelerator, peak.source),),
             true_if=f"at most {value_text(peak.value, amount.measure)} were said to be delivered",
         )
     return Judgement(
         verdict=Verdict.PLAUSIBLE,
-        reason=f"{share:.0%} of {peak.name} of {part.name}, which matrix benchmarks reach; the benchmark is not here",
+        reason=f"{share:.0%} of {peak.name} of {accelerator.name}, which matrix benchmarks reach; "
+        "the benchmark result itself is not on record",
         workings=(line,),
-        sources=(citation(part, peak.source),),
+        sources=(citation(accelerator, peak.source),),
     )
 
 
-def citation(part: Accelerator, source: Source) -> Cited:
+def citation(accelerator: Accelerator, source: Source) -> Cited:
     """Return the source of an accelerator's fact."""
-    return Cited(title=source.title or f"{part.name}, {source.basis}", url=source.url)
+    return Cited(title=source.title or f"{accelerator.name}, {source.basis}", url=source.url)
 
 
 def value_text(value: float, measure: str) -> str:

@@ -13,24 +13,24 @@ _BITS = {"fp64": 64, "fp32": 32, "tf32": 19, "bf16": 16, "fp16": 16, "fp8": 8, "
 
 def audit_ratio(statement: RatioStatement, library: Library) -> Judgement:
     """Divide each reading of one accelerator by the same reading of the other; name mixed readings as such."""
-    part, other = library.accelerator_of(statement.part), library.accelerator_of(statement.over)
-    ours = spec_readings(part, statement.quantity, statement.scope, statement.basis)
+    accelerator, other = library.accelerator_of(statement.accelerator), library.accelerator_of(statement.over)
+    ours = spec_readings(accelerator, statement.quantity, statement.scope, statement.basis)
     theirs = spec_readings(other, statement.over_quantity or statement.quantity, statement.scope, statement.basis)
     if not ours or not theirs:
-        lacking = part.name if not ours else other.name
+        lacking = accelerator.name if not ours else other.name
         return Judgement(
             verdict=Verdict.UNDETERMINED,
             reason=f"the catalog has no {statement.quantity} of {lacking}: a sourced data sheet is missing",
         )
     amount = statement.amount
-    sources = (citation(part, ours[0].source), citation(other, theirs[0].source))
+    sources = (citation(accelerator, ours[0].source), citation(other, theirs[0].source))
     alike = [(mine, yours) for mine, yours in zip(ours, theirs, strict=False) if mine.plain and yours.plain]
     for mine, yours in alike:
         if amount.meets(mine.value / yours.value):
             sure = Basis.UNVERIFIED not in {mine.source.basis, yours.source.basis}
             return Judgement(
                 verdict=Verdict.CONFIRMED if sure else Verdict.PLAUSIBLE,
-                reason=f"{part.name} over {other.name}, {_sides(mine, yours)}",
+                reason=f"{accelerator.name} over {other.name}, {_sides(mine, yours)}",
                 workings=(_ratio_line(mine, yours),),
                 sources=sources,
             )
@@ -38,7 +38,8 @@ def audit_ratio(statement: RatioStatement, library: Library) -> Judgement:
         if amount.nearly(mine.value / yours.value):
             return Judgement(
                 verdict=Verdict.PLAUSIBLE,
-                reason=f"{amount.off_by(mine.value / yours.value)} off {part.id}/{other.id}, {_sides(mine, yours)}",
+                reason=f"{amount.off_by(mine.value / yours.value)} off {accelerator.id}/{other.id}, "
+                f"{_sides(mine, yours)}",
                 workings=(_ratio_line(mine, yours),),
                 sources=sources,
             )
@@ -50,7 +51,7 @@ def audit_ratio(statement: RatioStatement, library: Library) -> Judgement:
     right = figure(float(f"{mine.value / yours.value:.3g}"))
     return Judgement(
         verdict=Verdict.CONTRADICTED,
-        reason=f"like over like, {part.name} has {right}x of {other.name}, not {amount.written}"
+        reason=f"like over like, {accelerator.name} has {right}x of {other.name}, not {amount.written}"
         + (f": that sets {mixed[0].name.rstrip(',')} against {mixed[1].name.rstrip(',')}" if mixed else ""),
         workings=tuple(lines),
         sources=sources,
@@ -84,29 +85,32 @@ def _sides(mine: SpecReading, yours: SpecReading) -> str:
 
 def audit_limit(statement: LimitStatement, library: Library) -> Judgement:
     """Compute total processing performance (dense TOPS times bits) as export rules do, and compare it with a limit."""
-    part, limit = library.accelerator_of(statement.part), library.facts.limit(statement.limit)
+    accelerator, limit = library.accelerator_of(statement.accelerator), library.facts.limit(statement.limit)
     if limit is None:
         known = ", ".join(known.id for known in library.facts.limits)
         return Judgement(
             verdict=Verdict.UNDETERMINED, reason=f"no rule '{statement.limit}' is on record; known: {known}"
         )
     tpp, rate, kind = max(
-        (rate / TERA * _BITS[kind], rate / TERA, kind.value) for kind, rate in part.dense_flops_per_s.items()
+        (rate / TERA * _BITS[kind], rate / TERA, kind.value) for kind, rate in accelerator.dense_flops_per_s.items()
     )
     below = tpp < limit.least_tpp
     line = working_line(
         f"{plainly(rate)} * {_BITS[kind]}",
         float(plainly(rate)) * _BITS[kind],
-        f"TPP of {part.name}: dense {kind} TOPS times bits",
+        f"TPP of {accelerator.name}: dense {kind} TOPS times bits",
     )
     beside = working_line(
         f"{plainly(round(tpp, 1))} < {plainly(limit.least_tpp)}", below, f"below the threshold of {limit.says}"
     )
     return Judgement(
         verdict=Verdict.CONFIRMED if below == statement.below else Verdict.CONTRADICTED,
-        reason=f"{limit.says} controls a TPP of {limit.least_tpp:,.0f} and more; {part.name} has {tpp:,.0f}, "
+        reason=f"{limit.says} controls a TPP of {limit.least_tpp:,.0f} and more; {accelerator.name} has {tpp:,.0f}, "
         f"{tpp / limit.least_tpp:.1f} times that",
         workings=(line, beside),
-        sources=(Cited(title=limit.title, url=limit.url), citation(part, part.source_of(f"dense_flops_per_s.{kind}"))),
+        sources=(
+            Cited(title=limit.title, url=limit.url),
+            citation(accelerator, accelerator.source_of(f"dense_flops_per_s.{kind}")),
+        ),
         true_if=None if below == statement.below else f"it said {'below' if below else 'above'}",
     )

@@ -34,11 +34,14 @@ _FAR: Final = 1.25
 def audit_speed(statement: SpeedStatement, library: Library, said_on: date | None = None) -> Judgement:
     """Judge a rate, a latency or a number of requests by rows published up to the day of the claim."""
     setup = statement.setup
-    model, part = library.model_of(setup.model), library.accelerator_of(setup.part)
+    model, accelerator = library.model_of(setup.model), library.accelerator_of(setup.accelerator)
     found = _limits(statement, library)
-    sources = [citation(part, part.source_of("memory.hbm_bytes_per_s")), Cited(title=f"config.json of {model.name}")]
+    sources = [
+        citation(accelerator, accelerator.source_of("memory.hbm_bytes_per_s")),
+        Cited(title=f"config.json of {model.name}"),
+    ]
     if not any(light.holds_weights for light in found):
-        return _does_not_fit(statement, model, part, found, tuple(sources))
+        return _does_not_fit(statement, model, accelerator, found, tuple(sources))
     bound = _by_bounds(statement, found)
     if bound is not None and bound.verdict is Verdict.IMPOSSIBLE:
         return _with(bound, tuple(sources))
@@ -74,13 +77,13 @@ def _with(judged: Judgement, sources: tuple[Cited, ...], lines: tuple[Working, .
 def _does_not_fit(
     statement: SpeedStatement,
     model: ModelSpec,
-    part: Accelerator,
+    accelerator: Accelerator,
     found: tuple[PhysicalLimit, ...],
     sources: tuple[Cited, ...],
 ) -> Judgement:
     setup = statement.setup
-    where = f"{setup.devices} x {part.name}" if setup.devices > 1 else f"one {part.name}"
-    attempts = [attempt_fit(model, name, part, setup.devices, 1) for name in possible_formats(setup.precision)]
+    where = f"{setup.devices} x {accelerator.name}" if setup.devices > 1 else f"one {accelerator.name}"
+    attempts = [attempt_fit(model, name, accelerator, setup.devices, 1) for name in possible_formats(setup.precision)]
     smallest = min(attempts, key=lambda attempt: attempt.weight_bytes)
     if smallest.holds_weights:
         return Judgement(
@@ -325,11 +328,11 @@ def _claim_over_value(statement: SpeedStatement, value: float, what: str) -> Wor
 def _no_room(statement: SpeedStatement, library: Library) -> Judgement | None:
     """Judge a setup whose weights fit without room for a KV cache, as a fit claim would be judged."""
     setup = statement.setup
-    model, part = library.model_of(setup.model), library.accelerator_of(setup.part)
+    model, accelerator = library.model_of(setup.model), library.accelerator_of(setup.accelerator)
     if library.efficiencies is None or setup.replicas > 1 or setup.data_parallel > 1:
         return None
     attempts = [
-        attempt_fit(model, name, part, setup.devices, 1, cache=CacheDtype.FP8)
+        attempt_fit(model, name, accelerator, setup.devices, 1, cache=CacheDtype.FP8)
         for name in possible_formats(setup.precision)
     ]
     held = [attempt for attempt in attempts if attempt.holds_weights]

@@ -98,9 +98,9 @@ def _load_stated(setup: ServedSetup) -> bool:
 
 def audit_change(statement: ChangeStatement, library: Library) -> Judgement:
     """Compare the oldest and the newest dated row of every setup and load that was measured twice."""
-    part = library.accelerator_of(statement.part)
+    accelerator = library.accelerator_of(statement.accelerator)
     runs: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)
-    for row in library.measurements_of(part.id):
+    for row in library.measurements_of(accelerator.id):
         if _counts(row, statement, library):
             runs[*setup_of(row), row.concurrency, row.input_tokens, row.output_tokens].append(row)
     ratios = []
@@ -113,7 +113,8 @@ def audit_change(statement: ChangeStatement, library: Library) -> Judgement:
     if not ratios:
         return Judgement(
             verdict=Verdict.UNDETERMINED,
-            reason=f"no cell of {part.name} was published twice with this software; rows of both days are missing",
+            reason=f"no cell of {accelerator.name} was published twice with this software; "
+            "rows of both days are missing",
         )
     cells = Distribution(
         values=[new / old for _, _, old, new in ratios],

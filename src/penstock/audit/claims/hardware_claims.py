@@ -36,7 +36,7 @@ MEASURES: Final = {
 class SpecStatement:
     """A data sheet figure: `h100 fp8 3,958 TFLOPS`."""
 
-    part: str
+    accelerator: str
     quantity: str
     amount: Amount
     basis: FlopsBasis = "unstated"
@@ -51,7 +51,7 @@ class SpecStatement:
 class RatioStatement:
     """The ratio of one accelerator's figure to another's: `mi300x memory 1.5x of h100`."""
 
-    part: str
+    accelerator: str
     over: str
     quantity: str
     amount: Amount
@@ -65,6 +65,6 @@ class RatioStatement:
 class LimitStatement:
     """A claim that an accelerator is below or above the threshold of a rule, such as export controls."""
 
-    part: str
+    accelerator: str
     limit: str
     below: bool

@@ -13,7 +13,7 @@ class FitStatement:
     """A claim that a model fits or does not fit on a number of devices, or about the fewest devices."""
 
     model: str
-    part: str
+    accelerator: str
     devices: int = 1
     fits: bool = True
     precision: str | None = None
@@ -33,7 +33,7 @@ class SizeStatement:
     sized: Sized
     amount: Amount
     precision: str | None = None
-    part: str | None = None
+    accelerator: str | None = None
     devices: int = 1
     context_tokens: int | None = None
     requests: int = 1

@@ -9,7 +9,7 @@ from penstock.audit.claims.amount import Amount
 class PriceStatement:
     """The purchase price of one device, or its rent per hour."""
 
-    part: str
+    accelerator: str
     bought: bool
     amount: Amount
 
@@ -18,7 +18,7 @@ class PriceStatement:
 class PriceRatioStatement:
     """The saving of one device relative to another, as a share of the more expensive one."""
 
-    part: str
+    accelerator: str
     over: str
     bought: bool
     amount: Amount

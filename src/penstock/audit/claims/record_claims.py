@@ -38,7 +38,7 @@ class RunsStatement:
     """A claim that a checkpoint runs correctly, or does not, on given devices with an engine release."""
 
     model: str
-    part: str
+    accelerator: str
     devices: int = 1
     engine: str = "vllm"
     version: str | None = None
@@ -56,7 +56,7 @@ class MentionStatement:
 class ChangeStatement:
     """A claim that a stack became faster by a factor between two dates on the same work."""
 
-    part: str
+    accelerator: str
     amount: Amount
     engine: str | None = None
     model: str | None = None

@@ -14,7 +14,7 @@ class ServedSetup:
     """The stated setup of a run; None is not stated."""
 
     model: str
-    part: str
+    accelerator: str
     devices: int = 1
     precision: str | None = None
     cache: str | None = None

@@ -19,11 +19,11 @@ class SpecReading:
 
 
 def spec_readings(
-    part: Accelerator, quantity: str, scope: Scope = "device", basis: FlopsBasis = "unstated"
+    accelerator: Accelerator, quantity: str, scope: Scope = "device", basis: FlopsBasis = "unstated"
 ) -> tuple[SpecReading, ...]:
     """List the possible values of an accelerator's quantity, literal reading first."""
-    times = _devices(part, scope)
-    found = _flops(part, quantity, basis) if quantity in FORMATS_OF_FLOPS else _others(part, quantity)
+    times = _devices(accelerator, scope)
+    found = _flops(accelerator, quantity, basis) if quantity in FORMATS_OF_FLOPS else _others(accelerator, quantity)
     where = {"device": "", "node": f" of {times:g} devices", "rack": f" of {times:g} devices", "unit": " of one unit"}[
         scope
     ]
@@ -33,30 +33,30 @@ def spec_readings(
     )
 
 
-def _devices(part: Accelerator, scope: Scope) -> float:
+def _devices(accelerator: Accelerator, scope: Scope) -> float:
     if scope == "node":
-        return part.node.devices
+        return accelerator.node.devices
     if scope == "rack":
-        return (part.link.domain_devices if part.link is not None else None) or part.node.devices
-    return 1 / part.compute_units if scope == "unit" and part.compute_units else 1.0
+        return (accelerator.link.domain_devices if accelerator.link is not None else None) or accelerator.node.devices
+    return 1 / accelerator.compute_units if scope == "unit" and accelerator.compute_units else 1.0
 
 
-def _flops(part: Accelerator, quantity: str, basis: FlopsBasis) -> list[SpecReading]:
+def _flops(accelerator: Accelerator, quantity: str, basis: FlopsBasis) -> list[SpecReading]:
     kind = Precision(quantity)
     found = []
-    if kind in part.dense_flops_per_s:
-        source = part.source_of(f"dense_flops_per_s.{kind}")
+    if kind in accelerator.dense_flops_per_s:
+        source = accelerator.source_of(f"dense_flops_per_s.{kind}")
         found.append(
             SpecReading(
                 name=f"the dense {kind} rate",
-                value=part.dense_flops_per_s[kind],
+                value=accelerator.dense_flops_per_s[kind],
                 source=source,
                 plain=basis != "sparse",
             )
         )
-    sparse = part.sparse_flops_per_s or {}
+    sparse = accelerator.sparse_flops_per_s or {}
     if kind in sparse:
-        source = part.source_of(f"sparse_flops_per_s.{kind}")
+        source = accelerator.source_of(f"sparse_flops_per_s.{kind}")
         found.append(
             SpecReading(
                 name=f"the {kind} rate with 2:4 sparsity",
@@ -68,11 +68,13 @@ def _flops(part: Accelerator, quantity: str, basis: FlopsBasis) -> list[SpecRead
     return sorted(found, key=lambda reading: not reading.plain)
 
 
-def _others(part: Accelerator, quantity: str) -> list[SpecReading]:
+def _others(accelerator: Accelerator, quantity: str) -> list[SpecReading]:
     def reading(name: str, value: float | None, field: str) -> list[SpecReading]:
-        return [] if value is None else [SpecReading(name=name, value=float(value), source=part.source_of(field))]
+        return (
+            [] if value is None else [SpecReading(name=name, value=float(value), source=accelerator.source_of(field))]
+        )
 
-    memory, link = part.memory, part.link
+    memory, link = accelerator.memory, accelerator.link
     if quantity == "memory":
         return [
             *reading("the memory on the box", memory.nominal_gb * GB, "memory.nominal_gb"),
@@ -98,9 +100,9 @@ def _others(part: Accelerator, quantity: str) -> list[SpecReading]:
         ]
     value, field, name = {
         "bandwidth": (memory.hbm_bytes_per_s, "memory.hbm_bytes_per_s", "the memory bandwidth"),
-        "tdp": (part.tdp_watts, "tdp_watts", "the TDP"),
-        "compute_units": (part.compute_units, "compute_units", "the number of compute units"),
-        "wavefront": (part.wavefront_size, "wavefront_size", "the threads that execute together"),
+        "tdp": (accelerator.tdp_watts, "tdp_watts", "the TDP"),
+        "compute_units": (accelerator.compute_units, "compute_units", "the number of compute units"),
+        "wavefront": (accelerator.wavefront_size, "wavefront_size", "the threads that execute together"),
         "link_domain": (
             None if link is None else link.domain_devices,
             "link.domain_devices",

@@ -11,12 +11,15 @@ _COUNTED_ALIKE = ("memory", "bandwidth", "compute_units", *FORMATS_OF_FLOPS)
 """Quantities that add up over devices."""
 
 
-def matching_lookalikes(statement: SpecStatement, part: Accelerator, library: Library) -> SpecReading | None:
+def matching_lookalikes(statement: SpecStatement, accelerator: Accelerator, library: Library) -> SpecReading | None:
     """Return the lookalike that a figure matches; it may be meant, so the claim is not refuted."""
     if statement.scope != "device":
         return None
-    readings = (*_printed_readings(statement, part, library), *_package_readings(statement, part, library))
-    found = (*readings, *_of_variants(statement, part, library))
+    readings = (
+        *_printed_readings(statement, accelerator, library),
+        *_package_readings(statement, accelerator, library),
+    )
+    found = (*readings, *_of_variants(statement, accelerator, library))
     return min(
         (reading for reading in found if statement.amount.closely(reading.value)),
         key=lambda reading: not reading.plain,
@@ -24,9 +27,9 @@ def matching_lookalikes(statement: SpecStatement, part: Accelerator, library: Li
     )
 
 
-def _of_variants(statement: SpecStatement, part: Accelerator, library: Library) -> Iterator[SpecReading]:
+def _of_variants(statement: SpecStatement, accelerator: Accelerator, library: Library) -> Iterator[SpecReading]:
     for ident in statement.variants:
-        if ident == part.id:
+        if ident == accelerator.id:
             continue
         other = library.accelerator_of(ident)
         for reading in spec_readings(other, statement.quantity, "device", statement.basis):
@@ -35,11 +38,11 @@ def _of_variants(statement: SpecStatement, part: Accelerator, library: Library) 
             )
 
 
-def _package_readings(statement: SpecStatement, part: Accelerator, library: Library) -> Iterator[SpecReading]:
-    package = library.facts.package_of(part.id)
+def _package_readings(statement: SpecStatement, accelerator: Accelerator, library: Library) -> Iterator[SpecReading]:
+    package = library.facts.package_of(accelerator.id)
     if package is None or statement.quantity not in _COUNTED_ALIKE:
         return
-    for reading in spec_readings(part, statement.quantity, "device", statement.basis):
+    for reading in spec_readings(accelerator, statement.quantity, "device", statement.basis):
         yield SpecReading(
             name=f"{reading.name} of {package.says}",
             value=package.devices * reading.value,
@@ -48,11 +51,11 @@ def _package_readings(statement: SpecStatement, part: Accelerator, library: Libr
         )
 
 
-def _printed_readings(statement: SpecStatement, part: Accelerator, library: Library) -> Iterator[SpecReading]:
+def _printed_readings(statement: SpecStatement, accelerator: Accelerator, library: Library) -> Iterator[SpecReading]:
     for printed in library.facts.printed:
         if printed.bare and not statement.variants:
             continue
-        if (printed.part, printed.quantity) == (part.id, statement.quantity):
+        if (printed.accelerator, printed.quantity) == (accelerator.id, statement.quantity):
             yield SpecReading(
                 name=printed.says,
                 value=printed.value,
@@ -64,7 +67,7 @@ def _source(told: PrintedFigure | Package) -> Source:
     return Source(fields=(), title=told.title, url=told.url, checked_on=told.checked_on, basis=Basis.VENDOR_SPEC)
 
 
-def mistaken_spec(statement: SpecStatement, part: Accelerator) -> str | None:
+def mistaken_spec(statement: SpecStatement, accelerator: Accelerator) -> str | None:
     """Name another rate of the same accelerator, or the figure of its node, that matches the claim."""
     others = FORMATS_OF_FLOPS if statement.quantity in FORMATS_OF_FLOPS else ()
     scopes: tuple[Scope, ...] = ("device", "node")
@@ -73,7 +76,7 @@ def mistaken_spec(statement: SpecStatement, part: Accelerator) -> str | None:
     found = [
         (not reading.plain, scope != statement.scope, scope, reading)
         for quantity, scope in asked
-        for reading in spec_readings(part, quantity, scope)
+        for reading in spec_readings(accelerator, quantity, scope)
         if statement.amount.meets(reading.value)
     ]
     if not found:

@@ -35,7 +35,7 @@ class PhysicalLimit:
     copies: int
 
     @property
-    def part(self) -> Accelerator:
+    def accelerator(self) -> Accelerator:
         """The accelerator."""
         return self.work.deployment.accelerator
 
@@ -47,7 +47,7 @@ class PhysicalLimit:
     @cached_property
     def free_bytes(self) -> float:
         """Physical memory of a device minus its weights, in bytes."""
-        return float(self.part.memory.hbm_bytes) - self.work.dense_bytes - self.work.expert_bytes
+        return float(self.accelerator.memory.hbm_bytes) - self.work.dense_bytes - self.work.expert_bytes
 
     @property
     def holds_weights(self) -> bool:
@@ -139,7 +139,7 @@ class PhysicalLimit:
 
     def capacity_line(self) -> Working:
         """Return the arithmetic of memory minus weights of one device."""
-        memory = round(self.part.memory.hbm_bytes / GB, 1)
+        memory = round(self.accelerator.memory.hbm_bytes / GB, 1)
         weights = round((self.work.dense_bytes + self.work.expert_bytes) / GB, 1)
         return working_line(
             f"{plainly(memory)} - {plainly(weights)}", memory - weights, "10^9 bytes of a device beside weights"
@@ -173,11 +173,11 @@ class PhysicalLimit:
 @lru_cache(maxsize=256)
 def physical_limits(setup: ServedSetup, library: Library, *, widest: bool = False) -> tuple[PhysicalLimit, ...]:
     """Return the limits of every possible split, or of the first; the smallest KV cache type if none is stated."""
-    part = library.accelerator_of(setup.part)
+    accelerator = library.accelerator_of(setup.accelerator)
     mixture = library.model_of(setup.model).experts is not None
     found = []
-    for name, (split, copies) in product(formats_tried(setup.precision), _ways(setup, part, mixture=mixture)):
-        work = _work(setup.model, setup.part, name, setup.cache, split, library)
+    for name, (split, copies) in product(formats_tried(setup.precision), _ways(setup, accelerator, mixture=mixture)):
+        work = _work(setup.model, setup.accelerator, name, setup.cache, split, library)
         if work is not None:
             found.append(PhysicalLimit(setup=setup, work=work, copies=copies))
             if widest:
@@ -187,10 +187,10 @@ def physical_limits(setup: ServedSetup, library: Library, *, widest: bool = Fals
 
 @lru_cache(maxsize=4096)
 def _work(
-    model: str, part: str, precision: str | None, cache: str | None, split: Parallelism, library: Library
+    model: str, accelerator_id: str, precision: str | None, cache: str | None, split: Parallelism, library: Library
 ) -> ReplicaWork | None:
     """Compute the work of a split, cached; None if engines do not support it."""
-    accelerator = library.accelerator_of(part)
+    accelerator = library.accelerator_of(accelerator_id)
     placed = Deployment(
         model=in_format(library.model_of(model), precision),
         accelerator=accelerator,
@@ -201,9 +201,9 @@ def _work(
     return None if refusal(placed) is not None else ReplicaWork(placed)
 
 
-def _ways(setup: ServedSetup, part: Accelerator, *, mixture: bool) -> list[tuple[Parallelism, int]]:
+def _ways(setup: ServedSetup, accelerator: Accelerator, *, mixture: bool) -> list[tuple[Parallelism, int]]:
     """Return the splits, for a mixture of experts also those with data parallel attention if none is stated."""
-    found = list(splits(setup, part))
+    found = list(splits(setup, accelerator))
     if mixture and setup.data_parallel == setup.replicas == 1:
         found += [
             (Parallelism(tp=split.tp, dp=copies, expert_parallel=True), 1) for split, copies in found if copies > 1
@@ -211,13 +211,13 @@ def _ways(setup: ServedSetup, part: Accelerator, *, mixture: bool) -> list[tuple
     return found
 
 
-def splits(setup: ServedSetup, part: Accelerator) -> Iterator[tuple[Parallelism, int]]:
+def splits(setup: ServedSetup, accelerator: Accelerator) -> Iterator[tuple[Parallelism, int]]:
     """Yield the possible uses of the devices: one replica, or several smaller ones."""
     dp, whole = setup.data_parallel, setup.devices // max(1, setup.replicas)
     if dp > 1 or setup.replicas > 1:
         yield Parallelism(tp=max(1, whole // dp), dp=dp, expert_parallel=setup.expert_parallel), setup.replicas
         return
-    together = max(part.node.devices, (part.link.domain_devices if part.link else None) or 0)
+    together = max(accelerator.node.devices, (accelerator.link.domain_devices if accelerator.link else None) or 0)
     for tp in range(min(whole, together), 0, -1):
         if whole % tp == 0:
             yield Parallelism(tp=tp, expert_parallel=setup.expert_parallel), whole // tp

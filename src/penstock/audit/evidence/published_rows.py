@@ -58,11 +58,11 @@ def published_figures(
     Unstated properties match anything. Of each engine, split and load (and source, if `by_source`) the newest row up to
     the day of the claim is used; later rows only if none is older.
     """
-    part = library.accelerator_of(setup.part)
+    accelerator = library.accelerator_of(setup.accelerator)
     shape = library.shape_of(library.model_of(setup.model).name)
     found = {
         row: value * setup.replicas
-        for row in library.measurements_of(part.id)
+        for row in library.measurements_of(accelerator.id)
         if _same(row, setup) and library.shape_of(row.model) == shape and (value := figure_of(row, metric))
     }
     known = [row for row in found if said_on is None or row.date <= said_on] or found
@@ -194,7 +194,7 @@ def _range(prediction: Prediction, metric: Metric, copies: int) -> Range | None:
 
 
 def _predictions(setup: ServedSetup, library: Library) -> Iterator[tuple[Prediction, int, _Asked]]:
-    part = library.accelerator_of(setup.part)
+    accelerator = library.accelerator_of(setup.accelerator)
     model = library.model_of(setup.model)
     for name in formats_tried(setup.precision)[:2]:
         for split, copies in _usual_splits(setup, library):
@@ -203,7 +203,7 @@ def _predictions(setup: ServedSetup, library: Library) -> Iterator[tuple[Predict
                 try:
                     found = predict_on(
                         in_format(model, name),
-                        part,
+                        accelerator,
                         split,
                         cache_dtype=None if setup.cache is None else cache_dtype(setup.cache),
                         measured_engine=engine,
@@ -218,12 +218,13 @@ def _predictions(setup: ServedSetup, library: Library) -> Iterator[tuple[Predict
 
 def _usual_splits(setup: ServedSetup, library: Library) -> list[tuple[Parallelism, int]]:
     """Return the widest split, and the narrowest one if that may be meant instead."""
-    found = list(splits(setup, library.accelerator_of(setup.part)))
+    found = list(splits(setup, library.accelerator_of(setup.accelerator)))
     return [found[0]] if setup.concurrency is not None or len(found) == 1 else [found[0], found[-1]]
 
 
 def _engine(setup: ServedSetup, library: Library) -> str:
-    known = () if library.efficiencies is None else library.efficiencies.engines(library.accelerator_of(setup.part).id)
+    accelerator = library.accelerator_of(setup.accelerator)
+    known = () if library.efficiencies is None else library.efficiencies.engines(accelerator.id)
     return setup.engine if setup.engine in known else BEST
 
 

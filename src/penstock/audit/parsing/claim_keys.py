@@ -128,7 +128,7 @@ def served_setup(found: Mapping[str, Any], on: tuple[str, int]) -> ServedSetup:
         raise UsageError(f"{devices} devices are not {replicas} replicas of {dp} data parallel ranks")
     return ServedSetup(
         model=found["model"],
-        part=part,
+        accelerator=part,
         devices=devices,
         precision=found.get("precision"),
         cache=found.get("kv"),

@@ -80,7 +80,7 @@ def _spec(found: Mapping[str, Any]) -> Statement:
     _measured_in(found)
     part, named_so = found["part"]
     return SpecStatement(
-        part=part,
+        accelerator=part,
         quantity=found["quantity"],
         amount=found["figure"],
         basis=found.get("basis", "unstated"),
@@ -101,7 +101,7 @@ def _ratio(found: Mapping[str, Any]) -> Statement:
     if amount.measure == "share":
         raise UsageError(f"'{amount.written}': write a ratio, such as {1 + amount.low:g}x for so much more")
     return RatioStatement(
-        part=found["part"],
+        accelerator=found["part"],
         over=found["over"],
         quantity=found["quantity"],
         over_quantity=found.get("over_quantity"),
@@ -115,7 +115,7 @@ def _fits(found: Mapping[str, Any]) -> Statement:
     part, devices = found["hardware"]
     return FitStatement(
         model=found["model"],
-        part=part,
+        accelerator=part,
         devices=devices,
         fits=found.get("fits", True),
         precision=found.get("precision"),
@@ -128,7 +128,7 @@ def _runs(found: Mapping[str, Any]) -> Statement:
     part, devices = found["hardware"]
     return RunsStatement(
         model=found["model"],
-        part=part,
+        accelerator=part,
         devices=devices,
         engine=found.get("engine", "vllm"),
         version=found.get("version"),
@@ -156,7 +156,7 @@ def _size(found: Mapping[str, Any]) -> Statement:
         sized=found["of"],
         amount=found["figure"],
         precision=found.get("precision"),
-        part=part,
+        accelerator=part,
         devices=devices,
         context_tokens=found.get("context"),
         requests=found.get("requests", 1),
@@ -188,7 +188,7 @@ def _cost(found: Mapping[str, Any]) -> Statement:
 
 def _change(found: Mapping[str, Any]) -> Statement:
     return ChangeStatement(
-        part=found["part"],
+        accelerator=found["part"],
         amount=found["figure"],
         engine=found.get("engine"),
         model=found.get("model"),
@@ -260,7 +260,7 @@ KINDS: Final[Mapping[str, ClaimKind]] = {
     "limit": ClaimKind(
         "a part below or above a threshold of a rule",
         (PART, Key("rule", text, TEXT, needed=True), choice("side", "below", "above", needed=True)),
-        lambda found: LimitStatement(part=found["part"], limit=found["rule"], below=found["side"] == "below"),
+        lambda found: LimitStatement(accelerator=found["part"], limit=found["rule"], below=found["side"] == "below"),
     ),
     "fits": ClaimKind(
         "a model fits on devices, or does not, or takes so many at least",
@@ -312,14 +312,17 @@ KINDS: Final[Mapping[str, ClaimKind]] = {
         "what one device costs",
         (PART, BOUGHT, figure("usd", "usd/h", "number")),
         lambda found: PriceStatement(
-            part=found["part"], bought=found["paid_for"] == "purchase", amount=found["figure"]
+            accelerator=found["part"], bought=found["paid_for"] == "purchase", amount=found["figure"]
         ),
     ),
     "cheaper": ClaimKind(
         "how much less one device costs than another",
         (PART, OVER, BOUGHT, figure("share")),
         lambda found: PriceRatioStatement(
-            part=found["part"], over=found["over"], bought=found["paid_for"] == "purchase", amount=found["figure"]
+            accelerator=found["part"],
+            over=found["over"],
+            bought=found["paid_for"] == "purchase",
+            amount=found["figure"],
         ),
     ),
     "cost": ClaimKind(

@@ -126,7 +126,7 @@ def _fit(found: dict[str, object], on: tuple[str, int], *, fits: bool) -> Statem
         raise UsageError(f"{setup.concurrency} users of which lengths? add in 8k/1k, or leave them out")
     return FitStatement(
         model=setup.model,
-        part=setup.part,
+        accelerator=setup.accelerator,
         devices=setup.devices,
         fits=fits,
         precision=setup.precision,
@@ -182,12 +182,12 @@ def _of_part(about: str, said: str) -> Statement:
     if ratio is not None:
         amount = parse_amount(ratio[1] or ratio[3], "times", "number")
         over = part_name((ratio[2] or ratio[4]).strip())
-        return RatioStatement(part=part, over=over, quantity=quantity, amount=amount)
+        return RatioStatement(accelerator=part, over=over, quantity=quantity, amount=amount)
     bare, basis = _basis(said)
     measure = MEASURES[quantity]
     allowed = (measure, "number") if measure == "count" else (measure,)
     return SpecStatement(
-        part=part,
+        accelerator=part,
         quantity=quantity,
         amount=parse_amount(bare, *allowed),
         basis=basis,

@@ -124,7 +124,7 @@ def _label(setup: ServedSetup) -> str:
     load = "" if setup.concurrency is None else f", {setup.concurrency} users"
     lengths = "" if setup.input_tokens is None else f" of {setup.input_tokens:,}/{setup.output_tokens or 0:,}"
     stored = "" if setup.precision is None else f" {setup.precision}"
-    return f"{setup.model}{stored} on {setup.devices}x {setup.part}{load}{lengths}"
+    return f"{setup.model}{stored} on {setup.devices}x {setup.accelerator}{load}{lengths}"
 
 
 def _agreement(setup: ServedSetup, label: str, figures: Mapping[str, Amount]) -> Iterator[tuple[str, str, Statement]]:
@@ -153,8 +153,8 @@ def _price(
         each = hourly.scaled(1 / setup.devices)
         yield (
             "rent",
-            f"{setup.devices}x {setup.part}: {_dollars(rent)} an hour",
-            PriceStatement(part=setup.part, bought=False, amount=each),
+            f"{setup.devices}x {setup.accelerator}: {_dollars(rent)} an hour",
+            PriceStatement(accelerator=setup.accelerator, bought=False, amount=each),
         )
     if cost is None:
         return

@@ -29,7 +29,7 @@ MEANINGS: Final[Mapping[Verdict, str]] = {
 }
 
 
-_ABOUT: Final = ("subject", "model", "part", "quantity", "event")
+_ABOUT: Final = ("subject", "model", "accelerator", "quantity", "event")
 """Attributes that may name the subject of a statement, whatever its kind."""
 
 
