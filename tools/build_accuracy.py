@@ -20,7 +20,7 @@ from rerun import Reruns
 
 from penstock.catalog import load_accelerator, load_held_out
 from penstock.performance.calibration.error_summary import Kept, summarise
-from penstock.performance.calibration.first_token_waits import Waited, waited
+from penstock.performance.calibration.first_token_waits import Waited, first_token_rows
 from penstock.performance.calibration.held_out import Dated, HeldOut, first_tokens_without, folds_of
 from penstock.performance.calibration.software_tax import delivered_over_time
 from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies, shipped_errors, shipped_runs
@@ -51,7 +51,7 @@ def queued(name: str, everything: HeldOut, known: Dated) -> Queued:
     """Hold out in one way and run every closed loop again, request by request."""
     reruns = Reruns(model_of, load_accelerator)
     held = everything.without(name)[name]
-    waits = waited(everything.found)
+    waits = first_token_rows(everything.found)
     numbers = {run.row.id: number for number, run in enumerate(everything.found)}
     at = np.array([numbers[item.run.row.id] for item in waits])
     again = [reruns(item.run.row, held.slowdowns[number]) for item, number in zip(waits, at.tolist(), strict=True)]

@@ -17,7 +17,7 @@ from calibration.spreads import fit_spreads
 from penstock.catalog import load_efficiencies
 from penstock.performance.calibration.efficiencies import Efficiencies, Novelty, to_arrays, to_document
 from penstock.performance.calibration.error_summary import Logs, intervals
-from penstock.performance.calibration.first_token_waits import Waited, fit_first_tokens, waited
+from penstock.performance.calibration.first_token_waits import Waited, first_token_rows, fit_first_tokens
 from penstock.performance.calibration.held_out import (
     FOLDS,
     Dated,
@@ -56,7 +56,7 @@ def main() -> int:
     everything = HeldOut(found, spreads)
     held = everything.without(*FOLDS)
     _say("held out")
-    waits, known = waited(found), Dated(evidence)
+    waits, known = first_token_rows(found), Dated(evidence)
     numbers = {run.row.id: number for number, run in enumerate(found)}
     at = np.array([numbers[item.run.row.id] for item in waits])
     efficiencies = Efficiencies(

@@ -16,10 +16,10 @@ from penstock.catalog import load_measurements
 from penstock.performance.disaggregated.phase_factors import PhaseSpread
 from penstock.performance.shipped.shipped_disaggregated import (
     Guess,
-    fitted,
+    fit_phase_factors,
     handovers,
-    held_out,
-    published,
+    held_out_guesses,
+    published_disaggregated,
     runs,
     stack_alone,
 )
@@ -35,14 +35,16 @@ _LABELLED = 2026
 def main() -> int:
     """Fit and write."""
     found = runs()
-    apart = fitted(found)
+    apart = fit_phase_factors(found)
     DATA.write_text(json.dumps(apart.document(), indent=1) + "\n", encoding="utf-8")
-    alone, unseen = stack_alone(found), held_out(found, "configuration")
+    alone, unseen = stack_alone(found), held_out_guesses(found, "configuration")
     again = [rerun_disaggregated(guess) for guess in unseen]
     pieces = {
         **_counts(),
-        "overall": _overall({"nothing fitted": alone, "configuration": unseen, "model": held_out(found, "model")}),
-        "stacks": _stacks(alone, unseen, held_out(found, "model")),
+        "overall": _overall(
+            {"nothing fitted": alone, "configuration": unseen, "model": held_out_guesses(found, "model")}
+        ),
+        "stacks": _stacks(alone, unseen, held_out_guesses(found, "model")),
         "models": _table("model", unseen, lambda guess: f"{guess.run.row.model} {guess.run.row.weights}"),
         "bounds": _table("full", unseen, lambda guess: guess.steady.bound_by),
         "worst": _worst(unseen),
@@ -66,9 +68,9 @@ def _counts() -> dict[str, str]:
         "every": f"{len(every):,}",
         "drafting": f"{sum(bool(row.drafted) for row in every):,}",
         "twins": f"{sum(bool(row.twin) and not row.drafted for row in every):,}",
-        "rows": f"{len(published()):,}",
+        "rows": f"{len(published_disaggregated()):,}",
         "configurations": f"{len({run.configuration for run in runs()}):,}",
-        "first_tokens": f"{sum(row.ttft_s is not None for row in published()):,}",
+        "first_tokens": f"{sum(row.ttft_s is not None for row in published_disaggregated()):,}",
     }
 
 

@@ -63,7 +63,7 @@ EXPORTS = {
         "Site",
         "StackCosts",
         "Waterfall",
-        "owned",
+        "ownership_bill",
         "people",
         "waterfall",
     ],

@@ -17,7 +17,7 @@ from penstock.catalog import load_accelerator, load_accelerators, load_prices
 from penstock.checkpoint import open_checkpoint
 from penstock.performance.shipped.shipped_disaggregated import shipped_phase_factors
 from penstock.performance.shipped.shipped_drafts import own_drafts
-from penstock.performance.shipped.shipped_energy import drawn_under_load
+from penstock.performance.shipped.shipped_energy import power_under_load
 from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies
 from penstock.planning.candidates.disaggregated_screen import UnitScreen
 from penstock.planning.candidates.disaggregated_units import find_units
@@ -126,7 +126,7 @@ def sources_of(asked: Plan, folder: Path, watch: ProgressListener = LOG) -> Sour
         sizing_of=verify_by(simulator.sustained, simulator.bounded, sizing=True),
         sustained_of=simulator.sustained,
         read_trace=lambda name: _lengths(trace_choice(folder / name, columns.get(name), watch)),
-        draw_of=drawn_under_load,
+        draw_of=power_under_load,
     )
 
 

@@ -206,12 +206,12 @@ def _resolve(name: str, folder: str, listing: str) -> str:
     if ident not in _ids(folder) and folder == "models":
         ident = aliases.get(_hub_names().get(wanted, "").lower(), wanted)
     if folder == "accelerators" and ident not in _ids(folder):
-        ident = _joined(folder).get(_letters(wanted), wanted)
+        ident = _ids_by_letters(folder).get(_letters(wanted), wanted)
     if ident in _ids(folder):
         return ident
     if folder == "accelerators" and (reason := _not_covered(wanted)) is not None:
         raise UnknownName(f"'{name}' is not covered: {reason}; `{listing}` shows what is")
-    if folder == "accelerators" and (kin := _kin(wanted)) is not None:
+    if folder == "accelerators" and (kin := _similar_accelerator(wanted)) is not None:
         raise UnknownName(f"'{name}' is not in the catalog; {kin}; `{listing}` shows what is")
     near = _nearest(wanted, (*_ids(folder), *aliases))
     hint = f"did you mean {near}? " if near else ""
@@ -223,13 +223,13 @@ def _letters(name: str) -> str:
 
 
 @cache
-def _joined(folder: str) -> dict[str, str]:
+def _ids_by_letters(folder: str) -> dict[str, str]:
     """Return ids keyed by letters and digits alone, for spellings such as `h100-nvl` and `rtx pro 6000`."""
     names = {ident: ident for ident in _ids(folder)} | _aliases(folder)
     return {_letters(name): ident for name, ident in names.items()}
 
 
-def _kin(wanted: str) -> str | None:
+def _similar_accelerator(wanted: str) -> str | None:
     """Return a sentence that names a similar accelerator in the catalog, for a known one that is missing."""
     kin = read_toml(_DATA / "accelerators" / _ALIASES).get("kin", {}).get(_letters(wanted))
     return None if kin is None else str(kin)

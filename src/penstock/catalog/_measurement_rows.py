@@ -112,14 +112,14 @@ def read_rows(text: str, where: str) -> list[Measurement]:
         if len(line) != len(header):
             raise CatalogError(f"{where}: line {number}: {len(line)} fields where the header has {len(header)}")
     columns: dict[str, list[Any]] = {
-        name: _parsed(name, column, where) for name, column in zip(header, zip(*lines, strict=True), strict=False)
+        name: _parse_column(name, column, where) for name, column in zip(header, zip(*lines, strict=True), strict=False)
     }
     if _SIDE.keys() <= columns.keys():
         columns["prefill"] = [_side(*parts) for parts in zip(*(columns.pop(name) for name in _SIDE), strict=True)]
-    return _filled(columns, len(lines))
+    return _fill_rows(columns, len(lines))
 
 
-def _filled(columns: Mapping[str, Sequence[Any]], count: int) -> list[Measurement]:
+def _fill_rows(columns: Mapping[str, Sequence[Any]], count: int) -> list[Measurement]:
     """Create the rows field by field without the constructor.
 
     The constructor of a frozen dataclass takes longer than everything else.
@@ -141,7 +141,7 @@ def _check_header(header: Sequence[str], where: str) -> None:
         raise CatalogError(f"{where}: line 1: {wrong[0]}")
 
 
-def _parsed(name: str, column: Sequence[str], where: str) -> list[Any]:
+def _parse_column(name: str, column: Sequence[str], where: str) -> list[Any]:
     """Parse each distinct text once. Most columns have few, and rows then share the parsed values."""
     parse, known = COLUMNS[name], {}
     for text in set(column):

@@ -182,7 +182,7 @@ class Accelerator:
                 return source
         raise KeyError(name)
 
-    def emulated(self, formats: Iterable[str]) -> tuple[str, ...]:
+    def emulated_formats(self, formats: Iterable[str]) -> tuple[str, ...]:
         """List the weight formats that it does not multiply natively, in the order given."""
         fp8 = {"fp8", "mxfp8"} if Precision.FP8 in self.dense_flops_per_s else set()
         missing = {"fp8", "mxfp8", "mxfp4", "nvfp4"} - fp8 - set(self.fp4_formats)

@@ -20,7 +20,7 @@ def shards_of(folder: Path) -> tuple[Path, ...]:
     """List the weight files: those in the index, else `model*.safetensors`, else all (Mistral has both kinds)."""
     index = folder / _INDEX
     if index.is_file():
-        return tuple(folder / name for name in _indexed(index))
+        return tuple(folder / name for name in _shard_names(index))
     every = sorted(folder.glob("*.safetensors"))
     files = [file for file in every if file.name.startswith("model")] or every
     if len(files) > _MAX_SHARDS:
@@ -48,7 +48,7 @@ def declared_block(folder: Path) -> tuple[int, int] | None:
     return (block[0], block[1]) if len(block) == 2 else None
 
 
-def _indexed(index: Path) -> tuple[str, ...]:
+def _shard_names(index: Path) -> tuple[str, ...]:
     names = sorted({str(name) for name in _weight_map(index).values()})
     # The index is untrusted: a shard must be in the same directory.
     outside = next((name for name in names if not _SHARD.fullmatch(name)), None)

@@ -26,7 +26,7 @@ class Term:
         return start_years + self.years * max(1, ceil(needed_years / self.years - _EPSILON))
 
 
-def rented(
+def rent_bill(
     label: str,
     *,
     nodes: float,

@@ -61,7 +61,7 @@ class Ownership:
     """Share of devices per year that fail outside warranty and are replaced."""
 
 
-def owned(
+def ownership_bill(
     terms: Ownership,
     *,
     nodes: float,
@@ -116,7 +116,7 @@ class Resale:
         return self.today_usd * max(0.0, 1 - years / self.ends_years) if self.ends_years > 0 else 0.0
 
 
-def kept(
+def retention_bill(
     terms: Ownership,
     resale: Resale,
     *,

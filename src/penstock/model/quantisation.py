@@ -48,7 +48,7 @@ class Quantisation:
 
         Quantisation tools do not convert the output head and the router unless a rule names them.
         """
-        if self.exact and (name := _listed(self.exact, module)) is not None:
+        if self.exact and (name := _listed_name(self.exact, module)) is not None:
             return self.exact[name]
         for rule in self.rules:
             if rule.matches(module):
@@ -326,7 +326,7 @@ def _ignore_rules(patterns: tuple[str, ...], *, contains: bool) -> tuple[_Rule, 
     return tuple(rules)
 
 
-def _listed(exact: dict[str, WeightFormat | None], module: str) -> str | None:
+def _listed_name(exact: dict[str, WeightFormat | None], module: str) -> str | None:
     """Return the listed name of a module, or None.
 
     Checkpoints list routed experts one by one; here `*` stands for all.

@@ -13,7 +13,7 @@ from penstock.performance.calibration.error_summary import (
     ErrorSummary,
     Kept,
     Winners,
-    covered,
+    is_covered,
     summarise,
     winners,
 )
@@ -43,7 +43,7 @@ class Published:
     @staticmethod
     def of(name: str, errors: Errors, rows: Measured) -> "Published":
         """Build the split, checking each row against the interval calibrated on the other folds."""
-        return Published(name=name, errors=errors, rows=rows, covered=covered(errors))
+        return Published(name=name, errors=errors, rows=rows, covered=is_covered(errors))
 
     def summary(self, kept: Kept | None = None) -> ErrorSummary:
         """Summarise the errors of the selected rows, or of all rows if no mask is given."""

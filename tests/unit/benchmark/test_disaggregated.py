@@ -9,15 +9,15 @@ import pytest
 from rerun_disaggregated import rerun_disaggregated
 
 from penstock.catalog import load_measurements
-from penstock.performance.disaggregated.phase_factors import PHASES, Residual, SharedEffects, summed
+from penstock.performance.disaggregated.phase_factors import PHASES, Residual, SharedEffects, sum_effects
 from penstock.performance.disaggregated.steady_state import HANDOVER_S
 from penstock.performance.shipped.shipped_disaggregated import (
     DRAINING,
     Guess,
-    fitted,
+    fit_phase_factors,
     handovers,
-    held_out,
-    published,
+    held_out_guesses,
+    published_disaggregated,
     runs,
     shipped_phase_factors,
     stack_alone,
@@ -36,7 +36,7 @@ def _logs(guess: Guess) -> tuple[float, float]:
 
 @pytest.fixture(scope="module")
 def unseen() -> list[Guess]:
-    return held_out(runs(), "configuration")
+    return held_out_guesses(runs(), "configuration")
 
 
 def test_with_the_configuration_held_out_rates_and_times_are_near(unseen: list[Guess]) -> None:
@@ -71,7 +71,7 @@ def test_the_simulator_says_of_published_runs_what_the_closed_form_does(unseen: 
 
 def test_with_the_model_held_out_on_its_stack_both_are_within_a_quarter() -> None:
     """19.2% and 19.3%."""
-    rate, tpot = errors(held_out(runs(), "model"))
+    rate, tpot = errors(held_out_guesses(runs(), "model"))
     assert rate < 0.22
     assert tpot < 0.23
 
@@ -87,7 +87,7 @@ def test_rows_that_draft_and_twins_are_counted_and_left_out() -> None:
     drafting = sum(row.drafted == "mtp" for row in every)
     twins = sum(bool(row.twin) and not row.drafted for row in every)
     assert drafting == 827
-    assert len(published()) == len(every) - drafting - twins
+    assert len(published_disaggregated()) == len(every) - drafting - twins
 
 
 def test_the_end_of_a_run_takes_half_a_request_of_each_user() -> None:
@@ -97,7 +97,7 @@ def test_the_end_of_a_run_takes_half_a_request_of_each_user() -> None:
         / (row.output_tokens_per_s or 1)
         * row.output_tokens
         / (row.ttft_s + (row.output_tokens - 1) * (row.tpot_s or 0))
-        for row in published()
+        for row in published_disaggregated()
         if row.ttft_s and row.source == "inferencex"
     ]
     assert len(ratios) > 250
@@ -112,7 +112,7 @@ def test_handing_over_takes_what_pairs_of_runs_say() -> None:
 
 def test_what_is_shipped_is_what_is_fitted() -> None:
     """`make disaggregation` writes it; stale after a change of the stacks or the rows."""
-    now, shipped = fitted(runs()), shipped_phase_factors()
+    now, shipped = fit_phase_factors(runs()), shipped_phase_factors()
     for phase in PHASES:
         assert now.effects[phase].keys() == shipped.effects[phase].keys()
         assert all(abs(now.effects[phase][label] - value) < 0.02 for label, value in shipped.effects[phase].items())
@@ -134,9 +134,9 @@ def test_holding_out_is_as_if_it_had_never_been_measured() -> None:
     without = SharedEffects(found, "prefill").without("c5")
     never = SharedEffects(found[:5], "prefill").all()
     labels = ("engine", "m1")
-    assert summed(without, labels) == pytest.approx(summed(never, labels), abs=1e-9)
+    assert sum_effects(without, labels) == pytest.approx(sum_effects(never, labels), abs=1e-9)
 
 
 def test_a_label_nobody_has_has_no_effect() -> None:
     effects = SharedEffects([residual("c", "engine", off=0.5)], "decode").all()
-    assert summed(effects, ("other",)) == 0
+    assert sum_effects(effects, ("other",)) == 0

@@ -7,7 +7,7 @@ import pytest
 from penstock.checkpoint.fp8.numerics import (
     CODES,
     Dialect,
-    converted,
+    convert_to_fnuz,
     decode_table,
     largest,
     misread,
@@ -50,7 +50,7 @@ def test_conversion_by_bits_is_exact_for_all_254_finite_codes() -> None:
     fn = decode_table(Dialect.E4M3FN)
     finite = np.isfinite(fn)
     assert finite.sum() == 254
-    read = 2 * decode_table(Dialect.E4M3FNUZ)[converted(codes)]
+    read = 2 * decode_table(Dialect.E4M3FNUZ)[convert_to_fnuz(codes)]
     assert np.array_equal(read[finite], fn[finite])
 
 

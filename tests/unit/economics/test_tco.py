@@ -6,9 +6,9 @@ from math import isclose
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.economics import Finance, Item, Ownership, Site, StackCosts, owned, people, waterfall
+from penstock.economics import Finance, Item, Ownership, Site, StackCosts, ownership_bill, people, waterfall
 from penstock.economics.bill_line import Line, total_usd
-from penstock.economics.rent import rented
+from penstock.economics.rent import rent_bill
 from penstock.economics.tco import as_spares, by_item, stack_by_device
 
 law = settings(max_examples=200, deadline=None)
@@ -41,7 +41,7 @@ PLAIN = Finance(discount_rate_fraction=0, depreciation_years=3)
 def billed(
     terms: Ownership = TERMS, *, site: Site = SITE, finance: Finance = PLAIN, nodes: float = 2
 ) -> tuple[Line, ...]:
-    return owned(terms, nodes=nodes, period_years=(0, 3), site=site, stack=STACK, finance=finance)
+    return ownership_bill(terms, nodes=nodes, period_years=(0, 3), site=site, stack=STACK, finance=finance)
 
 
 def test_three_plain_years_of_two_nodes_by_hand() -> None:
@@ -58,7 +58,7 @@ def test_three_plain_years_of_two_nodes_by_hand() -> None:
     assert isclose(total_usd(people(STACK, period_years=(0, 3), finance=PLAIN)), 2 * 280_000 * 3)
     by_size = stack_by_device(STACK, devices=16, period_years=(0, 3), finance=PLAIN)
     assert isclose(total_usd(by_size), 16 / 1000 * 280_000 * 3)
-    hours = rented("part", nodes=2, devices=8, usd_per_device_hour=2, period_years=(0, 3), finance=PLAIN)
+    hours = rent_bill("part", nodes=2, devices=8, usd_per_device_hour=2, period_years=(0, 3), finance=PLAIN)
     assert isclose(total_usd(hours), 2 * 8 * 2 * 8760 * 3)
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.catalog import load_held_out
-from penstock.performance.calibration.error_summary import Errors, covered, intervals, summarise
+from penstock.performance.calibration.error_summary import Errors, intervals, is_covered, summarise
 from penstock.performance.calibration.held_out import FOLDS, folds_of
 from penstock.performance.calibration.measured_runs import measured_engine, setup_of
 from penstock.performance.shipped.shipped_runs import shipped_efficiencies, shipped_errors, shipped_runs
@@ -119,7 +119,7 @@ def test_intervals_made_from_their_own_kind_of_errors_cover_eight_in_ten(seed: i
         folds=np.arange(2000) % 40,
         parts=np.array(["a", "b"] * 1000),
     )
-    assert covered(errors).mean() == pytest.approx(0.8, abs=0.04)
+    assert is_covered(errors).mean() == pytest.approx(0.8, abs=0.04)
     low, high = intervals(errors)["a"]
     assert low < 0 < high
 

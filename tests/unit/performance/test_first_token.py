@@ -10,12 +10,17 @@ from examples import SLOWDOWNS as SLOW
 from penstock.catalog import load_accelerator
 from penstock.catalog.measurement import Measurement
 from penstock.performance.calibration.benchmark_harness import Harness, harness_of
-from penstock.performance.calibration.first_token_waits import first_row, fit_first_tokens, measured_loop, waited
+from penstock.performance.calibration.first_token_waits import (
+    first_row,
+    first_token_rows,
+    fit_first_tokens,
+    measured_loop,
+)
 from penstock.performance.calibration.measured_runs import measured_deployment, runs
 from penstock.performance.prediction.predict_deployment import predict
 from penstock.performance.prediction.serving_stack import stack_of
 from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies
-from penstock.performance.step.first_token import LoopLoad, served
+from penstock.performance.step.first_token import LoopLoad, first_token_work
 from penstock.performance.step.step_cost import step_cost
 from penstock.performance.step.step_work import PARTS, ReplicaWork
 
@@ -44,21 +49,23 @@ def work() -> ReplicaWork:
 def test_alone_it_is_the_step_that_carries_the_prompt(work: ReplicaWork) -> None:
     loop = LoopLoad(users=np.array([1.0]), input_tokens=1000, output_tokens=500)
     one_step_s = step_cost(work, SLOW).seconds((), ((0, 1000),))
-    assert float(served(work, loop)[0] @ SLOW) == pytest.approx(one_step_s, rel=0.01)
+    assert float(first_token_work(work, loop)[0] @ SLOW) == pytest.approx(one_step_s, rel=0.01)
 
 
 def test_others_decode_beside_it(work: ReplicaWork) -> None:
     loop = LoopLoad(users=np.array([33.0]), input_tokens=1000, output_tokens=500)
     one_step_s = step_cost(work, SLOW).seconds((1250,) * 32, ((0, 1000),))
-    assert float(served(work, loop)[0] @ SLOW) == pytest.approx(one_step_s, rel=0.01)
+    assert float(first_token_work(work, loop)[0] @ SLOW) == pytest.approx(one_step_s, rel=0.01)
 
 
 def test_a_prompt_longer_than_a_step_takes_several(work: ReplicaWork) -> None:
     whole = LoopLoad(users=np.array([9.0]), input_tokens=8000, output_tokens=500)
     cut = replace(whole, batched_tokens=2000)
     column = PARTS.index("weights")
-    assert served(work, cut)[0][column] == pytest.approx(4 * served(work, whole)[0][column])
-    assert served(work, cut)[0][PARTS.index("prefill")] == pytest.approx(served(work, whole)[0][PARTS.index("prefill")])
+    assert first_token_work(work, cut)[0][column] == pytest.approx(4 * first_token_work(work, whole)[0][column])
+    assert first_token_work(work, cut)[0][PARTS.index("prefill")] == pytest.approx(
+        first_token_work(work, whole)[0][PARTS.index("prefill")]
+    )
 
 
 def test_a_mean_holds_its_share_of_the_burst(work: ReplicaWork) -> None:
@@ -66,8 +73,10 @@ def test_a_mean_holds_its_share_of_the_burst(work: ReplicaWork) -> None:
     burst = replace(steady, burst_share=1.0)
     mean = replace(steady, burst_share=0.1)
     # 64 prompts of 1,024 in steps of 8,192 are 8 steps; on average a prompt waits for (8 + 1) / 2 of them.
-    assert served(work, burst)[0][PARTS.index("step")] == pytest.approx(4.5)
-    assert served(work, mean) == pytest.approx(0.9 * served(work, steady) + 0.1 * served(work, burst))
+    assert first_token_work(work, burst)[0][PARTS.index("step")] == pytest.approx(4.5)
+    assert first_token_work(work, mean) == pytest.approx(
+        0.9 * first_token_work(work, steady) + 0.1 * first_token_work(work, burst)
+    )
 
 
 def test_a_known_overhead_and_ratio_are_recovered(work: ReplicaWork) -> None:
@@ -75,8 +84,8 @@ def test_a_known_overhead_and_ratio_are_recovered(work: ReplicaWork) -> None:
     for users in range(1, 65):
         row = replace(ROW, id=str(users), concurrency=float(users), input_tokens=200.0 + 150 * users, tpot_s=0.01)
         loop, _ = measured_loop(row)
-        rows.append(replace(row, ttft_s=0.05 + 1.5 * float(served(work, loop)[0] @ SLOW)))
-    waits = waited(runs(rows, model_of, load_accelerator))
+        rows.append(replace(row, ttft_s=0.05 + 1.5 * float(first_token_work(work, loop)[0] @ SLOW)))
+    waits = first_token_rows(runs(rows, model_of, load_accelerator))
     fitted = fit_first_tokens(waits, lambda _: SLOW)
     errors = [fitted.seconds(first_row(item, SLOW)) / item.seconds - 1 for item in waits]
     assert np.max(np.abs(errors)) < 0.05
@@ -92,7 +101,7 @@ def test_closed_form_and_stack_agree_with_what_is_predicted(work: ReplicaWork) -
     loop = LoopLoad(users=np.array([16.0]), input_tokens=1024, output_tokens=1024, batched_tokens=tokens)
     assert found.ttft_s is not None
     assert found.ttft_s.value == pytest.approx(
-        stack.request_s + stack.first_ratio * float(served(work, loop)[0] @ stack.slowdowns)
+        stack.request_s + stack.first_ratio * float(first_token_work(work, loop)[0] @ stack.slowdowns)
     )
     assert found.ttft_s.low < found.ttft_s.value < found.ttft_s.high
 

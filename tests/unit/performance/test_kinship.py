@@ -13,7 +13,13 @@ from penstock.performance.shipped.shipped_runs import shipped_efficiencies
 from penstock.performance.similarity.cases import Cases
 from penstock.performance.similarity.covariance import covariance, linear
 from penstock.performance.similarity.posterior import Evidence, Measured, solve
-from penstock.performance.similarity.slowdowns import GRID, asked_case, slowdowns_of, slowdowns_through, uncertainty_of
+from penstock.performance.similarity.slowdowns import (
+    GRID,
+    closed_loop_case,
+    slowdowns_of,
+    slowdowns_through,
+    uncertainty_of,
+)
 from penstock.performance.step.step_work import PARTS, PHYSICAL, Array, ReplicaWork
 
 SHIPPED = shipped_efficiencies().evidence
@@ -40,8 +46,10 @@ def test_the_covariance_is_symmetric_and_no_direction_has_less_than_no_spread() 
 
 def test_a_median_over_months_beside_every_month_is_still_a_covariance() -> None:
     load = ((16.0, 1000.0, 1000.0),)
-    dated = [asked_case(R1, "sglang", load, date(2025, 10, 1) + timedelta(days=31 * month)) for month in range(10)]
-    rows = [*dated, asked_case(R1, "sglang", load, date(2026, 7, 19), undated=True)]
+    dated = [
+        closed_loop_case(R1, "sglang", load, date(2025, 10, 1) + timedelta(days=31 * month)) for month in range(10)
+    ]
+    rows = [*dated, closed_loop_case(R1, "sglang", load, date(2026, 7, 19), undated=True)]
     found = np.array([[float(covariance(one, other, SPREADS)[0, 0]) for other in rows] for one in rows])
     assert np.linalg.eigvalsh(found).min() > -1e-6
 
@@ -54,26 +62,28 @@ def test_a_run_is_most_like_itself() -> None:
 
 
 def test_what_is_far_in_load_or_lengths_is_less_alike() -> None:
-    near, far = (asked_case(R1, "sglang", (load,), DAY) for load in ((32.0, 1000.0, 1000.0), (256.0, 8000.0, 1000.0)))
-    at = asked_case(R1, "sglang", ((16.0, 1000.0, 1000.0),), DAY)
+    near, far = (
+        closed_loop_case(R1, "sglang", (load,), DAY) for load in ((32.0, 1000.0, 1000.0), (256.0, 8000.0, 1000.0))
+    )
+    at = closed_loop_case(R1, "sglang", ((16.0, 1000.0, 1000.0),), DAY)
     assert covariance(at, near, SPREADS)[0, 0] > covariance(at, far, SPREADS)[0, 0]
 
 
 def test_other_software_is_less_alike() -> None:
     load = ((16.0, 1000.0, 1000.0),)
-    at, soon, late = (asked_case(R1, "sglang", load, day) for day in (DAY, date(2026, 3, 20), date(2025, 10, 1)))
+    at, soon, late = (closed_loop_case(R1, "sglang", load, day) for day in (DAY, date(2026, 3, 20), date(2025, 10, 1)))
     assert covariance(at, soon, SPREADS)[0, 0] > covariance(at, late, SPREADS)[0, 0]
-    undated = asked_case(R1, "sglang", load, DAY, undated=True)
+    undated = closed_loop_case(R1, "sglang", load, DAY, undated=True)
     assert covariance(at, undated, SPREADS)[0, 0] < covariance(at, at, SPREADS)[0, 0]
 
 
 def test_kin_are_more_alike_than_strangers() -> None:
     load = ((16.0, 1000.0, 1000.0),)
-    at = asked_case(R1, "sglang", load, DAY)
+    at = closed_loop_case(R1, "sglang", load, DAY)
     order = [
-        asked_case(ReplicaWork(deployment("deepseek-r1", "mi300x", tp=4)), "sglang", load, DAY),
-        asked_case(ReplicaWork(deployment("deepseek-r1", "mi355x", tp=8)), "sglang", load, DAY),
-        asked_case(LLAMA, "vllm", load, DAY),
+        closed_loop_case(ReplicaWork(deployment("deepseek-r1", "mi300x", tp=4)), "sglang", load, DAY),
+        closed_loop_case(ReplicaWork(deployment("deepseek-r1", "mi355x", tp=8)), "sglang", load, DAY),
+        closed_loop_case(LLAMA, "vllm", load, DAY),
     ]
     found = [float(covariance(at, other, SPREADS)[0, 0]) for other in order]
     assert found == sorted(found, reverse=True)
@@ -81,15 +91,15 @@ def test_kin_are_more_alike_than_strangers() -> None:
 
 @given(factor=st.floats(0.7, 1.4))
 def test_a_setup_that_runs_slower_throughout_is_followed(factor: float) -> None:
-    loads = asked_case(R1, "sglang", GRID, DAY)
+    loads = closed_loop_case(R1, "sglang", GRID, DAY)
     seconds = np.exp(linear(loads, SPREADS).reference) * factor
     found = solve(measured(loads, seconds), SPREADS)
     assert np.exp(found.log_seconds(loads)) == pytest.approx(seconds, rel=0.12)
 
 
 def test_where_nothing_is_known_the_common_slowdowns_speak_and_doubt_is_largest() -> None:
-    loads = asked_case(R1, "sglang", GRID, DAY)
-    rows = asked_case(LLAMA, "vllm", GRID, DAY)
+    loads = closed_loop_case(R1, "sglang", GRID, DAY)
+    rows = closed_loop_case(LLAMA, "vllm", GRID, DAY)
     alone = solve(measured(rows, np.exp(linear(rows, SPREADS).reference)), SPREADS)
     assert alone.log_seconds(loads) == pytest.approx(linear(loads, SPREADS).reference, abs=0.05)
     assert alone.spread(loads).min() > alone.spread(rows).max()
@@ -97,7 +107,7 @@ def test_where_nothing_is_known_the_common_slowdowns_speak_and_doubt_is_largest(
 
 def test_a_measurement_never_makes_less_sure() -> None:
     rows = some_rows(300)
-    centre = asked_case(R1, "sglang", GRID[5:8], DAY)
+    centre = closed_loop_case(R1, "sglang", GRID[5:8], DAY)
     few, more = (
         Evidence(measured=measured(kept, np.ones(len(kept))), spreads=SPREADS, solved=np.zeros(len(kept)))
         for kept in (rows.take(np.arange(100)), rows)
@@ -107,7 +117,7 @@ def test_a_measurement_never_makes_less_sure() -> None:
 
 @given(st.lists(st.floats(0.7, 1.5), min_size=len(PARTS), max_size=len(PARTS)))
 def test_slowdowns_pass_through_times_that_slowdowns_made(factors: list[float]) -> None:
-    light = asked_case(R1, "sglang", GRID, DAY).light
+    light = closed_loop_case(R1, "sglang", GRID, DAY).light
     true = np.maximum(SLOWDOWNS * np.array(factors), [1.0] * PHYSICAL + [0.0] * (len(PARTS) - PHYSICAL))
     found = slowdowns_through(light, np.log(light @ true), SPREADS.common)
     assert np.median(np.abs(light @ found / (light @ true) - 1)) < 0.02
@@ -116,7 +126,7 @@ def test_slowdowns_pass_through_times_that_slowdowns_made(factors: list[float]) 
 
 @given(st.floats(0.05, 20.0))
 def test_no_part_is_ever_faster_than_light(factor: float) -> None:
-    light = asked_case(R1, "sglang", GRID, DAY).light
+    light = closed_loop_case(R1, "sglang", GRID, DAY).light
     found = slowdowns_through(light, np.log(light @ SLOWDOWNS * factor), SPREADS.common)
     assert (found[:5] >= 1 - 1e-9).all()
     assert (found > 0).all()
@@ -126,7 +136,7 @@ def test_five_percent_slower_rows_move_a_prediction_by_about_five_percent() -> N
     rows = some_rows(600)
     seconds = np.exp(linear(rows, SPREADS).reference) * 1.2
     before, after = (solve(measured(rows, seconds * by), SPREADS) for by in (1.0, 1.05))
-    light = asked_case(R1, "sglang", GRID, DAY).light
+    light = closed_loop_case(R1, "sglang", GRID, DAY).light
     ratio = light @ slowdowns_of(after, R1, "sglang", DAY) / (light @ slowdowns_of(before, R1, "sglang", DAY))
     assert (ratio > 1.0).all()
     assert (ratio < 1.08).all()
@@ -134,7 +144,7 @@ def test_five_percent_slower_rows_move_a_prediction_by_about_five_percent() -> N
 
 @pytest.mark.parametrize("work", [R1, LLAMA])
 def test_reason_by_reason_is_the_same_as_all_at_once(work: ReplicaWork) -> None:
-    loads = asked_case(work, "sglang", GRID, DAY)
+    loads = closed_loop_case(work, "sglang", GRID, DAY)
     whole = linear(loads, SPREADS).reference + covariance(loads, SHIPPED.cases, SPREADS) @ SHIPPED.solved
     assert SHIPPED.log_seconds(loads) == pytest.approx(whole, abs=2e-3)
 

@@ -19,8 +19,8 @@ from penstock.performance.prediction.energy_per_token import Energy, energy_of
 from penstock.performance.prediction.predict_deployment import predict
 from penstock.performance.shipped.shipped_energy import (
     PredictedDraw,
-    drawn_under_load,
     held_out_draws,
+    power_under_load,
     shipped_draws,
     shipped_power,
 )
@@ -126,7 +126,7 @@ def test_no_row_uses_a_rate_that_makes_most_devices_exceed_their_limit() -> None
 
 
 def test_devices_of_a_measured_part_draw_what_they_were_measured_at() -> None:
-    seen = drawn_under_load(load_accelerator("mi355x"))
+    seen = power_under_load(load_accelerator("mi355x"))
     cells = [
         row.share
         for row in shipped_draws()

@@ -97,9 +97,9 @@ def test_a_format_without_a_datapath_is_widened_never_invented() -> None:
 
 def test_what_a_part_cannot_multiply_is_what_it_emulates() -> None:
     stored = ("mxfp4", "bf16", "fp8", "nvfp4", "int4")
-    assert load_accelerator("a100").emulated(stored) == ("mxfp4", "fp8", "nvfp4")
-    assert load_accelerator("mi300x").emulated(stored) == ("mxfp4", "nvfp4")
-    assert load_accelerator("mi355x").emulated(stored) == ("nvfp4",)
+    assert load_accelerator("a100").emulated_formats(stored) == ("mxfp4", "fp8", "nvfp4")
+    assert load_accelerator("mi300x").emulated_formats(stored) == ("mxfp4", "nvfp4")
+    assert load_accelerator("mi355x").emulated_formats(stored) == ("nvfp4",)
 
 
 def faster(part: Accelerator, by: float, what: str) -> Accelerator:

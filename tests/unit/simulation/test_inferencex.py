@@ -6,7 +6,7 @@ from rerun import Rerun, Reruns
 
 from penstock.catalog import load_accelerator
 from penstock.performance.calibration.error_summary import summarise
-from penstock.performance.calibration.first_token_waits import Waited, waited
+from penstock.performance.calibration.first_token_waits import Waited, first_token_rows
 from penstock.performance.calibration.held_out import Dated, HeldOut, first_tokens_without, folds_of
 from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies, shipped_runs
 
@@ -23,7 +23,7 @@ class Again:
         found = [run for run in shipped_runs() if run.row.accelerator in PARTS and run.row.scenario == "online"]
         everything = HeldOut(found, evidence.spreads)
         held = everything.without("lengths")["lengths"]
-        published = waited(found)
+        published = first_token_rows(found)
         chosen = {ident for number, ident in enumerate(sorted(i.run.row.id for i in published)) if number % EVERY == 0}
         self.waits: list[Waited] = [item for item in published if item.run.row.id in chosen]
         numbers = {run.row.id: number for number, run in enumerate(found)}

@@ -98,7 +98,7 @@ def unrepresentable_codes(source: Dialect, target: Dialect) -> tuple[int, ...]:
     return tuple(int(code) for code in np.flatnonzero(finite & ~exact))
 
 
-def converted(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def convert_to_fnuz(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Convert codes as engines do for FNUZ chips: keep the bytes, 0x80 becomes 0x00; the caller doubles the scales."""
     return np.where(codes == 0x80, np.uint8(0), codes)  # OCP's negative zero is FNUZ's NaN
 

@@ -33,7 +33,7 @@ def covering_blocks(scale: tuple[int, ...], weight: tuple[int, ...]) -> tuple[Bl
         return ()
     if len(weight) > _MAX_RANK or not weight:
         return None
-    full = _padded(scale, weight)
+    full = _pad_shape(scale, weight)
     if full is None or any(held not in {1, size} for held, size in zip(full[:-2], weight[:-2], strict=True)):
         return None
     held, size = full[-2:], weight[-2:]
@@ -66,7 +66,7 @@ def fits_shape(scale: tuple[int, ...], weight: tuple[int, ...], block: Block | N
     return block is None or block in found
 
 
-def _padded(scale: tuple[int, ...], weight: tuple[int, ...]) -> tuple[int, ...] | None:
+def _pad_shape(scale: tuple[int, ...], weight: tuple[int, ...]) -> tuple[int, ...] | None:
     """Pad a scale's shape to the rank of its weight; trailing dimensions are omitted per channel or expert."""
     if len(scale) > len(weight):
         return None

@@ -46,7 +46,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "KimiK3ForConditionalGeneration": Architecture(delta.read_kimi_linear, vision.read_moonvit),
     "KimiLinearForCausalLM": Architecture(delta.read_kimi_linear),
     "LlamaForCausalLM": Architecture(dense.read_llama),
-    "Llama4ForConditionalGeneration": Architecture(interleaved.read_llama4, vision.uncounted(_LLAMA4_VISION)),
+    "Llama4ForConditionalGeneration": Architecture(interleaved.read_llama4, vision.note_only(_LLAMA4_VISION)),
     "Llama4ForCausalLM": Architecture(interleaved.read_llama4),
     "Mamba2ForCausalLM": Architecture(mamba.read_mamba2),
     "MiMoForCausalLM": Architecture(dense.read_mimo),
@@ -56,7 +56,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "MiniMaxM3ForCausalLM": Architecture(interleaved.read_minimax_m3, vision.read_minimax_vision),
     "MiniMaxM3SparseForConditionalGeneration": Architecture(interleaved.read_minimax_m3, vision.read_minimax_vision),
     "Ministral3ForCausalLM": Architecture(dense.read_llama),
-    "Mistral3ForConditionalGeneration": Architecture(dense.read_llama, vision.uncounted(_PIXTRAL_VISION)),
+    "Mistral3ForConditionalGeneration": Architecture(dense.read_llama, vision.note_only(_PIXTRAL_VISION)),
     # vLLM's class is DeepSeek-V3's with other names for the weights (mistral_large_3.py at a014e35f38c8).
     "MistralLarge3ForCausalLM": Architecture(latent.read_deepseek),
     "MistralForCausalLM": Architecture(dense.read_llama),
@@ -81,7 +81,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "SmolLM3ForCausalLM": Architecture(dense.read_llama),
     "Starcoder2ForCausalLM": Architecture(dense.read_starcoder2),
     "Step3p5ForCausalLM": Architecture(interleaved.read_step3),
-    "Step3p7FlashForCausalLM": Architecture(interleaved.read_step3, vision.uncounted(_STEP_VISION)),
+    "Step3p7FlashForCausalLM": Architecture(interleaved.read_step3, vision.note_only(_STEP_VISION)),
 }
 
 _INKLING = "Inkling mixes windows with short convolutions; vLLM serves it from 0.26.0, SGLang from 0.5.16"

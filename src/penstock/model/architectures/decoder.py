@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from penstock.model.architectures.outline import Outline, tied
+from penstock.model.architectures.outline import Outline, ties_embeddings
 from penstock.model.config_json import Config
 from penstock.model.inventory import Inventory
 from penstock.model.sequence_mixers import SequenceMixer
@@ -49,7 +49,7 @@ def add_decoder(
     inv.embedding(f"{frame.prefix}{frame.embedding}", vocab, hidden)
     add_layers(inv, hidden, config.layers() if layers is None else layers, layer, frame)
     add_norm(inv, f"{frame.prefix}{frame.final_norm}", hidden, bias=frame.norm_bias)
-    inv.head(frame.head, vocab, hidden, tied=tied(config, default=frame.tied))
+    inv.head(frame.head, vocab, hidden, tied=ties_embeddings(config, default=frame.tied))
     return outline
 
 

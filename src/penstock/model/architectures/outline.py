@@ -55,7 +55,7 @@ def context_length(config: Config) -> int | None:
     return config.integer(*keys, high=2**40)
 
 
-def tied(config: Config, *, default: bool = False) -> bool:
+def ties_embeddings(config: Config, *, default: bool = False) -> bool:
     """Return whether the output head is the embedding table."""
     return config.flag("tie_word_embeddings", default=default)
 

@@ -133,7 +133,7 @@ def _clip_blocks(inv: Inventory, vision: Config, hidden: int) -> None:
             add_norm(inv, f"{path}.{norm}", hidden, bias=True)
 
 
-def uncounted(what: str) -> Tower:
+def note_only(what: str) -> Tower:
     """Return a reader that notes that the config does not describe the tower, instead of estimating its shape."""
 
     def note(config: Config, inv: Inventory, text_hidden: int) -> None:  # noqa: ARG001 - part of the type

@@ -73,20 +73,20 @@ def _sglang(row: Measurement) -> tuple[int, float]:
     if row.accelerator.startswith("mi"):
         # --num-continuous-decode-steps=4; all prompts at once, except for mxfp4 with long prompts and many users.
         long = row.weights == "mxfp4" and row.input_tokens > _LONG_TOKENS and users > 32
-        return (32_768 if long else 196_608), _polled(4)
+        return (32_768 if long else 196_608), _poll_wait_steps(4)
     if row.accelerator == "h200_sxm":
         return (32_768 if row.model.startswith("deepseek") else 16_384), 0.0
-    often = _polled(30 if users >= _MANY else 10)
+    often = _poll_wait_steps(30 if users >= _MANY else 10)
     if row.model.startswith("deepseek"):
         if row.weights == "fp8":
-            return (8192, _polled(10)) if row.tp == 4 else (32_768, often)  # the scripts' own cases
+            return (8192, _poll_wait_steps(10)) if row.tp == 4 else (32_768, often)  # the scripts' own cases
         return 16_384, often
     if row.model.startswith("glm"):
-        return 32_768, _polled(10 if row.weights == "nvfp4" else 1)
-    return (16_384, _polled(10)) if row.accelerator == "b300_sxm" and row.weights == "fp8" else (32_768, often)
+        return 32_768, _poll_wait_steps(10 if row.weights == "nvfp4" else 1)
+    return (16_384, _poll_wait_steps(10)) if row.accelerator == "b300_sxm" and row.weights == "fp8" else (32_768, often)
 
 
-def _polled(every: int) -> float:
+def _poll_wait_steps(every: int) -> float:
     """Return the mean number of steps that a request waits for the next poll, beyond the running step.
 
     Zero if the engine polls every step.

@@ -13,7 +13,7 @@ from penstock.model import ModelSpec
 from penstock.performance.calibration.error_summary import EVERYWHERE, Logs
 from penstock.performance.calibration.first_token_regression import Calibration, Factors, FittedKin, Software
 from penstock.performance.calibration.first_token_waits import FIRST
-from penstock.performance.similarity.cases import WORDS, coded, joined_label, labels_of_run, shape_of
+from penstock.performance.similarity.cases import WORDS, combine_codes, hash_strings, labels_of_run, shape_of
 from penstock.performance.similarity.covariance import Spreads
 from penstock.performance.similarity.posterior import Evidence, Measured
 from penstock.performance.step.step_work import ReplicaWork
@@ -107,8 +107,8 @@ class Efficiencies:
 
     def _shares(self, work: ReplicaWork, engine: str, label: str) -> npt.NDArray[np.bool_]:
         spoken = labels_of_run(work.deployment, engine)
-        asked = {word: coded([spoken[word]]) for word in WORDS}
-        return np.asarray(self.evidence.cases.labels[label] == joined_label(asked, label)[0])
+        asked = {word: hash_strings([spoken[word]]) for word in WORDS}
+        return np.asarray(self.evidence.cases.labels[label] == combine_codes(asked, label)[0])
 
     def _software(self, row: int) -> Software:
         day = date.fromordinal(int(self.evidence.cases.day[row]))

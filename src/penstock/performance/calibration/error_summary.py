@@ -98,7 +98,7 @@ def _eight_in_ten(sizes: Array) -> Logs:
     return -most, most
 
 
-def covered(errors: Errors) -> Kept:
+def is_covered(errors: Errors) -> Kept:
     """Return whether each row lies in the interval computed from the errors of the other folds."""
     inside = np.zeros(len(errors.folds), np.bool_)
     groups = errors.folds % _GROUPS
@@ -170,10 +170,10 @@ def winners(measured: Measured, predicted_s: Array) -> Winners | None:
                 if max(ratio, 1 / ratio) >= _WINNER_GAP:
                     amd_named = predicted_s[one.number] < predicted_s[other.number]
                     found[same, one.part, other.part].append((bool(amd_named), bool(ratio < 1)))
-    return _counted(found) if found else None
+    return _average_distinct(found) if found else None
 
 
-def _counted(found: Mapping[tuple[Hashable, str, str], Sequence[tuple[bool, bool]]]) -> Winners:
+def _average_distinct(found: Mapping[tuple[Hashable, str, str], Sequence[tuple[bool, bool]]]) -> Winners:
     """Average over distinct comparisons.
 
     The fixed ranking uses how often AMD won the other comparisons between the two accelerators.

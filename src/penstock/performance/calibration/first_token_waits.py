@@ -17,7 +17,7 @@ from penstock.performance.calibration.benchmark_harness import harness_of
 from penstock.performance.calibration.first_token_regression import Calibration, FitTerms, Row, Software, calibrate
 from penstock.performance.calibration.measured_runs import Run, batched_tokens
 from penstock.performance.similarity.cases import family_of, weights_label
-from penstock.performance.step.first_token import LoopLoad, decode_step, served
+from penstock.performance.step.first_token import LoopLoad, decode_step, first_token_work
 from penstock.performance.step.step_work import Array
 
 FIRST: Final = ("request_s", "ratio", "held")
@@ -49,7 +49,7 @@ class Waited:
         return self.run.row
 
 
-def waited(found: Iterable[Run]) -> list[Waited]:
+def first_token_rows(found: Iterable[Run]) -> list[Waited]:
     """Return every row that states a time to first token under a closed loop with known settings."""
     waits = []
     for run in found:
@@ -61,7 +61,7 @@ def waited(found: Iterable[Run]) -> list[Waited]:
             Waited(
                 run=run,
                 seconds=row.ttft_s,
-                served=served(run.work, loop)[0],
+                served=first_token_work(run.work, loop)[0],
                 held=held_steps * decode_step(run.work, loop)[0],
             )
         )

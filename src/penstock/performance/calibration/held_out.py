@@ -16,7 +16,7 @@ from penstock.performance.calibration.measured_runs import Run, as_columns, meas
 from penstock.performance.similarity.cases import Cases
 from penstock.performance.similarity.covariance import Spreads, covariance, linear, noise_of
 from penstock.performance.similarity.posterior import Evidence, Measured, last_measured
-from penstock.performance.similarity.slowdowns import CENTRE, GRID, asked_case, slowdowns_of, slowdowns_through
+from penstock.performance.similarity.slowdowns import CENTRE, GRID, closed_loop_case, slowdowns_of, slowdowns_through
 from penstock.performance.step.step_work import Array
 
 Folds = npt.NDArray[np.int64]
@@ -43,7 +43,7 @@ _TOGETHER: Final = 40
 _CENTRE: Final = np.array(CENTRE)
 
 
-def _batched(groups: Iterable[tuple[Picked, Cases]], size: int) -> Iterator[list[tuple[Picked, Cases]]]:
+def _batches(groups: Iterable[tuple[Picked, Cases]], size: int) -> Iterator[list[tuple[Picked, Cases]]]:
     """Yield batches of `size` groups. The last can be smaller."""
     remaining = iter(groups)
     while taken := list(islice(remaining, size)):
@@ -171,7 +171,7 @@ class HeldOut:
 
         The last value is the covariance of the grid's centre times the inverse.
         """
-        for together in _batched(self._groups(), _TOGETHER):
+        for together in _batches(self._groups(), _TOGETHER):
             across = [covariance(ask, self.cases, self.spreads).astype(np.float64) for _, ask in together]
             through = np.vstack([each[_CENTRE] for each in across]) @ self.inverse
             solved = np.split(through, len(across))
@@ -185,7 +185,7 @@ class HeldOut:
                 groups[*setup_of(run.row), f"{run.row.date:%Y-%m}", run.row.dated].append(number)
         for members in groups.values():
             run, day = self.found[members[0]], date.fromordinal(round(float(np.median(self.cases.day[members]))))
-            grid = asked_case(run.work, measured_engine(run.row), GRID, day, undated=run.row.dated == "up_to")
+            grid = closed_loop_case(run.work, measured_engine(run.row), GRID, day, undated=run.row.dated == "up_to")
             yield np.array(members, np.intp), grid
 
     def _predict(self, held: Held, rows: Picked, ask: Cases, moved: Array, explained: Array) -> None:

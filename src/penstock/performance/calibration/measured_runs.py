@@ -16,7 +16,7 @@ from penstock.model import CacheDtype, ModelSpec
 from penstock.model.model_spec import model_as_measured
 from penstock.performance.calibration.benchmark_harness import harness_of
 from penstock.performance.memory.budget import fit
-from penstock.performance.similarity.cases import WORDS, Cases, DrivenEngine, coded, labels_of_run
+from penstock.performance.similarity.cases import WORDS, Cases, DrivenEngine, hash_strings, labels_of_run
 from penstock.performance.similarity.posterior import Measured
 from penstock.performance.step.step_work import Array, Load, ReplicaWork, roofline_s
 
@@ -143,7 +143,7 @@ def as_columns(found: Sequence[Run]) -> Measured:
     return Measured(
         cases=Cases(
             light=np.array([run.light for run in found]),
-            words={word: coded(spelt) for word, spelt in texts.items()},
+            words={word: hash_strings(spelt) for word, spelt in texts.items()},
             users=np.array([max(1.0, run.users) for run in found]),
             input_tokens=np.array([row.input_tokens for row in rows], np.float64),
             output_tokens=np.array([row.output_tokens for row in rows], np.float64),

@@ -166,9 +166,9 @@ def predict_disaggregated(
         decode=after,
         memory=memory,
         steady=answer,
-        tpot_s=ranged(answer.tpot_s, spread.tpot),
-        ttft_s=ranged(first_s, spread.ttft),
-        output_tokens_per_s=ranged(answer.requests_per_s * demand.output_tokens, spread.rate),
+        tpot_s=range_around(answer.tpot_s, spread.tpot),
+        ttft_s=range_around(first_s, spread.ttft),
+        output_tokens_per_s=range_around(answer.requests_per_s * demand.output_tokens, spread.rate),
     )
 
 
@@ -254,7 +254,7 @@ def seats_of(deployment: Deployment, memory: MemoryFit) -> int:
     return max(1, min(limit, int(held))) if held else limit
 
 
-def ranged(value: float, logs: tuple[float, float]) -> Range:
+def range_around(value: float, logs: tuple[float, float]) -> Range:
     """Return a range around a value from the P10 and P90 of measured over predicted, given as logarithms."""
     low, high = logs
     if value == inf:

@@ -63,7 +63,7 @@ class PhaseFactors:
 
     def log_factor(self, phase: Phase, labels: Sequence[str]) -> float:
         """Return the logarithm of the step time of such an engine over its stack's."""
-        return summed(self.effects[phase], labels)
+        return sum_effects(self.effects[phase], labels)
 
     def measured(self, labels: Sequence[str]) -> bool:
         """Return whether an engine of exactly this setup prefilled or decoded in a measured deployment."""
@@ -87,12 +87,12 @@ class PhaseFactors:
                 phase: {label: round(value, 4) for label, value in sorted(known.items())}
                 for phase, known in self.effects.items()
             },
-            "seen": _rounded(self.seen),
-            "unseen": _rounded(self.unseen),
+            "seen": _round_spread(self.seen),
+            "unseen": _round_spread(self.unseen),
         }
 
 
-def _rounded(spread: PhaseSpread) -> dict[str, list[float]]:
+def _round_spread(spread: PhaseSpread) -> dict[str, list[float]]:
     ends = {"tpot": spread.tpot, "rate": spread.rate, "ttft": spread.ttft}
     return {name: [round(end, 4) for end in pair] for name, pair in ends.items()}
 
@@ -174,6 +174,6 @@ class SharedEffects:
         return dict(zip(self._labels, (self._variance * self._has.T @ weights).tolist(), strict=True))
 
 
-def summed(effects: Mapping[str, float], labels: Sequence[str]) -> float:
+def sum_effects(effects: Mapping[str, float], labels: Sequence[str]) -> float:
     """Sum the effects of labels. An unknown label adds zero."""
     return sum(effects.get(label, 0.0) for label in labels)

@@ -172,7 +172,11 @@ def steady(cases: Sequence[tuple[TwoPools, PoolsDemand]]) -> list[Steady]:
     users = _array(demand.users or np.inf for _, demand in cases)
     asked = _array(demand.requests_per_s or np.inf for _, demand in cases)
     closed = np.isinf(asked)
-    rate = np.where(closed, _closed(columns, limit, np.where(closed, users, 1.0)), asked) if closed.any() else asked
+    rate = (
+        np.where(closed, _closed_loop_rate(columns, limit, np.where(closed, users, 1.0)), asked)
+        if closed.any()
+        else asked
+    )
     served = np.minimum(rate, limit)
     decoding = columns.decoding(served)
     step_s = columns.decode_step_s(decoding)
@@ -195,7 +199,7 @@ def steady(cases: Sequence[tuple[TwoPools, PoolsDemand]]) -> list[Steady]:
     ]
 
 
-def _closed(columns: Columns, limit: Array, users: Array) -> Array:
+def _closed_loop_rate(columns: Columns, limit: Array, users: Array) -> Array:
     """Return the rate at which the requests in the deployment equal the users.
 
     It bisects over the number of decoding requests.

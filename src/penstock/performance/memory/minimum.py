@@ -32,7 +32,7 @@ def minimum_devices(deployment: Deployment, context_tokens: int) -> MemoryFit | 
     None if none fits within 16 nodes.
     """
     for layout in _layouts(deployment):
-        found = fit(_placed(deployment, layout), context_tokens)
+        found = fit(_with_split(deployment, layout), context_tokens)
         if found.fits:
             return found
         if found.obstacle_is("model_limit"):
@@ -120,7 +120,7 @@ def _layouts(deployment: Deployment) -> Iterator[Parallelism]:
         yield from (replace(layout, pp=nodes) for nodes in range(2, MAX_NODES + 1))
 
 
-def _placed(deployment: Deployment, layout: Parallelism) -> Deployment:
+def _with_split(deployment: Deployment, layout: Parallelism) -> Deployment:
     """Return the deployment with this split. An engine with default settings gets the defaults of the new split."""
     engine, part, asked = deployment.engine, deployment.accelerator, deployment.parallelism
     if engine == engine_defaults(engine.name, part, version=engine.version, tp=asked.tp, pp=asked.pp):
@@ -163,7 +163,7 @@ def report_fit(deployment: Deployment, context_tokens: int, *, free: Collection[
     if result.fits and (fewest is None or _devices(fewest) > _devices(result)):
         fewest = result
     calibrated = deployment.engine.name == "vllm" and deployment.accelerator.vendor in {"amd", "nvidia"}
-    calibrated = calibrated and not _compressed(deployment)
+    calibrated = calibrated and not _has_compressed_attention(deployment)
     return FitReport(
         fit=result,
         flags=engine_flags(tuned) if result.fits else (),
@@ -176,13 +176,13 @@ def report_fit(deployment: Deployment, context_tokens: int, *, free: Collection[
     )
 
 
-def _compressed(deployment: Deployment) -> bool:
+def _has_compressed_attention(deployment: Deployment) -> bool:
     return any(isinstance(layer.mixer, CompressedAttention) for layer in deployment.model.layers)
 
 
 def _compression_notes(result: MemoryFit) -> Iterator[str]:
     """Yield notes on the limited evidence for DeepSeek-V4, and on how vLLM's own count of tokens differs."""
-    if result.budget is None or result.capacity is None or not _compressed(result.deployment):
+    if result.budget is None or result.capacity is None or not _has_compressed_attention(result.deployment):
         return
     if result.deployment.engine.name != "vllm":
         yield "how SGLang divides memory between DeepSeek-V4's caches was not read: its tokens are undetermined"
@@ -201,7 +201,7 @@ def _compression_notes(result: MemoryFit) -> Iterator[str]:
 
 def _notes(deployment: Deployment) -> Iterator[str]:
     part, tp = deployment.accelerator, deployment.parallelism.tp
-    emulated = part.emulated(deployment.model.formats)
+    emulated = part.emulated_formats(deployment.model.formats)
     copies, experts, ranks = redundant_experts(deployment), deployment.model.experts, tp * deployment.parallelism.dp
     if copies and experts is not None:
         yield (

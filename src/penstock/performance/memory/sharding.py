@@ -43,7 +43,7 @@ def device_bytes(weight: Weight, deployment: Deployment) -> int:
     parallelism = deployment.parallelism
     if weight.copies > 1:
         return _expert_bytes(weight, deployment)
-    return weight.format.bytes_of(_split(weight, parallelism.tp))
+    return weight.format.bytes_of(_shard_shape(weight, parallelism.tp))
 
 
 def _expert_bytes(weight: Weight, deployment: Deployment) -> int:
@@ -54,8 +54,8 @@ def _expert_bytes(weight: Weight, deployment: Deployment) -> int:
     ranks = deployment.parallelism.tp * deployment.parallelism.dp
     if deployment.parallelism.expert_parallel:
         held = ceil((weight.copies + redundant_experts(deployment)) / ranks)
-        return weight.format.bytes_of(_padded(weight, weight.shape, deployment)) * held
-    return weight.format.bytes_of(_padded(weight, _split(weight, ranks), deployment)) * weight.copies
+        return weight.format.bytes_of(_pad_experts(weight, weight.shape, deployment)) * held
+    return weight.format.bytes_of(_pad_experts(weight, _shard_shape(weight, ranks), deployment)) * weight.copies
 
 
 def redundant_experts(deployment: Deployment) -> int:
@@ -73,7 +73,7 @@ def redundant_experts(deployment: Deployment) -> int:
     return experts.copies_to_divide(split.tp * split.dp) if pads else 0
 
 
-def _split(weight: Weight, ranks: int) -> tuple[int, ...]:
+def _shard_shape(weight: Weight, ranks: int) -> tuple[int, ...]:
     rows, *rest = weight.shape
     if weight.split is Split.REPLICATED or ranks == 1:
         # One device still pads the vocabulary.
@@ -86,7 +86,7 @@ def _split(weight: Weight, ranks: int) -> tuple[int, ...]:
     return (ceil(rows * held / weight.units), *rest)
 
 
-def _padded(weight: Weight, shape: tuple[int, ...], deployment: Deployment) -> tuple[int, ...]:
+def _pad_experts(weight: Weight, shape: tuple[int, ...], deployment: Deployment) -> tuple[int, ...]:
     """Round both sides up as vLLM's expert kernels for gpt-oss do.
 
     Hidden is rounded to 256, width per device to 128 (256 on AMD).

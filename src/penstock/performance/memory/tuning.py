@@ -42,7 +42,7 @@ def with_room(
             engine = replace(deployment.engine, memory_fraction=share, max_batched_tokens=step)
             tuned = replace(deployment, engine=engine)
             result = fit(tuned, context_tokens)
-            holds = _held_requests(result)
+            holds = _concurrent_requests(result)
             if holds >= requests and result.certain:
                 return tuned
             if holds > held:
@@ -72,7 +72,7 @@ def _curable(found: MemoryFit) -> bool:
     return found.obstacle_is("weights") or found.obstacle_is("context") or found.obstacle_is("fraction")
 
 
-def _held_requests(found: MemoryFit) -> float:
+def _concurrent_requests(found: MemoryFit) -> float:
     if not found.fits or found.capacity is None:
         return 0
     holds = found.capacity.concurrent_requests

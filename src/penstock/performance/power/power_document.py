@@ -15,7 +15,11 @@ def to_document(model: PowerModel) -> dict[str, Any]:
         "rows": model.rows,
         "spreads": {name: [_round(value) for value in span] for name, span in model.spreads.items()},
         "draws": [
-            {"path": list(path), **_rounded(asdict(draw)), "under_load": _rounded(asdict(model.under_load[path]))}
+            {
+                "path": list(path),
+                **_round_values(asdict(draw)),
+                "under_load": _round_values(asdict(model.under_load[path])),
+            }
             for path, draw in sorted(model.draws.items())
         ],
         "factors": {kernels: _round(value) for kernels, value in sorted(model.factors.items())},
@@ -37,7 +41,7 @@ def from_document(document: Mapping[str, Any]) -> PowerModel:
     )
 
 
-def _rounded(values: Mapping[str, float]) -> dict[str, float]:
+def _round_values(values: Mapping[str, float]) -> dict[str, float]:
     return {name: value if isinstance(value, int) else _round(value) for name, value in values.items()}
 
 

@@ -58,7 +58,7 @@ class DrawnRow:
         return _STEADY[0] <= (self.measurement.tpot_s or self.seconds) / self.seconds <= _STEADY[1]
 
 
-def drawn_rows(measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of: AcceleratorOf) -> list[DrawnRow]:
+def power_rows(measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of: AcceleratorOf) -> list[DrawnRow]:
     """Return the cells that state joules, of one engine without drafts, on accelerators with known board power.
 
     A cell faster than its own roofline is not evidence here either.
@@ -113,14 +113,14 @@ def fit_power(rows: Sequence[DrawnRow], spreads: dict[Unseen, Logs] | None = Non
             members[row.kin[:length]].append(row)
         for path, held in members.items():
             if len(held) >= _MIN_ROWS:
-                draws[path] = _fitted(held, _logs(draws[path[:-1]]) if path else _PRIOR, freedom)
+                draws[path] = _gauss_newton(held, _logs(draws[path[:-1]]) if path else _PRIOR, freedom)
                 under_load[path] = _under_load(held)
     return PowerModel(
         draws=draws, under_load=under_load, factors=_factors(steady, draws), spreads=spreads or {}, rows=len(rows)
     )
 
 
-def _fitted(rows: Sequence[DrawnRow], kin: Array, freedom: float) -> Draw:
+def _gauss_newton(rows: Sequence[DrawnRow], kin: Array, freedom: float) -> Draw:
     """Fit by Gauss-Newton on the logarithm of measured over fitted.
 
     It uses Huber weights and shrinkage to the level above.

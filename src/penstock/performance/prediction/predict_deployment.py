@@ -174,7 +174,7 @@ def predict(
     step = StepTime(parts_s={name: float(value) for name, value in zip(PARTS, taken, strict=True)})
     tpot = _around(step.seconds, drafts.widened(stack.spread), least=bound_s)
     served = _first_token(stack, work, loop)
-    busy = _answered(served, tpot, output_tokens)
+    busy = _request_seconds(served, tpot, output_tokens)
     throughput = _range(running * output_tokens / seconds for seconds in (busy.value, busy.high, busy.low))
     return Prediction(
         deployment=deployment,
@@ -218,7 +218,7 @@ def _range(ends: Iterable[float]) -> Range:
     return Range(value=value, low=low, high=high)
 
 
-def _answered(served: Range, tpot: Range, output_tokens: float) -> Range:
+def _request_seconds(served: Range, tpot: Range, output_tokens: float) -> Range:
     """Return the seconds a request runs, from its admission to its last token."""
     return _range(first + output_tokens * each for first, each in zip(served.ends, tpot.ends, strict=True))
 

@@ -12,7 +12,7 @@ from penstock.performance.similarity.cases import family_of
 from penstock.performance.similarity.posterior import DATED_BY
 from penstock.performance.similarity.slowdowns import slowdowns_of, uncertainty_of
 from penstock.performance.similarity.threads import one_thread
-from penstock.performance.step.first_token import LoopLoad, served
+from penstock.performance.step.first_token import LoopLoad, first_token_work
 from penstock.performance.step.step_work import Array, ReplicaWork
 
 Tier = Literal["measured", "calibrated", "transferred", "roofline"]
@@ -44,7 +44,7 @@ class Stack:
 
     def first_token_s(self, work: ReplicaWork, loop: LoopLoad) -> Array:
         """Return the time to first token in a steady loop, in seconds, for each number of users."""
-        return self.request_s + self.first_ratio * (served(work, loop) @ self.slowdowns)
+        return self.request_s + self.first_ratio * (first_token_work(work, loop) @ self.slowdowns)
 
 
 @one_thread()

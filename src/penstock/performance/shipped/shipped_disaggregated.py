@@ -24,7 +24,7 @@ from penstock.performance.disaggregated.phase_factors import (
     SharedEffects,
     labels_of,
     phase_factors_from,
-    summed,
+    sum_effects,
 )
 from penstock.performance.disaggregated.steady_state import Columns, PoolsDemand, Steady, TwoPools, steady
 from penstock.performance.prediction.serving_stack import stack_of
@@ -117,7 +117,7 @@ class PublishedRun:
         return ahead.kv_bytes / ((rate or NETWORK_BYTES_PER_S) * ahead.ranks)
 
 
-def published() -> tuple[Measurement, ...]:
+def published_disaggregated() -> tuple[Measurement, ...]:
     """Return the disaggregated rows without drafts, each run once."""
     return tuple(
         row
@@ -138,7 +138,7 @@ def runs() -> tuple[PublishedRun, ...]:
         return engines[key]
 
     found = []
-    for row in published():
+    for row in published_disaggregated():
         side = row.prefill
         if side is not None:
             sides: dict[Phase, MeasuredSide] = {
@@ -230,10 +230,10 @@ class Guess:
 
 def stack_alone(found: Sequence[PublishedRun]) -> list[Guess]:
     """Predict every run from engines that do both phases, with nothing fitted to disaggregated runs."""
-    return _guessed(found, [run.pools({}) for run in found])
+    return _guesses(found, [run.pools({}) for run in found])
 
 
-def held_out(found: Sequence[PublishedRun], by: HeldOut) -> list[Guess]:
+def held_out_guesses(found: Sequence[PublishedRun], by: HeldOut) -> list[Guess]:
     """Predict every run without its configuration, or without any run of its model on its stack."""
     group_of = _GROUPS[by]
     shared = {phase: SharedEffects(residuals(found, phase, group_of), phase) for phase in PHASES}
@@ -242,12 +242,12 @@ def held_out(found: Sequence[PublishedRun], by: HeldOut) -> list[Guess]:
         group = group_of(run)
         if group not in effects:
             effects[group] = {phase: shared[phase].without(group) for phase in PHASES}
-        logs = {phase: summed(effects[group][phase], run.sides[phase].labels) for phase in PHASES}
+        logs = {phase: sum_effects(effects[group][phase], run.sides[phase].labels) for phase in PHASES}
         pools.append(run.pools(logs))
-    return _guessed(found, pools)
+    return _guesses(found, pools)
 
 
-def _guessed(found: Sequence[PublishedRun], pools: Sequence[TwoPools]) -> list[Guess]:
+def _guesses(found: Sequence[PublishedRun], pools: Sequence[TwoPools]) -> list[Guess]:
     solved = steady([(each, run.demand) for run, each in zip(found, pools, strict=True)])
     return [Guess(run=run, pools=each, steady=s) for run, each, s in zip(found, pools, solved, strict=True)]
 
@@ -285,14 +285,14 @@ def _first_token_setup(row: Measurement, tp: int, dp: int) -> tuple[object, ...]
     return (*stack, tp, dp, row.input_tokens, row.concurrency)
 
 
-def fitted(found: Sequence[PublishedRun]) -> PhaseFactors:
+def fit_phase_factors(found: Sequence[PublishedRun]) -> PhaseFactors:
     """Fit the shipped factors: effects of all runs, and errors with configurations or models held out."""
     return PhaseFactors(
         effects={
             phase: SharedEffects(residuals(found, phase, _GROUPS["configuration"]), phase).all() for phase in PHASES
         },
-        seen=_spread(held_out(found, "configuration")),
-        unseen=_spread(held_out(found, "model")),
+        seen=_guess_spread(held_out_guesses(found, "configuration")),
+        unseen=_guess_spread(held_out_guesses(found, "model")),
     )
 
 
@@ -302,7 +302,7 @@ def shipped_phase_factors() -> PhaseFactors:
     return phase_factors_from(load_disaggregation())
 
 
-def _spread(guesses: Sequence[Guess]) -> PhaseSpread:
+def _guess_spread(guesses: Sequence[Guess]) -> PhaseSpread:
     return PhaseSpread(
         tpot=_deciles([guess.log_tpot for guess in guesses]),
         rate=_deciles([guess.log_rate for guess in guesses]),

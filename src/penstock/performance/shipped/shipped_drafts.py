@@ -52,7 +52,7 @@ def shipped_drafted_rows() -> tuple[DraftedRow, ...]:
     """Return every shipped run of one engine with drafts."""
 
     def slowdowns_of(row: Measurement, _: ReplicaWork) -> Array:
-        return _placed(setup_of(row), row)[1]
+        return _work_and_slowdowns(setup_of(row), row)[1]
 
     return tuple(drafted_rows(load_measurements(), model_of, load_accelerator, slowdowns_of))
 
@@ -79,11 +79,13 @@ def held_out_drafts(known: Known) -> tuple[PredictedDraft, ...]:
     rows = shipped_drafted_rows()
     spreads = draft_spreads(rows)
     return tuple(
-        entry for model, held in without_each_draft(rows, "split", spreads) for entry in _predicted(model, held, known)
+        entry
+        for model, held in without_each_draft(rows, "split", spreads)
+        for entry in _predict_rows(model, held, known)
     )
 
 
-def _predicted(model: DraftModel, held: list[DraftedRow], known: Known) -> Iterator[PredictedDraft]:
+def _predict_rows(model: DraftModel, held: list[DraftedRow], known: Known) -> Iterator[PredictedDraft]:
     for row in held:
         plain_s = _plain_s(row.measurement) if known == "without drafts" else _unseen_s(row)
         if plain_s is not None:
@@ -91,7 +93,7 @@ def _predicted(model: DraftModel, held: list[DraftedRow], known: Known) -> Itera
 
 
 def _plain_s(row: Measurement) -> float:
-    work, slowdowns = _placed(setup_of(row), row)
+    work, slowdowns = _work_and_slowdowns(setup_of(row), row)
     return float((work.light(measured_loop(row)[0].average()) @ slowdowns)[0])
 
 
@@ -103,7 +105,7 @@ def _unseen_s(row: DraftedRow) -> float | None:
 _PLACED: dict[tuple[object, ...], tuple[ReplicaWork, Array]] = {}
 
 
-def _placed(setup: tuple[object, ...], row: Measurement) -> tuple[ReplicaWork, Array]:
+def _work_and_slowdowns(setup: tuple[object, ...], row: Measurement) -> tuple[ReplicaWork, Array]:
     if setup not in _PLACED:
         work = ReplicaWork(measured_deployment(row, model_of, load_accelerator))
         _PLACED[setup] = work, stack_of(work, row.engine, shipped_efficiencies()).slowdowns

@@ -9,7 +9,7 @@ from penstock.catalog import load_accelerator, load_measurements, load_power
 from penstock.catalog.accelerator import Accelerator
 from penstock.economics.node_power import DrawUnderLoad
 from penstock.performance.power.power_document import from_document
-from penstock.performance.power.power_fit import DrawnRow, drawn_rows, power_spreads, without_each
+from penstock.performance.power.power_fit import DrawnRow, power_rows, power_spreads, without_each
 from penstock.performance.power.power_model import PowerModel
 from penstock.performance.prediction.energy_per_token import Energy, energy_at
 from penstock.performance.prediction.predict_deployment import Range
@@ -23,7 +23,7 @@ def shipped_power() -> PowerModel:
     return from_document(load_power())
 
 
-def drawn_under_load(accelerator: Accelerator) -> DrawUnderLoad:
+def power_under_load(accelerator: Accelerator) -> DrawUnderLoad:
     """Return the power of an accelerator in measured runs with many users.
 
     If it was not measured: that of its vendor's measured accelerators, or of all.
@@ -43,7 +43,7 @@ def drawn_under_load(accelerator: Accelerator) -> DrawUnderLoad:
 @cache
 def shipped_draws() -> tuple[DrawnRow, ...]:
     """Return every shipped cell that states the joules of one engine without drafts."""
-    return tuple(drawn_rows(load_measurements(), model_of, load_accelerator))
+    return tuple(power_rows(load_measurements(), model_of, load_accelerator))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +92,10 @@ def held_out_draws() -> tuple[PredictedDraw, ...]:
     """
     rows = shipped_draws()
     spreads = power_spreads(rows)
-    return tuple(entry for power, held in without_each(rows, "split", spreads) for entry in _predicted(power, held))
+    return tuple(entry for power, held in without_each(rows, "split", spreads) for entry in _predict_rows(power, held))
 
 
-def _predicted(power: PowerModel, held: list[DrawnRow]) -> Iterator[PredictedDraw]:
+def _predict_rows(power: PowerModel, held: list[DrawnRow]) -> Iterator[PredictedDraw]:
     for row in held:
         unseen = predicted_without("setup", row.measurement)
         if unseen is None:

@@ -62,7 +62,7 @@ class Cases:
     @cached_property
     def labels(self) -> Mapping[str, Codes]:
         """Return one code per label and run. Codes are equal where all attributes of the label are equal."""
-        return {name: joined_label(self.words, name) for name in LABELS}
+        return {name: combine_codes(self.words, name) for name in LABELS}
 
     @cached_property
     def log_load(self) -> tuple[Array, Array, Array]:
@@ -152,13 +152,13 @@ def mixers_of(model: ModelSpec) -> str:
     return "+".join(sorted({layer.mixer.kind for layer in model.layers if layer.mixer is not None}))
 
 
-def coded(words: Sequence[str]) -> Codes:
+def hash_strings(words: Sequence[str]) -> Codes:
     """Hash strings to codes that are equal across tables where the strings are equal."""
     digests = (blake2b(word.encode(), digest_size=8).digest() for word in words)
     return np.array([int.from_bytes(digest, "big") for digest in digests], np.uint64)
 
 
-def joined_label(words: Mapping[str, Codes], label: str) -> Codes:
+def combine_codes(words: Mapping[str, Codes], label: str) -> Codes:
     """Combine the codes of a label's attributes, sensitive to their order. Overflow wraps around."""
     first, *others = LABELS[label]
     whole = words[first]

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from penstock.performance.similarity.cases import WORDS, Cases, Codes, DrivenEngine, coded
+from penstock.performance.similarity.cases import WORDS, Cases, Codes, DrivenEngine, hash_strings
 from penstock.performance.similarity.covariance import (
     BY_DATE,
     LEVELS,
@@ -71,7 +71,7 @@ class Measured:
     def from_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> "Measured":
         """Parse the form that `to_arrays` returns."""
         spelt = {name: arrays[f"{name}_spelt"].tolist() for name in (*WORDS, *TOLD)}
-        codes: dict[str, Codes] = {word: coded(spelt[word])[arrays[word]] for word in WORDS}
+        codes: dict[str, Codes] = {word: hash_strings(spelt[word])[arrays[word]] for word in WORDS}
         numbers = {name: arrays[name].astype(np.float64) for name in _NUMBERS}
         return Measured(
             cases=Cases(words=codes, undated=arrays["undated"], **numbers),

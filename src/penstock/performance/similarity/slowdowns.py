@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from penstock.performance.similarity.cases import WORDS, Cases, coded, labels_of_run
+from penstock.performance.similarity.cases import WORDS, Cases, hash_strings, labels_of_run
 from penstock.performance.similarity.posterior import Evidence, last_measured
 from penstock.performance.step.step_work import PARTS, PHYSICAL, Array, Load, ReplicaWork
 
@@ -42,13 +42,13 @@ _DIGITS: Final = 5
 Loads = tuple[tuple[float, float, float], ...]
 
 
-def asked_case(work: ReplicaWork, engine: str, loads: Loads, day: date, *, undated: bool = False) -> Cases:
+def closed_loop_case(work: ReplicaWork, engine: str, loads: Loads, day: date, *, undated: bool = False) -> Cases:
     """Describe closed loops on a deployment in the form of measured runs."""
     users, inputs, outputs = (np.array(values) for values in zip(*loads, strict=True))
     words = labels_of_run(work.deployment, engine)
     return Cases(
         light=work.light(Load.closed_loop(users, inputs, outputs, work.deployment.batched_tokens)),
-        words={word: np.repeat(coded([words[word]]), len(users)) for word in WORDS},
+        words={word: np.repeat(hash_strings([words[word]]), len(users)) for word in WORDS},
         users=users,
         input_tokens=inputs,
         output_tokens=outputs,
@@ -71,11 +71,11 @@ def slowdowns_through(light: Array, log_seconds: Array, common: Array) -> Array:
         left = log_seconds - np.log(seconds) + shares @ shift
         weighted = (shares * _WEIGHTS).T / _CLOSE**2
         gram, aim = weighted @ shares + _PULL, weighted @ left
-        shift = np.clip(_bounded(gram, aim, least), -_FARTHEST, _FARTHEST)
+        shift = np.clip(_solve_bounded(gram, aim, least), -_FARTHEST, _FARTHEST)
     return np.asarray(common * np.exp(np.maximum(np.round(shift, _DIGITS), least)))
 
 
-def _bounded(gram: Array, aim: Array, least: Array) -> Array:
+def _solve_bounded(gram: Array, aim: Array, least: Array) -> Array:
     """Solve with lower bounds: clamp each value below its bound and solve for the others again."""
     held = np.zeros(len(aim), np.bool_)
     solution = np.empty_like(aim)
@@ -95,12 +95,12 @@ def slowdowns_of(evidence: Evidence, work: ReplicaWork, engine: str, day: date |
 
     Without a day: with the software with which the nearest similar setup was last measured.
     """
-    loads = asked_case(work, engine, GRID, day or evidence.newest)
+    loads = closed_loop_case(work, engine, GRID, day or evidence.newest)
     loads = loads if day is not None else last_measured(evidence.cases, loads)
     return slowdowns_through(loads.light, np.round(evidence.log_seconds(loads), _DIGITS), evidence.spreads.common)
 
 
 def uncertainty_of(evidence: Evidence, work: ReplicaWork, engine: str) -> float:
     """Return the uncertainty of a deployment's times today, as the standard deviation of a logarithm."""
-    loads = asked_case(work, engine, tuple(GRID[number] for number in CENTRE), evidence.newest)
+    loads = closed_loop_case(work, engine, tuple(GRID[number] for number in CENTRE), evidence.newest)
     return round(float(np.sqrt(np.mean(evidence.spread(loads) ** 2))), _DIGITS)

@@ -39,7 +39,7 @@ class LoopLoad:
         return replace(steps, context_tokens=inputs + outputs / 2, drafted_tokens=self.drafted_tokens)
 
 
-def served(work: ReplicaWork, loop: LoopLoad) -> Array:
+def first_token_work(work: ReplicaWork, loop: LoopLoad) -> Array:
     """Return the mean work from the arrival of a request to its first token, one row per entry."""
     steps = carrying_steps(np.full_like(loop.users, loop.input_tokens), loop.batched_tokens)
     carrying = steps[:, None] * _carrying(work, loop, loop.users - 1, loop.input_tokens / steps)

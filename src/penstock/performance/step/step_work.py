@@ -180,7 +180,7 @@ class ReplicaWork:
         peak = self.attention_flops_per_s
         read, multiplied = np.zeros_like(decodes), np.zeros_like(decodes)
         for mixer, count in self.mixers.items():
-            entries = attended(mixer.sight, load.context_tokens)
+            entries = attended_entries(mixer.sight, load.context_tokens)
             read += count * (entries * mixer.entry_bytes(dtype, tp) + mixer.state_bytes(dtype, tp))
             read += count * mixer.index_bytes(dtype) * load.context_tokens
             multiplied += count * entries * mixer.decode_flops(tp)
@@ -204,7 +204,7 @@ def pairs(tokens: Array, limit: float) -> Array:
     return seen * (tokens - seen / 2)
 
 
-def attended(sight: AttentionSpan, tokens: Array) -> Array:
+def attended_entries(sight: AttentionSpan, tokens: Array) -> Array:
     """Return the entries that a query reads with `tokens` tokens of context."""
     return sum((share * np.minimum(tokens, limit) for limit, share in sight), np.zeros_like(tokens))
 

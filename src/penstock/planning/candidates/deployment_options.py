@@ -80,7 +80,7 @@ def emulated_format(placing: WorkloadOnAccelerator, model: ModelSpec, spec: Mode
 
     Formats of the checkpoint itself are allowed: engines widen them.
     """
-    return None if spec is model else next(iter(placing.accelerator.emulated(spec.formats)), None)
+    return None if spec is model else next(iter(placing.accelerator.emulated_formats(spec.formats)), None)
 
 
 def stored(workload: WorkloadPlan, model: ModelSpec) -> Iterator[tuple[str, ModelSpec]]:

@@ -8,8 +8,17 @@ from typing import Final
 from penstock.catalog.accelerator import Accelerator
 from penstock.economics.bill_line import Line
 from penstock.economics.finance import MONTHS_PER_YEAR, Finance
-from penstock.economics.rent import Term, rented
-from penstock.economics.tco import Ownership, Resale, Site, StackCosts, kept, owned, people, stack_by_device
+from penstock.economics.rent import Term, rent_bill
+from penstock.economics.tco import (
+    Ownership,
+    Resale,
+    Site,
+    StackCosts,
+    ownership_bill,
+    people,
+    retention_bill,
+    stack_by_device,
+)
 from penstock.planning.spec.plan_types import AcceleratorPlan, OwnedPlan, Plan, SitePlan, WorkloadPlan
 from penstock.planning.spec.resolve_plan import Resolved
 from penstock.units import counted
@@ -100,7 +109,7 @@ class BillingTerms:
         """Bill nodes bought in a period at a price level and kept to the end."""
         accelerator = self.resolved.accelerators[part.id]
         span = (self.periods[period][0], self.horizon_years)
-        bill = owned(
+        bill = ownership_bill(
             self._ownership(part, f"{part.id} at {site.name}", level, span[0]),
             nodes=nodes,
             period_years=span,
@@ -114,7 +123,7 @@ class BillingTerms:
         """Bill nodes owned already for a period."""
         part, site = part_of(self.resolved.plan, entry.id), site_of(self.resolved.plan, entry.site)
         accelerator, span = self.resolved.accelerators[part.id], self.periods[period]
-        bill = kept(
+        bill = retention_bill(
             self._ownership(part, f"{part.id} at {site.name}, kept", 0, 0.0),
             self.resale(entry),
             nodes=nodes,
@@ -178,7 +187,7 @@ class BillingTerms:
         self, part: AcceleratorPlan, label: str, usd: float, span: Period, nodes: float, *, agreed_years: float
     ) -> tuple[Line, ...]:
         accelerator = self.resolved.accelerators[part.id]
-        bill = rented(
+        bill = rent_bill(
             label,
             nodes=nodes,
             devices=accelerator.node.devices,
