@@ -14,7 +14,7 @@ from rich.console import Console, RenderableType
 from rich.terminal_theme import DIMMED_MONOKAI
 
 import penstock
-from penstock.api.documents.published import DOCUMENTS, json_schema
+from penstock.api.document_schemas import DOCUMENTS, json_schema
 from penstock.catalog import load_accelerator
 from penstock.report.drawing.plain_json import to_json
 

@@ -9,8 +9,8 @@ from typing import Final
 import penstock
 
 ROOT = Path(penstock.__file__).parent
-COMMAND_LAYERS: Final = ("cli/commands", "api", "api/documents", "report")
-"""The layers of one command share its name: parse, call, document, render."""
+COMMAND_LAYERS: Final = ("cli/commands", "api", "report")
+"""The layers of one command share its name: parse, call, render."""
 VIEWS: Final = frozenset({"terminal", "document", "page", "chart"})
 """Each report package has the same views of its own result."""
 EXCEPTIONS: Final = {

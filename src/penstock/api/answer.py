@@ -3,10 +3,11 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from io import StringIO
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from rich.console import Console, RenderableType
 
+from penstock.report.drawing.json_document import build
 from penstock.report.drawing.plain_json import plain_fields, to_json
 
 if TYPE_CHECKING:
@@ -26,14 +27,17 @@ _PRE: Final = (
 class ApiAnswer(ABC):
     """An answer of the API. The methods listed here are stable; fields of subclasses are the library's own types."""
 
+    document_type: ClassVar[type]
+    """Type of the document; its JSON schema is published."""
+
     @property
     @abstractmethod
     def good(self) -> bool:
         """Whether the verdict is yes; the command then exits 0 rather than 1."""
 
-    @abstractmethod
     def document(self) -> Mapping[str, object]:
-        """Return the document in the library's own types; `to_dict` returns it in plain values."""
+        """Return the document that `--json` prints."""
+        return build(self.document_type, self)
 
     @abstractmethod
     def rows(self) -> list[Row]:

@@ -1,6 +1,6 @@
 """Audits claims: `penstock.audit`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import cache
@@ -27,7 +27,7 @@ from penstock.preflight import Subject, load_knowledge
 from penstock.preflight.facts.subject import subject_of
 from penstock.reading.text import read_text
 from penstock.report.audit.audit_sentences import counts, said
-from penstock.report.audit.document import audit_document
+from penstock.report.audit.document import AuditDocument
 from penstock.report.audit.terminal import render_audit
 
 AskedClaims: TypeAlias = str | PathLike[str] | Claim | Sequence["str | PathLike[str] | Claim"]
@@ -41,6 +41,7 @@ _FILES: Final = (".yaml", ".yml")
 class AuditAnswer(ApiAnswer):
     """The verdict on each claim."""
 
+    document_type = AuditDocument
     audited: tuple[Audited, ...]
     today: date
 
@@ -48,10 +49,6 @@ class AuditAnswer(ApiAnswer):
     def good(self) -> bool:
         """Whether no claim is impossible or contradicted."""
         return not any(entry.judgement.verdict.damning for entry in self.audited)
-
-    def document(self) -> Mapping[str, object]:
-        """Collect what `audit --json` prints."""
-        return audit_document(self.audited, self.today)
 
     def rows(self) -> list[Row]:
         """Return one row per claim."""

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 from rich.console import RenderableType
+from typing_extensions import TypedDict
 
 from penstock.api.answer import ApiAnswer, Cell, Row
 from penstock.catalog import load_accelerator, load_accelerators, load_models, load_prices
 from penstock.catalog.accelerator import Accelerator, facts
-from penstock.catalog.accelerator_diff import compare
+from penstock.catalog.accelerator_diff import ComparedFigure, Trap, compare
+from penstock.catalog.catalog_model import PublishedSize
 from penstock.catalog.price import Price, PriceKind
 from penstock.checkpoint import open_checkpoint
 from penstock.errors import UsageError
@@ -23,6 +25,58 @@ from penstock.report.catalog import (
 from penstock.report.drawing.plain_json import plain_fields
 
 CatalogQuestion: TypeAlias = Literal["list", "show", "diff", "prices", "models"]
+
+
+class CatalogListDocument(TypedDict):
+    """Accelerators, each fact with its source."""
+
+    schema: Literal["penstock.catalog.list/1"]
+    accelerators: list[Accelerator]
+
+
+class CatalogShowDocument(TypedDict):
+    """One accelerator and its prices."""
+
+    schema: Literal["penstock.catalog.show/1"]
+    accelerator: Accelerator
+    prices: list[Price]
+
+
+class CatalogDiffDocument(TypedDict):
+    """Two accelerators side by side."""
+
+    schema: Literal["penstock.catalog.diff/1"]
+    left: str
+    right: str
+    rows: list[ComparedFigure]
+    traps: list[Trap]
+
+
+class CatalogPricesDocument(TypedDict):
+    """The dated prices of one accelerator."""
+
+    schema: Literal["penstock.catalog.prices/1"]
+    accelerator: str
+    prices: list[Price]
+
+
+class CatalogModelEntry(TypedDict):
+    """A model known by name."""
+
+    id: str
+    repo: str
+    architecture: str
+    total_params: int
+    active_params: int
+    source: str
+    published: PublishedSize | None
+
+
+class CatalogModelsDocument(TypedDict):
+    """The models known by name."""
+
+    schema: Literal["penstock.catalog.models/1"]
+    models: list[CatalogModelEntry]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -82,7 +136,7 @@ def _list(*, everything: bool) -> CatalogAnswer:
     parts = [part for part in load_accelerators() if everything or part.recommendable]
     return CatalogAnswer(
         about="accelerators",
-        facts={"schema": "penstock.catalog.list/1", "accelerators": parts},
+        facts=CatalogListDocument(schema="penstock.catalog.list/1", accelerators=parts),
         table=tuple(_flat(part) for part in parts),
         draw=lambda columns: render_list(parts, columns),
         shown=tuple(part.id for part in parts),
@@ -116,7 +170,7 @@ def _show(name: str) -> CatalogAnswer:
         )
     return CatalogAnswer(
         about=part.id,
-        facts={"schema": "penstock.catalog.show/1", "accelerator": part, "prices": prices},
+        facts=CatalogShowDocument(schema="penstock.catalog.show/1", accelerator=part, prices=list(prices)),
         table=tuple(rows),
         draw=lambda _: render_accelerator(part, prices),
         shown=(f"{len(rows)} facts", f"{len(prices)} prices"),
@@ -134,13 +188,13 @@ def _diff(left: str, right: str) -> CatalogAnswer:
     ]
     return CatalogAnswer(
         about=f"{ours.id} and {theirs.id}",
-        facts={
-            "schema": "penstock.catalog.diff/1",
-            "left": ours.id,
-            "right": theirs.id,
-            "rows": found.rows,
-            "traps": found.traps,
-        },
+        facts=CatalogDiffDocument(
+            schema="penstock.catalog.diff/1",
+            left=ours.id,
+            right=theirs.id,
+            rows=list(found.rows),
+            traps=list(found.traps),
+        ),
         table=tuple(rows),
         draw=lambda _: render_comparison(found),
         shown=(f"{len(rows)} facts", f"{len(found.traps)} traps"),
@@ -154,7 +208,7 @@ def _prices(name: str, *, kind: str | None) -> CatalogAnswer:
     prices = [price for price in load_prices(name) if kind is None or price.kind == kind]
     return CatalogAnswer(
         about=part.id,
-        facts={"schema": "penstock.catalog.prices/1", "accelerator": part.id, "prices": prices},
+        facts=CatalogPricesDocument(schema="penstock.catalog.prices/1", accelerator=part.id, prices=prices),
         table=tuple(_price_row(part, price) for price in prices),
         draw=lambda width: render_prices(part.id, prices, width),
         shown=(f"{len(prices)} prices",),

@@ -1,6 +1,6 @@
 """Checks whether a model fits in memory, and the space left for the KV cache: `penstock.fit`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rich.console import RenderableType
@@ -25,7 +25,7 @@ from penstock.model import ModelSpec, Part
 from penstock.performance.memory.budget import usual_context_tokens
 from penstock.performance.memory.minimum import FitReport, report_fit
 from penstock.performance.memory.tuning import TUNABLE, Tunable
-from penstock.report.fit.document import fit_document
+from penstock.report.fit.document import FitDocument
 from penstock.report.fit.terminal import render_fit
 
 
@@ -33,6 +33,7 @@ from penstock.report.fit.terminal import render_fit
 class FitAnswer(ApiAnswer):
     """Whether a model fits, one report per accelerator."""
 
+    document_type = FitDocument
     model: ModelSpec
     context_tokens: int
     reports: tuple[FitReport, ...]
@@ -41,10 +42,6 @@ class FitAnswer(ApiAnswer):
     def good(self) -> bool:
         """Whether the model fits on every accelerator."""
         return all(report.fit.fits for report in self.reports)
-
-    def document(self) -> Mapping[str, object]:
-        """Collect what `fit --json` prints."""
-        return fit_document(self.model, self.reports, self.context_tokens)
 
     def rows(self) -> list[Row]:
         """Return one row per accelerator."""

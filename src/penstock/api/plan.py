@@ -32,7 +32,8 @@ from penstock.planning.verification.simulated_capacity import LoadJudge, simulat
 from penstock.preflight import load_knowledge
 from penstock.preflight.facts.subject import subject_of
 from penstock.reading.text import read_text
-from penstock.report.plan.document import plan_document
+from penstock.report.drawing.json_document import build
+from penstock.report.plan.document import PlanDocument
 from penstock.report.plan.sentences import headline
 from penstock.report.plan.terminal import render_plan
 from penstock.workload import Trace
@@ -57,7 +58,7 @@ class PlanAnswer(ApiAnswer):
 
     def document(self) -> Mapping[str, object]:
         """Collect what `plan --json` prints."""
-        return plan_document(self.result)
+        return build(PlanDocument, self.result)
 
     def rows(self) -> list[Row]:
         """Return one row per fleet, accelerator and period, cheapest fleet first; empty if there is no fleet."""

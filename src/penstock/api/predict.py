@@ -1,6 +1,6 @@
 """Predicts throughput and latency: `penstock.predict`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.console import RenderableType
@@ -9,7 +9,7 @@ from penstock.api.answer import ApiAnswer, Row, counted, spread_over
 from penstock.api.arguments.choices import AskedModel, Targets, Tokens, at_least, counted_targets, tokens_choice
 from penstock.api.arguments.deployment_argument import RequestedDeployment
 from penstock.api.arguments.ignored import refuse_ignored
-from penstock.catalog import load_measurements, measurement_sources
+from penstock.catalog import load_measurements
 from penstock.catalog.measurement import Measurement
 from penstock.model import ModelSpec
 from penstock.performance.disaggregated.disaggregated_prediction import DisaggregatedPrediction
@@ -19,14 +19,16 @@ from penstock.performance.prediction.predict_deployment import Prediction
 from penstock.performance.shipped.shipped_energy import shipped_power
 from penstock.performance.shipped.shipped_runs import shape_of_name
 from penstock.performance.similarity.cases import shape_of
-from penstock.report.predict import has_tpot, prediction_document, render_predictions
-from penstock.report.predict_disaggregated import disaggregated_document, render_disaggregated
+from penstock.report.predict import has_tpot, render_predictions
+from penstock.report.predict_disaggregated import render_disaggregated
+from penstock.report.predict_document import PredictDisaggregatedDocument, PredictDocument
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PredictAnswer(ApiAnswer):
     """Predicted throughput, latency and energy of each deployment, with nearby measurements."""
 
+    document_type = PredictDocument
     model: ModelSpec
     input_tokens: int
     output_tokens: int
@@ -38,13 +40,6 @@ class PredictAnswer(ApiAnswer):
     def good(self) -> bool:
         """Whether the model fits on every accelerator."""
         return all(prediction.memory.fits for prediction in self.predictions)
-
-    def document(self) -> Mapping[str, object]:
-        """Collect what `predict --json` prints."""
-        sources = measurement_sources()
-        return prediction_document(
-            self.model, self.predictions, self.energies, self.nearest, sources, self.output_tokens
-        )
 
     def rows(self) -> list[Row]:
         """Return one row per accelerator."""
@@ -65,6 +60,7 @@ class PredictAnswer(ApiAnswer):
 class PredictDisaggregatedAnswer(ApiAnswer):
     """Predicted throughput and latency of prefill and decode replicas."""
 
+    document_type = PredictDisaggregatedDocument
     model: ModelSpec
     predictions: tuple[DisaggregatedPrediction, ...]
 
@@ -72,10 +68,6 @@ class PredictDisaggregatedAnswer(ApiAnswer):
     def good(self) -> bool:
         """Whether prefill and decode replicas fit on every accelerator."""
         return all(prediction.fits for prediction in self.predictions)
-
-    def document(self) -> Mapping[str, object]:
-        """Collect what `predict --prefill --json` prints."""
-        return disaggregated_document(self.model, self.predictions)
 
     def rows(self) -> list[Row]:
         """Return one row per accelerator."""

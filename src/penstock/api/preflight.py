@@ -36,7 +36,7 @@ from penstock.preflight.facts.subject import scanned_facts, smallest_split, subj
 from penstock.preflight.launch.images import image_release
 from penstock.preflight.launch.release_flags import spelled_out
 from penstock.preflight.nearest_split import nearest
-from penstock.report.preflight.document import preflight_document
+from penstock.report.preflight.document import PreflightDocument
 from penstock.report.preflight.terminal import render_matrix, render_preflight
 
 
@@ -44,6 +44,7 @@ from penstock.report.preflight.terminal import render_matrix, render_preflight
 class PreflightAnswer(ApiAnswer):
     """Preflight results, one per accelerator, or per accelerator and engine."""
 
+    document_type = PreflightDocument
     answers: tuple[Preflight, ...]
     speeds: tuple[Speed | None, ...]
     instead: tuple[Preflight | None, ...]
@@ -53,10 +54,6 @@ class PreflightAnswer(ApiAnswer):
     def good(self) -> bool:
         """Whether no finding blocks the launch or makes answers silently wrong; always true for a matrix."""
         return self.matrix or all(answer.passes for answer in self.answers)
-
-    def document(self) -> Mapping[str, object]:
-        """Collect what `preflight --json` prints."""
-        return preflight_document(self.answers, self.speeds, self.instead)
 
     def rows(self) -> list[Row]:
         """Return one row per accelerator and engine."""

@@ -1,7 +1,7 @@
 """Replays recorded routing decisions with other policies, and explains single decisions: `penstock receipts`."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from penstock.api.arguments.observed_weights import weighed
 from penstock.api.arguments.policy_names import policies_choice
 from penstock.errors import UsageError
 from penstock.gateway.picker.decision_receipts import DecisionReceipt, ends_cut, first_line, read_receipts
-from penstock.report.receipts import Explained, ReplayedPolicy, receipts_document, render_receipts
+from penstock.report.receipts import Explained, ReceiptsDocument, ReplayedPolicy, render_receipts
 from penstock.routing.baselines.policies import RoutingPolicy
 from penstock.routing.records import REJECTED
 from penstock.routing.replay import explain, replay
@@ -22,6 +22,7 @@ from penstock.routing.replay import explain, replay
 class ReceiptsAnswer(ApiAnswer):
     """The outcome of each policy on the recorded decisions."""
 
+    document_type = ReceiptsDocument
     decisions: int
     replays: tuple[ReplayedPolicy, ...]
     explained: Explained | None
@@ -32,10 +33,6 @@ class ReceiptsAnswer(ApiAnswer):
     def good(self) -> bool:
         """Always true: nothing is judged."""
         return True
-
-    def document(self) -> Mapping[str, object]:
-        """Collect what `receipts --json` prints."""
-        return receipts_document(self.decisions, self.replays, self.explained, self.cut_files)
 
     def rows(self) -> list[Row]:
         """Return one row per policy."""

@@ -1,6 +1,6 @@
 """Simulates deployments under load: `penstock.simulate`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -21,7 +21,7 @@ from penstock.fleet import Deployment
 from penstock.model import ModelSpec
 from penstock.performance.shipped.shipped_runs import shipped_efficiencies
 from penstock.performance.step.step_work import ReplicaWork
-from penstock.report.simulate.document import simulation_document
+from penstock.report.simulate.document import SimulateDocument
 from penstock.report.simulate.terminal import e2e_of, name_of, render_simulation, tpot_of, ttft_of
 from penstock.simulation.placement import Placement, place, place_on
 from penstock.simulation.scenario import Scenario, SimulationQuestion, run_scenario
@@ -36,6 +36,7 @@ _LOGGED_STEPS: Final = 20_000
 class SimulateAnswer(ApiAnswer):
     """The simulated run of each deployment."""
 
+    document_type = SimulateDocument
     model: ModelSpec
     scenarios: tuple[Scenario, ...]
 
@@ -43,10 +44,6 @@ class SimulateAnswer(ApiAnswer):
     def good(self) -> bool:
         """Whether every deployment fits, keeps up with the load and meets its SLO."""
         return all(scenario.good for scenario in self.scenarios)
-
-    def document(self) -> Mapping[str, object]:
-        """Collect what `simulate --json` prints."""
-        return simulation_document(self.scenarios)
 
     def rows(self) -> list[Row]:
         """Return one row per accelerator."""

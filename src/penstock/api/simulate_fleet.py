@@ -1,6 +1,6 @@
 """Simulates a heterogeneous fleet under several routing policies: `penstock.simulate_fleet`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -23,7 +23,7 @@ from penstock.fleet.pools import Fleet, Pool
 from penstock.performance.disaggregated.disaggregated_prediction import transfer_token_s
 from penstock.performance.disaggregated.steady_state import HANDOVER_S
 from penstock.report.simulate.heading import share_kept
-from penstock.report.simulate_fleet.document import fleet_document
+from penstock.report.simulate_fleet.document import SimulateFleetDocument
 from penstock.report.simulate_fleet.terminal import render_fleet
 from penstock.simulation.compare_policies import PolicyRun, SharedLoad, compare, with_load_spike
 from penstock.simulation.replica import ReplicaPool, Transfer
@@ -38,6 +38,7 @@ _PAIRS: Final = 4096
 class SimulateFleetAnswer(ApiAnswer):
     """The outcome of each policy on the same requests."""
 
+    document_type = SimulateFleetDocument
     fleet: Fleet
     pools: tuple[ReplicaPool, ...]
     load: SharedLoad
@@ -53,10 +54,6 @@ class SimulateFleetAnswer(ApiAnswer):
     def good(self) -> bool:
         """Whether the first policy meets every SLO."""
         return self.runs[0].outcome.met
-
-    def document(self) -> Mapping[str, object]:
-        """Collect what `simulate --fleet --json` prints."""
-        return fleet_document(self.fleet, self.pools, self.load, self.happenings.said, self.runs)
 
     def rows(self) -> list[Row]:
         """Return one row per policy."""

@@ -6,8 +6,9 @@ from rich.text import Text
 
 from penstock.checkpoint import CrossCheck
 from penstock.model import CacheDtype, ModelSpec
+from penstock.report.drawing.json_document import build
 from penstock.report.drawing.plain_json import plain, plain_fields
-from penstock.report.model_heading import model_document
+from penstock.report.model_heading import ModelDocument
 from penstock.units import GIB, format_gib, format_params
 
 _CACHE_CHOICES = (CacheDtype.BF16, CacheDtype.FP8)
@@ -17,7 +18,7 @@ def inspect_document(model: ModelSpec, source: str, check: CrossCheck | None) ->
     """Collect what `inspect --json` prints."""
     return {
         "schema": "penstock.inspect/1",
-        **model_document(model),
+        **build(ModelDocument, model),
         "source": source,
         "hidden_size": model.hidden_size,
         "vocab_size": model.vocab_size,

@@ -1,23 +1,37 @@
 """The values that describe a model in every JSON document."""
 
+from typing import Annotated
+
+from typing_extensions import TypedDict
+
 from penstock.model import CacheDtype, ModelSpec
-from penstock.report.drawing.plain_json import plain
+from penstock.report.drawing.json_document import at, build
 
 
-def model_document(model: ModelSpec, cache_dtype: CacheDtype | None = None) -> dict[str, object]:
-    """Describe the model in a few values; `cache_dtype` overrides the KV cache type of the checkpoint."""
-    return {
-        "name": model.name,
-        "architecture": model.architecture,
-        "total_params": model.total_params,
-        "active_params": model.active_params,
-        "weight_bytes": model.weight_bytes,
-        "weight_bytes_by_format": plain(model.formats),
-        "quantisation": model.quantisation,
-        "cache_dtype": (cache_dtype or model.cache_dtype).value,
-        "cache_bytes_per_token": model.cache_bytes_per_token(cache_dtype),
-        "state_bytes_per_sequence": model.state_bytes_per_sequence(cache_dtype),
-        "layers_by_kind": plain(model.layer_kinds),
-        "max_context_tokens": model.max_context_tokens,
-        "notes": list(model.notes),
-    }
+class ModelDocument(TypedDict):
+    """The model, in a few values."""
+
+    name: str
+    architecture: str
+    total_params: int
+    active_params: int
+    weight_bytes: int
+    weight_bytes_by_format: Annotated[dict[str, int], at("formats")]
+    quantisation: str | None
+    cache_dtype: str
+    cache_bytes_per_token: Annotated[int, at(lambda model: model.cache_bytes_per_token())]
+    state_bytes_per_sequence: Annotated[int, at(lambda model: model.state_bytes_per_sequence())]
+    layers_by_kind: Annotated[dict[str, int], at("layer_kinds")]
+    max_context_tokens: int | None
+    notes: list[str]
+
+
+def model_document(model: ModelSpec, cache_dtype: CacheDtype) -> ModelDocument:
+    """Describe a model with another KV cache type than that of its checkpoint."""
+    return build(
+        ModelDocument,
+        model,
+        cache_dtype=cache_dtype,
+        cache_bytes_per_token=model.cache_bytes_per_token(cache_dtype),
+        state_bytes_per_sequence=model.state_bytes_per_sequence(cache_dtype),
+    )

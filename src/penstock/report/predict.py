@@ -1,25 +1,20 @@
 """Renders a prediction: a table, the time per step by component, and nearby measurements."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import floor, log10
-from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from penstock.catalog.measurement import Measurement, MeasurementSource
+from penstock.catalog.measurement import Measurement
 from penstock.model import ModelSpec
 from penstock.performance.memory.tuning import engine_flags
 from penstock.performance.prediction.energy_per_token import Energy
 from penstock.performance.prediction.predict_deployment import Prediction, Range
 from penstock.report.drawing.bars import Use, legend, stacked_bar
 from penstock.report.drawing.comparison_table import Column, sheet
-from penstock.report.drawing.plain_json import plain, plain_fields
-from penstock.report.model_heading import model_document
 
-SCHEMA: Final = "penstock.predict/2"
-"""Schema version. It changes if a field is renamed, removed or redefined; new fields do not change it."""
 PARTS = {
     "weights": Use("weights", "█", "cyan"),
     "experts": Use("experts", "▓", "blue"),
@@ -206,52 +201,3 @@ def _grounds(predictions: Sequence[Prediction]) -> Text:
     text.append("Watts and joules are of the devices alone: no host, network or cooling. ")
     text.append("TTFT is for a steady closed loop; near saturation only a simulation of the queue can say.")
     return text
-
-
-def prediction_document(
-    model: ModelSpec,
-    predictions: Sequence[Prediction],
-    energies: Sequence[Energy | None],
-    nearby: Sequence[Sequence[Measurement]],
-    sources: Mapping[str, MeasurementSource],
-    output_tokens: int,
-) -> dict[str, object]:
-    """Collect what `predict --json` prints."""
-    return {
-        "schema": SCHEMA,
-        "model": model_document(model),
-        "deployments": [
-            {
-                "accelerator": prediction.deployment.accelerator.id,
-                "devices": prediction.deployment.parallelism.devices,
-                "parallelism": plain(prediction.deployment.parallelism),
-                "engine": prediction.measured_engine,
-                "fits": prediction.memory.fits,
-                "flags": list(engine_flags(prediction.deployment)),
-                "concurrency": prediction.concurrency,
-                "running": prediction.running,
-                "output_tokens_per_s": plain(prediction.output_tokens_per_s),
-                "output_tokens_per_s_per_device": prediction.output_tokens_per_s_per_device,
-                "tpot_s": plain(prediction.tpot_s) if has_tpot(output_tokens) else None,
-                "ttft_s": plain(prediction.ttft_s),
-                "speculation": plain(prediction.speculation),
-                "energy": plain(energies[number]),
-                "step_parts_s": plain(prediction.step.parts_s),
-                "bound_by": prediction.step.bound_by,
-                "roofline_s": prediction.roofline_s,
-                "software_tax_fraction": prediction.software_tax,
-                "tier": prediction.tier,
-                "novelty": prediction.novelty,
-                "borrowed_from": list(prediction.borrowed_from),
-                "rows_of_this_setup": prediction.seen.rows,
-                "software": None if prediction.software is None else str(prediction.software),
-                "nearest": [{**plain_fields(row), "url": _url(row, sources)} for row in nearby[number]],
-            }
-            for number, prediction in enumerate(predictions)
-        ],
-    }
-
-
-def _url(row: Measurement, sources: Mapping[str, MeasurementSource]) -> str:
-    source = sources[row.source]
-    return source.row_url.format(ref=row.ref) if source.row_url and row.ref else source.url

@@ -1,7 +1,6 @@
 """Renders a prediction for disaggregated prefill and decode: a table, the saturated pool, and the evidence."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -11,11 +10,7 @@ from penstock.performance.disaggregated.disaggregated_prediction import Disaggre
 from penstock.performance.memory.tuning import engine_flags
 from penstock.performance.prediction.predict_deployment import Range
 from penstock.report.drawing.comparison_table import Column, sheet
-from penstock.report.drawing.plain_json import plain
-from penstock.report.model_heading import model_document
 
-SCHEMA: Final = "penstock.predict-apart/1"
-"""Schema version. It changes if a field is renamed, removed or redefined; new fields do not change it."""
 _FULL = {"prefill": "prefill full", "decode": "decode full", "users": "neither full"}
 
 
@@ -91,37 +86,3 @@ def _grounds(predictions: Sequence[DisaggregatedPrediction]) -> Text:
         )
     text.append("Where the prefill pool is full, TTFT is the length of a queue that grows with every user beyond it.")
     return text
-
-
-def disaggregated_document(model: ModelSpec, predictions: Sequence[DisaggregatedPrediction]) -> dict[str, object]:
-    """Collect what `predict --prefill --json` prints."""
-    return {
-        "schema": SCHEMA,
-        "model": model_document(model),
-        "deployments": [
-            {
-                "accelerator": prediction.deployed.decode.accelerator.id,
-                "devices": prediction.deployed.devices,
-                "prefill_replicas": prediction.deployed.prefill_replicas,
-                "prefill_parallelism": plain(prediction.deployed.prefill.parallelism),
-                "decode_replicas": prediction.deployed.decode_replicas,
-                "decode_parallelism": plain(prediction.deployed.decode.parallelism),
-                "engine": prediction.measured_engine,
-                "fits": prediction.fits,
-                "prefill_flags": list(engine_flags(prediction.deployed.prefill)),
-                "decode_flags": list(engine_flags(prediction.deployed.decode)),
-                "concurrency": prediction.demand.users,
-                "output_tokens_per_s": plain(prediction.output_tokens_per_s),
-                "output_tokens_per_s_per_device": prediction.output_tokens_per_s_per_device,
-                "tpot_s": plain(prediction.tpot_s) if prediction.demand.output_tokens > 1 else None,
-                "ttft_s": plain(prediction.ttft_s),
-                "prefill_busy_fraction": prediction.steady.prefill_busy,
-                "decoding_per_replica": prediction.steady.decoding,
-                "bound_by": prediction.steady.bound_by,
-                "kv_bytes_per_s": prediction.deployed.sending_bytes_per_s,
-                "tier": prediction.tier,
-                "borrowed_from": list(prediction.decode.path),
-            }
-            for prediction in predictions
-        ],
-    }

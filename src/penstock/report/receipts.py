@@ -3,17 +3,18 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, log10
-from typing import Final
+from typing import Annotated, Final, Literal
 
 from rich.console import Group, RenderableType
 from rich.text import Text
+from typing_extensions import TypedDict
 
 from penstock.report.drawing.comparison_table import Column, Figure, sheet
+from penstock.report.drawing.json_document import FieldSource, at, build
 from penstock.routing.baselines.policies import RoutingPolicy
 from penstock.routing.replay import Receipt, ReceiptLine
 from penstock.units import format_s
 
-SCHEMA: Final = "penstock.receipts/3"
 _POLICIES: Final = (
     Column("policy", figures=False),
     Column("same\nendpoint"),
@@ -59,52 +60,61 @@ class Explained:
     receipt: Receipt
 
 
-def receipts_document(
-    decisions: int, replays: Sequence[ReplayedPolicy], explained: Explained | None, cut_files: Sequence[str] = ()
-) -> dict[str, object]:
-    """Collect the JSON document of `receipts --json`."""
-    return {
-        "schema": SCHEMA,
-        "decisions": decisions,
-        "cut_files": list(cut_files),
-        "policies": [
-            {
-                "policy": one.policy.name,
-                "source": one.policy.source,
-                "agreed_fraction": one.agreed_fraction,
-                "turned_away": one.turned_away,
-                "expected_miss_fraction": one.expected_miss_fraction,
-                "sent_miss_fraction": one.sent_miss_fraction,
-                "engine_usd_per_1000_requests": one.engine_usd_per_1000_requests,
-                "elastic_usd_per_1000_requests": one.elastic_usd_per_1000_requests,
-                "sent": dict(one.sent),
-            }
-            for one in replays
-        ],
-        "explained": None if explained is None else _explained_values(explained),
-    }
+class ReplayedPolicyDocument(TypedDict):
+    """The result of replaying decisions with a policy."""
+
+    policy: Annotated[str, at("policy.name")]
+    source: Annotated[str, at("policy.source")]
+    agreed_fraction: float
+    turned_away: int
+    expected_miss_fraction: float
+    sent_miss_fraction: float
+    engine_usd_per_1000_requests: float
+    elastic_usd_per_1000_requests: float
+    sent: dict[str, int]
 
 
-def _explained_values(explained: Explained) -> dict[str, object]:
-    told = explained.receipt
-    return {
-        "number": explained.number,
-        "input_tokens": told.input_tokens,
-        "expected_output_tokens": told.expected_output_tokens,
-        "order": [explained.addresses[index] for index in explained.order],
-        "endpoints": [_line_values(explained.addresses[line.endpoint], line) for line in told.lines],
-    }
+def _figure(name: str) -> FieldSource:
+    return at(lambda line: getattr(line, name) if line.ruled_out is None else None)
 
 
-def _line_values(address: str, line: ReceiptLine) -> dict[str, object]:
-    able = line.ruled_out is None
-    figures = ("ttft_s", "tpot_s", "miss_fraction", "harm", "engine_usd", "elastic_usd")
-    return {
-        "address": address,
-        "ruled_out": line.ruled_out,
-        "cached_tokens": line.cached_tokens,
-        **{name: getattr(line, name) if able else None for name in figures},
-    }
+class ReceiptLineDocument(TypedDict):
+    """One endpoint of a decision; figures are null if the endpoint was ruled out."""
+
+    address: str
+    ruled_out: str | None
+    cached_tokens: int
+    ttft_s: Annotated[float | None, _figure("ttft_s")]
+    tpot_s: Annotated[float | None, _figure("tpot_s")]
+    miss_fraction: Annotated[float | None, _figure("miss_fraction")]
+    harm: Annotated[float | None, _figure("harm")]
+    engine_usd: Annotated[float | None, _figure("engine_usd")]
+    elastic_usd: Annotated[float | None, _figure("elastic_usd")]
+
+
+def _lines(explained: Explained) -> list[ReceiptLineDocument]:
+    addresses = explained.addresses
+    return [build(ReceiptLineDocument, line, address=addresses[line.endpoint]) for line in explained.receipt.lines]
+
+
+class ExplainedDocument(TypedDict):
+    """One explained decision."""
+
+    number: int
+    input_tokens: Annotated[int, at("receipt.input_tokens")]
+    expected_output_tokens: Annotated[int, at("receipt.expected_output_tokens")]
+    order: Annotated[list[str], at(lambda explained: [explained.addresses[index] for index in explained.order])]
+    endpoints: Annotated[list[ReceiptLineDocument], at(_lines)]
+
+
+class ReceiptsDocument(TypedDict):
+    """Replayed decisions of a gateway."""
+
+    schema: Literal["penstock.receipts/3"]
+    decisions: int
+    cut_files: list[str]
+    policies: Annotated[list[ReplayedPolicyDocument], at("replays")]
+    explained: ExplainedDocument | None
 
 
 def render_receipts(

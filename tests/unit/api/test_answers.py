@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import penstock
 from penstock.api.answer import ApiAnswer
-from penstock.api.documents.published import DOCUMENTS, json_schema
+from penstock.api.document_schemas import DOCUMENTS, json_schema
 from penstock.catalog import load_accelerator
 from penstock.checkpoint import open_checkpoint
 from penstock.cli.root import app

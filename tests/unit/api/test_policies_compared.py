@@ -166,11 +166,11 @@ def test_who_runs_and_who_waits_are_counted_alike() -> None:
     served = run.outcome.served
     assert served is not None
     told = answer.to_dict()["policies"][0]["pools"]  # type: ignore[index]
-    there = sum(row["mean_running"] + row["mean_waiting"] for row in told)
+    there = sum(row["mean_in_batches"] + row["mean_waiting"] for row in told)
     overhead_s = sum(one.replica.request_s for one in answer.pools) / len(answer.pools)
     spent_s = float((served.e2e_s - overhead_s).sum())
     assert there == pytest.approx(spent_s / run.outcome.makespan_s, rel=0.05)
-    assert told[0]["mean_batch"] > told[0]["mean_running"] * 0.99
+    assert told[0]["mean_batch"] > told[0]["mean_in_batches"] * 0.99
 
 
 def test_an_impossible_factor_or_interval_is_refused() -> None:

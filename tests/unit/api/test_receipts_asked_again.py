@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
 from gateway_fakes import Clock, asked, fleet, picker_of, report
-from penstock.api.documents.published import json_schema
+from penstock.api.document_schemas import json_schema
 from penstock.api.receipts import receipts
 from penstock.cli.root import app
 from penstock.errors import UnreadableFile, UsageError

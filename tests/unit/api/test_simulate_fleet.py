@@ -38,7 +38,7 @@ def test_policies_are_compared_on_the_same_requests() -> None:
     assert {run.outcome.requests for run in answer.runs} == {600}
     assert len(answer.runs[0].samples) == 600 / 50
     document = answer.to_dict()
-    assert document["schema"] == "penstock.simulate-fleet/4"
+    assert document["schema"] == "penstock.simulate-fleet/5"
     assert answer.good
     for run in answer.runs:
         assert sum(row.requests for row in run.destinations) == 600

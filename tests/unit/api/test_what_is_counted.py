@@ -45,7 +45,7 @@ def test_busy_and_idle_are_all_there_is_and_littles_law_holds_of_every_policy() 
             mine = [replica for replica in told["replicas"] if replica["pool"] == one["name"]]
             assert one["busy_fraction"] == pytest.approx(np.mean([replica["busy_fraction"] for replica in mine]))
             assert one["mean_waiting"] == pytest.approx(sum(replica["mean_waiting"] for replica in mine))
-        there = sum(one["mean_running"] + one["mean_waiting"] for one in told["pools"])
+        there = sum(one["mean_in_batches"] + one["mean_waiting"] for one in told["pools"])
         arrivals_per_s = told["served"] / told["span_s"]
         assert there == pytest.approx(arrivals_per_s * (told["e2e_s"]["mean"] - overhead_s), rel=0.02)
 
@@ -162,8 +162,8 @@ def test_one_deployment_and_a_fleet_of_it_mean_the_same_by_who_runs() -> None:
     """Requests in batches over the whole run stand on the basis of those that wait; those of a busy replica apart."""
     told: Any = penstock.simulate("llama-3.1-8b", on="h100", replicas=2, rate=8, requests=400).to_dict()
     (pool,) = told["deployments"][0]["pools"]
-    assert pool["mean_running"] == pytest.approx(pool["mean_batch"] * pool["busy_fraction"] * 2)
-    assert pool["mean_running"] != pytest.approx(pool["mean_batch"])
+    assert pool["mean_in_batches"] == pytest.approx(pool["mean_batch"] * pool["busy_fraction"] * 2)
+    assert pool["mean_in_batches"] != pytest.approx(pool["mean_batch"])
 
 
 def test_the_cache_of_a_run_is_the_one_it_was_asked_to_have() -> None:

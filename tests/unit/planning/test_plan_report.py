@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 from rich.console import Console
 from typer.testing import CliRunner
 
-from penstock.api.documents.published import json_schema
+from penstock.api.document_schemas import json_schema
 from penstock.cli.commands.plan import plan_command
 from penstock.errors import UnreadableFile, UsageError
 from penstock.fleet.fleet_file import read_fleet
@@ -25,8 +25,9 @@ from penstock.planning.make_plan import Answer, NoFleet, PlanResult
 from penstock.planning.spec.sourced_inputs import DEFAULTS
 from penstock.planning.uncertainty.monte_carlo import Span
 from penstock.planning.verification.serving_fleet import Check, ServingFleet
+from penstock.report.drawing.json_document import build
 from penstock.report.drawing.plain_json import to_json
-from penstock.report.plan.document import plan_document
+from penstock.report.plan.document import PlanDocument
 from penstock.report.plan.flips import flip_sentence, plain_flip, turns
 from penstock.report.plan.page import plan_html
 from penstock.report.plan.rfp import rfp_pack
@@ -81,12 +82,12 @@ def test_a_plan_without_a_fleet_says_what_stands_in_the_way() -> None:
     assert isinstance(nothing.answer, NoFleet)
     assert "power caps" in shown(nothing)
     assert "power caps" in plan_html(nothing)
-    document = json.loads(to_json(plan_document(nothing)))
+    document = json.loads(to_json(build(PlanDocument, nothing)))
     assert document["answer"]["feasible"] is False
 
 
 def test_the_json_holds_the_whole_answer(result: PlanResult) -> None:
-    document = json.loads(to_json(plan_document(result)))
+    document = json.loads(to_json(build(PlanDocument, result)))
     answer = document["answer"]
     winner = answer["winner"]
     assert sum(line["usd"] for line in winner["cost"]["lines"]) == pytest.approx(winner["cost_usd"])
@@ -107,7 +108,7 @@ def test_what_is_impossible_is_null_in_the_json_and_its_schema_says_so(result: P
     confidence = replace(answer.confidence, cost_usd={**answer.confidence.cost_usd, "amd": never})
     verdict = replace(answer.verdict, cost_usd=never)
     gone = replace(result, answer=replace(answer, swings=(swing,), confidence=confidence, verdict=verdict))
-    document = json.loads(to_json(plan_document(gone)), parse_constant=refused)
+    document = json.loads(to_json(build(PlanDocument, gone)), parse_constant=refused)
     assert document["answer"]["confidence"]["cost_usd"]["amd"] == {"low": None, "median": None, "high": None}
     [shown_swing] = document["answer"]["tornado"]
     assert [shown_swing["saving_at_low_usd"], shown_swing["saving_at_high_usd"]] == [None, None]
@@ -117,7 +118,7 @@ def test_what_is_impossible_is_null_in_the_json_and_its_schema_says_so(result: P
 
 def test_the_only_choice_is_valid_json_too() -> None:
     alone = solved(re.sub(r".*id: h200.*\n", "", TWO_PARTS))
-    json.loads(to_json(plan_document(alone)), parse_constant=refused)
+    json.loads(to_json(build(PlanDocument, alone)), parse_constant=refused)
 
 
 @pytest.mark.parametrize("value", [inf, -inf, nan])

@@ -1,48 +1,43 @@
 """JSON document of `audit --json`: every claim with its verdict, reason, arithmetic and sources."""
 
-from collections.abc import Sequence
-from datetime import date
-from typing import Final
+from typing import Annotated, Literal
+
+from typing_extensions import TypedDict
 
 from penstock.audit.claims.kind_names import kind_of
-from penstock.audit.judge_claims import Audited
+from penstock.audit.judgement import Cited, Verdict, Working
 from penstock.report.audit.audit_sentences import counts
-from penstock.report.drawing.plain_json import plain
-
-SCHEMA: Final = "penstock.audit/1"
-"""Schema version. It changes if a field is renamed, removed or redefined; new fields do not change it."""
+from penstock.report.drawing.json_document import at
 
 
-def audit_document(audited: Sequence[Audited], today: date) -> dict[str, object]:
-    """Collect the document that `audit --json` prints."""
-    return {
-        "schema": SCHEMA,
-        "today": today.isoformat(),
-        "passes": not any(entry.judgement.verdict.damning for entry in audited),
-        "verdicts": {verdict.value: count for verdict, count in counts(audited).items()},
-        "claims": [_claim(entry) for entry in audited],
-    }
+class AuditedClaim(TypedDict):
+    """One claim with its verdict and evidence."""
+
+    id: Annotated[str, at("claim.id")]
+    kind: Annotated[str, at(lambda entry: kind_of(entry.claim.statement))]
+    says: Annotated[str, at("claim.words")]
+    key: Annotated[str, at("claim.key")]
+    topic: Annotated[str, at("claim.topic")]
+    who: Annotated[str, at("claim.said.who")]
+    title: Annotated[str, at("claim.said.title")]
+    address: Annotated[str | None, at("claim.said.address")]
+    said_on: Annotated[str | None, at("claim.said.said_on")]
+    line: Annotated[int | None, at("claim.line")]
+    verdict: Annotated[Verdict, at("judgement.verdict")]
+    verdict_today: Annotated[Verdict, at(lambda entry: entry.judgement.today or entry.judgement.verdict)]
+    reason: Annotated[str, at("judgement.reason")]
+    arithmetic: Annotated[list[Working], at("judgement.workings")]
+    true_if: Annotated[str | None, at("judgement.true_if")]
+    sources: Annotated[list[Cited], at("judgement.sources")]
+    points_at: Annotated[list[str], at("claim.points_at")]
+    contradicts: Annotated[list[str], at("claim.contradicts")]
 
 
-def _claim(entry: Audited) -> dict[str, object]:
-    claim, judgement = entry.claim, entry.judgement
-    return {
-        "id": claim.id,
-        "kind": kind_of(claim.statement),
-        "says": claim.words,
-        "key": claim.key,
-        "topic": claim.topic,
-        "who": claim.said.who,
-        "title": claim.said.title,
-        "address": claim.said.address,
-        "said_on": plain(claim.said.said_on),
-        "line": claim.line,
-        "verdict": judgement.verdict.value,
-        "verdict_today": (judgement.today or judgement.verdict).value,
-        "reason": judgement.reason,
-        "arithmetic": [plain(line) for line in judgement.workings],
-        "true_if": judgement.true_if,
-        "sources": [plain(source) for source in judgement.sources],
-        "points_at": list(claim.points_at),
-        "contradicts": list(claim.contradicts),
-    }
+class AuditDocument(TypedDict):
+    """What `audit --json` prints."""
+
+    schema: Literal["penstock.audit/1"]
+    today: str
+    passes: Annotated[bool, at("good")]
+    verdicts: Annotated[dict[str, int], at(lambda answer: counts(answer.audited))]
+    claims: Annotated[list[AuditedClaim], at("audited")]

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date
 from enum import Enum
-from math import isinf
 
 
 def to_json(value: object) -> str:
@@ -20,15 +19,6 @@ def plain_fields(value: object) -> dict[str, object]:
     """Convert a dataclass to a dict of plain values that the caller may extend."""
     document = plain(value)
     return document if isinstance(document, dict) else {}
-
-
-def without_infinity(document: object) -> object:
-    """Replace infinite values by null: they stand for a fleet that does not exist."""
-    if isinstance(document, float):
-        return None if isinf(document) else document
-    if isinstance(document, dict):
-        return {key: without_infinity(entry) for key, entry in document.items()}
-    return [without_infinity(entry) for entry in document] if isinstance(document, list) else document
 
 
 def plain(value: object) -> object:

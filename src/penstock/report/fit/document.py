@@ -1,47 +1,57 @@
 """JSON document of `fit --json`: the values of the table, in bytes and tokens."""
 
-from collections.abc import Sequence
-from typing import Final
+from typing import Annotated, Literal
 
-from penstock.model import ModelSpec
-from penstock.performance.memory.minimum import FitReport
-from penstock.report.drawing.plain_json import plain, plain_fields
-from penstock.report.model_heading import model_document
+from typing_extensions import TypedDict
 
-SCHEMA: Final = "penstock.fit/1"
-"""Schema version. It changes if a field is renamed, removed or redefined; new fields do not change it."""
-
-
-def fit_document(model: ModelSpec, reports: Sequence[FitReport], context_tokens: int) -> dict[str, object]:
-    """Collect the fit of all accelerators."""
-    return {
-        "schema": SCHEMA,
-        "model": model_document(model),
-        "context_tokens": context_tokens,
-        "fits": all(report.fit.fits for report in reports),
-        "deployments": [_deployment(report) for report in reports],
-    }
+from penstock.fleet import Engine, Parallelism
+from penstock.performance.memory.budget import CacheCapacity, DoesNotFit
+from penstock.performance.memory.minimum import Remedy
+from penstock.report.drawing.json_document import at
+from penstock.report.model_heading import ModelDocument
 
 
-def _deployment(report: FitReport) -> dict[str, object]:
-    fit = report.fit
-    deployment = fit.deployment
-    return {
-        "accelerator": deployment.accelerator.id,
-        "devices": deployment.parallelism.devices,
-        "parallelism": plain(deployment.parallelism),
-        "engine": plain(deployment.engine),
-        "cache_dtype": deployment.chosen_cache_dtype.value,
-        "fits": fit.fits,
-        "certain": fit.certain,
-        "flags": list(report.flags),
-        "with_defaults": plain(report.with_defaults),
-        "obstacle": plain(fit.obstacle),
-        "remedies": plain(report.remedies),
-        "fewest_devices": report.fewest_devices,
-        "fewest_split": report.fewest_split,
-        "budget": None if fit.budget is None else {**plain_fields(fit.budget), "weight_bytes": fit.budget.weight_bytes},
-        "capacity": plain(fit.capacity),
-        "tier": report.tier,
-        "notes": list(report.notes),
-    }
+class BudgetDocument(TypedDict):
+    """Memory of one device by use, in bytes."""
+
+    device_bytes: int
+    weight_bytes_by_part: dict[str, int]
+    activation_bytes: int
+    runtime_bytes: int
+    graph_bytes: int
+    kv_bytes: int
+    unused_bytes: int
+    shortfall_bytes: int
+    weight_bytes: int
+
+
+class FitDeployment(TypedDict):
+    """The fit on one accelerator."""
+
+    accelerator: Annotated[str, at("fit.deployment.accelerator.id")]
+    devices: Annotated[int, at("fit.deployment.parallelism.devices")]
+    parallelism: Annotated[Parallelism, at("fit.deployment.parallelism")]
+    engine: Annotated[Engine, at("fit.deployment.engine")]
+    cache_dtype: Annotated[str, at("fit.deployment.chosen_cache_dtype")]
+    fits: Annotated[bool, at("fit.fits")]
+    certain: Annotated[bool, at("fit.certain")]
+    flags: list[str]
+    with_defaults: DoesNotFit | None
+    obstacle: Annotated[DoesNotFit | None, at("fit.obstacle")]
+    remedies: list[Remedy]
+    fewest_devices: int | None
+    fewest_split: str | None
+    budget: Annotated[BudgetDocument | None, at("fit.budget")]
+    capacity: Annotated[CacheCapacity | None, at("fit.capacity")]
+    tier: str
+    notes: list[str]
+
+
+class FitDocument(TypedDict):
+    """Whether a model fits, and the memory left for the KV cache."""
+
+    schema: Literal["penstock.fit/1"]
+    model: ModelDocument
+    context_tokens: int
+    fits: Annotated[bool, at("good")]
+    deployments: Annotated[list[FitDeployment], at("reports")]

@@ -1,136 +1,253 @@
 """JSON document of `plan --json`: the whole answer as plain values, named as in the code."""
 
-from collections.abc import Mapping
-from typing import Final
+from typing import Annotated, Any, Literal
 
-from penstock.fleet.disaggregated_replica import Disaggregated
-from penstock.planning.candidates.candidate_search import Candidate
-from penstock.planning.make_plan import Answer, Bill, NoFleet, PlanResult
-from penstock.planning.optimizer.problem import Mix
-from penstock.report.drawing.plain_json import plain, without_infinity
+from typing_extensions import TypedDict
+
+from penstock.audit.saving_claim import Reading, SavingClaim
+from penstock.fleet import Parallelism
+from penstock.planning.candidates.replica_capacity import Capacity
+from penstock.planning.make_plan import NoFleet, PlanResult
+from penstock.planning.optimizer.cash_flow import Order, Paid
+from penstock.planning.optimizer.fleet_bill import FleetCost
+from penstock.planning.optimizer.problem import PoolPeriod
+from penstock.planning.spec.plan_types import Plan
+from penstock.planning.spec.resolve_plan import Confirmer, LeftOut
+from penstock.planning.uncertainty.monte_carlo import Blame
+from penstock.planning.uncertainty.people import PeopleDecide
+from penstock.planning.uncertainty.scenarios import DemandScenario, Owned, RulePrice
+from penstock.planning.uncertainty.sensitivity import Flip
+from penstock.planning.uncertainty.uncertain_inputs import KnobKind
+from penstock.planning.uncertainty.verdict import Outcome
+from penstock.planning.verification.serving_fleet import Check
+from penstock.report.drawing.json_document import at, build
 from penstock.report.plan.sentences import NO_FLEET, headline
 
-SCHEMA: Final = "penstock.plan/2"
-"""Schema version. It changes if a field is renamed, removed or redefined; new fields do not change it."""
+
+class DisaggregatedDocument(TypedDict):
+    """A disaggregated unit: prefill and decode replicas.
+
+    The candidate's `parallelism` is that of the decode replicas.
+    """
+
+    prefill_parallelism: Annotated[Parallelism, at("prefill.parallelism")]
+    prefill_replicas: int
+    decode_replicas: int
+    kv_bytes_per_s: float | None
 
 
-def plan_document(result: PlanResult) -> dict[str, object]:
-    """Collect what `plan --json` prints."""
-    answer = result.answer
-    return {
-        "schema": SCHEMA,
-        "plan": plain(result.plan),
-        "periods_years": plain(result.terms.periods),
-        "capacity": result.capacity_note,
-        "candidates": [_candidate(entry) for entry in result.candidates],
-        "deployments_considered": result.considered,
-        "left_out": plain(result.left_out),
-        "unpriced": list(result.resolved.unpriced),
-        "unmeasured": list(result.resolved.unmeasured),
-        "assumptions": [
-            {"name": entry.name, "confirmed_by": entry.confirmed_by, **_fields(entry.input)}
-            for entry in result.assumptions
-        ],
-        "claims": [{**_fields(check), "verdicts": list(check.verdicts)} for check in result.claims],
-        "answer": {"feasible": False, "headline": NO_FLEET, "reasons": list(answer.reasons)}
-        if isinstance(answer, NoFleet)
-        else _answer(answer),
-    }
+class CandidateDocument(TypedDict):
+    """A deployment that could serve a workload."""
+
+    id: str
+    workload: str
+    accelerator: Annotated[str, at("accelerator.id")]
+    weights: str
+    engine: Annotated[str, at("measured_engine")]
+    parallelism: Annotated[Parallelism, at("deployment.parallelism")]
+    disaggregated: DisaggregatedDocument | None
+    devices: int
+    capacities: list[Capacity]
 
 
-def _fields(value: object) -> Mapping[str, object]:
-    document = plain(value)
-    return document if isinstance(document, dict) else {}
+class AssumptionDocument(TypedDict):
+    """An input with its range and source."""
+
+    name: str
+    confirmed_by: Confirmer
+    value: Annotated[float, at("input.value")]
+    low: Annotated[float, at("input.low")]
+    high: Annotated[float, at("input.high")]
+    unit: Annotated[str, at("input.unit")]
+    source: Annotated[str, at("input.source")]
+    given: Annotated[bool, at("input.given")]
 
 
-def _candidate(entry: Candidate) -> dict[str, object]:
-    return {
-        "id": entry.id,
-        "workload": entry.workload,
-        "accelerator": entry.accelerator.id,
-        "weights": entry.weights,
-        "engine": entry.measured_engine,
-        "parallelism": plain(entry.deployment.parallelism),
-        "disaggregated": None if entry.disaggregated is None else _disaggregated(entry.disaggregated),
-        "devices": entry.devices,
-        "capacities": plain(entry.capacities),
-    }
+class ClaimDocument(TypedDict):
+    """A published saving claim, recomputed."""
+
+    claim: SavingClaim
+    readings: list[Reading]
+    engineers_for_the_drop: float
+    throughput_for_the_claim: float
+    verdicts: list[str]
 
 
-def _disaggregated(unit: Disaggregated) -> dict[str, object]:
-    return {
-        "prefill_parallelism": plain(unit.prefill.parallelism),
-        "prefill_replicas": unit.prefill_replicas,
-        "decode_replicas": unit.decode_replicas,
-        "kv_bytes_per_s": unit.kv_bytes_per_s,
-    }
+class LoadDocument(TypedDict):
+    """The share of a length bucket that a kind of replica serves."""
+
+    replica: str
+    workload: str
+    bucket: Any
+    share_fraction: float
 
 
-def _answer(answer: Answer) -> dict[str, object]:
-    return {
-        "feasible": True,
-        "headline": headline(answer),
-        "verdict": without_infinity(plain(answer.verdict)),
-        "people": plain(answer.people),
-        "winner": _bill(answer.winner),
-        "runners_up": [_bill(entry) for entry in answer.runners_up],
-        "by_label": {label: _bill(entry) for label, entry in answer.by_label.items()},
-        "confidence": without_infinity(plain(answer.confidence)),
-        "tornado": without_infinity(plain(answer.swings)),
-        "flips": plain(answer.flips),
-        "rules": plain(answer.rules),
-        "scenarios": plain(answer.scenarios),
-        "owned": plain(answer.owned),
-        "verified": [
-            {
-                "met": entry.met,
-                "checks": plain(entry.checks),
-                "attempts": entry.attempts,
-                "added_usd": entry.added_usd,
-                "cost_usd": entry.mix.cost_usd,
-            }
-            for entry in answer.verified
-        ],
-        "regret_usd": answer.regret_usd,
-    }
+def _contract_nodes(pool: PoolPeriod) -> dict[str, int]:
+    contracts = zip(pool.offer.contracts, pool.contract_nodes, strict=False)
+    return {f"{contract.months} months": nodes for contract, nodes in contracts}
 
 
-def _bill(entry: Bill) -> dict[str, object]:
-    cash = {
-        "capex_usd": entry.cash.capex_usd,
-        "first_order_usd": entry.cash.first_order_usd,
-        "opex_usd": entry.cash.opex_usd,
-        **_fields(entry.cash),
-    }
-    return {"label": entry.mix.label, **mix_document(entry.mix), "cost": plain(entry.cost), "cash": cash}
+def _load(pool: PoolPeriod) -> list[LoadDocument]:
+    return [
+        LoadDocument(replica=name, workload=workload, bucket=bucket, share_fraction=share)
+        for (name, (workload, bucket)), share in pool.load.items()
+    ]
 
 
-def mix_document(mix: Mix) -> dict[str, object]:
-    """Return a fleet's pools by period."""
-    return {
-        "cost_usd": mix.cost_usd,
-        "gap_fraction": mix.gap_fraction,
-        "pools": [
-            {
-                "accelerator": pool.offer.accelerator,
-                "vendor": pool.offer.vendor,
-                "site": pool.offer.site,
-                "period": pool.period,
-                "kept_nodes": pool.kept_nodes,
-                "owned_nodes": pool.owned_nodes,
-                "contract_nodes": {
-                    f"{contract.months} months": nodes
-                    for contract, nodes in zip(pool.offer.contracts, pool.contract_nodes, strict=False)
-                },
-                "rented_nodes": pool.rented_nodes,
-                "spare_nodes": pool.spare_nodes,
-                "devices": pool.nodes * pool.offer.devices,
-                "replicas": dict(pool.replicas),
-                "load": [
-                    {"replica": name, "workload": workload, "bucket": bucket, "share_fraction": share}
-                    for (name, (workload, bucket)), share in pool.load.items()
-                ],
-            }
-            for pool in mix.pools
-        ],
-    }
+class PoolPeriodDocument(TypedDict):
+    """One accelerator at one site in one period."""
+
+    accelerator: Annotated[str, at("offer.accelerator")]
+    vendor: Annotated[str, at("offer.vendor")]
+    site: Annotated[str, at("offer.site")]
+    period: int
+    kept_nodes: int
+    owned_nodes: int
+    contract_nodes: Annotated[dict[str, int], at(_contract_nodes)]
+    rented_nodes: int
+    spare_nodes: int
+    devices: Annotated[int, at(lambda pool: pool.nodes * pool.offer.devices)]
+    replicas: dict[str, int]
+    load: Annotated[list[LoadDocument], at(_load)]
+
+
+class CashDocument(TypedDict):
+    """Payments and orders, in undiscounted dollars."""
+
+    capex_usd: float
+    first_order_usd: float
+    opex_usd: float
+    orders: list[Order]
+    quarters: list[Paid]
+    years: list[Paid]
+    after_usd: float
+    bought_book_usd: float
+    bought_resale_usd: float
+    kept_book_usd: float | None
+
+
+class BillDocument(TypedDict):
+    """A fleet and its cost."""
+
+    label: Annotated[str, at("mix.label")]
+    cost_usd: Annotated[float, at("mix.cost_usd")]
+    gap_fraction: Annotated[float, at("mix.gap_fraction")]
+    pools: Annotated[list[PoolPeriodDocument], at("mix.pools")]
+    cost: FleetCost
+    cash: CashDocument
+
+
+class VerifiedDocument(TypedDict):
+    """A fleet after simulation."""
+
+    met: bool
+    checks: list[Check]
+    attempts: int
+    added_usd: float
+    cost_usd: Annotated[float, at("mix.cost_usd")]
+
+
+class SpanDocument(TypedDict):
+    """P10, median and P90 over the draws in which the fleet keeps the limits; null if there is none."""
+
+    low: float | None
+    median: float | None
+    high: float | None
+
+
+class VerdictDocument(TypedDict):
+    """The verdict: winner, margin and probability."""
+
+    outcome: Outcome
+    winner: str
+    others_usd: dict[str, float]
+    probability: float
+    likeliest: str
+    likeliest_probability: float
+    cost_usd: SpanDocument
+    near: list[str]
+    measure: list[str]
+
+
+class ConfidenceDocument(TypedDict):
+    """Results of the Monte Carlo draws."""
+
+    draws: int
+    seed: int
+    probability: dict[str, float]
+    fleet_usd: SpanDocument
+    cost_usd: dict[str, SpanDocument]
+    saving_usd: SpanDocument | None
+    blame: list[Blame]
+    enough_fraction: float
+    nodes: SpanDocument
+
+
+class SwingDocument(TypedDict):
+    """Cost and saving of the winner at both ends of an input's range.
+
+    Null if the winner, or every alternative, is infeasible.
+    """
+
+    kind: KnobKind
+    id: str
+    subject: str
+    name: str
+    unit: str
+    low: float
+    high: float
+    saving_at_low_usd: float | None
+    saving_at_high_usd: float | None
+    cost_at_low_usd: float | None
+    cost_at_high_usd: float | None
+
+
+class FleetDocument(TypedDict):
+    """The cheapest fleet, the alternatives, and the confidence in the choice."""
+
+    feasible: Annotated[Literal[True], at(lambda _: True)]
+    headline: Annotated[str, at(headline)]
+    verdict: VerdictDocument
+    people: PeopleDecide | None
+    winner: BillDocument
+    runners_up: list[BillDocument]
+    by_label: dict[str, BillDocument]
+    confidence: ConfidenceDocument
+    tornado: Annotated[list[SwingDocument], at("swings")]
+    flips: list[Flip]
+    rules: list[RulePrice]
+    scenarios: list[DemandScenario]
+    owned: Owned | None
+    verified: list[VerifiedDocument]
+    regret_usd: float | None
+
+
+class NoFleetDocument(TypedDict):
+    """No fleet keeps every rule."""
+
+    feasible: Annotated[Literal[False], at(lambda _: False)]
+    headline: Annotated[str, at(lambda _: NO_FLEET)]
+    reasons: list[str]
+
+
+def _answer(result: PlanResult) -> FleetDocument | NoFleetDocument:
+    if isinstance(result.answer, NoFleet):
+        return build(NoFleetDocument, result.answer)
+    return build(FleetDocument, result.answer)
+
+
+class PlanDocument(TypedDict):
+    """Answer of `plan`: the recommended fleet."""
+
+    schema: Literal["penstock.plan/2"]
+    plan: Plan
+    periods_years: Annotated[Any, at("terms.periods")]
+    capacity: Annotated[str, at("capacity_note")]
+    candidates: list[CandidateDocument]
+    deployments_considered: Annotated[int, at("considered")]
+    left_out: list[LeftOut]
+    unpriced: Annotated[list[str], at("resolved.unpriced")]
+    unmeasured: Annotated[list[str], at("resolved.unmeasured")]
+    assumptions: list[AssumptionDocument]
+    claims: list[ClaimDocument]
+    answer: Annotated[FleetDocument | NoFleetDocument, at(_answer)]

@@ -1,149 +1,193 @@
 """JSON document of `preflight --json`: every fact, finding and source by name."""
 
-from collections.abc import Sequence
-from itertools import zip_longest
-from typing import Final
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
+from typing_extensions import TypedDict
+
+from penstock.fleet import Parallelism
 from penstock.fleet.release import Release
-from penstock.preflight.check import Preflight
-from penstock.preflight.executed_speed import LOAD, Speed
+from penstock.performance.memory.budget import CacheCapacity, DoesNotFit
+from penstock.performance.prediction.predict_deployment import Range
+from penstock.performance.prediction.serving_stack import Tier
+from penstock.preflight.check import Preflight, Readiness, StartObstacle
+from penstock.preflight.executed_speed import LOAD
 from penstock.preflight.launch.launch_plan import LaunchPlan
 from penstock.preflight.launch.recipe import SOURCE
+from penstock.preflight.launch.setting import Setting
+from penstock.preflight.launch.start_memory import CutContext
+from penstock.preflight.predictions.aiter_kernels import AiterLookup
+from penstock.preflight.predictions.attention_backend import GraphMode
+from penstock.preflight.predictions.fp8_dialect import DialectStep
+from penstock.preflight.predictions.measured_engines import ServedBy
+from penstock.preflight.predictions.weight_kernels import WeightGroup
 from penstock.preflight.rules.condition import Unknown, Value
-from penstock.preflight.rules.findings import Finding
-from penstock.report.drawing.plain_json import plain, plain_fields
-from penstock.report.model_heading import model_document
-
-SCHEMA: Final = "penstock.preflight/2"
-"""Schema version. It changes if a field is renamed, removed or redefined; new fields do not change it."""
+from penstock.report.drawing.json_document import at, build
+from penstock.report.drawing.plain_json import plain_fields
+from penstock.report.model_heading import ModelDocument
 
 
-def preflight_document(
-    answers: Sequence[Preflight],
-    speeds: Sequence[Speed | None] = (),
-    instead: Sequence[Preflight | None] = (),
-) -> dict[str, object]:
-    """Collect the answers for one model, with speeds if requested and the nearest split that runs if one does not."""
-    model, count = answers[0].question.subject.model, len(answers)
-    return {
-        "schema": SCHEMA,
-        "model": model_document(model),
-        "passes": all(answer.passes for answer in answers),
-        "deployments": [
-            {**_answer(answer), "speed": _speed(speed), "instead": _instead(other)}
-            for answer, speed, other in zip_longest(answers, speeds[:count], instead[:count])
-        ],
-        "method": "docs/preflight.md",
-    }
+def _facts(facts: Mapping[str, Value | Unknown]) -> dict[str, object]:
+    return {name: _fact(value) for name, value in facts.items()}
 
 
-def _answer(answer: Preflight) -> dict[str, object]:
-    question = answer.question
-    return {
-        "accelerator": question.accelerator.id,
-        "devices": question.asked.parallelism.devices,
-        "parallelism": plain(question.asked.parallelism),
-        "engine": question.engine,
-        "version": str(question.version),
-        "verdict": answer.readiness.value,
-        "newer_than_read": None if answer.newer_than_read is None else str(answer.newer_than_read),
-        "passes": answer.passes,
-        "obstacles": plain(answer.obstacles),
-        "narrow": plain(answer.narrow),
-        "doubts": plain(answer.doubts),
-        "notes": list(answer.notes),
-        "findings": [_finding(finding) for finding in answer.assessment.findings],
-        "undetermined": [
-            {"rule": entry.rule.id, "severity": entry.rule.severity.value, "missing": dict(entry.missing)}
-            for entry in answer.assessment.undetermined
-        ],
-        "rules_checked": answer.assessment.rules_checked,
-        "predictions": {
-            "fp8": plain(answer.dialect),
-            "kernels": plain(answer.kernels),
-            "attention": {
-                "backend": answer.backend.name,
-                "determined": answer.backend.determined,
-                "block": answer.backend.block,
-                "graph_support": None if answer.backend.graphs is None else answer.backend.graphs.name.lower(),
-                "rejected": dict(answer.backend.rejected),
-            },
-            "graphs": plain(answer.graphs),
-            "aiter_mla": plain(answer.aiter),
-            "memory": {
-                "fits": answer.memory.fits,
-                "obstacle": plain(answer.memory.obstacle),
-                "capacity": plain(answer.memory.capacity),
-                "context_tokens": answer.memory.context_tokens,
-                "cut": plain(answer.cut),
-            },
-            "architecture": {
-                "name": answer.architecture.architecture,
-                "since": None if answer.architecture.since is None else str(answer.architecture.since),
-                "too_new": answer.architecture.too_new,
-            },
-        },
-        "recipe": None if answer.recipe is None else {**plain_fields(answer.recipe), "source": SOURCE},
-        "measured": plain(answer.served),
-        "flags": [{"name": flag.name, "problem": flag.problem, "message": flag.message} for flag in answer.flags],
-        "typed": list(answer.launch.typed) or None,
-        "launch": _launch(answer.plan),
-        "facts": {name: _value(value) for name, value in sorted(answer.facts.items())},
-    }
-
-
-def _instead(other: Preflight | None) -> object:
-    if other is None:
-        return None
-    return {
-        "parallelism": plain(other.question.asked.parallelism),
-        "devices": other.question.asked.parallelism.devices,
-        "launch": _launch(other.plan),
-    }
-
-
-def _speed(speed: Speed | None) -> object:
-    if speed is None:
-        return None
-    return {
-        "output_tokens_per_s": plain(speed.prediction.output_tokens_per_s),
-        "tier": speed.prediction.tier,
-        "input_tokens": LOAD[0],
-        "output_tokens": LOAD[1],
-        "concurrency": LOAD[2],
-        "lost_to_missing_kernels_fraction": speed.lost_fraction,
-    }
-
-
-def _finding(finding: Finding) -> dict[str, object]:
-    rule = finding.rule
-    return {
-        "rule": rule.id,
-        "category": rule.category,
-        "severity": rule.severity.value,
-        "confidence": rule.grounds.value,
-        "message": rule.message,
-        "fix": rule.fix,
-        "because": {name: _value(value) for name, value in finding.because.items()},
-        "sources": [source.url for source in rule.sources],
-        "unchecked_since": None if finding.unchecked_since is None else str(finding.unchecked_since),
-    }
-
-
-def _launch(plan: LaunchPlan) -> dict[str, object]:
-    return {
-        "bare": plan.bare(),
-        "docker": plan.docker(),
-        "image": plan.image,
-        "nodes": plan.nodes,
-        "flags": plain(plan.flags),
-        "variables": plain(plan.variables),
-    }
-
-
-def _value(value: Value | Unknown) -> object:
+def _fact(value: Value | Unknown) -> object:
     if isinstance(value, Unknown):
         return {"unknown": value.why}
     if isinstance(value, frozenset):
         return sorted(value)
     return str(value) if isinstance(value, Release) else value
+
+
+class FindingDocument(TypedDict):
+    """A rule that applies, with its reason and fix."""
+
+    rule: Annotated[str, at("rule.id")]
+    category: Annotated[str, at("rule.category")]
+    severity: Annotated[str, at("rule.severity")]
+    confidence: Annotated[str, at("rule.grounds")]
+    message: Annotated[str, at("rule.message")]
+    fix: Annotated[str, at("rule.fix")]
+    because: Annotated[dict[str, Any], at(lambda finding: _facts(finding.because))]
+    sources: Annotated[list[str], at(lambda finding: [source.url for source in finding.rule.sources])]
+    unchecked_since: str | None
+
+
+class UndeterminedDocument(TypedDict):
+    """A rule that cannot be decided, and the missing information."""
+
+    rule: Annotated[str, at("rule.id")]
+    severity: Annotated[str, at("rule.severity")]
+    missing: dict[str, Any]
+
+
+def _graph_support(answer: Preflight) -> str | None:
+    return None if answer.backend.graphs is None else answer.backend.graphs.name.lower()
+
+
+class AttentionDocument(TypedDict):
+    """The attention backend."""
+
+    backend: Annotated[str | None, at("backend.name")]
+    determined: Annotated[bool, at("backend.determined")]
+    block: Annotated[str | None, at("backend.block")]
+    graph_support: Annotated[str | None, at(_graph_support)]
+    rejected: Annotated[dict[str, Any], at("backend.rejected")]
+
+
+class MemoryDocument(TypedDict):
+    """Whether the model fits in memory."""
+
+    fits: Annotated[bool, at("memory.fits")]
+    obstacle: Annotated[DoesNotFit | None, at("memory.obstacle")]
+    capacity: Annotated[CacheCapacity | None, at("memory.capacity")]
+    context_tokens: Annotated[int, at("memory.context_tokens")]
+    cut: CutContext | None
+
+
+class ArchitectureDocument(TypedDict):
+    """The release from which the engine supports the architecture."""
+
+    name: Annotated[str, at("architecture")]
+    since: str | None
+    too_new: bool
+
+
+class PredictionsDocument(TypedDict):
+    """Predicted kernels, attention backend, graphs and memory."""
+
+    fp8: Annotated[list[DialectStep], at("dialect")]
+    kernels: list[WeightGroup]
+    attention: Annotated[AttentionDocument, at(lambda answer: answer)]
+    graphs: GraphMode | None
+    aiter_mla: Annotated[AiterLookup | None, at("aiter")]
+    memory: Annotated[MemoryDocument, at(lambda answer: answer)]
+    architecture: ArchitectureDocument
+
+
+class FlagDocument(TypedDict):
+    """A problem with a flag of the launch command."""
+
+    name: str
+    problem: str
+    message: str
+
+
+class LaunchDocument(TypedDict):
+    """The launch command."""
+
+    bare: Annotated[str, at(LaunchPlan.bare)]
+    docker: Annotated[str | None, at(LaunchPlan.docker)]
+    image: str | None
+    nodes: int
+    flags: list[Setting]
+    variables: list[Setting]
+
+
+class InsteadDocument(TypedDict):
+    """A configuration that runs: the launch proposed instead of the user's command, or the nearest split."""
+
+    parallelism: Annotated[Parallelism, at("question.asked.parallelism")]
+    devices: Annotated[int, at("question.asked.parallelism.devices")]
+    launch: Annotated[LaunchDocument, at("plan")]
+
+
+class SpeedDocument(TypedDict):
+    """Predicted throughput as executed."""
+
+    output_tokens_per_s: Annotated[Range, at("prediction.output_tokens_per_s")]
+    tier: Annotated[Tier, at("prediction.tier")]
+    input_tokens: Annotated[int, at(lambda _: LOAD[0])]
+    output_tokens: Annotated[int, at(lambda _: LOAD[1])]
+    concurrency: Annotated[int, at(lambda _: LOAD[2])]
+    lost_to_missing_kernels_fraction: Annotated[float | None, at("lost_fraction")]
+
+
+def _recipe(answer: Preflight) -> dict[str, object] | None:
+    return None if answer.recipe is None else {**plain_fields(answer.recipe), "source": SOURCE}
+
+
+class PreflightDeployment(TypedDict):
+    """The result for one accelerator and engine."""
+
+    accelerator: Annotated[str, at("question.accelerator.id")]
+    devices: Annotated[int, at("question.asked.parallelism.devices")]
+    parallelism: Annotated[Parallelism, at("question.asked.parallelism")]
+    engine: Annotated[str, at("question.engine")]
+    version: Annotated[str, at("question.version")]
+    verdict: Annotated[Readiness, at("readiness")]
+    newer_than_read: str | None
+    passes: bool
+    obstacles: list[StartObstacle]
+    narrow: StartObstacle | None
+    doubts: list[StartObstacle]
+    notes: list[str]
+    findings: Annotated[list[FindingDocument], at("assessment.findings")]
+    undetermined: Annotated[list[UndeterminedDocument], at("assessment.undetermined")]
+    rules_checked: Annotated[int, at("assessment.rules_checked")]
+    predictions: Annotated[PredictionsDocument, at(lambda answer: answer)]
+    recipe: Annotated[dict[str, Any] | None, at(_recipe)]
+    measured: Annotated[list[ServedBy], at("served")]
+    flags: list[FlagDocument]
+    typed: Annotated[list[str] | None, at(lambda answer: answer.launch.typed or None)]
+    launch: Annotated[LaunchDocument, at("plan")]
+    facts: Annotated[dict[str, Any], at(lambda answer: _facts(dict(sorted(answer.facts.items()))))]
+    speed: SpeedDocument | None
+    instead: InsteadDocument | None
+
+
+def _deployments(answer: Any) -> list[PreflightDeployment]:  # noqa: ANN401 - a PreflightAnswer
+    return [
+        build(PreflightDeployment, one, speed=speed, instead=instead)
+        for one, speed, instead in zip(answer.answers, answer.speeds, answer.instead, strict=True)
+    ]
+
+
+class PreflightDocument(TypedDict):
+    """Whether a checkpoint runs and gives correct answers."""
+
+    schema: Literal["penstock.preflight/2"]
+    model: Annotated[ModelDocument, at(lambda answer: answer.answers[0].question.subject.model)]
+    passes: Annotated[bool, at(lambda answer: all(one.passes for one in answer.answers))]
+    deployments: Annotated[list[PreflightDeployment], at(_deployments)]
+    method: Annotated[str, at(lambda _: "docs/preflight.md")]

@@ -1,81 +1,88 @@
 """JSON document of `simulate --fleet --json`: every policy's run as plain values."""
 
-from collections.abc import Sequence
-from typing import Final
+from typing import Annotated, Any, Literal
 
-from penstock.fleet.pools import Fleet
-from penstock.report.drawing.plain_json import plain
-from penstock.report.simulate.document import class_values, latency_values, pool_values, workload_values
+from typing_extensions import TypedDict
+
+from penstock.report.drawing.json_document import at, build
+from penstock.report.simulate.document import ClassDocument, LatencyDocument, PoolDocument, WorkloadDocument
 from penstock.report.simulate.terminal import e2e_of, tpot_of, ttft_of
-from penstock.simulation.compare_policies import PolicyRun, SharedLoad
-from penstock.simulation.outcome import PoolOutcome
-from penstock.simulation.replica import ReplicaPool
+from penstock.simulation.compare_policies import Destinations
+from penstock.simulation.outcome import ReplicaOutcome
 from penstock.simulation.scenario import hours_covered
 
-SCHEMA: Final = "penstock.simulate-fleet/4"
+
+class FleetPoolDocument(TypedDict):
+    """A pool of identical replicas, as routed to."""
+
+    name: str
+    vendor: str
+    role: str
+    replicas: int
+    usd_per_hour: float | None
+    elastic: bool
+    kv_tokens: Annotated[int, at("replica.kv_tokens")]
+    most_tokens: Annotated[int, at("replica.most_tokens")]
 
 
-def fleet_document(
-    fleet: Fleet, pools: Sequence[ReplicaPool], load: SharedLoad, events: Sequence[str], runs: Sequence[PolicyRun]
-) -> dict[str, object]:
-    """Collect the JSON document of a fleet simulation."""
-    return {
-        "schema": SCHEMA,
-        "fleet": fleet.name,
-        "model": fleet.pools[0].model,
-        "pools": [
-            {
-                "name": pool.name,
-                "vendor": pool.vendor,
-                "role": pool.role,
-                "replicas": pool.replicas,
-                "usd_per_hour": pool.usd_per_hour,
-                "elastic": pool.elastic,
-                "kv_tokens": pool.replica.kv_tokens,
-                "most_tokens": pool.replica.most_tokens,
-            }
-            for pool in pools
-        ],
-        "workload": workload_values(
-            load.workload,
-            requests=load.requests,
-            rate_per_s=load.rate_per_s,
-            seed=load.seed,
-            hours=hours_covered(load.workload, runs[0].outcome.arrival_span_s),
-        ),
-        "events": list(events),
-        "policies": [_run(run) for run in runs],
-    }
+class RoutedPoolDocument(PoolDocument):
+    """The outcome of a pool of identical replicas.
+
+    `finished` counts prompts in a prefill pool and answers in a decode pool. `usd` covers all replicas for the whole
+    span; `idle_fraction` is the share of it without work.
+    """
+
+    idle_fraction: float
 
 
-def _run(run: PolicyRun) -> dict[str, object]:
-    outcome = run.outcome
-    return {
-        "policy": run.policy.name,
-        "source": run.policy.source,
-        "met": outcome.met,
-        "worst_met_fraction": run.worst_met_fraction,
-        "requests": outcome.asked,
-        "served": outcome.requests,
-        "rejected": outcome.rejected,
-        "refused": outcome.refused,
-        "lost": outcome.lost,
-        "beyond_context": outcome.beyond_context,
-        "span_s": outcome.makespan_s,
-        "good_tokens": run.good_tokens,
-        "goodput_tokens_per_s": outcome.goodput_tokens_per_s,
-        "output_tokens_per_s": outcome.output_tokens_per_s,
-        "usd": run.usd,
-        "usd_per_good_mtok": run.usd_per_good_mtok,
-        "ttft_s": latency_values(ttft_of(outcome)),
-        "tpot_s": latency_values(tpot_of(outcome)),
-        "e2e_s": latency_values(e2e_of(outcome)),
-        "classes": [class_values(item) for item in outcome.classes],
-        "pools": [_pool_values(pool) for pool in outcome.pools],
-        "replicas": [plain(replica) for replica in outcome.replicas],
-        "destinations": [plain(row) for row in run.destinations],
-    }
+class PolicyDocument(TypedDict):
+    """The run of one policy.
+
+    Tokens per second, dollars and means over time are relative to the policy's own `span_s`, which ends when a client
+    receives its last token; they do not depend on other policies. Policies are ranked by `good_tokens`. `requests`
+    counts all arrivals: `served`, `rejected` (sent nowhere), `refused` (fit in no pool; `beyond_context` of them exceed
+    every engine's context), and `lost` (replica died after the answer had begun). `worst_met_fraction` is relative to
+    all arrivals. `met` and `good_tokens` of a replica count answers that ended there: none in a prefill pool.
+    `shares` of a destination are by pool; a decode pool has none, because no policy chooses among its replicas.
+    """
+
+    policy: Annotated[str, at("policy.name")]
+    source: Annotated[str, at("policy.source")]
+    met: Annotated[bool, at("outcome.met")]
+    worst_met_fraction: float
+    requests: Annotated[int, at("outcome.asked")]
+    served: Annotated[int, at("outcome.requests")]
+    rejected: Annotated[int, at("outcome.rejected")]
+    refused: Annotated[int, at("outcome.refused")]
+    lost: Annotated[int, at("outcome.lost")]
+    beyond_context: Annotated[int, at("outcome.beyond_context")]
+    span_s: Annotated[float, at("outcome.makespan_s")]
+    good_tokens: int
+    goodput_tokens_per_s: Annotated[float, at("outcome.goodput_tokens_per_s")]
+    output_tokens_per_s: Annotated[float, at("outcome.output_tokens_per_s")]
+    usd: float | None
+    usd_per_good_mtok: float | None
+    ttft_s: Annotated[LatencyDocument, at(lambda run: ttft_of(run.outcome))]
+    tpot_s: Annotated[LatencyDocument, at(lambda run: tpot_of(run.outcome))]
+    e2e_s: Annotated[LatencyDocument, at(lambda run: e2e_of(run.outcome))]
+    classes: Annotated[list[ClassDocument], at("outcome.classes")]
+    pools: Annotated[list[RoutedPoolDocument], at("outcome.pools")]
+    replicas: Annotated[list[ReplicaOutcome], at("outcome.replicas")]
+    destinations: list[Destinations]
 
 
-def _pool_values(pool: PoolOutcome) -> dict[str, object]:
-    return pool_values(pool) | {"idle_fraction": pool.idle_fraction}
+def _workload(answer: Any) -> WorkloadDocument:  # noqa: ANN401 - a SimulateFleetAnswer
+    hours = hours_covered(answer.load.workload, answer.runs[0].outcome.arrival_span_s)
+    return build(WorkloadDocument, answer.load, hours_of_day=hours)
+
+
+class SimulateFleetDocument(TypedDict):
+    """Comparison of routing policies on a fleet."""
+
+    schema: Literal["penstock.simulate-fleet/5"]
+    fleet: Annotated[str, at("fleet.name")]
+    model: Annotated[str, at(lambda answer: answer.fleet.pools[0].model)]
+    pools: list[FleetPoolDocument]
+    workload: Annotated[WorkloadDocument, at(_workload)]
+    events: Annotated[list[str], at("happenings.said")]
+    policies: Annotated[list[PolicyDocument], at("runs")]

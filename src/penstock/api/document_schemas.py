@@ -5,38 +5,40 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from penstock.api.documents.audit import AuditDocument
-from penstock.api.documents.catalog import (
+from penstock.api.catalog import (
     CatalogDiffDocument,
     CatalogListDocument,
     CatalogModelsDocument,
     CatalogPricesDocument,
     CatalogShowDocument,
 )
-from penstock.api.documents.fit import FitDocument
-from penstock.api.documents.plan import PlanDocument
-from penstock.api.documents.predict import PredictDisaggregatedDocument, PredictDocument
-from penstock.api.documents.preflight import PreflightDocument
-from penstock.api.documents.receipts import ReceiptsDocument
-from penstock.api.documents.simulate import SimulateDocument
-from penstock.api.documents.simulate_fleet import SimulateFleetDocument
+from penstock.report.audit.document import AuditDocument
+from penstock.report.drawing.json_document import schema_name
+from penstock.report.fit.document import FitDocument
+from penstock.report.plan.document import PlanDocument
+from penstock.report.predict_document import PredictDisaggregatedDocument, PredictDocument
+from penstock.report.preflight.document import PreflightDocument
+from penstock.report.receipts import ReceiptsDocument
+from penstock.report.simulate.document import SimulateDocument
+from penstock.report.simulate_fleet.document import SimulateFleetDocument
 
-DOCUMENTS: Final[Mapping[str, Any]] = {
-    "penstock.audit/1": AuditDocument,
-    "penstock.catalog.diff/1": CatalogDiffDocument,
-    "penstock.catalog.list/1": CatalogListDocument,
-    "penstock.catalog.models/1": CatalogModelsDocument,
-    "penstock.catalog.prices/1": CatalogPricesDocument,
-    "penstock.catalog.show/1": CatalogShowDocument,
-    "penstock.fit/1": FitDocument,
-    "penstock.plan/2": PlanDocument,
-    "penstock.predict-apart/1": PredictDisaggregatedDocument,
-    "penstock.predict/2": PredictDocument,
-    "penstock.preflight/2": PreflightDocument,
-    "penstock.receipts/3": ReceiptsDocument,
-    "penstock.simulate-fleet/4": SimulateFleetDocument,
-    "penstock.simulate/3": SimulateDocument,
-}
+_TYPES: Final[tuple[type, ...]] = (
+    AuditDocument,
+    CatalogDiffDocument,
+    CatalogListDocument,
+    CatalogModelsDocument,
+    CatalogPricesDocument,
+    CatalogShowDocument,
+    FitDocument,
+    PlanDocument,
+    PredictDisaggregatedDocument,
+    PredictDocument,
+    PreflightDocument,
+    ReceiptsDocument,
+    SimulateDocument,
+    SimulateFleetDocument,
+)
+DOCUMENTS: Final[Mapping[str, Any]] = {schema_name(document): document for document in _TYPES}
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
