@@ -45,7 +45,7 @@ class UnknownArchitecture(ConfigError):  # noqa: N818
     """The architecture is not one this version reads exactly."""
 
 
-class UsageError(PenstockError):
+class UsageError(PenstockError, ValueError):
     """What was typed cannot be meant; the command line exits 2 for it."""
 
 

@@ -57,7 +57,7 @@ def _replicas(fleet: Fleet, pool: Pool) -> "list[EmulatedReplica]":
             pool=pool.name,
             model=pool.model,
             adapters=pool.adapters,
-            engine=pool.engine,
+            engine=pool.engine.name,
             simulated=replica,
             max_tokens=replica.most_tokens,
             usual_output_tokens=typical_tokens(fleet, pool)[1],

@@ -58,7 +58,7 @@ def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool =
         generation=generation,
         addresses=addresses,
         pools=tuple(pool.name for pool, _ in found),
-        engines=tuple(pool.engine for pool, _ in found),
+        engines=tuple(pool.engine.name for pool, _ in found),
         models=models,
         served=tuple(pool.model for pool, _ in found),
         adapters=tuple(pool.adapters for pool, _ in found),
@@ -107,8 +107,8 @@ class _Key:
 
 
 def _placed(fleet: Fleet, pool: Pool) -> Replica:
-    told = repr((pool.model, pool.weights, pool.kv, pool.accelerator, pool.devices, pool.engine, pool.settings))
-    return _placed_once(_Key(f"{told} {pool.tp} {pool.pp} {pool.dp} {pool.ep} {pool.drafted_tokens}", fleet, pool))
+    told = repr((pool.model, pool.weights, pool.kv, pool.accelerator, pool.engine, pool.split, pool.drafted_tokens))
+    return _placed_once(_Key(told, fleet, pool))
 
 
 @cache

@@ -34,6 +34,8 @@ def evaluate(expression: str, names: Mapping[str, float] | None = None) -> float
     try:
         tree = ast.parse(expression.strip(), mode="eval")
         value = _value(tree.body, names or {})
+    except UsageError:
+        raise
     except (SyntaxError, RecursionError, MemoryError, ValueError) as error:
         raise UsageError(f"'{expression[:60]}' is not a formula; write (a - b) / b with the names of inputs") from error
     except ZeroDivisionError:

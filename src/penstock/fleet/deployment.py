@@ -6,17 +6,19 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.errors import DeploymentError
 from penstock.fleet.engines import Engine
 from penstock.model import CacheDtype, ModelSpec
+from penstock.reading.scalars import Count, Flag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parallelism:
     """Parallelism of one replica: tensor, pipeline and data parallel ranks, and expert parallelism."""
 
-    tp: int = 1
-    pp: int = 1
-    dp: int = 1
+    tp: Count = 1
+    pp: Count = 1
+    dp: Count = 1
     """Attention data parallelism inside the replica: ranks share the experts and keep their own requests."""
-    expert_parallel: bool = False
+    expert_parallel: Flag = False
+    """Whether whole experts are spread over the ranks."""
 
     def __post_init__(self) -> None:
         for name, ranks in (("tp", self.tp), ("pp", self.pp), ("dp", self.dp)):

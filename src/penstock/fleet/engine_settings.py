@@ -4,10 +4,12 @@ Every other setting is rejected by name, because a setting that is accepted but 
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from penstock.errors import UsageError
+from penstock.reading.scalars import Typed
 
 EngineSetting = str | int | float | bool
 Kind = Literal["count", "fraction", "flag"]
@@ -70,11 +72,19 @@ def caches_prefixes(settings: Mapping[str, EngineSetting]) -> bool:
     return settings.get("enable_prefix_caching") is not False and settings.get("disable_radix_cache") is not True
 
 
-def settings_schema() -> dict[str, object]:
-    """Return the JSON schema of each setting, for editors."""
-    kinds: Mapping[Kind, object] = {
-        "count": {"type": "integer", "minimum": 1},
-        "fraction": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
-        "flag": {"type": "boolean"},
-    }
-    return {name: kinds[kind] for name, kind in _KINDS.items()}
+@dataclass(frozen=True, slots=True)
+class _SettingsSchema:
+    """Annotation of engine settings, with the JSON schema of each for editors."""
+
+    def __get_pydantic_json_schema__(self, schema: object, handler: object) -> dict[str, object]:
+        kinds: Mapping[Kind, object] = {
+            "count": {"type": "integer", "minimum": 1},
+            "fraction": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+            "flag": {"type": "boolean"},
+        }
+        known = {name: kinds[kind] for name, kind in _KINDS.items()}
+        return {"type": "object", "properties": known, "additionalProperties": False}
+
+
+EngineSettings = Annotated[Mapping[str, Typed], _SettingsSchema()]
+"""Settings of an engine at start, by the engine's own names."""

@@ -5,32 +5,31 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from penstock.errors import UsageError
-from penstock.fleet.engine_settings import EngineSetting, check_setting
+from penstock.fleet.deployment import Parallelism
+from penstock.fleet.engine_settings import EngineSettings, check_setting
+from penstock.reading.file_shape import FieldError, file_config
+from penstock.reading.scalars import LOWER_CASE, Count, Flag, Number, Parsed, Text, Whole, number
 from penstock.workload.slo import Slo
 
 VERSION: Final = 1
 """Version of the file format."""
 Role = Literal["both", "prefill", "decode"]
 ROLES: Final[tuple[Role, ...]] = ("both", "prefill", "decode")
-_List = Literal["nodes", "pools", "routes"]
-Fault = tuple[_List, int, str]
-"""List name, index in it from 0, and the problem."""
-
 _ADDRESS: Final = re.compile(r"(?:[^\s/:\[\]]+|\[[0-9a-fA-F:.]+\]):\d{1,5}")
 _SUM_TOLERANCE: Final = 0.005
 _MAX_PORT: Final = 65_535
 
 
-def address_problem(address: str) -> str | None:
-    """Return the problem of an endpoint's address, or None if it is valid."""
+def parse_address(address: str) -> str:
+    """Check the address of an endpoint, host:port."""
     if _ADDRESS.fullmatch(address) is None:
-        return f"'{address}' is not an address; write host:port, such as 10.0.0.1:8000"
+        raise UsageError(f"'{address}' is not an address; write host:port, such as 10.0.0.1:8000")
     if not 1 <= int(address.rpartition(":")[2]) <= _MAX_PORT:
-        return f"'{address}' has no port that can be connected to; write 1 to {_MAX_PORT}"
-    return None
+        raise UsageError(f"'{address}' has no port that can be connected to; write 1 to {_MAX_PORT}")
+    return address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +37,10 @@ class NodeGroup:
     """Nodes with the same accelerator at one site."""
 
     accelerator: str
+    """Name from `penstock catalog list`."""
     site: str
-    nodes: int
-    spare_nodes: int = 0
+    nodes: Count
+    spare_nodes: Whole = 0
     """Number of these nodes that are spares."""
 
     def __post_init__(self) -> None:
@@ -51,48 +51,63 @@ class NodeGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PoolEngine:
+    """The engine of a pool, and how it is started."""
+
+    name: str
+    version: Text
+    settings: EngineSettings = field(default_factory=dict)
+    """Engine settings at start, by the engine's own names."""
+
+    def __post_init__(self) -> None:
+        _words(engine=self.name, engine_version=self.version)
+        for key, value in self.settings.items():
+            _words(setting=key, **({key: value} if isinstance(value, str) else {}))
+            if isinstance(value, float) and not isfinite(value):
+                raise UsageError(f"setting {key} is {value}; write a number that ends")
+            check_setting(key, value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
     """A pool of identical replicas of one model."""
 
     name: str
     model: str
+    """Name from `penstock catalog models`, a config.json or a checkpoint directory."""
     adapters: tuple[str, ...] = ()
     """LoRA adapters of its replicas, by the names that requests use."""
     weights: str
     """Data type of most weight bytes."""
     kv: str
+    """Data type of the KV cache."""
     accelerator: str
+    """Name from `penstock catalog list`."""
     vendor: str
+    """Replicas of one vendor may fail together; a fallback is of another vendor."""
     site: str
-    replicas: int
-    tp: int = 1
-    pp: int = 1
-    dp: int = 1
-    ep: bool = False
-    """Whether expert parallelism is on: whole experts are spread over the ranks."""
-    drafted_tokens: int = 0
+    replicas: Count
+    split: Parallelism
+    """Parallelism of one replica."""
+    drafted_tokens: Whole = 0
     """Tokens drafted per step by the checkpoint's own multi-token-prediction layers; 0: none."""
-    engine: str
-    engine_version: str
-    settings: Mapping[str, EngineSetting] = field(default_factory=dict)
-    """Engine settings at start, by the engine's own names."""
-    role: Role = "both"
+    engine: PoolEngine
+    role: Annotated[Role, LOWER_CASE] = "both"
     feeds: str | None = None
-    """For a prefill pool: the pool that receives its KV; None: any decode pool of the model."""
-    kv_bytes_per_s: float | None = None
-    """For a prefill pool: KV bytes per second of one replica; None: the links of one machine or rack."""
-    usd_per_hour: float | None = None
-    """US dollars per hour of one replica; None: unknown."""
-    elastic: bool = False
+    """For a prefill pool: the pool that receives its KV. Default: any decode pool of the model."""
+    kv_bytes_per_s: Annotated[float, number(unit=1e9)] | None = None
+    """For a prefill pool: KV gigabytes per second of one replica. Default: the links of one machine or rack."""
+    usd_per_hour: Number | None = None
+    """US dollars per hour of one replica. Default: unknown."""
+    elastic: Flag = False
     """Whether idle replicas are released. Only then does it save money to send requests elsewhere."""
-    endpoints: tuple[str, ...] = ()
+    endpoints: tuple[Annotated[str, Parsed(parse_address, {"type": "string"})], ...] = ()
     """Addresses of replicas, host:port. An unlisted replica has no address yet."""
 
     def __post_init__(self) -> None:
         _words(name=self.name, model=self.model, weights=self.weights, kv=self.kv)
         _words(accelerator=self.accelerator, vendor=self.vendor, site=self.site)
-        _words(engine=self.engine, engine_version=self.engine_version)
-        _at_least_one(replicas=self.replicas, tp=self.tp, pp=self.pp, dp=self.dp)
+        _at_least_one(replicas=self.replicas)
         self._check_adapters()
         if self.drafted_tokens < 0:
             raise UsageError(f"drafted_tokens is {self.drafted_tokens}; write 0 or more")
@@ -104,13 +119,7 @@ class Pool:
         if len(self.endpoints) > self.replicas:
             raise UsageError(f"{len(self.endpoints)} endpoints are more than its {self.replicas} replicas; remove some")
         for address in self.endpoints:
-            if (problem := address_problem(address)) is not None:
-                raise UsageError(problem)
-        for key, value in self.settings.items():
-            _words(setting=key, **({key: value} if isinstance(value, str) else {}))
-            if isinstance(value, float) and not isfinite(value):
-                raise UsageError(f"setting {key} is {value}; write a number that ends")
-            check_setting(key, value)
+            parse_address(address)
 
     def _check_adapters(self) -> None:
         for adapter in self.adapters:
@@ -129,7 +138,7 @@ class Pool:
     @property
     def devices(self) -> int:
         """Number of devices of one replica."""
-        return self.tp * self.pp * self.dp
+        return self.split.devices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,11 +149,11 @@ class Route:
     """
 
     workload: str
-    input_tokens: int
-    output_tokens: int
+    input_tokens: Count
+    output_tokens: Count
     slo: Slo
-    peak_requests_per_s: float
-    weights: Mapping[str, float]
+    peak_requests_per_s: Number
+    weights: Mapping[str, Number]
     """Share of these requests by pool name."""
 
     def __post_init__(self) -> None:
@@ -163,107 +172,104 @@ class Route:
 class Fleet:
     """A fleet: nodes, pools, and the routes to them."""
 
+    __pydantic_config__: ClassVar[Mapping[str, object]] = file_config(expert_parallel="ep", kv_bytes_per_s="kv_gbps")
+
+    version: Whole = VERSION
     name: str
+    note: str | None = None
+    """Free text, for example its author and purpose."""
     nodes: tuple[NodeGroup, ...]
     pools: tuple[Pool, ...]
     routes: tuple[Route, ...]
-    note: str | None = None
-    """Free text, for example its author and purpose."""
-    version: int = VERSION
 
     def __post_init__(self) -> None:
         _words(name=self.name, **({} if self.note is None else {"note": self.note}))
         if self.version != VERSION:
             raise UsageError(f"a fleet of version {self.version} cannot be read; this penstock reads {VERSION}")
-        fault = fault_of(self.nodes, self.pools, self.routes)
-        if fault is not None:
-            kind, number, problem = fault
-            raise UsageError(f"{kind} {number + 1}: {problem}")
+        _check_conflicts(self)
 
     def pool(self, name: str) -> Pool:
         """Return the pool with a name."""
         return next(pool for pool in self.pools if pool.name == name)
 
 
-def fault_of(nodes: Sequence[NodeGroup], pools: Sequence[Pool], routes: Sequence[Route]) -> Fault | None:
-    """Return the first conflict between entries that are each valid, or None."""
-    if not pools:
-        return "pools", 0, "a fleet has at least one pool"
-    keys: dict[_List, list[str]] = {
-        "nodes": [f"{group.accelerator} at {group.site}" for group in nodes],
-        "pools": [pool.name for pool in pools],
-        "routes": [f"{r.workload} of {r.input_tokens} in and {r.output_tokens} out" for r in routes],
+def _check_conflicts(fleet: Fleet) -> None:
+    """Raise the first conflict between entries that are each valid."""
+    if not fleet.pools:
+        raise FieldError("a fleet has at least one pool", "pools")
+    keys = {
+        "nodes": [f"{group.accelerator} at {group.site}" for group in fleet.nodes],
+        "pools": [pool.name for pool in fleet.pools],
+        "routes": [f"{r.workload} of {r.input_tokens} in and {r.output_tokens} out" for r in fleet.routes],
     }
     for kind, names in keys.items():
-        for number, name in enumerate(names):
-            if name in names[:number]:
-                return kind, number, f"'{name}' is there twice; keep one"
-    return (
-        _two_meanings(pools)
-        or _unpaired(pools)
-        or _unfed(pools)
-        or _shared_address(pools)
-        or _unknown_pool(pools, routes)
-    )
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                raise FieldError(f"'{name}' is there twice; keep one", kind, index)
+    _check_adapter_names(fleet.pools)
+    _check_roles(fleet.pools)
+    _check_feeds(fleet.pools)
+    _check_addresses(fleet.pools)
+    _check_routes(fleet)
 
 
-def _two_meanings(pools: Sequence[Pool]) -> Fault | None:
-    """Return a fault if an adapter's name also means another model's adapter, or a model."""
+def _check_adapter_names(pools: Sequence[Pool]) -> None:
+    """Raise if an adapter's name also means another model's adapter, or a model."""
     meant = {pool.model: pool.model for pool in pools}
-    for number, pool in enumerate(pools):
+    for index, pool in enumerate(pools):
         for adapter in pool.adapters:
             if meant.setdefault(adapter, f"an adapter of {pool.model}") != f"an adapter of {pool.model}":
-                return "pools", number, f"adapter '{adapter}' is also {meant[adapter]}; give it a name of its own"
-    return None
+                problem = f"adapter '{adapter}' is also {meant[adapter]}; give it a name of its own"
+                raise FieldError(problem, "pools", index)
 
 
-def _unpaired(pools: Sequence[Pool]) -> Fault | None:
-    """Return a fault if a model's prefill and decode pools do not match.
+def _check_roles(pools: Sequence[Pool]) -> None:
+    """Raise if a model's prefill and decode pools do not match.
 
     A model has only `both` pools, or prefill and decode pools. All three together are valid if each prefill pool names
     the pool it feeds.
     """
-    for number, pool in enumerate(pools):
+    for index, pool in enumerate(pools):
         same = [other for other in pools if other.model == pool.model]
         roles = {other.role for other in same}
         named = {"prefill", "decode"} <= roles and all(other.feeds for other in same if other.role == "prefill")
         if roles not in ({"both"}, {"prefill", "decode"}) and not named:
             has = " and ".join(sorted(roles))
-            return "pools", number, f"{pool.model} has {has} pools; write both everywhere, or prefill and decode"
-    return None
+            problem = f"{pool.model} has {has} pools; write both everywhere, or prefill and decode"
+            raise FieldError(problem, "pools", index)
 
 
-def _unfed(pools: Sequence[Pool]) -> Fault | None:
+def _check_feeds(pools: Sequence[Pool]) -> None:
     decoding = {(pool.model, pool.name) for pool in pools if pool.role == "decode"}
     fed = {(pool.model, pool.feeds) for pool in pools if pool.feeds is not None}
-    for number, pool in enumerate(pools):
+    for index, pool in enumerate(pools):
         if pool.feeds is not None and (pool.model, pool.feeds) not in decoding:
-            return "pools", number, f"feeds '{pool.feeds}', which is no pool of {pool.model} that decodes; name one"
+            problem = f"feeds '{pool.feeds}', which is no pool of {pool.model} that decodes; name one"
+            raise FieldError(problem, "pools", index)
         others = any(model == pool.model for model, _ in fed)
         if pool.role == "decode" and others and (pool.model, pool.name) not in fed:
-            return "pools", number, f"nothing feeds '{pool.name}'; name it under `feeds` of a pool that prefills"
-    return None
+            problem = f"nothing feeds '{pool.name}'; name it under `feeds` of a pool that prefills"
+            raise FieldError(problem, "pools", index)
 
 
-def _shared_address(pools: Sequence[Pool]) -> Fault | None:
+def _check_addresses(pools: Sequence[Pool]) -> None:
     counts = Counter(address for pool in pools for address in pool.endpoints)
-    for number, pool in enumerate(pools):
+    for index, pool in enumerate(pools):
         for address in pool.endpoints:
             if counts[address] > 1:
-                return "pools", number, f"endpoint {address} is there {counts[address]} times; a replica has its own"
-    return None
+                problem = f"endpoint {address} is there {counts[address]} times; a replica has its own"
+                raise FieldError(problem, "pools", index)
 
 
-def _unknown_pool(pools: Sequence[Pool], routes: Sequence[Route]) -> Fault | None:
-    names = [pool.name for pool in pools]
-    fed = {pool.feeds for pool in pools if pool.feeds is not None}
-    for number, route in enumerate(routes):
+def _check_routes(fleet: Fleet) -> None:
+    names = [pool.name for pool in fleet.pools]
+    fed = {pool.feeds for pool in fleet.pools if pool.feeds is not None}
+    for index, route in enumerate(fleet.routes):
         for name in route.weights:
             if name not in names:
-                return "routes", number, f"no pool is called '{name}'; the pools are {', '.join(names)}"
+                raise FieldError(f"no pool is called '{name}'; the pools are {', '.join(names)}", "routes", index)
             if name in fed:
-                return "routes", number, f"'{name}' only decodes; send requests to the pool that feeds it"
-    return None
+                raise FieldError(f"'{name}' only decodes; send requests to the pool that feeds it", "routes", index)
 
 
 def _words(**texts: str) -> None:

@@ -3,15 +3,18 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, inf, log10
-from typing import Final
+from typing import Annotated, ClassVar, Final, Literal
 
 from penstock.errors import UsageError
+from penstock.fleet.deployment import Parallelism
 from penstock.fleet.disaggregated_replica import Disaggregated
 from penstock.planning.candidates.candidate_search import Candidate
 from penstock.planning.make_plan import Answer, Bill, PlanResult
 from penstock.planning.optimizer.problem import PoolPeriod
 from penstock.planning.spec.plan_types import WorkloadPlan
 from penstock.planning.verification.simulated_capacity import LoadJudge, PoolLoad
+from penstock.reading.file_shape import file_config
+from penstock.reading.scalars import LOWER_CASE, Count, Number, Whole, number, whole
 from penstock.workload.slo import Slo
 
 ACCEPTANCE_VERSION: Final = 1
@@ -31,9 +34,9 @@ _ROUNDING: Final = 1e-12
 class AcceptedLength:
     """Requests of one length, with their share of a node's load."""
 
-    input_tokens: int
-    output_tokens: int
-    share_fraction: float
+    input_tokens: Count
+    output_tokens: Count
+    share_fraction: Annotated[float, number(high=1.0, digits=9)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +44,9 @@ class AcceptedLoad:
     """One run: Poisson arrivals at a rate, and the share of requests that must meet the SLO."""
 
     name: str
-    requests_per_s: float
-    requests: int
-    at_least_fraction: float
+    requests_per_s: Number
+    requests: Count
+    at_least_fraction: Annotated[float, number(high=1.0)]
 
     def __post_init__(self) -> None:
         if self.requests_per_s <= 0 or self.requests < 1 or not 0 < self.at_least_fraction <= 1:
@@ -54,11 +57,8 @@ class AcceptedLoad:
 class PrefillReplicas:
     """Prefill-only replicas next to the others, which then only decode."""
 
-    replicas: int
-    tp: int
-    pp: int
-    dp: int
-    ep: bool
+    replicas: Count
+    split: Parallelism
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,30 +69,28 @@ class AcceptanceCase:
     workload: str
     accelerator: str
     vendor: str
-    nodes: int
+    nodes: Count
     """Nodes under test: one, or as many as a replica spans."""
-    replicas: int
+    replicas: Count
     """Replicas on them, behind one router that sends each request to the replica with the fewest."""
     model: str
     weights: str
     kv: str
     engine: str
-    tp: int
-    pp: int
-    dp: int
-    ep: bool
-    drafted_tokens: int
+    split: Parallelism
+    drafted_tokens: Annotated[int, whole(high=64)] = 0
     """Tokens drafted per step with the checkpoint's own layers; 0 for none."""
+    prefill: PrefillReplicas | None = None
+    """Prefill replicas of a disaggregated case; `replicas` and the split are then those of the decode replicas."""
     lengths: tuple[AcceptedLength, ...]
     slo: Slo
     loads: tuple[AcceptedLoad, ...]
-    node_watts_at_most: float
-    prefill: PrefillReplicas | None = None
-    """Prefill replicas of a disaggregated case; `replicas` and the split are then those of the decode replicas."""
+    node_watts_at_most: Number
 
     def __post_init__(self) -> None:
-        if abs(sum(length.share_fraction for length in self.lengths) - 1) > 1e-6:  # rounded in a file
-            raise UsageError("the shares of the lengths add up to 1")
+        total = sum(length.share_fraction for length in self.lengths)
+        if abs(total - 1) > 1e-6:  # rounded in a file
+            raise UsageError(f"the shares of the lengths add up to {total:.4%}; make them 100%")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,9 +117,12 @@ class Margin:
 class Acceptance:
     """The acceptance benchmark of a plan."""
 
+    __pydantic_config__: ClassVar[Mapping[str, object]] = file_config(expert_parallel="ep")
+
+    version: Whole = ACCEPTANCE_VERSION
     plan: str
+    arrivals: Annotated[Literal["poisson"], LOWER_CASE] = "poisson"
     cases: tuple[AcceptanceCase, ...]
-    version: int = ACCEPTANCE_VERSION
 
 
 def margins_of(result: PlanResult, answer: Answer, sustained: LoadJudge | None = None) -> tuple[Margin, ...]:
@@ -189,9 +190,7 @@ def _load(workload: WorkloadPlan, entry: Candidate, rates: Mapping[int, float], 
     return PoolLoad(
         option=entry.option,
         replicas=units,
-        mix=tuple(
-            (workload.shares[number].bucket.at_its_mean(), rate / total) for number, rate in sorted(rates.items())
-        ),
+        mix=tuple((workload.shares[index].bucket.at_its_mean(), rate / total) for index, rate in sorted(rates.items())),
         requests_per_s=total * units,
         slo=workload.slo,
     )
@@ -201,7 +200,7 @@ def _case(
     result: PlanResult, workload: WorkloadPlan, entry: Candidate, rates: Mapping[int, float], peak_requests_per_s: float
 ) -> AcceptanceCase:
     nodes, units = _system(entry)
-    split, apart = entry.deployment.parallelism, entry.disaggregated
+    apart = entry.disaggregated
     return AcceptanceCase(
         name=entry.id.replace(" ", "-"),
         workload=workload.name,
@@ -213,10 +212,7 @@ def _case(
         weights=entry.weights,
         kv=entry.deployment.chosen_cache_dtype.value,
         engine=entry.measured_engine,
-        tp=split.tp,
-        pp=split.pp,
-        dp=split.dp,
-        ep=split.expert_parallel,
+        split=entry.deployment.parallelism,
         drafted_tokens=0 if entry.speculation is None else entry.speculation.drafted_tokens,
         lengths=tuple(_lengths(workload, rates)),
         slo=workload.slo,
@@ -227,16 +223,13 @@ def _case(
 
 
 def _prefill(unit: Disaggregated, units: int) -> PrefillReplicas:
-    split = unit.prefill.parallelism
-    return PrefillReplicas(
-        replicas=units * unit.prefill_replicas, tp=split.tp, pp=split.pp, dp=split.dp, ep=split.expert_parallel
-    )
+    return PrefillReplicas(replicas=units * unit.prefill_replicas, split=unit.prefill.parallelism)
 
 
 def _lengths(workload: WorkloadPlan, rates: Mapping[int, float]) -> Iterator[AcceptedLength]:
     total = sum(rates.values())
-    for number, rate in sorted(rates.items()):
-        bucket = workload.shares[number].bucket
+    for index, rate in sorted(rates.items()):
+        bucket = workload.shares[index].bucket
         yield AcceptedLength(
             input_tokens=bucket.input_tokens, output_tokens=bucket.output_tokens, share_fraction=rate / total
         )

@@ -7,7 +7,7 @@ from penstock.economics.finance import HOURS_PER_YEAR
 from penstock.fleet.deployment import Deployment
 from penstock.fleet.engine_settings import EngineSetting
 from penstock.fleet.engines import NEWEST, Engine
-from penstock.fleet.pools import Fleet, NodeGroup, Pool, Route
+from penstock.fleet.pools import Fleet, NodeGroup, Pool, PoolEngine, Route
 from penstock.planning.candidates.candidate_search import Candidate
 from penstock.planning.make_plan import Answer, PlanResult
 from penstock.planning.optimizer.node_costs import BillingTerms
@@ -84,7 +84,7 @@ def _pools(entry: Candidate, pool: PoolPeriod, count: int, *, model: str, node_h
 
 
 def _pool(entry: Candidate, deployment: Deployment, pool: PoolPeriod, *, name: str, replicas: int, model: str) -> Pool:
-    split, engine = deployment.parallelism, entry.measured_engine
+    engine = entry.measured_engine
     return Pool(
         name=name,
         model=model,
@@ -94,14 +94,13 @@ def _pool(entry: Candidate, deployment: Deployment, pool: PoolPeriod, *, name: s
         vendor=entry.accelerator.vendor,
         site=_line(pool.offer.site),
         replicas=replicas,
-        tp=split.tp,
-        pp=split.pp,
-        dp=split.dp,
-        ep=split.expert_parallel,
+        split=deployment.parallelism,
         drafted_tokens=0 if entry.speculation is None else entry.speculation.drafted_tokens,
-        engine=engine,
-        engine_version=str(NEWEST.get(engine, _UNSTATED)),
-        settings=_settings(deployment.engine) if engine == deployment.engine.name else {},
+        engine=PoolEngine(
+            name=engine,
+            version=str(NEWEST.get(engine, _UNSTATED)),
+            settings=_settings(deployment.engine) if engine == deployment.engine.name else {},
+        ),
     )
 
 

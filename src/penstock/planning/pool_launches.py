@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Final, cast
 
 from penstock.catalog.accelerator import Accelerator
-from penstock.fleet import Parallelism
 from penstock.fleet.engines import NEWEST, EngineName
 from penstock.fleet.pools import Pool
 from penstock.model import ModelSpec
@@ -59,15 +58,15 @@ def pool_launches(
 def _launch(
     pool: Pool, accelerator: Accelerator, model: ModelSpec, subject_of: SubjectOf, knowledge: Knowledge
 ) -> PoolLaunch:
-    split = Parallelism(tp=pool.tp, pp=pool.pp, dp=pool.dp, expert_parallel=pool.ep)
+    engine_name = pool.engine.name
     other = f"`engine: [{', '.join(NEWEST)}]` plans with one that has a launch here"
-    command, note = None, f"the launch of {pool.engine} is in its own documentation; {other}"
+    command, note = None, f"the launch of {engine_name} is in its own documentation; {other}"
     apart = _apart_note(pool)
-    if pool.engine in NEWEST:
-        engine = cast("EngineName", pool.engine)
+    if engine_name in NEWEST:
+        engine = cast("EngineName", engine_name)
         subject = _subject(pool, model, subject_of)
         asked = LaunchChoices(
-            parallelism=split, cache_dtype=_CACHE_FLAG.get(pool.kv), drafted_tokens=pool.drafted_tokens
+            parallelism=pool.split, cache_dtype=_CACHE_FLAG.get(pool.kv), drafted_tokens=pool.drafted_tokens
         )
         question = PreflightQuestion(
             subject=subject, accelerator=accelerator, engine=engine, version=NEWEST[engine], asked=asked
@@ -76,17 +75,17 @@ def _launch(
         launch = answer.plan.with_flags(*_role_flags(pool))
         if pool.role != "both":
             answer = check(replace(question, launch=launch.as_launch()), knowledge)
-        command, note = launch.bare(), f"{pool.engine} {NEWEST[engine]}; preflight says: {answer.readiness.value}"
+        command, note = launch.bare(), f"{engine_name} {NEWEST[engine]}; preflight says: {answer.readiness.value}"
         if pool.weights != CHECKPOINT:
             # How a checkpoint was quantised decides which kernels run, and this checkpoint has no name yet.
             note = (
-                f"{pool.engine} {NEWEST[engine]}; name your checkpoint in {pool.weights}, and ask `preflight` about it"
+                f"{engine_name} {NEWEST[engine]}; name your checkpoint in {pool.weights}, and ask `preflight` about it"
             )
     return PoolLaunch(
         pool=pool.name,
         replicas=pool.replicas,
-        devices=split.devices,
-        engine=pool.engine,
+        devices=pool.devices,
+        engine=engine_name,
         command=command,
         note=f"{note}; {apart}" if apart else note,
     )
@@ -96,7 +95,7 @@ def _role_flags(pool: Pool) -> tuple[Setting, ...]:
     """Return the flags that make an engine prefill only or decode only."""
     if pool.role == "both":
         return ()
-    if pool.engine == "sglang":
+    if pool.engine.name == "sglang":
         return (Setting(name="disaggregation-mode", value=pool.role, why=f"it only does {pool.role}"),)
     # Either side of vLLM's connector may send and receive; the router decides which side serves each step of a request.
     value = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
@@ -111,8 +110,8 @@ def _apart_note(pool: Pool) -> str:
     kv = "" if pool.kv_bytes_per_s is None else f" at {pool.kv_bytes_per_s / 1e9:g} GB/s a replica"
     does = f"prefills and sends KV to {pool.feeds}{kv}" if pool.role == "prefill" else "decodes what others prefilled"
     return (
-        f"{does}; needs a KV transfer library on every node{library.get(pool.engine, '')} and a router of the engine "
-        "that takes each request to both pools: `penstock route` does not"
+        f"{does}; needs a KV transfer library on every node{library.get(pool.engine.name, '')} and a router of the "
+        "engine that takes each request to both pools: `penstock route` does not"
     )
 
 

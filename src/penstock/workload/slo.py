@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.errors import UsageError
+from penstock.reading.scalars import Number
 
 DEFAULT_ATTAINMENT_FRACTION = 0.95
 """Default of `attain`; shown wherever the SLO is shown."""
@@ -24,10 +25,14 @@ _MAX_TEXT = 200
 class Slo:
     """Limits that a request must all meet, and the fraction of requests that must meet them."""
 
-    ttft_s: float | None = None
-    tpot_s: float | None = None
-    e2e_s: float | None = None
-    attainment_fraction: float = DEFAULT_ATTAINMENT_FRACTION
+    ttft_s: Number | None = None
+    """Time to first token in seconds."""
+    tpot_s: Number | None = None
+    """Mean time per output token after the first, in seconds."""
+    e2e_s: Number | None = None
+    """Time of the whole request in seconds."""
+    attainment_fraction: Number = DEFAULT_ATTAINMENT_FRACTION
+    """Fraction of requests that must meet the limits."""
 
     def __post_init__(self) -> None:
         limits = [limit for limit in (self.ttft_s, self.tpot_s, self.e2e_s) if limit is not None]

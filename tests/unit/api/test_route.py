@@ -16,6 +16,7 @@ from penstock.api.arguments.fleet_argument import fleet_choice, placed_pool
 from penstock.api.emulate import emulated_fleet, emulated_replicas
 from penstock.api.route import GatewayOptions, envoy_document, envoy_settings, remove_leftovers, route, routed_fleet
 from penstock.errors import PenstockError, UsageError
+from penstock.fleet.deployment import Parallelism
 from penstock.fleet.pools import Fleet
 from penstock.gateway.envoy.config_files import envoy_files, static_document
 from penstock.gateway.envoy.envoy_binary import envoy_program, validate
@@ -46,7 +47,7 @@ def test_an_endpoints_record_is_its_placement(fleet: Fleet) -> None:
 
 
 def test_ranks_behind_one_address_are_one_endpoint_with_the_seats_and_the_cache_of_all(fleet: Fleet) -> None:
-    two = tuple(replace(pool, dp=2) for pool in fleet.pools)
+    two = tuple(replace(pool, split=replace(pool.split, dp=2)) for pool in fleet.pools)
     routed = routed_fleet(replace(fleet, pools=two))
     pools = [
         ReplicaPool(name=pool.name, replica=placed_pool(fleet, pool), replicas=pool.replicas, vendor=pool.vendor)
@@ -79,7 +80,7 @@ def test_envoy_accepts_its_configuration(fleet: Fleet, tmp_path: Path, door: str
         envoy_program()
     except Exception:  # noqa: BLE001 - whatever keeps Envoy away
         pytest.skip("Envoy is not here")
-    two = replace(fleet.pools[1], model="llama-3.1-70b", replicas=2, tp=2, name="mi300x")
+    two = replace(fleet.pools[1], model="llama-3.1-70b", replicas=2, split=Parallelism(tp=2), name="mi300x")
     for chosen in (fleet, replace(fleet, pools=(fleet.pools[0], two))):
         settings = envoy_settings(
             GatewayOptions(listen="127.0.0.1:18099", door=door, pickers=2, access_log="/dev/null"), folder=tmp_path

@@ -13,8 +13,9 @@ from examples import deployment
 from penstock.api.arguments.fleet_argument import fleet_choice
 from penstock.api.arguments.fleet_events import fleet_events_argument
 from penstock.errors import UsageError
+from penstock.fleet.deployment import Parallelism
 from penstock.fleet.disaggregated_replica import Disaggregated
-from penstock.fleet.pools import Fleet, Pool, Route
+from penstock.fleet.pools import Fleet, Pool, PoolEngine, Route
 from penstock.performance.shipped.shipped_disaggregated import shipped_phase_factors
 from penstock.performance.shipped.shipped_runs import shipped_efficiencies
 from penstock.planning.candidates.disaggregated_screen import UnitScreen
@@ -147,15 +148,20 @@ def _fleet(unit: Disaggregated, slo: Slo) -> Fleet:
         vendor="nvidia",
         site="main",
         replicas=2,
-        tp=8,
-        engine="trtllm",
-        engine_version="unstated",
+        split=Parallelism(tp=8),
+        engine=PoolEngine(name="trtllm", version="unstated"),
         role="prefill",
         feeds="after",
         kv_bytes_per_s=4e11,
     )
     after = replace(
-        common, name="after", role="decode", replicas=4, tp=1, dp=8, ep=True, feeds=None, kv_bytes_per_s=None
+        common,
+        name="after",
+        role="decode",
+        replicas=4,
+        split=Parallelism(dp=8, expert_parallel=True),
+        feeds=None,
+        kv_bytes_per_s=None,
     )
     route = Route(
         workload="long",

@@ -1,5 +1,6 @@
 """Settings of an engine in a fleet file are honoured or refused: none is read and forgotten."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -12,10 +13,16 @@ import penstock
 from penstock.api.arguments.fleet_argument import fleet_choice, placed_pool
 from penstock.api.route import routed_fleet
 from penstock.errors import UsageError
-from penstock.fleet.engine_settings import EngineSetting, check_setting, settings_schema
-from penstock.fleet.fleet_file import read_fleet
+from penstock.fleet.deployment import Parallelism
+from penstock.fleet.engine_settings import EngineSetting, check_setting
+from penstock.fleet.fleet_file import FLEET_FILE, read_fleet
+from penstock.fleet.pools import Pool
 
 FLEET = Path(__file__).resolve().parents[3] / "examples" / "fleets" / "chat-70b-h100-mi300x.yaml"
+
+
+def started(pool: Pool, settings: Mapping[str, EngineSetting]) -> Pool:
+    return replace(pool, engine=replace(pool.engine, settings=settings))
 
 
 @pytest.mark.parametrize("name", ["max_model_len", "context_length"])
@@ -23,7 +30,7 @@ def test_a_pool_holds_no_more_than_its_engine_is_started_for(name: str) -> None:
     """Attack: prompts of 16,000 tokens were sent to a pool whose engine is started for 8,192."""
     described = fleet_choice(FLEET)
     short, other = described.pools[0], described.pools[1]
-    asked = replace(described, pools=(replace(short, settings={name: 8192}), other))
+    asked = replace(described, pools=(started(short, {name: 8192}), other))
     assert placed_pool(asked, asked.pools[0]).context_tokens == 8192
     for run in penstock.simulate_fleet(
         asked, policy="penstock,round-robin", input_tokens=16_000, output_tokens=64, rate=1.0, requests=40
@@ -36,7 +43,7 @@ def test_a_pool_holds_no_more_than_its_engine_is_started_for(name: str) -> None:
 
 def test_what_no_pool_can_hold_is_said_with_the_reason() -> None:
     described = fleet_choice(FLEET)
-    asked = replace(described, pools=tuple(replace(one, settings={"max_model_len": 4096}) for one in described.pools))
+    asked = replace(described, pools=tuple(started(one, {"max_model_len": 4096}) for one in described.pools))
     answer = penstock.simulate_fleet(asked, input_tokens=6_000, output_tokens=64, rate=1.0, requests=10)
     console = Console(file=StringIO(), width=200, color_system=None)
     console.print(answer.drawn(200))
@@ -72,8 +79,8 @@ def test_nonsense_is_refused_with_the_fix(name: str, value: EngineSetting, fix: 
 
 def test_editors_offer_every_setting_that_is_read() -> None:
     good: dict[str, EngineSetting] = {"integer": 16, "number": 0.9, "boolean": False}
-    for name, schema in settings_schema().items():
-        assert isinstance(schema, dict)
+    offered = FLEET_FILE.schema()["$defs"]["PoolEngine"]["properties"]["settings"]["properties"]
+    for name, schema in offered.items():
         check_setting(name, good[schema["type"]])
 
 
@@ -81,7 +88,7 @@ def test_a_prefix_cache_can_be_switched_off_by_either_engines_name() -> None:
     described = fleet_choice(FLEET)
     pool = described.pools[0]
     for settings in ({"enable_prefix_caching": False}, {"disable_radix_cache": True}):
-        assert not placed_pool(described, replace(pool, settings=settings)).prefix_caching
+        assert not placed_pool(described, started(pool, settings)).prefix_caching
     assert placed_pool(described, pool).prefix_caching
     assert np.isfinite(placed_pool(described, pool).context_tokens or np.inf)
 
@@ -97,6 +104,6 @@ def test_silicon_has_its_own_vendor() -> None:
 
 def test_a_split_that_cannot_be_says_why_and_asks_with_that_split() -> None:
     described = fleet_choice(FLEET)
-    odd = replace(described, pools=(replace(described.pools[0], tp=3), described.pools[1]))
+    odd = replace(described, pools=(replace(described.pools[0], split=Parallelism(tp=3)), described.pools[1]))
     with pytest.raises(UsageError, match=r"do not divide over tp 3.*`penstock fit .* --tp 3`"):
         penstock.simulate_fleet(odd, requests=10)

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from penstock.errors import UsageError
-from penstock.fleet.pools import Fleet, NodeGroup, Pool, Route
+from penstock.fleet.deployment import Parallelism
+from penstock.fleet.pools import Fleet, NodeGroup, Pool, PoolEngine, Route
 from penstock.workload.slo import Slo
 
 POOL = Pool(
@@ -17,9 +18,8 @@ POOL = Pool(
     vendor="amd",
     site="main",
     replicas=2,
-    tp=2,
-    engine="vllm",
-    engine_version="0.31",
+    split=Parallelism(tp=2),
+    engine=PoolEngine(name="vllm", version="0.31"),
 )
 ROUTE = Route(
     workload="chat",
@@ -38,7 +38,7 @@ FLEET = Fleet(
 
 
 def test_a_replica_is_all_its_ranks() -> None:
-    assert replace(POOL, tp=4, pp=2, dp=3).devices == 4 * 2 * 3
+    assert replace(POOL, split=Parallelism(tp=4, pp=2, dp=3)).devices == 4 * 2 * 3
     assert FLEET.pool("one") is POOL
 
 
@@ -46,7 +46,6 @@ def test_a_replica_is_all_its_ranks() -> None:
     ("change", "complaint"),
     [
         ({"replicas": 0}, "replicas is 0; write 1 or more"),
-        ({"tp": -1}, "tp is -1"),
         ({"name": " one"}, "one line without spaces around"),
         ({"site": ""}, "site is ''"),
         ({"model": "two\nlines"}, "model is 'two.+nlines'; write one line"),
@@ -55,7 +54,6 @@ def test_a_replica_is_all_its_ranks() -> None:
         ({"usd_per_hour": float("nan")}, "write dollars"),
         ({"endpoints": ("a:1", "b:1", "c:1")}, "3 endpoints are more than its 2 replicas"),
         ({"endpoints": ("no port",)}, "write host:port"),
-        ({"settings": {"max_num_seqs": float("inf")}}, "a number that ends"),
         ({"adapters": ("sql", "sql")}, "two have one name"),
         ({"adapters": (POOL.model,)}, "or the model's own"),
     ],
@@ -63,6 +61,11 @@ def test_a_replica_is_all_its_ranks() -> None:
 def test_a_pool_refuses_what_cannot_run(change: dict[str, object], complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
         replace(POOL, **change)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_an_engine_setting_is_a_finite_number() -> None:
+    with pytest.raises(UsageError, match="a number that ends"):
+        PoolEngine(name="vllm", version="0.31", settings={"max_num_seqs": float("inf")})
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import UsageError
+from penstock.fleet.deployment import Parallelism
 from penstock.fleet.fleet_file import read_fleet, write_fleet
-from penstock.fleet.pools import Fleet, NodeGroup, Pool, Route
+from penstock.fleet.pools import Fleet, NodeGroup, Pool, PoolEngine, Route
 from penstock.workload.slo import Slo
 
 LETTERS = st.characters(exclude_categories=("C", "Z"))
 WORDS = st.builds("{}{}{}".format, LETTERS, st.text(LETTERS | st.just(" "), max_size=12), LETTERS)
 COUNTS = st.integers(1, 10**6)
+RANKS = st.integers(1, 4096)
 RATES = st.floats(1e-9, 1e9)
 SLOS = st.builds(
     Slo,
@@ -29,6 +31,8 @@ SETTINGS = st.fixed_dictionaries(
         "enable_prefix_caching": st.booleans(),
     },
 )
+SPLITS = st.builds(Parallelism, tp=RANKS, pp=RANKS, dp=RANKS, expert_parallel=st.booleans())
+ENGINES = st.builds(PoolEngine, name=WORDS, version=WORDS | st.just("0.31"), settings=SETTINGS)
 
 
 @st.composite
@@ -49,14 +53,9 @@ def pools(draw: st.DrawFn) -> list[Pool]:
                 vendor=draw(WORDS),
                 site=draw(WORDS),
                 replicas=replicas,
-                tp=draw(COUNTS),
-                pp=draw(COUNTS),
-                dp=draw(COUNTS),
-                ep=draw(st.booleans()),
+                split=draw(SPLITS),
                 drafted_tokens=draw(st.integers(0, 4)),
-                engine=draw(WORDS),
-                engine_version=draw(WORDS | st.just("0.31")),
-                settings=draw(SETTINGS),
+                engine=draw(ENGINES),
                 role=("prefill" if number == 0 else "decode") if split else "both",
                 feeds=names[1] if split and len(names) == 2 and number == 0 else None,
                 kv_bytes_per_s=draw(st.none() | st.integers(1, 900).map(lambda gb: gb * 1e9))
@@ -136,8 +135,8 @@ SECOND = FILE[FILE.index("  - name: one") : FILE.index("routes:")]
 def test_a_file_by_hand_is_a_fleet() -> None:
     (pool,) = read_fleet(FILE, "fleet.yaml").pools
     assert pool.endpoints == ("10.0.0.1:8000",)
-    assert pool.settings == {"max_num_seqs": 256}
-    assert pool.engine_version == "0.31"
+    assert pool.engine.settings == {"max_num_seqs": 256}
+    assert pool.engine.version == "0.31"
 
 
 @pytest.mark.parametrize(

@@ -156,10 +156,10 @@ def check_deepseek_r1(result: PlanResult) -> None:
 def check_expert_parallel(result: PlanResult) -> None:
     """The experts are spread and drafts are used, and the fleet file says so."""
     for pool in planned_fleet(result, answer_of(result)).pools:
-        assert (pool.tp, pool.ep) == (1, True)
-        assert pool.dp > 1
+        assert (pool.split.tp, pool.split.expert_parallel) == (1, True)
+        assert pool.split.dp > 1
         assert pool.drafted_tokens == 1
-        assert f"dp{pool.dp}-ep-mtp1" in pool.name
+        assert f"dp{pool.split.dp}-ep-mtp1" in pool.name
 
 
 def check_kimi(result: PlanResult) -> None:

@@ -10,7 +10,7 @@ from penstock.api.arguments.choices import cache_choice, model_choice
 from penstock.catalog import load_accelerator
 from penstock.catalog.accelerator import Accelerator
 from penstock.errors import UsageError
-from penstock.fleet.deployment import Deployment, Parallelism
+from penstock.fleet.deployment import Deployment
 from penstock.fleet.engine_settings import ENGINE_FIELDS, EngineSetting, caches_prefixes, context_limit
 from penstock.fleet.engines import Engine, EngineName, engine_defaults
 from penstock.fleet.fleet_file import read_fleet
@@ -65,30 +65,32 @@ def placed_pool(fleet: Fleet, pool: Pool) -> Replica:
     """Place one replica of a pool on the measured stack; raise if it does not fit."""
     drafts = _drafts(pool)
     work = ReplicaWork(deployed_pool(pool))
-    stack = stack_of(work, pool.engine, shipped_efficiencies())
+    stack = stack_of(work, pool.engine.name, shipped_efficiencies())
     if pool.role != "both":
-        stack = stack_in_phase(stack, work.deployment, pool.engine, pool.role, shipped_phase_factors())
+        stack = stack_in_phase(stack, work.deployment, pool.engine.name, pool.role, shipped_phase_factors())
     placement = place_on(
         work,
         stack,
         typical_tokens=sum(typical_tokens(fleet, pool)),
-        measured_engine=pool.engine,
-        prefix_caching=caches_prefixes(pool.settings),
+        measured_engine=pool.engine.name,
+        prefix_caching=caches_prefixes(pool.engine.settings),
         speculation=drafts,
     )
     if placement.replica is None:
         raise UsageError(_misfit(pool, placement))
-    limits = [limit for limit in (placement.replica.context_tokens, context_limit(pool.settings)) if limit is not None]
-    return replace(placement.replica, context_tokens=min(limits, default=None))
+    limits = (placement.replica.context_tokens, context_limit(pool.engine.settings))
+    shortest = min((limit for limit in limits if limit is not None), default=None)
+    return replace(placement.replica, context_tokens=shortest)
 
 
 def _misfit(pool: Pool, placement: Placement) -> str:
     """Explain why a pool does not fit, and give the `penstock fit` command to explore it."""
     obstacle = placement.memory.obstacle
     why = "" if obstacle is None else f" ({obstacle.reason})"
-    flags = {"--precision": pool.weights, "--kv": pool.kv, "--tp": pool.tp, "--pp": pool.pp, "--dp": pool.dp}
+    ranks = {"--tp": pool.split.tp, "--pp": pool.split.pp, "--dp": pool.split.dp}
+    flags = {"--precision": pool.weights, "--kv": pool.kv, **ranks}
     said = " ".join(f"{flag} {value}" for flag, value in flags.items() if value != 1)
-    split = f"{said}{' --ep' if pool.ep else ''}"
+    split = f"{said}{' --ep' if pool.split.expert_parallel else ''}"
     return f"pool '{pool.name}' does not fit{why}: ask `penstock fit {pool.model} --on {pool.accelerator} {split}`"
 
 
@@ -104,7 +106,7 @@ def deployed_pool(pool: Pool) -> Deployment:
         model=model_choice(pool.model, pool.weights),
         accelerator=accelerator,
         engine=_engine(pool),
-        parallelism=Parallelism(tp=pool.tp, pp=pool.pp, dp=pool.dp, expert_parallel=pool.ep),
+        parallelism=pool.split,
         cache_dtype=cache_choice(pool.kv),
         speculative=drafts is not None and drafts.own_layers,
     )
@@ -114,20 +116,22 @@ def _drafts(pool: Pool) -> Speculation | None:
     if not pool.drafted_tokens:
         return None
     spec = model_choice(pool.model, pool.weights)
-    return multi_token_prediction(spec, pool.engine, shipped_drafts(), drafted_tokens=pool.drafted_tokens)
+    return multi_token_prediction(spec, pool.engine.name, shipped_drafts(), drafted_tokens=pool.drafted_tokens)
 
 
 def _engine(pool: Pool) -> Engine:
-    name: EngineName = "sglang" if pool.engine == "sglang" else "vllm"
-    known = pool.engine == name and pool.engine_version != _UNSTATED
+    name: EngineName = "sglang" if pool.engine.name == "sglang" else "vllm"
+    known = pool.engine.name == name and pool.engine.version != _UNSTATED
     usual = engine_defaults(
         name,
         load_accelerator(pool.accelerator),
-        version=pool.engine_version if known else None,
-        tp=pool.tp,
-        pp=pool.pp,
+        version=pool.engine.version if known else None,
+        tp=pool.split.tp,
+        pp=pool.split.pp,
     )
     told: dict[str, EngineSetting] = {
-        field: pool.settings[setting] for setting, field in ENGINE_FIELDS.items() if setting in pool.settings
+        field: pool.engine.settings[setting]
+        for setting, field in ENGINE_FIELDS.items()
+        if setting in pool.engine.settings
     }
     return replace(usual, **told)  # type: ignore[arg-type] # checked by `Engine` itself

@@ -87,6 +87,8 @@ def arrivals_choice(text: str | None, *, recorded: bool, users: int | None, thin
             return Gamma(cv=float(number))
         if name == "diurnal":
             return Diurnal(weights=day_curve(float(number)))
+    except UsageError:
+        raise
     except ValueError:
         raise UsageError(f"'{text}' lacks its number; write gamma:2 or diurnal:4") from None
     known = "recorded, poisson, gamma:2, diurnal:4" if recorded else "poisson, gamma:2, diurnal:4"

@@ -194,10 +194,10 @@ def simulate_command(
     the queue does not keep up, or it does not fit.
     """
     if fleet_schema:
-        from penstock.fleet.fleet_schema import fleet_schema as schema_of_fleets
+        from penstock.fleet.fleet_file import FLEET_FILE
         from penstock.report.drawing.plain_json import to_json
 
-        typer.echo(to_json(schema_of_fleets()))
+        typer.echo(to_json(FLEET_FILE.schema()))
         return
     refuse_misplaced(context, of_a_fleet=fleet is not None)
     if chart is not None:

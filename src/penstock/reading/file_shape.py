@@ -1,0 +1,204 @@
+"""Reads a YAML file into the dataclass that declares its shape, and derives its JSON schema from the same class."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+
+from penstock.errors import UsageError
+from penstock.reading.scalars import parse_number
+from penstock.reading.yaml_tree import Place, YamlTree, without_nulls
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+    from pydantic_core import ErrorDetails
+
+_UNKNOWN: Final = ("extra_forbidden", "unexpected_keyword_argument")
+_PROBLEMS: Final = {
+    **dict.fromkeys(("dataclass_type", "dict_type", "mapping_type"), "must have keys, such as `name: value`"),
+    **dict.fromkeys(("list_type", "tuple_type"), "must be a list; start each entry with a dash or write [a, b]"),
+    **dict.fromkeys(("string_type", "string_too_short", "literal_error"), "must be a single word or sentence"),
+}
+
+_T = TypeVar("_T")
+
+
+def file_config(**keys: str) -> Mapping[str, object]:
+    """Return `__pydantic_config__` of the class of a whole file; the classes within it inherit it.
+
+    `keys` are the keys of fields whose names differ: a field in watts may be written in kW.
+    """
+    return {
+        "extra": "forbid",
+        "str_min_length": 1,
+        "alias_generator": lambda name: keys.get(name, name),
+    }
+
+
+class FieldError(UsageError):
+    """An error of a value inside the one that was checked; `place` leads to it."""
+
+    def __init__(self, problem: str, *place: str | int) -> None:
+        name = " ".join(str(step + 1) if isinstance(step, int) else step for step in place)
+        super().__init__(f"{name}: {problem}")
+        self.problem, self.place = problem, place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileShape(Generic[_T]):
+    """A type of file: the dataclass that declares its keys, and what people call it."""
+
+    of: type[_T]
+    kind: str
+    written_by: str
+    """Command that writes such a file."""
+    title: str
+    version: int | None = None
+    """Number that the key `version` must have; None if the file has no such key."""
+
+    def read(self, text: str, where: str) -> _T:
+        """Read a file; an error is one line with the file name, the line, the key and the correction."""
+        return self.validate(YamlTree(text, where, kind=self.kind, written_by=self.written_by))
+
+    def validate(self, tree: YamlTree) -> _T:
+        """Return the values of a parsed file as the dataclass."""
+        from pydantic_core import ValidationError  # noqa: PLC0415 - a tenth of a second that `--help` must not pay
+
+        self._check_version(tree)
+        given = without_nulls(tree.value)
+        if given != tree.value:
+            try:
+                self._adapter().validate_python(tree.value)
+            except ValidationError as error:
+                self._refuse(tree, [entry for entry in error.errors() if entry["type"] in _UNKNOWN])
+        try:
+            made: _T = self._adapter().validate_python(given)
+        except ValidationError as error:
+            self._refuse(tree, error.errors())
+            raise
+        return made
+
+    def _adapter(self) -> "TypeAdapter[Any]":
+        return _adapter(cast("type", self.of))
+
+    def _check_version(self, tree: YamlTree) -> None:
+        if self.version is None or not isinstance(tree.value, dict):
+            return
+        found = tree.value.get("version")
+        if found is None:
+            raise tree.error((), "has no `version`; add `version: ...`")
+        try:
+            same = isinstance(found, str) and parse_number(found) == self.version
+        except UsageError as error:
+            raise tree.error(("version",), str(error)) from None
+        if not same:
+            raise tree.error(
+                ("version",),
+                f"this penstock reads version {self.version}; write the file again with `{self.written_by}`",
+            )
+
+    def _refuse(self, tree: YamlTree, errors: "Sequence[ErrorDetails]") -> None:
+        """Raise the first error: an unknown key before all others, because it often causes them, then by line."""
+        found = [(entry["type"] not in _UNKNOWN, tree.line(_place(entry)), entry) for entry in errors]
+        if not found:
+            return
+        _, _, first = min(found, key=lambda entry: entry[:2])
+        place, kind = _place(first), first["type"]
+        if kind in _UNKNOWN:
+            known = _known_keys(self.schema(), place[:-1])
+            near = get_close_matches(str(place[-1]), known, n=1, cutoff=0.6)
+            hint = f"did you mean `{near[0]}`?" if near else f"known keys: {', '.join(known)}"
+            raise tree.unknown_key(place, hint)
+        if kind == "missing":
+            raise tree.error(place[:-1], f"has no `{place[-1]}`; add `{place[-1]}: ...`")
+        raise tree.error(place, _problem(first))
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema of the file, for completion in editors."""
+        made = _json_schema(self.of)
+        if self.version is not None:
+            made["properties"]["version"] = {"const": self.version}
+            made["required"] = ["version", *(key for key in made.get("required", ()) if key != "version")]
+        _drop_titles(made)
+        return {**made, "$schema": "https://json-schema.org/draft/2020-12/schema", "title": self.title}
+
+    def document(self, value: _T) -> dict[str, Any]:
+        """Return the value as plain tables and lists, which `read` accepts."""
+        made: dict[str, Any] = self._adapter().dump_python(value, mode="json", by_alias=True)
+        return made
+
+
+def _drop_titles(schema: object) -> None:
+    """Remove the titles that repeat the names of keys and classes. A key named `title` has a table, not a text."""
+    if isinstance(schema, dict):
+        if isinstance(schema.get("title"), str):
+            del schema["title"]
+        for value in schema.values():
+            _drop_titles(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            _drop_titles(value)
+
+
+def _place(entry: "ErrorDetails") -> Place:
+    error = entry.get("ctx", {}).get("error")
+    return (*entry["loc"], *(error.place if isinstance(error, FieldError) else ()))
+
+
+def _problem(entry: "ErrorDetails") -> str:
+    context, kind = entry.get("ctx", {}), entry["type"]
+    if kind == "value_error":
+        error = context["error"]
+        return error.problem if isinstance(error, FieldError) else str(error)
+    if kind == "literal_error" and isinstance(entry["input"], str) and entry["input"]:
+        allowed = ", ".join(re.findall(r"'([^']*)'", context["expected"]))
+        return f"'{entry['input'][:40]}' is not one of {allowed}"
+    return _PROBLEMS.get(kind, entry["msg"].splitlines()[0])
+
+
+def _known_keys(schema: Mapping[str, Any], place: Place) -> list[str]:
+    """Return the keys of the table at a place."""
+    at: Any = schema
+    for step in (*place, None):
+        options = [_resolved(schema, option) for option in at.get("anyOf", at.get("oneOf", [at]))]
+        at = next((option for option in options if {"properties", "items", "additionalProperties"} & set(option)), {})
+        if step is not None:
+            inner = at.get("items") if isinstance(step, int) else at.get("properties", {}).get(step)
+            at = _resolved(schema, inner or at.get("additionalProperties") or {})
+    return list(at.get("properties", ()))
+
+
+def _resolved(schema: Mapping[str, Any], at: Mapping[str, Any]) -> Mapping[str, Any]:
+    while "$ref" in at:
+        at = schema["$defs"][at["$ref"].rpartition("/")[2]]
+    return at
+
+
+@cache
+def _adapter(kind: type) -> "TypeAdapter[Any]":
+    from pydantic import TypeAdapter  # noqa: PLC0415 - as above
+
+    return TypeAdapter(kind)
+
+
+def _json_schema(kind: type) -> dict[str, Any]:
+    """Return the JSON schema of a class. Docstrings describe its keys; finding them takes a third of a second."""
+    from pydantic import TypeAdapter  # noqa: PLC0415 - as above
+    from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue  # noqa: PLC0415 - as above
+    from pydantic_core.core_schema import WithDefaultSchema  # noqa: PLC0415 - as above
+
+    class EditorSchema(GenerateJsonSchema):
+        """Leaves out defaults that are not written as one word or number."""
+
+        def default_schema(self, schema: WithDefaultSchema) -> JsonSchemaValue:
+            made = super().default_schema(schema)
+            if not isinstance(made.get("default"), str | int | float | bool):
+                made.pop("default", None)
+            return made
+
+    # The classes inherit the setting from a list of them, which is then left out.
+    listed: TypeAdapter[Any] = TypeAdapter(list[kind], config={"use_attribute_docstrings": True})  # type: ignore[valid-type]
+    made = listed.json_schema(mode="validation", schema_generator=EditorSchema)
+    return {**_resolved(made, made["items"]), "$defs": made["$defs"]}

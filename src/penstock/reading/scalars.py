@@ -1,0 +1,153 @@
+"""Types of the values of a file: each is a Python type with the function that parses it and its JSON schema."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from math import inf
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from penstock.errors import UsageError
+from penstock.units import parse_tokens
+
+if TYPE_CHECKING:
+    from pydantic_core import CoreSchema
+
+Schema = dict[str, Any]
+_PERCENT: Final = re.compile(r"(-?\d{1,9}(?:\.\d{1,9})?)\s*%")
+_NUMBER: Final = re.compile(r"(-?)\$?\s?(-?\d[\d_,]*(?:\.\d+)?(?:e[+-]?\d{1,3})?)\s?([km]?)\$?", re.IGNORECASE)
+_THOUSANDS: Final = {"": 1.0, "k": 1e3, "m": 1e6}
+_WHOLE_PERCENT: Final = 100
+_MAX_TIMES: Final = 10
+"""Upper bound up to which a value is a fraction or a growth factor."""
+_MANY: Final = 10**9
+"""Upper bound above which error messages do not mention it."""
+_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parsed:
+    """Annotation of a type whose values are one scalar: a parser of its text, and its JSON schema for editors."""
+
+    parse: Callable[[str], object]
+    schema: Mapping[str, object]
+    write: Callable[[Any], object] | None = None
+    """Turns a value back into what the file has; None if they are the same."""
+    expected: str = "must be a single word or sentence"
+    """Problem of a table, a list or an empty text in its place."""
+
+    def read(self, raw: object) -> object:
+        """Parse a scalar; a table, a list or an empty text is an error."""
+        if not isinstance(raw, str) or not raw:
+            raise UsageError(self.expected)
+        return self.parse(raw)
+
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> "CoreSchema":
+        from pydantic_core import core_schema  # noqa: PLC0415 - only where a file is read
+
+        written = None if self.write is None else core_schema.plain_serializer_function_ser_schema(self.write)
+        return core_schema.no_info_plain_validator_function(self.read, serialization=written)
+
+    def __get_pydantic_json_schema__(self, schema: object, handler: object) -> Schema:
+        return dict(self.schema)
+
+
+def number(*, low: float = 0.0, high: float = inf, unit: float = 1.0, digits: int = 17) -> Parsed:
+    """Return a parser of 12, 1_000, 0.08, 8%, 25k or $25,000.
+
+    The file has it in multiples of `unit`, with at most `digits` significant digits.
+    """
+    plain = unit == 1 and digits >= 17
+    write = None if plain else lambda value: float(f"{value / unit:.{digits}g}")
+    return Parsed(lambda text: parse_number(text, low=low, high=high) * unit, {"type": ["number", "string"]}, write)
+
+
+def whole(*, low: int = 0, high: int = _MANY) -> Parsed:
+    """Return a parser of an integer."""
+    return Parsed(lambda text: _whole(text, low=low, high=high), {"type": ["integer", "string"]})
+
+
+def parse_number(text: str, *, low: float = 0.0, high: float = inf) -> float:
+    """Parse a number and check its bounds."""
+    value = _amount(text)
+    if low <= value <= high:
+        return value
+    if value < low and high >= _MANY:
+        raise UsageError(f"{value:g} is too little; write {low:g} or more")
+    share = low < 1 and high <= _MAX_TIMES and "%" not in text
+    percent = share and max(1.0, high) < value <= _WHOLE_PERCENT
+    hint = f"; write {value:g}% if percent is meant" if percent else ""
+    raise UsageError(f"{value:g} is outside {low:g} to {high:g}{hint}")
+
+
+def _amount(text: str) -> float:
+    percent, plain = _PERCENT.fullmatch(text), _NUMBER.fullmatch(text)
+    if percent is not None:
+        return float(percent[1]) / 100
+    if plain is None or (plain[1] and plain[2].startswith("-")):
+        raise UsageError(f"'{text[:40]}' is not a number; write 12, 0.08, 8%, 25k or $25,000")
+    digits = plain[2].replace("_", "").replace(",", "")
+    return float(f"{plain[1]}{digits}") * _THOUSANDS[plain[3].lower()]
+
+
+def _whole(text: str, *, low: int, high: int) -> int:
+    value = parse_number(text, low=low, high=high)
+    if value != int(value):
+        raise UsageError(f"{value:g} is not a whole number; write {round(value):,} without a fraction")
+    return int(value)
+
+
+def _tokens(text: str) -> int:
+    return parse_tokens(text.replace("_", "").replace(",", ""))
+
+
+def _date(text: str) -> date:
+    try:
+        return date.fromisoformat(text if _DAY.fullmatch(text) else "")
+    except ValueError:
+        raise UsageError(f"'{text[:40]}' is not a date; write 2027-06-01") from None
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise UsageError(f"'{text[:40].lower()}' is not one of true, false")
+    return text.lower() == "true"
+
+
+_TYPED: Final = "must be a number, true, false or a word"
+
+
+def _typed(text: str) -> object:
+    from penstock.reading.yaml_tree import Scalar  # noqa: PLC0415 - only where a file is read
+
+    found = text.typed() if isinstance(text, Scalar) else text
+    if not isinstance(found, str | int | float | bool):
+        raise UsageError(_TYPED)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _LowerCase:
+    """Annotation of text and of `Literal`s that are read in any case."""
+
+    def __get_pydantic_core_schema__(self, source: object, handler: Callable[[object], "CoreSchema"]) -> "CoreSchema":
+        from pydantic_core import core_schema  # noqa: PLC0415 - only where a file is read
+
+        return core_schema.no_info_before_validator_function(_lower, handler(source))
+
+
+def _lower(raw: object) -> object:
+    return raw.lower() if isinstance(raw, str) else raw
+
+
+LOWER_CASE: Final = _LowerCase()
+Number = Annotated[float, number()]
+Count = Annotated[int, whole(low=1)]
+Whole = Annotated[int, whole()]
+Tokens = Annotated[int, Parsed(_tokens, {"type": ["integer", "string"], "minimum": 1})]
+Day = Annotated[date, Parsed(_date, {"type": "string", "format": "date"})]
+Flag = Annotated[bool, Parsed(_flag, {"type": "boolean"})]
+Typed = Annotated[str | int | float | bool, Parsed(_typed, {"type": ["string", "number", "boolean"]}, expected=_TYPED)]
+Text = Annotated[str, Parsed(str, {"type": ["string", "number"]})]
+"""Text that may look like a number, such as a version."""
+Word = Annotated[str, LOWER_CASE]
