@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from penstock.planning.make_plan import Answer, PlanResult
+from penstock.planning.plan_result import Answer, PlanResult
 
 TABLE: Final = Path(__file__).resolve().parent / "golden" / "plans.json"
 COST_TOLERANCE: Final = 0.01

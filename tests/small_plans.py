@@ -9,7 +9,9 @@ from penstock.catalog import load_accelerator, load_prices
 from penstock.fleet import Deployment
 from penstock.performance.prediction.predict_deployment import Range
 from penstock.planning.candidates.replica_capacity import Capacity, cannot, length_by_length
-from penstock.planning.make_plan import PlanResult, Sources, make_plan
+from penstock.planning.make_plan import make_plan
+from penstock.planning.plan_result import PlanResult
+from penstock.planning.plan_sources import Sources
 from penstock.planning.spec.plan_types import Bucket, Plan
 from penstock.planning.spec.plan_yaml import parse_plan
 from penstock.planning.spec.resolve_plan import Resolved, resolve

@@ -22,7 +22,9 @@ from penstock.performance.shipped.shipped_runs import model_of, shipped_efficien
 from penstock.planning.candidates.disaggregated_screen import UnitScreen
 from penstock.planning.candidates.disaggregated_units import find_units
 from penstock.planning.candidates.queueless_screen import QueuelessScreen
-from penstock.planning.make_plan import Bill, NoFleet, PlanResult, Sources, make_plan
+from penstock.planning.make_plan import make_plan
+from penstock.planning.plan_result import Bill, NoFleet, PlanResult
+from penstock.planning.plan_sources import Sources
 from penstock.planning.pool_launches import PoolLaunch, pool_launches
 from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.plan_yaml import parse_plan

@@ -9,8 +9,8 @@ from penstock.errors import UsageError
 from penstock.fleet.deployment import Parallelism
 from penstock.fleet.disaggregated_replica import Disaggregated
 from penstock.planning.candidates.candidate_search import Candidate
-from penstock.planning.make_plan import Answer, Bill, PlanResult
 from penstock.planning.optimizer.problem import PoolPeriod
+from penstock.planning.plan_result import Answer, Bill, PlanResult
 from penstock.planning.spec.plan_types import WorkloadPlan
 from penstock.planning.verification.simulated_capacity import LoadJudge, PoolLoad
 from penstock.reading.file_shape import file_config

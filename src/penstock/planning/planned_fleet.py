@@ -9,9 +9,9 @@ from penstock.fleet.engine_settings import EngineSetting
 from penstock.fleet.engines import NEWEST, Engine
 from penstock.fleet.pools import Fleet, NodeGroup, Pool, PoolEngine, Route
 from penstock.planning.candidates.candidate_search import Candidate
-from penstock.planning.make_plan import Answer, PlanResult
 from penstock.planning.optimizer.node_costs import BillingTerms
 from penstock.planning.optimizer.problem import Mix, PoolPeriod
+from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.verification.serving_fleet import RequestStream, pool_id, serving_fleet
 from penstock.units import counted
 

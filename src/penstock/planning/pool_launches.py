@@ -9,7 +9,7 @@ from penstock.fleet.engines import NEWEST, EngineName
 from penstock.fleet.pools import Pool
 from penstock.model import ModelSpec
 from penstock.planning.candidates.deployment_options import CHECKPOINT
-from penstock.planning.make_plan import Answer, PlanResult
+from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.planned_fleet import planned_fleet
 from penstock.preflight import LaunchChoices, PreflightQuestion, Subject, check
 from penstock.preflight.launch.setting import Setting

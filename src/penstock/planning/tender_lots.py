@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from penstock.planning.make_plan import Answer, PlanResult
 from penstock.planning.optimizer.cheapest_mix import cheapest
 from penstock.planning.optimizer.problem import Mix, PoolPeriod, Problem, Restriction
 from penstock.planning.optimizer.refill_nodes import Filling
+from penstock.planning.plan_result import Answer, PlanResult
 
 _GAP, _MAX_NODES = 1e-3, 500
 _ROUNDING: Final = 1e-9

@@ -6,10 +6,10 @@ from datetime import date
 import pytest
 
 from penstock.economics.bill_line import Item, total_usd
-from penstock.planning.make_plan import Answer, Bill
 from penstock.planning.optimizer.cash_flow import cash_of
 from penstock.planning.optimizer.fleet_bill import fleet_lines
 from penstock.planning.optimizer.node_costs import terms_of
+from penstock.planning.plan_result import Answer, Bill
 from small_plans import PLAIN, plan_of, solved
 
 GROWING = PLAIN.replace("mean_load: 50%", "mean_load: 50%\n    growth_per_year: 60%")

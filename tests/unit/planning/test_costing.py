@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import pytest
 
 from penstock.economics.bill_line import Item, total_usd
-from penstock.planning.make_plan import PlanResult
 from penstock.planning.optimizer.fleet_bill import FleetCost, bill
 from penstock.planning.optimizer.node_costs import terms_of
 from penstock.planning.optimizer.problem import Mix, PoolPeriod
+from penstock.planning.plan_result import PlanResult
 from small_plans import PLAIN, solved
 
 YEARS, HOURS = 3, 8760

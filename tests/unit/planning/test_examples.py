@@ -14,11 +14,12 @@ from effort import THOROUGH
 from expected_plans import check_expected
 from penstock.api.plan import sources_of
 from penstock.fleet.fleet_file import read_fleet, write_fleet
-from penstock.planning import make_plan as pipeline
-from penstock.planning.make_plan import Answer, PlanResult, make_plan
+from penstock.planning.make_plan import make_plan
 from penstock.planning.optimizer.problem import PoolPeriod
+from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.planned_fleet import planned_fleet
 from penstock.planning.spec.plan_yaml import parse_plan
+from penstock.planning.uncertainty import quantify_uncertainty
 from penstock.planning.verification.serving_fleet import pool_id
 from penstock.report.plan.terminal import render_plan
 from small_plans import TODAY
@@ -76,7 +77,7 @@ def test_example(
     update = bool(request.config.getoption("--update-golden"))
     with_flips = THOROUGH or name not in LONGEST
     if not with_flips:
-        monkeypatch.setattr(pipeline, "settled_flips", lambda judge, *_: ((), judge.family))
+        monkeypatch.setattr(quantify_uncertainty, "settled_flips", lambda judge, *_: ((), judge.family))
     result = solved_example(name)
     text = printed(result)
     if name == PRINTED:

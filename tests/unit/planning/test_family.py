@@ -6,12 +6,18 @@ from math import isclose
 
 import pytest
 
-from penstock.planning.make_plan import Answer
 from penstock.planning.optimizer.cheapest_mix import cheapest
 from penstock.planning.optimizer.competing_fleets import Family, find_family
 from penstock.planning.optimizer.milp import Milp
 from penstock.planning.optimizer.problem import Demand, Mix, Offer, Problem, ReplicaKind, Tier
-from penstock.planning.verification.prove_fleets import Proof, plan_with_simulated_rates, prove, simulate_cheaper_fleets
+from penstock.planning.plan_result import Answer
+from penstock.planning.verification.prove_fleets import (
+    Proof,
+    ProvenFleets,
+    plan_with_simulated_rates,
+    prove,
+    simulate_cheaper_fleets,
+)
 from penstock.planning.verification.serving_fleet import Check, ServingFleet
 from penstock.planning.verification.verify_fleet import Verified
 from small_plans import TWO_PARTS, solved
@@ -124,12 +130,14 @@ def test_the_best_of_each_kind_is_planned_again_with_what_was_seen_and_joins_whe
         simulated.append(mix)
         return grown(mix, 0.0)
 
-    better, joined = plan_with_simulated_rates(proof, family, problem, holds)
+    proven = ProvenFleets(planned=family, proof=proof)
+    found = plan_with_simulated_rates(proven, problem, holds)
+    better, joined = found.proof, found.planned
     assert better.verified[0].mix.cost_usd < 0.99 * proof.verified[0].mix.cost_usd
     assert {mix.identity for mix in simulated} <= {mix.identity for mix in joined.fleets}
     assert better.regret_usd == 0
-    dearer, same = plan_with_simulated_rates(proof, family, problem, lambda mix: grown(mix, 1e9))
-    assert (dearer.verified[0], same) == (proof.verified[0], family), "what turns out dearer does not join"
+    dearer = plan_with_simulated_rates(proven, problem, lambda mix: grown(mix, 1e9))
+    assert (dearer.proof.verified[0], dearer.planned) == (proof.verified[0], family), "a dearer fleet does not join"
 
 
 def test_a_fleet_that_looks_cheapest_by_what_others_carried_is_simulated_itself() -> None:
@@ -139,7 +147,8 @@ def test_a_fleet_that_looks_cheapest_by_what_others_carried_is_simulated_itself(
     assert family is not None
     held = carrying(family.winner, 3.0)
     proof = Proof(verified=(replace(held, mix=replace(held.mix, cost_usd=held.mix.cost_usd + 1e6)),))
-    found = simulate_cheaper_fleets(proof, family, problem, lambda mix: grown(mix, 5e6))
+    proven = ProvenFleets(planned=family, proof=proof)
+    found = simulate_cheaper_fleets(proven, problem, lambda mix: grown(mix, 5e6)).proof
     rivals = [mix for mix in family.fleets if not proof.knows(mix)]
     looked = [
         optimistic_capacity

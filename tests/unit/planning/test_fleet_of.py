@@ -6,7 +6,7 @@ import pytest
 
 from penstock.fleet.fleet_file import read_fleet, write_fleet
 from penstock.fleet.pools import Fleet
-from penstock.planning.make_plan import Answer, PlanResult
+from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.planned_fleet import planned_fleet
 from small_plans import TWO_PARTS, solved
 

@@ -9,8 +9,8 @@ import pytest
 from penstock.errors import UsageError
 from penstock.fleet import Deployment
 from penstock.planning.candidates.replica_capacity import Capacity
-from penstock.planning.make_plan import Answer, NoFleet, PlanResult
 from penstock.planning.optimizer.competing_fleets import NOTHING
+from penstock.planning.plan_result import Answer, NoFleet, PlanResult
 from penstock.planning.spec.plan_types import Bucket
 from penstock.planning.verification.serving_fleet import Check, ServingFleet
 from penstock.report.plan.flips import flip_sentence

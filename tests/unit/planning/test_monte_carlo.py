@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from penstock.planning.make_plan import Answer, PlanResult
 from penstock.planning.optimizer.build_problem import build_problem
+from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.uncertainty.drawn_worlds import drawn_worlds
 from penstock.planning.uncertainty.monte_carlo import Confidence, Span, draw_confidence, draw_inputs, widened
 from penstock.planning.uncertainty.sensitivity import Judge

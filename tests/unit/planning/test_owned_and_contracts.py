@@ -4,10 +4,10 @@ import pytest
 
 from penstock.economics.bill_line import Item, total_usd
 from penstock.errors import UsageError
-from penstock.planning.make_plan import Answer, NoFleet
 from penstock.planning.optimizer.build_problem import build_problem
 from penstock.planning.optimizer.node_costs import periods_of, stepped, terms_of
 from penstock.planning.optimizer.problem import Offer
+from penstock.planning.plan_result import Answer, NoFleet
 from penstock.planning.verification.serving_fleet import Check, ServingFleet
 from small_plans import PLAIN, plan_of, resolved, solved
 

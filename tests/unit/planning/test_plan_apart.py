@@ -19,7 +19,9 @@ from penstock.planning.acceptance_file import read_acceptance, write_acceptance
 from penstock.planning.acceptance_tests import Acceptance, margins_of
 from penstock.planning.candidates.deployment_options import WorkloadOnAccelerator
 from penstock.planning.candidates.replica_capacity import Capacity, Option
-from penstock.planning.make_plan import Answer, PlanResult, Sources, make_plan
+from penstock.planning.make_plan import make_plan
+from penstock.planning.plan_result import Answer, PlanResult
+from penstock.planning.plan_sources import Sources
 from penstock.planning.planned_fleet import planned_fleet
 from penstock.planning.pool_launches import PoolLaunch, pool_launches
 from penstock.planning.spec.plan_types import WorkloadPlan

@@ -21,7 +21,7 @@ from penstock.api.document_schemas import json_schema
 from penstock.cli.commands.plan import plan_command
 from penstock.errors import UnreadableFile, UsageError
 from penstock.fleet.fleet_file import read_fleet
-from penstock.planning.make_plan import Answer, NoFleet, PlanResult
+from penstock.planning.plan_result import Answer, NoFleet, PlanResult
 from penstock.planning.spec.sourced_inputs import DEFAULTS
 from penstock.planning.uncertainty.monte_carlo import Span
 from penstock.planning.verification.serving_fleet import Check, ServingFleet

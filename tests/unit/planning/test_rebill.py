@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from penstock.economics.bill_line import total_usd
-from penstock.planning.make_plan import Answer, Bill, PlanResult
 from penstock.planning.optimizer.fleet_bill import fleet_lines
 from penstock.planning.optimizer.resize_fleet import Worlds, resized_usd
+from penstock.planning.plan_result import Answer, Bill, PlanResult
 from penstock.planning.uncertainty.rebill import LOADS, Rebilled, bill_of, counted, other_terms, rebilled
 from small_plans import PLAIN, TWO_PARTS, solved
 

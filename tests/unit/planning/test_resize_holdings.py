@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from penstock.planning.make_plan import Answer
 from penstock.planning.optimizer.resize_fleet import one_world, resized_usd
+from penstock.planning.plan_result import Answer
 from small_plans import PLAIN, solved
 
 GROWING = PLAIN.replace("mean_load: 50%", "mean_load: 50%\n    growth_per_year: 60%")

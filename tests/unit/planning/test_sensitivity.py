@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from penstock.planning.make_plan import Answer, PlanResult
 from penstock.planning.optimizer.build_problem import build_problem
 from penstock.planning.optimizer.cheapest_mix import cheapest
 from penstock.planning.optimizer.problem import Restriction
+from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.uncertainty.sensitivity import Flip, Judge, flips, nearest_first, tornado
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob, capacity_spreads, knobs_of
 from small_plans import PEOPLE, TWO_PARTS, solved

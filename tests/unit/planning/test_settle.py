@@ -5,11 +5,11 @@ from math import inf
 
 import pytest
 
-from penstock.planning.make_plan import Answer, PlanResult
 from penstock.planning.optimizer.build_problem import build_problem
 from penstock.planning.optimizer.cheapest_mix import cheapest
 from penstock.planning.optimizer.competing_fleets import questions
 from penstock.planning.optimizer.problem import Restriction
+from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.uncertainty.sensitivity import Flip, Judge, flips
 from penstock.planning.uncertainty.settled_flips import SETTLED
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob, capacity_spreads, knobs_of

@@ -7,8 +7,8 @@ import pytest
 from examples import deployment
 from penstock.fleet.deployment import Parallelism
 from penstock.planning.candidates.replica_capacity import Option, length_by_length, mixed_rate
-from penstock.planning.make_plan import Answer
 from penstock.planning.optimizer.resize_fleet import nodes_needed, one_world
+from penstock.planning.plan_result import Answer
 from penstock.planning.spec.plan_types import Bucket
 from penstock.planning.verification.serving_fleet import RequestStream, ServingFleet, ServingPool
 from penstock.planning.verification.simulated_capacity import PoolLoad, simulated_capacity, verify_by

@@ -7,7 +7,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from penstock.planning.make_plan import Answer, PlanResult
+from penstock.planning.plan_result import Answer, PlanResult
 from penstock.report.plan.buyer_summary import acquisition_plan
 from penstock.report.plan.operation import operation
 from penstock.report.plan.terminal import render_plan

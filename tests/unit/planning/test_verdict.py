@@ -7,7 +7,7 @@ import pytest
 from penstock.fleet import Deployment
 from penstock.performance.prediction.predict_deployment import Range
 from penstock.planning.candidates.replica_capacity import Capacity
-from penstock.planning.make_plan import Answer, PlanResult
+from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.spec.plan_types import Bucket
 from penstock.planning.uncertainty.monte_carlo import Blame, Span
 from penstock.planning.uncertainty.uncertain_inputs import KnobKind

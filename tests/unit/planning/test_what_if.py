@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 
 from penstock.planning.in_parallel import in_parallel
-from penstock.planning.make_plan import Answer
 from penstock.planning.optimizer.problem import Mix, Problem
+from penstock.planning.plan_result import Answer
 from penstock.planning.uncertainty.scenarios import DemandScenario, RulePrice, rule_prices
 from penstock.report.plan.scenario_sentences import rule_usd, scenario_usd, small_fleet
 from small_plans import PLAIN, TWO_PARTS, solved

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from browser import opened
-from penstock.planning.make_plan import Answer, Bill, PlanResult
+from penstock.planning.plan_result import Answer, Bill, PlanResult
 from penstock.planning.uncertainty.rebill import Unit, counted, counted_at
 from penstock.report.plan.page import plan_html
 from penstock.report.plan.page_knobs import fleets_of

@@ -14,8 +14,8 @@ from penstock.errors import UsageError
 from penstock.performance.prediction.predict_deployment import Speculation
 from penstock.planning.acceptance_file import read_acceptance, write_acceptance
 from penstock.planning.acceptance_tests import Acceptance, Margin, margins_of
-from penstock.planning.make_plan import Answer, PlanResult
 from penstock.planning.optimizer.problem import Mix
+from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.verification.simulated_capacity import PoolLoad
 from penstock.report.plan.rfp import rfp_pack, vendor_sheets
 from small_plans import TWO_PARTS, solved

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.api.plan import PlanAnswer
-    from penstock.planning.make_plan import Answer
+    from penstock.planning.plan_result import Answer
 
 EXAMPLES = """
 Examples:
@@ -71,7 +71,7 @@ def plan_command(
         check_drawable(".html")
     from penstock.api.plan import plan
     from penstock.cli.console import Watch, show, write_file
-    from penstock.planning.make_plan import NoFleet
+    from penstock.planning.plan_result import NoFleet
 
     with Watch() as watch:
         answer = plan(file, watch=watch)

@@ -13,6 +13,7 @@ from penstock.planning.optimizer.competing_fleets import Family
 from penstock.planning.optimizer.problem import Mix, PoolKey, Problem
 from penstock.planning.optimizer.resize_fleet import one_world, resized_usd
 from penstock.planning.verification.verify_fleet import MAY_CARRY, Verified, of_same_accelerators, sizes_of
+from penstock.simulation.run_options import StageProgress
 
 _GAP, _MAX_NODES, _LESS = 1e-3, 500, 1 - 1e-6
 _PLANNED_AGAIN, _WORTH_PLANNING = 4, 0.003
@@ -21,6 +22,9 @@ _LARGE: Final = 0.6
 """Pool size, relative to the replicas that carry a workload alone, from which a kind's capacity in large pools is
 known."""
 _MAY_SHRINK: Final = 1 / MAY_CARRY
+
+Verify = Callable[[Mix], Verified]
+"""Function that simulates and sizes a fleet of the plan."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +35,7 @@ class Proof:
 
     def with_simulated(self, found: Sequence[Verified]) -> "Proof":
         """Return the proof with more simulated fleets."""
-        return Proof(verified=_cheapest_that_held_first((*self.verified, *found)))
+        return Proof(verified=_cheapest_that_met_first((*self.verified, *found)))
 
     def knows(self, planned: Mix) -> bool:
         """Return whether this exact fleet was simulated."""
@@ -86,11 +90,56 @@ class Proof:
     @property
     def regret_usd(self) -> float | None:
         """Return the extra cost of the first fleet over the cheapest that met its SLO; None if none did."""
-        held = [entry.mix.cost_usd for entry in self.verified if entry.met]
-        return self.verified[0].mix.cost_usd - min(held) if held else None
+        met = [entry.mix.cost_usd for entry in self.verified if entry.met]
+        return self.verified[0].mix.cost_usd - min(met) if met else None
 
 
-def prove(family: Family, verify: Callable[[Mix], Verified], step: Callable[[int], None] = lambda _: None) -> Proof:
+@dataclass(frozen=True, kw_only=True)
+class ProvenFleets:
+    """The planned fleets, and the simulations that prove them."""
+
+    planned: Family
+    proof: Proof
+    """Simulations of these fleets; empty without a simulator."""
+
+    def as_simulated(self, problem: Problem) -> Family:
+        """Return the fleets as simulation sized them, the winner first.
+
+        From here on every figure is of the fleets as simulated: cost, uncertainty and flips share one basis.
+        """
+        if not self.proof.verified:
+            return self.planned
+        led = replace(self.planned.led_by(self.proof.verified[0].planned), carried=self.proof.carried(problem))
+        return led.each(lambda mix: self.proof.mix(mix, led.informed(problem)))
+
+    @property
+    def best_by_label(self) -> dict[str, Verified]:
+        """Return the cheapest fleet of each label that met its SLO."""
+        return {self.planned.label(entry.mix): entry for entry in reversed(self.proof.verified) if entry.met}
+
+    @property
+    def best_usd(self) -> dict[str, float]:
+        """Return the cost of the cheapest fleet of each label that met its SLO."""
+        return {label: entry.mix.cost_usd for label, entry in self.best_by_label.items()}
+
+    @property
+    def simulated_sizes(self) -> set[tuple[object, ...]]:
+        """Return the sizes of the fleets that were simulated."""
+        return {sizes_of(entry.planned) for entry in self.proof.verified}
+
+
+def prove_fleets(planned: Family, problem: Problem, verify: Verify, progress: StageProgress) -> ProvenFleets:
+    """Simulate every fleet that may be cheapest, and the fleets that become cheapest with simulated capacities."""
+
+    def step(number: int) -> None:
+        progress("simulating the fleets that may be cheapest", number, len(planned.fleets))
+
+    proven = ProvenFleets(planned=planned, proof=prove(planned, verify, step))
+    progress("planning again with simulated capacities", 0, 1)
+    return simulate_cheaper_fleets(plan_with_simulated_rates(proven, problem, verify), problem, verify)
+
+
+def prove(family: Family, verify: Verify, step: Callable[[int], None] = lambda _: None) -> Proof:
     """Simulate the winner, the fleets the verdict compares it with, and every fleet that could still be cheaper.
 
     Simulation may shrink a fleet, so one that is planned at a higher cost can win, up to the most that fleets shrink.
@@ -105,12 +154,10 @@ def prove(family: Family, verify: Callable[[Mix], Verified], step: Callable[[int
         ):
             step(len(found))
             found.append(verify(mix))
-    return Proof(verified=_cheapest_that_held_first(found))
+    return Proof(verified=_cheapest_that_met_first(found))
 
 
-def plan_with_simulated_rates(
-    proof: Proof, family: Family, problem: Problem, verify: Callable[[Mix], Verified]
-) -> tuple[Proof, Family]:
+def plan_with_simulated_rates(proven: ProvenFleets, problem: Problem, verify: Verify) -> ProvenFleets:
     """Plan the best of each label again with simulated capacities, and simulate those that are then cheaper.
 
     Before simulation a replica is judged in a pool of up to eight. In a pool of fifty another split, or another
@@ -118,56 +165,58 @@ def plan_with_simulated_rates(
     carry `MAY_CARRY` times its rates. Fleets that meet the SLO and are cheaper join; the others inform the next round.
     """
     for _ in range(_PLANNED_AGAIN):
-        best = {family.label(entry.mix): entry for entry in reversed(proof.verified) if entry.met}
+        planned, proof, best, seen = proven.planned, proven.proof, proven.best_by_label, proven.simulated_sizes
         known = replace(problem, carried=proof.optimistic_capacity(problem))
-        asked = [
-            partial(cheapest, known, family.restriction(label), gap_fraction=_GAP, most_nodes=_MAX_NODES, patient=False)
+        solves = [
+            partial(
+                cheapest, known, planned.restriction(label), gap_fraction=_GAP, most_nodes=_MAX_NODES, patient=False
+            )
             for label in best
         ]
-        seen = {sizes_of(entry.planned) for entry in proof.verified}
         found = []
-        for before, mix in zip(best.values(), in_parallel(asked), strict=True):
+        for before, mix in zip(best.values(), in_parallel(solves), strict=True):
             if mix is not None and mix.cost_usd < (1 - _WORTH_PLANNING) * before.mix.cost_usd:
                 found += [(before, verify(mix))] if sizes_of(mix) not in seen else []
         if not found:
             break
         better = [now for before, now in found if now.met and now.mix.cost_usd < _LESS * before.mix.cost_usd]
-        proof, family = (
-            proof.with_simulated([now for _, now in found]),
-            family.with_others(now.planned for now in better),
+        proven = ProvenFleets(
+            planned=planned.with_others(now.planned for now in better),
+            proof=proof.with_simulated([now for _, now in found]),
         )
-    return proof, family
+    return proven
 
 
-def simulate_cheaper_fleets(proof: Proof, family: Family, problem: Problem, verify: Callable[[Mix], Verified]) -> Proof:
+def simulate_cheaper_fleets(proven: ProvenFleets, problem: Problem, verify: Verify) -> ProvenFleets:
     """Simulate every fleet that would be the cheapest of its label under the capacities seen in other fleets.
 
     Costs are shown next to each other, so each must come from a simulation. Capacities from other fleets are only a
     reason to simulate.
     """
+    planned = proven.planned
     while True:
-        best = {family.label(entry.mix): entry.mix.cost_usd for entry in reversed(proof.verified) if entry.met}
+        proof, best = proven.proof, proven.best_usd
         informed, found = replace(problem, carried=proof.carried(problem)), []
-        for mix in family.fleets:
+        for mix in planned.fleets:
             sized = None if proof.knows(mix) else of_same_accelerators(informed, mix)
-            if sized is not None and sized.cost_usd < _LESS * best.get(family.label(mix), inf):
+            if sized is not None and sized.cost_usd < _LESS * best.get(planned.label(mix), inf):
                 found.append(verify(mix))
         if not found:
-            return proof
-        proof = proof.with_simulated(found)
+            return proven
+        proven = replace(proven, proof=proof.with_simulated(found))
 
 
-def proven_here(
-    proof: Proof, family: Family, problem: Problem, found: Sequence[Mix], verify: Callable[[Mix], Verified]
-) -> tuple[Proof, Family] | None:
+def add_cheaper_fleets(
+    proven: ProvenFleets, problem: Problem, found: Sequence[Mix], verify: Verify
+) -> ProvenFleets | None:
     """Add fleets found for other demands and prices to this plan if they are cheaper and meet the SLO here.
 
     The winner is then the cheapest of all fleets solved anywhere in a plan. None if no such fleet qualifies.
     """
-    best = {family.label(entry.mix): entry.mix.cost_usd for entry in reversed(proof.verified) if entry.met}
-    seen, better = {sizes_of(entry.planned) for entry in proof.verified}, []
+    planned, seen, better = proven.planned, proven.simulated_sizes, list[Verified]()
+    best = proven.best_usd
     for mix in found:
-        label, usd = family.label(mix), float(resized_usd(mix, problem, one_world())[0])
+        label, usd = planned.label(mix), float(resized_usd(mix, problem, one_world())[0])
         if usd >= (1 - _WORTH_PLANNING) * best.get(label, inf):
             continue
         carried = {(pool.offer.key, name, pool.period): f for pool in mix.pools for name, f in pool.carried.items()}
@@ -180,8 +229,11 @@ def proven_here(
                 better.append(now)
     if not better:
         return None
-    return proof.with_simulated(better), family.with_others(entry.planned for entry in better)
+    joined = ProvenFleets(
+        planned=planned.with_others(entry.planned for entry in better), proof=proven.proof.with_simulated(better)
+    )
+    return simulate_cheaper_fleets(joined, problem, verify)
 
 
-def _cheapest_that_held_first(found: Sequence[Verified]) -> tuple[Verified, ...]:
+def _cheapest_that_met_first(found: Sequence[Verified]) -> tuple[Verified, ...]:
     return tuple(sorted(found, key=lambda entry: (not entry.met, entry.mix.cost_usd)))

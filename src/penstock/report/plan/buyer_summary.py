@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Final
 
-from penstock.planning.make_plan import Answer, Bill, PlanResult
 from penstock.planning.optimizer.problem import Mix
+from penstock.planning.plan_result import Answer, Bill, PlanResult
 from penstock.planning.spec.plan_types import WorkloadPlan
 from penstock.planning.spec.resolve_plan import Resolved
 from penstock.planning.uncertainty.monte_carlo import Blame

@@ -7,10 +7,10 @@ from typing_extensions import TypedDict
 from penstock.audit.saving_claim import Reading, SavingClaim
 from penstock.fleet import Parallelism
 from penstock.planning.candidates.replica_capacity import Capacity
-from penstock.planning.make_plan import NoFleet, PlanResult
 from penstock.planning.optimizer.cash_flow import Order, Paid
 from penstock.planning.optimizer.fleet_bill import FleetCost
 from penstock.planning.optimizer.problem import PoolPeriod
+from penstock.planning.plan_result import NoFleet, PlanResult
 from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.resolve_plan import Confirmer, LeftOut
 from penstock.planning.uncertainty.monte_carlo import Blame

@@ -7,10 +7,10 @@ from typing import Final
 from penstock.audit.saving_claim import ClaimCheck
 from penstock.planning.candidates.candidate_search import Candidate
 from penstock.planning.candidates.replica_capacity import Capacity
-from penstock.planning.make_plan import Answer, Bill, PlanResult
 from penstock.planning.optimizer.cash_flow import Cash, day_of
 from penstock.planning.optimizer.fleet_bill import FleetCost
 from penstock.planning.optimizer.problem import Mix
+from penstock.planning.plan_result import Answer, Bill, PlanResult
 from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.resolve_plan import Assumption, Confirmer, LeftOut
 from penstock.report.plan.scenario_sentences import rule_usd

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from penstock.planning.make_plan import Answer, Bill, PlanResult
 from penstock.planning.optimizer.cash_flow import day_of
 from penstock.planning.optimizer.problem import Mix
+from penstock.planning.plan_result import Answer, Bill, PlanResult
 from penstock.planning.pool_launches import PoolLaunch
 from penstock.report.plan.flips import flip_sentence, turns, within_reach
 from penstock.report.plan.html_tables import (

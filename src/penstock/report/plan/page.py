@@ -6,7 +6,7 @@ from importlib.resources import files
 from string import Template
 
 from penstock import __version__
-from penstock.planning.make_plan import NoFleet, PlanResult
+from penstock.planning.plan_result import NoFleet, PlanResult
 from penstock.planning.pool_launches import PoolLaunch
 from penstock.report.plan.buyer_summary import plain_demand, summary
 from penstock.report.plan.html_tables import assumptions_tables, claim_section, left_out_table, listed

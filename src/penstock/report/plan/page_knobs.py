@@ -11,8 +11,8 @@ from math import floor
 from typing import Final
 
 from penstock.economics.bill_line import Item, Line
-from penstock.planning.make_plan import Answer, Bill, PlanResult
 from penstock.planning.optimizer.problem import Mix
+from penstock.planning.plan_result import Answer, Bill, PlanResult
 from penstock.planning.uncertainty.rebill import LOADS, Rebilled, Unit, rebilled
 from penstock.report.plan.plan_charts import LABEL_COLOURS, PART_COLOURS
 from penstock.report.plan.sentences import label_name, part_names

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from penstock.economics.bill_line import Item
 from penstock.errors import MissingExtra
-from penstock.planning.make_plan import Answer, Bill
 from penstock.planning.optimizer.cash_flow import Cash
+from penstock.planning.plan_result import Answer, Bill
 from penstock.planning.uncertainty.sensitivity import Swing
 from penstock.report.plan.sentences import fleet_name, label_name, plain_label, spread, swing_name, usd
 

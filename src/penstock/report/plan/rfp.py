@@ -11,11 +11,11 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.economics.finance import MONTHS_PER_YEAR
 from penstock.planning.acceptance_file import write_acceptance
 from penstock.planning.acceptance_tests import Acceptance, AcceptanceCase, Margin, margins_of
-from penstock.planning.make_plan import Answer, PlanResult
 from penstock.planning.optimizer.build_problem import peak_requests_per_s
 from penstock.planning.optimizer.cash_flow import day_of
 from penstock.planning.optimizer.node_costs import part_of
 from penstock.planning.optimizer.problem import Mix
+from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.spec.plan_types import AcceleratorPlan, Plan, WorkloadPlan
 from penstock.planning.spec.sourced_inputs import Input
 from penstock.planning.tender_lots import LotSizes, asked_nodes, shared_fraction

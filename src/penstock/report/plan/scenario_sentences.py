@@ -3,7 +3,7 @@
 from math import ceil
 from typing import Final
 
-from penstock.planning.make_plan import Answer, PlanResult
+from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.uncertainty.scenarios import DemandScenario, RulePrice
 from penstock.report.plan.sentences import usd
 

@@ -5,9 +5,9 @@ from typing import Final, Literal
 
 from penstock.catalog.accelerator import Accelerator
 from penstock.planning.candidates.candidate_search import Candidate
-from penstock.planning.make_plan import Answer, PlanResult
 from penstock.planning.optimizer.cash_flow import Cash, Order
 from penstock.planning.optimizer.problem import Mix, PoolPeriod
+from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.spec.plan_types import WorkloadPlan
 from penstock.planning.uncertainty.monte_carlo import Span
 from penstock.planning.uncertainty.scenarios import Owned

@@ -8,8 +8,8 @@ from rich.text import Text
 
 from penstock.audit.saving_claim import ClaimCheck
 from penstock.economics.bill_line import Item
-from penstock.planning.make_plan import Answer, Bill, NoFleet, PlanResult
 from penstock.planning.optimizer.problem import Mix, PoolPeriod
+from penstock.planning.plan_result import Answer, Bill, NoFleet, PlanResult
 from penstock.report.drawing.bars import Use, legend, stacked_bar
 from penstock.report.plan.flips import flip_sentence, turns, within_reach
 from penstock.report.plan.html_tables import disaggregated_sentences

@@ -1,0 +1,82 @@
+"""Defines the result of a plan: the answer with its fleets and their bills, or the reasons why there is no fleet."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.audit.saving_claim import ClaimCheck
+from penstock.planning.candidates.candidate_search import Candidate
+from penstock.planning.optimizer.cash_flow import Cash
+from penstock.planning.optimizer.competing_fleets import Family
+from penstock.planning.optimizer.fleet_bill import FleetCost
+from penstock.planning.optimizer.node_costs import BillingTerms
+from penstock.planning.optimizer.problem import Mix, Problem
+from penstock.planning.spec.plan_types import Plan
+from penstock.planning.spec.resolve_plan import Assumption, LeftOut, Resolved
+from penstock.planning.uncertainty.monte_carlo import Confidence
+from penstock.planning.uncertainty.people import PeopleDecide
+from penstock.planning.uncertainty.scenarios import DemandScenario, Owned, RulePrice
+from penstock.planning.uncertainty.sensitivity import Flip, Swing
+from penstock.planning.uncertainty.verdict import PlanVerdict
+from penstock.planning.verification.verify_fleet import Verified
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bill:
+    """A fleet and its cost."""
+
+    mix: Mix
+    cost: FleetCost
+    cash: Cash
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoFleet:
+    """The reasons why no fleet satisfies every rule."""
+
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """All results of a plan that has a fleet."""
+
+    family: Family
+    winner: Bill
+    runners_up: tuple[Bill, ...]
+    by_label: Mapping[str, Bill]
+    verdict: PlanVerdict
+    people: PeopleDecide | None
+    """The vendor for which engineers decide; None if hardware decides."""
+    confidence: Confidence
+    swings: tuple[Swing, ...]
+    flips: tuple[Flip, ...]
+    rules: tuple[RulePrice, ...]
+    """Cost of each rule of the plan, the most expensive first."""
+    scenarios: tuple[DemandScenario, ...]
+    """Demand low, as stated and high; empty if it has no range."""
+    owned: Owned | None
+    """Use of the nodes owned already; None if there are none."""
+    verified: tuple[Verified, ...]
+    """The fleets after simulation, the winner first; empty without a simulator."""
+    regret_usd: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanResult:
+    """The result of `penstock plan`."""
+
+    resolved: Resolved
+    terms: BillingTerms
+    problem: Problem
+    candidates: tuple[Candidate, ...]
+    considered: int
+    left_out: tuple[LeftOut, ...]
+    assumptions: tuple[Assumption, ...]
+    capacity_note: str
+    claims: tuple[ClaimCheck, ...]
+    answer: Answer | NoFleet
+
+    @property
+    def plan(self) -> Plan:
+        """Return the plan with its prices filled in."""
+        return self.resolved.plan

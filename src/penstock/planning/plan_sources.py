@@ -1,0 +1,47 @@
+"""Names the sources of everything a plan does not state: accelerators, prices, models, capacities and a simulator."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from penstock.catalog.accelerator import Accelerator
+from penstock.model import ModelSpec
+from penstock.planning.candidates.candidate_search import EnginesOf
+from penstock.planning.candidates.deployment_options import DraftsOf
+from penstock.planning.candidates.disaggregated_units import UnitsOf
+from penstock.planning.candidates.replica_capacity import CapacityOf
+from penstock.planning.spec.resolve_plan import DrawOf, PricesOf
+from penstock.planning.spec.trace_workload import ReadTrace
+from penstock.planning.verification.serving_fleet import VerifyOf
+from penstock.planning.verification.simulated_capacity import LoadJudge
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """Sources of everything a plan does not state: accelerators, prices, models, capacities, and a simulator."""
+
+    accelerators: Sequence[Accelerator]
+    """Accelerators the plan lists, or the whole catalog if it lists none."""
+    prices_of: PricesOf
+    model_of: Callable[[str], ModelSpec]
+    capacity_of: CapacityOf
+    capacity_note: str
+    """Sentence for the report on how capacity was judged."""
+    screen: CapacityOf | None = None
+    engines_of: EnginesOf = lambda *_: ()
+    """Engines an accelerator was measured with, optionally with a given model; one is chosen per split."""
+    engines_of_vendor: Callable[[str], Sequence[str]] = lambda _: ()
+    """Engines measured on any accelerator of a vendor."""
+    served: Callable[[str], bool] = lambda _: True
+    """Whether an accelerator has serving measurements."""
+    drafts_of: DraftsOf = lambda *_: None
+    """Speculation of a checkpoint's own draft layers with an engine."""
+    units_of: UnitsOf = lambda *_: ()
+    """Disaggregated units worth simulating on an accelerator."""
+    verify_of: VerifyOf | None = None
+    sizing_of: VerifyOf | None = None
+    """Like `verify_of`, but it decides only whether a pool meets the SLO, not the margin."""
+    sustained_of: LoadJudge | None = None
+    """Highest rate that replicas of one kind sustain together."""
+    read_trace: ReadTrace | None = None
+    draw_of: DrawOf = lambda _: None
+    """Power that devices draw while they serve; without it nodes are billed at their maximum."""

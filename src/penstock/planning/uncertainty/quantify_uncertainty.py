@@ -1,0 +1,77 @@
+"""Quantifies the uncertainty of a plan's answer: probability of each label, tornado and flips."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from penstock.planning.candidates.candidate_search import Candidate
+from penstock.planning.optimizer.competing_fleets import Family
+from penstock.planning.spec.resolve_plan import Resolved
+from penstock.planning.uncertainty.monte_carlo import Confidence, draw_confidence, widened
+from penstock.planning.uncertainty.scenarios import Sized
+from penstock.planning.uncertainty.sensitivity import Flip, Judge, Swing, tornado
+from penstock.planning.uncertainty.settled_flips import settled_flips
+from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob, capacity_spreads, knobs_of
+from penstock.simulation.run_options import StageProgress
+
+_STAGE, _STEPS = "what would change the answer", 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompetingFleets:
+    """The fleets that could win if inputs change, with those inputs."""
+
+    family: Family
+    candidates: tuple[Candidate, ...]
+    """Candidates without the disaggregated units that no competing fleet runs: their error affects no fleet."""
+    world: InputWorld
+    """The plan's values, without accelerators that no competing fleet uses."""
+    knobs: tuple[Knob, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uncertainty:
+    """The answer's probability, and the inputs that change it."""
+
+    confidence: Confidence
+    swings: tuple[Swing, ...]
+    flips: tuple[Flip, ...]
+    family: Family
+    """The competing fleets and those solved next to flips."""
+
+
+def find_competing(
+    simulated: Family, resolved: Resolved, candidates: Sequence[Candidate], progress: StageProgress
+) -> CompetingFleets:
+    """Drop the fleets that cannot win and add those that win in other worlds, with the inputs that matter to them."""
+    progress(_STAGE, 0, _STEPS)
+    family = simulated.competing()
+    used = {name for mix in family.fleets for pool in mix.pools for name in pool.replicas}
+    competing = tuple(entry for entry in candidates if entry.disaggregated is None or entry.id in used)
+    world = InputWorld(resolved=_without_unused(resolved, family))
+    knobs = knobs_of(world.resolved, capacity_spreads(competing))
+    family = widened(family, world, competing, knobs, seed=resolved.plan.seed)
+    return CompetingFleets(family=family, candidates=competing, world=world, knobs=knobs)
+
+
+def _without_unused(resolved: Resolved, family: Family) -> Resolved:
+    """Drop accelerators that no competing fleet uses, unless they come later or are owned."""
+    owned = {entry.id for entry in resolved.plan.owned}
+    kept = tuple(
+        entry
+        for entry in resolved.plan.accelerators
+        if entry.id in family.support or entry.available or entry.id in owned
+    )
+    return replace(resolved, plan=replace(resolved.plan, accelerators=kept))
+
+
+def quantify_uncertainty(competing: CompetingFleets, sized: Sized, progress: StageProgress) -> Uncertainty:
+    """Draw worlds, move each input to the ends of its range, and find the values at which another fleet wins."""
+    family, world, knobs, plan = competing.family, competing.world, competing.knobs, competing.world.resolved.plan
+    progress(_STAGE, 1, _STEPS)
+    confidence = draw_confidence(family, world, competing.candidates, knobs, seed=plan.seed, draws=plan.draws)
+    judge = Judge(family=family, candidates=competing.candidates, winner=family.label(family.winner))
+    progress(_STAGE, 2, _STEPS)
+    swings = tornado(judge, world, knobs)
+    progress(_STAGE, 3, _STEPS)
+    flips, with_solved = settled_flips(judge, world, knobs, sized)
+    return Uncertainty(confidence=confidence, swings=swings, flips=flips, family=with_solved)
