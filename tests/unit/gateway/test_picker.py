@@ -7,15 +7,20 @@ import numpy as np
 import pytest
 
 from gateway_fakes import MODELS, Clock, asked, fleet, picker_of, report
+from penstock.gateway.picker.compiled_policy import refresh
+from penstock.gateway.picker.decayed_sum import DecayedMean
 from penstock.gateway.picker.fleet_state import RUN_TIME_FIELDS, SharedTables
 from penstock.gateway.picker.in_flight_reconciliation import COMPARISONS, LeakedPicks
-from penstock.gateway.picker.learned_lengths import DecayedMean
 from penstock.gateway.picker.picker import EndpointChoice, Picker, Rejection
+from penstock.gateway.picker.predicted_latency import predict_latency
 from penstock.gateway.picker.prefix_index import BLOCK_BYTES, PrefixIndex
 from penstock.gateway.picker.request_body import RequestBody, RequestHints
 from penstock.gateway.state.shared_tables import COUNTS, PICKER_STATE, REPORT
 from penstock.routing.harm import pick
 from penstock.routing.records import ENDPOINT, EVERYBODYS, OWN
+
+LONG = asked(body_bytes=400_000)
+"""100,000 tokens."""
 
 
 def test_a_decision_is_the_pick_of_routing_on_the_same_records() -> None:
@@ -444,6 +449,35 @@ def test_what_an_endpoint_was_like_long_ago_does_not_judge_its_next_answer() -> 
         mean.add(30.0, 10.0, float(halves))
     assert mean.add(1.0, 1.0, 4.1) > 2.0, "one answer more of twenty"
     assert mean.add(1.0, 1.0, 14.0) < 1.1, "after a hundred that went elsewhere"
+
+
+@pytest.mark.parametrize(("step_s", "before", "kind"), [(0.1, asked(), EndpointChoice), (0.01, LONG, Rejection)])
+def test_the_steps_of_a_prompt_count_for_whether_it_is_late_even_alone(
+    step_s: float, before: RequestBody, kind: type
+) -> None:
+    """100,000 tokens are 13 steps. With 0.1 s each, no endpoint meets a TTFT of 1 s even when idle."""
+    routed = fleet(2)
+    routed.endpoints["step_s"], routed.endpoints["prompt_token_s"] = step_s, 1e-6
+    routed.endpoints["max_context_tokens"] = routed.endpoints["kv_tokens"] = 10_000_000
+    picker, _ = picker_of(routed, Clock())
+    for _ in range(12):
+        picker.decide(before, b"", RequestHints(tpot_s=1.0))
+    assert isinstance(picker.decide(LONG, b"", RequestHints(objective="batch", tpot_s=1.0)), kind)
+
+
+def test_an_idle_endpoint_predicts_what_a_new_picker_predicts() -> None:
+    routed = fleet()
+    busy, _ = picker_of(routed, Clock())
+    for _ in range(40):
+        busy.decide(asked(body_bytes=40_000), b"", RequestHints())
+    busy.state.endpoints["prefill_correction"][0] = 1.5
+    new, _ = picker_of(routed, Clock())
+    new.state.endpoints["prefill_correction"][0] = 1.5
+    refresh(new.state.endpoints, 0, 0.0, new.state.parameters)
+    request, hits = busy._arrays.request, np.zeros(4, np.int64)  # noqa: SLF001
+    alone = busy._idle.predict_latency(request, busy.state.endpoints, hits)  # noqa: SLF001
+    assert alone.ttft_s.tolist() == predict_latency(request, new.state.endpoints, hits).ttft_s.tolist()
+    assert (alone.ttft_s < predict_latency(request, busy.state.endpoints, hits).ttft_s)[::2].all()
 
 
 def test_every_field_of_an_endpoint_is_either_fixed_or_kept_by_a_reload() -> None:

@@ -7,10 +7,10 @@ import pytest
 
 from gateway_fakes import MODELS, Clock, asked, fleet, picker_of
 from penstock.gateway.picker.picker import Picker, Rejection
+from penstock.gateway.picker.predicted_latency import predict_latency
 from penstock.gateway.picker.request_body import RequestHints
 from penstock.gateway.picker.retry_after import ShedRatio, room_s
 from penstock.routing.latency import share_of_chance, times_of
-from penstock.routing.numpy_policy import times_columns
 
 BATCH = RequestHints(objective="batch")
 LONG = asked(body_bytes=400_000)
@@ -38,11 +38,15 @@ def test_what_is_predicted_is_what_routing_predicts() -> None:
         picker.decide(asked(MODELS[turn % 2], 400 * (turn % 90 + 1)), b"", RequestHints())
     request = picker._arrays.request  # noqa: SLF001 - the last one
     hits = np.minimum(np.arange(6) * 20, int(request["input_tokens"][0]) - 1)
-    first_s, tpot_s, *_ = times_columns(request[0], picker.state.endpoints, hits)
+    first_s, tpot_s = predict_latency(request, picker.state.endpoints, hits)
+    able = [int(request["model"][0]) & int(serves) != 0 for serves in picker.state.endpoints["serves"]]
+    assert np.isfinite(first_s).tolist() == able
     for index, endpoint in enumerate(picker.state.endpoints):
+        if not able[index]:
+            continue
         due_s, token_s, _ = times_of(request[0], endpoint, int(hits[index]), share_of_chance(request[0]))
         assert (first_s[index], tpot_s[index]) == (pytest.approx(due_s), pytest.approx(token_s))
-    assert first_s.max() > 2 * first_s.min(), "endpoints that differ"
+    assert first_s[able].max() > 2 * first_s[able].min(), "endpoints that differ"
 
 
 @pytest.mark.parametrize("waiting", [5, 10, 20])

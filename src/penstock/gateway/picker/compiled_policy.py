@@ -1,5 +1,6 @@
 """Compiles the policy that the simulator also runs, and caches the machine code so that pickers start at once."""
 
+import math
 from collections.abc import Callable
 from importlib.resources import files
 from typing import Any, Final, NamedTuple, TypeVar, cast
@@ -7,19 +8,36 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 import numpy as np
 
 from penstock.routing import endpoint_updates, harm
+from penstock.routing.latency import share_of_chance, times_of
+from penstock.routing.policy_compiler import native
 from penstock.routing.records import FLIGHT, REPORT, Records, default_parameters, new_endpoints, new_request
 from penstock.simulation.loop.compiler import cached_on_disk, on_disk, stamp_of
 
 Function = TypeVar("Function", bound=Callable[..., object])
 _PARTS: Final = ("policy_compiler", "corrections", "miss_probability", "records", "harm", "endpoint_updates", "latency")
-_SOURCES: Final = stamp_of(files("penstock.routing").joinpath(f"{name}.py") for name in _PARTS)
+_ROUTING_SOURCES: Final = tuple(files("penstock.routing").joinpath(f"{name}.py") for name in _PARTS)
+_ROUTING_STAMP: Final = stamp_of(_ROUTING_SOURCES)
+_STAMP: Final = stamp_of((*_ROUTING_SOURCES, files("penstock.gateway.picker").joinpath("compiled_policy.py")))
+"""Stamp of the functions that are defined here."""
 
 
-def _cached(function: Function) -> Function:
-    return cast("Function", cached_on_disk(cast("Any", function).py_func, _SOURCES))
+def _cached(function: Function, stamp: str = _ROUTING_STAMP) -> Function:
+    return cast("Function", cached_on_disk(cast("Any", function).py_func, stamp))
+
+
+@native
+def _predict(request: Records, endpoints: Records, hits: Records, ttft_s: Records, tpot_s: Records) -> None:
+    """Write the predicted latency of a request at each endpoint, in seconds; infinity where it does not fit."""
+    q = request[0]
+    chance_share = share_of_chance(q)
+    for index in range(len(endpoints)):
+        ttft_s[index] = tpot_s[index] = math.inf
+        if harm.holds(q, endpoints[index]):
+            ttft_s[index], tpot_s[index], _ = times_of(q, endpoints[index], hits[index], chance_share)
 
 
 rank = _cached(harm.rank)
+predict = _cached(_predict, _STAMP)
 refresh = _cached(endpoint_updates.refresh)
 sent = _cached(endpoint_updates.sent)
 first_token = _cached(endpoint_updates.first_token)
@@ -56,7 +74,7 @@ def _entry_point(entry: object) -> Any:  # noqa: ANN401 - numba's dispatcher has
 
 def is_compiled() -> bool:
     """Return whether this version's policy was compiled with the package or on this machine."""
-    entries = (rank, refresh, sent, first_token, finished, lost, begin_report, reported, divide)
+    entries = (rank, refresh, sent, first_token, finished, lost, begin_report, reported, divide, predict)
     return all(on_disk(entry) for entry in entries)
 
 
@@ -66,6 +84,7 @@ def compile_once() -> None:
     flights, report = np.zeros(1, FLIGHT), np.zeros(1, REPORT)
     divide(endpoints, 0, 1)
     rank(request, endpoints, np.zeros(1, np.int64), parameters, np.zeros(1, np.int64), np.zeros(1))
+    predict(request, endpoints, np.zeros(1, np.int64), np.zeros(1), np.zeros(1))
     refresh(endpoints, 0, 1.0, parameters)
     sent(endpoints, 0, request, 0, flights, 0, parameters)
     first_token(endpoints, flights, 0, 2.0, parameters)

@@ -5,6 +5,7 @@ from typing import Final
 
 import numpy as np
 
+from penstock.gateway.picker.decayed_sum import DecayedMean
 from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.routing.records import Records
 
@@ -104,23 +105,6 @@ class LearnedLengths:
         self._bytes_then[endpoint] = sent
         if _MIN_BYTES <= ratio <= _MAX_BYTES:
             self.bytes_per_token[model] += 0.2 * (ratio - self.bytes_per_token[model])
-
-
-class DecayedMean:
-    """Exponentially decayed mean with a half-life of `half` samples."""
-
-    def __init__(self, half: float) -> None:
-        self._half, self._sum, self._count, self._halves = half, 0.0, 0.0, 0.0
-
-    def add(self, amount: float, times: float, halves: float) -> float:
-        """Add `times` samples with the sum `amount` and return the mean.
-
-        `halves` counts the half-lives that this endpoint's equal share of all requests has made so far. The larger of
-        both decays applies.
-        """
-        kept = 0.5 ** max(times / self._half, halves - self._halves)
-        self._sum, self._count, self._halves = kept * self._sum + amount, kept * self._count + times, halves
-        return self._sum / self._count
 
 
 def _mean(last: np.void, report: np.void, total: str, count: str) -> float | None:

@@ -13,6 +13,7 @@ from penstock.gateway.picker.decision_receipts import ReceiptBook
 from penstock.gateway.picker.fleet_state import FleetState, SharedTables
 from penstock.gateway.picker.in_flight import struct_of
 from penstock.gateway.picker.late_fallback import late_candidates, shorten
+from penstock.gateway.picker.predicted_latency import IdleEndpoints
 from penstock.gateway.picker.prefix_index import BLOCK_BYTES, PrefixIndex
 from penstock.gateway.picker.request_body import RequestBody, RequestHints
 from penstock.gateway.picker.retry_after import ShedRatio, retry_s
@@ -78,6 +79,7 @@ class Picker:
         self._policy = compiled_policy.every_request()
         self._arrays = _PolicyArrays(len(fleet.addresses))
         self.state = FleetState(fleet, tables, number, clock, min_silence_s)
+        self._idle = IdleEndpoints(fleet.endpoints, self.state.parameters)
         self._prefixes, self._tenants, self._shed_ratio = PrefixIndex(), TenantWeights(), ShedRatio()
         self._classes = {
             model: [(number, item) for number, item in enumerate(fleet.classes) if item.model == model]
@@ -102,7 +104,7 @@ class Picker:
         count = self._rank(candidates)
         if not count and shorten(arrays.request, candidates, arrays.hits):
             count = self._rank(candidates)
-        if not count and hints.sheddable and (late := late_candidates(arrays.request, candidates)) is not None:
+        if not count and hints.sheddable and (late := self._late_candidates(candidates)) is not None:
             arrays.request["sheddable"], candidates = 0, late
             count = self._rank(candidates)
         counters.decisions += 1
@@ -184,6 +186,9 @@ class Picker:
             if index not in subset:
                 limited[index]["accepts"] = 0
         return limited
+
+    def _late_candidates(self, candidates: Records) -> Records | None:
+        return late_candidates(self._arrays.request, candidates, self._arrays.hits, self._idle)
 
     def _rank(self, candidates: Records) -> int:
         """Write the best endpoints into the order, and return how many they are."""

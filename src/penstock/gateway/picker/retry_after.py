@@ -5,7 +5,8 @@ from typing import Final
 
 import numpy as np
 
-from penstock.routing.numpy_policy import able_columns, times_columns
+from penstock.gateway.picker.decayed_sum import DecayedSum
+from penstock.gateway.picker.predicted_latency import predict_latency
 from penstock.routing.records import USUAL_TPOT_S, USUAL_TTFT_S, Records
 
 _MIN_S, _MAX_S = 1, 60
@@ -18,22 +19,18 @@ class ShedRatio:
     """Sheddable requests that arrive per admitted one, with a half-life of ten seconds."""
 
     def __init__(self) -> None:
-        self._arrivals = self._admitted = 0.0
-        self._since_s = 0.0
+        self._arrivals, self._admitted, self._now = DecayedSum(), DecayedSum(), 0.0
 
     def add(self, now_s: float, *, admitted: bool) -> None:
         """Count one sheddable request."""
-        remaining = 0.5 ** (max(0.0, now_s - self._since_s) / _HALF_LIFE_S)
-        self._arrivals, self._admitted, self._since_s = (
-            remaining * self._arrivals + 1,
-            remaining * self._admitted + admitted,
-            now_s,
-        )
+        self._now = now_s / _HALF_LIFE_S
+        self._arrivals.add(1, self._now)
+        self._admitted.add(admitted, self._now)
 
     @property
     def arrivals_per_admission(self) -> float:
-        """Arrivals per admitted request; the admitted count is at least 1."""
-        return self._arrivals / max(1.0, self._admitted)
+        """Arrivals per admitted request at the last arrival; the admitted count is at least 1."""
+        return self._arrivals.at(self._now) / max(1.0, self._admitted.at(self._now))
 
 
 def retry_s(request: Records, endpoints: Records, hits: Records, shed_ratio: ShedRatio) -> int:
@@ -49,24 +46,23 @@ def room_s(request: Records, endpoints: Records, hits: Records) -> float:
     If TPOT or the end-to-end time is too long by a factor s, a fraction 1 - 1/s of the resident requests has to finish
     first.
     """
-    asked, answer = request[0], int(request["expected_output_tokens"][0])
-    held = able_columns(asked, endpoints)
-    able = endpoints[held]
-    first_s, tpot_s, *_ = times_columns(asked, able, hits[held])
-    promised = min(asked["ttft_s"], asked["tpot_s"], asked["e2e_s"]) < math.inf
-    due_s, pace_s = (asked["ttft_s"], asked["tpot_s"]) if promised else (USUAL_TTFT_S, USUAL_TPOT_S)
-    slow = np.maximum(tpot_s / pace_s, (first_s + answer * tpot_s) / asked["e2e_s"])
-    leave_s = _life_s(answer, able) * (1.0 - 1.0 / np.maximum(slow, 1.0))
-    return float(np.maximum(first_s - due_s, leave_s).min(initial=_MAX_S))
+    record, output_tokens = request[0], int(request["expected_output_tokens"][0])
+    latency = predict_latency(request, endpoints, hits)
+    able = np.isfinite(latency.ttft_s)
+    ttft_s, tpot_s = latency.ttft_s[able], latency.tpot_s[able]
+    has_slo = min(record["ttft_s"], record["tpot_s"], record["e2e_s"]) < math.inf
+    max_ttft_s, max_tpot_s = (record["ttft_s"], record["tpot_s"]) if has_slo else (USUAL_TTFT_S, USUAL_TPOT_S)
+    slowdown = np.maximum(tpot_s / max_tpot_s, (ttft_s + output_tokens * tpot_s) / record["e2e_s"])
+    leave_s = _life_s(output_tokens, endpoints[able]) * (1.0 - 1.0 / np.maximum(slowdown, 1.0))
+    return float(np.maximum(ttft_s - max_ttft_s, leave_s).min(initial=_MAX_S))
 
 
-def _life_s(answer: int, endpoints: Records) -> Records:
+def _life_s(output_tokens: int, endpoints: Records) -> Records:
     """Return the seconds a response takes per endpoint.
 
     Uses the expected mean length of requests in flight there, or this request's length if there are none.
     """
-    known = endpoints["in_flight"] > 0
     mean = endpoints["resident_output_tokens"] / np.maximum(endpoints["in_flight"], 1)
-    tokens = np.where(known, mean, answer)
+    tokens = np.where(endpoints["in_flight"] > 0, mean, output_tokens)
     life_s: Records = np.maximum(tokens * endpoints["tpot_now_s"], _MIN_LIFE_S)
     return life_s

@@ -1,18 +1,27 @@
-"""Weights requests by tenant fairness. Tenants are hashed into buckets, each counted by tokens served."""
+"""Weights requests by tenant fairness, from the exponentially decayed tokens served to each tenant.
+
+A tenant within its fair share keeps its weight. A tenant beyond it weighs proportionally less, so that under overload
+its own requests wait and are shed first. If there is room for all, nothing changes.
+"""
 
 from typing import Final
 
-from penstock.routing.fairness import TenantShares
+from penstock.gateway.picker.decayed_sum import DecayedSum
 
 _BUCKETS: Final = 256
 """Number of hash buckets. Clients choose the names, so the number of counters must be bounded."""
+_HALF_LIFE_S: Final = 60.0
+_OUTPUT_WEIGHT: Final = 2.0
+"""Cost of an output token relative to a prompt token; llm-d and AIBrix account for it the same way."""
+_MIN_TOKENS: Final = 1e-6
+"""Tokens below which a tenant counts as inactive."""
 
 
 class TenantWeights:
     """Tokens this picker has served per tenant bucket."""
 
     def __init__(self) -> None:
-        self._shares = TenantShares()
+        self._served: dict[int, DecayedSum] = {}
 
     def weigh(self, name: str, now_s: float) -> tuple[int, float]:
         """Return a tenant's bucket and the weight of its request now. Anonymous requests share bucket 0.
@@ -20,8 +29,15 @@ class TenantWeights:
         Otherwise a client without a name, or with a token that has none, would have no share that it could exceed.
         """
         bucket = 1 + hash(name) % _BUCKETS if name else 0
-        return bucket, self._shares.weight(bucket, now_s)
+        return bucket, self.weight(bucket, now_s)
+
+    def weight(self, bucket: int, now_s: float) -> float:
+        """Return the weight of a bucket's requests: 1 within an equal share of the active tenants, less beyond it."""
+        now = now_s / _HALF_LIFE_S
+        tokens = {one: value for one, served in self._served.items() if (value := served.at(now)) > _MIN_TOKENS}
+        return min(1.0, sum(tokens.values()) / (len(tokens) * tokens[bucket])) if bucket in tokens else 1.0
 
     def count(self, bucket: int, input_tokens: int, output_tokens: int, now_s: float) -> None:
         """Count a request that was sent to an endpoint. Shed requests do not count."""
-        self._shares.served(bucket, input_tokens, output_tokens, now_s)
+        served = self._served.setdefault(bucket, DecayedSum())
+        served.add(input_tokens + _OUTPUT_WEIGHT * output_tokens, now_s / _HALF_LIFE_S)

@@ -1,0 +1,35 @@
+"""Sums and means that forget exponentially, on any clock that counts half-lives."""
+
+
+class DecayedSum:
+    """A sum that halves with every half-life. `now` is in half-lives."""
+
+    def __init__(self) -> None:
+        self._value = self._since = 0.0
+
+    def add(self, amount: float, now: float) -> None:
+        """Add an amount."""
+        self._value, self._since = self.at(now) + amount, now
+
+    def at(self, now: float) -> float:
+        """Return the sum."""
+        return float(self._value * 0.5 ** max(0.0, now - self._since))
+
+
+class DecayedMean:
+    """Exponentially decayed mean with a half-life of `half_life` samples."""
+
+    def __init__(self, half_life: float) -> None:
+        self._half_life, self._sum, self._count = half_life, DecayedSum(), DecayedSum()
+        self._now = self._elsewhere = 0.0
+
+    def add(self, amount: float, count: float, elsewhere: float) -> float:
+        """Add `count` samples with the sum `amount` and return the mean.
+
+        `elsewhere` is a second clock in half-lives, which runs without samples. The faster clock applies.
+        """
+        self._now += max(count / self._half_life, elsewhere - self._elsewhere)
+        self._elsewhere = elsewhere
+        self._sum.add(amount, self._now)
+        self._count.add(count, self._now)
+        return self._sum.at(self._now) / self._count.at(self._now)

@@ -1,0 +1,47 @@
+"""Predicts a request's latency at every endpoint with the policy's own functions: as loaded, and as if idle."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.gateway.picker import compiled_policy
+from penstock.routing.records import Records
+
+_CORRECTIONS = ("prefill_correction", "decode_correction", "kv_tokens")
+"""Fields that differ between an idle endpoint and its initial record."""
+
+
+class PredictedLatency(NamedTuple):
+    """Predictions per endpoint, in seconds; infinity where the request does not fit or is not served."""
+
+    ttft_s: NDArray[np.float64]
+    tpot_s: NDArray[np.float64]
+
+
+def predict_latency(request: Records, endpoints: Records, hits: Records) -> PredictedLatency:
+    """Predict a request's latency at every endpoint with its present load."""
+    latency = PredictedLatency(np.empty(len(endpoints)), np.empty(len(endpoints)))
+    compiled_policy.predict(request, endpoints, hits, *latency)
+    return latency
+
+
+class IdleEndpoints:
+    """The endpoints as the policy would see them without any load."""
+
+    def __init__(self, initial: Records, parameters: Records) -> None:
+        self._records, self._parameters = initial.copy(), parameters
+        self._refresh(range(len(initial)))
+
+    def predict_latency(self, request: Records, endpoints: Records, hits: Records) -> PredictedLatency:
+        """Predict a request's latency at every endpoint if it were alone there. `endpoints` have the corrections."""
+        changed = np.zeros(len(endpoints), bool)
+        for name in _CORRECTIONS:
+            changed |= self._records[name] != endpoints[name]
+            self._records[name] = endpoints[name]
+        self._refresh(np.flatnonzero(changed).tolist())
+        return predict_latency(request, self._records, hits)
+
+    def _refresh(self, indices: "range | list[int]") -> None:
+        for index in indices:
+            compiled_policy.refresh(self._records, index, 0.0, self._parameters)
