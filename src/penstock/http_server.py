@@ -25,7 +25,6 @@ MAX_BODY_BYTES: Final = 32 * 2**20
 """Maximum body size in bytes; a larger body is rejected before it is stored. A million tokens take four megabytes."""
 _MAX_HEADER_BYTES: Final = 64 * 2**10
 JSON: Final = b"application/json"
-TEXT: Final = b"text/plain; version=0.0.4; charset=utf-8"
 
 
 def reply(status: int, body: bytes, kind: bytes = JSON, more: bytes = b"") -> bytes:

@@ -13,7 +13,8 @@ from penstock.emulator.endpoint_faults import EndpointFault
 from penstock.emulator.metrics_page import EngineState, Observed, sglang_page, vllm_page
 from penstock.emulator.openai_responses import CompletionAnswer, Ending, error_body, models_body
 from penstock.errors import UsageError
-from penstock.http_server import TEXT, Exchange
+from penstock.http_server import Exchange
+from penstock.prometheus_text import CONTENT_TYPE
 from penstock.simulation.replica import Replica
 
 _METHODS: Final[dict[bytes, tuple[bytes, ...]]] = {
@@ -124,7 +125,7 @@ class EmulatedEndpoint:
         elif path.endswith(b"/completions"):
             self._complete(exchange, path)
         elif path == b"/metrics":
-            exchange.reply(200, self._metrics(), TEXT)
+            exchange.reply(200, self._metrics(), CONTENT_TYPE)
         elif path == b"/v1/models":
             exchange.reply(200, models_body(self.replica.model, self.replica.adapters, self.replica.max_tokens))
         else:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from penstock.emulator.emulated_engine import Totals
+from penstock.prometheus_text import histogram_lines, metric_lines, write_labels, write_page
 
 _SECONDS: Final = (
     *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0),
@@ -33,11 +34,7 @@ class Histogram:
 
     def lines(self, name: str, labels: str) -> list[str]:
         """Return the histogram in Prometheus's text format."""
-        lines, below = [f"# TYPE {name} histogram"], 0
-        for bound, count in zip((*self.bounds, None), self.counts, strict=True):
-            below += count
-            lines.append(f'{name}_bucket{{{labels},le="{"+Inf" if bound is None else bound}"}} {below}.0')
-        return [*lines, f"{name}_count{{{labels}}} {below}.0", f"{name}_sum{{{labels}}} {self.total!r}"]
+        return histogram_lines(name, labels, self.bounds, self.counts, self.total)
 
 
 @dataclass(slots=True)
@@ -70,30 +67,26 @@ class EngineState:
 def vllm_page(state: EngineState) -> bytes:
     """Return vLLM's page. `kv_cache_usage_perc` is a fraction, as in vLLM."""
     model = state.model
-    labels = f'engine="0",model_name="{model}"'
-    gauges = {
+    labels = write_labels({"engine": "0", "model_name": model})
+    totals, observed = state.totals, state.observed
+    metrics = {
         "num_requests_running": state.running,
         "num_requests_waiting": state.waiting,
         "kv_cache_usage_perc": state.used_blocks / state.blocks,
-    }
-    totals, observed = state.totals, state.observed
-    counters = {
-        "prefix_cache_queries": totals.looked_up_tokens,
-        "prefix_cache_hits": totals.hit_tokens,
-        "num_preemptions": totals.preemptions,
-        "prompt_tokens": totals.prompt_tokens,
-        "generation_tokens": totals.output_tokens,
+        "prefix_cache_queries_total": totals.looked_up_tokens,
+        "prefix_cache_hits_total": totals.hit_tokens,
+        "num_preemptions_total": totals.preemptions,
+        "prompt_tokens_total": totals.prompt_tokens,
+        "generation_tokens_total": totals.output_tokens,
     }
     lines = []
-    for name, value in gauges.items():
-        lines += [f"# TYPE vllm:{name} gauge", f"vllm:{name}{{{labels}}} {float(value)!r}"]
-    for name, value in counters.items():
-        lines += [f"# TYPE vllm:{name}_total counter", f"vllm:{name}_total{{{labels}}} {float(value)!r}"]
-    lines.append("# TYPE vllm:request_success_total counter")
-    for reason, count in observed.ended.items():
-        lines.append(
-            f'vllm:request_success_total{{engine="0",finished_reason="{reason}",model_name="{model}"}} {count}.0'
-        )
+    for name, value in metrics.items():
+        lines += metric_lines(f"vllm:{name}", [(labels, value)])
+    ended = [
+        (write_labels({"engine": "0", "finished_reason": reason, "model_name": model}), count)
+        for reason, count in observed.ended.items()
+    ]
+    lines += metric_lines("vllm:request_success_total", ended)
     for name, histogram in {
         "time_to_first_token_seconds": observed.ttft_s,
         "inter_token_latency_seconds": observed.itl_s,
@@ -104,15 +97,21 @@ def vllm_page(state: EngineState) -> bytes:
     }.items():
         lines += histogram.lines(f"vllm:{name}", labels)
     size, blocks = state.block_tokens, state.blocks
-    config = f'block_size="{size}",cache_dtype="auto",enable_prefix_caching="True",engine="0"'
-    config += f',kv_cache_size_tokens="{size * blocks}",num_gpu_blocks="{blocks}"'
-    lines += ["# TYPE vllm:cache_config_info gauge", f"vllm:cache_config_info{{{config}}} 1.0"]
-    return ("\n".join(lines) + "\n").encode()
+    config = {
+        "block_size": str(size),
+        "cache_dtype": "auto",
+        "enable_prefix_caching": "True",
+        "engine": "0",
+        "kv_cache_size_tokens": str(size * blocks),
+        "num_gpu_blocks": str(blocks),
+    }
+    return write_page([*lines, *metric_lines("vllm:cache_config_info", [(write_labels(config), 1)])])
 
 
 def sglang_page(state: EngineState) -> bytes:
     """Return SGLang's page."""
-    labels = f'engine_type="unified",model_name="{state.model}",moe_ep_rank="0",pp_rank="0",tp_rank="0"'
+    short = write_labels({"model_name": state.model})
+    labels = f'engine_type="unified",{short},moe_ep_rank="0",pp_rank="0",tp_rank="0"'
     size, totals, observed = state.block_tokens, state.totals, state.observed
     used, capacity = state.used_blocks * size, state.blocks * size
     hits = totals.hit_tokens / totals.looked_up_tokens if totals.looked_up_tokens else 0.0
@@ -130,14 +129,13 @@ def sglang_page(state: EngineState) -> bytes:
         "num_pages": state.blocks,
         "cache_hit_rate": hits,
     }.items():
-        lines += [f"# TYPE sglang:{name} gauge", f"sglang:{name}{{{labels}}} {float(value)!r}"]
-    short = f'model_name="{state.model}"'
+        lines += metric_lines(f"sglang:{name}", [(labels, value)])
     for name, value in {"prompt_tokens": totals.prompt_tokens, "generation_tokens": totals.output_tokens}.items():
-        lines += [f"# TYPE sglang:{name}_total counter", f"sglang:{name}_total{{{short}}} {float(value)!r}"]
+        lines += metric_lines(f"sglang:{name}_total", [(short, value)])
     for name, histogram in {
         "time_to_first_token_seconds": observed.ttft_s,
         "inter_token_latency_seconds": observed.itl_s,
         "e2e_request_latency_seconds": observed.e2e_s,
     }.items():
         lines += histogram.lines(f"sglang:{name}", short)
-    return ("\n".join(lines) + "\n").encode()
+    return write_page(lines)

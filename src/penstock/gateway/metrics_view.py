@@ -1,13 +1,9 @@
 """Parses the gateway's own metrics page into values."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
-from penstock.gateway.state.metric_labels import LABELS, read_labels
-
-_LINE: Final = re.compile(rf"^(penstock_\w+)(?:\{{({LABELS})\}})? (\S+)$", re.MULTILINE)
+from penstock.prometheus_text import read_samples
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,15 +31,17 @@ def read_view(page: str) -> GatewayView:
     endpoints: dict[tuple[str, str, str], dict[str, float]] = {}
     pickers: dict[str, dict[str, float]] = {}
     totals: dict[str, float] = {}
-    for metric, labels, value in _LINE.findall(page):
-        name, values_by_label = metric.removeprefix("penstock_"), read_labels(labels)
-        if "endpoint" in values_by_label:
-            place = (values_by_label["endpoint"], values_by_label.get("pool", ""), values_by_label.get("model", ""))
-            endpoints.setdefault(place, {})[name] = float(value)
-        elif "picker" in values_by_label:
-            pickers.setdefault(values_by_label["picker"], {})[name] = float(value)
+    for metric, labels, value in read_samples(page):
+        name = metric.removeprefix("penstock_")
+        if name == metric:
+            continue
+        if "endpoint" in labels:
+            place = (labels["endpoint"], labels.get("pool", ""), labels.get("model", ""))
+            endpoints.setdefault(place, {})[name] = value
+        elif "picker" in labels:
+            pickers.setdefault(labels["picker"], {})[name] = value
         else:
-            totals[name] = float(value)
+            totals[name] = value
     return GatewayView(
         endpoints=tuple(
             EndpointView(address=address, pool=pool, model=model, values=values)

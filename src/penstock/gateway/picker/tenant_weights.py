@@ -33,6 +33,8 @@ class TenantWeights:
 
     def weight(self, bucket: int, now_s: float) -> float:
         """Return the weight of a bucket's requests: 1 within an equal share of the active tenants, less beyond it."""
+        if len(self._served) < 2:
+            return 1.0
         now = now_s / _HALF_LIFE_S
         tokens = {one: value for one, served in self._served.items() if (value := served.at(now)) > _MIN_TOKENS}
         return min(1.0, sum(tokens.values()) / (len(tokens) * tokens[bucket])) if bucket in tokens else 1.0

@@ -36,7 +36,8 @@ from penstock.gateway.telemetry.bypass_detector import BypassDetector
 from penstock.gateway.telemetry.engine_metrics import PageReport, read_page
 from penstock.gateway.telemetry.gateway_metrics import metrics_page, pickers_up
 from penstock.gateway.telemetry.served_model import ServedModel
-from penstock.http_server import TEXT, Exchange, HttpConnection
+from penstock.http_server import Exchange, HttpConnection
+from penstock.prometheus_text import CONTENT_TYPE
 from penstock.routing.records import Records
 
 log = logging.getLogger(__name__)
@@ -269,7 +270,7 @@ class Scraper:
             return
         desired = self._desired or DesiredReplicas(self._fleet)
         page = metrics_page(self._fleet, self._reports, self._counts, self._states, self._envoy, desired)
-        exchange.reply(200, page, TEXT)
+        exchange.reply(200, page, CONTENT_TYPE)
 
     async def _count_active(self, fleet: RoutedFleet, reports: Records) -> None:
         """Record Envoy's open requests per endpoint, for comparison with the pickers' in-flight counts."""
