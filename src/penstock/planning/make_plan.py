@@ -28,7 +28,8 @@ from penstock.planning.spec.resolve_plan import LeftOut, Resolved, assumptions, 
 from penstock.planning.spec.trace_workload import with_trace
 from penstock.planning.uncertainty.people import people_decide
 from penstock.planning.uncertainty.quantify_uncertainty import find_competing, quantify_uncertainty
-from penstock.planning.uncertainty.scenarios import as_solved, blocked, demand_scenarios, owned_worth, rule_prices
+from penstock.planning.uncertainty.scenarios import blocked, demand_scenarios, owned_worth, rule_prices
+from penstock.planning.uncertainty.solve_again import as_solved
 from penstock.planning.uncertainty.verdict import judge
 from penstock.planning.verification.fleet_simulator import FleetSimulator
 from penstock.planning.verification.prove_fleets import Proof, ProvenFleets, add_cheaper_fleets, prove_fleets

@@ -1,4 +1,17 @@
-"""Prices the same fleet in other worlds: refills its pools and recounts its nodes, in many worlds at once."""
+"""Prices the same fleet in other worlds: refills its pools and recounts its nodes, in many worlds at once.
+
+A fleet meets another world (another demand, price, capacity or rule) in one of two ways.
+
+*Resized*: it keeps its accelerators and their shares of the load. No program is solved, so thousands of worlds are
+priced at once. The steps are `refill_nodes` (devices the load of a pool needs), `reassign_load` (whether the planned
+pools carry the load together), `acquire_nodes` (how the nodes are acquired) and this module (their price).
+`uncertainty/rebill` takes the same steps and counts units of billing instead, for the report's controls.
+
+*Solved again*: the integer program chooses other accelerators. `uncertainty/solve_again` does this with simulated
+capacities, for flips, rules, demand scenarios and drawn worlds.
+
+`load_balance` is neither: it spreads the load of a chosen fleet in its own world.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,9 +19,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from penstock.planning.optimizer.acquire_nodes import Acquired, acquire_nodes
 from penstock.planning.optimizer.problem import Mix, Offer, PoolPeriod, Problem
 from penstock.planning.optimizer.reassign_load import AskedOfPool, reassign_overflow
-from penstock.planning.optimizer.refill_nodes import ROUNDING, Array, Filling, whole
+from penstock.planning.optimizer.refill_nodes import ROUNDING, Array, Filling
 
 OfferKey = tuple[str, str]
 
@@ -155,53 +169,31 @@ class _Resizing:
     def usd(
         self, offer: Offer, pools: Sequence[PoolPeriod], nodes: Mapping[int, Array]
     ) -> tuple[Array, Mapping[int, Array]]:
-        """Keep, buy and rent in the fleet's proportions; return dollars, and owned nodes at the site by period."""
-        stock = _Stock(count=self.worlds.count, periods=self.problem.periods, lot_nodes=offer.lot_nodes)
-        held: dict[int, Array] = {}
-        bought: dict[int, Array] = {}
-        for pool in pools:
-            if pool.period < offer.first_period and pool.nodes > pool.kept_nodes:
-                return np.full(self.worlds.count, np.inf), nodes
-            kept = stock.keep(offer, pool, nodes[pool.period])
-            count = nodes[pool.period] - kept
-            stock.usd += kept * self._kept(offer, pool.period) if kept.any() else 0.0
-            others = max(1, pool.nodes - pool.kept_nodes)
-            bought[pool.period] = stock.buy(whole(count * pool.owned_nodes / others))
-            for number, had in enumerate(pool.contract_nodes):
-                wanted = whole(count * had / others)
-                added = stock.contract(offer, number, pool.period, wanted)
-                stock.usd += added * self._contract(offer, number, pool.period) if added.any() else 0.0
-            lacking = np.maximum(0.0, count - stock.owned - stock.on_contract(pool.period))
-            if lacking.any():
-                bought[pool.period] = bought[pool.period] + self._fill(offer, pool, stock, lacking)
-            held[pool.period] = kept + stock.owned
-        return (stock.usd + self._cheapest_level(offer, bought) if stock.owned.any() else stock.usd), held
+        """Return the cost of an offer's nodes, and by period those that draw the site's power."""
+        if any(pool.period < offer.first_period and pool.nodes > pool.kept_nodes for pool in pools):
+            return np.full(self.worlds.count, np.inf), nodes
+        held = acquire_nodes(offer, pools, nodes, self.worlds.count)
+        usd = np.zeros(self.worlds.count)
+        for entry in held.acquired:
+            usd += entry.nodes * self._node_usd(offer, entry)
+        usd += np.where(held.lacking > 0, np.inf, 0.0)
+        return (usd + self._cheapest_level(offer, held.bought) if held.owned.any() else usd), held.at_site
 
-    def _fill(self, offer: Offer, pool: PoolPeriod, stock: "_Stock", lacking: Array) -> Array:
-        """Add missing nodes by the hour, else on the shortest contract, else by purchase; return the nodes bought."""
-        nothing = np.zeros(self.worlds.count)
-        if offer.rent_usd is not None:
-            stock.usd += lacking * self._rent(offer, pool.period)
-            return nothing
-        if offer.contracts:
-            added = stock.contract(offer, 0, pool.period, lacking + stock.contracts.get((0, pool.period), nothing))
-            stock.usd += added * self._contract(offer, 0, pool.period)
-            return nothing
-        if offer.tiers and pool.period >= max(offer.first_period, offer.first_bought):
-            return stock.buy(stock.owned + lacking)
-        stock.usd += np.where(lacking > 0, np.inf, 0.0)
-        return nothing
+    def _node_usd(self, offer: Offer, entry: Acquired) -> Array | float:
+        if entry.way == "kept":
+            return self._kept(offer, entry.period)
+        return self._rent(offer, entry.period) if entry.way == "hour" else self._contract(offer, entry)
 
     def _kept(self, offer: Offer, period: int) -> Array | float:
         if offer.kept is None or period >= len(offer.kept.node_usd):
             return np.inf
         return self.worlds.kept_usd.get((offer.key, period), offer.kept.node_usd[period])
 
-    def _contract(self, offer: Offer, number: int, period: int) -> Array | float:
-        if number >= len(offer.contracts):
+    def _contract(self, offer: Offer, entry: Acquired) -> Array | float:
+        if entry.number >= len(offer.contracts):
             return np.inf
-        stated = offer.contracts[number].node_usd[period]
-        return self.worlds.contract_usd.get((offer.key, number, period), stated)
+        stated = offer.contracts[entry.number].node_usd[entry.period]
+        return self.worlds.contract_usd.get((offer.key, entry.number, entry.period), stated)
 
     def _rent(self, offer: Offer, period: int) -> Array | float:
         if offer.rent_usd is None:
@@ -226,40 +218,3 @@ class _Resizing:
 
     def _price(self, offer: Offer, level: int, period: int) -> Array | float:
         return self.worlds.bought_usd.get((offer.key, level, period), offer.tiers[level].node_usd[period])
-
-
-class _Stock:
-    """The nodes of one offer over the periods, in every world."""
-
-    def __init__(self, *, count: int, periods: int, lot_nodes: int) -> None:
-        self.usd, self.owned = np.zeros(count), np.zeros(count)
-        self.most_kept = np.full(count, np.inf)
-        self.contracts: dict[tuple[int, int], Array] = {}
-        self.count, self.periods, self.lot_nodes = count, periods, lot_nodes
-
-    def keep(self, offer: Offer, pool: PoolPeriod, needed: Array) -> Array:
-        """Keep as many owned nodes as the fleet did, or more if needed; never more than in the period before."""
-        if offer.kept is None or not pool.kept_nodes:
-            return np.zeros(self.count)
-        # A fleet that also uses other nodes keeps as many as planned: keeping more was not worth it.
-        most = offer.kept.nodes if pool.nodes == pool.kept_nodes else pool.kept_nodes
-        self.most_kept = np.minimum(np.minimum(needed, most), self.most_kept)
-        return self.most_kept
-
-    def buy(self, wanted: Array) -> Array:
-        """Buy whole lots until at least `wanted` nodes are owned; return the nodes added."""
-        added = np.ceil(np.maximum(0.0, wanted - self.owned) / self.lot_nodes) * self.lot_nodes
-        self.owned = self.owned + added
-        return added
-
-    def contract(self, offer: Offer, number: int, period: int, wanted: Array) -> Array:
-        """Sign contracts until at least `wanted` nodes are on one; return the nodes added."""
-        added = np.maximum(0.0, wanted - self.contracts.get((number, period), 0.0))
-        span = offer.contracts[number].spans[period] if number < len(offer.contracts) else 1
-        for later in range(period, min(self.periods, period + span)):
-            self.contracts[number, later] = self.contracts.get((number, later), np.zeros(self.count)) + added
-        return added
-
-    def on_contract(self, period: int) -> Array:
-        """Return the nodes on any contract in a period."""
-        return sum((nodes for (_, at), nodes in self.contracts.items() if at == period), np.zeros(self.count))

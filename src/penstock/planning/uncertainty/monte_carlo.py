@@ -102,7 +102,7 @@ def widened(
         drawn = world
         for knob in uncertain:
             drawn = knob.turned(drawn, float(values[knob.id][number]))
-        problem = family.informed(build_problem(drawn.resolved, candidates, capacity_scale=drawn.capacity))
+        problem = family.informed(drawn.problem(candidates))
         for _, restriction in questions(problem):
             if restriction.only_accelerators is None:
                 mix = cheapest(problem, restriction, gap_fraction=_WORLD_GAP, most_nodes=_WORLD_NODES)

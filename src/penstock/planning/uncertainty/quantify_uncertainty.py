@@ -7,9 +7,9 @@ from penstock.planning.candidates.candidate_search import Candidate
 from penstock.planning.optimizer.competing_fleets import Family
 from penstock.planning.spec.resolve_plan import Resolved
 from penstock.planning.uncertainty.monte_carlo import Confidence, draw_confidence, widened
-from penstock.planning.uncertainty.scenarios import Sized
 from penstock.planning.uncertainty.sensitivity import Flip, Judge, Swing, tornado
 from penstock.planning.uncertainty.settled_flips import settled_flips
+from penstock.planning.uncertainty.solve_again import Sized
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob, capacity_spreads, knobs_of
 from penstock.simulation.run_options import StageProgress
 

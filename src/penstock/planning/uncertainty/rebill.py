@@ -7,21 +7,20 @@ computed here.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
 from typing import Final, Literal
 
 import numpy as np
 
 from penstock.economics.bill_line import Line
+from penstock.planning.optimizer.acquire_nodes import AcquiredNodes, acquire_nodes
 from penstock.planning.optimizer.node_costs import BillingTerms, terms_of
-from penstock.planning.optimizer.problem import Mix, Offer, PoolPeriod, Problem
-from penstock.planning.optimizer.refill_nodes import Filling
+from penstock.planning.optimizer.problem import Mix, PoolPeriod, Problem
+from penstock.planning.optimizer.refill_nodes import Array, Filling
 from penstock.planning.spec.resolve_plan import Resolved
 
 LOADS: Final = tuple(round(0.5 + 0.1 * step, 1) for step in range(16))
 """Demand relative to plan: 0.5 to 2 in steps of 0.1."""
 _TERMS: Final = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
-_ROUNDING: Final = 1e-6
 
 HadWay = Literal["kept", "bought", "contract", "hour", "people"]
 
@@ -111,93 +110,38 @@ def counted_at(mix: Mix, problem: Problem, load: float) -> Counts | None:
     nodes: dict[tuple[str, int], int] = {}
     filling = Filling(problem, mix.pools)
     for key in dict.fromkeys(pool.offer.key for pool in mix.pools):
-        pools = sorted((pool for pool in mix.pools if pool.offer.key == key), key=lambda pool: pool.period)
-        stock = _Stocked(pools[0].offer)
+        pools = [pool for pool in mix.pools if pool.offer.key == key]
+        needed = {pool.period: _nodes_at(pool, filling, load) for pool in pools}
+        held = acquire_nodes(pools[0].offer, pools, needed, 1)
+        if held.lacking.any():
+            return None
         for pool in pools:
-            times = dict.fromkeys(filling.workloads(pool), np.array([load]))
-            wanted = int(filling.nodes(pool, times)[0]) + pool.spare_nodes
-            if not stock.fill(pool, wanted):
-                return None
-            place, part = (pool.offer.site, pool.period), (pool.offer.accelerator, pool.period)
-            watts[place] = watts.get(place, 0.0) + stock.at_site(pool) * pool.offer.node_watts
-            nodes[part] = nodes.get(part, 0) + wanted
-        counts.update(stock.counts())
+            site, accelerator = (pool.offer.site, pool.period), (pool.offer.accelerator, pool.period)
+            watts[site] = watts.get(site, 0.0) + int(held.at_site[pool.period][0]) * pool.offer.node_watts
+            nodes[accelerator] = nodes.get(accelerator, 0) + int(needed[pool.period][0])
+        counts.update(_units(held))
     capped = any(drawn > problem.site_watts.get(site, drawn) for (site, _), drawn in watts.items())
-    limited = any(count > problem.max_nodes.get(part, count) for (part, _), count in nodes.items())
+    limited = any(count > problem.max_nodes.get(accelerator, count) for (accelerator, _), count in nodes.items())
     return None if capped or limited else counts
 
 
-class _Stocked:
-    """The nodes of one offer over the periods: kept, bought and rented as the fleet does."""
+def _nodes_at(pool: PoolPeriod, filling: Filling, load: float) -> Array:
+    return filling.nodes(pool, dict.fromkeys(filling.workloads(pool), np.array([load]))) + pool.spare_nodes
 
-    def __init__(self, offer: Offer) -> None:
-        self.offer = offer
-        self.owned = 0
-        self.bought: dict[int, int] = {}
-        self.begun: dict[tuple[int, int], int] = {}
-        self.kept: dict[int, int] = {}
-        self.hours: dict[int, int] = {}
 
-    def fill(self, pool: PoolPeriod, wanted: int) -> bool:
-        """Acquire `wanted` nodes in a period; False if there is no way to."""
-        at, offer = pool.period, self.offer
-        if offer.kept is not None and pool.kept_nodes:
-            most = offer.kept.nodes if pool.nodes == pool.kept_nodes else pool.kept_nodes
-            self.kept[at] = min([wanted, most, *self.kept.values()])
-        rest, others = wanted - self.kept.get(at, 0), max(1, pool.nodes - pool.kept_nodes)
-        self._buy(at, ceil(rest * pool.owned_nodes / others - _ROUNDING))
-        for number, had in enumerate(pool.contract_nodes):
-            self._sign(number, at, ceil(rest * had / others - _ROUNDING))
-        lacking = rest - self.owned - self._on_contract(at)
-        return lacking <= 0 or self._lacking(at, lacking)
-
-    def _lacking(self, at: int, nodes: int) -> bool:
-        offer = self.offer
-        if offer.rent_usd is not None:
-            self.hours[at] = nodes
-        elif offer.contracts:
-            self._sign(0, at, self._on_contract(at, 0) + nodes)
-        elif offer.tiers and at >= max(offer.first_period, offer.first_bought):
-            self._buy(at, self.owned + nodes)
-        else:
-            return False
-        return True
-
-    def _buy(self, at: int, wanted: int) -> None:
-        if wanted > self.owned:
-            more = ceil((wanted - self.owned) / self.offer.lot_nodes) * self.offer.lot_nodes
-            self.bought[at] = self.bought.get(at, 0) + more
-            self.owned += more
-
-    def _sign(self, number: int, at: int, wanted: int) -> None:
-        more = wanted - self._on_contract(at, number)
-        if more > 0:
-            self.begun[number, at] = self.begun.get((number, at), 0) + more
-
-    def _on_contract(self, at: int, number: int | None = None) -> int:
-        return sum(
-            nodes
-            for (which, start), nodes in self.begun.items()
-            if number in {None, which} and start <= at < start + self.offer.contracts[which].spans[start]
-        )
-
-    def at_site(self, pool: PoolPeriod) -> int:
-        """Return the nodes that draw the site's power."""
-        return self.kept.get(pool.period, 0) + self.owned
-
-    def counts(self) -> Iterator[tuple[Unit, int]]:
-        """Yield all billed units; the price level follows the volume."""
-        vendor, key = self.offer.vendor, self.offer.key
-        volume = sum(self.bought.values()) * self.offer.devices
-        levels = [level for level, tier in enumerate(self.offer.tiers) if tier.min_devices <= volume]
-        for period, nodes in self.bought.items():
-            yield _unit("bought", vendor, key, period, max(levels)), nodes
-        for (number, period), nodes in self.begun.items():
-            yield _unit("contract", vendor, key, period, number), nodes
-        for way, held in (("kept", self.kept), ("hour", self.hours)):
-            for period, nodes in held.items():
-                if nodes:
-                    yield _unit(way, vendor, key, period), nodes
+def _units(held: AcquiredNodes) -> dict[Unit, int]:
+    """Return the billed units of one offer: bought, on contract, kept, by the hour; the price level follows volume."""
+    vendor, key = held.offer.vendor, held.offer.key
+    bought = {period: int(nodes[0]) for period, nodes in held.bought.items() if nodes[0]}
+    volume = sum(bought.values()) * held.offer.devices
+    level = max((level for level, tier in enumerate(held.offer.tiers) if tier.min_devices <= volume), default=0)
+    units = {_unit("bought", vendor, key, period, level): nodes for period, nodes in bought.items()}
+    for way in ("contract", "kept", "hour"):
+        for entry in held.acquired:
+            if entry.way == way:
+                unit = _unit(way, vendor, key, entry.period, entry.number)
+                units[unit] = units.get(unit, 0) + int(entry.nodes[0])
+    return units
 
 
 @dataclass(frozen=True, kw_only=True)

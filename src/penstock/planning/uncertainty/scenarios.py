@@ -1,24 +1,19 @@
 """Prices each rule, and the plan at low and high demand, by solving the plan without the rule or with other demand."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final, Literal
 
 from penstock.planning.candidates.candidate_search import Candidate
-from penstock.planning.in_parallel import in_parallel
-from penstock.planning.optimizer.build_problem import build_problem
 from penstock.planning.optimizer.cheapest_mix import LOOSE, cheapest
 from penstock.planning.optimizer.competing_fleets import NOTHING, Family
 from penstock.planning.optimizer.problem import Mix, Offer, Problem
 from penstock.planning.optimizer.resize_fleet import one_world, resized_usd
+from penstock.planning.uncertainty.solve_again import Sized, as_solved, size_solved, solve_again, solve_each
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob
 
-Sized = Callable[[Mix, Problem], Mix | None]
-"""Function that sizes a fleet by simulation; None if its accelerators do not meet the SLO in any number."""
-_GAP: Final = 1e-3
-_MAX_NODES: Final = 500
-"""Nodes of the search; a result not proven within them is reported as a bound."""
+_SEARCH_NODES: Final = 500
+"""Limit on the search tree; a result not proven within it is reported as a bound."""
 _NO_CHEAPER: Final = 1.01
 """Cost ratio to the winner above which a fleet is not sized by simulation: it would say nothing about the rule's
 price."""
@@ -80,17 +75,12 @@ class Owned:
     """Extra cost of that fleet, plus the proceeds of selling everything owned today, so that both fleets count them."""
 
 
-def as_solved(mix: Mix, _: Problem) -> Mix:
-    """Return a fleet unchanged: the `Sized` function without a simulator."""
-    return mix
-
-
 def owned_worth(problem: Problem, family: Family, sized: Sized = as_solved) -> Owned | None:
     """Report the owned nodes that are kept and the plan's cost without them; None if nothing is owned."""
     if not any(offer.kept for offer in problem.offers):
         return None
     bare = replace(problem, offers=tuple(replace(offer, kept=None) for offer in problem.offers))
-    mix = _as_sized(_solved(family, bare), bare, sized)
+    mix = size_solved(solve_again(family, bare, search_nodes=_SEARCH_NODES), bare, sized)
     without = None if mix is None else mix.cost_usd
     accelerators = () if mix is None else tuple(sorted(mix.support))
     sales = sum(offer.kept.nodes * offer.kept.sale_usd for offer in problem.offers if offer.kept)
@@ -175,13 +165,13 @@ def rule_prices(problem: Problem, family: Family, sized: Sized = as_solved) -> t
     found = []
     winner_usd = family.winner.cost_usd
     rules = without_each_rule(problem)
-    solved = in_parallel([partial(_solved, family, looser) for looser in rules.values()])
+    solved = solve_each(family, [(looser, None) for looser in rules.values()], search_nodes=_SEARCH_NODES)
     for (name, looser), first in zip(rules.items(), solved, strict=True):
         dearer = first is not None and first.cost_usd > _NO_CHEAPER * winner_usd
         if first is None:
             continue
         # The winner satisfies the looser rules too, so it is the fallback if no other fleet meets the SLO.
-        fleet = first if dearer else _as_sized(first, looser, sized) or family.winner
+        fleet = first if dearer else size_solved(first, looser, sized) or family.winner
         mix = _cheapest_known(fleet, family, looser)
         without, least = min(winner_usd, mix.cost_usd), mix.cost_usd * (1 - mix.gap_fraction)
         parts = " + ".join(sorted(mix.support if mix.cost_usd < winner_usd else family.winner.support))
@@ -199,17 +189,6 @@ def _cheapest_known(found: Mix, family: Family, looser: Problem) -> Mix:
     return best
 
 
-def _solved(family: Family, problem: Problem) -> Mix | None:
-    """Return the cheapest fleet under simulated replica capacities."""
-    return cheapest(family.informed(problem), gap_fraction=_GAP, most_nodes=_MAX_NODES, patient=False)
-
-
-def _as_sized(mix: Mix | None, problem: Problem, sized: Sized) -> Mix | None:
-    """Size a fleet, sequentially because simulations share results; the gap stays that of the solved fleet."""
-    found = None if mix is None else sized(mix, problem)
-    return None if mix is None or found is None else replace(found, gap_fraction=mix.gap_fraction)
-
-
 def demand_scenarios(
     family: Family,
     world: InputWorld,
@@ -224,9 +203,9 @@ def demand_scenarios(
     low, high = world, world
     for knob in moving:
         low, high = knob.turned(low, knob.input.low), knob.turned(high, knob.input.high)
-    problems = [build_problem(turned.resolved, candidates) for turned in (low, high)]
-    solved = in_parallel([partial(_solved, family, problem) for problem in problems])
-    less, more = (_as_sized(mix, problem, sized) for mix, problem in zip(solved, problems, strict=True))
+    problems = [moved.problem(candidates) for moved in (low, high)]
+    solved = solve_each(family, [(problem, None) for problem in problems], search_nodes=_SEARCH_NODES)
+    less, more = (size_solved(mix, problem, sized) for mix, problem in zip(solved, problems, strict=True))
     ends: tuple[tuple[Literal["low", "base", "high"], Mix | None], ...] = (
         ("low", less),
         ("base", family.winner),

@@ -2,23 +2,19 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from math import inf
 from typing import Final
 
-from penstock.planning.in_parallel import in_parallel
-from penstock.planning.optimizer.build_problem import build_problem
-from penstock.planning.optimizer.cheapest_mix import cheapest
 from penstock.planning.optimizer.competing_fleets import Family
-from penstock.planning.optimizer.problem import Mix, Problem, Restriction
-from penstock.planning.uncertainty.scenarios import Sized, as_solved
+from penstock.planning.optimizer.problem import Mix, Restriction
 from penstock.planning.uncertainty.sensitivity import Flip, Judge, flips, nearest_first
+from penstock.planning.uncertainty.solve_again import Sized, as_solved, solve_each
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob
 
 SETTLED: Final = 6
 """Number of inputs whose flips are solved again, the nearest first: as many as a report shows."""
 _ROUNDS: Final = 6
-_GAP, _MAX_NODES = 1e-3, 200
+_SEARCH_NODES: Final = 200
 _HAIR: Final = 0.002
 """Relative saving below which a fleet is not another answer: solver and flip location are no more precise."""
 _JUST_BEFORE: Final = 0.01
@@ -76,10 +72,9 @@ def _told(
 ) -> Mapping[Flip, Sequence[Mix]]:
     """Solve next to flips; return the fleets that move a flip and still do so after simulation."""
     asked = [(flip, place) for flip in found for place in _beside(judge, world, by_id[flip.id], flip)]
-    problems = [build_problem(at.world.resolved, judge.candidates, capacity_scale=at.world.capacity) for _, at in asked]
-    solved = in_parallel(
-        [partial(_solved, judge.family, problem, at) for problem, (_, at) in zip(problems, asked, strict=True)]
-    )
+    problems = [place.world.problem(judge.candidates) for _, place in asked]
+    restricted = [(problem, place.only) for problem, (_, place) in zip(problems, asked, strict=True)]
+    solved = solve_each(judge.family, restricted, search_nodes=_SEARCH_NODES)
     told: dict[Flip, list[Mix]] = {}
     for (flip, place), problem, mix in zip(asked, problems, solved, strict=True):
         if mix is None or judge.family.label(mix) == place.winner:
@@ -98,7 +93,3 @@ def _beside(judge: Judge, world: InputWorld, knob: Knob, flip: Flip) -> Iterator
     yield _Place(world=knob.turned(world, before), knob=knob, winner=flip.winner, only=Restriction())
     own = judge.family.restriction(flip.winner)
     yield _Place(world=knob.turned(world, flip.at), knob=knob, winner=flip.instead, only=own)
-
-
-def _solved(family: Family, problem: Problem, place: _Place) -> Mix | None:
-    return cheapest(family.informed(problem), place.only, gap_fraction=_GAP, most_nodes=_MAX_NODES, patient=False)

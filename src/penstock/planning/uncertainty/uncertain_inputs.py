@@ -6,6 +6,8 @@ from datetime import timedelta
 from typing import Final, Literal
 
 from penstock.planning.candidates.candidate_search import Candidate
+from penstock.planning.optimizer.build_problem import build_problem
+from penstock.planning.optimizer.problem import Problem
 from penstock.planning.spec.plan_types import AcceleratorPlan, OwnedPlan, SitePlan, StackPlan, WorkloadPlan
 from penstock.planning.spec.resolve_plan import Resolved
 from penstock.planning.spec.sourced_inputs import Input
@@ -25,6 +27,10 @@ class InputWorld:
 
     resolved: Resolved
     capacity: Mapping[str, float] = field(default_factory=dict)
+
+    def problem(self, candidates: Sequence[Candidate]) -> Problem:
+        """Build the optimizer's problem of this world."""
+        return build_problem(self.resolved, candidates, capacity_scale=self.capacity)
 
 
 KnobKind = Literal[

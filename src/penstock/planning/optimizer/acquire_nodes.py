@@ -1,0 +1,108 @@
+"""Acquires the nodes a fleet needs in other worlds in its own proportions: kept, bought, on contract, by the hour."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from penstock.planning.optimizer.problem import Offer, PoolPeriod
+from penstock.planning.optimizer.refill_nodes import Array, whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class Acquired:
+    """Nodes kept in a period, put on contract, or rented by the hour, in every world."""
+
+    way: Literal["kept", "contract", "hour"]
+    period: int
+    nodes: Array
+    number: int = 0
+    """Number of the offer's contract."""
+
+
+@dataclass(kw_only=True)
+class AcquiredNodes:
+    """The nodes of one offer over the periods, in every world."""
+
+    offer: Offer
+    count: int
+    """Number of worlds."""
+    acquired: list[Acquired] = field(default_factory=list)
+    """Everything but purchases, in order; entries that are zero in every world are left out."""
+    bought: dict[int, Array] = field(default_factory=dict)
+    """Nodes bought, by the period they are bought in."""
+    at_site: dict[int, Array] = field(default_factory=dict)
+    """Nodes by period that draw the site's power: kept and bought."""
+    lacking: Array = field(init=False)
+    """Nodes that cannot be acquired in any way."""
+    owned: Array = field(init=False)
+    """Nodes bought so far."""
+    _max_kept: Array = field(init=False)
+    _on_contract: dict[tuple[int, int], Array] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.lacking, self.owned = np.zeros(self.count), np.zeros(self.count)
+        self._max_kept = np.full(self.count, np.inf)
+
+    def add(self, pool: PoolPeriod, needed: Array) -> None:
+        """Acquire the nodes of one period; what the fleet's own ways leave missing is rented, contracted or bought."""
+        kept = self._keep(pool, needed)
+        count = needed - kept
+        others = max(1, pool.nodes - pool.kept_nodes)
+        self.bought[pool.period] = self._buy(whole(count * pool.owned_nodes / others))
+        for number, nodes in enumerate(pool.contract_nodes):
+            self._sign(number, pool.period, whole(count * nodes / others))
+        signed = (nodes for (_, period), nodes in self._on_contract.items() if period == pool.period)
+        lacking = np.maximum(0.0, count - self.owned - sum(signed, np.zeros(self.count)))
+        if lacking.any():
+            self._fill(pool.period, lacking)
+        self.at_site[pool.period] = kept + self.owned
+
+    def _keep(self, pool: PoolPeriod, needed: Array) -> Array:
+        """Keep as many owned nodes as the fleet did, or more if needed; never more than in the period before."""
+        if self.offer.kept is None or not pool.kept_nodes:
+            return np.zeros(self.count)
+        # A fleet that also uses other nodes keeps as many as planned: keeping more was not worth it.
+        limit = self.offer.kept.nodes if pool.nodes == pool.kept_nodes else pool.kept_nodes
+        self._max_kept = np.minimum(np.minimum(needed, limit), self._max_kept)
+        if self._max_kept.any():
+            self.acquired.append(Acquired(way="kept", period=pool.period, nodes=self._max_kept))
+        return self._max_kept
+
+    def _buy(self, wanted: Array) -> Array:
+        """Buy whole lots until at least `wanted` nodes are owned; return the nodes added."""
+        lot = self.offer.lot_nodes
+        added: Array = np.ceil(np.maximum(0.0, wanted - self.owned) / lot) * lot
+        self.owned = self.owned + added
+        return added
+
+    def _sign(self, number: int, period: int, wanted: Array) -> None:
+        """Sign contracts until at least `wanted` nodes are on one."""
+        added = np.maximum(0.0, wanted - self._on_contract.get((number, period), 0.0))
+        contracts = self.offer.contracts
+        span = contracts[number].spans[period] if number < len(contracts) else 1
+        for later in range(period, period + span):
+            self._on_contract[number, later] = self._on_contract.get((number, later), np.zeros(self.count)) + added
+        if added.any():
+            self.acquired.append(Acquired(way="contract", number=number, period=period, nodes=added))
+
+    def _fill(self, period: int, lacking: Array) -> None:
+        """Add missing nodes by the hour, else on the shortest contract, else by purchase."""
+        offer = self.offer
+        if offer.rent_usd is not None:
+            self.acquired.append(Acquired(way="hour", period=period, nodes=lacking))
+        elif offer.contracts:
+            self._sign(0, period, lacking + self._on_contract.get((0, period), 0.0))
+        elif offer.tiers and period >= max(offer.first_period, offer.first_bought):
+            self.bought[period] = self.bought[period] + self._buy(self.owned + lacking)
+        else:
+            self.lacking = self.lacking + lacking
+
+
+def acquire_nodes(offer: Offer, pools: Sequence[PoolPeriod], needed: Mapping[int, Array], worlds: int) -> AcquiredNodes:
+    """Acquire the nodes an offer's pools need in each period, in every world."""
+    nodes = AcquiredNodes(offer=offer, count=worlds)
+    for pool in sorted(pools, key=lambda pool: pool.period):
+        nodes.add(pool, needed[pool.period])
+    return nodes
