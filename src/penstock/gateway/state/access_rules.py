@@ -13,7 +13,7 @@ from penstock.reading.text import read_text
 from penstock.reading.yaml import Table, Value, read_table
 
 VERSION: Final = 1
-_WRITTEN_BY: Final = "an editor; docs/gateway.md, Who may"
+_WRITTEN_BY: Final = "an editor; docs/gateway.md, Access control"
 _SHORTEST_KEY: Final = 16
 _MAX_NAME: Final = 128
 _PORTS: Final = {"http": 80, "https": 443}
@@ -94,9 +94,7 @@ class Certificate:
 
 def read_access(path: Path) -> Access:
     """Read an access file. Paths in it are relative to its folder."""
-    table = read_table(
-        read_text(path, "write who may ask (docs/gateway.md)"), path.name, kind="access", written_by=_WRITTEN_BY
-    )
+    table = read_table(read_text(path, "write one (docs/gateway.md)"), path.name, kind="access", written_by=_WRITTEN_BY)
     table.version(VERSION, written_by=_WRITTEN_BY)
     table.only("version", "keys", "tokens", "engine_key")
     listed = table.get("keys")
