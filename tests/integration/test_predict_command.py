@@ -81,7 +81,7 @@ def test_an_accelerator_nobody_measured_is_transferred_and_says_from_where(penst
 
 def test_the_roofline_is_a_bound(penstock: Run) -> None:
     common = ("predict", "llama-3.1-70b", "--on", "mi300x", "--concurrency", "1", "--in", "1", "--json")
-    bound = json.loads(penstock(*common, "--light").stdout)["deployments"][0]
+    bound = json.loads(penstock(*common, "--roofline").stdout)["deployments"][0]
     estimate = json.loads(penstock(*common).stdout)["deployments"][0]
     assert bound["tier"] == "roofline"
     # 5.3 TB/s over 140 GB of weights.

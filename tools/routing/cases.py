@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from penstock.api.arguments.choices import counted_targets
 from penstock.api.arguments.deployment_argument import RequestedDeployment
+from penstock.api.options.model_options import DeploymentOptions
 from penstock.catalog import load_prices
 from penstock.catalog.price import market_price
 from penstock.performance.shipped.shipped_runs import shipped_efficiencies
@@ -34,7 +35,8 @@ LOADS = ("long mix", "conversation", "two classes", "long mix, bursts", "convers
 def pool(word: str, replicas: int = REPLICAS) -> ReplicaPool:
     """Lay out eight replicas of one kind, on vLLM, at contract rents where they are known."""
     ((part, devices),) = counted_targets(word)
-    prediction = RequestedDeployment(MODEL, precision=PRECISION, engine="vllm").predict(part, devices, (1024, 256, 64))
+    options = DeploymentOptions(MODEL, word, precision=PRECISION, engine="vllm")
+    prediction = RequestedDeployment(options).predict(part, devices, (1024, 256, 64))
     placed = place(prediction.deployment, prediction.measured_engine, shipped_efficiencies(), typical_tokens=1024 + 256)
     prices = load_prices(part.id)
     price = market_price(prices, "rent_contract") or market_price(prices, "rent_on_demand")

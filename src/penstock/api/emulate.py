@@ -6,7 +6,8 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
-from penstock.api.arguments.fleet_argument import AskedFleet, fleet_choice, placed_pool, typical_tokens
+from penstock.api.arguments.fleet_argument import fleet_choice, placed_pool, typical_tokens
+from penstock.api.options.argument_types import AskedFleet
 from penstock.errors import MissingExtra, UsageError
 from penstock.fleet.pools import Fleet, Pool
 from penstock.simulation.replica import Replica

@@ -7,10 +7,6 @@ from rich.console import RenderableType
 
 from penstock.api.answer import ApiAnswer, Row, counted
 from penstock.api.arguments.choices import (
-    AskedModel,
-    Targets,
-    Tokens,
-    at_least,
     cache_choice,
     counted_targets,
     engine_choice,
@@ -18,13 +14,15 @@ from penstock.api.arguments.choices import (
     split_choice,
     tokens_choice,
 )
+from penstock.api.options.fit_options import FitOptions
+from penstock.api.options.option_fields import takes
 from penstock.catalog.accelerator import Accelerator
 from penstock.errors import UsageError
 from penstock.fleet import Deployment, Engine, Parallelism, engine_defaults
 from penstock.model import ModelSpec, Part
 from penstock.performance.memory.budget import usual_context_tokens
 from penstock.performance.memory.minimum import FitReport, report_fit
-from penstock.performance.memory.tuning import TUNABLE, Tunable
+from penstock.performance.memory.tuning import TUNABLE
 from penstock.report.fit.document import FitDocument
 from penstock.report.fit.terminal import render_fit
 
@@ -55,73 +53,44 @@ class FitAnswer(ApiAnswer):
         return self.model.name, [_piece(report) for report in self.reports]
 
 
-def fit(
-    model: AskedModel,
-    on: Targets,
-    *,
-    context: Tokens | None = None,
-    precision: str | None = None,
-    kv: str = "auto",
-    tp: int | None = None,
-    pp: int = 1,
-    dp: int = 1,
-    ep: bool = False,
-    engine: str = "vllm",
-    engine_version: str | None = None,
-    memory_fraction: float | None = None,
-    batched_tokens: int | None = None,
-    sequences: int | None = None,
-    draft: bool = False,
-) -> FitAnswer:
+@takes(FitOptions)
+def fit(options: FitOptions) -> FitAnswer:
     """Does it fit, and what is left for the KV cache? As `penstock fit`: `fit("llama-3.1-70b", "mi300x,h100:2")`."""
-    at_least(1, tp=tp, pp=pp, dp=dp, batched_tokens=batched_tokens, sequences=sequences)
-    asked_tokens = None if context is None else tokens_choice(context)
-    cache_dtype, targets = cache_choice(kv), counted_targets(on)
-    spec = model_choice(model, precision)
-    if draft and Part.MTP not in spec.params_by_part:
+    asked_tokens = None if options.context is None else tokens_choice(options.context)
+    cache_dtype, targets = cache_choice(options.kv), counted_targets(options.on)
+    spec = model_choice(options.model, options.precision)
+    if options.draft and Part.MTP not in spec.params_by_part:
         raise UsageError(f"--draft: {spec.name} has no multi-token-prediction layers of its own")
     context_tokens = asked_tokens or usual_context_tokens(spec)
-    settings = _Settings(engine, engine_version, memory_fraction, batched_tokens, sequences)
+    stated = {"memory_fraction": options.memory_fraction, "max_batched_tokens": options.batched_tokens}
+    free = frozenset(name for name in TUNABLE if stated[name] is None)
     reports = []
-    for part, devices in targets:
-        split = split_choice(part, devices, tp=tp, pp=pp, dp=dp, ep=ep)
+    for accelerator, devices in targets:
+        split = split_choice(accelerator, devices, tp=options.tp, pp=options.pp, dp=options.dp, ep=options.ep)
         deployment = Deployment(
             model=spec,
-            accelerator=part,
-            engine=settings.on(part, split),
+            accelerator=accelerator,
+            engine=_engine(options, accelerator, split),
             parallelism=split,
             cache_dtype=cache_dtype,
-            speculative=draft,
+            speculative=options.draft,
         )
-        reports.append(report_fit(deployment, context_tokens, free=settings.free))
+        reports.append(report_fit(deployment, context_tokens, free=free))
     return FitAnswer(model=spec, context_tokens=context_tokens, reports=tuple(reports))
 
 
-@dataclass(frozen=True, slots=True)
-class _Settings:
-    """The engine settings given as arguments; the engine's defaults apply to the others."""
-
-    name: str
-    version: str | None
-    memory_fraction: float | None
-    batched_tokens: int | None
-    sequences: int | None
-
-    @property
-    def free(self) -> frozenset[Tunable]:
-        """Settings without an argument, which may be tuned so that the model fits."""
-        asked = {"memory_fraction": self.memory_fraction, "max_batched_tokens": self.batched_tokens}
-        return frozenset(name for name in TUNABLE if asked[name] is None)
-
-    def on(self, part: Accelerator, split: Parallelism) -> Engine:
-        """Build the engine for an accelerator and split."""
-        usual = engine_defaults(engine_choice(self.name), part, version=self.version, tp=split.tp, pp=split.pp)
-        return replace(
-            usual,
-            memory_fraction=usual.memory_fraction if self.memory_fraction is None else float(self.memory_fraction),
-            max_batched_tokens=self.batched_tokens or usual.max_batched_tokens,
-            max_sequences=self.sequences or usual.max_sequences,
-        )
+def _engine(options: FitOptions, accelerator: Accelerator, split: Parallelism) -> Engine:
+    """Return the engine with the stated settings; its defaults apply to the others."""
+    usual = engine_defaults(
+        engine_choice(options.engine), accelerator, version=options.engine_version, tp=split.tp, pp=split.pp
+    )
+    fraction = options.memory_fraction
+    return replace(
+        usual,
+        memory_fraction=usual.memory_fraction if fraction is None else float(fraction),
+        max_batched_tokens=options.batched_tokens or usual.max_batched_tokens,
+        max_sequences=options.sequences or usual.max_sequences,
+    )
 
 
 def _row(report: FitReport) -> Row:

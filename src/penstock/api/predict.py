@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from rich.console import RenderableType
 
 from penstock.api.answer import ApiAnswer, Row, counted, spread_over
-from penstock.api.arguments.choices import AskedModel, Targets, Tokens, at_least, counted_targets, tokens_choice
+from penstock.api.arguments.choices import counted_targets, tokens_choice
 from penstock.api.arguments.deployment_argument import RequestedDeployment
 from penstock.api.arguments.ignored import refuse_ignored
+from penstock.api.options.option_fields import takes
+from penstock.api.options.predict_options import PredictOptions
 from penstock.catalog import load_measurements
 from penstock.catalog.measurement import Measurement
 from penstock.model import ModelSpec
@@ -71,7 +73,7 @@ class PredictDisaggregatedAnswer(ApiAnswer):
 
     def rows(self) -> list[Row]:
         """Return one row per accelerator."""
-        return [_row_apart(prediction) for prediction in self.predictions]
+        return [_disaggregated_row(prediction) for prediction in self.predictions]
 
     def drawn(self, columns: int) -> RenderableType:
         """Draw what `predict --prefill` prints."""
@@ -85,70 +87,42 @@ class PredictDisaggregatedAnswer(ApiAnswer):
         ]
 
 
-def predict(
-    model: AskedModel,
-    on: Targets,
-    *,
-    input_tokens: Tokens = 1024,
-    output_tokens: Tokens = 1024,
-    concurrency: int = 64,
-    precision: str | None = None,
-    kv: str = "auto",
-    engine: str = "best",
-    dp: int = 1,
-    ep: bool = False,
-    mtp: bool = False,
-    drafted: int = 0,
-    accepted: float | None = None,
-    prefill: int = 0,
-    prefill_split: str | None = None,
-    replicas: int = 1,
-    kv_gbps: float | None = None,
-    light: bool = False,
-) -> PredictAnswer | PredictDisaggregatedAnswer:
+@takes(PredictOptions)
+def predict(options: PredictOptions) -> PredictAnswer | PredictDisaggregatedAnswer:
     """How fast will it be? As `penstock predict`: `predict("deepseek-r1", "mi355x:8,b200:8", concurrency=64)`.
 
-    `input_tokens` and `output_tokens` are --in and --out, which Python keeps for itself or would read oddly.
+    `input_tokens` and `output_tokens` are --in and --out: `in` is a keyword of Python.
     """
-    at_least(1, concurrency=concurrency, dp=dp, replicas=replicas, accepted=accepted)
-    at_least(0, drafted=drafted, prefill=prefill)
     refuse_ignored(
-        prefill=prefill,
-        prefill_split=prefill_split,
-        kv_gbps=kv_gbps,
-        decode_replicas=replicas,
-        mtp=mtp,
-        drafted=drafted,
-        accepted=accepted,
-        light=light,
+        options,
+        decode_replicas=options.replicas,
+        drafted=options.drafted,
+        accepted=options.accepted,
+        roofline=options.roofline,
     )
-    placing = RequestedDeployment(
-        model,
-        precision=precision,
-        kv=kv,
-        engine=engine,
-        dp=dp,
-        ep=ep,
-        mtp=mtp,
-        drafted=drafted,
-        accepted=None if accepted is None else float(accepted),
-        prefill_split=prefill_split,
-    )
-    tokens = tokens_choice(input_tokens), tokens_choice(output_tokens)
-    if not prefill:
-        return _together(placing, on, (*tokens, concurrency), light=light)
+    accepted = None if options.accepted is None else float(options.accepted)
+    placing = RequestedDeployment(options, drafted=options.drafted, accepted=accepted)
+    tokens = tokens_choice(options.input_tokens), tokens_choice(options.output_tokens)
+    if not options.prefill:
+        return _aggregated(placing, (*tokens, options.concurrency), roofline=options.roofline)
     predictions = tuple(
         placing.predict_disaggregated_deployment(
-            part, placing.disaggregated_split(part, devices, (prefill, replicas), kv_gbps), tokens, concurrency
+            accelerator,
+            placing.disaggregated_split(accelerator, devices, options.replicas),
+            tokens,
+            options.concurrency,
         )
-        for part, devices in counted_targets(on)
+        for accelerator, devices in counted_targets(options.on)
     )
     return PredictDisaggregatedAnswer(model=placing.spec, predictions=predictions)
 
 
-def _together(placing: RequestedDeployment, on: Targets, load: tuple[int, int, int], *, light: bool) -> PredictAnswer:
+def _aggregated(placing: RequestedDeployment, load: tuple[int, int, int], *, roofline: bool) -> PredictAnswer:
     """Predict prefill and decode on the same replicas."""
-    predictions = tuple(placing.predict(part, devices, load, light=light) for part, devices in counted_targets(on))
+    predictions = tuple(
+        placing.predict(accelerator, devices, load, roofline=roofline)
+        for accelerator, devices in counted_targets(placing.options.on)
+    )
     nearest = (
         nearest_measurements(
             prediction,
@@ -201,7 +175,7 @@ def _piece(prediction: Prediction) -> str:
     return f"{name} {prediction.output_tokens_per_s.value:,.0f} tok/s ({prediction.measured_engine})"
 
 
-def _row_apart(prediction: DisaggregatedPrediction) -> Row:
+def _disaggregated_row(prediction: DisaggregatedPrediction) -> Row:
     deployed, fits = prediction.deployed, prediction.fits
     return {
         "accelerator": deployed.decode.accelerator.id,

@@ -9,7 +9,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from penstock.api.answer import ApiAnswer, Row, counted
-from penstock.api.arguments.choices import Targets, Tokens, counted_targets, engine_choice, split_choice, tokens_choice
+from penstock.api.arguments.choices import counted_targets, engine_choice, split_choice, tokens_choice
+from penstock.api.options.argument_types import Targets, Tokens
 from penstock.api.progress import LOG, ProgressListener
 from penstock.catalog import load_accelerators
 from penstock.catalog.accelerator import Accelerator

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from penstock.api.arguments.fleet_argument import AskedFleet, fleet_choice, placed_pool
+from penstock.api.arguments.fleet_argument import fleet_choice, placed_pool
+from penstock.api.options.argument_types import AskedFleet
 from penstock.errors import MissingExtra, UsageError
 from penstock.fleet.pools import Fleet, Pool
 from penstock.routing.records import new_endpoints

@@ -8,12 +8,13 @@ import numpy as np
 from rich.console import RenderableType
 
 from penstock.api.answer import ApiAnswer, Row, spread_over
-from penstock.api.arguments.choices import AskedModel, Targets, Tokens, at_least, counted_targets, tokens_choice
+from penstock.api.arguments.choices import counted_targets, tokens_choice
 from penstock.api.arguments.deployment_argument import RequestedDeployment
 from penstock.api.arguments.ignored import refuse_ignored
-from penstock.api.arguments.workload_argument import AskedTrace, route_choice, trace_choice, workload_choice
+from penstock.api.arguments.workload_argument import route_choice, workload_choice
 from penstock.api.compile_notice import compile_first
-from penstock.api.progress import LOG, ProgressListener
+from penstock.api.options.option_fields import takes
+from penstock.api.options.simulate_options import SimulateOptions
 from penstock.catalog import load_prices
 from penstock.catalog.accelerator import Accelerator
 from penstock.catalog.price import market_price
@@ -25,7 +26,6 @@ from penstock.report.simulate.document import SimulateDocument
 from penstock.report.simulate.terminal import e2e_of, name_of, render_simulation, tpot_of, ttft_of
 from penstock.simulation.placement import Placement, place, place_on
 from penstock.simulation.scenario import Scenario, SimulationQuestion, run_scenario
-from penstock.workload import Slo
 
 _TYPICAL_REQUESTS: Final = 20_000
 _TYPICAL_USERS: Final = 64
@@ -57,116 +57,66 @@ class SimulateAnswer(ApiAnswer):
         return self.model.name, [f"{name_of(scenario)} {_verdict(scenario)}" for scenario in self.scenarios]
 
 
-def simulate(
-    model: AskedModel,
-    on: Targets,
-    *,
-    replicas: int = 1,
-    trace: AskedTrace | None = None,
-    columns: str | None = None,
-    input_tokens: Tokens = 1024,
-    output_tokens: Tokens = 256,
-    arrivals: str | None = None,
-    rate: float | None = None,
-    users: int | None = None,
-    think: str = "0s",
-    requests: int | None = None,
-    system_prompts: str | None = None,
-    slo: str | Slo | None = None,
-    capacity: bool = False,
-    route: str = "least-requests",
-    prefill: int = 0,
-    prefill_split: str | None = None,
-    kv_gbps: float | None = None,
-    precision: str | None = None,
-    kv: str = "auto",
-    engine: str = "best",
-    dp: int = 1,
-    ep: bool = False,
-    mtp: bool = False,
-    max_num_seqs: int | None = None,
-    max_num_batched_tokens: int | None = None,
-    prefix_caching: bool = True,
-    seed: int = 0,
-    log_steps: bool = False,
-    watch: ProgressListener = LOG,
-) -> SimulateAnswer:
+@takes(SimulateOptions)
+def simulate(options: SimulateOptions) -> SimulateAnswer:
     """How does it behave under load? As `penstock simulate`: `simulate("llama-3.1-70b", "mi300x,h100:2", rate=4)`.
 
     `input_tokens` and `output_tokens` are --in and --out; `log_steps` keeps what --perfetto writes.
     """
-    at_least(1, replicas=replicas, users=users, requests=requests, dp=dp)
-    at_least(1, max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens)
-    at_least(0, rate=rate, prefill=prefill, seed=seed)
-    refuse_ignored(prefill=prefill, prefill_split=prefill_split, kv_gbps=kv_gbps, mtp=mtp)
-    targets, rate_per_s = counted_targets(on), None if rate is None else float(rate)
+    refuse_ignored(options)
+    targets = counted_targets(options.on)
+    rate_per_s = None if options.rate is None else float(options.rate)
+    tokens = tokens_choice(options.input_tokens), tokens_choice(options.output_tokens)
     workload, count = workload_choice(
-        recording=None if trace is None else trace_choice(trace, columns, watch),
-        tokens=(tokens_choice(input_tokens), tokens_choice(output_tokens)),
-        arrivals=arrivals,
-        rate_per_s=rate_per_s,
-        users=users,
-        think=think,
-        system_prompts=system_prompts,
-        slo=slo,
+        options, tokens=tokens, rate_per_s=rate_per_s, users=options.users, think=options.think
     )
     question = SimulationQuestion(
         workload=workload,
-        requests=requests or count,
+        requests=options.requests or count,
         rate_per_s=rate_per_s,
-        replicas=replicas,
-        route=route_choice(route),
-        prefill_replicas=prefill,
-        kv_bytes_per_s=None if kv_gbps is None else kv_gbps * 1e9,
-        capacity=capacity,
-        seed=seed,
-        log_steps=_LOGGED_STEPS if log_steps else 0,
+        replicas=options.replicas,
+        route=route_choice(options.route),
+        prefill_replicas=options.prefill,
+        kv_bytes_per_s=None if options.kv_gbps is None else options.kv_gbps * 1e9,
+        capacity=options.capacity,
+        seed=options.seed,
+        log_steps=_LOGGED_STEPS if options.log_steps else 0,
     )
-    placing = RequestedDeployment(
-        model, precision=precision, kv=kv, engine=engine, dp=dp, ep=ep, mtp=mtp, prefill_split=prefill_split
-    )
-    settings = _Settings(max_num_seqs, max_num_batched_tokens, prefix_caching)
-    return SimulateAnswer(model=placing.spec, scenarios=_answers(placing, settings, targets, question, watch))
+    placing = RequestedDeployment(options)
+    return SimulateAnswer(model=placing.spec, scenarios=_scenarios(options, placing, targets, question))
 
 
-@dataclass(frozen=True, slots=True)
-class _Settings:
-    """The engine settings given as arguments."""
-
-    sequences: int | None
-    batched_tokens: int | None
-    prefix_caching: bool
-
-    def on(self, deployment: Deployment) -> Deployment:
-        """Apply the settings to a deployment's engine."""
-        usual = deployment.engine
-        chosen = replace(
-            usual,
-            max_sequences=self.sequences or usual.max_sequences,
-            max_batched_tokens=self.batched_tokens or usual.max_batched_tokens,
-        )
-        return replace(deployment, engine=chosen)
-
-
-def _answers(
+def _scenarios(
+    options: SimulateOptions,
     placing: RequestedDeployment,
-    settings: _Settings,
     targets: Sequence[tuple[Accelerator, int | None]],
     question: SimulationQuestion,
-    watch: ProgressListener,
 ) -> tuple[Scenario, ...]:
     """Run the simulation on each accelerator."""
-    watch.tell("reading the workload", 0, 0)
+    options.watch.tell("reading the workload", 0, 0)
     tokens = _typical_tokens(question, placing.spec.max_context_tokens)
-    compile_first(watch)
+    compile_first(options.watch)
+    place_replicas = _place_disaggregated if options.prefill else _place
     scenarios = []
-    for part, devices in targets:
-        apart = _place_apart if question.prefill_replicas else _place
-        ahead, placement = apart(placing, settings, (part, devices), tokens, question)
-        price = market_price(load_prices(part.id), "rent_on_demand")
+    for accelerator, devices in targets:
+        prefill, placement = place_replicas(options, placing, (accelerator, devices), tokens)
+        price = market_price(load_prices(accelerator.id), "rent_on_demand")
         per_hour = None if price is None else price.usd_per_device * placement.deployment.parallelism.devices
-        scenarios.append(run_scenario(placement, question, usd_per_hour=per_hour, prefill=ahead, progress=watch.tell))
+        scenarios.append(
+            run_scenario(placement, question, usd_per_hour=per_hour, prefill=prefill, progress=options.watch.tell)
+        )
     return tuple(scenarios)
+
+
+def _with_settings(options: SimulateOptions, deployment: Deployment) -> Deployment:
+    """Apply the stated engine settings to a deployment."""
+    usual = deployment.engine
+    chosen = replace(
+        usual,
+        max_sequences=options.max_num_seqs or usual.max_sequences,
+        max_batched_tokens=options.max_num_batched_tokens or usual.max_batched_tokens,
+    )
+    return replace(deployment, engine=chosen)
 
 
 def _typical_tokens(question: SimulationQuestion, limit: int | None) -> tuple[int, int]:
@@ -183,54 +133,48 @@ def _typical_tokens(question: SimulationQuestion, limit: int | None) -> tuple[in
 
 
 def _place(
+    options: SimulateOptions,
     placing: RequestedDeployment,
-    settings: _Settings,
     target: tuple[Accelerator, int | None],
     tokens: tuple[int, int],
-    question: SimulationQuestion,
 ) -> tuple[Placement | None, Placement]:
     """Choose the stack that was measured fastest at a medium load, and place the deployment on it."""
-    del question  # replicas are alike
     prediction = placing.predict(*target, (*tokens, _TYPICAL_USERS))
     placement = place(
-        settings.on(prediction.deployment),
+        _with_settings(options, prediction.deployment),
         prediction.measured_engine,
         shipped_efficiencies(),
         typical_tokens=sum(tokens),
-        prefix_caching=settings.prefix_caching,
+        prefix_caching=options.prefix_caching,
         speculation=prediction.speculation,
     )
     return None, placement
 
 
-def _place_apart(
+def _place_disaggregated(
+    options: SimulateOptions,
     placing: RequestedDeployment,
-    settings: _Settings,
     target: tuple[Accelerator, int | None],
     tokens: tuple[int, int],
-    question: SimulationQuestion,
 ) -> tuple[Placement | None, Placement]:
     """Place a prefill and a decode replica on the engine that was measured fastest at a medium load."""
-    rate = question.kv_bytes_per_s
-    split = placing.disaggregated_split(
-        *target, (question.prefill_replicas, question.replicas), None if rate is None else rate / 1e9
-    )
+    split = placing.disaggregated_split(*target, options.replicas)
     chosen = placing.predict_disaggregated_deployment(target[0], split, tokens, _TYPICAL_USERS * split.decode_replicas)
     sides = ((chosen.deployed.prefill, chosen.prefill), (chosen.deployed.decode, chosen.decode))
-    ahead, after = (
+    prefill, decode = (
         replace(
             place_on(
-                ReplicaWork(settings.on(deployment)),
+                ReplicaWork(_with_settings(options, deployment)),
                 stack,
                 typical_tokens=sum(tokens),
                 measured_engine=chosen.measured_engine,
-                prefix_caching=settings.prefix_caching,
+                prefix_caching=options.prefix_caching,
             ),
             measured_engine=chosen.measured_engine,
         )
         for deployment, stack in sides
     )
-    return ahead, after
+    return prefill, decode
 
 
 def _verdict(scenario: Scenario) -> str:

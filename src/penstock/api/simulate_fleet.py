@@ -9,14 +9,17 @@ import numpy as np
 from rich.console import RenderableType
 
 from penstock.api.answer import ApiAnswer, Row
-from penstock.api.arguments.choices import Tokens, at_least, tokens_choice
-from penstock.api.arguments.fleet_argument import AskedFleet, deployed_pool, fleet_choice, fleet_tokens, placed_pool
+from penstock.api.arguments.choices import tokens_choice
+from penstock.api.arguments.fleet_argument import deployed_pool, fleet_choice, fleet_tokens, placed_pool
 from penstock.api.arguments.fleet_events import FleetEvents, fleet_events_argument
 from penstock.api.arguments.policy_names import policies_choice
 from penstock.api.arguments.static_weights import weights_choice
-from penstock.api.arguments.workload_argument import AskedTrace, after_system_prompts, trace_choice, workload_choice
+from penstock.api.arguments.workload_argument import after_system_prompts, workload_choice
 from penstock.api.compile_notice import compile_first
-from penstock.api.progress import LOG, ProgressListener
+from penstock.api.options.argument_types import Tokens
+from penstock.api.options.option_fields import takes
+from penstock.api.options.simulate_options import SimulateFleetOptions
+from penstock.api.progress import ProgressListener
 from penstock.errors import UsageError
 from penstock.fleet.disaggregated_replica import Disaggregated
 from penstock.fleet.pools import Fleet, Pool
@@ -68,81 +71,52 @@ class SimulateFleetAnswer(ApiAnswer):
         return self.fleet.name, said
 
 
-def simulate_fleet(
-    fleet: AskedFleet,
-    *,
-    trace: AskedTrace | None = None,
-    columns: str | None = None,
-    input_tokens: Tokens | None = None,
-    output_tokens: Tokens | None = None,
-    arrivals: str | None = None,
-    rate: float | None = None,
-    requests: int | None = None,
-    system_prompts: str | None = None,
-    slo: str | Slo | None = None,
-    policy: str = "penstock",
-    events: Sequence[str] = (),
-    reports: str = "250ms",
-    report_delay: str = "0ms",
-    cache_delay: str = "50ms",
-    pickers: int = 1,
-    seed: int = 0,
-    sampled_every: int = 0,
-    watch: ProgressListener = LOG,
-) -> SimulateFleetAnswer:
+@takes(SimulateFleetOptions)
+def simulate_fleet(options: SimulateFleetOptions) -> SimulateFleetAnswer:
     """How do policies route to this fleet? As `penstock simulate --fleet`: `simulate_fleet("fleet.yaml", rate=20)`.
 
     `policy` names one or several, comma separated; `events` are lines such as `slow h100/0 x3 at 60s`.
     """
-    at_least(1, requests=requests, pickers=pickers)
-    at_least(0, rate=rate, seed=seed, sampled_every=sampled_every)
-    if trace is not None and (input_tokens is not None or output_tokens is not None):
+    unstated = options.input_tokens is None and options.output_tokens is None
+    if options.trace is not None and not unstated:
         raise UsageError("a trace has lengths of its own, and --in and --out would change nothing; leave out one")
-    if trace is None and columns is not None:
-        raise UsageError("--columns says what is in a trace; say which: --trace requests.csv")
-    described = fleet_choice(fleet)
-    policies = policies_choice(policy)
-    pools = _pools(described)
-    tokens = _tokens(described, input_tokens, output_tokens)
-    per_s = float(rate) if rate is not None else _peak(described, recorded=trace is not None)
+    if options.trace is None and options.columns is not None:
+        raise UsageError("--columns describes a trace; name it: --trace requests.csv")
+    fleet = fleet_choice(options.fleet)
+    policies, pools = policies_choice(options.policy), _pools(fleet)
+    rate_per_s = float(options.rate) if options.rate is not None else _peak(fleet, recorded=options.trace is not None)
     workload, count = workload_choice(
-        recording=None if trace is None else trace_choice(trace, columns, watch),
-        tokens=tokens,
-        arrivals=arrivals,
-        rate_per_s=per_s,
-        users=None,
-        think="0s",
-        system_prompts=system_prompts,
-        slo=slo if slo is not None else _promised(described),
+        options,
+        tokens=_tokens(fleet, options.input_tokens, options.output_tokens),
+        rate_per_s=rate_per_s,
+        slo=_common_slo(fleet) if options.slo is None else None,
     )
-    if trace is None and input_tokens is None and output_tokens is None:
-        workload = _of_routes(workload, described)
-    happening = fleet_events_argument(events, pools)
+    if options.trace is None and unstated:
+        workload = _of_routes(workload, fleet)
+    events = fleet_events_argument(options.events, pools)
     sight = RouterVisibility(
-        report_interval_s=parse_duration(reports),
-        report_delay_s=parse_duration(report_delay),
-        report_loss=happening.report_loss,
-        cache_delay_s=parse_duration(cache_delay),
+        report_interval_s=parse_duration(options.reports),
+        report_delay_s=parse_duration(options.report_delay),
+        report_loss=events.report_loss,
+        cache_delay_s=parse_duration(options.cache_delay),
     )
-    routing = Routing(sight=sight, pickers=pickers, faults=happening.faults, sampled_every=sampled_every)
-    compile_first(watch)
-    asked = requests or count
-    drawn = partial(workload.blocks, seed=seed, requests=asked, rate_per_s=per_s)
-    weights = weights_choice(policies, described, pools, drawn(), workload.classes)
+    routing = Routing(sight=sight, pickers=options.pickers, faults=events.faults, sampled_every=options.sampled_every)
+    compile_first(options.watch)
+    load = SharedLoad(workload=workload, requests=options.requests or count, rate_per_s=rate_per_s, seed=options.seed)
+    draw = partial(workload.blocks, seed=load.seed, requests=load.requests, rate_per_s=rate_per_s)
     runs = compare(
         pools,
-        lambda: with_load_spike(drawn(), happening.crowds),
+        lambda: with_load_spike(draw(), events.crowds),
         policies,
         classes=workload.classes,
         routing=routing,
-        weights=weights,
-        progress=partial(_told, watch, asked),
+        weights=weights_choice(policies, fleet, pools, draw(), workload.classes),
+        progress=partial(_progress, options.watch, load.requests),
     )
-    load = SharedLoad(workload=workload, requests=asked, rate_per_s=per_s, seed=seed)
-    return SimulateFleetAnswer(fleet=described, pools=tuple(pools), load=load, happenings=happening, runs=runs)
+    return SimulateFleetAnswer(fleet=fleet, pools=tuple(pools), load=load, happenings=events, runs=runs)
 
 
-def _told(watch: ProgressListener, total: int, name: str) -> CountProgress:
+def _progress(watch: ProgressListener, total: int, name: str) -> CountProgress:
     return lambda done: watch.tell(name, done, total)
 
 
@@ -210,12 +184,12 @@ def _peak(fleet: Fleet, *, recorded: bool) -> float | None:
     return None if recorded or not rate else rate
 
 
-def _promised(fleet: Fleet) -> Slo | None:
+def _common_slo(fleet: Fleet) -> Slo | None:
     """Return the SLO of the fleet's routes, or None without routes; raise if the routes differ."""
-    promised = {route.slo for route in fleet.routes}
-    if len(promised) > 1:
+    slos = {route.slo for route in fleet.routes}
+    if len(slos) > 1:
         raise UsageError("the fleet's routes promise different things; say what holds with --slo ttft=1s,tpot=50ms")
-    return next(iter(promised), None)
+    return next(iter(slos), None)
 
 
 def _row(run: PolicyRun) -> Row:

@@ -36,8 +36,8 @@ CASES: dict[str, Case] = {
         lambda: penstock.predict(LLAMA, "mi300x", output_tokens=1),
     ),
     "predict the roofline": (
-        ("predict", LLAMA, "--on", "mi300x", "--light"),
-        lambda: penstock.predict(LLAMA, "mi300x", light=True),
+        ("predict", LLAMA, "--on", "mi300x", "--roofline"),
+        lambda: penstock.predict(LLAMA, "mi300x", roofline=True),
     ),
     "predict apart": (
         ("predict", R1, "--on", "gb200:8", "--ep", "--replicas", "4", "--prefill", "1", "--prefill-split", "dp8,ep"),
@@ -173,7 +173,7 @@ def test_a_promise_may_be_typed_or_read() -> None:
         (lambda: penstock.fit(LLAMA, ("h100", 0)), "the count must be 1 to 4096"),
         (lambda: penstock.fit(LLAMA, "h100", tp=0), "tp must be at least 1, not 0"),
         (lambda: penstock.fit(LLAMA, "h100", context=0), "is not a token count"),
-        (lambda: penstock.fit(LLAMA, "h100", memory_fraction=0.0), "not between 0 and 1"),
+        (lambda: penstock.fit(LLAMA, "h100", memory_fraction=0.0), "memory_fraction must be at least 0.05, not 0"),
         (lambda: penstock.predict(LLAMA, "h100", concurrency=0), "concurrency must be at least 1, not 0"),
         (lambda: penstock.predict(LLAMA, "h100", concurrency=-1), "concurrency must be at least 1, not -1"),
         (lambda: penstock.simulate(LLAMA, "h100"), "say how fast requests come"),

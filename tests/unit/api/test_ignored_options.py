@@ -17,7 +17,7 @@ Options = dict[str, Any]
 CASES: list[tuple[Callable[..., Any], Options, str]] = [
     (PREDICT, {"prefill": 1, "mtp": True}, "drop --mtp"),
     (PREDICT, {"prefill": 1, "drafted": 3, "accepted": 2.4}, "drop --drafted and --accepted"),
-    (PREDICT, {"prefill": 1, "light": True}, "drop --light"),
+    (PREDICT, {"prefill": 1, "roofline": True}, "drop --roofline"),
     (SIMULATE, {"prefill": 1, "mtp": True, "users": 8}, "drop --mtp"),
     (PREDICT, {"kv_gbps": 50.0}, "--kv-gbps would change nothing without --prefill"),
     (PREDICT, {"prefill_split": "tp4"}, "--prefill-split would change nothing without --prefill"),

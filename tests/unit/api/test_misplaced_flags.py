@@ -13,7 +13,7 @@ from penstock.errors import UsageError
 
 FLEET = Path(__file__).resolve().parents[3] / "examples" / "fleets" / "chat-h100-mi300x.yaml"
 READ = {
-    *("fleet", "fleet_schema", "policy", "event", "reports", "pickers", "trace", "columns", "input_tokens"),
+    *("fleet", "fleet_schema", "policy", "events", "reports", "pickers", "trace", "columns", "input_tokens"),
     *("output_tokens", "arrivals", "rate", "requests", "system_prompts", "slo", "seed", "chart", "as_json", "help"),
 }
 

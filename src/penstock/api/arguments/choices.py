@@ -1,9 +1,8 @@
 """Parses argument values; objects of the library's own types are taken as they are."""
 
-from collections.abc import Sequence
-from os import PathLike, fspath
-from typing import TypeAlias
+from os import fspath
 
+from penstock.api.options.argument_types import AskedModel, Targets, Tokens
 from penstock.catalog import load_accelerator
 from penstock.catalog.accelerator import Accelerator
 from penstock.checkpoint import open_checkpoint
@@ -14,14 +13,6 @@ from penstock.model import CacheDtype, ModelSpec, cache_dtype
 from penstock.model.model_spec import model_as_measured
 from penstock.model.weight import FORMATS, FP16
 from penstock.units import parse_tokens
-
-AskedModel: TypeAlias = str | PathLike[str] | ModelSpec
-"""A config.json, a checkpoint directory, a catalog name, hf:org/name, or a loaded model."""
-Target: TypeAlias = str | Accelerator | tuple[str | Accelerator, int]
-Targets: TypeAlias = Target | Sequence[Target]
-"""`mi300x,h100:2,8xb200`, an accelerator, or a sequence of them, each optionally with a device count."""
-Tokens: TypeAlias = int | str
-"""A token count: 4096, `32k` or `1M`."""
 
 
 def counted_targets(on: Targets) -> list[tuple[Accelerator, int | None]]:
@@ -75,15 +66,6 @@ def _is_known(name: str) -> bool:
     except UnknownName:
         return False
     return True
-
-
-def at_least(least: float, **given: float | None) -> None:
-    """Raise if an argument is below its minimum; the error names the argument."""
-    for name, value in given.items():
-        if value is not None and not isinstance(value, int | float):
-            raise UsageError(f"{name} must be a number, not {value!r}")
-        if value is not None and not value >= least:
-            raise UsageError(f"{name} must be at least {least:g}, not {value:g}")
 
 
 def tokens_choice(given: Tokens) -> int:

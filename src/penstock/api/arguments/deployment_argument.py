@@ -4,9 +4,11 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, partial
 
-from penstock.api.arguments.choices import AskedModel, cache_choice, model_choice, ranks_choice, split_choice
+from penstock.api.arguments.choices import cache_choice, model_choice, ranks_choice, split_choice
+from penstock.api.options.model_options import DeploymentOptions
 from penstock.catalog.accelerator import Accelerator
 from penstock.errors import UsageError
+from penstock.fleet import Parallelism
 from penstock.model import CacheDtype, ModelSpec
 from penstock.performance.disaggregated.disaggregated_prediction import (
     DisaggregatedPrediction,
@@ -24,38 +26,33 @@ from penstock.performance.shipped.shipped_runs import shipped_efficiencies
 
 @dataclass(frozen=True)
 class RequestedDeployment:
-    """The arguments about a model and how it is deployed."""
+    """The options about a model and how it is deployed."""
 
-    model: AskedModel
+    options: DeploymentOptions
     _: KW_ONLY
-    precision: str | None = None
-    kv: str = "auto"
-    engine: str = "best"
-    dp: int = 1
-    ep: bool = False
-    mtp: bool = False
     drafted: int = 0
     accepted: float | None = None
-    prefill_split: str | None = None
-    """Split of prefill replicas; None uses the split of the decode replicas."""
 
     @cached_property
     def spec(self) -> ModelSpec:
         """The model in the requested weight format."""
-        return model_choice(self.model, self.precision)
+        return model_choice(self.options.model, self.options.precision)
 
     @cached_property
     def cache_dtype(self) -> CacheDtype | None:
         """The requested KV cache type; None for the engine's default."""
-        return cache_choice(self.kv)
+        return cache_choice(self.options.kv)
 
     @property
     def measured_engine(self) -> str:
         """Name of the engine whose measurements are used."""
-        return self.engine.strip().lower()
+        return self.options.engine.strip().lower()
+
+    def _split(self, accelerator: Accelerator, devices: int | None) -> Parallelism:
+        return split_choice(accelerator, devices, tp=None, pp=1, dp=self.options.dp, ep=self.options.ep)
 
     def predict(
-        self, part: Accelerator, devices: int | None, load: tuple[int, int, int], *, light: bool = False
+        self, accelerator: Accelerator, devices: int | None, load: tuple[int, int, int], *, roofline: bool = False
     ) -> Prediction:
         """Predict a closed loop on the engine that was measured fastest.
 
@@ -63,35 +60,35 @@ class RequestedDeployment:
         """
         return predict_on(
             self.spec,
-            part,
-            split_choice(part, devices, tp=None, pp=1, dp=self.dp, ep=self.ep),
+            accelerator,
+            self._split(accelerator, devices),
             cache_dtype=self.cache_dtype,
             measured_engine=self.measured_engine,
             load=load,
-            efficiencies=None if light else shipped_efficiencies(),
-            speculate=self._speculate(part),
+            efficiencies=None if roofline else shipped_efficiencies(),
+            speculate=self._speculate(accelerator),
         )
 
     def disaggregated_split(
-        self, part: Accelerator, devices: int | None, replicas: tuple[int, int], kv_gbps: float | None
+        self, accelerator: Accelerator, devices: int | None, decode_replicas: int
     ) -> DisaggregatedSplit:
         """Build the split of prefill and decode replicas."""
-        after = split_choice(part, devices, tp=None, pp=1, dp=self.dp, ep=self.ep)
+        decode, prefill, kv_gbps = self._split(accelerator, devices), self.options.prefill_split, self.options.kv_gbps
         return DisaggregatedSplit(
-            prefill=after if self.prefill_split is None else ranks_choice(self.prefill_split),
-            prefill_replicas=replicas[0],
-            decode=after,
-            decode_replicas=replicas[1],
+            prefill=decode if prefill is None else ranks_choice(prefill),
+            prefill_replicas=self.options.prefill,
+            decode=decode,
+            decode_replicas=decode_replicas,
             kv_bytes_per_s=None if kv_gbps is None else kv_gbps * 1e9,
         )
 
     def predict_disaggregated_deployment(
-        self, part: Accelerator, split: DisaggregatedSplit, tokens: tuple[int, int], users: int
+        self, accelerator: Accelerator, split: DisaggregatedSplit, tokens: tuple[int, int], users: int
     ) -> DisaggregatedPrediction:
         """Predict a closed loop on the engine that was measured fastest."""
         return predict_disaggregated_on(
             self.spec,
-            part,
+            accelerator,
             split,
             cache_dtype=self.cache_dtype,
             measured_engine=self.measured_engine,
@@ -100,10 +97,10 @@ class RequestedDeployment:
             apart=shipped_phase_factors(),
         )
 
-    def _speculate(self, part: Accelerator) -> Callable[[str], Speculation] | None:
+    def _speculate(self, accelerator: Accelerator) -> Callable[[str], Speculation] | None:
         """Return the speculative decoding per engine; None without drafts."""
-        if self.mtp:
-            return partial(self._own_drafts, part)
+        if self.options.mtp:
+            return partial(self._own_drafts, accelerator)
         if not self.drafted:
             return None
         if self.accepted is None:
@@ -111,7 +108,7 @@ class RequestedDeployment:
         given = Speculation(drafted_tokens=self.drafted, accepted_tokens=self.accepted)
         return lambda _: given
 
-    def _own_drafts(self, part: Accelerator, engine: str) -> Speculation:
-        drafted = self.drafted or usual_drafted(self.spec, engine, part.vendor, self.dp)
+    def _own_drafts(self, accelerator: Accelerator, engine: str) -> Speculation:
+        drafted = self.drafted or usual_drafted(self.spec, engine, accelerator.vendor, self.options.dp)
         found = multi_token_prediction(self.spec, engine, shipped_drafts(), drafted_tokens=drafted)
         return found if self.accepted is None else replace(found, accepted_tokens=self.accepted, grounds="as given")

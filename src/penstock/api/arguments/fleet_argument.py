@@ -1,12 +1,12 @@
 """Turns a pool of a fleet file into the replica that is simulated, emulated and routed to."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, get_args
 
 from penstock.api.arguments.choices import cache_choice, model_choice
+from penstock.api.options.argument_types import AskedFleet
 from penstock.catalog import load_accelerator
 from penstock.catalog.accelerator import Accelerator
 from penstock.errors import UsageError
@@ -27,7 +27,6 @@ from penstock.reading.text import read_text
 from penstock.simulation.placement import Placement, place_on
 from penstock.simulation.replica import Replica
 
-AskedFleet = str | os.PathLike[str] | Fleet
 _UNSTATED: Final = "unstated"
 _VENDORS: Final = frozenset(get_args(Accelerator.__annotations__["vendor"]))
 

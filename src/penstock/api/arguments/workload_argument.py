@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
+from penstock.api.options.argument_types import AskedTrace
+from penstock.api.options.simulate_options import WorkloadOptions
 from penstock.api.progress import ProgressListener
 from penstock.errors import UsageError
 from penstock.simulation.run_options import Policy
@@ -30,25 +32,23 @@ from penstock.workload import (
     require_whole,
 )
 
-AskedTrace: TypeAlias = str | PathLike[str] | Trace
-"""A trace file, or a loaded trace."""
 _SYNTHETIC_REQUESTS: Final = 10_000
 _ROUNDS: Final = 5
 """Minimum requests per user of a closed loop with think time."""
 
 
 def workload_choice(
+    options: WorkloadOptions,
     *,
-    recording: Trace | None,
     tokens: tuple[int, int],
-    arrivals: str | None,
     rate_per_s: float | None,
-    users: int | None,
-    think: str,
-    system_prompts: str | None,
-    slo: str | Slo | None,
+    users: int | None = None,
+    think: str = "0s",
+    slo: Slo | None = None,
 ) -> tuple[Workload, int]:
-    """Return the workload, and the number of requests to run."""
+    """Return the workload, and the number of requests to run; `slo` applies if the options have none."""
+    recording = None if options.trace is None else trace_choice(options.trace, options.columns, options.watch)
+    arrivals, system_prompts = options.arrivals, options.system_prompts
     if users is not None and (rate_per_s is not None or arrivals is not None):
         raise UsageError("the users of a closed loop decide its rate; leave out --rate and --arrivals, or --users")
     if users is None and recording is None and rate_per_s is None:
@@ -62,7 +62,7 @@ def workload_choice(
         arrivals=arrivals_choice(arrivals, recorded=recording is not None, users=users, think=think),
         lengths=Fixed(input_tokens=tokens[0], output_tokens=tokens[1]) if recording is None else recording,
         sharing=sharing,
-        classes=_classes(recording, slo),
+        classes=_classes(recording, slo if options.slo is None else options.slo),
         source="synthetic" if recording is None else recording.source,
     )
     count = _SYNTHETIC_REQUESTS if recording is None else recording.requests

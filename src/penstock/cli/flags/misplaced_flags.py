@@ -23,16 +23,16 @@ _NOT_OF_A_FLEET: Final[Mapping[str, str]] = {
     "kv_gbps": f"{_FILE}: `kv_gbps: ...` of the pool with `role: prefill`",
     "max_num_seqs": f"{_FILE}: `settings: {{max_num_seqs: ...}}` of a pool's engine",
     "max_num_batched_tokens": f"{_FILE}: `settings: {{max_num_batched_tokens: ...}}` of a pool's engine",
-    "no_prefix_caching": f"{_FILE}: `settings: {{enable_prefix_caching: false}}` of a pool's engine",
+    "prefix_caching": f"{_FILE}: `settings: {{enable_prefix_caching: false}}` of a pool's engine",
     "route": "say who routes with --policy",
     "users": "arrivals to a fleet are open: say --rate and --arrivals",
     "think": "arrivals to a fleet are open: say --rate and --arrivals",
-    "find_capacity": "raise --rate until it no longer holds",
+    "capacity": "raise --rate until it no longer holds",
     "perfetto": "the steps of one replica are written without --fleet; --chart draws the policies",
 }
 _ONLY_OF_A_FLEET: Final[Mapping[str, str]] = {
     "policy": "between replicas of one kind say --route",
-    "event": "write the deployment as a fleet of one pool",
+    "events": "write the deployment as a fleet of one pool",
     "reports": "a router of one kind of replicas sees everything",
     "pickers": "a router of one kind of replicas sees everything",
 }

@@ -1,0 +1,58 @@
+"""Options of `fit`, `predict` and `simulate` about the model, its accelerators and how it is served."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.api.options.option_fields import argument, option, options
+
+if TYPE_CHECKING:
+    from penstock.api.options.argument_types import AskedModel, Targets
+
+MODEL_HELP = "A config.json, a checkpoint directory, a name from `catalog models`, or hf:org/name."
+
+
+@options
+class ModelOptions:
+    """A model on accelerators."""
+
+    panel: ClassVar[str | None] = "Deployment"
+    model: AskedModel = argument(MODEL_HELP)
+    on: Targets = option("Accelerators, comma separated; `h100:2` is two per replica.", show_default=False)
+    _: KW_ONLY
+    precision: str | None = option("Store the weights as bf16, fp16, fp8, mxfp4, nvfp4 or int4 instead.", default=None)
+    kv: str = option("KV cache dtype: auto, bf16, fp16, fp8.", default="auto")
+    dp: int = option("Attention data-parallel ranks that share the experts.", default=1, metavar="N", min=1)
+    ep: bool = option("Expert parallelism: distribute whole experts over the ranks.", default=False)
+
+
+@options
+class DeploymentOptions(ModelOptions):
+    """A model on accelerators, with the measured engine, draft layers and disaggregated prefill."""
+
+    panel: ClassVar[str | None] = "Deployment"
+    _: KW_ONLY
+    engine: str = option(
+        "Engine whose measurements are used: vllm, vllm-atom, sglang, sglang-atom, trtllm, atom; `best` takes the "
+        "fastest of them.",
+        default="best",
+    )
+    mtp: bool = option(
+        "Draft with the checkpoint's own multi-token-prediction layers, at the measured acceptance.", default=False
+    )
+    prefill: int = option(
+        "Disaggregated prefill: number of replicas that only prefill. The others only decode.",
+        default=0,
+        metavar="N",
+        min=0,
+    )
+    prefill_split: str | None = option(
+        "Split of each prefill replica: tp8 or dp4,ep. Default: as in --on.", default=None
+    )
+    kv_gbps: float | None = option(
+        "KV bandwidth of one prefill replica, in GB/s. Default: that of the links between the replicas.",
+        default=None,
+        metavar="N",
+        min=0.001,
+    )

@@ -1,0 +1,99 @@
+"""Declares options once: a dataclass gives a Python function its parameters and a command its flags."""
+
+from collections.abc import Callable
+from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import wraps
+from inspect import signature
+from typing import Any, ParamSpec, TypeVar, dataclass_transform
+
+from penstock.errors import UsageError
+
+Parameters = ParamSpec("Parameters")
+Options = TypeVar("Options")
+Answer = TypeVar("Answer")
+_FLAG = "flag"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """How the command line shows an option."""
+
+    help: str
+    name: str | None = None
+    """The flag's name; None derives it from the field's."""
+    metavar: str | None = None
+    min: float | None = None
+    max: float | None = None
+    show_default: bool = True
+    positional: bool = False
+
+
+def option(
+    help: str,  # noqa: A002 - as typer calls it
+    *,
+    default: Any = MISSING,  # noqa: ANN401 - of the field's type
+    name: str | None = None,
+    metavar: str | None = None,
+    min: float | None = None,  # noqa: A002 - as typer calls it
+    max: float | None = None,  # noqa: A002 - as typer calls it
+    show_default: bool = True,
+) -> Any:  # noqa: ANN401 - a dataclass field
+    """Declare an option with its flag; Python calls are checked against `min` as well."""
+    flag = Flag(help=help, name=name, metavar=metavar, min=min, max=max, show_default=show_default)
+    return field(default=default, metadata={_FLAG: flag})
+
+
+def argument(help: str, *, default: Any = MISSING) -> Any:  # noqa: ANN401, A002 - a dataclass field
+    """Declare a positional argument of the command."""
+    return field(default=default, metadata={_FLAG: Flag(help=help, positional=True, show_default=False)})
+
+
+@dataclass_transform(eq_default=False, frozen_default=True, field_specifiers=(option, argument, field))
+def options(declared: type[Options]) -> type[Options]:
+    """Make a class of options: a frozen dataclass without comparison and repr, which would cost start-up time."""
+    return dataclass(frozen=True, eq=False, repr=False)(declared)
+
+
+def flags_of(declared: Any) -> "dict[str, tuple[Flag, Field[Any]]]":  # noqa: ANN401 - a class of options
+    """Return the flag and field of every option that has one: required ones first, inherited ones last."""
+    own_first = {
+        name: place for place, kind in enumerate(declared.__mro__) for name in vars(kind).get("__annotations__", ())
+    }
+    found = sorted(fields(declared), key=lambda one: (one.default is not MISSING, own_first[one.name]))
+    return {one.name: (one.metadata[_FLAG], one) for one in found if _FLAG in one.metadata}
+
+
+def takes(
+    declared: Callable[Parameters, Options],
+) -> Callable[[Callable[[Options], Answer]], Callable[Parameters, Answer]]:
+    """Let a function of one options object be called with the options as its own parameters."""
+    parameters = signature(declared)
+
+    def wrap(function: Callable[[Options], Answer]) -> Callable[Parameters, Answer]:
+        @wraps(function)
+        def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Answer:
+            try:
+                parameters.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{function.__name__}() {error}") from None
+            given = declared(*args, **kwargs)
+            _check_minima(given)
+            return function(given)
+
+        shown = parameters.replace(return_annotation=signature(function).return_annotation)
+        call.__signature__ = shown  # type: ignore[attr-defined] # what `help` and editors show
+        return call
+
+    return wrap
+
+
+def _check_minima(given: Any) -> None:  # noqa: ANN401 - any options
+    """Raise if a number is below the minimum of its flag."""
+    for name, (flag, _) in flags_of(type(given)).items():
+        value = getattr(given, name)
+        if value is None or flag.min is None:
+            continue
+        if not isinstance(value, int | float):
+            raise UsageError(f"{name} must be a number, not {value!r}")
+        if not value >= flag.min:
+            raise UsageError(f"{name} must be at least {flag.min:g}, not {value:g}")

@@ -1,0 +1,32 @@
+"""Options of `predict`."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY
+from typing import TYPE_CHECKING
+
+from penstock.api.options.model_options import DeploymentOptions
+from penstock.api.options.option_fields import option, options
+
+if TYPE_CHECKING:
+    from penstock.api.options.argument_types import Tokens
+
+
+@options
+class PredictOptions(DeploymentOptions):
+    """A deployment under a closed loop of users."""
+
+    _: KW_ONLY
+    input_tokens: Tokens = option("Prompt tokens per request: 1024, 8k.", default=1024, name="--in", metavar="N")
+    output_tokens: Tokens = option("Answer tokens per request: 1024, 8k.", default=1024, name="--out", metavar="N")
+    concurrency: int = option("Requests in flight, in a closed loop.", default=64, min=1)
+    drafted: int = option(
+        "Speculative tokens proposed per step. 0: none, or with --mtp the number used in measured runs.",
+        default=0,
+        min=0,
+    )
+    accepted: float | None = option(
+        "Tokens that a step yields per request with --drafted or --mtp.", default=None, min=1
+    )
+    replicas: int = option("With --prefill: number of replicas that only decode.", default=1, min=1, max=1024)
+    roofline: bool = option("Print the hardware limit (roofline) instead of an estimate.", default=False)

@@ -1,0 +1,109 @@
+"""Options of `simulate`, on one deployment or on a fleet."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.api.options.model_options import DeploymentOptions
+from penstock.api.options.option_fields import argument, option, options
+from penstock.api.progress import LOG, ProgressListener
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.api.options.argument_types import AskedFleet, AskedTrace, Tokens
+    from penstock.workload import Slo
+
+COLUMNS_HELP = "Columns of the trace: arrival=ts,unit=ms, and likewise input= and output=."
+_IN_HELP = "Prompt tokens per request, without a trace: 1024, 8k. Default: 1024, or the fleet's."
+_OUT_HELP = "Answer tokens per request, without a trace: 256, 1k. Default: 256, or the fleet's."
+
+
+@options
+class WorkloadOptions:
+    """The requests that are sent: a trace, or lengths and arrivals, and their SLO."""
+
+    panel: ClassVar[str | None] = "Workload"
+    _: KW_ONLY
+    trace: AskedTrace | None = option(
+        "Azure, Mooncake, BurstGPT or a plain CSV, JSONL or Parquet of requests.", default=None
+    )
+    columns: str | None = option(COLUMNS_HELP, default=None)
+    input_tokens: Tokens | None = option(_IN_HELP, default=None, name="--in", metavar="N", show_default=False)
+    output_tokens: Tokens | None = option(_OUT_HELP, default=None, name="--out", metavar="N", show_default=False)
+    arrivals: str | None = option(
+        "recorded, poisson, gamma:2 (coefficient of variation) or diurnal:4 (peak over trough; the run starts at the "
+        "peak, and --rate is the mean of the day). Default: recorded with a trace, else poisson.",
+        default=None,
+    )
+    rate: float | None = option(
+        "Requests per second; the times of a trace are scaled to it.", default=None, metavar="N", min=0
+    )
+    requests: int | None = option(
+        "Number of requests. Default: the trace once, else 10,000; with think time at least 5 per user.",
+        default=None,
+        metavar="N",
+        min=1,
+    )
+    system_prompts: str | None = option(
+        "COUNT:TOKENS. Every request begins with one of COUNT system prompts of TOKENS tokens.", default=None
+    )
+    slo: str | Slo | None = option("Limits: ttft=1s,tpot=50ms, and likewise e2e=30s or attain=95%.", default=None)
+    seed: int = option("Same seed, same run.", default=0, metavar="N", min=0)
+    watch: ProgressListener = LOG
+
+
+@options
+class SimulateOptions(WorkloadOptions, DeploymentOptions):
+    """A workload on replicas of one kind."""
+
+    panel: ClassVar[str | None] = None
+    _: KW_ONLY
+    input_tokens: Tokens = option(_IN_HELP, default=1024, name="--in", metavar="N")
+    output_tokens: Tokens = option(_OUT_HELP, default=256, name="--out", metavar="N")
+    replicas: int = option("Replicas behind one router.", default=1, metavar="N", min=1, max=1024)
+    users: int | None = option("A closed loop of N users instead of arrivals.", default=None, metavar="N", min=1)
+    think: str = option(
+        "Mean think time of a user in a closed loop before the next request: 2s, 500ms. Think times are exponential. "
+        "First requests are spread over one think time and one answer, and are not judged. 0s: all users start at "
+        "once, as in benchmarks.",
+        default="0s",
+    )
+    capacity: bool = option("Also find the highest rate that meets the SLO.", default=False)
+    route: str = option(
+        "Routing between replicas: least-requests, least-tokens, round-robin.", default="least-requests"
+    )
+    max_num_seqs: int | None = option("Requests in one step. Default: the engine's.", default=None, metavar="N", min=1)
+    max_num_batched_tokens: int | None = option(
+        "Tokens in one step. Default: the engine's.", default=None, metavar="N", min=1
+    )
+    prefix_caching: bool = option("Turn the prefix cache off.", default=True, show_default=False)
+    log_steps: bool = False
+
+
+@options
+class SimulateFleetOptions(WorkloadOptions):
+    """A workload on a fleet, with routing policies, faults, and what the router sees."""
+
+    panel: ClassVar[str | None] = "Fleet"
+    fleet: AskedFleet = argument("A fleet file.")
+    _: KW_ONLY
+    policy: str = option(
+        "Routing policies, comma separated, compared on the same requests: penstock, round-robin, "
+        "weighted-round-robin, least-request, in-flight-per-capacity, llm-d, llm-d-scorers, dynamo, "
+        "sglang-cache-aware, static-weight.",
+        default="penstock",
+    )
+    events: Sequence[str] = option(
+        "A fault or load spike: 'death of h100/0 at 60s for 30s', 'slow h100/0 x3 at 60s', 'silence of h100/0 at "
+        "60s', 'loss 5%', 'crowd x3 at 60s for 20s'. Repeat for more. Faults need replicas that serve whole requests "
+        "with one rank (no dp, no prefill or decode pools).",
+        default=(),
+        name="--event",
+    )
+    reports: str = option("Interval between two reports of an endpoint to the router.", default="250ms")
+    report_delay: str = "0ms"
+    cache_delay: str = "50ms"
+    pickers: int = option("Number of routers that share no state.", default=1, metavar="N", min=1, max=64)
+    sampled_every: int = 0

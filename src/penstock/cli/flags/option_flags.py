@@ -1,0 +1,98 @@
+"""Gives a command a flag for every option of the API function that it calls."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, fields
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeAlias
+
+import typer
+
+from penstock.api.options.option_fields import Flag, flags_of
+
+Given: TypeAlias = dict[str, Any]
+"""The options that were typed, by name."""
+_TYPES: Final[Mapping[str, type]] = {
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "Path": Path,
+    "AskedFleet": Path,
+    "AskedTrace": Path,
+}
+
+
+def with_flags(*declared: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add the flags of the option classes to a command, which receives their values as its first argument.
+
+    Flags stand between the command's own positional and keyword-only parameters. A parameter that the command declares
+    itself replaces the flag of the same name; of two classes, the first one's flag counts.
+    """
+
+    def wrap(command: Callable[..., None]) -> Callable[..., None]:
+        _, *own = inspect.signature(command, eval_str=True).parameters.values()
+        made = [one for one in _parameters(declared) if one.name not in {known.name for known in own}]
+        switched_off = {one.name for kind in declared for one in fields(kind) if one.default is True}
+        before = [one for one in own if one.kind is not inspect.Parameter.KEYWORD_ONLY]
+        after = [one for one in own if one.kind is inspect.Parameter.KEYWORD_ONLY]
+
+        def call(**values: object) -> None:
+            given = {one.name: values.pop(one.name) for one in made}
+            given |= {name: not given[name] for name in switched_off & given.keys()}
+            command({name: value for name, value in given.items() if value is not None}, **values)
+
+        shown = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*before, *made, *after)]
+        call.__doc__, call.__name__ = command.__doc__, command.__name__
+        call.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined] # typer reads both
+        call.__annotations__ = {one.name: one.annotation for one in shown}
+        return call
+
+    return wrap
+
+
+def chosen(declared: Any, given: Mapping[str, object]) -> Given:  # noqa: ANN401 - a class of options
+    """Return the typed options that belong to a class."""
+    return {one.name: given[one.name] for one in fields(declared) if one.name in given}
+
+
+def _parameters(declared: tuple[type, ...]) -> list[inspect.Parameter]:
+    found: dict[str, inspect.Parameter] = {}
+    for kind in declared:
+        known = flags_of(kind)
+        found |= {name: _parameter(*known[name], kind) for name in known if name not in found}
+    return list(found.values())
+
+
+def _parameter(flag: Flag, field: "Field[Any]", declared: type) -> inspect.Parameter:
+    """Turn an option into a parameter as typer reads it; options of types that people cannot type are text."""
+    first, *others = str(field.type).split(" | ")
+    many = "Sequence[str]" in {first, *others}
+    kind = list[str] if many else _TYPES.get(first, str)
+    default: Any = inspect.Parameter.empty if field.default is MISSING else None if many else field.default
+    name = flag.name or f"--{field.name.replace('_', '-')}"
+    if default is True:  # what is on by default has a flag that switches it off
+        default, name = False, name.replace("--", "--no-")
+    if flag.positional:
+        shown: Any = typer.Argument(help=flag.help, show_default=False)
+    else:
+        shown = typer.Option(
+            name,
+            help=flag.help,
+            metavar=flag.metavar,
+            min=flag.min,
+            max=flag.max,
+            show_default=flag.show_default,
+            rich_help_panel=None if field.default is MISSING else _panel(declared, field.name),
+        )
+    return inspect.Parameter(
+        field.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=str(default) if kind is str and isinstance(default, int) else default,
+        annotation=Annotated[kind | None if many or "None" in others else kind, shown],
+    )
+
+
+def _panel(declared: type, name: str) -> str | None:
+    """Return the help panel of the class that declares an option."""
+    owner = next(kind for kind in declared.__mro__ if name in vars(kind).get("__annotations__", ()))
+    return vars(owner).get("panel")
