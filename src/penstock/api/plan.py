@@ -117,8 +117,8 @@ def sources_of(asked: Plan, folder: Path, watch: ProgressListener = LOG) -> Sour
         prices_of=load_prices,
         model_of=model_of,
         capacity_of=simulated_capacity(simulator.sketched, screen),
-        capacity_note="Capacity within the SLO by simulation: replicas behind one router, Poisson arrivals of the "
-        "workload's mix of lengths, the engine that carries most.",
+        capacity_note="Capacity within the SLO is simulated: replicas behind one router, Poisson arrivals with the "
+        "workload's mix of lengths, and the engine with the highest capacity.",
         screen=screen,
         engines_of=efficiencies.engines,
         engines_of_vendor=efficiencies.engines_of,

@@ -46,11 +46,11 @@ def test_the_verdict_says_up_to_how_many_engineers_a_vendor_is_cheaper() -> None
     flip = next(flip for flip in answer.flips if (flip.kind, flip.subject) == ("engineers", "amd"))
     assert people.break_even_engineers == pytest.approx(flip.at, rel=0.02)
     said = people_sentence(answer)
-    assert said.startswith("Hardware and power: AMD $")
+    assert said.startswith("Staffing decides: hardware and power of AMD cost $")
     assert f"AMD is cheaper if it needs fewer than {people.break_even_engineers:.2g} extra engineers" in said
-    assert said.endswith("(the plan states 2).")
+    assert said.endswith("(you assumed 2).")
     assert headline(answer).endswith(said)
-    assert "people decide" in plan_html(solved(TWO_PARTS, EVEN))
+    assert "Staffing decides" in plan_html(solved(TWO_PARTS, EVEN))
 
 
 def test_people_who_grow_with_a_small_fleet_decide_nothing_by_themselves() -> None:
@@ -62,7 +62,7 @@ def test_people_who_grow_with_a_small_fleet_decide_nothing_by_themselves() -> No
     assert people is not None
     assert people.assumed_engineers == pytest.approx(devices * 2.5 / 1000)
     assert people.assumed_engineers < people.break_even_engineers <= 2
-    assert "(assumed 0." in people_sentence(answer)
+    assert "(default 0." in people_sentence(answer)
     written = BY_SIZE + "stacks: {amd: {engineers_per_1000_devices: {value: 2.5, low: 0, high: 7.5}}}\n"
     assert people_sentence(answer_of(written)) == people_sentence(answer), "a default that is written out is the same"
     stated = answer_of(TWO_PARTS)

@@ -59,8 +59,8 @@ def test_what_is_cheapest_in_most_draws_is_named_first_where_the_estimates_favou
     assert answer.verdict.outcome == "too close to call"
     assert sureness(answer) == "open"
     said = headline(answer)
-    assert said.startswith("Probably AMD: cheapest in 77% of 4,000 draws, a mix in 14%, NVIDIA in 9%; ")
-    assert "as estimated NVIDIA costs least" in said
+    assert said.startswith("Probably AMD: cheapest in 77% of 4,000 draws, a mix in 14%, NVIDIA in 9%. ")
+    assert "at its estimate NVIDIA is cheapest" in said
     page = plan_html(replace(result, answer=answer))
     assert "AMD is the cheapest in 77% of cases and NVIDIA in 9%" in page
 
@@ -77,7 +77,7 @@ def test_a_cost_stands_beside_what_it_is_in_the_draws(result: PlanResult) -> Non
     """Attack: a headline cost below the P10 of its own draws, without a word."""
     answer = drawn(result, {"nvidia": 0.95, "amd": 0.05, "mix": 0.0})
     assert "(P10-P90 $1.00M to $2.00M, median $1.50M)" in headline(answer)
-    assert "costs $1.00M to $2.00M in today" in plan_html(replace(result, answer=answer))
+    assert "It costs $1.00M to $2.00M in today" in plan_html(replace(result, answer=answer))
     assert answer.verdict.cost_usd == Span(low=1e6, median=1.5e6, high=2e6)
     assert answer.verdict.outcome == "wins"
     low = replace(answer, verdict=replace(answer.verdict, cost_usd=Span(low=1e9, median=2e9, high=3e9)))
@@ -94,13 +94,13 @@ def test_a_call_is_close_once_another_kind_is_cheapest_in_a_tenth_of_the_draws(
 def test_a_mix_is_said_to_be_one_only_as_long_as_its_vendors_always_carry_what_counts(result: PlanResult) -> None:
     answer = result.answer
     assert isinstance(answer, Answer)
-    assert mix_sentence(result, answer) == "a mix is of vendors that carry at least 10% each"
+    assert mix_sentence(result, answer) == "A mix has two or more vendors, each with at least 10% of the load"
     bill = answer.by_label["mix"]
     first, *rest = bill.mix.pools
     in_turn = replace(bill, mix=replace(bill.mix, pools=(replace(first, load={}), *rest)))
     one_at_a_time = replace(answer, by_label={**answer.by_label, "mix": in_turn})
     said = mix_sentence(result, one_at_a_time)
-    assert said == "the mix shown has a vendor that carries less than 10%, or nothing, in some period"
+    assert said == "In the mix shown, a vendor carries less than 10% of the load in some period"
 
 
 LIMITED = """
@@ -146,11 +146,11 @@ def test_one_kind_of_fleet_as_estimated_is_not_the_only_choice_where_draws_have_
     assert f"NVIDIA in {alone:.0%}" in headline(answer) or "NVIDIA: cheapest in" in headline(answer)
     nothing = 1 - sum(answer.confidence.probability.values())
     assert 0.01 < nothing < 0.9, "in some worlds no fleet, resized, keeps to its nodes: nobody wins those"
-    assert f"none compared is enough in {nothing:.0%}" in headline(answer)
-    assert "nothing else is enough" in plan_html(result)
+    assert f"no compared fleet meets demand in {nothing:.0%}" in headline(answer)
+    assert "no other fleet meets demand" in plan_html(result)
     assert "only choice" not in headline(answer)
     assert answer.verdict.measure
-    assert "one kind of fleet" not in plan_html(result)
+    assert "only one kind of fleet" not in plan_html(result)
 
 
 def test_a_choice_that_a_hundredth_changes_is_said_to_be_on_a_knife_s_edge(result: PlanResult) -> None:
@@ -165,5 +165,5 @@ def test_a_choice_that_a_hundredth_changes_is_said_to_be_on_a_knife_s_edge(resul
     family = replace(answer.family, runners_up=(close,))
     assert judge(family, answer.confidence, result.candidates).near == ("amd",)
     edge = replace(answer, verdict=replace(answer.verdict, near=("h200_sxm throughput", "amd")))
-    assert near_sentence(edge).endswith("makes another answer (h200_sxm throughput, AMD)")
+    assert near_sentence(edge).endswith("makes another fleet cheapest (h200_sxm throughput, AMD).")
     assert "one percent or less" in plan_html(replace(result, answer=edge))

@@ -11,13 +11,14 @@ from penstock.planning.spec.resolve_plan import Resolved
 from penstock.planning.uncertainty.monte_carlo import Blame
 from penstock.planning.uncertainty.scenarios import DemandScenario
 from penstock.planning.verification.verify_fleet import vendors_above_minimum_share
-from penstock.report.plan.flips import plain_flip, turns, within_reach
+from penstock.report.plan.flips import flips_by_input, plain_flip, within_range
 from penstock.report.plan.html_tables import Cell, listed, table
 from penstock.report.plan.plan_charts import cash_bars, compared, cost_bars, figure, span_bars
 from penstock.report.plan.rfp import VendorSheet, vendor_sheets
 from penstock.report.plan.scenario_sentences import rule_usd, scenario_usd, small_fleet
 from penstock.report.plan.sentences import (
     Sureness,
+    capital_first,
     enough_sentence,
     label_name,
     likelier,
@@ -35,11 +36,11 @@ from penstock.report.plan.sentences import (
 from penstock.units import counted
 
 _TAGS: Final[Mapping[Sureness, str]] = {
-    "sure": "sure",
-    "likely": "likely, not sure",
-    "alone": "one kind of fleet",
-    "open": "open",
-    "unmet": "does not hold",
+    "sure": "confident",
+    "likely": "likely",
+    "alone": "only one kind of fleet",
+    "open": "undecided",
+    "unmet": "misses its SLO",
 }
 _FLIPS_SHOWN: Final = 6
 _MEASURES_SHOWN: Final = 3
@@ -50,10 +51,10 @@ def summary(result: PlanResult, answer: Answer) -> Iterator[str]:
     yield _verdict(result, answer)
     yield _tiles(answer)
     cash = answer.winner.cash
-    yield figure("What is paid when.", cash_note(answer), cash_bars(cash))
+    yield figure("Payments over time.", cash_note(answer), cash_bars(cash))
     yield from _options(result, answer)
-    yield from _doubt(result, answer)
-    yield from _asking(result, answer)
+    yield from _confidence(result, answer)
+    yield from _vendor_questions(result, answer)
 
 
 def plain_demand(result: PlanResult) -> str:
@@ -67,16 +68,16 @@ def _job(workload: WorkloadPlan) -> str:
     slo = workload.slo
     limits = []
     if slo.ttft_s is not None:
-        limits.append(f"begin to be answered within {slo.ttft_s:g} s")
+        limits.append(f"get their first token within {slo.ttft_s:g} s")
     if slo.tpot_s is not None:
-        limits.append(f"go on at {1 / slo.tpot_s:.0f} tokens a second or faster")
+        limits.append(f"then get at least {1 / slo.tpot_s:.0f} tokens per second")
     if slo.e2e_s is not None:
         limits.append(f"are complete within {slo.e2e_s:g} s")
-    who = f"{rate(workload.peak_requests_per_s)} requests a second"
+    load = f"{rate(workload.peak_requests_per_s)} requests per second"
     if workload.users:
-        who = f"{workload.users:,.0f} users at once"
-    kept = f"{slo.attainment_fraction:.0%} of requests {' and '.join(limits)}"
-    return f"{workload.model} for {who} at the busiest time; {kept}"
+        load = f"{workload.users:,.0f} concurrent users"
+    in_time = f"{slo.attainment_fraction:.0%} of requests {' and '.join(limits)}"
+    return f"{workload.model} for {load} at peak; {in_time}"
 
 
 def acquisition_plan(mix: Mix, resolved: Resolved) -> str:
@@ -123,8 +124,8 @@ def _sold(mix: Mix, resolved: Resolved) -> Iterator[str]:
 
 def _verdict(result: PlanResult, answer: Answer) -> str:
     level = sureness(answer)
-    notes = (people_sentence(answer).rstrip("."), not_compared_sentence(result), small_fleet(result, answer))
-    noted = "".join(f'<p class="small">{escape(capital_first(note))}.</p>' for note in notes if note)
+    notes = (people_sentence(answer), not_compared_sentence(result), small_fleet(result, answer))
+    noted = "".join(f'<p class="small">{escape(note)}</p>' for note in notes if note)
     blame = answer.confidence.blame[:_MEASURES_SHOWN] if level == "open" else ()
     measures = listed([_to_settle(entry, part_names(result)) for entry in blame]) if blame else ""
     return (
@@ -138,27 +139,22 @@ def _verdict(result: PlanResult, answer: Answer) -> str:
 def _to_settle(blame: Blame, names: Mapping[str, str]) -> str:
     subject = names.get(blame.subject, label_name(blame.subject))
     what = {
-        "throughput": f"have {subject} measured with your own requests",
+        "throughput": f"benchmark {subject} with your own requests",
         "price": f"get a written price for {subject}",
         "rent": f"get a written rent for {subject}",
-        "engineers": f"decide how many extra engineers {subject} takes",
-        "engineers_by_size": f"decide how many extra engineers {subject} takes",
-        "delivery": f"get a delivery date of {subject} in writing",
+        "engineers": f"decide how many extra engineers {subject} needs",
+        "engineers_by_size": f"decide how many extra engineers {subject} needs",
+        "delivery": f"get a written delivery date for {subject}",
         "demand": f"forecast the {subject}",
         "mean_load": f"forecast the {subject}",
     }.get(blame.kind, f"pin down the {subject}")
     return f"To settle it: {what}."
 
 
-def capital_first(text: str) -> str:
-    """Capitalise the first letter."""
-    return text[:1].upper() + text[1:]
-
-
 def _money(result: PlanResult, answer: Answer) -> str:
     cash, years = answer.winner.cash, counted(result.plan.horizon_years, "year")
-    order = f"{usd(cash.capex_usd)} to buy it, " if cash.capex_usd else "nothing to buy, "
-    return f"{order}{usd(paid_usd(answer.winner))} paid in all over {years}."
+    order = f"{usd(cash.capex_usd)} of purchases, " if cash.capex_usd else "no purchase, "
+    return f"{order}{usd(paid_usd(answer.winner))} paid in total over {years}."
 
 
 def paid_usd(bill: Bill) -> float:
@@ -169,22 +165,22 @@ def paid_usd(bill: Bill) -> float:
 def _how_sure(result: PlanResult, answer: Answer) -> str:
     level = sureness(answer)
     if level == "unmet":
-        return "In simulation this fleet misses what it promises: do not order it; change the plan and ask again."
+        return "In simulation this fleet misses its response times. Do not order it; change the plan and run it again."
     if level == "alone":
         return f"{_only_kind(result, answer)} {_in_draws(answer)}".rstrip()
-    unproven = "" if answer.verified else " It was not simulated: what it carries is an estimate."
+    unproven = "" if answer.verified else " It was not simulated; its capacity is an estimate."
     near = "A change of one percent or less makes another fleet the cheapest." if answer.verdict.near else ""
-    said = " ".join(filter(None, (_gap(result, answer), near, _chances(result, answer), _in_draws(answer))))
+    text = " ".join(filter(None, (_gap(result, answer), near, _chances(result, answer), _in_draws(answer))))
     if likelier(answer) is not None:
-        return f"{said} The likelier choice is among the options below: treat both as open."
-    return f"{said} That is too close to call: treat both as open." if level == "open" else f"{said}{unproven}"
+        return f"{text} The likelier choice is among the options below; keep both open."
+    return f"{text} That is too close to call; keep both open." if level == "open" else f"{text}{unproven}"
 
 
 def _gap(result: PlanResult, answer: Answer) -> str:
     """State the extra cost of the next kind of fleet, with every input as estimated."""
     for label, more in answer.verdict.others_usd.items():
         return f"The {_best_of(label, result, answer)} costs {usd(more)} more in today's money."
-    return "As estimated nothing else can do the work."
+    return "No other fleet can serve this demand."
 
 
 def _chances(result: PlanResult, answer: Answer) -> str:
@@ -203,20 +199,20 @@ def _in_draws(answer: Answer) -> str:
     span = answer.verdict.cost_usd
     if usd(span.low) == usd(span.high):
         return ""
-    low = " so the figure as estimated is an optimistic one;" if answer.winner.cost.total_usd < span.low else ""
-    middle = f"{usd(span.median)} in the middle one"
-    enough = f" The {said}." if (said := enough_sentence(answer, node="server", draws="cases")) else ""
-    cost = f"it costs {usd(span.low)} to {usd(span.high)} in today's money"
+    sentences = [f"It costs {usd(span.low)} to {usd(span.high)} in today's money (P10-P90), median {usd(span.median)}."]
     if none := unserved_fraction(answer):
-        rules = f"In {none:.0%} of cases no fleet compared keeps every rule of the plan."
-        return f"{rules} In eight of ten of the others {cost},{low} {middle}.{enough}"
-    return f"In eight of ten cases {cost},{low} {middle}.{enough}"
+        sentences.insert(0, f"In {none:.0%} of cases no compared fleet meets every rule of the plan.")
+    if answer.winner.cost.total_usd < span.low:
+        sentences.append("The estimate is below that range, so it is optimistic.")
+    if enough := enough_sentence(answer, node="server", draws="cases"):
+        sentences.append(f"{capital_first(enough)}.")
+    return " ".join(sentences)
 
 
 def _only_kind(result: PlanResult, answer: Answer) -> str:
     """Describe the alternatives if every fleet is of one kind."""
     if not answer.runners_up:
-        return "Nothing else can do the work under these rules, so there is no saving to be sure of."
+        return "No other fleet can do the work under these rules, so there is no saving to compare."
     second = min(answer.runners_up, key=lambda bill: bill.cost.total_usd)
     more = second.cost.total_usd - answer.winner.cost.total_usd
     rules = "The rules leave one kind of fleet, so vendors are not compared"
@@ -251,10 +247,10 @@ def _tiles(answer: Answer) -> str:
     entries = [
         (usd(cash.first_order_usd), "on the first purchase order"),
         (usd(cash.capex_usd), "for all purchases (capex)"),
-        (usd(paid_usd(bill)), "paid in all, sales taken off"),
-        (usd(bill.cost.total_usd), "the same in today's money, which decides"),
+        (usd(paid_usd(bill)), "paid in total, less sales"),
+        (usd(bill.cost.total_usd), "the same in today's money, which the plan minimises"),
         (f"{devices:,}", "accelerators at the end"),
-        (f"{kilowatts:,.0f} kW", "of machines at their maximum"),
+        (f"{kilowatts:,.0f} kW", "maximum power of the machines"),
     ]
     span = answer.verdict.cost_usd
     if usd(span.low) != usd(span.high):
@@ -262,11 +258,11 @@ def _tiles(answer: Answer) -> str:
             4,
             (
                 f"{usd(span.low)} to {usd(span.high)}",
-                f"of that in eight of ten {_counted_cases(answer)}, {usd(span.median)} in the middle",
+                f"P10-P90 of that over all {_counted_cases(answer)}, median {usd(span.median)}",
             ),
         )
     if signed:
-        entries[1:1] = [(usd(signed), "bound by rental contracts")]
+        entries[1:1] = [(usd(signed), "committed in rental contracts")]
     return tiles(entries)
 
 
@@ -283,15 +279,16 @@ def tiles(entries: Sequence[tuple[str, str]]) -> str:
 def cash_note(answer: Answer) -> str:
     """List the payments of each year."""
     years = answer.winner.cash.years
-    said = ", ".join(f"{usd(paid.total_usd)} in the year from {paid.start:%B %Y}" for paid in years)
-    return f"{said}. Plain dollars on the day they are due."
+    payments = ", ".join(f"{usd(paid.total_usd)} in the year from {paid.start:%B %Y}" for paid in years)
+    return f"{payments}. Undiscounted dollars on the day they are due."
 
 
 def _options(result: PlanResult, answer: Answer) -> Iterator[str]:
     rows = [(plain_fleet(bill.mix, result.resolved), bill) for _, bill in compared(answer)]
     yield "<h2>The options</h2>"
     best = answer.winner.cost.total_usd
-    heads: list[Cell] = ["option", ("to buy", "n"), ("paid in all", "n"), ("in today's money", "n"), ("more", "n")]
+    amounts = ("purchases", "paid in total", "in today's money", "extra cost", "cheapest in")
+    heads: list[Cell] = ["option", *((name, "n") for name in amounts)]
     lines: list[list[Cell]] = []
     for name, bill in rows:
         more = bill.cost.total_usd - best
@@ -309,19 +306,19 @@ def _options(result: PlanResult, answer: Answer) -> Iterator[str]:
                 chance,
             ]
         )
-    yield table([*heads, ("cases its kind wins in", "n")], lines, classes=["total"])
+    yield table(heads, lines, classes=["total"])
     totals = "; ".join(f"{name} {usd(bill.cost.total_usd)}" for name, bill in rows)
     yield figure(
-        "Where the money goes.",
+        "Cost by item.",
         f"In today's money: {totals}.",
         cost_bars([(chart_name(name), bill) for name, bill in rows]),
     )
     if answer.owned is not None:
         owned = owned_sentences(answer.owned, part_names(result))
-        yield "<h3>What you own already</h3>" + listed([f"{capital_first(sentence)}." for sentence in owned])
+        yield "<h3>Hardware you own</h3>" + listed([f"{capital_first(sentence)}." for sentence in owned])
     if answer.rules:
         prices = [f"{capital_first(rule.rule)}: {rule_usd(rule)}." for rule in answer.rules if rule.usd > 0]
-        yield "<h3>What your own rules cost</h3>" + (listed(prices) if prices else "<p>Nothing.</p>")
+        yield "<h3>Cost of your rules</h3>" + (listed(prices) if prices else "<p>Nothing.</p>")
 
 
 def chart_name(fleet: str) -> str:
@@ -334,33 +331,33 @@ def plain_fleet(mix: Mix, resolved: Resolved) -> str:
     return " + ".join(part_name(resolved.accelerators[part]) for part in sorted(mix.support))
 
 
-def _doubt(result: PlanResult, answer: Answer) -> Iterator[str]:
+def _confidence(result: PlanResult, answer: Answer) -> Iterator[str]:
     names = part_names(result)
     if answer.verdict.outcome != "only choice":
-        yield "<h2>How sure it is, and what would change it</h2>"
+        yield "<h2>How certain this is, and what would change it</h2>"
         yield figure(
-            "What the fleet of each kind that is cheapest as estimated may cost.",
-            f"A bar holds eight of ten {_counted_cases(answer)}; the white mark is the middle one.",
+            "Cost range of the best fleet of each kind.",
+            f"Bars: P10-P90 of all {_counted_cases(answer)}. White mark: median.",
             span_bars(answer, {ident: chart_name(name) for ident, name in names.items()}),
         )
     elif answer.flips:
         yield "<h2>What would change it</h2>"
     if answer.verdict.outcome != "only choice" or answer.flips:
-        yield _watched(answer, names)
+        yield _flips(answer, names)
     if answer.scenarios:
-        yield "<h3>If demand is another</h3>" + listed([_scenario(entry, names) for entry in answer.scenarios])
+        yield "<h3>If demand differs</h3>" + listed([_scenario(entry, names) for entry in answer.scenarios])
 
 
-def _watched(answer: Answer, names: Mapping[str, str]) -> str:
+def _flips(answer: Answer, names: Mapping[str, str]) -> str:
     if not answer.flips and not answer.verdict.others_usd:
-        return "<p>As estimated nothing else is enough, so no single value turns the choice.</p>"
+        return "<p>No other fleet can serve this demand, so no single input changes the choice.</p>"
     if not answer.flips:
-        return "<p>No single input changes the choice, from a tenth to ten times its value.</p>"
+        return "<p>No single input, varied from 0.1 to 10 times its value, changes the choice.</p>"
     items = [
-        f'<li class="{"near" if within_reach(ends) else ""}">{escape(plain_flip(ends, names))}</li>'
-        for ends in turns(answer.flips)[:_FLIPS_SHOWN]
+        f'<li class="{"near" if within_range(ends) else ""}">{escape(plain_flip(ends, names))}</li>'
+        for ends in flips_by_input(answer.flips)[:_FLIPS_SHOWN]
     ]
-    marked = '<p class="small">Marked: a value that is within the range the plan holds possible.</p>'
+    marked = '<p class="small">Marked: the value lies within the range of this input.</p>'
     return f'<ul class="watch">{"".join(items)}</ul>{marked}'
 
 
@@ -370,16 +367,18 @@ def _scenario(scenario: DemandScenario, names: Mapping[str, str]) -> str:
     return f"{where[scenario.name]}: {scenario_usd(scenario)}" + (f" for {fleet}." if fleet else ".")
 
 
-def _asking(result: PlanResult, answer: Answer) -> Iterator[str]:
+def _vendor_questions(result: PlanResult, answer: Answer) -> Iterator[str]:
     yield "<h2>What to ask vendors</h2>"
     sheets = vendor_sheets(result, answer)
     rows: list[list[Cell]] = []
     for sheet in sheets:
         for entry in sheet.questions:
-            if entry.topic in {"price", "term", "lead time"} and entry.used and (sheet.role == "chosen" or entry.turns):
-                rows.append([_whom(sheet), entry.question, (entry.counted_on, "small"), (entry.turns or "-", "small")])
-    yield table(["part", "ask", "the plan counts on", "the choice turns"], rows)
-    all_of_it = "writes every question, the workload and the benchmark an offer must pass."
+            decides = sheet.role == "chosen" or entry.changes_choice
+            if entry.topic in {"price", "term", "lead time"} and entry.used and decides:
+                changes = (entry.changes_choice or "-", "small")
+                rows.append([_whom(sheet), entry.question, (entry.assumed, "small"), changes])
+    yield table(["accelerator", "question", "the plan assumes", "the choice changes"], rows)
+    all_of_it = "writes every question, the workload, and the benchmark that an offer must pass."
     yield f'<p class="small"><code>penstock plan PLAN --rfp DIRECTORY</code> {all_of_it}</p>'
 
 

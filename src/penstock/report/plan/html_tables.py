@@ -13,9 +13,13 @@ from penstock.planning.optimizer.problem import Mix
 from penstock.planning.plan_result import Answer, Bill, PlanResult
 from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.resolve_plan import Assumption, Confirmer, LeftOut
+from penstock.report.plan.cash_sentences import placed, placed_money
 from penstock.report.plan.scenario_sentences import rule_usd
 from penstock.report.plan.sentences import (
     amount,
+    capital_first,
+    cheaper_fleet_sentence,
+    in_time_share,
     nodes_by_acquisition,
     owned_sentences,
     per_mtok,
@@ -24,7 +28,6 @@ from penstock.report.plan.sentences import (
     spread,
     usd,
 )
-from penstock.report.plan.sites import placed, placed_money
 
 Cell = str | tuple[str, str]
 """Cell text, or a pair of text and CSS class."""
@@ -86,9 +89,9 @@ def fleet_table(mix: Mix, result: PlanResult) -> str:
 
 def verification_section(answer: Answer) -> Iterator[str]:
     """Write the results of the simulation, or that the fleet was not simulated."""
-    yield "<h3>Re-verified by simulation</h3>"
+    yield "<h3>Checked by simulation</h3>"
     if not answer.verified:
-        yield '<p><span class="tag warn">not simulated</span> The SLO rests on predicted capacity alone.</p>'
+        yield '<p><span class="tag warn">not simulated</span> Whether the fleet meets its SLO is an estimate.</p>'
         return
     rows = []
     for verified in answer.verified:
@@ -96,17 +99,16 @@ def verification_section(answer: Answer) -> Iterator[str]:
             [
                 " + ".join(sorted(verified.planned.support)),
                 "; ".join(
-                    f"{c.workload} {c.attainment_fraction:.1%} of {c.required_fraction:.0%}" for c in verified.checks
+                    f"{c.workload} {in_time_share(c)} (required {c.required_fraction:.0%})" for c in verified.checks
                 ),
                 "met" if verified.met else "missed",
                 usd(verified.added_usd) if verified.added_usd else "nothing",
                 usd(verified.mix.cost_usd),
             ]
         )
-    yield table(["fleet", "requests within SLO, asked", "verdict", ("added", "n"), ("cost then", "n")], rows)
-    if answer.regret_usd is not None:
-        regret = f"Regret of the choice beside the cheapest fleet that held: {usd(answer.regret_usd)}."
-        yield f'<p class="small">{escape(regret)}</p>'
+    yield table(["fleet", "requests in time", "SLO", ("nodes added", "n"), ("total cost", "n")], rows)
+    if cheaper := cheaper_fleet_sentence(answer):
+        yield f'<p class="small">{escape(capital_first(cheaper))}.</p>'
 
 
 def token_table(rows: Sequence[tuple[str, Bill]]) -> str:
@@ -126,8 +128,15 @@ def token_table(rows: Sequence[tuple[str, Bill]]) -> str:
                     f"{1 - bill.cost.busy_fraction:.0%}",
                 ]
             )
-    heads: list[Cell] = ["fleet", "workload", ("cost", "n"), ("a million in", "n"), ("out", "n"), ("blended", "n")]
-    return "<h3>Per million tokens</h3>" + table([*heads, ("idle", "n")], lines)
+    heads: list[Cell] = [
+        "fleet",
+        "workload",
+        ("cost", "n"),
+        ("per Mtok in", "n"),
+        ("per Mtok out", "n"),
+        ("blended", "n"),
+    ]
+    return "<h3>Cost per million tokens</h3>" + table([*heads, ("idle", "n")], lines)
 
 
 def disaggregated_sentences(mix: Mix, candidates: Sequence[Candidate]) -> Iterator[str]:
@@ -139,11 +148,11 @@ def disaggregated_sentences(mix: Mix, candidates: Sequence[Candidate]) -> Iterat
             continue
         ahead, after = unit.prefill.parallelism, unit.decode.parallelism
         tier = next(capacity.tier for capacity in entry.capacities if capacity.meets_slo)
-        known = "both measured so" if tier == "calibrated" else "never measured so together"
+        known = "measured in this combination" if tier == "calibrated" else "not measured in this combination"
         yield (
-            f"prompts on {unit.prefill_replicas} x {ahead}, answers on {unit.decode_replicas} x {after}: "
-            f"{unit.devices} devices a unit, {known}; KV over the network at {unit.sending_bytes_per_s / 1e9:g} GB/s "
-            "from each prefill replica"
+            f"each unit prefills on {unit.prefill_replicas} x {ahead} and decodes on {unit.decode_replicas} x {after} "
+            f"({unit.devices} devices, {known}); each prefill replica sends KV cache at "
+            f"{unit.sending_bytes_per_s / 1e9:g} GB/s"
         )
 
 
@@ -169,7 +178,7 @@ def capacity_table(result: PlanResult, answer: Answer) -> str:
             ]
         )
     heads: list[Cell] = ["deployment", "workload", ("in/out", "n"), ("requests/s", "n"), "tier", "from"]
-    note = '<p class="small">● in the chosen fleet. Rates with P10 to P90; "none" misses the SLO at any rate.</p>'
+    note = '<p class="small">● in the chosen fleet. Rates: median (P10-P90); "none": misses the SLO at any rate.</p>'
     return note + table(heads, rows)
 
 
@@ -210,18 +219,18 @@ def cash_table(cash: Cash, plan: Plan) -> Iterator[str]:
 def rules_table(answer: Answer) -> Iterator[str]:
     """Write the cost of each rule, and the use of owned hardware."""
     if answer.rules:
-        heads: list[Cell] = ["rule", ("costs", "n"), ("without it", "n"), "then the fleet is of"]
+        heads: list[Cell] = ["rule", ("cost", "n"), ("total without it", "n"), "fleet without it"]
         rows = [[rule.rule, rule_usd(rule), usd(rule.without_usd), rule.without] for rule in answer.rules]
         yield "<h3>What each rule costs</h3>" + table(heads, rows)
     if answer.owned is not None:
-        yield "<h3>What is owned already</h3>" + listed(list(owned_sentences(answer.owned)))
+        yield "<h3>Hardware you own</h3>" + listed(list(owned_sentences(answer.owned)))
 
 
 _CONFIRMERS: Final[Mapping[Confirmer, str]] = {
     "procurement": "Procurement: quotes and contracts",
     "facilities": "Facilities: power and space",
     "engineering": "Engineering: demand, people and operation",
-    "finance": "Finance: how money is counted",
+    "finance": "Finance: rates and accounting",
 }
 
 

@@ -7,7 +7,7 @@ from penstock.planning.optimizer.cash_flow import day_of
 from penstock.planning.optimizer.problem import Mix
 from penstock.planning.plan_result import Answer, Bill, PlanResult
 from penstock.planning.pool_launches import PoolLaunch
-from penstock.report.plan.flips import flip_sentence, turns, within_reach
+from penstock.report.plan.flips import flip_sentence, flips_by_input, within_range
 from penstock.report.plan.html_tables import (
     bill_table,
     capacity_table,
@@ -27,19 +27,19 @@ _WATCHED = 10
 def operation(result: PlanResult, answer: Answer, launches: Sequence[PoolLaunch]) -> Iterator[str]:
     """Write the part for engineers."""
     yield f'<p class="lead">{escape(question(result))}</p><p>{escape(headline(answer))}</p>'
-    yield _section("The fleet over time", "What is there when, what runs on it and which requests it takes.")
+    yield _section("The fleet over time", "Nodes by period, what runs on them, and the requests they serve.")
     yield from _over_time(answer.winner.mix, result)
     yield fleet_table(answer.winner.mix, result)
     apart = disaggregated_sentences(answer.winner.mix, result.candidates)
-    yield from (f'<p class="small">Prompts apart: {escape(sentence)}.</p>' for sentence in apart)
+    yield from (f'<p class="small">Disaggregated prefill: {escape(sentence)}.</p>' for sentence in apart)
     yield from verification_section(answer)
-    yield _section("What a replica carries", "Deployments of these fleets, requests per second within the SLO.")
+    yield _section("Capacity of a replica", "Requests per second within the SLO, for each deployment of these fleets.")
     yield capacity_table(result, answer)
     yield from _launches(launches)
     yield from _costs(answer)
     yield from _sensitivity(answer)
     yield from rules_table(answer)
-    yield _section("Money as it is paid", "Plain dollars when they are due; the bill below is in today's dollars.")
+    yield _section("Payments", "Undiscounted dollars when they are due; the bill below is in today's dollars.")
     yield from cash_table(answer.winner.cash, result.plan)
     yield _section("The bill, line by line", "Each amount is its formula evaluated on its inputs.")
     yield bill_table(answer.winner.cost)
@@ -58,17 +58,19 @@ def _over_time(mix: Mix, result: PlanResult) -> Iterator[str]:
             for at, (start, _) in enumerate(periods)
         ]
     last = len(periods) - 1
-    said = "; ".join(
-        f"{mix.nodes_of(part, 0)} {part} at first, {mix.nodes_of(part, last)} at the end"
-        for part in sorted(mix.support)
+    counts = "; ".join(
+        f"{mix.nodes_of(accelerator, 0)} {accelerator} at first, {mix.nodes_of(accelerator, last)} at the end"
+        for accelerator in sorted(mix.support)
     )
-    yield figure("Servers over time.", f"{said}.", fleet_bars(nodes))
+    yield figure("Servers over time.", f"{counts}.", fleet_bars(nodes))
 
 
 def _launches(launches: Sequence[PoolLaunch]) -> Iterator[str]:
     if not launches:
         return
-    yield _section("How it is started", "One line per replica, as `penstock preflight` proposes it; check it there.")
+    yield _section(
+        "Launch commands", "One per replica, as `penstock preflight` proposes it; check it there before use."
+    )
     for entry in launches:
         count = (
             f"{entry.replicas} replicas of {entry.devices} devices"
@@ -81,11 +83,11 @@ def _launches(launches: Sequence[PoolLaunch]) -> Iterator[str]:
 
 
 def _costs(answer: Answer) -> Iterator[str]:
-    yield _section("What it costs", "From silicon alone to all in; engineers of a stack are the software tax.")
+    yield _section("Cost", "From silicon alone to all in, with the engineers that each software stack needs.")
     for name, bill in _pair(answer):
         fall = bill.cost.waterfall
         bare, whole, people = usd(fall.silicon_usd), usd(fall.all_in_usd), usd(fall.software_usd)
-        note = f"{bare} of silicon or rent become {whole}; engineers are {people}."
+        note = f"{bare} for silicon or rent, {whole} all in, of which engineers {people}."
         yield figure(f"From silicon to all in: {name}.", note, waterfall_bars(bill))
     yield token_table(compared(answer))
 
@@ -103,22 +105,25 @@ def _sensitivity(answer: Answer) -> Iterator[str]:
         return
     confidence = answer.confidence
     yield _section(
-        "What would change the answer", f"Each value alone; {confidence.draws:,} draws, seed {confidence.seed}."
+        "What would change the answer",
+        f"Each input alone; confidence from {confidence.draws:,} draws, seed {confidence.seed}.",
     )
     items = [
-        f'<li class="{"near" if within_reach(ends) else ""}">{escape(flip_sentence(*ends))}</li>'
-        for ends in turns(answer.flips)[:_WATCHED]
+        f'<li class="{"near" if within_range(ends) else ""}">{escape(flip_sentence(*ends))}</li>'
+        for ends in flips_by_input(answer.flips)[:_WATCHED]
     ]
     yield (
-        f'<ul class="watch">{"".join(items)}</ul>' if items else "<p>No single input, from a tenth to ten times it.</p>"
+        f'<ul class="watch">{"".join(items)}</ul>'
+        if items
+        else "<p>No single input, varied from 0.1 to 10 times its value.</p>"
     )
     if answer.swings and not alone:
         widest = answer.swings[0]
         note = (
-            f"The widest is {swing_name(widest)}: {usd(widest.width_usd)} from end to end. "
-            "Grey bars reach below zero, where the winner loses."
+            f"The widest range is that of {swing_name(widest)}: {usd(widest.width_usd)}. "
+            "Grey bars reach below zero, where another fleet is cheaper."
         )
-        yield figure("Each input through its range.", note, tornado_bars(answer.swings, answer.verdict.winner))
+        yield figure("Saving over the range of each input.", note, tornado_bars(answer.swings, answer.verdict.winner))
 
 
 def _section(title: str, lead: str) -> str:

@@ -18,30 +18,30 @@ from penstock.report.plan.sentences import NO_FLEET
 _TEMPLATES = files("penstock.report") / "templates"
 
 METHOD = (
-    """Every accelerator of the plan is tried with every split that fits a node and every weight format asked for; what
-    the memory model says does not fit is not considered. Capacity is what is sustained within the SLO, as the first
-    caveat says.""",
-    """An integer program (HiGHS) chooses whole nodes, whole replicas and the share of each length bucket every pool
-    serves, at the least present value of everything on the bill, under the plan's rules: spare nodes, power caps,
-    vendors, delivery dates. The same program answers each vendor alone, a mix, and each accelerator alone.""",
-    """Dollars are discounted to the start. Hardware is bought when it is needed, kept to the end of the plan and worth
-    its salvage then, and the share of its book value above that which the plan counts on as resale. Power follows mean
-    load between idle and what a serving node draws; cooling is power times PUE less one. Rent includes host, power and
-    cooling; a contract is paid to the end of its term.""",
+    """Every accelerator of the plan is tried with every split that fits a node and every requested weight format;
+    deployments that do not fit in memory are dropped. Capacity is the highest rate that is sustained within the SLO;
+    the first caveat says how it was found.""",
+    """An integer program (HiGHS) chooses whole nodes, whole replicas, and the share of each length bucket per pool.
+    It minimises the present value of the whole bill under the plan's rules: spare nodes, power caps, vendors, delivery
+    dates. The same program is solved for each vendor alone, for a mix, and for each accelerator alone.""",
+    """Dollars are discounted to the start. Hardware is bought when needed and kept to the end of the plan; then it
+    is worth its salvage value, plus the share of the remaining book value that the plan counts as resale. Power
+    follows mean load between idle power and the power of a serving node; cooling is power times (PUE - 1). Rent
+    includes host, power and cooling; a contract is paid to the end of its term.""",
     """Input tokens pay for the share of busy device time that prompts take, output tokens for the rest; idle time,
-    spares and people are spread like busy time. Token prices are levelised: discounted dollars over discounted
+    spares and people are distributed like busy time. Token prices are levelised: discounted dollars over discounted
     tokens.""",
-    """Confidence draws every input that has a range: people, demand, prices, rates, and each accelerator's throughput
-    from its P10 to P90, and resizes every competing fleet in every draw. Resizing keeps each part's share of every
-    length and fills its nodes anew with one or two kinds of replica per workload; a mix stays as it is where its
-    replicas carry everything in another sharing. Its cost can only be overestimated; flip points are found the same
-    way and located to half a percent.""",
+    """Confidence: each draw varies every input that has a range (people, demand, prices, rates, and each accelerator's
+    throughput from P10 to P90) and resizes every competing fleet. Resizing keeps each accelerator's share of every
+    length and fills its nodes with one or two kinds of replica per workload; a mix keeps its size if its replicas can
+    carry the load with other shares. A resized fleet can cost too much, never too little. Flips are found the same way,
+    to half a percent.""",
 )
 CAVEATS = (
-    "Throughput depends on the software of the day: measurements on the same chip moved by 15 to 30% in a year.",
-    "Buckets stand for all requests of about their length; what a replica serves is added up linearly over buckets.",
-    "List prices and rents are what somebody published on a day; a contract is what you sign.",
-    "Errors of one vendor's accelerators are drawn as partly shared, all others as independent.",
+    "Throughput depends on the software release: measurements on the same chip moved by 15 to 30% in a year.",
+    "A length bucket stands for all requests of about its length; the loads of buckets are added up linearly.",
+    "List prices and rents were published on a given day; only a contract fixes a price.",
+    "Errors of one vendor's accelerators are drawn as partly correlated, all others as independent.",
 )
 
 
@@ -63,12 +63,12 @@ def plan_html(result: PlanResult, launches: Sequence[PoolLaunch] = ()) -> str:
     return unique_ids(page)
 
 
-_ANSWERED = (("pays", "For who pays"), ("knobs", "Try other numbers"), ("runs", "For who runs it"))
+_ANSWERED = (("pays", "For budget owners"), ("knobs", "Try other numbers"), ("runs", "For operators"))
 
 
 def _nav(result: PlanResult) -> str:
     answered = () if isinstance(result.answer, NoFleet) else _ANSWERED
-    parts = (*answered, ("assumed", "What was assumed"))
+    parts = (*answered, ("assumed", "Assumptions"))
     return "\n".join(f'<a href="#{ident}">{name}</a>' for ident, name in parts)
 
 
@@ -81,22 +81,22 @@ def _body(result: PlanResult, launches: Sequence[PoolLaunch]) -> Iterator[str]:
         yield from summary(result, result.answer)
         yield "</section>"
         yield from knobs_section(result, result.answer)
-        yield '<section id="runs"><h1 class="part">For who runs it</h1>'
+        yield '<section id="runs"><h1 class="part">For operators</h1>'
         yield from operation(result, result.answer, launches)
         yield "</section>"
-    yield '<section id="assumed"><h1 class="part">What was assumed</h1>'
+    yield '<section id="assumed"><h1 class="part">Assumptions</h1>'
     yield from _assumed(result)
     yield "</section>"
 
 
 def _assumed(result: PlanResult) -> Iterator[str]:
     if result.claims:
-        yield _section("A published claim, recomputed", "From its own stated inputs, in every reasonable reading.")
+        yield _section("A published claim", "Recomputed from its own stated inputs, in every reasonable reading.")
         yield from (claim_section(check) for check in result.claims)
-    yield _section("To be confirmed", "Every input with its range and source, under whose word makes it a fact.")
+    yield _section("To be confirmed", "Every input with its range and source, by the department that can confirm it.")
     yield from assumptions_tables(result.assumptions)
     if result.left_out:
-        yield _section("What was left out", "Parts and placements that are not in the choice, and why.")
+        yield _section("Left out", "Accelerators and deployments that were not compared, and why.")
         yield left_out_table(result.left_out)
     yield _section("Method", "")
     yield listed(METHOD)

@@ -79,15 +79,15 @@ def knobs_section(result: PlanResult, answer: Answer) -> Iterator[str]:
 
 
 _LEAD: Final = (
-    "Every fleet of this report is billed again as you move a number, here in the page. The strip under a number has "
-    "the colour of the fleet that is cheapest there, all other numbers as they stand."
+    "Move a slider or type a number: the page recomputes the cost of every fleet of this report. The strip under a "
+    "slider has the colour of the fleet that is cheapest at that value, with all other numbers as they are."
 )
 _ASSUMES: Final = (
-    "What moving a number assumes: every fleet keeps its parts, what runs on them and how each server is had (bought, "
-    "on contract, by the hour). Prices, people, power: the same bill with that number. Load: each kind of request "
-    "stays where it is served, and whole servers are counted again; only the planned load was simulated. Term: the "
-    "same fleet for fewer or more years; contracts bind for whole terms. A new `penstock plan` with these numbers may "
-    "find a fleet that is not here and cheaper; for prices, people and power never a dearer one."
+    "Assumptions: every fleet keeps its accelerators, what runs on them, and whether each server is bought, on "
+    "contract or rented by the hour. Prices, people, power: the same bill with that number. Load: each kind of request "
+    "stays where it is served, and the number of whole servers is computed again; only the planned load was simulated. "
+    "Term: the same fleet for fewer or more years; contracts run for whole terms. `penstock plan` with these numbers "
+    "may find a cheaper fleet that is not listed here; for prices, people and power it never finds a dearer one."
 )
 
 

@@ -38,9 +38,9 @@ class VendorQuestion:
 
     topic: Topic
     question: str
-    counted_on: str
+    assumed: str
     """The plan's assumption until the vendor answers."""
-    turns: str = ""
+    changes_choice: str = ""
     """The value at which the answer changes the choice; empty if none is known."""
     used: bool = True
     """Whether the fleet acquires nodes in this way (bought, rented, on contract)."""
@@ -116,17 +116,17 @@ def _prices(
         what = "a whole server" if part.with_host else "a device, and of the server around it"
         yield VendorQuestion(
             topic="price",
-            question=f"What is the price of {what}, until when does it hold, and what does volume take off?",
-            counted_on=_counted(part.buy),
-            turns=_turns(flips, names, "price", part.buy),
+            question=f"What is the price of {what}, until when is it valid, and what is the volume discount?",
+            assumed=_counted(part.buy),
+            changes_choice=_changes_choice(flips, names, "price", part.buy),
             used="buy" in ways,
         )
     if part.rent is not None:
         yield VendorQuestion(
             topic="price",
             question="What is the price of a device-hour without a term, with host, power, network and storage?",
-            counted_on=_counted(part.rent),
-            turns=_turns(flips, names, "rent", part.rent),
+            assumed=_counted(part.rent),
+            changes_choice=_changes_choice(flips, names, "rent", part.rent),
             used="rent" in ways,
         )
     for months, number in terms.items():
@@ -134,9 +134,9 @@ def _prices(
         term = f"for {counted(months, 'month')}"
         yield VendorQuestion(
             topic="term",
-            question=f"What is the price of a device-hour {term}, paid when, and left early at what cost?",
-            counted_on="no price of this term" if rent is None else _counted(rent),
-            turns="" if rent is None else _turns(flips, names, "rent", rent, months),
+            question=f"What is the price of a device-hour {term}, when is it paid, and what does leaving early cost?",
+            assumed="no price for this term" if rent is None else _counted(rent),
+            changes_choice="" if rent is None else _changes_choice(flips, names, "rent", rent, months),
             used=f"contract {number}" in ways,
         )
 
@@ -147,7 +147,9 @@ def _counted(price: Input) -> str:
     )
 
 
-def _turns(flips: Sequence[Flip], names: Mapping[str, str], kind: str, price: Input, months: int | None = None) -> str:
+def _changes_choice(
+    flips: Sequence[Flip], names: Mapping[str, str], kind: str, price: Input, months: int | None = None
+) -> str:
     """State the price, for a term if one is given, at which another fleet becomes cheaper."""
     found = [flip for flip in flips if (flip.kind, flip.current, flip.months) == (kind, price.value, months)]
     return "; ".join(f"{flip.side} {amount(flip.at, flip.unit)} {cheaper_then(flip, names)}" for flip in found)
@@ -155,18 +157,21 @@ def _turns(flips: Sequence[Flip], names: Mapping[str, str], kind: str, price: In
 
 def _delivery(part: AcceleratorPlan, flips: Sequence[Flip], names: Mapping[str, str]) -> Iterator[VendorQuestion]:
     late = next((flip for flip in flips if flip.kind == "delivery" and flip.side == "above"), None)
-    turns = (
+    late_by = (
         ""
         if late is None
         else f"later than {counted(round(late.at), 'month')} from the start {cheaper_then(late, names)}"
     )
-    weeks = "not said in the plan" if part.lead_weeks is None else counted(part.lead_weeks, "week")
+    weeks = "not stated in the plan" if part.lead_weeks is None else counted(part.lead_weeks, "week")
     yield VendorQuestion(
-        topic="lead time", question="How many weeks from order to a node that serves?", counted_on=weeks, turns=turns
+        topic="lead time",
+        question="How many weeks from order to a node that serves?",
+        assumed=weeks,
+        changes_choice=late_by,
     )
     day = "at the start of the plan" if part.available is None else f"from {part.available}"
-    asked = "On which dates are how many nodes delivered, and what is paid for a day of delay?"
-    yield VendorQuestion(topic="delivery", question=asked, counted_on=day)
+    asked = "How many nodes are delivered on which dates, and what is the penalty per day of delay?"
+    yield VendorQuestion(topic="delivery", question=asked, assumed=day)
 
 
 def _support(result: PlanResult, accelerator: Accelerator) -> VendorQuestion:
@@ -174,14 +179,14 @@ def _support(result: PlanResult, accelerator: Accelerator) -> VendorQuestion:
     support, failures = stack.support_usd_per_device_year, result.plan.node.annual_failures
     asked = "What do support, licences and warranty cost for the whole term, and how fast is a failed device replaced?"
     counted = f"support {amount(support.value, support.unit)}; {amount(failures.value, failures.unit)} fail"
-    return VendorQuestion(topic="support", question=asked, counted_on=counted)
+    return VendorQuestion(topic="support", question=asked, assumed=counted)
 
 
 def _power(result: PlanResult, ident: str) -> VendorQuestion:
     power = result.resolved.power[ident]
     asked = "What does one node draw at its maximum and under the acceptance benchmark, and how is it cooled?"
-    counted = f"{power.node_watts / 1000:.1f} kW at most, {power.serving_watts / 1000:.1f} kW while it serves"
-    return VendorQuestion(topic="power", question=asked, counted_on=counted)
+    counted = f"{power.node_watts / 1000:.1f} kW at most, {power.serving_watts / 1000:.1f} kW while serving"
+    return VendorQuestion(topic="power", question=asked, assumed=counted)
 
 
 def rfp_pack(result: PlanResult, answer: Answer, sustained: LoadJudge | None = None) -> Mapping[str, str]:
@@ -212,23 +217,23 @@ def _request(
     yield f"# Request for a proposal: {_line(plan.name)}\n"
     service = f"Service begins on {plan.start} and runs for {counted(plan.horizon_years, 'year')}."
     yield f"To {label_name(vendor)} or its partners. {service}\n"
-    yield "## What it must serve\n"
+    yield "## Workload\n"
     for workload in plan.workloads:
         yield from _served(result, workload)
-    yield "\n## What to offer\n"
+    yield "\n## Offer\n"
     yield from _lots(share)
-    yield "\n## What we ask\n"
-    yield "Please answer each line in writing, with the date until which it holds.\n"
+    yield "\n## Questions\n"
+    yield "Please answer each question in writing, with the date until which the answer is valid.\n"
     for sheet in sheets:
         yield f"### {part_name(sheet.accelerator)}: {_span(sheet, share)}\n"
-        yield "| # | About | Question | Your answer |\n|---|---|---|---|"
+        yield "| # | Topic | Question | Your answer |\n|---|---|---|---|"
         for number, entry in enumerate(sheet.questions, start=1):
             yield f"| {number} | {entry.topic} | {entry.question} | |"
         yield ""
     yield "## Acceptance\n"
     yield (
         f"Nodes are accepted when they pass `acceptance-{vendor}.yaml`: requests arrive at random (Poisson) at the "
-        "rates below, and the share within the limits is counted over all of them, failed ones included.\n"
+        "rates below; the share within the limits is counted over all requests, including failed ones.\n"
     )
     yield "| Case | Nodes | Rate | Requests | Within limits, at least |\n|---|---|---|---|---|"
     for case in cases:
@@ -238,25 +243,25 @@ def _request(
                 f"{load.requests_per_s:g}/s | {load.requests:,} | {load.at_least_fraction:.1%} |"
             )
     yield (
-        "\nAnother engine, release, split or weight format may be proposed where answers stay equal to those of the "
-        "checkpoint named; say which, and run the same loads."
+        "\nAnother engine, release, split or weight format may be proposed if its answers equal those of the named "
+        "checkpoint. Name it, and run the same loads."
     )
 
 
 def _replicas(case: AcceptanceCase) -> str:
     if case.prefill is None:
         return f"{case.replicas} replicas"
-    return f"{case.prefill.replicas} replicas that prefill and {case.replicas} that decode"
+    return f"{case.prefill.replicas} prefill replicas and {case.replicas} decode replicas"
 
 
 def _lots(share: float | None) -> Iterator[str]:
     """Write the lots that every vendor is asked to offer, in the same words for all."""
-    every = "Every vendor is asked for the same. Numbers of nodes are our estimate: offer as many as keep the limits."
+    every = "Every vendor gets the same request. Node counts are our estimate: offer as many as the limits need."
     if share is None:
-        yield f"Offer nodes that serve all of this, at the highest rates above. {every}"
+        yield f"Offer nodes that serve the whole workload at its peak rates. {every}"
         return
     yield f"{every}\n"
-    yield "- Lot 1: nodes that serve all of this, at the highest rates above."
+    yield "- Lot 1: nodes that serve the whole workload at its peak rates."
     yield f"- Lot 2: nodes that serve {share:.0%} of every rate above, within the same limits."
 
 
@@ -269,14 +274,14 @@ def _span(sheet: VendorSheet, share: float | None) -> str:
 
 def _about(nodes: int | None, devices: int) -> str:
     each = counted(devices, "device")
-    return f"as many nodes of {each} as it takes" if nodes is None else f"about {counted(nodes, 'node')} of {each}"
+    return f"as many nodes of {each} as needed" if nodes is None else f"about {counted(nodes, 'node')} of {each}"
 
 
 def _served(result: PlanResult, workload: WorkloadPlan) -> Iterator[str]:
     yield f"- **{_line(workload.name)}**: {workload.model}, limits {workload.slo}."
     for period in result.terms.periods:
         peak = rate(peak_requests_per_s(workload, period))
-        yield f"  - from {day_of(result.terms, period[0])}: up to {peak} requests a second"
+        yield f"  - from {day_of(result.terms, period[0])}: up to {peak} requests per second"
     for share in workload.shares:
         lengths = f"{share.bucket.input_tokens:,} tokens in, {share.bucket.output_tokens:,} out"
         yield f"  - {share.fraction:.0%} of requests: about {lengths}"
@@ -318,30 +323,30 @@ def _workload_yaml(result: PlanResult) -> str:
 
 def _internal(sheets: Sequence[VendorSheet], margins: Sequence[Margin]) -> Iterator[str]:
     yield "# Internal: do not send\n"
-    yield "What the plan counts on, and where an answer changes the choice: a vendor who reads it knows your limits.\n"
+    yield "What the plan assumes, and at which values the choice changes. A vendor who reads this knows your limits.\n"
     for sheet in sheets:
         yield f"## {part_name(sheet.accelerator)} ({sheet.role})\n"
-        yield "| About | The plan counts on | The choice turns |\n|---|---|---|"
+        yield "| Topic | The plan assumes | The choice changes |\n|---|---|---|"
         for entry in sheet.questions:
-            yield f"| {entry.topic} | {entry.counted_on} | {entry.turns or 'no such value found'} |"
+            yield f"| {entry.topic} | {entry.assumed} | {entry.changes_choice or 'no such value found'} |"
         yield ""
     yield "## Margins of the acceptance benchmark\n"
     yield (
-        "The plan sends to these nodes what the second column says at the peak. They are asked to show it, or what "
-        "they are estimated to carry by themselves where that is less: in the fleet a burst is shared by all replicas "
-        "of a pool, under test only by those of these nodes, so a good node carries a little less alone. "
-        "A node that carries less than the last column is one with which another fleet is cheaper.\n"
+        "The second column is the peak rate that the plan sends to these nodes. The test asks for that rate, or for "
+        "the estimated capacity of these nodes alone if that is lower: in the fleet all replicas of a pool share a "
+        "burst, in the test only the replicas of these nodes, so good nodes carry slightly less alone. "
+        "If these nodes carry less than the last column, another fleet is cheaper.\n"
     )
-    yield "| Case | Sent in the fleet | To show | Alone: estimate (P10 to P90) | Margin | Turns below |"
+    yield "| Case | Rate in the fleet | Rate in the test | Estimate alone (P10-P90) | Margin | Choice changes below |"
     yield "|---|---|---|---|---|---|"
     for margin in margins:
         spread = f"{margin.low_requests_per_s:.3g} to {margin.high_requests_per_s:.3g}"
-        turns = margin.turns_below_requests_per_s
+        flip = margin.turns_below_requests_per_s
         yield (
             f"| {margin.case.name} | {margin.sent_requests_per_s:.3g}/s | "
             f"{margin.case.loads[-1].requests_per_s:.3g}/s | "
             f"{margin.estimate_requests_per_s:.3g}/s ({spread}) | {margin.margin_fraction:+.0%} | "
-            f"{'-' if turns is None else f'{turns:.3g}/s'} |"
+            f"{'-' if flip is None else f'{flip:.3g}/s'} |"
         )
 
 

@@ -20,13 +20,13 @@ def scenario_sentence(scenario: DemandScenario) -> str:
 def scenario_usd(scenario: DemandScenario) -> str:
     """Return the cost in dollars, as an upper bound if a cheaper fleet was not ruled out."""
     if scenario.usd is None:
-        return "no fleet keeps every rule"
-    return usd(scenario.usd) if scenario.proven else f"{usd(scenario.usd)} at most"
+        return "no fleet meets every rule"
+    return usd(scenario.usd) if scenario.proven else f"at most {usd(scenario.usd)}"
 
 
 def rule_usd(rule: RulePrice) -> str:
     """Return the rule's cost in dollars, as a lower bound if a cheaper fleet without the rule was not ruled out."""
-    return usd(rule.usd) if rule.proven else f"{usd(rule.usd)} at least"
+    return usd(rule.usd) if rule.proven else f"at least {usd(rule.usd)}"
 
 
 def small_fleet(result: PlanResult, answer: Answer) -> str:
@@ -46,6 +46,6 @@ def small_fleet(result: PlanResult, answer: Answer) -> str:
     if not most or most > _SMALL_DEVICES or needed > most / 2:
         return ""
     return (
-        f"the load takes {needed} of these {most} devices: nodes are planned whole, with what stands spare. "
-        "For a load this small ask also for single devices by the hour, which are not planned with"
+        f"The load needs {needed} of these {most} devices; the rest are spares and the remainder of whole nodes. "
+        "For a load this small, also ask for single devices by the hour, which this plan does not consider."
     )

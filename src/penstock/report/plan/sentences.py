@@ -5,14 +5,15 @@ from typing import Final, Literal
 
 from penstock.catalog.accelerator import Accelerator
 from penstock.planning.candidates.candidate_search import Candidate
-from penstock.planning.optimizer.cash_flow import Cash, Order
 from penstock.planning.optimizer.problem import Mix, PoolPeriod
 from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.spec.plan_types import WorkloadPlan
 from penstock.planning.uncertainty.monte_carlo import Span
 from penstock.planning.uncertainty.scenarios import Owned
 from penstock.planning.uncertainty.sensitivity import Swing
+from penstock.planning.verification.serving_fleet import Check
 from penstock.planning.verification.verify_fleet import vendors_above_minimum_share
+from penstock.report.simulate.heading import share_kept
 from penstock.units import counted
 
 _NAMES = {"amd": "AMD", "nvidia": "NVIDIA", "intel": "Intel", "google": "Google", "mix": "a mix"}
@@ -68,16 +69,17 @@ def per_mtok(price: float | None) -> str:
 
 def amount(value: float, unit: str) -> str:
     """Format an input with its unit."""
-    number, after = _number(value, unit), _after(unit)
-    return f"{number}{after.removesuffix('s')}" if number == "1" and unit in _COUNTED else f"{number}{after}"
+    figure, after = number(value, unit), _after(unit)
+    return f"{figure}{after.removesuffix('s')}" if figure == "1" and unit in _COUNTED else f"{figure}{after}"
 
 
 def spread(low: float, high: float, unit: str) -> str:
     """Format a range with its unit once."""
-    return f"{_number(low, unit)} to {amount(high, unit)}"
+    return f"{number(low, unit)} to {amount(high, unit)}"
 
 
-def _number(value: float, unit: str) -> str:
+def number(value: float, unit: str) -> str:
+    """Format an input without its unit."""
     if unit in _MONEY:
         return _dollars(value)
     if unit in _FRACTIONS:
@@ -93,7 +95,7 @@ def _after(unit: str) -> str:
     if unit in _FRACTIONS:
         return f" {_FRACTIONS[unit]}"
     if unit == "x stated":
-        return " x what is stated"
+        return " x the stated value"
     return " x the estimate" if unit == _ESTIMATE else f" {unit}".rstrip()
 
 
@@ -143,11 +145,16 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:] if text in _NAMES.values() else text
 
 
+def capital_first(text: str) -> str:
+    """Capitalise the first letter."""
+    return text[:1].upper() + text[1:]
+
+
 def question(result: PlanResult) -> str:
     """Describe the demand of the plan."""
     plan = result.plan
     workloads = "; ".join(
-        f"{workload.model} at {rate(workload.peak_requests_per_s)} requests/s, {workload.slo}"
+        f"{workload.model} at {rate(workload.peak_requests_per_s)} requests/s at peak, {workload.slo}"
         + (f", {' or '.join(workload.engines)} only" if workload.engines else "")
         for workload in plan.workloads
     )
@@ -167,9 +174,9 @@ def people_sentence(answer: Answer) -> str:
     name, vendor = label_name(people.label), label_name(people.vendor)
     needs = f"{name} is cheaper if {'it' if people.label == people.vendor else vendor} needs"
     few, assumed = engineers(people.break_even_engineers), engineers(people.assumed_engineers)
-    stated = f"{'the plan states' if people.given else 'assumed'} {assumed}"
-    saved = f"Hardware and power: {name} {usd(people.saved_usd)} less"
-    return f"{saved}; people decide: {needs} fewer than {few} extra engineers ({stated})."
+    assumed = f"{'you assumed' if people.given else 'default'} {assumed}"
+    saved = f"Staffing decides: hardware and power of {name} cost {usd(people.saved_usd)} less"
+    return f"{saved}; {needs} fewer than {few} extra engineers ({assumed})."
 
 
 def engineers(count: float) -> str:
@@ -186,11 +193,11 @@ def _verdict(answer: Answer) -> str:
         unserved = _unserved_in(answer)
         return f"{capital(winner)} is the only choice: {cost}" + (f"; {unserved}." if unserved else ".")
     more = [f"{label_name(label)} {usd(more)} more" for label, more in list(verdict.others_usd.items())[:3]]
-    others = ", ".join(more) or "nothing else is enough as estimated"
+    others = ", ".join(more) or "no other fleet meets demand"
     if likelier(answer) is not None:
         word = "Probably" if verdict.likeliest_probability > _HALF else "Likelier"
         first = f"{word} {label_name(verdict.likeliest)}: {_cheapest_in(answer)}"
-        return f"{first}; with every input as estimated {winner} costs least, {cost}, {others}."
+        return f"{first}. With every input at its estimate {winner} is cheapest: {cost}; {others}."
     if verdict.outcome == "too close to call":
         return f"Too close to call: {winner} at {cost}, {others}; {winner} is {_cheapest_in(answer)}."
     return f"{capital(winner)} wins: {cost}; {others}; {_cheapest_in(answer)}."
@@ -228,7 +235,7 @@ def _cheapest_in(answer: Answer) -> str:
 def _unserved_in(answer: Answer) -> str:
     """State the share of draws in which no fleet keeps every rule; empty below 0.5%."""
     nothing = unserved_fraction(answer)
-    return f"none compared is enough in {nothing:.0%} of draws" if nothing else ""
+    return f"no compared fleet meets demand in {nothing:.0%} of draws" if nothing else ""
 
 
 def unserved_fraction(answer: Answer) -> float:
@@ -238,7 +245,7 @@ def unserved_fraction(answer: Answer) -> float:
 
 
 Sureness = Literal["sure", "likely", "alone", "open", "unmet"]
-NO_FLEET: Final = "No fleet keeps every rule."
+NO_FLEET: Final = "No fleet meets every rule of the plan."
 _SURE: Final = 0.9
 """Probability of being cheapest below which a winner is likely, not sure."""
 
@@ -269,8 +276,22 @@ def enough_sentence(answer: Answer, *, node: str = "node", draws: str = "draws")
     # Each draw either refills nodes or redistributes load, not both, so that the share is a lower bound.
     shared = len(mix.pools) > len(periods) or any(len(pool.replicas) > 1 for pool in mix.pools)
     share = f"{'at least ' if shared else ''}{confidence.enough_fraction:.0%}"
-    said = f"{these} enough in {share} of {draws}"
-    return said if confidence.nodes.high <= most else f"{said}; nine of ten take at most {confidence.nodes.high:.0f}"
+    enough = f"{these} enough in {share} of {draws}"
+    p90 = round(confidence.nodes.high)
+    return enough if confidence.nodes.high <= most else f"{enough}; P90: {counted(p90, node)}"
+
+
+def in_time_share(check: Check) -> str:
+    """Format the share of requests within the SLO, truncated, without a decimal that is zero."""
+    return share_kept(check.attainment_fraction).replace(".0%", "%")
+
+
+def cheaper_fleet_sentence(answer: Answer) -> str:
+    """State whether a cheaper fleet also passed the simulation; empty if no fleet passed or none was compared."""
+    if answer.regret_usd is None:
+        return ""
+    cheaper = f"a fleet that costs {usd(answer.regret_usd)} less also passed"
+    return "no cheaper fleet passed" if usd(answer.regret_usd) == "$0" else cheaper
 
 
 def mix_sentence(result: PlanResult, answer: Answer) -> str:
@@ -278,14 +299,15 @@ def mix_sentence(result: PlanResult, answer: Answer) -> str:
     problem, mix = result.problem, answer.by_label["mix"].mix
     share = f"{problem.min_vendor_share:.0%}"
     if vendors_above_minimum_share(problem, mix) != mix.vendors:
-        return f"the mix shown has a vendor that carries less than {share}, or nothing, in some period"
-    return f"a mix is of vendors that carry at least {share} each" + (" in every period" if problem.periods > 1 else "")
+        return f"In the mix shown, a vendor carries less than {share} of the load in some period"
+    each = f"A mix has two or more vendors, each with at least {share} of the load"
+    return each + (" in every period" if problem.periods > 1 else "")
 
 
 def near_sentence(answer: Answer) -> str:
     """Warn that a change of 1% or less in an input changes the choice; empty otherwise."""
     near = ", ".join(label_name(name) for name in answer.verdict.near)
-    return f"on a knife's edge: a change of 1% or less makes another answer ({near})" if near else ""
+    return f"Nearly a tie: a change of 1% or less makes another fleet cheapest ({near})." if near else ""
 
 
 def plain_label(named: Sequence[str], names: Mapping[str, str]) -> str:
@@ -297,10 +319,10 @@ def not_compared_sentence(result: PlanResult) -> str:
     """Name current accelerators that were not compared, and why; empty if all were."""
     found = []
     if names := ", ".join(result.resolved.unmeasured):
-        found.append(f"not compared, hardly measured serving: {names}; named under `accelerators:` it competes")
+        found.append(f"Left out, too few measurements: {names}. List one under `accelerators:` to include it.")
     if names := ", ".join(result.resolved.unpriced):
-        found.append(f"not compared, no published price: {names}; a quote under `accelerators:` lets it compete")
-    return "; ".join(found)
+        found.append(f"Left out, no published price: {names}. Add a quote under `accelerators:` to include one.")
+    return " ".join(found)
 
 
 def nodes_by_acquisition(pool: PoolPeriod) -> tuple[tuple[str, int], ...]:
@@ -310,33 +332,6 @@ def nodes_by_acquisition(pool: PoolPeriod) -> tuple[tuple[str, int], ...]:
     return (("kept", pool.kept_nodes), ("bought", pool.owned_nodes), *terms, ("by the hour", pool.rented_nodes))
 
 
-def order_sentence(order: Order) -> str:
-    """Describe an order or contract, with its deadline."""
-    what = f"{counted(order.nodes, f'{order.accelerator} node')} ({counted(order.devices, 'device')})"
-    price = "" if order.quoted else ", at the catalog's price"
-    if order.months is not None:
-        return f"{what} for {counted(order.months, 'month')} from {order.on}: {usd(order.usd)} committed{price}"
-    by = f", order by {order.by}" if order.by is not None else ""
-    return f"{what} to serve on {order.on}{by}: {usd(order.usd)}{price}"
-
-
-def money_sentences(cash: Cash) -> Iterator[tuple[str, str]]:
-    """Describe orders, payments by year, and residual values at the end."""
-    if cash.orders:
-        yield "order", "; ".join(order_sentence(order) for order in cash.orders)
-    years = ", ".join(f"{paid.start:%Y-%m} {usd(paid.total_usd)}" for paid in cash.years)
-    yield "cash", f"capex {usd(cash.capex_usd)}, opex {usd(cash.opex_usd)}; by year from {years}"
-    left = []
-    if cash.capex_usd:
-        left.append(f"the books say {usd(cash.bought_book_usd)}, resale counted {usd(cash.bought_resale_usd)}")
-    if cash.kept_book_usd:
-        left.append(f"of what was owned before the books say {usd(cash.kept_book_usd)}")
-    if cash.after_usd:
-        left.append(f"contracts still bind to {usd(cash.after_usd)}")
-    if left:
-        yield "end", "; ".join(left)
-
-
 def owned_sentences(owned: Owned, names: Mapping[str, str] | None = None) -> Iterator[str]:
     """Describe which owned nodes are kept, and the plan's cost without them; `names` maps ids to product names."""
     called = names or {}
@@ -344,12 +339,13 @@ def owned_sentences(owned: Owned, names: Mapping[str, str] | None = None) -> Ite
         kept = "all" if min(entry.kept) == entry.nodes else " then ".join(str(count) for count in entry.kept)
         kept = kept if any(entry.kept) else "none"
         new = f", a new one {usd(entry.new_usd)}" if entry.new_usd is not None else ""
-        keeping = f"{usd(entry.keeping_usd)} to the end, for running it and the sale it forgoes"
-        part = called.get(entry.accelerator, entry.accelerator)
-        yield f"{kept} of {entry.nodes} {part} nodes kept: one costs {keeping}{new}"
+        name = called.get(entry.accelerator, entry.accelerator)
+        cost = f"running one to the end, instead of selling it, costs {usd(entry.keeping_usd)}"
+        yield f"{kept} of {entry.nodes} {name} nodes kept: {cost}{new}"
     if owned.without_usd is not None and owned.saved_usd is not None:
         instead = f"{usd(owned.without_usd)} ({plain_label(owned.without_accelerators, called)})"
-        yield f"with nothing owned the plan costs {instead} and nothing can be sold: {usd(owned.saved_usd)} more in all"
+        more = f"{usd(owned.saved_usd)} more in total"
+        yield f"without owned nodes the plan costs {instead}, with nothing to sell: {more}"
 
 
 def runs(pool: PoolPeriod, candidates: Sequence[Candidate]) -> str:
@@ -382,4 +378,4 @@ def served(pool: PoolPeriod, workloads: Sequence[WorkloadPlan]) -> str:
             if share > 1 - _ALL
         ]
         parts += [f"{workload.name} {', '.join(lengths)}"] if lengths else []
-    return "; ".join(parts) or "standing by"
+    return "; ".join(parts) or "spare"

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -11,14 +12,17 @@ from penstock.economics.bill_line import Item
 from penstock.planning.optimizer.problem import Mix, PoolPeriod
 from penstock.planning.plan_result import Answer, Bill, NoFleet, PlanResult
 from penstock.report.drawing.bars import Use, legend, stacked_bar
-from penstock.report.plan.flips import flip_sentence, turns, within_reach
+from penstock.report.plan.cash_sentences import placed, placed_money
+from penstock.report.plan.flips import flip_sentence, flips_by_input, within_range
 from penstock.report.plan.html_tables import disaggregated_sentences
 from penstock.report.plan.scenario_sentences import rule_usd, scenario_sentence, small_fleet
 from penstock.report.plan.sentences import (
     NO_FLEET,
+    cheaper_fleet_sentence,
     enough_sentence,
     fleet_name,
     headline,
+    in_time_share,
     label_name,
     likelier,
     mix_sentence,
@@ -35,7 +39,6 @@ from penstock.report.plan.sentences import (
     swing_name,
     usd,
 )
-from penstock.report.plan.sites import placed, placed_money
 
 USES = {
     Item.SILICON: Use("silicon", "█", "cyan"),
@@ -64,7 +67,7 @@ def render_plan(result: PlanResult, width: int) -> RenderableType:
     pieces: list[RenderableType] = [Text(result.plan.name, style="bold"), Text(question(result), style="dim"), Text()]
     if isinstance(result.answer, NoFleet):
         pieces.append(Text(NO_FLEET, style="bold red"))
-        pieces += [Text(f"  {reason}") for reason in result.answer.reasons]
+        pieces += [_indented(reason) for reason in result.answer.reasons]
     else:
         pieces += _answer(result, result.answer, width)
     pieces += [_claim(check) for check in result.claims]
@@ -75,22 +78,22 @@ def render_plan(result: PlanResult, width: int) -> RenderableType:
 def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[RenderableType]:
     yield Text(headline(answer), style=_STYLES[sureness(answer)])
     if answer.verdict.outcome == "too close to call":
-        yield from (Text(f"  to settle it: {what}") for what in answer.verdict.measure[:2])
+        yield from (_indented(f"To settle it: {what}") for what in answer.verdict.measure[:2])
     if near := near_sentence(answer):
-        yield Text(f"  {near}", style="yellow")
+        yield _indented(near, "yellow")
     if unpriced := not_compared_sentence(result):
-        yield Text(f"  {unpriced}", style="yellow")
+        yield _indented(unpriced, "yellow")
     yield Text()
     yield _fleet(answer.winner.mix, result)
     yield from (
-        Text(f"apart  {sentence}") for sentence in disaggregated_sentences(answer.winner.mix, result.candidates)
+        Text(f"units  {sentence}") for sentence in disaggregated_sentences(answer.winner.mix, result.candidates)
     )
     yield from _likelier(result, answer)
     if enough := enough_sentence(answer):
         yield Text(f"nodes  {enough}")
     yield from (Text(f"{head:<6} {sentence}") for head, sentence in placed_money(answer.winner.cash, result.plan))
     if small := small_fleet(result, answer):
-        yield Text(f"small  {small}", style="yellow")
+        yield Text(f"note   {small}", style="yellow")
     if answer.owned is not None:
         yield from (Text(f"owned  {sentence}") for sentence in owned_sentences(answer.owned))
     yield Text()
@@ -107,14 +110,14 @@ def _likelier(result: PlanResult, answer: Answer) -> Iterator[RenderableType]:
     label = likelier(answer)
     bill = None if label is None else answer.by_label.get(label)
     if label is not None and bill is not None:
-        yield Text(f"likelier to be the cheapest, {label_name(label)} at {usd(bill.cost.total_usd)}:", style="yellow")
+        yield Text(f"More likely to be cheapest: {label_name(label)} at {usd(bill.cost.total_usd)}", style="yellow")
         yield _fleet(bill.mix, result)
-        yield Text(f"of the fleet that is cheapest as estimated, {label_name(answer.verdict.winner)}:", style="yellow")
+        yield Text(f"Cheapest with every input at its estimate: {label_name(answer.verdict.winner)}", style="yellow")
 
 
 def _fleet(mix: Mix, result: PlanResult) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name, justify in (("buy or rent", "left"), ("nodes", "right"), ("devices", "right")):
+    for name, justify in (("accelerator", "left"), ("nodes", "right"), ("devices", "right")):
         table.add_column(name, justify="right" if justify == "right" else "left", no_wrap=True)
     table.add_column("runs")
     table.add_column("serves")
@@ -147,10 +150,10 @@ def _nodes(pool: PoolPeriod) -> str:
 
 def _comparison(answer: Answer, width: int) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("fleet", no_wrap=True)
-    for name in ("all in", "$/Mtok in", "out", "idle"):
+    table.add_column("\nfleet", no_wrap=True)
+    for name in ("\nall in", "$/Mtok\nin", "$/Mtok\nout", "\nidle"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("where it goes")
+    table.add_column("\ncost by item")
     rows = _rows(answer)
     most = max(bill.cost.total_usd for _, bill in rows)
     room = max(16, min(width, 132) - 74)
@@ -195,45 +198,50 @@ def _bar(bill: Bill, most: float, room: int) -> Text:
 
 
 def _changes(answer: Answer) -> RenderableType:
-    found = turns(answer.flips)[:_FLIPS_SHOWN]
-    lines = [Text("would change the answer", style="bold")]
-    lines += [Text(f"  {flip_sentence(*ends)}", style="yellow" if within_reach(ends) else "") for ends in found]
+    found = flips_by_input(answer.flips)[:_FLIPS_SHOWN]
+    lines: list[RenderableType] = [Text("What would change the answer", style="bold")]
+    lines += [_indented(flip_sentence(*ends), "yellow" if within_range(ends) else "") for ends in found]
     if not found:
         alone = answer.verdict.outcome != "only choice" and not answer.verdict.others_usd
-        nothing = "as estimated nothing else is enough, so no single value turns it"
-        lines.append(Text(f"  {nothing if alone else 'no single input, from a tenth to ten times its value'}"))
+        nothing = "no other fleet meets demand, so no single input changes the answer"
+        lines.append(_indented(nothing if alone else "no single input, varied from 0.1 to 10 times its value"))
     if answer.verdict.others_usd:
-        lines.append(Text(f"  {_widest(answer)}", style="dim"))
+        lines.append(_indented(_widest(answer), "dim"))
     return Group(*lines)
+
+
+def _indented(text: str, style: str = "") -> Padding:
+    return Padding(Text(text, style=style), (0, 0, 0, 2))
 
 
 def _rules(answer: Answer) -> Iterator[Text]:
     """State the cost of each rule, and the cost at both ends of the demand range."""
     prices = [f"{rule.rule} {rule_usd(rule)}" for rule in answer.rules]
     if prices:
-        yield Text(f"what rules cost: {', '.join(prices)}")
+        yield Text(f"Cost of your rules: {', '.join(prices)}")
     if answer.scenarios:
-        yield Text("if demand is " + "; ".join(scenario_sentence(scenario) for scenario in answer.scenarios))
+        yield Text("If demand is " + "; ".join(scenario_sentence(scenario) for scenario in answer.scenarios))
 
 
 def _widest(answer: Answer) -> str:
     widest = [
-        f"{swing_name(swing)} ({spread(swing.low, swing.high, swing.unit)}): {usd(swing.width_usd)}"
+        f"{usd(swing.width_usd)} from {swing_name(swing)} ({spread(swing.low, swing.high, swing.unit)})"
         for swing in answer.swings[:2]
     ]
-    return f"the saving hangs most on {', '.join(widest)}" if widest else ""
+    return f"Largest effects on the saving: {', '.join(widest)}" if widest else ""
 
 
 def _verification(answer: Answer) -> Iterator[Text]:
     if not answer.verified:
-        yield Text("not simulated: the fleet has not been re-verified against its SLO", style="dim")
+        yield Text("Not checked by simulation: whether the fleet meets its SLO is an estimate.", style="dim")
         return
     first = answer.verified[0]
-    word = "meets its SLO" if first.met else "misses its SLO"
-    kept = ", ".join(f"{check.workload} {check.attainment_fraction:.1%}" for check in first.checks)
+    verdict = "Checked by simulation" if first.met else "Misses its SLO in simulation"
+    in_time = ", ".join(f"{in_time_share(check)} of {check.workload} requests in time" for check in first.checks)
     more = f", after adding {usd(first.added_usd)}" if first.added_usd > 0 else ""
-    regret = "" if answer.regret_usd is None else f"; regret {usd(answer.regret_usd)}"
-    yield Text(f"simulated: the fleet {word} ({kept}){more}{regret}", style="" if first.met else "bold red")
+    cheaper = cheaper_fleet_sentence(answer)
+    text = f"{verdict}: {in_time}{more}" + (f"; {cheaper}." if cheaper else ".")
+    yield Text(text, style="" if first.met else "bold red")
 
 
 def _asked_for_a_mix(result: PlanResult, answer: Answer) -> bool:
@@ -242,18 +250,19 @@ def _asked_for_a_mix(result: PlanResult, answer: Answer) -> bool:
 
 
 def _claim(check: ClaimCheck) -> RenderableType:
-    lines = [Text(f"claim checked: {check.claim.title}", style="bold")]
-    lines += [Text(f"  {sentence}") for sentence in check.verdicts]
+    lines: list[RenderableType] = [Text(f"Claim checked: {check.claim.title}", style="bold")]
+    lines += [_indented(sentence) for sentence in check.verdicts]
     return Group(*lines)
 
 
 def _grounds(result: PlanResult) -> Text:
     text = Text(style="dim")
-    text.append(f"{result.considered} deployments fit, {len(result.candidates)} kept. {result.capacity_note}\n")
+    text.append(f"{result.considered} deployments fit, the best {len(result.candidates)} were compared. ")
+    text.append(f"{result.capacity_note}\n")
     if result.left_out:
         shown = "; ".join(f"{entry.what}: {entry.why}" for entry in result.left_out[:_LEFT_OUT_SHOWN])
         more = len(result.left_out) - _LEFT_OUT_SHOWN
-        text.append(f"left out: {shown}" + (f"; and {more} more (--json)" if more > 0 else "") + "\n")
+        text.append(f"Left out: {shown}" + (f"; and {more} more (--json)" if more > 0 else "") + "\n")
     if isinstance(result.answer, Answer) and _asked_for_a_mix(result, result.answer):
         text.append(f"{mix_sentence(result, result.answer)}.\n")
     ours = sum(not entry.input.given for entry in result.assumptions)

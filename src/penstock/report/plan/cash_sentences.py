@@ -1,0 +1,57 @@
+"""Sentences about orders and payments; plans with more than one site name the site."""
+
+from collections.abc import Iterator
+
+from penstock.planning.optimizer.cash_flow import Cash, Order
+from penstock.planning.spec.plan_types import Plan
+from penstock.report.plan.sentences import usd
+from penstock.units import counted
+
+
+def placed(what: str, site: str, plan: Plan) -> str:
+    """Append the site's name if the plan has more than one site."""
+    return f"{what} at {_line(site)}" if _several(plan) else what
+
+
+def placed_money(cash: Cash, plan: Plan) -> Iterator[tuple[str, str]]:
+    """Describe orders, by site if there are several, then payments and residual values."""
+    for head, sentence in _money_sentences(cash):
+        if head == "order" and _several(plan):
+            yield head, "; ".join(f"for {_line(order.site)}: {_order_sentence(order)}" for order in cash.orders)
+        else:
+            yield head, sentence
+
+
+def _order_sentence(order: Order) -> str:
+    """Describe an order or contract, with its deadline."""
+    what = f"{counted(order.nodes, f'{order.accelerator} node')} ({counted(order.devices, 'device')})"
+    price = "" if order.quoted else ", at the catalog price"
+    if order.months is not None:
+        return f"{what} for {counted(order.months, 'month')} from {order.on}: {usd(order.usd)} committed{price}"
+    by = f", order by {order.by}" if order.by is not None else ""
+    return f"{what} to serve on {order.on}{by}: {usd(order.usd)}{price}"
+
+
+def _money_sentences(cash: Cash) -> Iterator[tuple[str, str]]:
+    """Describe orders, payments by year, and residual values at the end."""
+    if cash.orders:
+        yield "order", "; ".join(_order_sentence(order) for order in cash.orders)
+    years = ", ".join(f"from {paid.start:%Y-%m} {usd(paid.total_usd)}" for paid in cash.years)
+    yield "cash", f"capex {usd(cash.capex_usd)}, opex {usd(cash.opex_usd)}; per year: {years}"
+    left = []
+    if cash.capex_usd:
+        left.append(f"book value {usd(cash.bought_book_usd)}, of which resale is counted {usd(cash.bought_resale_usd)}")
+    if cash.kept_book_usd:
+        left.append(f"book value of nodes owned before {usd(cash.kept_book_usd)}")
+    if cash.after_usd:
+        left.append(f"contract payments still due {usd(cash.after_usd)}")
+    if left:
+        yield "end", "; ".join(left)
+
+
+def _several(plan: Plan) -> bool:
+    return len(plan.sites) > 1
+
+
+def _line(name: str) -> str:
+    return " ".join(name.split())
