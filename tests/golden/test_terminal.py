@@ -38,7 +38,7 @@ def test_fit_70b() -> None:
     assert row(text, "b200_sxm     tp1") == ["yes", "178.3", "131.4", "28.5", "93,478", "11", "93,472", "1"]
     for name, memory, short in (("h100_sxm", "79.2", "61.0"), ("h200_sxm", "139.8", "5.3")):
         assert row(text, f"{name}     tp1") == ["no", memory, "131.4", "-", "-", "-", "-", "2"]
-        assert f"1 x {name} ({short} GiB short) what would: --precision fp8, or 2 devices (tp2)" in words(text)
+        assert f"1 x {name} ({short} GiB short) what would fit: --precision fp8, or 2 devices (tp2)" in words(text)
     assert "114,128-136,035" in text
     assert "82,544-97,108" in text
     bars = [line for line in text.splitlines() if "██" in line and "GiB" in line]
@@ -54,7 +54,7 @@ def test_fit_deepseek_long_context() -> None:
     assert row(text, "mi300x x8    tp8") == ["yes", "192.0", "79.5", "92.3", "1,409,762", "10", "163,840", "4"]
     assert row(text, "b200_sxm x8  tp8") == ["yes", "178.3", "79.5", "79.9", "1,220,174", "9", "163,840", "8"]
     assert row(text, "h100_sxm x8  tp8") == ["no", "79.2", "79.5", "-", "-", "-", "-", "16"]
-    assert "8 x h100_sxm (10.5 GiB short) what would: 16 devices (tp8 pp2)" in words(text)
+    assert "8 x h100_sxm (10.5 GiB short) what would fit: 16 devices (tp8 pp2)" in words(text)
     assert "▓▓ experts" in text
 
 
@@ -122,10 +122,10 @@ def test_inspect() -> None:
     assert row(text, "routed_experts") == ["277.0B", "137.1", "mxfp4"]
     assert row(text, "mtp") == ["6.61B", "3.3", "bf16", "+", "fp32", "+", "fp8", "+", "mxfp4"]
     assert row(text, "attention") == ["5.09B", "5.0", "bf16", "+", "fp32", "+", "fp8"]
-    assert row(text, "2       window") == ["0", "0", "a", "state", "149,504"]
-    assert row(text, "21      compressed_4") == ["6,069", "3,759", "everything", "3,290,112"]
-    assert row(text, "20      compressed_128") == ["160", "91", "everything", "11,980,800"]
-    assert row(text, "together") == ["6,229", "3,850", "15,420,416"]
+    assert row(text, "2       window") == ["0", "0", "state", "149,504"]
+    assert row(text, "21      compressed_4") == ["6,069", "3,759", "all", "3,290,112"]
+    assert row(text, "20      compressed_128") == ["160", "91", "all", "11,980,800"]
+    assert row(text, "total") == ["6,229", "3,850", "15,420,416"]
 
 
 def test_pictures_read_without_colour() -> None:

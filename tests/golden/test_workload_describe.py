@@ -38,8 +38,8 @@ def test_a_trace_in_80_columns(tmp_path: Path) -> None:
     assert row(text, "prompts           300") == ["768", "1,152", "20,000", "20,000", "2,218.3", "288,380"]
     assert row(text, "answers            60") == ["81", "98", "900", "900", "142.6", "18,540"]
     facts = (
-        "0.086/s in the mean, 0.183/s in the busiest minute",
-        "coefficient of variation is 3.08: bursty",
+        "mean 0.086/s, busiest minute 0.183/s",
+        "coefficient of variation of the gaps 3.08: bursty",
         "21.2% of prompt tokens were in an earlier request",
         "prompts median 891 sigma 0.97, answers median 95 sigma 0.66, correlation 0.93",
         "up to 31.1% of prompts and 39.5% of answers, chance alone 11.9% of 130",

@@ -52,7 +52,7 @@ def test_fit_exits_0_when_it_fits_everywhere_named(penstock: Run) -> None:
 def test_fit_exits_1_when_it_does_not_fit_on_one(penstock: Run) -> None:
     result = penstock("fit", "llama-3.1-70b", "--on", "mi300x,h100")
     assert result.returncode == 1
-    assert "what would: --precision fp8, or 2 devices (tp2)" in result.stdout
+    assert "what would fit: --precision fp8, or 2 devices (tp2)" in result.stdout
 
 
 def test_fit_json_states_every_number_in_bytes_and_tokens(penstock: Run) -> None:

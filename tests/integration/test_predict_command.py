@@ -116,7 +116,7 @@ def test_what_does_not_fit_gets_no_numbers_and_a_wrong_count_is_usage(penstock: 
     line = next(line for line in shown.stdout.splitlines() if line.startswith("h100_sxm "))
     assert "does not fit" in line
     assert not any(character.isdigit() for character in line.removeprefix("h100_sxm"))
-    assert "`penstock fit` says what would" in shown.stdout
+    assert "`penstock fit` lists what would fit" in shown.stdout
     assert penstock("predict", "llama-3.1-8b", "--on", "h100:2", "--dp", "4").returncode == 2
 
 

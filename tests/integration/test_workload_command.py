@@ -76,7 +76,7 @@ def test_what_is_no_trace_is_one_line(penstock: Run, tmp_path: Path, content: st
 def test_the_public_traces_are_described(penstock: Run, shared: Path) -> None:
     conversation = penstock("workload", "describe", str(shared / "traces" / "azure_llm_2023_conv.csv"))
     assert "19,366 of 19,366 can be used" in conversation.stdout
-    assert "the trace does not say what prompts share" in conversation.stdout
+    assert "the trace does not record shared prefixes" in conversation.stdout
     mooncake = penstock("workload", "describe", str(shared / "traces" / "mooncake_conversation.jsonl"), "--json")
     document = json.loads(mooncake.stdout)
     assert document["requests"]["requests"] == 12_031

@@ -26,7 +26,7 @@ from penstock.performance.shipped.shipped_runs import model_of, shape_of_name, s
 from penstock.preflight import Subject, load_knowledge
 from penstock.preflight.facts.subject import subject_of
 from penstock.reading.text import read_text
-from penstock.report.audit.audit_sentences import counts, said
+from penstock.report.audit.audit_sentences import claim_text, counts
 from penstock.report.audit.document import AuditDocument
 from penstock.report.audit.terminal import render_audit
 
@@ -62,7 +62,7 @@ class AuditAnswer(ApiAnswer):
     def _said(self) -> tuple[str, Sequence[str]]:
         if len(self.audited) == 1:
             entry = self.audited[0]
-            return said(entry.claim), [entry.judgement.verdict.value]
+            return claim_text(entry.claim), [entry.judgement.verdict.value]
         return f"{len(self.audited)} claims", [f"{count} {verdict}" for verdict, count in counts(self.audited).items()]
 
 
@@ -134,7 +134,7 @@ def _row(entry: Audited) -> Row:
     return {
         "id": claim.id,
         "kind": kind_of(claim.statement),
-        "says": said(claim),
+        "says": claim_text(claim),
         "topic": claim.topic,
         "title": claim.said.title,
         "said_on": None if claim.said.said_on is None else claim.said.said_on.isoformat(),

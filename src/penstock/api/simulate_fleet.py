@@ -25,7 +25,7 @@ from penstock.fleet.disaggregated_replica import Disaggregated
 from penstock.fleet.pools import Fleet, Pool
 from penstock.performance.disaggregated.disaggregated_prediction import transfer_token_s
 from penstock.performance.disaggregated.steady_state import HANDOVER_S
-from penstock.report.simulate.heading import share_kept
+from penstock.report.drawing.attainment import format_attainment
 from penstock.report.simulate_fleet.document import SimulateFleetDocument
 from penstock.report.simulate_fleet.terminal import render_fleet
 from penstock.simulation.compare_policies import PolicyRun, SharedLoad, compare, with_load_spike
@@ -67,7 +67,7 @@ class SimulateFleetAnswer(ApiAnswer):
         return render_fleet(self.fleet, self.pools, self.load, self.happenings.said, self.runs, columns)
 
     def _said(self) -> tuple[str, Sequence[str]]:
-        said = [f"{run.policy.name} {share_kept(run.worst_met_fraction)}" for run in self.runs]
+        said = [f"{run.policy.name} {format_attainment(run.worst_met_fraction)}" for run in self.runs]
         return self.fleet.name, said
 
 

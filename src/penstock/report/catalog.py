@@ -40,12 +40,10 @@ def render_list(accelerators: Sequence[Accelerator], width: int) -> RenderableTy
     """Draw the catalog, one line per accelerator. A narrow terminal gets fewer columns; no number is cut."""
     parts = sorted(accelerators, key=lambda part: (part.vendor, part.memory.hbm_bytes))
     table = _list_table(parts, frozenset())
-    caption = (
-        "dense FLOPS, no sparsity. ? marks a part kept out of recommendations; `penstock catalog show ID` has sources"
-    )
+    caption = "Dense FLOPS, no sparsity. ?: excluded from recommendations. `penstock catalog show ID` lists sources"
     if measured_width(table) > width:
         table = _list_table(parts, frozenset(_LEFT_OUT_WHEN_NARROW))
-        caption += "; a wider terminal also has room for memory as sold, link, TDP and FP8 dialect"
+        caption += ". A wider terminal also shows memory as sold, link, TDP and FP8 dialect"
     return Group(table, Text(caption, style="dim"))
 
 
@@ -92,7 +90,9 @@ def render_accelerator(part: Accelerator, prices: Sequence[Price]) -> Renderable
     if part.note:
         pieces.append(Text(part.note))
     if not part.recommendable:
-        pieces.append(Text("kept out of recommendations: not shipping, or unverified where it decides", style="yellow"))
+        pieces.append(
+            Text("Excluded from recommendations: not shipping, or decisive facts unverified.", style="yellow")
+        )
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("fact")
     table.add_column("value", justify="right")
@@ -126,7 +126,7 @@ def _price_summary(part: Accelerator, prices: Sequence[Price]) -> Text:
     if market is not None:
         low, high = market.offers[0], market.offers[-1]
         text.append(
-            f"; on demand ${market.usd_per_device:,.2f} per device hour, from ${low.usd_per_device:,.2f} "
+            f"; on demand ${market.usd_per_device:,.2f} per device-hour, from ${low.usd_per_device:,.2f} "
             f"({low.provider}, {low.effective_from}) to ${high.usd_per_device:,.2f} "
             f"({high.provider}, {high.effective_from})",
             style="default not bold",

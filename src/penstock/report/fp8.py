@@ -14,10 +14,10 @@ from penstock.units import format_gib
 
 _SHOWN = 8
 UNDECIDABLE = (
-    "looked at: every code, every scale with its shape and value, rows and blocks of zeros, gaps and copies between "
-    "layers, the index, the block the config declares. Files cannot show a scale that is wrong by less than 12 times "
-    "or by the same factor everywhere, a square block grid that was transposed, bytes that were shifted, or layers in "
-    "the wrong order; `penstock preflight --probe` compares answers."
+    "Checked: every code, shape and value of every scale, rows and blocks of zeros, gaps and copies between layers, "
+    "the index, the block size of the config. A scan cannot detect a scale that is wrong by less than 12 times or by "
+    "the same factor everywhere, a transposed square block grid, shifted bytes, or layers in the wrong order; "
+    "`penstock preflight --probe` compares answers instead."
 )
 
 
@@ -28,7 +28,7 @@ def render_scan(scan: Fp8Scan, width: int) -> RenderableType:
     damage = sum(finding.level == "damage" for finding in scan.findings)
     odd = len(scan.findings) - damage
     if not scan.tensors:
-        head.append("nothing here is FP8", style="bold")
+        head.append("no FP8 tensors", style="bold")
     elif scan.sound:
         head.append("sound", style="bold green")
         head.append(f"\n{UNDECIDABLE}", style="dim")
@@ -62,7 +62,7 @@ def _kind(kind: str, found: Sequence[ScanFinding]) -> RenderableType:
 _COLUMNS = (
     *(Column(name, figures=False) for name in ("tensors", "dialect", "scales")),
     *(Column(name) for name in ("GiB", "largest", "other\ndialect", "NaN")),
-    *(Column(name) for name in ("not held\nby value", "left as\nit is", "cast by\nvalue")),
+    *(Column(name) for name in ("not repre-\nsentable", "error,\nunconverted", "error,\ncast")),
 )
 
 
@@ -83,8 +83,8 @@ def _row(group: GroupScan) -> list[str]:
 
 def _legend() -> Text:
     return Text(
-        "largest: largest value before scales, and the same byte in the other dialect. The last two columns are the "
-        "change of a layer's output, as a share of its size, if those bytes reach a chip of the other dialect "
+        "largest: the largest value before scaling, and the value of the same byte in the other dialect. The last two "
+        "columns are the relative error of a layer's output if a chip of the other dialect gets these bytes "
         "unconverted, or cast by value. Engines convert exactly while loading.",
         style="dim",
     )

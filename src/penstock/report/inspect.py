@@ -51,7 +51,7 @@ def render_model(model: ModelSpec, source: str, check: CrossCheck | None) -> Ren
     # A source path or URL is copied by readers, so it may exceed the terminal's width.
     origin = Text(f"  {source}\n", style="dim", no_wrap=True, overflow="ignore")
     pieces: list[RenderableType] = [title, facts, origin, _parts(model), Text(), _caches(model)]
-    pieces += [Text(f"note: {note}", style="yellow") for note in model.notes]
+    pieces += [Text(f"Note: {note}", style="yellow") for note in model.notes]
     if check is not None:
         pieces += [Text(), _check(check)]
     return Group(*pieces)
@@ -76,17 +76,17 @@ def _caches(model: ModelSpec) -> Table:
     table.add_column("kind", no_wrap=True)
     for dtype in _CACHE_CHOICES:
         table.add_column(f"bytes/token {dtype}", justify="right")
-    table.add_column("remembers", justify="right")
+    table.add_column("context", justify="right")
     table.add_column("bytes/sequence", justify="right")
     for kind, count in model.layer_kinds.items():
         mixers = [layer.mixer for layer in model.layers if layer.mixer is not None and layer.mixer.kind == kind]
         per_token = [f"{model.cache_bytes_by_kind(dtype)[kind]:,.0f}" for dtype in _CACHE_CHOICES]
         window = mixers[0].remembered_tokens(2**30)
-        remembers = "a state" if window == 0 else "everything" if window == 2**30 else f"{window:,} tokens"
+        remembers = "state" if window == 0 else "all" if window == 2**30 else f"{window:,} tokens"
         state = sum(mixer.bytes_per_sequence(model.cache_dtype, 1) for mixer in mixers)
         table.add_row(str(count), kind, *per_token, remembers, f"{state:,}" if state else "-")
     totals = [f"{model.cache_bytes_per_token(dtype):,.0f}" for dtype in _CACHE_CHOICES]
-    table.add_row("", Text("together", style="bold"), *totals, "", f"{model.state_bytes_per_sequence():,}")
+    table.add_row("", Text("total", style="bold"), *totals, "", f"{model.state_bytes_per_sequence():,}")
     return table
 
 

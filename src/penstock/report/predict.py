@@ -37,7 +37,7 @@ _COLUMNS = (
     Column("TPOT ms\n(P10-P90)"),
     Column("TTFT ms\n(P10-P90)"),
     Column("bound by", figures=False),
-    Column("of roofline", figures=False),
+    Column("of\nroofline"),
     Column("tier", figures=False),
 )
 
@@ -121,14 +121,14 @@ def _bars(every: Sequence[Prediction], width: int) -> RenderableType:
 
 
 def _step(seconds: float) -> str:
-    return f"{seconds * 1e3:,.1f} ms a step"
+    return f"{seconds * 1e3:,.1f} ms per step"
 
 
 _UNSEEN = {
-    "split": "this model, format and engine measured on it",
-    "model": "other models measured on it",
-    "accelerator": "other accelerators of its vendor measured",
-    "vendor": "accelerators of other vendors measured",
+    "split": "measured with this model, format and engine",
+    "model": "measured with other models",
+    "accelerator": "measured on other accelerators of the vendor",
+    "vendor": "measured on accelerators of other vendors",
 }
 
 
@@ -139,7 +139,7 @@ def _drawn(predictions: Sequence[Prediction], energies: Sequence[Energy | None])
             continue
         name = _name(prediction)
         if energy is None:
-            grid.add_row(name, Text("watts undetermined: the catalog has no board power", style="dim"))
+            grid.add_row(name, Text("watts unknown: the catalog has no board power", style="dim"))
             continue
         watts, joules = energy.device_watts, energy.joules_per_output_token
         line = Text(f"{watts.value:,.0f} W per device ")
@@ -160,15 +160,15 @@ def _near(prediction: Prediction, rows: Sequence[Measurement]) -> Text:
     where = _name(prediction)
     if not rows:
         return Text(f"{where}: no public serving measurement of this model family", style="dim")
-    text = Text(f"{where}, nearest measured:", style="dim")
+    text = Text(f"{where}, nearest public measurements:", style="dim")
     for row in rows:
         tpot = f"{row.tpot_s * 1e3:.1f} ms" if row.tpot_s is not None else "-"
         day = row.date.isoformat() if row.dated == "day" else f"until {row.date}"
         joules = f", {row.joules_per_output_token:.3g} J/token" if row.joules_per_output_token else ""
         text.append(
-            f"\n  {day} {row.engine} {row.version} x{row.devices} {row.weights} "
-            f"{row.input_tokens:,.0f}/{row.output_tokens:,.0f} at {row.concurrency:,.0f}: TPOT {tpot}{joules} "
-            f"({row.source})",
+            f"\n  {day} {' '.join(filter(None, (row.engine, row.version)))} x{row.devices} {row.weights}, "
+            f"{row.input_tokens:,.0f} in/{row.output_tokens:,.0f} out, {row.concurrency:,.0f} users: "
+            f"TPOT {tpot}{joules} ({row.source})",
             style="dim",
         )
     return text
@@ -179,25 +179,26 @@ def _grounds(predictions: Sequence[Prediction]) -> Text:
     for prediction in predictions:
         obstacle = prediction.memory.obstacle
         if obstacle is not None:
-            text.append(f"{_name(prediction)}: {obstacle.reason}; `penstock fit` says what would\n")
+            text.append(f"{_name(prediction)}: {obstacle.reason}; `penstock fit` lists what would fit\n")
             continue
-        grounds = " > ".join(prediction.borrowed_from) or "nothing measured"
-        new = {"shape": "this exact setup, other lengths", "configuration": "this model, another split or format"}
-        seen = new.get(prediction.novelty, f"another {prediction.novelty}")
+        grounds = " > ".join(prediction.borrowed_from) or "no measurements"
+        new = {"shape": "this setup with other lengths", "configuration": "this model with another split or format"}
+        seen = new.get(prediction.novelty, f"only another {prediction.novelty}")
         if prediction.seen.rows:
-            seen = f"this exact setup, {prediction.seen.rows:,} rows"
-        text.append(f"{_name(prediction)}: from {grounds}; measured before: {seen}")
+            seen = f"this setup, {prediction.seen.rows:,} rows"
+        text.append(f"{_name(prediction)}: estimated from {grounds}; measured: {seen}")
         drafts = prediction.speculation
         if drafts is not None:
             text.append(
-                f"; {drafts.drafted_tokens} drafted, {drafts.accepted_tokens:.2f} tokens a step, {drafts.grounds}"
+                f"; {drafts.drafted_tokens} tokens drafted, {drafts.accepted_tokens:.2f} accepted per step, "
+                f"{drafts.grounds}"
             )
         flags = engine_flags(prediction.deployment)
         if flags:
             text.append(f"; fits with {prediction.deployment.engine.name} {' '.join(flags)}")
         if prediction.running < prediction.concurrency:
-            text.append(f"; only {prediction.running:,.0f} of {prediction.concurrency:,.0f} requests run together")
+            text.append(f"; only {prediction.running:,.0f} of {prediction.concurrency:,.0f} requests run concurrently")
         text.append("\n")
-    text.append("Watts and joules are of the devices alone: no host, network or cooling. ")
-    text.append("TTFT is for a steady closed loop; near saturation only a simulation of the queue can say.")
+    text.append("Watts and joules count the devices only: no host, network or cooling. ")
+    text.append("TTFT is for a steady closed loop; near saturation use `penstock simulate`, which models the queue.")
     return text

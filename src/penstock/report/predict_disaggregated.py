@@ -11,7 +11,7 @@ from penstock.performance.memory.tuning import engine_flags
 from penstock.performance.prediction.predict_deployment import Range
 from penstock.report.drawing.comparison_table import Column, sheet
 
-_FULL = {"prefill": "prefill full", "decode": "decode full", "users": "neither full"}
+_FULL = {"prefill": "prefill saturated", "decode": "decode saturated", "users": "not saturated"}
 
 
 _COLUMNS = (
@@ -22,7 +22,7 @@ _COLUMNS = (
     Column("TPOT ms\n(P10-P90)"),
     Column("TTFT ms\n(P10-P90)"),
     Column("prefill\nbusy"),
-    Column("in a step"),
+    Column("requests\nper step"),
     Column("pools", figures=False),
     Column("tier", figures=False),
 )
@@ -79,10 +79,10 @@ def _grounds(predictions: Sequence[DisaggregatedPrediction]) -> Text:
             elif flags := engine_flags(placed):
                 text.append(f"{where}: {kind} replica ({placed.parallelism}) fits with {placed.engine.name} ")
                 text.append(f"{' '.join(flags)}\n")
-        path = " > ".join(prediction.decode.path) or "nothing measured"
+        path = " > ".join(prediction.decode.path) or "no measurements"
         text.append(
-            f"{where}: {deployed.devices} devices, from {path} with {prediction.measured_engine}, "
-            f"KV at {deployed.sending_bytes_per_s / 1e9:,.0f} GB/s from each prefill replica\n"
+            f"{where}: {deployed.devices} devices, estimated from {path} with {prediction.measured_engine}, "
+            f"KV cache sent at {deployed.sending_bytes_per_s / 1e9:,.0f} GB/s from each prefill replica\n"
         )
-    text.append("Where the prefill pool is full, TTFT is the length of a queue that grows with every user beyond it.")
+    text.append("If the prefill pool is saturated, TTFT is the wait in a queue that grows with every further user.")
     return text

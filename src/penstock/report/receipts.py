@@ -18,11 +18,11 @@ from penstock.units import format_s
 _POLICIES: Final = (
     Column("policy", figures=False),
     Column("same\nendpoint"),
-    Column("expected to miss its\npromise, or turned away"),
-    Column("engine time of\n1,000 requests, $"),
-    Column("of it in\nelastic pools, $"),
-    Column("turned\naway"),
-    Column("most to one\nendpoint"),
+    Column("expected SLO misses,\nwith rejected"),
+    Column("engine time, $ per\n1,000 requests"),
+    Column("in elastic\npools, $"),
+    Column("rejected"),
+    Column("max share of\none endpoint"),
 )
 _ENDPOINTS: Final = (
     Column("endpoint", figures=False),
@@ -125,19 +125,18 @@ def render_receipts(
     width: int,
 ) -> RenderableType:
     """Draw the whole answer."""
-    pieces: list[RenderableType] = [Text(f"{decisions:,} decisions asked again", style="bold"), Text()]
+    pieces: list[RenderableType] = [Text(f"{decisions:,} decisions replayed", style="bold"), Text()]
     if cut_files:
-        pieces.insert(1, Text(f"left out: the last line of {', '.join(cut_files)}, which was cut", style="yellow"))
+        pieces.insert(1, Text(f"Left out: the truncated last line of {', '.join(cut_files)}", style="yellow"))
     pieces += [sheet(_POLICIES, [_policy(one) for one in replays], width), Text()]
     if explained is not None:
         pieces += [_heading(explained), sheet(_ENDPOINTS, _endpoints(explained), width), Text()]
     pieces.append(
         Text(
-            "A request that is turned away has missed its promise. "
-            "Each decision by itself, with the fleet as the policy that ran had left it; "
-            "what another one would have made of the fleet, `penstock simulate --fleet` says. "
-            "Engine time is what requests add to steps, at the endpoints' prices, and no bill: pools that are not "
-            "`elastic` are paid anyway, and cost the same under every policy.",
+            "A rejected request counts as an SLO miss. Each decision is replayed alone, with the fleet in the state "
+            "that the recorded policy left; `penstock simulate --fleet` shows a fleet under another policy. "
+            "Engine time is the time that requests add to engine steps, at the endpoints' prices. It is not the bill: "
+            "pools that are not `elastic` cost the same under every policy.",
             style="dim",
         )
     )
@@ -164,8 +163,8 @@ def _dollars(usd: float) -> str:
 
 
 def _heading(explained: Explained) -> Text:
-    told = explained.receipt
-    lengths = f"{told.input_tokens:,} tokens in, {told.expected_output_tokens:,} out expected"
+    receipt = explained.receipt
+    lengths = f"{receipt.input_tokens:,} tokens in, {receipt.expected_output_tokens:,} out expected"
     return Text(f"Decision {explained.number:,}: {lengths}", style="bold")
 
 

@@ -11,28 +11,30 @@ from penstock.performance.calibration.software_tax import Delivered
 from penstock.report.drawing.comparison_table import measured_width, plain_table
 
 _MAX_CELLS: Final = 40
-_FEWEST_CELLS: Final = 6
+_MIN_CELLS: Final = 6
 
 
 def render_tax(points: Sequence[Delivered], width: int) -> RenderableType:
     """Draw the delivered fraction of the roofline by month."""
-    believed = [point for point in points if point.median_fraction <= 1]
-    empty = measured_width(_table(believed, 0))
-    pieces: list[RenderableType] = [_table(believed, max(_FEWEST_CELLS, min(_MAX_CELLS, width - empty)))]
-    pieces += [_doubted(point) for point in points if point.median_fraction > 1]
+    plausible = [point for point in points if point.median_fraction <= 1]
+    empty = measured_width(_table(plausible, 0))
+    pieces: list[RenderableType] = [_table(plausible, max(_MIN_CELLS, min(_MAX_CELLS, width - empty)))]
+    pieces += [_above_roofline(point) for point in points if point.median_fraction > 1]
     note = (
-        "Each bar is the median over that month's public serving runs, whatever was run; the last column holds the "
-        "work fixed and compares a stack's releases with its first month here. The roofline is the larger of memory "
-        "and compute time at data-sheet peaks."
+        "Each bar is the median over that month's public serving runs, of any model and load. The last column "
+        "compares the speed at equal work with the stack's first month in this table. The roofline is the larger of "
+        "memory time and compute time at data-sheet peaks."
     )
     return Group(*pieces, Text(note, style="dim"))
 
 
-def _doubted(point: Delivered) -> Text:
+def _above_roofline(point: Delivered) -> Text:
     """Describe rows above the roofline. Nothing exceeds its data sheet, so such rows are mislabelled."""
     where = f"{point.accelerator} {point.engine} {point.month}"
     rows = "1 row" if point.rows == 1 else f"{point.rows} rows"
-    return Text(f"not shown: {where}, {rows} at {point.median_fraction:.0%} of the roofline, which nothing can be")
+    return Text(
+        f"Not shown: {where}, {rows} at {point.median_fraction:.0%} of the roofline, which is impossible: mislabelled"
+    )
 
 
 def _table(points: Sequence[Delivered], cells: int) -> Table:

@@ -46,17 +46,17 @@ def _pickers(view: GatewayView, before: GatewayView | None, seconds: float) -> T
     decisions = sum(values.get("decisions_total", 0.0) for values in view.pickers.values())
     spent_s = sum(values.get("decision_seconds_total", 0.0) for values in view.pickers.values())
     usd = sum(one.values.get("endpoint_usd_per_hour", 0.0) for one in view.endpoints)
-    picks = "-" if before is None else f"{(_picked(view) - _picked(before)) / seconds:,.1f}"
+    picks = "-" if before is None else f"{(_total_picks(view) - _total_picks(before)) / seconds:,.1f}"
     pieces = [
         f"{picks} picks/s",
         f"{up:.0f} of {len(view.pickers)} pickers",
-        f"{1e6 * spent_s / decisions:.0f} us a decision" if decisions else "no decision yet",
-        f"${usd:,.2f} an hour",
+        f"{1e6 * spent_s / decisions:.0f} us per decision" if decisions else "no decision yet",
+        f"${usd:,.2f} per hour",
     ]
     return Text("Now:  " + "  ".join(pieces), style="bold")
 
 
-def _picked(view: GatewayView) -> float:
+def _total_picks(view: GatewayView) -> float:
     return sum(one.values.get("picks_total", 0.0) for one in view.endpoints)
 
 

@@ -13,7 +13,7 @@ from penstock.api.arguments.fleet_argument import fleet_choice
 from penstock.api.arguments.static_weights import capacities, load_kinds
 from penstock.api.simulate_fleet import SimulateFleetAnswer
 from penstock.errors import UsageError
-from penstock.report.simulate.heading import share_kept
+from penstock.report.drawing.attainment import format_attainment
 from penstock.routing.records import TUNING
 from penstock.simulation.run_options import Fault, RouterVisibility
 from penstock.workload import SloClass, parse_slo
@@ -128,17 +128,17 @@ def _text(answer: SimulateFleetAnswer, runs: Sequence[object]) -> str:
 
 def test_nobody_has_the_most_of_nothing() -> None:
     answer = penstock.simulate_fleet(FLEET, policy="penstock,round-robin", slo="tpot=1ms", requests=30)
-    assert "No request kept its promise." in drawn(answer)
+    assert "No request met its SLO." in drawn(answer)
     assert "Most good tokens" not in drawn(answer)
-    assert "None of these policies keeps every promise" in drawn(answer)
-    assert "penstock does not keep every promise" in _text(answer, answer.runs[:1])
+    assert "None of these policies meets every SLO" in drawn(answer)
+    assert "penstock does not meet every SLO" in _text(answer, answer.runs[:1])
 
 
 @pytest.mark.parametrize(
     ("fraction", "said"), [(0.9495, "94.9%"), (0.95, "95.0%"), (0.963, "96.3%"), (0.99999, "99.9%"), (1.0, "100.0%")]
 )
 def test_a_share_that_falls_short_does_not_look_kept(fraction: float, said: str) -> None:
-    assert share_kept(fraction) == said
+    assert format_attainment(fraction) == said
 
 
 def test_dollars_are_said_to_be_all_replicas_for_the_whole_span() -> None:
@@ -147,9 +147,9 @@ def test_dollars_are_said_to_be_all_replicas_for_the_whole_span() -> None:
     fixed = penstock.simulate_fleet(described, rate=1.0, requests=60)
     elastic = replace(described, pools=tuple(replace(one, elastic=True) for one in described.pools))
     given = penstock.simulate_fleet(elastic, rate=1.0, requests=60)
-    assert "Dollars are all replicas until a policy's last token: penstock $" in drawn(fixed)
+    assert "Dollars pay for all replicas until the last token: penstock $" in drawn(fixed)
     assert "given back" not in drawn(fixed)
-    assert "could be given back, at most: h100" in drawn(given)
+    assert "could be released, for at most this share of the time: h100" in drawn(given)
     (run,) = given.runs
     for one in run.outcome.pools:
         assert one.idle_fraction == pytest.approx(1 - one.busy_fraction)

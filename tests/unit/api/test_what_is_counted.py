@@ -83,7 +83,7 @@ def test_a_request_that_fits_nowhere_is_one_miss_and_not_the_end_of_a_promise(tm
         assert kind["attained"]
     assert answer.good
     assert "99.5%" in drawn(answer)
-    assert "Keeps every promise: penstock, round-robin." in drawn(answer)
+    assert "Meets every SLO: penstock, round-robin." in drawn(answer)
     assert "1 request fits no pool" in drawn(answer)
     strict = penstock.simulate_fleet(SMALL, trace=asked, slo="ttft=5s,attain=99.9%")
     assert not strict.good
@@ -130,7 +130,7 @@ def test_the_beginning_of_a_trace_is_said_to_be_one(tmp_path: Path) -> None:
     path = trace(tmp_path, [(float(row), 100, 10) for row in range(50)])
     workload = Workload(name="w", arrivals=AsRecorded(), lengths=read_trace(path), source="s")
     assert arrivals_sentence(workload, requests=20, rate_per_s=2.0, span_s=10.0) == (
-        "20 requests, 1.9 requests/s, the first of 50 that come at 2/s over the whole trace"
+        "20 requests, 1.9 requests/s, the first of 50 requests; the whole trace has 2 requests/s"
     )
     assert arrivals_sentence(workload, requests=50, rate_per_s=2.0, span_s=24.5) == "50 requests, 2 requests/s"
     synthetic = Workload(name="w", arrivals=Poisson(), lengths=Fixed(input_tokens=1, output_tokens=1), source="s")
@@ -185,4 +185,4 @@ def test_answers_a_death_broke_off_are_counted_apart() -> None:
         assert told["lost"] > 0
         assert told["served"] + told["rejected"] + told["refused"] + told["lost"] == told["requests"] == 600
         assert sum(one["lost"] for one in told["classes"]) == told["lost"]
-    assert "Lost with the replica that had begun to answer them: penstock" in drawn(answer)
+    assert "Lost with a failed replica after the answer had begun: penstock" in drawn(answer)

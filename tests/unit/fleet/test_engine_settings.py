@@ -48,8 +48,8 @@ def test_what_no_pool_can_hold_is_said_with_the_reason() -> None:
     console = Console(file=StringIO(), width=200, color_system=None)
     console.print(answer.drawn(200))
     said = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
-    assert "10 requests fit no pool (10 beyond the context engines are started for" in said
-    assert "may have 4,096 tokens together" in said
+    assert "10 requests fit no pool and missed the SLO (10 exceed the engines' context" in said
+    assert "may have at most 4,096 tokens in total" in said
     assert not answer.good
 
 

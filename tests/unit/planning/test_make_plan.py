@@ -118,7 +118,7 @@ def test_demand_at_which_there_is_no_fleet_is_a_scenario() -> None:
     few = few.replace("requests_per_s: 40", "requests_per_s: {value: 40, low: 20, high: 900}")
     *_, high = answer_of(solved(few)).scenarios
     assert (high.name, high.usd) == ("high", None)
-    assert scenario_sentence(high) == "high: no fleet keeps every rule"
+    assert scenario_sentence(high) == "high: no fleet meets every rule"
 
 
 def test_a_rule_that_nothing_can_keep_is_named() -> None:

@@ -170,8 +170,8 @@ def test_the_report_says_what_a_unit_is_and_where_kv_goes(cheaper: PlanResult) -
     assert isinstance(console.file, StringIO)
     text = console.file.getvalue()
     assert "units of 1 prefill tp1 to 3 decode tp1 bf16 sglang" in text
-    assert "prompts on 1 x tp1, answers on 3 x tp1: 4 devices a unit, never measured so together" in text
-    assert "KV over the network at 50 GB/s from each prefill replica" in text
+    assert "each unit prefills on 1 x tp1 and decodes on 3 x tp1 (4 devices, not measured in this combination)" in text
+    assert "each prefill replica sends KV cache at 50 GB/s" in text
 
 
 def launches(result: PlanResult) -> tuple[PoolLaunch, ...]:

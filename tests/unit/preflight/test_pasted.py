@@ -161,7 +161,7 @@ def test_the_line_shown_is_the_one_that_was_checked() -> None:
     text = shown(100, f"FOO=1 vllm serve {LLAMA} -tp 8 --served-model-name a 'b c' --port $PORT")
     launch = text.partition("\nlaunch\n")[2]
     assert launch.splitlines() == [
-        "  your line, as it was read",
+        "  your command, as parsed",
         f"  FOO=1 vllm serve {LLAMA} \\",
         "    -tp 8 \\",
         "    --served-model-name a 'b c' \\",
@@ -171,8 +171,8 @@ def test_the_line_shown_is_the_one_that_was_checked() -> None:
 
 def test_a_line_that_does_not_serve_is_shown_beside_the_one_that_would() -> None:
     text = shown(100, f"vllm serve {LLAMA} -tp 8 --swap-space 4")
-    assert "  your line, as it was read; it is not expected to serve\n" in text
-    assert "    --swap-space 4\n  what preflight would start\n  vllm serve" in text
+    assert "  your command, as parsed; it is not expected to serve\n" in text
+    assert "    --swap-space 4\n  launch that preflight proposes\n  vllm serve" in text
 
 
 def test_what_does_not_start_has_no_speed_and_no_launch() -> None:
@@ -182,7 +182,7 @@ def test_what_does_not_start_has_no_speed_and_no_launch() -> None:
     text = written.getvalue()
     assert "does not know MiniMaxM3SparseForConditionalGeneration, which this config calls MiniMaxM3ForCausalLM" in text
     assert answer.speeds == (None,)
-    for absent in ("speed", "vllm serve", "docker run", "what will serve", "in the launch"):
+    for absent in ("speed", "vllm serve", "docker run", "serving configuration\n", "in the launch"):
         assert absent not in text, absent
 
 
@@ -199,8 +199,8 @@ def test_a_variable_that_is_ignored_is_counted() -> None:
 @pytest.mark.parametrize("model", ["deepseek-r1", "nemotron-3-super-fp8", "kimi-k2"])
 def test_as_many_are_listed_as_the_headline_leaves_open(model: str) -> None:
     text = shown(200, model=model, on="mi300x:8")
-    counted = re.search(r"; (\d+) not decided", text)
-    listed = text.partition("\nnot decided\n")[2].partition("\n\n")[0]
+    counted = re.search(r"; (\d+) undecided", text)
+    listed = text.partition("\nundecided rules\n")[2].partition("\n\n")[0]
     assert int(counted[1] if counted else 0) == len(re.findall(r"\((?:blocker|silent-wrong|warning)\)", listed))
 
 

@@ -77,8 +77,8 @@ def test_every_vendor_is_asked_for_nodes_that_carry_everything(
     result: PlanResult, answer: Answer, pack: dict[str, str]
 ) -> None:
     """AMD was asked for its part of a mix, at rates that only the whole of a fleet serves."""
-    offers = {vendor: pack[f"request-{vendor}.md"].partition("## What to offer")[2] for vendor in ("amd", "nvidia")}
-    same = {text.partition("## What we ask")[0] for text in offers.values()}
+    offers = {vendor: pack[f"request-{vendor}.md"].partition("## Offer")[2] for vendor in ("amd", "nvidia")}
+    same = {text.partition("## Questions")[0] for text in offers.values()}
     assert len(same) == 1
     assert "Lot 2" not in same.pop()
     for vendor, text in offers.items():
@@ -169,7 +169,7 @@ def test_a_node_is_asked_for_a_little_less_than_its_own_replicas_keep(
 
 def test_the_notes_say_why_a_node_shows_less_than_the_fleet_sends_it(result: PlanResult, answer: Answer) -> None:
     notes = rfp_pack(result, answer, lambda load: load.requests_per_s * 0.9)["internal.md"]
-    assert "a burst is shared by all replicas of a pool" in notes
+    assert "all replicas of a pool share a burst" in notes
     assert "| +5% |" in notes
 
 

@@ -21,9 +21,9 @@ ORDER: Final = (
 """Verdicts in display order, most serious first."""
 MEANINGS: Final[Mapping[Verdict, str]] = {
     Verdict.IMPOSSIBLE: "breaks a bound of capacity, bandwidth or arithmetic however it is read",
-    Verdict.CONTRADICTED: "by a sourced fact or date, or by its own inputs",
-    Verdict.IMPLAUSIBLE: "possible, and far from all evidence",
-    Verdict.UNDETERMINED: "nothing here can tell; what is missing is said",
+    Verdict.CONTRADICTED: "contradicted by a sourced fact or date, or by its own inputs",
+    Verdict.IMPLAUSIBLE: "possible, but far from all evidence",
+    Verdict.UNDETERMINED: "the data is missing; the reason names it",
     Verdict.PLAUSIBLE: "within what the evidence allows",
     Verdict.CONFIRMED: "a source, a config or a measurement says the same",
 }
@@ -44,13 +44,13 @@ def sorted_by_verdict(audited: Sequence[Audited]) -> list[Audited]:
     return sorted(audited, key=lambda entry: ORDER.index(entry.judgement.verdict))
 
 
-def said(claim: Claim) -> str:
+def claim_text(claim: Claim) -> str:
     """Return the claim's own words, or its kind, id, subject and figure if it has none."""
     if claim.words:
         return claim.words
     statement = claim.statement
-    told = getattr(statement, "setup", statement)
-    about = [str(getattr(told, name)) for name in _ABOUT if isinstance(getattr(told, name, None), str)]
+    described = getattr(statement, "setup", statement)
+    about = [str(getattr(described, name)) for name in _ABOUT if isinstance(getattr(described, name, None), str)]
     amount = getattr(statement, "amount", None)
     figure = f" {amount.written}" if isinstance(amount, Amount) else ""
     return f"{kind_of(statement)} {claim.id}: {' '.join(about)}{figure}".rstrip(": ")

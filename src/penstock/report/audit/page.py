@@ -6,7 +6,15 @@ from typing import Final
 
 from penstock.audit.judge_claims import Audited
 from penstock.audit.judgement import Cited, Verdict
-from penstock.report.audit.audit_sentences import MEANINGS, ORDER, counts, said, sentence, sorted_by_verdict, summary
+from penstock.report.audit.audit_sentences import (
+    MEANINGS,
+    ORDER,
+    claim_text,
+    counts,
+    sentence,
+    sorted_by_verdict,
+    summary,
+)
 
 _COLOURS: Final = {
     Verdict.IMPOSSIBLE: ("#8c1515", "#fff"),
@@ -79,7 +87,7 @@ def _row(entry: Audited) -> str:
     where = " · ".join(filter(None, (claim.said.who, claim.said.title, str(claim.said.said_on or ""))))
     place = f'<div class="s">{escape(where)}</div>' if where else ""
     return (
-        f"<tr><td>{_badge(judgement.verdict)}{today}</td><td>{escape(said(claim))}{place}</td>"
+        f"<tr><td>{_badge(judgement.verdict)}{today}</td><td>{escape(claim_text(claim))}{place}</td>"
         f"<td>{escape(sentence(judgement.reason))}{working}{true_if}{cited}</td></tr>"
     )
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from penstock.audit.judge_claims import Audited
 from penstock.audit.judgement import Verdict
-from penstock.report.audit.audit_sentences import said, sentence, sorted_by_verdict, summary
+from penstock.report.audit.audit_sentences import claim_text, sentence, sorted_by_verdict, summary
 
 _STYLES: Final = {
     Verdict.IMPOSSIBLE: "bold red",
@@ -39,7 +39,7 @@ def render_audit(audited: Sequence[Audited]) -> RenderableType:
 
 def _claim(entry: Audited, *, short: bool) -> list[RenderableType]:
     claim, judgement = entry.claim, entry.judgement
-    head = Text(said(claim), style="" if short else "bold")
+    head = Text(claim_text(claim), style="" if short else "bold")
     if claim.line is not None and not short:
         head.append(f"  (line {claim.line})", style="dim")
     row = Table.grid(padding=(0, 1, 0, 0))
@@ -55,7 +55,7 @@ def _claim(entry: Audited, *, short: bool) -> list[RenderableType]:
     if judgement.true_if:
         lines.append(Text(f"True if {judgement.true_if}."))
     if judgement.today is not None:
-        lines.append(Text(f"As of today it is {judgement.today.value}."))
+        lines.append(Text(f"Today it is {judgement.today.value}."))
     titles = dict.fromkeys(source.title for source in judgement.sources)
     if titles:
         lines.append(Text(f"Sources: {'; '.join(titles)}.", style="dim"))

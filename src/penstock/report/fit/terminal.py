@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -27,13 +27,8 @@ def render_fit(model: ModelSpec, reports: Sequence[FitReport], context_tokens: i
     pieces += [_with_flags(report) for report in reports if report.flags]
     pieces += [_footnote(reports)]
     notes = dict.fromkeys((*model.notes, *(note for report in reports for note in report.notes)))
-    pieces += [Text(f"note: {note}", style="dim") for note in notes]
+    pieces += [Text(f"Note: {note}", style="dim") for note in notes]
     return Group(*pieces)
-
-
-def print_fit(console: Console, model: ModelSpec, reports: Sequence[FitReport], context_tokens: int) -> None:
-    """Print the answer to a console."""
-    console.print(render_fit(model, reports, context_tokens, console.width))
 
 
 def _headline(model: ModelSpec, reports: Sequence[FitReport]) -> Text:
@@ -60,7 +55,7 @@ def _table(reports: Sequence[FitReport], context_tokens: int) -> Table:
         "KV tokens\n(P10-P90)",
         f"requests\nof {context_tokens:,}",
         "longest\ncontext",
-        "fewest (tp,\nthen nodes)",
+        "min devices\n(tp, then pp)",
     ):
         table.add_column(name, justify="right", no_wrap=True)
     for report in reports:
@@ -82,7 +77,7 @@ def _narrow_table(reports: Sequence[FitReport], context_tokens: int) -> Table:
         "KV\nGiB",
         "KV tokens\nP10\nP90",
         f"requests\nof {context_tokens:,}\n(longest)",
-        "fewest\n(tp, then\nnodes)",
+        "min\ndevices",
     ):
         table.add_column(name, justify="right", no_wrap=True)
     for report in reports:
@@ -180,7 +175,7 @@ def _verdict(report: FitReport) -> Text:
         short = f" ({format_gib(obstacle.shortfall_bytes)} GiB short)" if obstacle.shortfall_bytes else ""
         text.append(obstacle.reason + short, style="default")
     if report.remedies:
-        text.append("\n  what would: ", style="dim")
+        text.append("\n  what would fit: ", style="dim")
         text.append(", or ".join(remedy.change for remedy in report.remedies), style="default")
     return text
 
@@ -199,9 +194,9 @@ def _footnote(reports: Sequence[FitReport]) -> Text:
     assumed: dict[str, list[str]] = {}
     for report in reports:
         engine = report.fit.deployment.engine
-        settings = f"{engine.memory_fraction:g} of memory, steps of {engine.max_batched_tokens:,} tokens"
-        settings += f" and {engine.max_sequences:,} requests"
+        settings = f"{engine.memory_fraction:.0%} of device memory, at most {engine.max_batched_tokens:,} tokens"
+        settings += f" and {engine.max_sequences:,} requests per step"
         assumed.setdefault(settings, []).append(_name(report.fit))
     pieces = [settings + (f" ({', '.join(ids)})" if len(assumed) > 1 else "") for settings, ids in assumed.items()]
     tiers = ", ".join(sorted({report.tier for report in reports}))
-    return Text(f"assumed: {'; '.join(pieces)}. Tier: {tiers}; P10-P90 from what engines logged.", style="dim")
+    return Text(f"Assumed: {'; '.join(pieces)}. Tier: {tiers}; P10-P90 from engine logs.", style="dim")

@@ -13,7 +13,7 @@ from penstock.planning.uncertainty.scenarios import Owned
 from penstock.planning.uncertainty.sensitivity import Swing
 from penstock.planning.verification.serving_fleet import Check
 from penstock.planning.verification.verify_fleet import vendors_above_minimum_share
-from penstock.report.simulate.heading import share_kept
+from penstock.report.drawing.attainment import format_attainment
 from penstock.units import counted
 
 _NAMES = {"amd": "AMD", "nvidia": "NVIDIA", "intel": "Intel", "google": "Google", "mix": "a mix"}
@@ -283,7 +283,7 @@ def enough_sentence(answer: Answer, *, node: str = "node", draws: str = "draws")
 
 def in_time_share(check: Check) -> str:
     """Format the share of requests within the SLO, truncated, without a decimal that is zero."""
-    return share_kept(check.attainment_fraction).replace(".0%", "%")
+    return format_attainment(check.attainment_fraction).replace(".0%", "%")
 
 
 def cheaper_fleet_sentence(answer: Answer) -> str:

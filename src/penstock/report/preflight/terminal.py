@@ -31,12 +31,12 @@ STYLES: Mapping[Severity, str] = {
     Severity.INFO: "cyan",
 }
 _READINESS: Mapping[Readiness, tuple[str, str]] = {
-    Readiness.SILENT_WRONG: ("runs, and its answers are wrong", "bold magenta"),
+    Readiness.SILENT_WRONG: ("runs, but gives wrong answers", "bold magenta"),
     Readiness.BLOCKED: ("does not run", "bold red"),
-    Readiness.RISK: ("runs{with}; something may go wrong", "bold yellow"),
-    Readiness.SLOW: ("runs{with}, slower than the chip could", "yellow"),
-    Readiness.RUNS: ("runs{with}; nothing is known against it", "bold green"),
-    Readiness.UNDETERMINED: ("undetermined: what decides was not read for this engine and chip", "bold"),
+    Readiness.RISK: ("runs{with}, with a risk", "bold yellow"),
+    Readiness.SLOW: ("runs{with}, slower than the chip allows", "yellow"),
+    Readiness.RUNS: ("runs{with}; no known problem", "bold green"),
+    Readiness.UNDETERMINED: ("undetermined: the rules do not cover this engine and chip", "bold"),
 }
 _COUNTED: Mapping[Severity, str] = {
     Severity.SILENT_WRONG: "silent-wrong",
@@ -66,7 +66,7 @@ def render_preflight(answer: Preflight, speed: Speed | None = None, instead: Pre
         stops = answer.obstacles if severity is Severity.BLOCKER else ()
         if severity is Severity.WARNING:
             stops = tuple(
-                replace(doubt, text=f"by our median estimate {doubt.text}") if doubt == answer.narrow else doubt
+                replace(doubt, text=f"by the median estimate {doubt.text}") if doubt == answer.narrow else doubt
                 for doubt in answer.doubts
             )
         found = answer.assessment.of(severity)
@@ -74,10 +74,12 @@ def render_preflight(answer: Preflight, speed: Speed | None = None, instead: Pre
             pieces.append(Text(f"\n{severity} ({len(stops) + len(found)})", style=STYLES[severity]))
             pieces += [Padding(Text(f"• {stop.kind}: {stop.text}"), (0, 0, 0, 2)) for stop in stops]
             pieces += [_finding(finding) for finding in found]
-    heading = "what would serve, if it started" if answer.readiness is Readiness.BLOCKED else "what will serve"
+    heading = (
+        "serving configuration, if it started" if answer.readiness is Readiness.BLOCKED else "serving configuration"
+    )
     pieces += [Text(f"\n{heading}", style="bold"), _predictions(answer, speed)]
     if open_questions := _open_questions(answer):
-        pieces += [Text("\nnot decided", style="bold"), _undetermined(open_questions)]
+        pieces += [Text("\nundecided rules", style="bold"), _undetermined(open_questions)]
     pieces += [Text("\nlaunch", style="bold"), _launch(answer, instead)]
     return Group(*pieces)
 
@@ -102,7 +104,7 @@ def _headline(answer: Preflight) -> Text:
     text.append(f" on {where}, {question.engine} {question.version}: ", style="not bold")
     text.append(words.replace("{with}", _shortened(answer)), style=style)
     if answer.newer_than_read is not None:
-        text.append(f"\nas far as {answer.newer_than_read} tells: later releases were not read", style="bold yellow")
+        text.append(f"\nchecked against {answer.newer_than_read}: later releases were not read", style="bold yellow")
     text.append(f"\n{answer.assessment.rules_checked} rules: {_counts(answer)}", style="not bold dim")
     return text
 
@@ -111,7 +113,7 @@ def _called(subject: Subject) -> str:
     """Name the model; for a repository matched to a known architecture, name both."""
     name = subject.model.name
     own = name not in model_ids() or subject.name.count("/") != 1 or find_model(name).repo == subject.name
-    return name if own else f"{subject.name.rpartition('/')[2]} (shaped as {name})"
+    return name if own else f"{subject.name.rpartition('/')[2]} (same architecture as {name})"
 
 
 def _shortened(answer: Preflight) -> str:
@@ -132,7 +134,7 @@ def _counts(answer: Preflight) -> str:
     words = [f"{count} {_COUNTED[severity]}" for severity, count in found.items() if count]
     ignored, open_questions = len(_ignored(answer)), len(_open_questions(answer))
     words += [f"{ignored} ignored"] if ignored else []
-    return ", ".join(words or ["nothing found"]) + (f"; {open_questions} not decided" if open_questions else "")
+    return ", ".join(words or ["nothing found"]) + (f"; {open_questions} undecided" if open_questions else "")
 
 
 def _ignored(answer: Preflight) -> list[FlagFinding]:
@@ -190,10 +192,10 @@ def _predictions(answer: Preflight, speed: Speed | None) -> RenderableType:
         )
         has = "has an assembly kernel" if found.found else "has no assembly kernel"
         known = ", ".join(str(count) for count in found.available_heads)
-        grid.add_row("AITER MLA", f"{heads}, {found.kv} cache: {has} (it has {known} heads)")
+        grid.add_row("AITER MLA", f"{heads}, {found.kv} cache: {has} (available for {known} heads)")
     grid.add_row("memory", _memory(answer))
     if answer.cut is not None:
-        keeps = " or ".join(keeps_whole_context(answer.memory.deployment)) or "nothing within 16 machines"
+        keeps = " or ".join(keeps_whole_context(answer.memory.deployment)) or "not possible within 16 machines"
         grid.add_row("context", f"to keep all {answer.cut.model_tokens:,} tokens: {keeps}")
     if speed is not None:
         grid.add_row("speed", _speed(speed))
@@ -210,10 +212,10 @@ def _predictions(answer: Preflight, speed: Speed | None) -> RenderableType:
 def _attention(answer: Preflight) -> str:
     backend = answer.backend
     passed = ", ".join(f"{name} ({reason})" for name, reason in backend.rejected.items())
-    over = f"; passed over {passed}" if passed else ""
+    over = f"; not used: {passed}" if passed else ""
     if backend.name is not None:
         return backend.name + (f", block size {backend.block}" if backend.block else "") + over
-    return f"none can serve it{over}" if backend.determined else "undetermined: the selection was not read"
+    return f"no backend supports it{over}" if backend.determined else "undetermined: its selection was not read"
 
 
 def _memory(answer: Preflight) -> str:
@@ -227,14 +229,14 @@ def _memory(answer: Preflight) -> str:
     text = f"{held} GiB of weights per device, {capacity.tokens:,} tokens of KV cache"
     if not memory.certain:
         safe = capacity.safe_context_tokens
-        text += f"; tight: if start-up refuses {memory.context_tokens:,} tokens, serve {safe:,}"
+        text += f"; tight: if the engine refuses {memory.context_tokens:,} tokens at start-up, use {safe:,}"
     return text
 
 
 def _recipe(recipe: Recipe, *, followed: bool) -> str:
     since = f", from vLLM {recipe.since}" if recipe.since else ""
     old = " (this release is older)" if recipe.too_old else ""
-    spread = "; it spreads whole experts (--ep)" if recipe.spreads_experts else ""
+    spread = "; it uses expert parallelism (--ep)" if recipe.spreads_experts else ""
     if recipe.status == "unsupported":
         return f"vLLM's recipe calls this chip unsupported{since}; its settings are left out"
     settings = "; its settings are in the launch" if followed and (recipe.flags or recipe.variables) else ""
@@ -267,17 +269,17 @@ def _launch(answer: Preflight, instead: Preflight | None) -> RenderableType:
     pieces: list[RenderableType] = []
     if answer.launch.typed:
         verdict = "" if answer.passes else "; it is not expected to serve"
-        pieces.append(Text(f"  your line, as it was read{verdict}", style="dim"))
+        pieces.append(Text(f"  your command, as parsed{verdict}", style="dim"))
         pieces.append(_pasted(typed_lines(answer.launch.typed)))
         pieces += [Text(f"  ! {note}", style="yellow") for note in answer.notes]
     pieces += [Text(f"  ! {flag.message}", style="yellow") for flag in _ignored(answer)]
     if instead is not None:
         pieces += [Text(f"  {_called_instead(answer, instead)}", style="bold"), _plan(instead.plan)]
     elif answer.readiness is Readiness.BLOCKED and not answer.launch.typed:
-        pieces.append(Text("  none that starts is known; the fixes above say what to change", style="dim"))
+        pieces.append(Text("  no working launch is known; apply the fixes above first", style="dim"))
     elif not answer.launch.typed:
         if not answer.passes:
-            pieces.append(Text("  this is what was checked; it is not expected to serve", style="dim"))
+            pieces.append(Text("  this launch was checked and is not expected to serve", style="dim"))
         pieces.append(_plan(answer.plan))
     return Group(*pieces)
 
@@ -285,7 +287,7 @@ def _launch(answer: Preflight, instead: Preflight | None) -> RenderableType:
 def _called_instead(answer: Preflight, instead: Preflight) -> str:
     split = instead.question.asked.parallelism
     if split == answer.question.asked.parallelism and answer.launch.typed:
-        return "what preflight would start"
+        return "launch that preflight proposes"
     cut = "" if instead.cut is None else f", {instead.cut.tokens:,} tokens of context"
     return f"the nearest split that runs: {split.devices} x {instead.question.accelerator.id} ({split}){cut}"
 
@@ -298,11 +300,11 @@ def _plan(plan: LaunchPlan) -> RenderableType:
             if plan.engine == "vllm" and plan.has("node-rank", "data-parallel-address")
             else ""
         )
-        where = f"  on each of {plan.nodes} machines; {HEAD_NODE} is the first one's address{others}"
+        where = f"  on each of {plan.nodes} machines; {HEAD_NODE} is the address of the first{others}"
         pieces.append(Text(where, style="dim"))
     docker = plan.docker()
     pieces.append(_pasted(plan.bare()))
-    missing = f"no release {plan.version} of {plan.engine} was found, and so no image" if plan.unreleased else None
+    missing = f"no image: {plan.engine} {plan.version} was not found among its releases" if plan.unreleased else None
     pieces.append(
         _pasted(docker) if docker else Text(f"  {missing or 'no official image for this device'}", style="dim")
     )
@@ -354,7 +356,7 @@ def _reason(answer: Preflight) -> str:
         return worst[0].rule.id
     risks = answer.assessment.of(Severity.WARNING)
     if risks or answer.unsupported_by_recipe:
-        return risks[0].rule.id if risks else "its recipe calls this chip unsupported"
+        return risks[0].rule.id if risks else "vLLM's recipe calls this chip unsupported"
     if answer.doubts:
         return answer.doubts[0].text.split(";")[0][:70]
     wide = [group for group in answer.kernels if answer.lags(group)]

@@ -1,12 +1,10 @@
-"""Sentences about arrivals: number of requests, rate, time of day, part of the trace, and SLO attainment."""
+"""Sentences about arrivals: number of requests, rate, time of day, and part of the trace."""
 
-from math import floor
 from typing import Final
 
 from penstock.simulation.scenario import hours_covered
 from penstock.workload import AsRecorded, Diurnal, Trace, Workload
 
-_ROUNDING: Final = 1e-9
 _FEW_DIGITS: Final = 1e5
 """Requests per second above which all requests are said to arrive at once."""
 
@@ -14,13 +12,13 @@ _FEW_DIGITS: Final = 1e5
 def arrivals_sentence(workload: Workload, *, requests: int, rate_per_s: float | None, span_s: float | None) -> str:
     """Describe the number of requests and their rate, and why the rate differs from the requested one."""
     mean = rate_per_s or workload.rate_per_s
-    said = f"{requests:,} request{'' if requests == 1 else 's'}"
+    text = f"{requests:,} request{'' if requests == 1 else 's'}"
     if workload.users:
-        return f"{said}, {workload.users} users in a closed loop"
-    seen = (requests - 1) / span_s if span_s else mean
-    if seen:
-        said += ", all at once" if seen > _FEW_DIGITS else f", {seen:,.3g} requests/s"
-    return said + _of_a_day(workload, mean or 0.0, span_s) + _of_a_trace(workload, requests, rate_per_s)
+        return f"{text}, {workload.users} users in a closed loop"
+    actual = (requests - 1) / span_s if span_s else mean
+    if actual:
+        text += ", all at once" if actual > _FEW_DIGITS else f", {actual:,.3g} requests/s"
+    return text + _of_a_day(workload, mean or 0.0, span_s) + _of_a_trace(workload, requests, rate_per_s)
 
 
 def _of_a_day(workload: Workload, mean_per_s: float, span_s: float | None) -> str:
@@ -40,7 +38,7 @@ def _of_a_trace(workload: Workload, requests: int, rate_per_s: float | None) -> 
         return ""
     if requests >= lengths.requests:
         return ""
-    return f", the first of {lengths.requests:,} that come at {rate_per_s:,.3g}/s over the whole trace"
+    return f", the first of {lengths.requests:,} requests; the whole trace has {rate_per_s:,.3g} requests/s"
 
 
 def clock(hour: float) -> str:
@@ -48,8 +46,3 @@ def clock(hour: float) -> str:
     days, minutes = divmod(round(hour * 60), 24 * 60)
     later = f" {days} day{'s' if days > 1 else ''} later" if days else ""
     return f"{minutes // 60:02d}:{minutes % 60:02d}{later}"
-
-
-def share_kept(fraction: float) -> str:
-    """Format SLO attainment, truncated and not rounded: 94.95% must not read as 95.0%."""
-    return f"{floor(fraction * 1000 + _ROUNDING) / 10:.1f}%"

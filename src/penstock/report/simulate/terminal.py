@@ -7,15 +7,16 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.performance.prediction.predict_deployment import Range
+from penstock.report.drawing.attainment import format_attainment
 from penstock.report.drawing.comparison_table import Column, sheet
 from penstock.report.drawing.sparkline import sparkline
-from penstock.report.simulate.heading import arrivals_sentence, clock, share_kept
+from penstock.report.simulate.heading import arrivals_sentence, clock
 from penstock.simulation.outcome import Latency, Outcome, PoolOutcome
 from penstock.simulation.scenario import Scenario
 from penstock.units import format_s
 from penstock.workload import Diurnal, Fixed, Trace, kept_rows
 
-_BESIDE_A_LINE = len(" queue " + " most 10,000,000")
+_LABEL_WIDTH = len(" queue " + " max 10,000,000")
 _SHADES = {"queue": "yellow", "KV": "green", "tok/s": "cyan"}
 
 
@@ -40,17 +41,17 @@ def render_simulation(scenarios: Sequence[Scenario], width: int) -> RenderableTy
 def _heading(scenario: Scenario) -> Text:
     question = scenario.question
     workload, outcome = question.workload, scenario.outcome
-    came = arrivals_sentence(
+    arrivals = arrivals_sentence(
         workload,
         requests=question.requests,
         rate_per_s=question.rate_per_s,
         span_s=None if outcome is None else outcome.arrival_span_s,
     )
     text = Text.assemble((scenario.placement.deployment.model.name, "bold"))
-    text.append(f"  {workload.name}, {came}", style="dim")
-    promised = {str(item.slo) for item in workload.classes if item.slo is not None}
-    if promised:
-        text.append(f"\nSLO {', '.join(sorted(promised))}", style="dim")
+    text.append(f"  {workload.name}, {arrivals}", style="dim")
+    slos = {str(item.slo) for item in workload.classes if item.slo is not None}
+    if slos:
+        text.append(f"\nSLO {', '.join(sorted(slos))}", style="dim")
     return text
 
 
@@ -103,20 +104,20 @@ def _latency_row(scenario: Scenario) -> list[str | Text]:
 
 def ttft_of(outcome: Outcome) -> Latency:
     """Return the time to first token over all classes."""
-    return _together([item.ttft for item in outcome.classes])
+    return _merge_latencies([item.ttft for item in outcome.classes])
 
 
 def tpot_of(outcome: Outcome) -> Latency:
     """Return the time per output token over all classes."""
-    return _together([item.tpot for item in outcome.classes])
+    return _merge_latencies([item.tpot for item in outcome.classes])
 
 
 def e2e_of(outcome: Outcome) -> Latency:
     """Return the end-to-end latency over all classes."""
-    return _together([item.e2e for item in outcome.classes])
+    return _merge_latencies([item.e2e for item in outcome.classes])
 
 
-def _together(parts: Sequence[Latency]) -> Latency:
+def _merge_latencies(parts: Sequence[Latency]) -> Latency:
     counts = parts[0].counts.copy()
     for part in parts[1:]:
         counts += part.counts
@@ -130,11 +131,11 @@ def _span(value: Range | None) -> Text | str:
 
 
 def _met(outcome: Outcome) -> Text | str:
-    promised = [item for item in outcome.classes if item.slo is not None and item.asked]
-    if not promised:
+    judged = [item for item in outcome.classes if item.slo is not None and item.asked]
+    if not judged:
         return "-"
-    share = sum(item.met for item in promised) / sum(item.asked for item in promised)
-    return Text(share_kept(share), style="bold green" if all(item.attained for item in promised) else "bold red")
+    share = sum(item.met for item in judged) / sum(item.asked for item in judged)
+    return Text(format_attainment(share), style="bold green" if all(item.attained for item in judged) else "bold red")
 
 
 _POOLS = (
@@ -196,7 +197,7 @@ def _timelines(scenarios: Sequence[Scenario], width: int) -> Table:
         if scenario.outcome is not None
         for name, line in scenario.outcome.timelines.items()
     ]
-    room = max(10, min(width, 132) - max(len(name) for name, _ in lines) - _BESIDE_A_LINE)
+    room = max(10, min(width, 132) - max(len(name) for name, _ in lines) - _LABEL_WIDTH)
     grid = Table.grid(padding=(0, 1))
     for name, line in lines:
         rows = (
@@ -209,7 +210,7 @@ def _timelines(scenarios: Sequence[Scenario], width: int) -> Table:
                 name if number == 0 else "",
                 Text(label, style="dim"),
                 Text(sparkline(values, room), style=_SHADES[label]),
-                Text(f"most {shown.format(max(values, default=0.0))}", style="dim"),
+                Text(f"max {shown.format(max(values, default=0.0))}", style="dim"),
             )
     return grid
 
@@ -223,10 +224,10 @@ def _verdict(scenario: Scenario) -> Text:
     if outcome.saturation is not None:
         growth, waiting = outcome.saturation.growth_per_s, outcome.saturation.waiting
         text.append("saturated", style="bold red")
-        text.append(f": the queue grows by {growth:,.2f} requests/s and held {waiting:,} at the end. ")
-        text.append("Its latencies say how long the run was, not how good it is. ", style="dim")
+        text.append(f": the queue grows by {growth:,.2f} requests/s and had {waiting:,} requests at the end. ")
+        text.append("Its latencies depend on the length of the run; do not compare them. ", style="dim")
         if outcome.saturation.stopped:
-            text.append("The run was stopped there. ")
+            text.append("The run was stopped early. ")
     elif not any(item.slo for item in outcome.classes):
         text.append("keeps up. ")
     elif outcome.met:
@@ -237,7 +238,7 @@ def _verdict(scenario: Scenario) -> Text:
     for limit, count in refused.items():
         if count:
             are = "requests are" if count > 1 else "request is"
-            text.append(f"{count:,} {are} longer than {limit} and refused. ", style="red")
+            text.append(f"{count:,} {are} too long for {limit} and refused. ", style="red")
     return text.append(_capacity(scenario))
 
 
@@ -246,15 +247,15 @@ def _capacity(scenario: Scenario) -> str:
     if found is None or spread is None:
         return ""
     if not found.rate_per_s:
-        return f"No rate meets the SLO; without one it serves {found.saturated_rate_per_s:,.3g} requests/s."
+        return f"No rate meets the SLO; saturated it serves {found.saturated_rate_per_s:,.3g} requests/s."
     arrivals = scenario.question.workload.arrivals
     of_day = ""
     if isinstance(arrivals, Diurnal):
         hours = found.outcome.arrival_span_s / 3600
-        of_day = f" as the mean of a day, judged from {clock(arrivals.first_hour)} on for {hours:.2g} h"
+        of_day = f" as the mean of a day, tested from {clock(arrivals.first_hour)} for {hours:.2g} h"
     return (
         f"Capacity {spread.value:,.3g} requests/s{of_day} (P10-P90 {spread.low:,.3g}-{spread.high:,.3g}); "
-        f"without an SLO it serves {found.saturated_rate_per_s:,.3g}."
+        f"saturated, without an SLO: {found.saturated_rate_per_s:,.3g}."
     )
 
 
@@ -269,22 +270,22 @@ def _grounds(scenarios: Sequence[Scenario]) -> Text:
         text.append(
             f"{name_of(scenario)}: {stack.tier} ({' / '.join(stack.path) or 'all accelerators'}{software}), "
             f"{f'{replica.ranks} ranks, each ' if replica.ranks > 1 else ''}"
-            f"{replica.kv_blocks:,} KV blocks of {replica.block_tokens}, at most {replica.max_sequences:,} requests "
-            f"and {replica.max_batched_tokens:,} tokens a step.\n"
+            f"{replica.kv_blocks:,} KV blocks of {replica.block_tokens} tokens, at most {replica.max_sequences:,} "
+            f"requests and {replica.max_batched_tokens:,} tokens per step.\n"
         )
         drafts = placement.speculation
         if drafts is not None:
             text.append(
-                f"{name_of(scenario)}: {drafts.drafted_tokens} drafted, {drafts.grounds}; a step is simulated as "
-                f"{drafts.accepted_tokens:.2f} shares of a token each.\n"
+                f"{name_of(scenario)}: {drafts.drafted_tokens} tokens drafted, {drafts.grounds}; a step is simulated "
+                f"as yielding {drafts.accepted_tokens:.2f} tokens per request.\n"
             )
     question = scenarios[0].question
     if isinstance(question.workload.lengths, Fixed) and question.replicas > 1:
         text.append(
-            "All answers have one length: those that begin together end together, and whoever counts requests sends "
-            "the next burst to one replica. Real answers differ; a trace has none of it.\n"
+            "All answers have the same length, so requests that start together end together, and routers that count "
+            "requests send the next burst to one replica. Real answers differ in length; use a trace to avoid this.\n"
         )
-    text.append("P10-P90: the same run on a stack as much faster or slower as held-out measurements were.\n")
+    text.append("P10-P90: the same run with a faster and a slower stack, by the errors on held-out measurements.\n")
     text.append(f"Workload: {scenarios[0].question.workload.source}. ")
     lengths = scenarios[0].question.workload.lengths
     if isinstance(lengths, Trace):
@@ -292,5 +293,5 @@ def _grounds(scenarios: Sequence[Scenario]) -> Text:
             f"Rows: {kept_rows(lengths.requests, lengths.dropped)}. ", style="yellow" if lengths.dropped else ""
         )
     text.append(f"Seed {scenarios[0].question.seed}. ")
-    text.append("$: median on-demand price of the catalog, for as long as the run took.")
+    text.append("$: median on-demand price of the catalog for the duration of the run.")
     return text

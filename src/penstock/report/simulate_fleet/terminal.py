@@ -6,8 +6,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from penstock.fleet.pools import Fleet
+from penstock.report.drawing.attainment import format_attainment
 from penstock.report.drawing.comparison_table import Column, sheet
-from penstock.report.simulate.heading import arrivals_sentence, share_kept
+from penstock.report.simulate.heading import arrivals_sentence
 from penstock.report.simulate.terminal import tpot_of, ttft_of
 from penstock.simulation.compare_policies import Destinations, PolicyRun, SharedLoad
 from penstock.simulation.replica import ReplicaPool
@@ -25,9 +26,9 @@ _COLUMNS = (
             "TTFT\np99",
             "TPOT\np50",
             "TPOT\np99",
-            "turned\naway",
+            "rejected",
             "preempted",
-            "busy\nleast-most",
+            "busy\nmin-max",
         )
     ),
 )
@@ -45,7 +46,7 @@ def render_fleet(
     pieces: list[RenderableType] = [_heading(fleet, pools, load, events, runs), Text()]
     pieces += [sheet(_COLUMNS, [_row(run) for run in runs], width), Text()]
     pieces += [_where(pools, run, width) for run in runs[:1]]
-    pieces += [Text(), *_turned_away(pools, runs), _verdict(runs), *_bill(pools, runs)]
+    pieces += [Text(), *_rejections(pools, runs), _verdict(runs), *_bill(pools, runs)]
     return Group(*pieces)
 
 
@@ -60,13 +61,13 @@ def _heading(
     replicas = ", ".join(f"{pool.replicas} x {pool.name}" for pool in pools)
     text = Text.assemble((fleet.name, "bold"), (f"  {replicas}", "dim"))
     workload = load.workload
-    came = arrivals_sentence(
+    arrivals = arrivals_sentence(
         workload, requests=outcome.asked, rate_per_s=load.rate_per_s, span_s=outcome.arrival_span_s
     )
-    text.append(f"\n{fleet.pools[0].model}: {workload.name}, {came}", style="dim")
-    promised = sorted({str(item.slo) for item in workload.classes if item.slo is not None})
-    if promised:
-        text.append(f"\nSLO {', '.join(promised)}", style="dim")
+    text.append(f"\n{fleet.pools[0].model}: {workload.name}, {arrivals}", style="dim")
+    slos = sorted({str(item.slo) for item in workload.classes if item.slo is not None})
+    if slos:
+        text.append(f"\nSLO {', '.join(slos)}", style="dim")
     if events:
         text.append(f"\n{'; '.join(events)}", style="yellow")
     return text
@@ -78,7 +79,7 @@ def _row(run: PolicyRun) -> list[str | Text]:
     usd = run.usd_per_good_mtok
     return [
         run.policy.name,
-        Text(share_kept(met), style="bold green" if outcome.met else "bold red"),
+        Text(format_attainment(met), style="bold green" if outcome.met else "bold red"),
         f"{outcome.goodput_tokens_per_s:,.0f}",
         "-" if usd is None else f"{usd:,.2f}",
         format_s(ttft_of(outcome).quantile_s(0.5)),
@@ -102,27 +103,27 @@ def _where(pools: Sequence[ReplicaPool], run: PolicyRun, width: int) -> Renderab
 def _destination(row: Destinations, picked: Sequence[int]) -> list[str | Text]:
     name = f"{row.slo_class}, prompts from {row.from_tokens:,} tokens"
     shares = (f"{row.shares[place]:.0%}" for place in picked)
-    return [name, f"{row.requests:,}", share_kept(row.met_fraction), *shares]
+    return [name, f"{row.requests:,}", format_attainment(row.met_fraction), *shares]
 
 
-def _turned_away(pools: Sequence[ReplicaPool], runs: Sequence[PolicyRun]) -> list[Text]:
+def _rejections(pools: Sequence[ReplicaPool], runs: Sequence[PolicyRun]) -> list[Text]:
     """Explain why requests were not served."""
-    said, refused = [], runs[0].outcome.refused
+    sentences, refused = [], runs[0].outcome.refused
     if refused:
         most = max(pool.replica.most_tokens for pool in pools)
         beyond = runs[0].outcome.beyond_context
-        why = f"{beyond:,} beyond the context engines are started for, " if beyond else ""
-        said.append(
-            f"{refused:,} request{' fits' if refused == 1 else 's fit'} no pool ({why}{refused - beyond:,} beyond any "
-            f"KV cache) and kept no promise: prompt and answer may have {most:,} tokens together. "
+        why = f"{beyond:,} exceed the engines' context, " if beyond else ""
+        sentences.append(
+            f"{refused:,} request{' fits' if refused == 1 else 's fit'} no pool and missed the SLO ({why}"
+            f"{refused - beyond:,} exceed every KV cache): prompt and answer may have at most {most:,} tokens in total."
         )
     sent_nowhere = [f"{run.policy.name} {run.outcome.rejected:,}" for run in runs if run.outcome.rejected]
     if sent_nowhere:
-        said.append(f"Turned away, because no endpoint that was up could hold them: {', '.join(sent_nowhere)}. ")
+        sentences.append(f"Rejected because no endpoint that was up could hold them: {', '.join(sent_nowhere)}.")
     broken_off = [f"{run.policy.name} {run.outcome.lost:,}" for run in runs if run.outcome.lost]
     if broken_off:
-        said.append(f"Lost with the replica that had begun to answer them: {', '.join(broken_off)}.")
-    return [Text("".join(said).rstrip(), style="yellow")] if said else []
+        sentences.append(f"Lost with a failed replica after the answer had begun: {', '.join(broken_off)}.")
+    return [Text(" ".join(sentences), style="yellow")] if sentences else []
 
 
 def _bill(pools: Sequence[ReplicaPool], runs: Sequence[PolicyRun]) -> list[Text]:
@@ -131,7 +132,7 @@ def _bill(pools: Sequence[ReplicaPool], runs: Sequence[PolicyRun]) -> list[Text]
     if first.usd is None:
         return []
     bills = (f"{run.policy.name} ${run.usd or 0.0:,.2f} in {format_s(run.outcome.makespan_s)}" for run in runs)
-    text = f"Dollars are all replicas until a policy's last token: {', '.join(bills)}."
+    text = f"Dollars pay for all replicas until the last token: {', '.join(bills)}."
     elastic = {pool.name for pool in pools if pool.elastic}
     idle = [
         f"{pool.name} {pool.idle_fraction:.0%} (${pool.idle_fraction * (pool.usd or 0.0):,.2f})"
@@ -140,8 +141,8 @@ def _bill(pools: Sequence[ReplicaPool], runs: Sequence[PolicyRun]) -> list[Text]
     ]
     if idle:
         text += (
-            f" Elastic pools are billed like the rest; with {first.policy.name} they are without work, and could be "
-            f"given back, at most: {', '.join(idle)} of the time. A scaler says when: docs/routing.md."
+            f" Elastic pools are billed like the others. With {first.policy.name} they are idle, and could be "
+            f"released, for at most this share of the time: {', '.join(idle)}. docs/routing.md describes autoscaling."
         )
     return [Text(text, style="dim")]
 
@@ -149,16 +150,16 @@ def _bill(pools: Sequence[ReplicaPool], runs: Sequence[PolicyRun]) -> list[Text]
 def _verdict(runs: Sequence[PolicyRun]) -> Text:
     most = max(run.good_tokens for run in runs)
     best = [run.policy.name for run in runs if run.good_tokens == most]
-    kept = [run.policy.name for run in runs if run.outcome.met]
+    met = [run.policy.name for run in runs if run.outcome.met]
     text = Text()
-    if kept:
-        text.append(f"Keeps every promise: {', '.join(kept)}. ", style="green")
+    if met:
+        text.append(f"Meets every SLO: {', '.join(met)}. ", style="green")
     else:
-        none = "None of these policies keeps" if len(runs) > 1 else f"{runs[0].policy.name} does not keep"
-        text.append(f"{none} every promise at this load. ", style="red")
+        none = "None of these policies meets" if len(runs) > 1 else f"{runs[0].policy.name} does not meet"
+        text.append(f"{none} every SLO at this load. ", style="red")
     if len(runs) > 1:
-        text.append(f"Most good tokens: {', '.join(best)}. " if most else "No request kept its promise. ")
+        text.append(f"Most good tokens: {', '.join(best)}. " if most else "No request met its SLO. ")
     text.append(
-        "Routers see reports as old as said and their own requests, never how long an answer will be.", style="dim"
+        "Routers know their own requests and reports of the given age, but not how long an answer will be.", style="dim"
     )
     return text

@@ -82,19 +82,19 @@ def _rows(summary: TraceSummary) -> Text:
     text = Text(kept_rows(summary.requests.requests, summary.dropped), style="yellow" if summary.dropped else "")
     if summary.contradictions:
         ids = f"{summary.contradictions:,} hash id" + ("s" if summary.contradictions > 1 else "")
-        text.append(f"; {ids} in more than one place: what is shared ends before", style="yellow")
+        text.append(f"; {ids} at more than one position: a shared prefix ends before it", style="yellow")
     return text
 
 
 def _arrivals(requests: WorkloadSummary) -> Text:
     rate, busiest, cv = requests.rate_per_s, requests.busiest_minute_per_s, requests.gap_cv
     if rate is None or busiest is None or cv is None:
-        return Text("all at one time: an offline batch, without a rate")
+        return Text("all at once: an offline batch without a rate")
     low, high = _POISSON_CV
     words = "steadier than Poisson" if cv < low else "bursty" if cv > high else "like Poisson"
     return Text(
-        f"{format_digits(rate)}/s in the mean, {format_digits(busiest)}/s in the busiest minute; "
-        f"the gaps' coefficient of variation is {format_digits(cv)}: {words}"
+        f"mean {format_digits(rate)}/s, busiest minute {format_digits(busiest)}/s; "
+        f"coefficient of variation of the gaps {format_digits(cv)}: {words}"
     )
 
 
@@ -108,18 +108,18 @@ def _over_time(requests: WorkloadSummary, room: int) -> Text:
 
 def _sharing(sharing: SharingSummary | None) -> Text:
     if sharing is None:
-        return Text("the trace does not say what prompts share", style="dim")
-    text = Text(f"{sharing.reusable_fraction:.1%} of prompt tokens were in an earlier request (of ")
-    text.append(f"{sharing.shared_fraction:.1%} in shared parts): the most a prefix cache can save")
+        return Text("the trace does not record shared prefixes", style="dim")
+    text = Text(f"{sharing.reusable_fraction:.1%} of prompt tokens were in an earlier request (")
+    text.append(f"{sharing.shared_fraction:.1%} are in shared prefixes): the upper limit of what a prefix cache saves")
     if sharing.mean_turns is not None:
-        text.append(f"; {format_digits(sharing.mean_turns)} turns a conversation")
+        text.append(f"; {format_digits(sharing.mean_turns)} turns per conversation")
     return text
 
 
 def _lengths(requests: WorkloadSummary) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("tokens", min_width=_LABEL - 1, no_wrap=True)
-    for name in ("shortest", "p50", "p90", "p99", "longest", "mean", "in all"):
+    for name in ("shortest", "p50", "p90", "p99", "longest", "mean", "total"):
         table.add_column(name, justify="right", no_wrap=True)
     for name, tokens in (("prompts", requests.input_tokens), ("answers", requests.output_tokens)):
         ordered = (tokens.shortest, tokens.p50, tokens.p90, tokens.p99, tokens.longest)
@@ -169,12 +169,12 @@ def _fit(fit: LogNormalFit) -> Text:
 def _use(requests: WorkloadSummary, path: str, room: int) -> Text:
     trace = f"--trace {shlex.quote(path)}"
     text = Text.assemble(("Use it", "bold"))
-    text.append("\nas it was:", style="dim")
+    text.append("\nas recorded:", style="dim")
     text.append(_shell((*_EXAMPLE, trace, "--slo ttft=1s,tpot=50ms"), room))
     if requests.rate_per_s is None or requests.gap_cv is None:
         return text
     faster = f"--rate {float(f'{2 * requests.rate_per_s:.3g}'):g}"
-    text.append("\nits requests at twice the rate, as bursty:", style="dim")
+    text.append("\nits requests at twice the rate, with the same burstiness:", style="dim")
     text.append(_shell((*_EXAMPLE, trace, f"--arrivals {suggested_arrivals(requests.gap_cv)}", faster), room))
     text.append("\nin a plan, instead of `lengths:` (penstock plan --init > plan.yaml):", style="dim")
     return text.append(f"\n  trace: {path}")
