@@ -1,13 +1,14 @@
 """Serves mock OpenAI endpoints of a fleet with simulated latency: `penstock emulate`."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from penstock.api.arguments.fleet_argument import fleet_choice, placed_pool, typical_tokens
 from penstock.api.options.argument_types import AskedFleet
+from penstock.api.options.gateway_options import EmulateOptions
+from penstock.api.options.option_fields import takes
 from penstock.errors import MissingExtra, UsageError
 from penstock.fleet.pools import Fleet, Pool
 from penstock.simulation.replica import Replica
@@ -73,15 +74,8 @@ def _coarse(replica: Replica) -> Replica:
     return replace(replica, kv_blocks=max(1, replica.kv_tokens // _BLOCK_TOKENS), block_tokens=_BLOCK_TOKENS)
 
 
-def emulate(
-    fleet: AskedFleet,
-    *,
-    port: int | None = None,
-    control: str | None = None,
-    speed: float = 1.0,
-    seed: int = 0,
-    ready: Callable[[Fleet], None] | None = None,
-) -> None:
+@takes(EmulateOptions)
+def emulate(options: EmulateOptions) -> None:
     """Serve a fleet's endpoints with predicted latencies until SIGTERM or SIGINT.
 
     As `penstock emulate`: `speed` engine seconds pass per second of wall time; `ready` is called with the fleet and its
@@ -89,14 +83,17 @@ def emulate(
     """
     if find_spec("httptools") is None or find_spec("uvloop") is None:
         raise MissingExtra('emulating needs an extra: pip install "penstock[gateway]"')
-    if not speed > 0:
-        raise UsageError(f"speed is {speed:g}; write how many seconds pass in one, such as 10")
     import uvloop  # noqa: PLC0415 - optional extra
 
     from penstock.emulator import emulator_server  # noqa: PLC0415 - needs the extra
 
-    chosen = emulated_fleet(fleet, port=port)
-    replicas = emulated_replicas(chosen)
-    told = None if ready is None else lambda: ready(chosen)
+    fleet, ready = emulated_fleet(options.fleet, port=options.port), options.ready
+    serving = emulator_server.emulate(
+        emulated_replicas(fleet),
+        control=options.control,
+        speed=options.speed,
+        seed=options.seed,
+        ready=None if ready is None else lambda: ready(fleet),
+    )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(emulator_server.emulate(replicas, control=control, speed=speed, seed=seed, ready=told))
+        runner.run(serving)

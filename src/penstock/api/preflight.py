@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from os import PathLike, fspath
+from os import fspath
 from pathlib import Path
 
 from rich.console import Group, RenderableType
@@ -10,8 +10,10 @@ from rich.text import Text
 
 from penstock.api.answer import ApiAnswer, Row, counted
 from penstock.api.arguments.choices import counted_targets, engine_choice, split_choice, tokens_choice
-from penstock.api.options.argument_types import Targets, Tokens
-from penstock.api.progress import LOG, ProgressListener
+from penstock.api.options.argument_types import Targets
+from penstock.api.options.option_fields import takes
+from penstock.api.options.preflight_options import PreflightOptions
+from penstock.api.progress import ProgressListener
 from penstock.catalog import load_accelerators
 from penstock.catalog.accelerator import Accelerator
 from penstock.checkpoint import open_checkpoint
@@ -79,83 +81,55 @@ class PreflightAnswer(ApiAnswer):
         ]
 
 
-def preflight(
-    model: str | PathLike[str] | None = None,
-    on: Targets | None = None,
-    *,
-    engine: str = "vllm",
-    engine_version: str | None = None,
-    tp: int | None = None,
-    pp: int = 1,
-    dp: int = 1,
-    ep: bool = False,
-    kv: str = "auto",
-    context: Tokens | None = None,
-    command: str | None = None,
-    host: Mapping[str, str] | Sequence[str] = (),
-    scan: bool = False,
-    matrix: bool = False,
-    watch: ProgressListener = LOG,
-) -> PreflightAnswer:
+@takes(PreflightOptions)
+def preflight(options: PreflightOptions) -> PreflightAnswer:
     """Will it run here, and be right? As `penstock preflight`: `preflight("deepseek-r1", "mi300x:8")`.
 
-    `host` says what is under the engine: `{"rocm": "7.2.3"}`, or as on the command line. Asking a running server
-    (--probe) is left to the command.
+    `host` is the software below the engine: `{"rocm": "7.2.3"}`, or as on the command line. Only the command can query
+    a running server (--probe).
     """
-    given = [f"{name}={value}" for name, value in host.items()] if isinstance(host, Mapping) else list(host)
-    options = _Options(engine, engine_version, tp, pp, dp, kv, context, command, given, ep=ep)
-    named = options.model if model is None else fspath(model)
+    choices = LaunchQuestions(options)
+    named = choices.model if options.model is None else fspath(options.model)
     if named is None:
         raise UsageError("no model is named; give a config.json, a directory, a catalog name or hf:org/name")
-    subject = _subject(named, watch, scan=scan)
-    _refuse_other_model(named, subject, options.model)
-    if matrix:
-        if on is not None or command is not None:
+    subject = _subject(named, options.watch, scan=options.scan)
+    _refuse_other_model(named, subject, choices.model)
+    if options.matrix:
+        if options.on is not None or options.command is not None:
             raise UsageError("--matrix covers every accelerator and both engines; leave out --on and --command")
-        questions = options.everywhere(subject)
-    elif on is None:
+        questions = choices.everywhere(subject)
+    elif options.on is None:
         raise UsageError("no accelerator is named; write --on mi300x:8, or --matrix for all of them")
     else:
-        questions = list(options.questions(subject, on))
+        questions = list(choices.questions(subject, options.on))
     knowledge = load_knowledge()
     answers = []
     for done, question in enumerate(questions):
-        watch.tell("checking", done, len(questions))
+        options.watch.tell("checking", done, len(questions))
         answers.append(check(question, knowledge))
     return PreflightAnswer(
         answers=tuple(answers),
         speeds=tuple(predicted_speed(answer, shipped_efficiencies()) for answer in answers),
         instead=tuple(nearest(answer, knowledge) for answer in answers),
-        matrix=matrix,
+        matrix=options.matrix,
     )
 
 
-class _Options:
-    """The arguments of a preflight, converted to questions."""
+class LaunchQuestions:
+    """The options of a preflight, completed from the launch command and converted to questions."""
 
-    def __init__(
-        self,
-        engine: str,
-        version: str | None,
-        tp: int | None,
-        pp: int,
-        dp: int,
-        kv: str,
-        context: Tokens | None,
-        command: str | None,
-        host: list[str],
-        *,
-        ep: bool,
-    ) -> None:
-
-        self.engine, self.version, self.tp, self.pp, self.dp, self.ep = engine, version, tp, pp, dp, ep
-        self.context_tokens = None if context is None else tokens_choice(context)
-        self.cache_dtype = _cache_text(kv)
-        self.host = dict(_pair(text) for text in host)
+    def __init__(self, options: PreflightOptions) -> None:
+        self.engine, self.version = options.engine, options.engine_version
+        self.tp, self.pp, self.dp, self.ep = options.tp, options.pp, options.dp, options.ep
+        self.context_tokens = None if options.context is None else tokens_choice(options.context)
+        self.cache_dtype = _cache_text(options.kv)
+        host = options.host
+        pairs = [f"{name}={value}" for name, value in host.items()] if isinstance(host, Mapping) else host
+        self.host = dict(_pair(text) for text in pairs)
         self.launch: Launch | None = None
-        if command is not None:
-            named, launch = parse_command(command)
-            self.engine = named or engine
+        if options.command is not None:
+            named, launch = parse_command(options.command)
+            self.engine = named or options.engine
             self._take(launch)
 
     def _take(self, launch: Launch) -> None:
@@ -178,32 +152,34 @@ class _Options:
 
     def questions(self, subject: Subject, on: Targets) -> Iterable[PreflightQuestion]:
         """Yield one question per accelerator."""
-        for part, present in counted_targets(on):
+        for accelerator, present in counted_targets(on):
             tp, pp = self.tp, self.pp
             # A count that a shell variable fills in, or that does not parse, is taken to be all devices.
             unread = tp is None and self.launch is not None and self.launch.flag("tensor-parallel-size") is not None
             devices = present if unread else self._used(present, tp or 1)
-            if devices is not None and tp is None and self._machines(part, devices, pp):
+            if devices is not None and tp is None and self._spans_nodes(accelerator, devices, pp):
                 # Tensor parallelism stays within the fast link; nodes are pipeline stages.
-                tp, pp = part.node.devices, devices // part.node.devices
-            yield self.question(subject, part, split_choice(part, devices, tp=tp, pp=pp, dp=self.dp, ep=self.ep))
+                tp, pp = accelerator.node.devices, devices // accelerator.node.devices
+            split = split_choice(accelerator, devices, tp=tp, pp=pp, dp=self.dp, ep=self.ep)
+            yield self.question(subject, accelerator, split)
 
     def _used(self, devices: int | None, tp: int) -> int | None:
         """Return the number of devices that the user's command uses, such as 4 of the host's 8."""
         ranks = tp * self.pp * self.dp
         return ranks if self.launch is not None and devices is not None and ranks < devices else devices
 
-    def _machines(self, part: Accelerator, devices: int, pp: int) -> bool:
+    def _spans_nodes(self, accelerator: Accelerator, devices: int, pp: int) -> bool:
         """Return whether a device count without a split spans several whole nodes without a common link."""
-        together = max(part.node.largest, (part.link.domain_devices if part.link else None) or 0)
-        return pp == self.dp == 1 and devices > together and devices % part.node.devices == 0
+        linked = accelerator.link.domain_devices if accelerator.link else None
+        together = max(accelerator.node.largest, linked or 0)
+        return pp == self.dp == 1 and devices > together and devices % accelerator.node.devices == 0
 
-    def question(self, subject: Subject, part: Accelerator, split: Parallelism) -> PreflightQuestion:
+    def question(self, subject: Subject, accelerator: Accelerator, split: Parallelism) -> PreflightQuestion:
         """Build the question for one placement."""
         engine = engine_choice(self.engine)
         return PreflightQuestion(
             subject=subject,
-            accelerator=part,
+            accelerator=accelerator,
             engine=engine,
             version=Release(self.version) if self.version else NEWEST[engine],
             asked=LaunchChoices(parallelism=split, cache_dtype=self.cache_dtype, context_tokens=self.context_tokens),
@@ -214,11 +190,11 @@ class _Options:
     def everywhere(self, subject: Subject) -> list[PreflightQuestion]:
         """Build questions for every accelerator and both engines, each on the fewest devices that fit."""
         questions = []
-        for part in load_accelerators():
+        for accelerator in load_accelerators():
             for engine in ("vllm", "sglang"):
                 self.engine = engine
-                split = smallest_split(subject, part, self.context_tokens, engine)
-                questions.append(self.question(subject, part, split))
+                split = smallest_split(subject, accelerator, self.context_tokens, engine)
+                questions.append(self.question(subject, accelerator, split))
         return questions
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from penstock.api.arguments.fleet_argument import fleet_choice, placed_pool
 from penstock.api.options.argument_types import AskedFleet
+from penstock.api.options.gateway_options import GatewayOptions
 from penstock.errors import MissingExtra, UsageError
 from penstock.fleet.pools import Fleet, Pool
 from penstock.routing.records import new_endpoints
@@ -128,32 +129,6 @@ def _record(replica: Replica, pool: Pool) -> "Records":
     return record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayOptions:
-    """Options of a gateway, as on the command line of `penstock route`."""
-
-    listen: str = "127.0.0.1:8080"
-    pickers: int = 1
-    door: str = "ext_authz"
-    access_log: str | None = None
-    metrics: str | None = "127.0.0.1:9464"
-    receipts: str | None = None
-    access: str | Path | None = None
-    """Path of the file with access rules."""
-    tls: tuple[str | Path, str | Path] | None = None
-    """Paths of the certificate chain and its key, as PEM files."""
-    traces: str | None = None
-    """Address of a collector for OTLP over HTTP."""
-    trace_fraction: float = 0.01
-    whole_bodies: bool = False
-    only_pick: str | None = None
-    """Address on which an external gateway asks over ext_proc; no Envoy is started then."""
-    allow_paths: tuple[str, ...] = ()
-    """Paths that reach the engines in addition to the inference paths."""
-    follow_names: bool = False
-    """Whether endpoint names are resolved repeatedly, each to all its addresses."""
-
-
 def envoy_settings(options: GatewayOptions, folder: Path) -> "EnvoySettings":
     """Validate the options of a gateway; `folder` holds its files."""
     for name in ("httptools", "uvloop"):
@@ -179,9 +154,9 @@ def envoy_settings(options: GatewayOptions, folder: Path) -> "EnvoySettings":
         folder=folder,
         pickers=options.pickers,
         protocol=next(known for known in PICK_PROTOCOLS if known == options.door),
-        access_log=options.access_log,
+        access_log=_absolute(options.access_log),
         metrics=options.metrics,
-        receipts=options.receipts,
+        receipts=_absolute(options.receipts),
         access_file=Path(options.access) if options.access is not None else None,
         certificate=Certificate(chain=Path(options.tls[0]), key=Path(options.tls[1])) if options.tls else None,
         traces=Traces(address=options.traces, fraction=options.trace_fraction) if options.traces else None,
@@ -189,6 +164,10 @@ def envoy_settings(options: GatewayOptions, folder: Path) -> "EnvoySettings":
         only_pick=options.only_pick,
         more_paths=validate_paths(options.allow_paths),
     )
+
+
+def _absolute(path: Path | str | None) -> str | None:
+    return None if path is None else str(Path(path).absolute())
 
 
 def _refuse_missing_folders(options: GatewayOptions) -> None:

@@ -14,7 +14,8 @@ pytest.importorskip("httptools", reason='the gateway is an extra: pip install "p
 
 from penstock.api.arguments.fleet_argument import fleet_choice, placed_pool
 from penstock.api.emulate import emulated_fleet, emulated_replicas
-from penstock.api.route import GatewayOptions, envoy_document, envoy_settings, remove_leftovers, route, routed_fleet
+from penstock.api.options.gateway_options import GatewayOptions
+from penstock.api.route import envoy_document, envoy_settings, remove_leftovers, route, routed_fleet
 from penstock.errors import PenstockError, UsageError
 from penstock.fleet.deployment import Parallelism
 from penstock.fleet.pools import Fleet

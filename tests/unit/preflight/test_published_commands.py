@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.api.preflight import _Options
+from penstock.api.options.preflight_options import PreflightOptions
+from penstock.api.preflight import LaunchQuestions
 from penstock.checkpoint import open_checkpoint
 from penstock.preflight import Preflight, check, load_knowledge
 from penstock.preflight.facts.subject import subject_of
@@ -21,7 +22,7 @@ with (Path(__file__).parents[2] / "data" / "world" / "commands.csv").open(newlin
 
 def ask(line: "Mapping[str, str]") -> Preflight:
     """Ask as `penstock preflight --on CHIP --command LINE` does."""
-    options = _Options("vllm", None, None, 1, 1, "auto", None, line["command"], [], ep=False)
+    options = LaunchQuestions(PreflightOptions(command=line["command"]))
     assert options.model is not None
     subject = subject_of(open_checkpoint(options.model), options.model)
     (question,) = options.questions(subject, line["on"])

@@ -1,0 +1,44 @@
+"""Options of `preflight`."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY
+from typing import TYPE_CHECKING
+
+from penstock.api.options.model_options import MODEL_HELP
+from penstock.api.options.option_fields import argument, option, options
+from penstock.api.progress import LOG, ProgressListener
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from os import PathLike
+
+    from penstock.api.options.argument_types import Targets, Tokens
+
+
+@options
+class PreflightOptions:
+    """A checkpoint, accelerators, an engine, and optionally the user's own launch command."""
+
+    model: str | PathLike[str] | None = argument(MODEL_HELP, default=None)
+    on: Targets | None = option("Accelerators, comma separated; `mi300x:8` is eight of them.", default=None)
+    _: KW_ONLY
+    engine: str = option("vllm or sglang.", default="vllm")
+    engine_version: str | None = option(
+        "Release of the engine. Default: the newest release whose source was read.", default=None
+    )
+    tp: int | None = option("Tensor parallel ranks.", default=None, min=1)
+    pp: int = option("Pipeline stages.", default=1, min=1)
+    dp: int = option("Attention data-parallel ranks that share the experts.", default=1, min=1)
+    ep: bool = option("Expert parallelism: distribute whole experts over the ranks.", default=False)
+    kv: str = option("KV cache dtype: auto, bf16, fp8, fp8_e4m3, fp8_e5m2.", default="auto")
+    context: Tokens | None = option("Tokens per request: 4096, 32k, 1M.", default=None)
+    command: str | None = option(
+        "Check this launch command (vllm serve, sglang, docker run) instead of the proposed one.", default=None
+    )
+    host: Mapping[str, str] | Sequence[str] = option(
+        "Software below the engine: rocm=7.2.3, python=3.12, install=wheel, ... Repeat for more.", default=()
+    )
+    scan: bool = option("Read the FP8 bytes of a local checkpoint as well, like `penstock fp8 scan`.", default=False)
+    matrix: bool = option("Check every accelerator and both engines, as a table.", default=False)
+    watch: ProgressListener = LOG
