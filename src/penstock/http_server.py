@@ -1,6 +1,7 @@
 """Serves HTTP/1.1 with one asyncio protocol on httptools, for the emulator and the gateway."""
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable
 from typing import Final, cast
@@ -32,6 +33,11 @@ def reply(status: int, body: bytes, kind: bytes = JSON, more: bytes = b"") -> by
     reason = _REASONS.get(status, b"Status")
     content_type = b"content-type: " + kind + b"\r\n" if body else b""
     return b"HTTP/1.1 %d %b\r\ncontent-length: %d\r\n%b%b\r\n%b" % (status, reason, len(body), content_type, more, body)
+
+
+def error_body(message: str, kind: str, code: int) -> bytes:
+    """Return an OpenAI error body."""
+    return json.dumps({"error": {"message": message, "type": kind, "param": None, "code": code}}).encode()
 
 
 class Exchange:

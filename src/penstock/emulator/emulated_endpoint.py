@@ -11,9 +11,9 @@ from penstock.emulator.completion_request import CompletionRequest, Prompt, read
 from penstock.emulator.emulated_engine import EmulatedEngine, EmulatedRequest, Totals
 from penstock.emulator.endpoint_faults import EndpointFault
 from penstock.emulator.metrics_page import EngineState, Observed, sglang_page, vllm_page
-from penstock.emulator.openai_responses import CompletionAnswer, Ending, error_body, models_body
+from penstock.emulator.openai_responses import CompletionAnswer, Ending, models_body
 from penstock.errors import UsageError
-from penstock.http_server import Exchange
+from penstock.http_server import Exchange, error_body
 from penstock.prometheus_text import CONTENT_TYPE
 from penstock.simulation.replica import Replica
 

@@ -9,9 +9,8 @@ from typing import Final
 
 from penstock.emulator.emulated_endpoint import EmulatedEndpoint, EmulatedReplica
 from penstock.emulator.endpoint_faults import EndpointFault, read_fault
-from penstock.emulator.openai_responses import error_body
 from penstock.errors import UsageError
-from penstock.http_server import Exchange, Handler, HttpConnection
+from penstock.http_server import Exchange, Handler, HttpConnection, error_body
 
 _BACKLOG: Final = 4096
 _MAX_COMMAND_BYTES: Final = 2**20

@@ -8,11 +8,6 @@ from penstock.emulator.completion_request import CompletionRequest
 from penstock.emulator.fake_text import chars_after, text_between
 
 
-def error_body(message: str, kind: str, code: int) -> bytes:
-    """Return an OpenAI error body."""
-    return json.dumps({"error": {"message": message, "type": kind, "param": None, "code": code}}).encode()
-
-
 def models_body(model: str, adapters: Sequence[str], max_tokens: int) -> bytes:
     """Return the model list: the served model and its adapters, as vLLM lists them."""
     card = {"object": "model", "created": 0, "owned_by": "penstock"}

@@ -4,6 +4,7 @@ import http.client
 import json
 import socket
 from pathlib import Path
+from typing import Any
 
 
 class AdminConnection(http.client.HTTPConnection):
@@ -41,9 +42,27 @@ def envoy_ready(path: str) -> bool:
 
 def stats(path: str, pattern: str) -> dict[str, float]:
     """Return Envoy's counters and gauges whose names match a regular expression."""
-    answer = ask_admin(path, "GET", f"/stats?format=json&filter={pattern}")
+    entries = _json(path, f"/stats?format=json&filter={pattern}").get("stats", [])
+    return {entry["name"]: float(entry["value"]) for entry in entries if "value" in entry}
+
+
+def open_requests(path: str) -> dict[str, int] | None:
+    """Return Envoy's open requests by endpoint address, or None if Envoy does not answer."""
+    clusters = _json(path, "/clusters?format=json").get("cluster_statuses")
+    hosts = [host for cluster in clusters for host in cluster.get("host_statuses", [])] if clusters else []
+    counts: dict[str, int] = {}
+    for host in hosts:
+        address = host.get("address", {}).get("socket_address")
+        if address is not None:
+            name = f"[{address['address']}]" if ":" in address["address"] else address["address"]
+            values = {stat["name"]: int(stat.get("value", 0)) for stat in host.get("stats", [])}
+            counts[f"{name}:{address['port_value']}"] = values.get("rq_active", 0)
+    return None if clusters is None else counts
+
+
+def _json(path: str, target: str) -> dict[str, Any]:
     try:
-        entries = json.loads(answer or "{}").get("stats", [])
+        answer = json.loads(ask_admin(path, "GET", target) or "{}")
     except ValueError:
         return {}
-    return {entry["name"]: entry["value"] for entry in entries if "value" in entry}
+    return answer if isinstance(answer, dict) else {}

@@ -1,7 +1,6 @@
 """Answers Envoy's ext_authz requests over HTTP/1.1 with destination headers or a rejection."""
 
 import asyncio
-import json
 import logging
 import math
 from pathlib import Path
@@ -27,7 +26,7 @@ from penstock.gateway.state.headers import (
     WHOLE,
 )
 from penstock.gateway.state.sockets import liveness_socket
-from penstock.http_server import Exchange, HttpConnection, reply
+from penstock.http_server import Exchange, HttpConnection, error_body, reply
 
 log = logging.getLogger(__name__)
 _PARTIAL: Final = b"x-envoy-auth-partial-body"
@@ -112,7 +111,7 @@ class AuthzServer:
         if isinstance(decision, Rejection):
             retry = "" if decision.retry_s is None else f"retry-after: {decision.retry_s}\r\n"
             more = f"{REASON}: {decision.reason}\r\n{retry}".encode()
-            return reply(decision.status, rejection_body(decision), more=more)
+            return reply(decision.status, error_body(decision.message, decision.reason, decision.status), more=more)
         model, order, ticket, silence_s, streamed = decision
         if not order:
             return reply(200, b"", more=f"{MODEL}: {model}\r\n".encode())
@@ -208,9 +207,3 @@ def _seconds(text: str) -> float | None:
     except ValueError:
         return None
     return value / 1000 if math.isfinite(value) and 0 < value < _MAX_HINT_MS else None
-
-
-def rejection_body(rejection: Rejection) -> bytes:
-    """Return a rejection as an OpenAI error body."""
-    error = {"message": rejection.message, "type": rejection.reason, "param": None, "code": rejection.status}
-    return json.dumps({"error": error}).encode()

@@ -13,7 +13,7 @@ from google.protobuf.wrappers_pb2 import StringValue
 from penstock.gateway.picker.picker import MAX_CHOSEN, EndpointChoice, Picker, Rejection
 from penstock.gateway.picker.request_body import BadBody, read_body
 from penstock.gateway.servers.destinations import destinations
-from penstock.gateway.servers.ext_authz_server import rejection_body, request_hints
+from penstock.gateway.servers.ext_authz_server import request_hints
 from penstock.gateway.servers.grpc_health import HEALTH, LIVENESS, PickerHealth
 from penstock.gateway.state.headers import (
     DESTINATION,
@@ -27,6 +27,7 @@ from penstock.gateway.state.headers import (
     TRY_TIMEOUT,
     WHOLE,
 )
+from penstock.http_server import error_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -303,7 +304,7 @@ def _rejection_response(rejection: Rejection) -> Any:  # noqa: ANN401 - generate
     immediate = pb.ImmediateResponse(
         status={"code": rejection.status},
         headers=pb.HeaderMutation(set_headers=headers),
-        body=rejection_body(rejection),
+        body=error_body(rejection.message, rejection.reason, rejection.status),
         details=rejection.reason,
     )
     return pb.ProcessingResponse(immediate_response=immediate)

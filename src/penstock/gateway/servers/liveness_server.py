@@ -7,15 +7,14 @@ import asyncio
 from typing import Final, cast
 
 from penstock.gateway.picker.fleet_state import FleetState
-from penstock.gateway.picker.picker import Rejection
 from penstock.gateway.servers.destinations import tried_endpoints
-from penstock.gateway.servers.ext_authz_server import rejection_body
 from penstock.gateway.state.headers import ASK_AGAIN, ATTEMPT, DESTINATION, TICKET
+from penstock.http_server import error_body
 
 _BACKLOG: Final = 4096
 _MAX_HEAD_BYTES: Final = 2**17
 _END: Final = b"\r\n\r\n"
-_BODY: Final = rejection_body(Rejection(503, "server_error", "no endpoint answered; try again"))
+_BODY: Final = error_body("no endpoint answered; try again", "server_error", 503)
 _RETRIED_HEAD: Final = (
     "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-type: application/json\r\n"
     f"content-length: {len(_BODY)}\r\nretry-after: 5\r\n"

@@ -18,6 +18,7 @@ import uvloop
 from penstock.errors import UsageError
 from penstock.gateway.envoy.clusters import model_endpoints
 from penstock.gateway.envoy.health_routes import READY_FILE, ready_endpoints
+from penstock.gateway.envoy_admin import open_requests, stats
 from penstock.gateway.state.dns_names import addresses_of
 from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.gateway.state.shared_tables import (
@@ -60,6 +61,8 @@ _ENVOY: Final = {
     "http.clients.ext_authz.penstock.failure_mode_allowed": "penstock_fallback_requests_total",
     "http.clients.ext_proc.failure_mode_allowed": "penstock_fallback_requests_total",
 }
+"""Envoy's counters about the gateway, and their names on its metrics page."""
+_ENVOY_PATTERN: Final = f"^({'|'.join(name.replace('.', '[.]') for name in _ENVOY)})$"
 
 
 class ScrapedEndpoint:
@@ -275,15 +278,14 @@ class Scraper:
     async def _count_active(self, fleet: RoutedFleet, reports: Records) -> None:
         """Record Envoy's open requests per endpoint, for comparison with the pickers' in-flight counts."""
         index_of = {address: index for index, address in enumerate(fleet.addresses)}
+        admin = str(self._folder / "admin.sock")
         while True:
             await asyncio.sleep(_ACTIVE_EVERY_S)
-            try:
-                admin = str(self._folder / "admin.sock")
-                active = await asyncio.wait_for(_open_requests(admin), _TIMEOUT_S)
-                self._envoy = await asyncio.wait_for(_envoy_counters(admin), _TIMEOUT_S)
-            except (OSError, TimeoutError, ValueError, KeyError, asyncio.IncompleteReadError):
+            active = await asyncio.to_thread(open_requests, admin)
+            counters = await asyncio.to_thread(stats, admin, _ENVOY_PATTERN)
+            if active is None or not counters:
                 continue
-            now_s = time.monotonic()
+            now_s, self._envoy = time.monotonic(), {_ENVOY[name]: value for name, value in counters.items()}
             self._detect_bypass(now_s)
             for address, count in active.items():
                 if address in index_of:
@@ -309,36 +311,6 @@ def any_ready(endpoints: Sequence[ScrapedEndpoint]) -> bool | None:
 def _served_model(fleet: RoutedFleet, index: int) -> ServedModel:
     names, checked = frozenset(fleet.names), fleet.engines[index] == "vllm"
     return ServedModel(fleet.addresses[index], fleet.served[index], names, checks_names=checked)
-
-
-async def _ask_admin(admin: str, target: str) -> bytes:
-    reader, writer = await asyncio.open_unix_connection(admin)
-    try:
-        writer.write(f"GET {target} HTTP/1.1\r\nhost: envoy\r\nconnection: close\r\n\r\n".encode())
-        head = (await reader.readuntil(b"\r\n\r\n")).lower()
-        return await _chunks(reader) if b"transfer-encoding: chunked" in head else await reader.read()
-    finally:
-        writer.close()
-
-
-async def _envoy_counters(admin: str) -> dict[str, float]:
-    """Return Envoy's counters about the gateway, by their metric names here."""
-    pattern = "|".join(name.replace(".", "[.]") for name in _ENVOY)
-    entries = json.loads(await _ask_admin(admin, f"/stats?format=json&filter=^({pattern})$")).get("stats", [])
-    return {_ENVOY[entry["name"]]: float(entry["value"]) for entry in entries if entry.get("name") in _ENVOY}
-
-
-async def _open_requests(admin: str) -> dict[str, int]:
-    """Return Envoy's open requests by address."""
-    counts_by_address: dict[str, int] = {}
-    for cluster in json.loads(await _ask_admin(admin, "/clusters?format=json"))["cluster_statuses"]:
-        for host in cluster.get("host_statuses", []):
-            socket = host["address"].get("socket_address")
-            if socket is not None:
-                name = f"[{socket['address']}]" if ":" in socket["address"] else socket["address"]
-                counts = {stat["name"]: int(stat.get("value", 0)) for stat in host["stats"]}
-                counts_by_address[f"{name}:{socket['port_value']}"] = counts.get("rq_active", 0)
-    return counts_by_address
 
 
 def write_json(path: Path, value: object) -> None:
