@@ -51,7 +51,7 @@ def figures(world: InputWorld) -> dict[str, object]:
 
 
 def turned_far(knob: Knob) -> InputWorld:
-    return knob.turned(WORLD, knob.most)
+    return knob.apply(WORLD, knob.maximum)
 
 
 def test_every_input_that_matters_has_its_knob() -> None:
@@ -67,23 +67,23 @@ def test_a_knob_moves_exactly_what_it_names(name: str) -> None:
 @pytest.mark.parametrize("name", MOVES)
 def test_a_knob_turned_back_leaves_every_figure_as_it_was(name: str) -> None:
     knob = KNOBS[name]
-    assert figures(knob.turned(turned_far(knob), knob.input.value)) == figures(WORLD)
+    assert figures(knob.apply(turned_far(knob), knob.input.value)) == figures(WORLD)
 
 
 @pytest.mark.parametrize("name", MOVES)
 def test_two_knobs_turn_independently(name: str) -> None:
     other = KNOBS["mi300x price" if name != "mi300x price" else "discount rate"]
     one, two = KNOBS[name], other
-    first = two.turned(one.turned(WORLD, one.most), two.most)
-    second = one.turned(two.turned(WORLD, two.most), one.most)
+    first = two.apply(one.apply(WORLD, one.maximum), two.maximum)
+    second = one.apply(two.apply(WORLD, two.maximum), one.maximum)
     assert figures(first) == figures(second)
 
 
 def test_a_knob_can_be_turned_as_far_as_its_range_and_a_flip_is_looked_for() -> None:
     for knob in KNOBS.values():
-        assert knob.least <= knob.input.value <= knob.most
-        for value in (knob.least, knob.input.low, knob.input.high, knob.most):
-            assert knob.turned(WORLD, value) is not WORLD
+        assert knob.minimum <= knob.input.value <= knob.maximum
+        for value in (knob.minimum, knob.input.low, knob.input.high, knob.maximum):
+            assert knob.apply(WORLD, value) is not WORLD
 
 
 def test_a_part_that_is_there_at_once_has_no_delivery_to_ask_about() -> None:

@@ -184,7 +184,7 @@ def test_worlds_joined_input_by_input_are_those_built_whole() -> None:
     for number in range(40):
         turned = world
         for knob in knobs:
-            turned = knob.turned(turned, float(values[knob.id][number]))
+            turned = knob.apply(turned, float(values[knob.id][number]))
         whole = build_problem(turned.resolved, result.candidates)
         for offer in whole.offers:
             usd = joined.bought_usd[offer.key, 0, 0][number]

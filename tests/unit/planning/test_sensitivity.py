@@ -47,8 +47,8 @@ def solved_again(result: PlanResult, world: InputWorld) -> tuple[float, float]:
 def test_a_bar_is_the_difference_of_two_plain_solves(result: PlanResult, judge: Judge, name: str) -> None:
     world, knob = InputWorld(resolved=result.resolved), knobs(result)[name]
     (swing,) = tornado(judge, world, [knob])
-    low_cost, low_saving = solved_again(result, knob.turned(world, knob.input.low))
-    high_cost, high_saving = solved_again(result, knob.turned(world, knob.input.high))
+    low_cost, low_saving = solved_again(result, knob.apply(world, knob.input.low))
+    high_cost, high_saving = solved_again(result, knob.apply(world, knob.input.high))
     assert (swing.saving_at_low_usd, swing.saving_at_high_usd) == pytest.approx((low_saving, high_saving), rel=1e-4)
     assert (swing.cost_at_low_usd, swing.cost_at_high_usd) == pytest.approx((low_cost, high_cost), rel=1e-4)
     assert swing.width_usd == pytest.approx(abs(high_saving - low_saving), rel=1e-3)
@@ -65,7 +65,7 @@ def around(flip: Flip, judge: Judge, result: PlanResult) -> tuple[float, float]:
     """What the winner saves a hundredth of the way before a flip, and at it."""
     world, knob = InputWorld(resolved=result.resolved), knobs(result)[flip.name]
     before = flip.at + 0.01 * (flip.current - flip.at)
-    return judge.saving(knob.turned(world, before), knob.kind), judge.saving(knob.turned(world, flip.at), knob.kind)
+    return judge.saving(knob.apply(world, before), knob.kind), judge.saving(knob.apply(world, flip.at), knob.kind)
 
 
 def test_a_flip_is_where_two_fleets_cost_the_same(result: PlanResult, judge: Judge) -> None:
@@ -89,8 +89,8 @@ def test_on_the_other_side_of_a_flip_a_plain_solve_agrees(result: PlanResult, ju
         flip, knob = found[name], knobs(result)[name]
         beyond = flip.at + 0.02 * (flip.at - flip.current)
         short = flip.at - 0.02 * (flip.at - flip.current)
-        assert solved_again(result, knob.turned(world, beyond))[1] < 0
-        assert solved_again(result, knob.turned(world, short))[1] > 0
+        assert solved_again(result, knob.apply(world, beyond))[1] < 0
+        assert solved_again(result, knob.apply(world, short))[1] > 0
 
 
 def test_flips_within_the_range_of_an_input_come_first(result: PlanResult, judge: Judge) -> None:
@@ -119,13 +119,13 @@ def test_no_nearer_demand_or_throughput_changes_the_winner_than_the_one_said(req
         if knob.kind == "demand":
             # NVIDIA loses at less than half of these demands, and wins again at a tenth of 100 and of 300.
             assert 0.2 < sides["below"] < 0.8
-        for side, bound in (("below", knob.least), ("above", knob.most)):
+        for side, bound in (("below", knob.minimum), ("above", knob.maximum)):
             # A flip is said to half a percent.
             last = sides.get(side, bound) * (1.006 if side == "below" else 0.994)
             for at in np.geomspace(knob.input.value, last, 31):
                 # Between two places that are looked at, a winner may lose by a hair and win again.
                 least = -0.005 * family.winner.cost_usd
-                assert judged.saving(knob.turned(world, float(at)), knob.kind) >= least, (knob.name, side, at)
+                assert judged.saving(knob.apply(world, float(at)), knob.kind) >= least, (knob.name, side, at)
 
 
 def test_a_stated_price_that_turns_the_answer_at_once_stands_before_a_guess_that_has_far_to_go() -> None:

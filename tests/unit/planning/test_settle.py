@@ -54,7 +54,7 @@ def knob_of(result: PlanResult, flip: Flip) -> Knob:
 
 def lost_by(result: PlanResult, flip: Flip, value: float) -> float:
     """By which share of its cost the winner's label loses at a value, by plain solves; negative where it wins."""
-    world = knob_of(result, flip).turned(InputWorld(resolved=result.resolved), value)
+    world = knob_of(result, flip).apply(InputWorld(resolved=result.resolved), value)
     problem = build_problem(world.resolved, result.candidates, capacity_scale=world.capacity)
     label, costs = answer_of(result).family.label, {True: inf, False: inf}
     for restriction in (Restriction(), *(entry for _, entry in questions(problem))):

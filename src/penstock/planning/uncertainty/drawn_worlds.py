@@ -62,7 +62,7 @@ def _moved(
     """Yield each figure that one input moves, with its value in every draw."""
     entry = knob.input
     ends = [
-        dict(_figures(build_problem(knob.turned(world, end).resolved, candidates))) for end in (entry.low, entry.high)
+        dict(_figures(build_problem(knob.apply(world, end).resolved, candidates))) for end in (entry.low, entry.high)
     ]
     for key, figure in base.items():
         low, high = (end.get(key, figure) for end in ends)

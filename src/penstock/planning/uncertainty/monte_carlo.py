@@ -101,7 +101,7 @@ def widened(
     for number in range(_SOLVED_WORLDS if uncertain else 0):
         drawn = world
         for knob in uncertain:
-            drawn = knob.turned(drawn, float(values[knob.id][number]))
+            drawn = knob.apply(drawn, float(values[knob.id][number]))
         problem = family.informed(drawn.problem(candidates))
         for _, restriction in questions(problem):
             if restriction.only_accelerators is None:

@@ -202,7 +202,7 @@ def demand_scenarios(
         return ()
     low, high = world, world
     for knob in moving:
-        low, high = knob.turned(low, knob.input.low), knob.turned(high, knob.input.high)
+        low, high = knob.apply(low, knob.input.low), knob.apply(high, knob.input.high)
     problems = [moved.problem(candidates) for moved in (low, high)]
     solved = solve_each(family, [(problem, None) for problem in problems], search_nodes=_SEARCH_NODES)
     less, more = (size_solved(mix, problem, sized) for mix, problem in zip(solved, problems, strict=True))

@@ -128,8 +128,8 @@ def tornado(judge: Judge, world: InputWorld, knobs: Sequence[Knob]) -> tuple[Swi
     for knob in knobs:
         if not knob.input.uncertain:
             continue
-        low = judge.costs(knob.turned(world, knob.input.low), knob.kind)
-        high = judge.costs(knob.turned(world, knob.input.high), knob.kind)
+        low = judge.costs(knob.apply(world, knob.input.low), knob.kind)
+        high = judge.costs(knob.apply(world, knob.input.high), knob.kind)
         swing = Swing(
             kind=knob.kind,
             id=knob.id,
@@ -159,7 +159,7 @@ def flips(judge: Judge, world: InputWorld, knobs: Sequence[Knob]) -> tuple[Flip,
         return ()
     found = []
     for knob in knobs:
-        for side, bound in (("below", knob.least), ("above", knob.most)):
+        for side, bound in (("below", knob.minimum), ("above", knob.maximum)):
             flip = _flip(judge, world, knob, "below" if side == "below" else "above", bound)
             if flip is not None:
                 found.append(flip)
@@ -186,7 +186,7 @@ def _nearest_loss(judge: Judge, world: InputWorld, knob: Knob, bound: float) -> 
     if bound == current:
         return None
     if knob.kind not in _STAIRS:
-        return None if judge.saving(knob.turned(world, bound), knob.kind) >= 0 else _Loss(holds=current, lost=bound)
+        return None if judge.saving(knob.apply(world, bound), knob.kind) >= 0 else _Loss(holds=current, lost=bound)
     places = _places(current, bound)
     # All places are priced at once, like draws, where each input moves a figure along a line. A loss is then checked
     # exactly.
@@ -197,7 +197,7 @@ def _nearest_loss(judge: Judge, world: InputWorld, knob: Knob, bound: float) -> 
     margins = [judge.margin({label: float(usd[n]) for label, usd in costs.items()}) for n in range(len(places))]
     before = current
     for number, place in enumerate(places.tolist()):
-        if margins[number] < 0 and judge.saving(knob.turned(world, place), knob.kind) < 0:
+        if margins[number] < 0 and judge.saving(knob.apply(world, place), knob.kind) < 0:
             return _Loss(holds=before, lost=place, returns=max(margins[number:]) > 0)
         before = place
     return None
@@ -219,11 +219,11 @@ def _flip(judge: Judge, world: InputWorld, knob: Knob, side: Literal["above", "b
     near_zero = _TOLERANCE**2 * abs(bound - current)
     while abs(lost - holds) > max(near_zero, _TOLERANCE * max(abs(lost), abs(holds))):
         middle = (holds + lost) / 2
-        if judge.saving(knob.turned(world, middle), knob.kind) >= 0:
+        if judge.saving(knob.apply(world, middle), knob.kind) >= 0:
             holds = middle
         else:
             lost = middle
-    costs, family = judge.priced(knob.turned(world, lost), knob.kind)
+    costs, family = judge.priced(knob.apply(world, lost), knob.kind)
     instead = cheapest_label(costs)
     return Flip(
         kind=knob.kind,

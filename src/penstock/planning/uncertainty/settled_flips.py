@@ -90,6 +90,6 @@ def _told(
 def _beside(judge: Judge, world: InputWorld, knob: Knob, flip: Flip) -> Iterator[_Place]:
     """Yield the world just before a flip, where any fleet may win, and at it, where only the winner's label matters."""
     before = flip.at + _JUST_BEFORE * (flip.current - flip.at)
-    yield _Place(world=knob.turned(world, before), knob=knob, winner=flip.winner, only=Restriction())
+    yield _Place(world=knob.apply(world, before), knob=knob, winner=flip.winner, only=Restriction())
     own = judge.family.restriction(flip.winner)
-    yield _Place(world=knob.turned(world, flip.at), knob=knob, winner=flip.instead, only=own)
+    yield _Place(world=knob.apply(world, flip.at), knob=knob, winner=flip.instead, only=own)

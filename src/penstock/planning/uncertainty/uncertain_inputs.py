@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from penstock.planning.candidates.candidate_search import Candidate
 from penstock.planning.optimizer.build_problem import build_problem
 from penstock.planning.optimizer.problem import Problem
-from penstock.planning.spec.plan_types import AcceleratorPlan, OwnedPlan, SitePlan, StackPlan, WorkloadPlan
+from penstock.planning.spec.plan_types import AcceleratorPlan, OwnedPlan, Plan, SitePlan, StackPlan, WorkloadPlan
 from penstock.planning.spec.resolve_plan import Resolved
 from penstock.planning.spec.sourced_inputs import Input
 from penstock.units import counted
@@ -38,9 +38,14 @@ KnobKind = Literal[
 ]
 
 
+Path = tuple[str | int, ...]
+"""Way to a value in a world: attributes, keys of mappings, and numbers or ids of the entries of a tuple."""
+_PLAN: Final = ("resolved", "plan")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Knob:
-    """One input: its value and range, the bounds to search for a flip, and the function that applies a value."""
+    """One input: its value and range, the bounds to search for a flip, and its place in a world."""
 
     kind: KnobKind
     id: str
@@ -49,13 +54,35 @@ class Knob:
     """The accelerator or vendor it belongs to, or its own name."""
     name: str
     input: Input
-    least: float
-    most: float
-    turned: Callable[[InputWorld, float], InputWorld]
+    minimum: float
+    maximum: float
+    path: Path
+    stored: Callable[[float], object] | None = None
+    """Function from a value to what the world holds at the path; None if that is an `Input`."""
     stack: str = ""
     """The vendor whose stack shares its error; empty if its error is independent."""
     months: int | None = None
     """Term of the contract; None for every other input."""
+
+    def apply(self, world: InputWorld, value: float) -> InputWorld:
+        """Return the world with another value of this input."""
+        changed: InputWorld = _changed(world, self.path, self.stored or (lambda value: value), value)
+        return changed
+
+
+def _changed(owner: Any, path: Path, stored: Callable[[float], object], value: float) -> Any:  # noqa: ANN401
+    """Return a copy of a world, or of a value in it, that differs only at the path."""
+    if not path:
+        return owner.at(value) if isinstance(owner, Input) else stored(value)
+    key, rest = path[0], path[1:]
+    if isinstance(owner, tuple):
+        return tuple(
+            _changed(entry, rest, stored, value) if key in {number, getattr(entry, "id", None)} else entry
+            for number, entry in enumerate(owner)
+        )
+    if isinstance(owner, Mapping):
+        return {**owner, key: _changed(owner.get(key), rest, stored, value)}
+    return replace(owner, **{str(key): _changed(getattr(owner, str(key)), rest, stored, value)})
 
 
 def capacity_spreads(candidates: Sequence[Candidate]) -> Mapping[str, tuple[float, float]]:
@@ -83,164 +110,102 @@ def knobs_of(resolved: Resolved, spreads: Mapping[str, tuple[float, float]]) -> 
         *_stacks(resolved.plan.stacks),
         *_demands(resolved.plan.workloads),
         *_sites(resolved.plan.sites),
-        *_money(resolved),
-        *_draws(resolved),
+        *_money(resolved.plan),
+        *_power_draws(resolved),
         *_owned(resolved.plan.owned),
-        *_deliveries(resolved),
+        *_deliveries(resolved.plan),
     )
 
 
-def _prices(parts: Sequence[AcceleratorPlan]) -> Iterator[Knob]:
-    for part in parts:
-        for kind in ("buy", "rent"):
-            price = getattr(part, kind)
-            if price is None:
-                continue
-            name: KnobKind = "price" if kind == "buy" else "rent"
-            yield Knob(
-                kind=name,
-                id=f"accelerators/{part.id}/{kind}",
-                subject=part.id,
-                name=f"{part.id} {name}",
-                input=price,
-                least=price.value / _WIDE,
-                most=price.value * _WIDE,
-                turned=_part_turner(part.id, kind),
-            )
-
-
-def _part_turner(ident: str, kind: str) -> Callable[[InputWorld, float], InputWorld]:
-    def turned(world: InputWorld, value: float) -> InputWorld:
-        plan = world.resolved.plan
-        accelerators = tuple(
-            replace(part, **{kind: getattr(part, kind).at(value)}) if part.id == ident else part
-            for part in plan.accelerators
-        )
-        return replace(world, resolved=replace(world.resolved, plan=replace(plan, accelerators=accelerators)))
-
-    return turned
-
-
-def _contracts(parts: Sequence[AcceleratorPlan]) -> Iterator[Knob]:
-    for part in parts:
-        for number, contract in enumerate(part.contracts):
-
-            def turned(world: InputWorld, value: float, ident: str = part.id, number: int = number) -> InputWorld:
-                plan = world.resolved.plan
-                accelerators = tuple(
-                    _repriced(entry, number, value) if entry.id == ident else entry for entry in plan.accelerators
+def _prices(accelerators: Sequence[AcceleratorPlan]) -> Iterator[Knob]:
+    for accelerator in accelerators:
+        kinds: tuple[tuple[str, KnobKind], ...] = (("buy", "price"), ("rent", "rent"))
+        for key, kind in kinds:
+            price = getattr(accelerator, key)
+            if price is not None:
+                yield Knob(
+                    kind=kind,
+                    id=f"accelerators/{accelerator.id}/{key}",
+                    subject=accelerator.id,
+                    name=f"{accelerator.id} {kind}",
+                    input=price,
+                    minimum=price.value / _WIDE,
+                    maximum=price.value * _WIDE,
+                    path=(*_PLAN, "accelerators", accelerator.id, key),
                 )
-                return replace(world, resolved=replace(world.resolved, plan=replace(plan, accelerators=accelerators)))
 
+
+def _contracts(accelerators: Sequence[AcceleratorPlan]) -> Iterator[Knob]:
+    for accelerator in accelerators:
+        for number, contract in enumerate(accelerator.contracts):
             yield Knob(
                 kind="rent",
-                id=f"accelerators/{part.id}/contracts/{contract.months}",
-                subject=part.id,
-                name=f"{part.id} rent for {counted(contract.months, 'month')}",
+                id=f"accelerators/{accelerator.id}/contracts/{contract.months}",
+                subject=accelerator.id,
+                name=f"{accelerator.id} rent for {counted(contract.months, 'month')}",
                 input=contract.rent,
-                least=contract.rent.value / _WIDE,
-                most=contract.rent.value * _WIDE,
-                turned=turned,
+                minimum=contract.rent.value / _WIDE,
+                maximum=contract.rent.value * _WIDE,
+                path=(*_PLAN, "accelerators", accelerator.id, "contracts", number, "rent"),
                 months=contract.months,
             )
-
-
-def _repriced(part: AcceleratorPlan, number: int, value: float) -> AcceleratorPlan:
-    changed = replace(part.contracts[number], rent=part.contracts[number].rent.at(value))
-    return replace(part, contracts=(*part.contracts[:number], changed, *part.contracts[number + 1 :]))
 
 
 def _capacities(spreads: Mapping[str, tuple[float, float]], resolved: Resolved) -> Iterator[Knob]:
     for ident, (low, high) in spreads.items():
         source = "P10 to P90 of the prediction"
-        estimate = Input(value=1.0, low=min(1.0, low), high=max(1.0, high), unit="x estimate", source=source)
         yield Knob(
             kind="throughput",
             id=f"accelerators/{ident}/throughput",
             subject=ident,
             name=f"{ident} throughput",
-            input=estimate,
-            least=1 / _WIDE,
-            most=_WIDE,
+            input=Input(value=1.0, low=min(1.0, low), high=max(1.0, high), unit="x estimate", source=source),
+            minimum=1 / _WIDE,
+            maximum=_WIDE,
             stack=resolved.accelerators[ident].vendor if ident in resolved.accelerators else "",
-            turned=lambda world, value, ident=ident: replace(world, capacity={**world.capacity, ident: value}),  # type: ignore[misc]
+            path=("capacity", ident),
         )
 
 
 def _stacks(stacks: Mapping[str, StackPlan]) -> Iterator[Knob]:
+    """Yield a vendor's engineers, and the other inputs of its stack that have a value or a range in the plan."""
     for vendor, stack in stacks.items():
-
-        def turned(world: InputWorld, value: float, vendor: str = vendor) -> InputWorld:
-            plan = world.resolved.plan
-            entry = plan.stacks[vendor]
-            changed = {**plan.stacks, vendor: replace(entry, engineers=entry.engineers.at(value))}
-            return replace(world, resolved=replace(world.resolved, plan=replace(plan, stacks=changed)))
-
-        yield Knob(
-            kind="engineers",
-            id=f"stacks/{vendor}/engineers",
-            subject=vendor,
-            name=f"extra {vendor} engineers",
-            input=stack.engineers,
-            least=0.0,
-            most=100.0,
-            turned=turned,
+        by_size = f"{vendor} engineers per 1,000 devices"
+        inputs: tuple[tuple[KnobKind, str, str, str, float], ...] = (
+            ("engineers", "engineers", vendor, f"extra {vendor} engineers", 100.0),
+            ("engineers_by_size", "engineers_per_1000_devices", vendor, f"extra {by_size}", 1000.0),
+            ("rate", "support_usd_per_device_year", "", f"{vendor} support contract", 60_000.0),
+            ("rate", "licence_usd_per_device_year", "", f"{vendor} licences", 60_000.0),
+            ("rate", "software_gain_per_year", "", f"{vendor} software gain", 3.0),
         )
-        yield from _other_stack(vendor, stack)
-
-
-def _other_stack(vendor: str, stack: StackPlan) -> Iterator[Knob]:
-    """Yield the other inputs of a stack that have a value or a range in the plan."""
-    for key, name, most in (
-        ("engineers_per_1000_devices", "engineers per 1,000 devices", 1000.0),
-        ("support_usd_per_device_year", "support contract", 60_000.0),
-        ("licence_usd_per_device_year", "licences", 60_000.0),
-        ("software_gain_per_year", "software gain", 3.0),
-    ):
-        current: Input = getattr(stack, key)
-        if not (current.value or current.uncertain):
-            continue
-
-        def turned(world: InputWorld, value: float, key: str = key) -> InputWorld:
-            plan = world.resolved.plan
-            entry = plan.stacks[vendor]
-            changed = {**plan.stacks, vendor: replace(entry, **{key: getattr(entry, key).at(value)})}
-            return replace(world, resolved=replace(world.resolved, plan=replace(plan, stacks=changed)))
-
-        called, by_size = f"{vendor} {name}", key == "engineers_per_1000_devices"
-        yield Knob(
-            kind="engineers_by_size" if by_size else "rate",
-            id=f"stacks/{vendor}/{key}",
-            subject=vendor if by_size else called,
-            name=f"extra {called}" if by_size else called,
-            input=current,
-            least=0.0,
-            most=most,
-            turned=turned,
-        )
+        for kind, key, subject, name, maximum in inputs:
+            current: Input = getattr(stack, key)
+            if kind == "engineers" or current.value or current.uncertain:
+                yield Knob(
+                    kind=kind,
+                    id=f"stacks/{vendor}/{key}",
+                    subject=subject or name,
+                    name=name,
+                    input=current,
+                    minimum=0.0,
+                    maximum=maximum,
+                    path=(*_PLAN, "stacks", vendor, key),
+                )
 
 
 def _demands(workloads: Sequence[WorkloadPlan]) -> Iterator[Knob]:
     """List the peak of each workload, its growth if there is any, and its mean load relative to its peak."""
-    turnable: tuple[tuple[KnobKind, str, str, float, float], ...] = (
+    inputs: tuple[tuple[KnobKind, str, str, float, float], ...] = (
         ("demand", "demand", "demand", 1 / _WIDE, _WIDE),
         ("demand", "growth_per_year", "growth", -0.9, _WIDE),
         ("mean_load", "mean_load", "mean load", 0.01, 1.0),
     )
     for number, workload in enumerate(workloads):
-        for kind, key, what, least, most in turnable:
+        for kind, key, what, minimum, maximum in inputs:
             current: Input = getattr(workload, key)
             # Periods depend on growth: without growth there is no such knob.
             if key == "growth_per_year" and not (current.value or current.uncertain):
                 continue
-
-            def turned(world: InputWorld, value: float, number: int = number, key: str = key) -> InputWorld:
-                plan = world.resolved.plan
-                entry = plan.workloads[number]
-                changed = replace(entry, **{key: getattr(entry, key).at(value)})
-                every = (*plan.workloads[:number], changed, *plan.workloads[number + 1 :])
-                return replace(world, resolved=replace(world.resolved, plan=replace(plan, workloads=every)))
-
             name = f"{what} of {workload.name}"
             yield Knob(
                 kind=kind,
@@ -248,49 +213,38 @@ def _demands(workloads: Sequence[WorkloadPlan]) -> Iterator[Knob]:
                 subject=name,
                 name=name,
                 input=current,
-                least=least,
-                most=most,
-                turned=turned,
+                minimum=minimum,
+                maximum=maximum,
+                path=(*_PLAN, "workloads", number, key),
             )
 
 
 def _sites(sites: Sequence[SitePlan]) -> Iterator[Knob]:
     """Yield the knobs of each site: the prices of one site say nothing about another."""
     for number, site in enumerate(sites):
-        for key, name in (("usd_per_kwh", "power price"), ("pue", "PUE"), ("hosting_usd_per_kw_month", "hosting")):
+        for key, called in (("usd_per_kwh", "power price"), ("pue", "PUE"), ("hosting_usd_per_kw_month", "hosting")):
             current: Input = getattr(site, key)
-
-            def turned(world: InputWorld, value: float, number: int = number, key: str = key) -> InputWorld:
-                plan = world.resolved.plan
-                changed = replace(plan.sites[number], **{key: getattr(plan.sites[number], key).at(value)})
-                every = (*plan.sites[:number], changed, *plan.sites[number + 1 :])
-                return replace(world, resolved=replace(world.resolved, plan=replace(plan, sites=every)))
-
-            called = name if len(sites) == 1 else f"{name} at {site.name}"
-            least, most = (1.0, max(_MAX_PUE, current.value)) if key == "pue" else _around(current.value)
+            name = called if len(sites) == 1 else f"{called} at {site.name}"
+            around = (current.value / _WIDE, current.value * _WIDE or 1.0)
+            minimum, maximum = (1.0, max(_MAX_PUE, current.value)) if key == "pue" else around
             yield Knob(
                 kind="rate",
                 id=f"sites/{site.name}/{key}",
-                subject=called,
-                name=called,
+                subject=name,
+                name=name,
                 input=current,
-                least=least,
-                most=most,
-                turned=turned,
+                minimum=minimum,
+                maximum=maximum,
+                path=(*_PLAN, "sites", number, key),
             )
-
-
-def _around(value: float) -> tuple[float, float]:
-    return value / _WIDE, value * _WIDE or 1.0
 
 
 _SINGULAR: Final = {"device failures": "rate of device failures"}
 """Names for sentences that put them below or above a value."""
 
 
-def _money(resolved: Resolved) -> Iterator[Knob]:
-    plan = resolved.plan
-    for section, key, name, most in (
+def _money(plan: Plan) -> Iterator[Knob]:
+    for section, key, name, maximum in (
         ("money", "discount_rate", "discount rate", 0.5),
         ("money", "depreciation_years", "depreciation", 12.0),
         ("money", "salvage", "salvage value", 1.0),
@@ -303,14 +257,7 @@ def _money(resolved: Resolved) -> Iterator[Knob]:
         ("node", "idle_power", "idle power", 1.0),
     ):
         current: Input = getattr(getattr(plan, section), key)
-
-        def turned(world: InputWorld, value: float, section: str = section, key: str = key) -> InputWorld:
-            plan = world.resolved.plan
-            part = getattr(plan, section)
-            changed = replace(part, **{key: getattr(part, key).at(value)})
-            return replace(world, resolved=replace(world.resolved, plan=replace(plan, **{section: changed})))
-
-        least = {
+        minimum = {
             "depreciation_years": current.value / _WIDE,
             "price_change_per_year": -0.9,
             "engineer_usd_per_year": min(_ENGINEER_USD[0], current.value),
@@ -321,83 +268,67 @@ def _money(resolved: Resolved) -> Iterator[Knob]:
             subject=_SINGULAR.get(name, name),
             name=name,
             input=current,
-            least=least,
-            most=max(most, current.value),
-            turned=turned,
+            minimum=minimum,
+            maximum=max(maximum, current.value),
+            path=(*_PLAN, section, key),
         )
 
 
-def _draws(resolved: Resolved) -> Iterator[Knob]:
+def _power_draws(resolved: Resolved) -> Iterator[Knob]:
     """Yield the power that nodes draw while they serve."""
     for ident, power in resolved.power.items():
-
-        def turned(world: InputWorld, value: float, ident: str = ident) -> InputWorld:
-            before = world.resolved.power
-            changed = {**before, ident: replace(before[ident], serving_watts=value * 1000)}
-            return replace(world, resolved=replace(world.resolved, power=changed))
-
         name = f"{ident} draw under load"
-        drawn = Input(
+        draw = Input(
             value=power.serving_watts / 1000,
             low=power.serving_low_watts / 1000,
             high=power.serving_high_watts / 1000,
             unit="kW/node",
             source=power.serving_note,
         )
-        most = power.node_watts / 1000
-        if drawn.uncertain:
+        if draw.uncertain:
             yield Knob(
                 kind="rate",
                 id=f"accelerators/{ident}/draw",
                 subject=name,
                 name=name,
-                input=drawn,
-                least=0.0,
-                most=most,
-                turned=turned,
+                input=draw,
+                minimum=0.0,
+                maximum=power.node_watts / 1000,
+                path=("resolved", "power", ident, "serving_watts"),
+                stored=lambda kilowatts: kilowatts * 1000,
             )
 
 
 def _owned(owned: Sequence[OwnedPlan]) -> Iterator[Knob]:
     for number, entry in enumerate(owned):
-
-        def turned(world: InputWorld, value: float, number: int = number) -> InputWorld:
-            plan = world.resolved.plan
-            changed = replace(plan.owned[number], resale_usd=plan.owned[number].resale_usd.at(value))
-            every = (*plan.owned[:number], changed, *plan.owned[number + 1 :])
-            return replace(world, resolved=replace(world.resolved, plan=replace(plan, owned=every)))
-
         several = [other.id for other in owned].count(entry.id) > 1
         name = f"resale of owned {entry.id}" + (f" at {entry.site}" if several else "")
-        resale, ident = entry.resale_usd, f"owned/{entry.site}/{entry.id}/resale"
-        most = max(resale.value * _WIDE, resale.high, 1e6)
-        yield Knob(kind="rate", id=ident, subject=name, name=name, input=resale, least=0.0, most=most, turned=turned)
+        yield Knob(
+            kind="rate",
+            id=f"owned/{entry.site}/{entry.id}/resale",
+            subject=name,
+            name=name,
+            input=entry.resale_usd,
+            minimum=0.0,
+            maximum=max(entry.resale_usd.value * _WIDE, entry.resale_usd.high, 1e6),
+            path=(*_PLAN, "owned", number, "resale_usd"),
+        )
 
 
-def _deliveries(resolved: Resolved) -> Iterator[Knob]:
+def _deliveries(plan: Plan) -> Iterator[Knob]:
     """Yield delivery dates as months from the start; accelerators available at once are left out."""
-    plan = resolved.plan
-    for part in plan.accelerators:
-        if part.available is None or part.available <= plan.start:
+    for accelerator in plan.accelerators:
+        if accelerator.available is None or accelerator.available <= plan.start:
             continue
-        months = (part.available - plan.start).days / DAYS_PER_MONTH
-
-        def turned(world: InputWorld, value: float, ident: str = part.id) -> InputWorld:
-            plan = world.resolved.plan
-            day = plan.start + timedelta(days=round(value * DAYS_PER_MONTH))
-            accelerators = tuple(
-                replace(entry, available=day) if entry.id == ident else entry for entry in plan.accelerators
-            )
-            return replace(world, resolved=replace(world.resolved, plan=replace(plan, accelerators=accelerators)))
-
-        late = Input(value=months, low=months, high=months + 6, unit="months", source="plan file; half a year late")
+        months = (accelerator.available - plan.start).days / DAYS_PER_MONTH
         yield Knob(
             kind="delivery",
-            id=f"accelerators/{part.id}/delivery",
-            subject=part.id,
-            name=f"{part.id} delivery",
-            input=late,
-            least=0.0,
-            most=12 * plan.horizon_years,
-            turned=turned,
+            id=f"accelerators/{accelerator.id}/delivery",
+            subject=accelerator.id,
+            name=f"{accelerator.id} delivery",
+            input=Input(value=months, low=months, high=months + 6, unit="months", source="plan file; half a year late"),
+            minimum=0.0,
+            maximum=12 * plan.horizon_years,
+            path=(*_PLAN, "accelerators", accelerator.id, "available"),
+            stored=lambda months: plan.start + timedelta(days=round(months * DAYS_PER_MONTH)),
         )
