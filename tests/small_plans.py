@@ -12,8 +12,8 @@ from penstock.planning.candidates.replica_capacity import Capacity, cannot, leng
 from penstock.planning.make_plan import make_plan
 from penstock.planning.plan_result import PlanResult
 from penstock.planning.plan_sources import Sources
+from penstock.planning.spec.plan_file import parse_plan
 from penstock.planning.spec.plan_types import Bucket, Plan
-from penstock.planning.spec.plan_yaml import parse_plan
 from penstock.planning.spec.resolve_plan import Resolved, resolve
 from penstock.planning.verification.serving_fleet import VerifyOf
 from penstock.workload.slo import Slo

@@ -14,7 +14,7 @@ from penstock.planning.candidates.candidate_search import find_candidates
 from penstock.planning.optimizer.build_problem import build_problem
 from penstock.planning.optimizer.competing_fleets import find_family
 from penstock.planning.optimizer.problem import Offer, Problem, ReplicaKind
-from penstock.planning.spec.plan_yaml import parse_plan
+from penstock.planning.spec.plan_file import parse_plan
 from penstock.planning.spec.resolve_plan import resolve
 
 PLAN = Path(__file__).parents[1] / "examples/plans/scorecard-800-accelerators.yaml"

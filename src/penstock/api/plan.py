@@ -26,8 +26,8 @@ from penstock.planning.make_plan import make_plan
 from penstock.planning.plan_result import Bill, NoFleet, PlanResult
 from penstock.planning.plan_sources import Sources
 from penstock.planning.pool_launches import PoolLaunch, pool_launches
+from penstock.planning.spec.plan_file import parse_plan
 from penstock.planning.spec.plan_types import Plan
-from penstock.planning.spec.plan_yaml import parse_plan
 from penstock.planning.spec.trace_lengths import TraceLengths, trace_lengths
 from penstock.planning.verification.pool_simulator import Simulator
 from penstock.planning.verification.simulated_capacity import LoadJudge, simulated_capacity, verify_by

@@ -2,11 +2,21 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
+
+from penstock.reading.scalars import Count, number
 
 _ROUNDING: Final = 0.005
 """Half a percentage point: a claim in whole percent is reproduced by a value that rounds to it."""
 _VARIED: Final = 0.2
+SAVING_KEYS: Final = {
+    "discount_fraction": "discount",
+    "hardware_fraction": "hardware_share",
+    "claimed_fraction": "claimed",
+    "claimed_with_engineers_fraction": "claimed_with_engineers",
+    "cheaper_throughput_fraction": "throughput_ratio",
+}
+"""Keys in files of the fields of `SavingClaim` whose names differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,20 +26,20 @@ class SavingClaim:
     title: str
     cheaper: str
     dearer: str
-    devices: int
-    cheaper_usd: float
-    dearer_usd: float
-    discount_fraction: float
-    cheaper_watts: float
-    dearer_watts: float
-    hardware_fraction: float
+    devices: Count
+    cheaper_usd: Annotated[float, number(low=1, high=1e12)]
+    dearer_usd: Annotated[float, number(low=1, high=1e12)]
+    discount_fraction: Annotated[float, number(high=0.99)]
+    cheaper_watts: Annotated[float, number(low=1, high=1e12)]
+    dearer_watts: Annotated[float, number(low=1, high=1e12)]
+    hardware_fraction: Annotated[float, number(low=0.01, high=0.99)]
     """Share of hardware depreciation in the total; power and cooling are the rest."""
-    years: float
-    engineers: float
-    engineer_usd_per_year: float
-    claimed_fraction: float
-    claimed_with_engineers_fraction: float
-    cheaper_throughput_fraction: float | None
+    years: Annotated[float, number(low=0.1, high=30)]
+    engineers: Annotated[float, number(high=1e12)]
+    engineer_usd_per_year: Annotated[float, number(low=1, high=1e12)]
+    claimed_fraction: Annotated[float, number(high=0.99)]
+    claimed_with_engineers_fraction: Annotated[float, number(high=0.99)]
+    cheaper_throughput_fraction: Annotated[float, number(low=0.01, high=100)] | None = None
     """Throughput of the cheaper accelerator relative to the dearer one; None if not stated."""
 
 

@@ -107,7 +107,7 @@ class FileShape(Generic[_T]):
         _, _, first = min(found, key=lambda entry: entry[:2])
         place, kind = _place(first), first["type"]
         if kind in _UNKNOWN:
-            known = _known_keys(self.schema(), place[:-1])
+            known = _known_keys(_json_schema(cast("type", self.of), documented=False), place[:-1])
             near = get_close_matches(str(place[-1]), known, n=1, cutoff=0.6)
             hint = f"did you mean `{near[0]}`?" if near else f"known keys: {', '.join(known)}"
             raise tree.unknown_key(place, hint)
@@ -117,7 +117,7 @@ class FileShape(Generic[_T]):
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema of the file, for completion in editors."""
-        made = _json_schema(self.of)
+        made = _json_schema(cast("type", self.of), documented=True)
         if self.version is not None:
             made["properties"]["version"] = {"const": self.version}
             made["required"] = ["version", *(key for key in made.get("required", ()) if key != "version")]
@@ -160,14 +160,19 @@ def _problem(entry: "ErrorDetails") -> str:
 
 def _known_keys(schema: Mapping[str, Any], place: Place) -> list[str]:
     """Return the keys of the table at a place."""
-    at: Any = schema
-    for step in (*place, None):
-        options = [_resolved(schema, option) for option in at.get("anyOf", at.get("oneOf", [at]))]
-        at = next((option for option in options if {"properties", "items", "additionalProperties"} & set(option)), {})
-        if step is not None:
-            inner = at.get("items") if isinstance(step, int) else at.get("properties", {}).get(step)
-            at = _resolved(schema, inner or at.get("additionalProperties") or {})
-    return list(at.get("properties", ()))
+    at: Mapping[str, Any] = schema
+    for step in place:
+        at = _nested(schema, at)
+        inner = at.get("items") if isinstance(step, int) else at.get("properties", {}).get(step)
+        at = inner or at.get("additionalProperties") or {}
+    return list(_nested(schema, at).get("properties", ()))
+
+
+def _nested(schema: Mapping[str, Any], at: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the table or list among the alternatives at a place."""
+    at = _resolved(schema, at)
+    options = [_nested(schema, option) for option in at.get("anyOf", at.get("oneOf", ()))] or [at]
+    return next((option for option in options if {"properties", "items", "additionalProperties"} & set(option)), {})
 
 
 def _resolved(schema: Mapping[str, Any], at: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -183,8 +188,8 @@ def _adapter(kind: type) -> "TypeAdapter[Any]":
     return TypeAdapter(kind)
 
 
-def _json_schema(kind: type) -> dict[str, Any]:
-    """Return the JSON schema of a class. Docstrings describe its keys; finding them takes a third of a second."""
+def _json_schema(kind: type, *, documented: bool) -> dict[str, Any]:
+    """Return the JSON schema of a class; docstrings may describe its keys. Finding them takes a third of a second."""
     from pydantic import TypeAdapter  # noqa: PLC0415 - as above
     from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue  # noqa: PLC0415 - as above
     from pydantic_core.core_schema import WithDefaultSchema  # noqa: PLC0415 - as above
@@ -194,11 +199,12 @@ def _json_schema(kind: type) -> dict[str, Any]:
 
         def default_schema(self, schema: WithDefaultSchema) -> JsonSchemaValue:
             made = super().default_schema(schema)
-            if not isinstance(made.get("default"), str | int | float | bool):
-                made.pop("default", None)
-            return made
+            default = made.pop("default", None)
+            if isinstance(default, dict):  # a number with its range
+                default = default.get("value")
+            return {**made, "default": default} if isinstance(default, str | int | float | bool) else made
 
     # The classes inherit the setting from a list of them, which is then left out.
-    listed: TypeAdapter[Any] = TypeAdapter(list[kind], config={"use_attribute_docstrings": True})  # type: ignore[valid-type]
+    listed: TypeAdapter[Any] = TypeAdapter(list[kind], config={"use_attribute_docstrings": documented})  # type: ignore[valid-type]
     made = listed.json_schema(mode="validation", schema_generator=EditorSchema)
     return {**_resolved(made, made["items"]), "$defs": made["$defs"]}

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -138,6 +138,25 @@ class _LowerCase:
 
 def _lower(raw: object) -> object:
     return raw.lower() if isinstance(raw, str) else raw
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OrText:
+    """Annotation of a list or a table that may be written as one text; `make` turns the text into it."""
+
+    make: Callable[[str], object]
+    schema: Mapping[str, object] = field(default_factory=lambda: {"type": "string"})
+
+    def __get_pydantic_core_schema__(self, source: object, handler: Callable[[object], "CoreSchema"]) -> "CoreSchema":
+        from pydantic_core import core_schema  # noqa: PLC0415 - only where a file is read
+
+        return core_schema.no_info_before_validator_function(self._made, handler(source))
+
+    def _made(self, raw: object) -> object:
+        return self.make(raw) if isinstance(raw, str) and raw else raw
+
+    def __get_pydantic_json_schema__(self, schema: object, handler: Callable[[object], Schema]) -> Schema:
+        return {"oneOf": [dict(self.schema), handler(schema)]}
 
 
 LOWER_CASE: Final = _LowerCase()

@@ -18,7 +18,7 @@ from penstock.planning.make_plan import make_plan
 from penstock.planning.optimizer.problem import PoolPeriod
 from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.planned_fleet import planned_fleet
-from penstock.planning.spec.plan_yaml import parse_plan
+from penstock.planning.spec.plan_file import parse_plan
 from penstock.planning.uncertainty import quantify_uncertainty
 from penstock.planning.verification.serving_fleet import pool_id
 from penstock.report.plan.terminal import render_plan

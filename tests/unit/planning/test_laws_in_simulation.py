@@ -7,7 +7,7 @@ import pytest
 from penstock.api.plan import sources_of
 from penstock.planning.make_plan import make_plan
 from penstock.planning.plan_result import Answer
-from penstock.planning.spec.plan_yaml import parse_plan
+from penstock.planning.spec.plan_file import parse_plan
 from small_plans import TODAY
 
 ONE = """

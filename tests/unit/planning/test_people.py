@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.planning.plan_result import Answer
-from penstock.planning.spec.plan_yaml import default_stack
+from penstock.planning.spec.plan_file import default_stack
 from penstock.report.plan.page import plan_html
 from penstock.report.plan.sentences import headline, people_sentence
 from small_plans import PEOPLE, TWO_PARTS, plan_of, solved

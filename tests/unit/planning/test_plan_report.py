@@ -22,7 +22,8 @@ from penstock.cli.commands.plan import plan_command
 from penstock.errors import UnreadableFile, UsageError
 from penstock.fleet.fleet_file import read_fleet
 from penstock.planning.plan_result import Answer, NoFleet, PlanResult
-from penstock.planning.spec.sourced_inputs import DEFAULTS
+from penstock.planning.spec import default_inputs
+from penstock.planning.spec.sourced_inputs import Input
 from penstock.planning.uncertainty.monte_carlo import Span
 from penstock.planning.verification.serving_fleet import Check, ServingFleet
 from penstock.report.drawing.json_document import build
@@ -356,7 +357,7 @@ def test_amounts_are_written_as_people_say_them() -> None:
 
 
 def test_every_default_in_dollars_is_written_in_dollars() -> None:
-    for entry in DEFAULTS.values():
+    for entry in (value for value in vars(default_inputs).values() if isinstance(value, Input)):
         assert amount(entry.value, entry.unit).startswith("$") == ("USD" in entry.unit)
 
 

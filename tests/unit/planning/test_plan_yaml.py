@@ -11,7 +11,7 @@ from penstock.api.plan import sources_of
 from penstock.errors import UsageError
 from penstock.planning.make_plan import make_plan
 from penstock.planning.spec.example_plan import EXAMPLE_PLAN
-from penstock.planning.spec.plan_yaml import parse_plan
+from penstock.planning.spec.plan_file import parse_plan
 from small_plans import PEOPLE, TODAY, TWO_PARTS, plan_of
 
 

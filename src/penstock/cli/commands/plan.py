@@ -58,10 +58,10 @@ def plan_command(
         typer.echo(EXAMPLE_PLAN, nl=False)
         return
     if schema:
-        from penstock.planning.spec.plan_schema import plan_schema
+        from penstock.planning.spec.plan_file import PLAN_FILE
         from penstock.report.drawing.plain_json import to_json
 
-        typer.echo(to_json(plan_schema()))
+        typer.echo(to_json(PLAN_FILE.schema()))
         return
     if file is None:
         raise typer.BadParameter("name a plan file, or print one with --init", param_hint="FILE")

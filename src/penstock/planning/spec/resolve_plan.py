@@ -8,10 +8,17 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.catalog.price import Price
 from penstock.economics.node_power import DrawUnderLoad, NodePower, node_power
 from penstock.errors import UsageError
-from penstock.planning.spec.accelerators_yaml import VENDORS
 from penstock.planning.spec.catalog_prices import contract_prices, hourly_price, purchase_price
-from penstock.planning.spec.plan_types import AcceleratorPlan, Acquisition, OwnedPlan, Plan, SitePlan, StackPlan
-from penstock.planning.spec.plan_yaml import default_stack
+from penstock.planning.spec.plan_file import default_stack
+from penstock.planning.spec.plan_types import (
+    VENDORS,
+    AcceleratorPlan,
+    Acquisition,
+    OwnedPlan,
+    Plan,
+    SitePlan,
+    StackPlan,
+)
 from penstock.planning.spec.sourced_inputs import Input
 from penstock.units import counted
 
