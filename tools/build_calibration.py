@@ -85,7 +85,7 @@ def _fitted(found: Sequence[Run]) -> Spreads:
 
 
 def _intervals(measured: Measured, by: str, held: Held) -> dict[str, Logs]:
-    return intervals(errors_of(measured, by, held.predicted_s, held.doubt))
+    return intervals(errors_of(measured, by, held.predicted_s, held.uncertainty))
 
 
 def _first_spread(waits: Sequence[Waited], folds: Folds, known: Dated, slowdowns: Array) -> Logs:
@@ -96,7 +96,7 @@ def _first_spread(waits: Sequence[Waited], folds: Folds, known: Dated, slowdowns
 
 def _kept(held: Mapping[str, Held]) -> dict[str, npt.NDArray[np.float32]]:
     written = {f"{name}_predicted_s": each.predicted_s.astype(np.float32) for name, each in held.items()}
-    return written | {f"{name}_doubt": each.doubt.astype(np.float32) for name, each in held.items()}
+    return written | {f"{name}_doubt": each.uncertainty.astype(np.float32) for name, each in held.items()}
 
 
 if __name__ == "__main__":

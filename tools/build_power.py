@@ -21,8 +21,8 @@ def main() -> int:
     print(f"{fitted.rows} rows, {len(fitted.factors)} kinds of kernels, spreads {dict(fitted.spreads)}")
     held = held_out_draws()
     for at in (0, 1):
-        for name in sorted({entry.row.kin[at] for entry in held}):
-            chosen = [entry for entry in held if entry.row.kin[at] == name]
+        for name in sorted({entry.row.path[at] for entry in held}):
+            chosen = [entry for entry in held if entry.row.path[at] == name]
             print(f"{name:10s} {len(chosen):5d} rows  {_errors(chosen)}")
     return 0
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from penstock.performance.similarity.cases import Cases
 from penstock.performance.similarity.covariance import GROUPS, LEVELS, Single, Spreads, alike, linear, same
-from penstock.performance.step.step_work import PARTS, Array
+from penstock.performance.step.step_work import COMPONENTS, Array
 
 _OF_A_CURVE: Final = 20
 _OF_A_SLOWDOWN: Final = 0.1
@@ -38,7 +38,7 @@ _FARTHEST: Final = 1.0
 def fit_spreads(cases: Cases, seconds: Array, *, seed: int, rounds: int = 3, steps: int = 60) -> Spreads:
     """Climb the marginal likelihood of ever new draws; between rounds the common slowdowns move to what rows say."""
     generator = np.random.default_rng(seed)
-    spreads = Spreads(of={name: 2 * _prior(name) for name in _names(cases)}, shift=np.zeros(len(PARTS)))
+    spreads = Spreads(of={name: 2 * _prior(name) for name in _names(cases)}, shift=np.zeros(len(COMPONENTS)))
     for number in range(rounds):
         spreads = _climb(cases, seconds, spreads, generator, steps)
         drawn = draw(cases, 2 * _DRAWN, generator)
@@ -146,8 +146,8 @@ def _cap(name: str) -> float:
 
 def _common_shift(of: Mapping[str, float], grouped: Array, solved: Array) -> Array:
     """What all rows together say about each column: the posterior mean of the reasons that everybody shares."""
-    moved = np.zeros(len(PARTS))
+    moved = np.zeros(len(COMPONENTS))
     for number, (group, columns) in enumerate(GROUPS.items()):
-        at = [PARTS.index(name) for name in columns]
+        at = [COMPONENTS.index(name) for name in columns]
         moved[at] += of[f"{group} of all"] ** 2 * float(grouped[:, number] @ solved)
     return moved

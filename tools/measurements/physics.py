@@ -11,7 +11,7 @@ from penstock.catalog import load_accelerator
 from penstock.catalog.measurement import Measurement
 from penstock.performance.calibration.measured_runs import batched_tokens, measured_deployment
 from penstock.performance.shipped.shipped_runs import model_of
-from penstock.performance.step.step_work import PARTS, Array, Load, ReplicaWork, roofline_s
+from penstock.performance.step.step_work import COMPONENTS, Array, Load, ReplicaWork, roofline_s
 
 _MAX_TOKENS_A_STEP: Final = {"": 1, "mtp": 4}
 """With draft layers: the most drafts in any of these benchmarks are three."""
@@ -54,7 +54,7 @@ class Physics:
         """Return how many requests the memory holds when nothing but weights and cache is in it."""
         one_per_rank = self._light(row, float(row.dp))
         work = self._work(row)
-        return row.dp * self._free_bytes(row) / (float(one_per_rank[PARTS.index("cache")]) * work.bytes_per_s)
+        return row.dp * self._free_bytes(row) / (float(one_per_rank[COMPONENTS.index("cache")]) * work.bytes_per_s)
 
     def _free_bytes(self, row: Measurement) -> float:
         work = self._work(row)
@@ -64,7 +64,7 @@ class Physics:
     def _light(self, row: Measurement, requests: float) -> Array:
         lengths = np.array([row.input_tokens]), np.array([row.output_tokens])
         load = Load.closed_loop(np.array([requests]), *lengths, batched_tokens(row))
-        light: Array = self._work(row).light(load)[0]
+        light: Array = self._work(row).roofline(load)[0]
         return light
 
     def _work(self, row: Measurement) -> ReplicaWork:

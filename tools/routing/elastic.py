@@ -150,7 +150,7 @@ def elasticity() -> Iterator[Row]:
                 name=pool.name,
                 requests_per_s=rate / pool.replicas,
                 usd_per_hour=pool.usd_per_hour or 0.0,
-                most=pool.replicas,
+                max_replicas=pool.replicas,
                 floor=1 if place == 0 else 0,
                 load_s=LOAD_S,
             )

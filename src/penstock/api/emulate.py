@@ -61,7 +61,7 @@ def _replicas(fleet: Fleet, pool: Pool) -> "list[EmulatedReplica]":
             adapters=pool.adapters,
             engine=pool.engine.name,
             simulated=replica,
-            max_tokens=replica.most_tokens,
+            max_tokens=replica.max_tokens,
             usual_output_tokens=typical_tokens(fleet, pool)[1],
         )
         for address in pool.endpoints

@@ -123,7 +123,7 @@ def _record(replica: Replica, pool: Pool) -> "Records":
     record = new_endpoints(1)
     describe_replica(record, replica, replica.cost, usd_per_hour=pool.usd_per_hour or 0.0)
     record["saved_usd_per_s"] = record["usd_per_s"] * pool.elastic
-    record["max_context_tokens"] = replica.most_tokens
+    record["max_context_tokens"] = replica.max_tokens
     for limit in ("kv_tokens", "max_running", "step_tokens"):
         record[limit] *= replica.ranks
     return record

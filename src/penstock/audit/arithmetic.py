@@ -9,14 +9,14 @@ from typing import Any, Final
 from penstock.errors import UsageError
 
 _MAX_CHARACTERS: Final = 300
-_MOST: Final = 1e30
+_MAX_VALUE: Final = 1e30
 _SUMS: Final[Mapping[type[ast.operator], Callable[[float, float], float]]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
 }
-_BESIDE: Final = re.compile(r"\s*(.+?)\s*(<=|>=|<|>|==)\s*(.+?)\s*")
+_COMPARISON: Final = re.compile(r"\s*(.+?)\s*(<=|>=|<|>|==)\s*(.+?)\s*")
 _DAY: Final = re.compile(r"\d{4}-\d{2}(?:-\d{2})?")
 _COMPARED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "<": operator.lt,
@@ -40,7 +40,7 @@ def evaluate(expression: str, names: Mapping[str, float] | None = None) -> float
         raise UsageError(f"'{expression[:60]}' is not a formula; write (a - b) / b with the names of inputs") from error
     except ZeroDivisionError:
         raise UsageError(f"'{expression[:60]}' divides by nothing") from None
-    if not abs(value) < _MOST:
+    if not abs(value) < _MAX_VALUE:
         raise UsageError(f"'{expression[:60]}' comes to more than can be meant")
     return value
 
@@ -61,7 +61,7 @@ def _value(node: ast.expr, names: Mapping[str, float]) -> float:
 
 def holds(comparison: str) -> bool:
     """Evaluate a comparison such as `a < b`, of expressions or of dates."""
-    found = _BESIDE.fullmatch(comparison)
+    found = _COMPARISON.fullmatch(comparison)
     if found is None:
         raise UsageError(f"'{comparison[:60]}' compares nothing")
     left, sign, right = found[1], found[2], found[3]

@@ -58,7 +58,7 @@ class SourcedLimit:
 
     id: str
     says: str
-    least_tpp: float
+    min_tpp: float
     first: date
     url: str
     title: str

@@ -211,8 +211,8 @@ def _resolve(name: str, folder: str, listing: str) -> str:
         return ident
     if folder == "accelerators" and (reason := _not_covered(wanted)) is not None:
         raise UnknownName(f"'{name}' is not covered: {reason}; `{listing}` shows what is")
-    if folder == "accelerators" and (kin := _similar_accelerator(wanted)) is not None:
-        raise UnknownName(f"'{name}' is not in the catalog; {kin}; `{listing}` shows what is")
+    if folder == "accelerators" and (similar := _similar_accelerator(wanted)) is not None:
+        raise UnknownName(f"'{name}' is not in the catalog; {similar}; `{listing}` shows what is")
     near = _nearest(wanted, (*_ids(folder), *aliases))
     hint = f"did you mean {near}? " if near else ""
     raise UnknownName(f"no {folder.removesuffix('s')} named '{name}'; {hint}`{listing}` shows all")
@@ -231,8 +231,8 @@ def _ids_by_letters(folder: str) -> dict[str, str]:
 
 def _similar_accelerator(wanted: str) -> str | None:
     """Return a sentence that names a similar accelerator in the catalog, for a known one that is missing."""
-    kin = read_toml(_DATA / "accelerators" / _ALIASES).get("kin", {}).get(_letters(wanted))
-    return None if kin is None else str(kin)
+    similar = read_toml(_DATA / "accelerators" / _ALIASES).get("kin", {}).get(_letters(wanted))
+    return None if similar is None else str(similar)
 
 
 def _not_covered(wanted: str) -> str | None:

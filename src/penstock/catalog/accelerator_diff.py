@@ -98,22 +98,22 @@ def _sparse_traps(dense: Accelerator, sparse: Accelerator) -> list[Trap]:
     return []
 
 
-def _memory_traps(part: Accelerator) -> list[Trap]:
-    sold, physical = part.memory.nominal_gb * GB, part.memory.hbm_bytes
+def _memory_traps(accelerator: Accelerator) -> list[Trap]:
+    sold, physical = accelerator.memory.nominal_gb * GB, accelerator.memory.hbm_bytes
     if physical <= sold * 1.02:
         return []
     return [
         Trap(
             "gb_against_gib",
-            f"{part.id}: the {part.memory.nominal_gb:g} GB on the box are {physical / GIB:,.0f} GiB, or "
-            f"{physical / GB:,.1f} billion bytes; a process sees {part.usable_hbm_bytes / GIB:,.1f} GiB. Reading "
-            f"the box as 10^9 is {1 - sold / physical:.1%} low.",
+            f"{accelerator.id}: the {accelerator.memory.nominal_gb:g} GB on the box are {physical / GIB:,.0f} GiB, or "
+            f"{physical / GB:,.1f} billion bytes; a process sees {accelerator.usable_hbm_bytes / GIB:,.1f} GiB. "
+            f"Reading the box as 10^9 is {1 - sold / physical:.1%} low.",
         )
     ]
 
 
 def _link_traps(left: Accelerator, right: Accelerator) -> list[Trap]:
-    kinds = {part.link.topology for part in (left, right) if part.link is not None}
+    kinds = {one.link.topology for one in (left, right) if one.link is not None}
     if not {"mesh", "switched"} <= kinds:
         return []
     mesh, switched = (left, right) if left.link is not None and left.link.topology == "mesh" else (right, left)

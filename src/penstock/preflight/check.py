@@ -134,7 +134,7 @@ class Preflight:
         return None if self.memory.certain else _short_of_room(self)
 
     @property
-    def doubts(self) -> tuple[StartObstacle, ...]:
+    def possible_obstacles(self) -> tuple[StartObstacle, ...]:
         """Possible obstacles: memory at one end of its range, flags that the release may lack."""
         unread = (flag for flag in self.flags if flag.stops and not flag.certain)
         short = () if (narrow := self.narrow) is None else (narrow,)
@@ -166,7 +166,7 @@ class Preflight:
         unread = unread or isinstance(self.facts["chip"], Unknown)
         if unread or self.facts["platform"] == "other" or self.architecture.since is None:
             return Readiness.UNDETERMINED
-        if self.assessment.of(Severity.WARNING) or self.unsupported_by_recipe or self.doubts:
+        if self.assessment.of(Severity.WARNING) or self.unsupported_by_recipe or self.possible_obstacles:
             return Readiness.RISK
         lagging = any(self.lags(group) for group in self.kernels)
         return Readiness.SLOW if lagging or self.assessment.of(Severity.SLOW) else Readiness.RUNS

@@ -31,13 +31,13 @@ class Speed:
 
 def predicted_speed(answer: Preflight, efficiencies: Efficiencies) -> Speed | None:
     """Predict the standard load; None if it does not start, lacks a kernel, or the accelerator has no measurements."""
-    engine, part = answer.question.engine, answer.question.accelerator
+    engine, accelerator = answer.question.engine, answer.question.accelerator
     kernels = {group.kernel for group in answer.kernels}
     if answer.readiness is Readiness.BLOCKED or not answer.memory.fits:
         return None
     if kernels & {KernelClass.NONE, KernelClass.UNDETERMINED}:
         return None
-    if engine not in efficiencies.engines(part.id):
+    if engine not in efficiencies.engines(accelerator.id):
         return None
     prediction = _predict(answer, efficiencies, executed=True)
     if prediction is None:

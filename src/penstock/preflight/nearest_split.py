@@ -37,12 +37,12 @@ def nearest(answer: Preflight, knowledge: Knowledge) -> Preflight | None:
 
 def _candidates(answer: Preflight, *, grow: bool) -> Iterator[Parallelism]:
     """Yield other splits of the same devices, then fewer or more devices; more first if memory is short."""
-    asked, part = answer.question.asked.parallelism, answer.question.accelerator
+    asked, accelerator = answer.question.asked.parallelism, answer.question.accelerator
     mixture = answer.question.subject.model.experts is not None
     if mixture and not asked.expert_parallel:
         yield replace(asked, expert_parallel=True)
-    yield from _of(asked.devices, part.node.devices, mixture=mixture)
-    node = part.node.devices
+    yield from _of(asked.devices, accelerator.node.devices, mixture=mixture)
+    node = accelerator.node.devices
     larger = [count for count in (1, 2, 4, 8, 16, 32) if count > asked.devices and count <= max(node, 4 * node)]
     smaller = [count for count in (16, 8, 4, 2, 1) if count < asked.devices]
     for count in (*larger, *smaller) if grow else (*smaller, *larger):

@@ -18,7 +18,7 @@ _TOLERANCE: Final = 0.005
 _TRIALS: Final = 24
 _MIN_SHARE: Final = 2.0**-12
 """Share of the saturated throughput below which the search reports that the SLO cannot be met."""
-_ONE_REPLICA, _LEAST, _MOST = 60_000, 16_000, 200_000
+_ONE_REPLICA, _MIN_REQUESTS, _MAX_REQUESTS = 60_000, 16_000, 200_000
 """Requests of a trial for one replica, and the minimum and maximum.
 
 At this number, two seeds differ by about 1%. Replicas behind one router share their bursts, so a large fleet needs
@@ -142,7 +142,7 @@ def requests_for(pools: Sequence[ReplicaPool], asked: RateSearch, rate_per_s: fl
     """Return the number of requests that makes a capacity near a rate accurate to about 1%."""
     replicas = sum(pool.replicas for pool in pools if pool.role != "prefill")
     lasting = _LIFETIMES * _lifetime_s(asked) * rate_per_s
-    return round(min(_MOST, max(_LEAST, _ONE_REPLICA / sqrt(replicas), lasting)))
+    return round(min(_MAX_REQUESTS, max(_MIN_REQUESTS, _ONE_REPLICA / sqrt(replicas), lasting)))
 
 
 def arrivals_per_request(asked: RateSearch, requests: int) -> float:
@@ -269,7 +269,7 @@ def _lifetime_s(asked: RateSearch) -> float:
 def _saturated_rate(pools: Sequence[ReplicaPool], asked: RateSearch) -> float:
     """Return the throughput with everything queued: a closed loop with twice as many users as seats."""
     seats = sum(pool.replica.max_sequences * pool.schedulers for pool in pools if pool.role != "prefill")
-    requests = asked.requests or min(_MOST, max(_LEAST, _ROUNDS * seats))
+    requests = asked.requests or min(_MAX_REQUESTS, max(_MIN_REQUESTS, _ROUNDS * seats))
     blocks = asked.workload.blocks(seed=asked.seed, requests=requests, rate_per_s=1.0)
     options = replace(asked.options, users=min(2 * seats, requests), think_s=0.0)
     return simulate(pools, blocks, options=options).requests_per_s

@@ -62,7 +62,7 @@ class Replica:
         return self.cost.ranks > 1 and self.cost.expert_s > 0
 
     @property
-    def most_tokens(self) -> int:
+    def max_tokens(self) -> int:
         """Length of the longest request it serves, prompt plus answer, in tokens."""
         return self.kv_tokens if self.context_tokens is None else min(self.context_tokens, self.kv_tokens)
 

@@ -59,7 +59,7 @@ def test_ranks_behind_one_address_are_one_endpoint_with_the_seats_and_the_cache_
         assert routed.endpoints[name].tolist() == simulated[name].tolist(), name
     rank = placed_pool(fleet, two[0])
     assert routed.endpoints["kv_tokens"][0] == 2 * rank.kv_tokens
-    assert routed.endpoints["max_context_tokens"][0] == rank.most_tokens
+    assert routed.endpoints["max_context_tokens"][0] == rank.max_tokens
 
 
 def test_what_is_emulated_is_what_is_routed_to(fleet: Fleet) -> None:

@@ -92,7 +92,7 @@ def test_what_is_shipped_as_held_out_was_held_out() -> None:
         run = found[number]
         slowdowns = slowdowns_of(without, run.work, measured_engine(run.row), run.row.date)
         shipped_s = float(load_held_out()["model_predicted_s"][number])
-        assert float(run.light @ slowdowns) == pytest.approx(shipped_s, rel=0.03)
+        assert float(run.roofline @ slowdowns) == pytest.approx(shipped_s, rel=0.03)
     assert len(dated[::40]) >= 3
 
 
@@ -115,9 +115,9 @@ def test_intervals_made_from_their_own_kind_of_errors_cover_eight_in_ten(seed: i
     errors = Errors(
         predicted_s=np.ones(2000),
         measured_s=measured,
-        doubt=doubt,
+        uncertainty=doubt,
         folds=np.arange(2000) % 40,
-        parts=np.array(["a", "b"] * 1000),
+        accelerators=np.array(["a", "b"] * 1000),
     )
     assert is_covered(errors).mean() == pytest.approx(0.8, abs=0.04)
     low, high = intervals(errors)["a"]

@@ -114,7 +114,7 @@ def test_a_setup_nobody_ran_apart_is_transferred_with_the_wider_interval() -> No
         measured_engine="best",
         demand=PoolsDemand(users=16, input_tokens=1024, output_tokens=256),
         efficiencies=shipped_efficiencies(),
-        apart=shipped_phase_factors(),
+        factors=shipped_phase_factors(),
     )
     assert answer.tier == "transferred"
     width = answer.tpot_s.high / answer.tpot_s.low

@@ -33,7 +33,7 @@ from penstock.performance.shipped.shipped_runs import model_of, shipped_efficien
 from penstock.performance.similarity.cases import shape_of
 from penstock.performance.step.drafting_step import drafting_cost, drafting_step, expected_tokens
 from penstock.performance.step.first_token import LoopLoad
-from penstock.performance.step.step_work import PARTS, PHYSICAL, ReplicaWork
+from penstock.performance.step.step_work import COMPONENTS, PHYSICAL, ReplicaWork
 
 law = settings(max_examples=100, deadline=None)
 R1 = "deepseek-r1"
@@ -71,7 +71,7 @@ def test_two_drafts_accepted_two_times_of_three() -> None:
 @law
 @given(users=st.floats(1, 512), drafted=st.integers(1, 8), accepted=st.floats(1.0, 2.0))
 def test_drafting_is_never_free(users: float, drafted: int, accepted: float) -> None:
-    plain = WORK.light(loop(users, 0).average(accepted))[0]
+    plain = WORK.roofline(loop(users, 0).average(accepted))[0]
     drafting = drafting_step(WORK, loop(users, drafted), accepted)[0]
     assert (drafting >= plain * (1 - 1e-12)).all()
     assert drafting.sum() > plain.sum()
@@ -81,7 +81,7 @@ def test_drafting_is_never_free(users: float, drafted: int, accepted: float) -> 
 @given(users=st.floats(1, 512), drafted=st.integers(1, 8))
 def test_a_step_that_drafts_nothing_is_the_plain_one(users: float, drafted: int) -> None:
     assert drafted
-    assert np.allclose(drafting_step(WORK, loop(users, 0), 1.0), WORK.light(loop(users, 0).average()))
+    assert np.allclose(drafting_step(WORK, loop(users, 0), 1.0), WORK.roofline(loop(users, 0).average()))
 
 
 @law
@@ -90,7 +90,7 @@ def test_a_share_of_a_drafting_step_is_what_the_average_step_has_for_a_token(
     users: int, drafted: int, accepted: float
 ) -> None:
     """Without prompts: the two ways to a figure agree, but for experts that only a draft pass visits."""
-    slowdowns = np.linspace(1.0, 2.0, len(PARTS))
+    slowdowns = np.linspace(1.0, 2.0, len(COMPONENTS))
     slowdowns[PHYSICAL:] = 1e-5
     asked = replace(loop(users, drafted), input_tokens=1e-9, output_tokens=2048)
     average_s = float((drafting_step(WORK, asked, accepted) @ slowdowns)[0]) / accepted

@@ -25,7 +25,7 @@ from penstock.performance.step.step_work import ReplicaWork, rooflines_s
 
 SHIPPED = shipped_efficiencies()
 OLD, NEW = Software("online", "0.5.9", date(2026, 1, 1)), Software("online", "0.5.10", date(2026, 2, 1))
-TERMS = FitTerms(least=np.array([0.0, 1.0]), prior=np.array([0.02, 1.3]), floor=np.array([0.01, 0.2]))
+TERMS = FitTerms(lower_bounds=np.array([0.0, 1.0]), prior=np.array([0.02, 1.3]), floor=np.array([0.01, 0.2]))
 
 
 def test_the_shipped_evidence_is_what_the_shipped_measurements_give() -> None:
@@ -41,9 +41,9 @@ def test_the_shipped_evidence_is_what_the_shipped_measurements_give() -> None:
 
 def test_first_tokens_are_fitted_to_the_shipped_rows() -> None:
     fresh = fit_first_tokens(first_token_rows(shipped_runs()), Dated(SHIPPED.evidence))
-    assert SHIPPED.first.by_kin.keys() == fresh.by_kin.keys()
-    for path, found in fresh.by_kin.items():
-        assert SHIPPED.first.by_kin[path].slowdowns == pytest.approx(found.slowdowns, rel=0.02, abs=1e-4)
+    assert SHIPPED.first.by_path.keys() == fresh.by_path.keys()
+    for path, found in fresh.by_path.items():
+        assert SHIPPED.first.by_path[path].slowdowns == pytest.approx(found.slowdowns, rel=0.02, abs=1e-4)
 
 
 def test_document_and_arrays_round_trip() -> None:
@@ -91,7 +91,7 @@ def test_a_part_known_only_offline_is_not_calibrated() -> None:
 
 def test_a_row_faster_than_its_own_roofline_is_not_evidence() -> None:
     """Attack: gb200's only serving row, m05555, took 0.92 of its roofline and made gb200 faster than gb300."""
-    shares = rooflines_s(SHIPPED.evidence.cases.light) / SHIPPED.evidence.measured.seconds
+    shares = rooflines_s(SHIPPED.evidence.cases.roofline) / SHIPPED.evidence.measured.seconds
     assert shares.max() <= 1
     row = next(row for row in load_measurements("gb200") if row.id == "m05555")
     (described,) = described_runs([row], model_of, load_accelerator)
@@ -188,9 +188,9 @@ def rows(*, software: float = 1.0, noise: float = 0.0, count: int = 200) -> list
         seconds = float(light @ np.array([0.05, 1.6])) * (software if new else 1.0)
         made.append(
             Row(
-                light=light,
+                roofline=light,
                 seconds=seconds * float(np.exp(noise * random.normal())),
-                kin=("CDNA 3", "mi300x", "sglang"),
+                path=("CDNA 3", "mi300x", "sglang"),
                 family="one",
                 software=NEW if new else OLD,
                 configuration="same",
@@ -213,7 +213,7 @@ def test_a_faster_release_is_a_factor() -> None:
 
 def test_terms_keep_their_bounds_and_strangers_borrow_from_their_architecture() -> None:
     calibration = calibrate([replace(row, seconds=row.seconds / 9) for row in rows()], TERMS)
-    assert all((fitted.slowdowns >= TERMS.least - 1e-12).all() for fitted in calibration.by_kin.values())
+    assert all((fitted.slowdowns >= TERMS.lower_bounds - 1e-12).all() for fitted in calibration.by_path.values())
     assert calibration.nearest(("CDNA 3", "mi325x", "sglang"))[0] == ("CDNA 3",)
     assert calibration.nearest(("Hopper", "h100", "vllm"))[0] == ()
 

@@ -22,7 +22,7 @@ from penstock.performance.prediction.serving_stack import stack_of
 from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies
 from penstock.performance.step.first_token import LoopLoad, first_token_work
 from penstock.performance.step.step_cost import step_cost
-from penstock.performance.step.step_work import PARTS, ReplicaWork
+from penstock.performance.step.step_work import COMPONENTS, ReplicaWork
 
 ROW = Measurement(
     id="one",
@@ -61,10 +61,10 @@ def test_others_decode_beside_it(work: ReplicaWork) -> None:
 def test_a_prompt_longer_than_a_step_takes_several(work: ReplicaWork) -> None:
     whole = LoopLoad(users=np.array([9.0]), input_tokens=8000, output_tokens=500)
     cut = replace(whole, batched_tokens=2000)
-    column = PARTS.index("weights")
+    column = COMPONENTS.index("weights")
     assert first_token_work(work, cut)[0][column] == pytest.approx(4 * first_token_work(work, whole)[0][column])
-    assert first_token_work(work, cut)[0][PARTS.index("prefill")] == pytest.approx(
-        first_token_work(work, whole)[0][PARTS.index("prefill")]
+    assert first_token_work(work, cut)[0][COMPONENTS.index("prefill")] == pytest.approx(
+        first_token_work(work, whole)[0][COMPONENTS.index("prefill")]
     )
 
 
@@ -73,7 +73,7 @@ def test_a_mean_holds_its_share_of_the_burst(work: ReplicaWork) -> None:
     burst = replace(steady, burst_share=1.0)
     mean = replace(steady, burst_share=0.1)
     # 64 prompts of 1,024 in steps of 8,192 are 8 steps; on average a prompt waits for (8 + 1) / 2 of them.
-    assert first_token_work(work, burst)[0][PARTS.index("step")] == pytest.approx(4.5)
+    assert first_token_work(work, burst)[0][COMPONENTS.index("step")] == pytest.approx(4.5)
     assert first_token_work(work, mean) == pytest.approx(
         0.9 * first_token_work(work, steady) + 0.1 * first_token_work(work, burst)
     )
@@ -107,7 +107,7 @@ def test_closed_form_and_stack_agree_with_what_is_predicted(work: ReplicaWork) -
 
 
 def test_every_stack_takes_longer_than_its_steps() -> None:
-    for path, fitted in shipped_efficiencies().first.by_kin.items():
+    for path, fitted in shipped_efficiencies().first.by_path.items():
         request_s, ratio, held = fitted.slowdowns
         assert 0 <= request_s < 0.2, path
         assert 1 <= ratio < 4, path

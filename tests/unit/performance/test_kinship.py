@@ -20,7 +20,7 @@ from penstock.performance.similarity.slowdowns import (
     slowdowns_through,
     uncertainty_of,
 )
-from penstock.performance.step.step_work import PARTS, PHYSICAL, Array, ReplicaWork
+from penstock.performance.step.step_work import COMPONENTS, PHYSICAL, Array, ReplicaWork
 
 SHIPPED = shipped_efficiencies().evidence
 SPREADS = SHIPPED.spreads
@@ -115,10 +115,10 @@ def test_a_measurement_never_makes_less_sure() -> None:
     assert (more.spread(centre) <= few.spread(centre) + 1e-4).all()
 
 
-@given(st.lists(st.floats(0.7, 1.5), min_size=len(PARTS), max_size=len(PARTS)))
+@given(st.lists(st.floats(0.7, 1.5), min_size=len(COMPONENTS), max_size=len(COMPONENTS)))
 def test_slowdowns_pass_through_times_that_slowdowns_made(factors: list[float]) -> None:
-    light = closed_loop_case(R1, "sglang", GRID, DAY).light
-    true = np.maximum(SLOWDOWNS * np.array(factors), [1.0] * PHYSICAL + [0.0] * (len(PARTS) - PHYSICAL))
+    light = closed_loop_case(R1, "sglang", GRID, DAY).roofline
+    true = np.maximum(SLOWDOWNS * np.array(factors), [1.0] * PHYSICAL + [0.0] * (len(COMPONENTS) - PHYSICAL))
     found = slowdowns_through(light, np.log(light @ true), SPREADS.common)
     assert np.median(np.abs(light @ found / (light @ true) - 1)) < 0.02
     assert np.max(np.abs(light @ found / (light @ true) - 1)) < 0.08
@@ -126,7 +126,7 @@ def test_slowdowns_pass_through_times_that_slowdowns_made(factors: list[float]) 
 
 @given(st.floats(0.05, 20.0))
 def test_no_part_is_ever_faster_than_light(factor: float) -> None:
-    light = closed_loop_case(R1, "sglang", GRID, DAY).light
+    light = closed_loop_case(R1, "sglang", GRID, DAY).roofline
     found = slowdowns_through(light, np.log(light @ SLOWDOWNS * factor), SPREADS.common)
     assert (found[:5] >= 1 - 1e-9).all()
     assert (found > 0).all()
@@ -136,7 +136,7 @@ def test_five_percent_slower_rows_move_a_prediction_by_about_five_percent() -> N
     rows = some_rows(600)
     seconds = np.exp(linear(rows, SPREADS).reference) * 1.2
     before, after = (solve(measured(rows, seconds * by), SPREADS) for by in (1.0, 1.05))
-    light = closed_loop_case(R1, "sglang", GRID, DAY).light
+    light = closed_loop_case(R1, "sglang", GRID, DAY).roofline
     ratio = light @ slowdowns_of(after, R1, "sglang", DAY) / (light @ slowdowns_of(before, R1, "sglang", DAY))
     assert (ratio > 1.0).all()
     assert (ratio < 1.08).all()

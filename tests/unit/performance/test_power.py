@@ -130,7 +130,7 @@ def test_devices_of_a_measured_part_draw_what_they_were_measured_at() -> None:
     cells = [
         row.share
         for row in shipped_draws()
-        if row.kin[1] == "mi355x" and row.steady and (row.measurement.concurrency or 0) >= 32
+        if row.path[1] == "mi355x" and row.steady and (row.measurement.concurrency or 0) >= 32
     ]
     assert isclose(seen.median_fraction, median(cells), rel_tol=1e-3)
     assert seen.low_fraction < seen.median_fraction < seen.high_fraction <= 1
@@ -142,7 +142,7 @@ def held_out() -> tuple[PredictedDraw, ...]:
 
 
 def errors(held: tuple[PredictedDraw, ...], vendor: str, *, speed_known: bool) -> float:
-    chosen = [entry for entry in held if entry.row.kin[0] == vendor]
+    chosen = [entry for entry in held if entry.row.path[0] == vendor]
     assert len(chosen) >= 500
     return median(abs(entry.joules_error_at_its_speed if speed_known else entry.joules_error) for entry in chosen)
 
@@ -177,6 +177,6 @@ def test_each_row_is_predicted_once_and_never_by_its_own_curve(held_out: tuple[P
         row.measurement.id for row in shipped_draws()
     )
     alone = [row for row in shipped_draws() if row.kernels.startswith("mi300x")]
-    unseen = fit_power([row for row in shipped_draws() if row.kin[1] != "mi300x"])
+    unseen = fit_power([row for row in shipped_draws() if row.path[1] != "mi300x"])
     assert ("amd", "mi300x") not in unseen.draws
     assert all(0 < predicted_share(unseen, row) <= 1 for row in alone)

@@ -9,7 +9,7 @@ from examples import SLOWDOWNS as SLOW
 from examples import deployment
 from penstock.model.sequence_mixers import EVERYTHING
 from penstock.performance.step.step_cost import StepCost, step_cost
-from penstock.performance.step.step_work import PARTS, Load, ReplicaWork, pairs
+from penstock.performance.step.step_work import COMPONENTS, Load, ReplicaWork, pairs
 
 KINDS = [
     "llama-3.1-8b",  # dense
@@ -37,7 +37,7 @@ def one_step(decodes: int, context: float, prefill: float, prompt: float) -> Loa
 
 
 def seconds(work: ReplicaWork, load: Load) -> float:
-    return float(work.light(load)[0] @ SLOW)
+    return float(work.roofline(load)[0] @ SLOW)
 
 
 @pytest.mark.parametrize("dp", [1, 2])
@@ -88,19 +88,19 @@ def test_a_closed_loop_is_the_average_of_its_steps(
         np.array([float(users)]), np.array([float(input_tokens)]), np.array([float(output_tokens)]), 1000
     )
     context = input_tokens + output_tokens / 2
-    with_prompt = work.light(one_step(users, context, carried, input_tokens))[0]
-    without = work.light(one_step(users, context, 0, input_tokens))[0]
+    with_prompt = work.roofline(one_step(users, context, carried, input_tokens))[0]
+    without = work.roofline(one_step(users, context, 0, input_tokens))[0]
     average = (carrying * with_prompt + (output_tokens - carrying) * without) / output_tokens
-    assert work.light(loop)[0] == pytest.approx(average, rel=1e-12)
+    assert work.roofline(loop)[0] == pytest.approx(average, rel=1e-12)
 
 
 def test_prompt_tokens_and_drafts_visit_experts_like_any_other() -> None:
     work, _ = placed("deepseek-r1")
-    column = PARTS.index("experts")
-    mixed = work.light(one_step(1, 1024, 1023, 1023))[0][column]
-    assert mixed == pytest.approx(work.light(one_step(1024, 1024, 0, 1))[0][column])
-    drafted = work.light(replace(one_step(8, 1024, 0, 1), drafted_tokens=3.0))[0][column]
-    assert drafted == pytest.approx(work.light(one_step(32, 1024, 0, 1))[0][column])
+    column = COMPONENTS.index("experts")
+    mixed = work.roofline(one_step(1, 1024, 1023, 1023))[0][column]
+    assert mixed == pytest.approx(work.roofline(one_step(1024, 1024, 0, 1))[0][column])
+    drafted = work.roofline(replace(one_step(8, 1024, 0, 1), drafted_tokens=3.0))[0][column]
+    assert drafted == pytest.approx(work.roofline(one_step(32, 1024, 0, 1))[0][column])
 
 
 def test_pairs_are_counted_one_by_one() -> None:

@@ -15,7 +15,7 @@ from penstock.errors import DeploymentError
 from penstock.performance.prediction.predict_deployment import Speculation, predict
 from penstock.performance.step.datapath import compute_precision
 from penstock.performance.step.kernel_launches import link_bytes_per_s
-from penstock.performance.step.step_work import PARTS, Load, ReplicaWork
+from penstock.performance.step.step_work import COMPONENTS, Load, ReplicaWork
 
 law = settings(max_examples=60, deadline=None)
 models = st.sampled_from(
@@ -43,7 +43,7 @@ def load(decodes: float = 1, context: float = 1024, prefill: float = 0, prompt: 
 
 
 def light(work: ReplicaWork, at: Load) -> dict[str, float]:
-    return dict(zip(PARTS, work.light(at)[0].tolist(), strict=True))
+    return dict(zip(COMPONENTS, work.roofline(at)[0].tolist(), strict=True))
 
 
 def test_one_request_of_a_140_gb_model_is_bounded_by_bandwidth() -> None:
@@ -123,8 +123,8 @@ def test_more_bandwidth_or_flops_never_makes_a_step_slower(
 ) -> None:
     placed = deployment(name, part, tp=8)
     at = load(decodes, context, prefill, context)
-    before = ReplicaWork(placed).light(at)
-    after = ReplicaWork(replace(placed, accelerator=faster(placed.accelerator, by, what))).light(at)
+    before = ReplicaWork(placed).roofline(at)
+    after = ReplicaWork(replace(placed, accelerator=faster(placed.accelerator, by, what))).roofline(at)
     assert (after <= before * (1 + 1e-9)).all()
 
 
@@ -151,8 +151,8 @@ def test_a_hundred_thousand_steps_take_less_than_a_second() -> None:
         prompt_tokens=random.uniform(1, 1e4, count),
     )
     began = time.perf_counter()
-    slowdowns = np.ones(len(PARTS))
-    seconds = work.light(many) @ slowdowns
+    slowdowns = np.ones(len(COMPONENTS))
+    seconds = work.roofline(many) @ slowdowns
     taken = time.perf_counter() - began
     assert seconds.shape == (count,)
     assert count / taken > 100_000

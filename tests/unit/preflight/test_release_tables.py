@@ -86,7 +86,7 @@ def test_a_flag_that_is_not_known_is_a_warning_that_names_both_neighbours() -> N
 def test_a_candidate_between_two_releases_read_is_a_risk_and_passes() -> None:
     answer = ask("--max-num-queued-reqs 64", "0.29.0rc1")
     assert (answer.readiness, answer.passes) == (Readiness.RISK, True)
-    assert "not known whether 0.29.0rc1 has it" in answer.doubts[0].text
+    assert "not known whether 0.29.0rc1 has it" in answer.possible_obstacles[0].text
 
 
 @pytest.mark.parametrize("version", ["0.32.0", "0.33.0", "0.40.0"])

@@ -25,10 +25,10 @@ from penstock.routing.autoscaler.scaler import (
 
 Answers = list[tuple[int, ...]]
 EVERY_S = 15.0
-FAST = ScaledPool(name="fast", requests_per_s=6.0, usd_per_hour=6.0, most=8, floor=1)
-CHEAP = ScaledPool(name="cheap", requests_per_s=2.5, usd_per_hour=2.0, most=8, floor=0)
-FAST_OF_10 = ScaledPool(name="fast", requests_per_s=9.0, usd_per_hour=5.0, most=10)
-CHEAP_OF_10 = ScaledPool(name="cheap", requests_per_s=3.0, usd_per_hour=2.0, most=10)
+FAST = ScaledPool(name="fast", requests_per_s=6.0, usd_per_hour=6.0, max_replicas=8, floor=1)
+CHEAP = ScaledPool(name="cheap", requests_per_s=2.5, usd_per_hour=2.0, max_replicas=8, floor=0)
+FAST_OF_10 = ScaledPool(name="fast", requests_per_s=9.0, usd_per_hour=5.0, max_replicas=10)
+CHEAP_OF_10 = ScaledPool(name="cheap", requests_per_s=3.0, usd_per_hour=2.0, max_replicas=10)
 
 scaled = st.builds(
     ScaledPool,
@@ -52,13 +52,13 @@ def test_no_set_that_serves_the_load_is_cheaper(pools: list[ScaledPool], rate: f
         return sum(count * pool.usd_per_hour for count, pool in zip(counts, pools, strict=True))
 
     chosen = cheapest(pools, rate)
-    every = product(*(range(pool.floor, pool.most + 1) for pool in pools))
+    every = product(*(range(pool.floor, pool.max_replicas + 1) for pool in pools))
     good = [counts for counts in every if takes(pools, counts) >= rate]
     if good:
         assert takes(pools, chosen) >= rate - 1e-6
         assert usd(chosen) <= min(usd(counts) for counts in good) + 1e-6
     else:
-        assert chosen == tuple(pool.most for pool in pools) or takes(pools, chosen) >= rate - 1e-6
+        assert chosen == tuple(pool.max_replicas for pool in pools) or takes(pools, chosen) >= rate - 1e-6
 
 
 def asked(scaler: CheapestSet, rates: Sequence[float], counts: tuple[int, ...], begin_s: float = 0.0) -> Answers:
@@ -96,7 +96,7 @@ def test_it_holds_what_is_up_until_less_was_enough_for_a_while() -> None:
 
 
 def test_nothing_goes_before_what_replaces_it_is_up() -> None:
-    dear = ScaledPool(name="dear", requests_per_s=6.0, usd_per_hour=60.0, most=8)
+    dear = ScaledPool(name="dear", requests_per_s=6.0, usd_per_hour=60.0, max_replicas=8)
     scaler = CheapestSet([dear, CHEAP])
     assert asked(scaler, [6.0] * 60, (2, 0))[-1] == (2, 3)
     assert asked(scaler, [6.0], (2, 3), begin_s=60 * EVERY_S) == [(0, 3)]
@@ -113,7 +113,7 @@ def test_one_that_has_just_begun_takes_nothing_away_and_asks_for_nothing_after_o
 
 def test_half_an_interval_at_the_start_is_no_slope() -> None:
     """Attack: 10 and then 20 requests/s, the first interval half full, asked for 27 of 30 replicas."""
-    pools = [replace(FAST_OF_10, most=30), replace(CHEAP_OF_10, most=30)]
+    pools = [replace(FAST_OF_10, max_replicas=30), replace(CHEAP_OF_10, max_replicas=30)]
     assert max(takes(pools, one) for one in asked(CheapestSet(pools), [10.0] + [20.0] * 80, (2, 2))) <= 24.0
 
 
@@ -129,7 +129,7 @@ def test_after_a_gap_in_the_reports_what_was_wanted_stays() -> None:
 @pytest.mark.parametrize(("rate", "most"), [(20.0, 1.35), (5.0, 1.6), (100.0, 1.2)])
 def test_a_steady_load_asks_for_little_more_than_a_tenth_to_spare(rate: float, most: float) -> None:
     """Attack: Poisson counts of 15 s asked for 1.5 (20/s) and 2.0 times (5/s) the load, at the start up to 7.8."""
-    small = ScaledPool(name="small", requests_per_s=0.5, usd_per_hour=1.0, most=1000)
+    small = ScaledPool(name="small", requests_per_s=0.5, usd_per_hour=1.0, max_replicas=1000)
     for seed in range(20):
         counts = np.random.default_rng(seed).poisson(rate * EVERY_S, 240) / EVERY_S
         answers = asked(CheapestSet([small]), list(counts), (1,))
@@ -138,14 +138,14 @@ def test_a_steady_load_asks_for_little_more_than_a_tenth_to_spare(rate: float, m
 
 def test_what_lasts_for_one_interval_is_not_asked_for_and_what_lasts_for_three_is() -> None:
     """Attack: one interval at ten times the load asked for all replicas, for ten minutes."""
-    pools = [replace(FAST_OF_10, most=30), replace(CHEAP_OF_10, most=30)]
+    pools = [replace(FAST_OF_10, max_replicas=30), replace(CHEAP_OF_10, max_replicas=30)]
     for spikes, least, most in ((1, 20.0, 25.0), (3, 200.0, 250.0)):
         answers = asked(CheapestSet(pools), [20.0] * 100 + [200.0] * spikes + [20.0] * 50, (2, 2))
         assert least <= max(takes(pools, answer) for answer in answers) <= most
 
 
 def test_a_load_that_doubles_at_once_is_not_taken_for_a_slope() -> None:
-    pools = [replace(FAST_OF_10, most=30), replace(CHEAP_OF_10, most=30)]
+    pools = [replace(FAST_OF_10, max_replicas=30), replace(CHEAP_OF_10, max_replicas=30)]
     answers = asked(CheapestSet(pools), [20.0] * 60 + [40.0] * 60, (5, 1))
     assert takes(pools, answers[64]) >= 44.0
     assert max(takes(pools, answer) for answer in answers) <= 55.0
@@ -174,7 +174,7 @@ def test_a_rate_that_is_no_number_is_refused(rate: float) -> None:
 @pytest.mark.parametrize("load_s", [-1.0, math.nan, math.inf])
 def test_a_pool_that_loads_in_no_time_there_is_is_refused(load_s: float) -> None:
     with pytest.raises(UsageError, match="write seconds, 0 or more"):
-        ScaledPool(name="a", requests_per_s=1.0, usd_per_hour=1.0, most=4, load_s=load_s)
+        ScaledPool(name="a", requests_per_s=1.0, usd_per_hour=1.0, max_replicas=4, load_s=load_s)
 
 
 def test_even_scaling_takes_the_same_share_of_every_pool() -> None:
@@ -209,4 +209,4 @@ def test_of_too_many_sets_one_is_found_that_serves_and_costs_at_most_a_replica_m
     assert served[1] >= min(rate, served[0]) - 1e-6
     dearest = max(pool.usd_per_hour for pool in pools)
     assert usd(filled) <= usd(best) + dearest + sum(p.floor * p.usd_per_hour for p in pools) + 1e-6
-    assert all(pool.floor <= count <= pool.most for count, pool in zip(filled, pools, strict=True))
+    assert all(pool.floor <= count <= pool.max_replicas for count, pool in zip(filled, pools, strict=True))

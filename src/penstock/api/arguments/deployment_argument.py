@@ -94,7 +94,7 @@ class RequestedDeployment:
             measured_engine=self.measured_engine,
             demand=PoolsDemand(users=users, input_tokens=tokens[0], output_tokens=tokens[1]),
             efficiencies=shipped_efficiencies(),
-            apart=shipped_phase_factors(),
+            factors=shipped_phase_factors(),
         )
 
     def _speculate(self, accelerator: Accelerator) -> Callable[[str], Speculation] | None:

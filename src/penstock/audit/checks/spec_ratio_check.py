@@ -94,19 +94,19 @@ def audit_limit(statement: LimitStatement, library: Library) -> Judgement:
     tpp, rate, kind = max(
         (rate / TERA * _BITS[kind], rate / TERA, kind.value) for kind, rate in accelerator.dense_flops_per_s.items()
     )
-    below = tpp < limit.least_tpp
+    below = tpp < limit.min_tpp
     line = working_line(
         f"{plainly(rate)} * {_BITS[kind]}",
         float(plainly(rate)) * _BITS[kind],
         f"TPP of {accelerator.name}: dense {kind} TOPS times bits",
     )
     beside = working_line(
-        f"{plainly(round(tpp, 1))} < {plainly(limit.least_tpp)}", below, f"below the threshold of {limit.says}"
+        f"{plainly(round(tpp, 1))} < {plainly(limit.min_tpp)}", below, f"below the threshold of {limit.says}"
     )
     return Judgement(
         verdict=Verdict.CONFIRMED if below == statement.below else Verdict.CONTRADICTED,
-        reason=f"{limit.says} controls a TPP of {limit.least_tpp:,.0f} and more; {accelerator.name} has {tpp:,.0f}, "
-        f"{tpp / limit.least_tpp:.1f} times that",
+        reason=f"{limit.says} controls a TPP of {limit.min_tpp:,.0f} and more; {accelerator.name} has {tpp:,.0f}, "
+        f"{tpp / limit.min_tpp:.1f} times that",
         workings=(line, beside),
         sources=(
             Cited(title=limit.title, url=limit.url),

@@ -40,7 +40,7 @@ def audit_speed(statement: SpeedStatement, library: Library, said_on: date | Non
         citation(accelerator, accelerator.source_of("memory.hbm_bytes_per_s")),
         Cited(title=f"config.json of {model.name}"),
     ]
-    if not any(light.holds_weights for light in found):
+    if not any(limit.holds_weights for limit in found):
         return _does_not_fit(statement, model, accelerator, found, tuple(sources))
     bound = _by_bounds(statement, found)
     if bound is not None and bound.verdict is Verdict.IMPOSSIBLE:
@@ -59,7 +59,7 @@ def _limits(statement: SpeedStatement, library: Library) -> tuple[PhysicalLimit,
     A claim is possible if one split allows it.
     """
     widest = physical_limits(statement.setup, library, widest=True)
-    if any(light.holds_weights for light in widest) and _by_bounds(statement, widest) is None:
+    if any(limit.holds_weights for limit in widest) and _by_bounds(statement, widest) is None:
         return widest
     return physical_limits(statement.setup, library)
 
@@ -137,18 +137,18 @@ def _too_fast(statement: SpeedStatement, found: tuple[PhysicalLimit, ...]) -> Ju
     amount, best = statement.amount, max_rate(found)
     if best is None:
         return None
-    if _exceeds(amount, best.most_tokens_per_s):
+    if _exceeds(amount, best.max_tokens_per_s):
         return Judgement(
             verdict=Verdict.IMPOSSIBLE,
-            reason=f"{amount.written} is {_times(amount.low / best.most_tokens_per_s)} what physics allows, "
-            f"{figure(float(f'{best.most_tokens_per_s:.3g}'))} tok/s",
+            reason=f"{amount.written} is {_times(amount.low / best.max_tokens_per_s)} what physics allows, "
+            f"{figure(float(f'{best.max_tokens_per_s:.3g}'))} tok/s",
             workings=best.rate_lines(),
-            true_if=f"it were at most {figure(float(f'{best.most_tokens_per_s:.3g}'))} tok/s",
+            true_if=f"it were at most {figure(float(f'{best.max_tokens_per_s:.3g}'))} tok/s",
         )
     plain = without_drafts(best)
     fair_step_s = plain.fair_step_s
-    fair = plain.most_tokens_per_s if fair_step_s is None else plain.running / fair_step_s
-    if statement.setup.drafted or not _exceeds(amount, min(fair, plain.most_tokens_per_s)):
+    fair = plain.max_tokens_per_s if fair_step_s is None else plain.running / fair_step_s
+    if statement.setup.drafted or not _exceeds(amount, min(fair, plain.max_tokens_per_s)):
         return None
     return Judgement(
         verdict=Verdict.IMPLAUSIBLE,
@@ -168,21 +168,21 @@ def _too_short(statement: SpeedStatement, found: tuple[PhysicalLimit, ...]) -> J
     amount, best = statement.amount, min_tpot(found)
     if best is None:
         return None
-    gb, rate = best.least_weight_s * best.work.bytes_per_s / GB, best.work.bytes_per_s / 1e12
+    gb, rate = best.min_weight_s * best.work.bytes_per_s / GB, best.work.bytes_per_s / 1e12
     line = working_line(
         f"{plainly(round(gb, 2))} / {plainly(rate)} / {plainly(best.drafts)}",
         round(gb, 2) / rate / best.drafts,
         "ms to stream the weights once, over the tokens of a step",
     )
-    if _undercuts(amount, best.least_tpot_s):
+    if _undercuts(amount, best.min_tpot_s):
         return Judgement(
             verdict=Verdict.IMPOSSIBLE,
-            reason=f"a token takes at least {best.least_tpot_s * 1e3:.3g} ms, a request alone and drafts granted",
+            reason=f"a token takes at least {best.min_tpot_s * 1e3:.3g} ms, a request alone and drafts granted",
             workings=(line,),
-            true_if=f"it were at least {best.least_tpot_s * 1e3:.3g} ms",
+            true_if=f"it were at least {best.min_tpot_s * 1e3:.3g} ms",
         )
     plain = without_drafts(best)
-    fair_s = plain.fair_step_s or plain.least_tpot_s
+    fair_s = plain.fair_step_s or plain.min_tpot_s
     if statement.setup.drafted or not _undercuts(amount, fair_s):
         return None
     return Judgement(
@@ -195,9 +195,9 @@ def _too_short(statement: SpeedStatement, found: tuple[PhysicalLimit, ...]) -> J
 
 
 def _first_token_too_soon(statement: SpeedStatement, found: tuple[PhysicalLimit, ...]) -> Judgement | None:
-    held = [light for light in found if light.holds_weights and light.least_prompt_s]
-    best = min(held, key=lambda light: light.least_prompt_s, default=None)
-    if best is None or not _undercuts(statement.amount, best.least_prompt_s):
+    held = [limit for limit in found if limit.holds_weights and limit.min_prompt_s]
+    best = min(held, key=lambda limit: limit.min_prompt_s, default=None)
+    if best is None or not _undercuts(statement.amount, best.min_prompt_s):
         return None
     micro = best.token_s * 1e6
     tokens = best.setup.input_tokens or 0
@@ -208,27 +208,27 @@ def _first_token_too_soon(statement: SpeedStatement, found: tuple[PhysicalLimit,
     )
     return Judgement(
         verdict=Verdict.IMPLAUSIBLE,
-        reason=f"the arithmetic of one prompt takes {best.least_prompt_s * 1e3:.3g} ms at the dense peak: only "
+        reason=f"the arithmetic of one prompt takes {best.min_prompt_s * 1e3:.3g} ms at the dense peak: only "
         "a cached prompt comes sooner",
         workings=(line,),
         true_if="most of the prompt were cached",
     )
 
 
-def _context(light: PhysicalLimit) -> float:
-    setup = light.setup
+def _context(limit: PhysicalLimit) -> float:
+    setup = limit.setup
     return float((setup.input_tokens or 0) + (setup.output_tokens or 0)) or 1.0
 
 
-def _min_context_tokens(light: PhysicalLimit) -> float:
+def _min_context_tokens(limit: PhysicalLimit) -> float:
     """Return the minimum tokens held per request: its prompt, because answers are at all stages and memory is paged."""
-    return float(light.setup.input_tokens or 0) or 1.0
+    return float(limit.setup.input_tokens or 0) or 1.0
 
 
-def _requests_line(light: PhysicalLimit, context_tokens: float) -> Working:
-    each = light.cache_bytes(context_tokens) / 1e6
-    free = light.free_bytes / 1e6
-    ranks = light.ranks * light.copies
+def _requests_line(limit: PhysicalLimit, context_tokens: float) -> Working:
+    each = limit.cache_bytes(context_tokens) / 1e6
+    free = limit.free_bytes / 1e6
+    ranks = limit.ranks * limit.copies
     return working_line(
         f"{ranks} * {plainly(free)} / {plainly(each)}",
         ranks * float(plainly(free)) / float(plainly(each)),
@@ -237,44 +237,44 @@ def _requests_line(light: PhysicalLimit, context_tokens: float) -> Working:
 
 
 def _too_many_requests(statement: SpeedStatement, found: tuple[PhysicalLimit, ...]) -> Judgement | None:
-    held = [light for light in found if light.holds_weights]
-    best = max(held, key=lambda light: light.most_requests(_min_context_tokens(light)))
-    least = _min_context_tokens(best)
-    most = best.most_requests(least)
-    if not _exceeds(statement.amount, most):
+    held = [limit for limit in found if limit.holds_weights]
+    best = max(held, key=lambda limit: limit.max_requests(_min_context_tokens(limit)))
+    min_tokens = _min_context_tokens(best)
+    max_requests = best.max_requests(min_tokens)
+    if not _exceeds(statement.amount, max_requests):
         return _too_many_for_engines(statement, best)
     return Judgement(
         verdict=Verdict.IMPOSSIBLE,
-        reason=f"memory holds at most {most:,.0f} requests of {least:,.0f} tokens in the smallest format",
-        workings=(_requests_line(best, least),),
+        reason=f"memory holds at most {max_requests:,.0f} requests of {min_tokens:,.0f} tokens in the smallest format",
+        workings=(_requests_line(best, min_tokens),),
         true_if="most of their tokens were a shared prefix",
     )
 
 
-def _too_many_for_engines(statement: SpeedStatement, light: PhysicalLimit) -> Judgement | None:
+def _too_many_for_engines(statement: SpeedStatement, limit: PhysicalLimit) -> Judgement | None:
     """Judge requests that fit in memory only without engine reserves; the smallest estimate of the reserves applies."""
-    context = max(1, round((_min_context_tokens(light) + _context(light)) / 2))
-    capacity = fit(light.work.deployment, context).capacity
+    context = max(1, round((_min_context_tokens(limit) + _context(limit)) / 2))
+    capacity = fit(limit.work.deployment, context).capacity
     if capacity is None or capacity.cached_requests is None:
         return None
-    most = light.copies * capacity.high_tokens / context
-    if not _exceeds(statement.amount, most):
+    max_requests = limit.copies * capacity.high_tokens / context
+    if not _exceeds(statement.amount, max_requests):
         return None
     return Judgement(
         verdict=Verdict.IMPLAUSIBLE,
-        reason=f"beside what engines reserve, the smallest cache holds {most:,.0f} requests of {context:,} tokens, "
-        "the mean while they run",
-        workings=(_requests_line(light, float(context)),),
+        reason=f"with the memory that engines reserve, the smallest cache holds {max_requests:,.0f} requests of "
+        f"{context:,} tokens, their mean while they run",
+        workings=(_requests_line(limit, float(context)),),
         true_if="most of their tokens were a shared prefix",
     )
 
 
 def _requests_hold(found: tuple[PhysicalLimit, ...]) -> Judgement:
-    held = [light for light in found if light.holds_weights]
-    best = max(held, key=lambda light: light.most_requests(_context(light)))
+    held = [limit for limit in found if limit.holds_weights]
+    best = max(held, key=lambda limit: limit.max_requests(_context(limit)))
     return Judgement(
         verdict=Verdict.PLAUSIBLE,
-        reason=f"memory holds up to {best.most_requests(_context(best)):,.0f} requests of {_context(best):,.0f} "
+        reason=f"memory holds up to {best.max_requests(_context(best)):,.0f} requests of {_context(best):,.0f} "
         "tokens; how many run well together depends on what is promised to each",
         workings=(_requests_line(best, _context(best)),),
     )

@@ -81,8 +81,8 @@ class Distribution:
         first, last = amount.low + amount.slack, amount.high - amount.slack
         if first >= low / self.repeat and last <= high * self.repeat:
             return True
-        least, most = self._range
-        return amount.low <= median <= amount.high and least <= first and last <= most
+        lowest, highest = self._range
+        return amount.low <= median <= amount.high and lowest <= first and last <= highest
 
     def _position(self, amount: Amount, *, confirmed: bool) -> str:
         low, median, high = (self.write(value) for value in self.quartiles)
@@ -97,8 +97,8 @@ class Distribution:
             met = sum(amount.meets(value) for value in self.values)
             return f"{amount.written}: true of {met} of {count} {several}, median {median}"
         if beyond == count:
-            least, most = self.write(min(self.values)), self.write(max(self.values))
+            lowest, highest = self.write(min(self.values)), self.write(max(self.values))
             number = "both" if count == 2 else f"all {count}"
-            return f"{amount.written}: {side} {number} {several}, {least} to {most}, median {median}"
+            return f"{amount.written}: {side} {number} {several}, {lowest} to {highest}, median {median}"
         where = "within the middle half" if confirmed else f"{side} {beyond}"
         return f"{amount.written}: {where} of {count} {several}, median {median}, middle half {low} to {high}"

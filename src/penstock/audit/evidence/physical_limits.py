@@ -17,7 +17,7 @@ from penstock.fleet import Deployment, Parallelism, engine_defaults
 from penstock.model import CacheDtype
 from penstock.model.cache_dtypes import cache_dtype
 from penstock.performance.memory.sharding import refusal
-from penstock.performance.step.step_work import PARTS, Array, Load, ReplicaWork, roofline_s
+from penstock.performance.step.step_work import COMPONENTS, Array, Load, ReplicaWork, roofline_s
 from penstock.units import GB, TERA
 
 MAX_TOKENS_A_STEP: Final = 4.0
@@ -56,10 +56,10 @@ class PhysicalLimit:
 
     def cache_bytes(self, context_tokens: float) -> float:
         """Return the KV bytes that a device holds and reads for one request of its rank at a context length."""
-        light = self._light(float(self.ranks), 0.0, max(1.0, context_tokens))
-        return float(light[PARTS.index("cache")]) * self.work.bytes_per_s
+        roofline = self._roofline(float(self.ranks), 0.0, max(1.0, context_tokens))
+        return float(roofline[COMPONENTS.index("cache")]) * self.work.bytes_per_s
 
-    def most_requests(self, context_tokens: float) -> float:
+    def max_requests(self, context_tokens: float) -> float:
         """Return the number of requests that fit if memory holds only weights and KV cache."""
         each = self.cache_bytes(context_tokens)
         room = max(0.0, self.free_bytes)
@@ -76,7 +76,7 @@ class PhysicalLimit:
         return 1.0 if self.setup.drafted is False else MAX_TOKENS_A_STEP
 
     @cached_property
-    def least_weight_s(self) -> float:
+    def min_weight_s(self) -> float:
         """Seconds to read the weights of a step; of a mixture of experts, those of one token."""
         experts = self.work.deployment.model.experts
         share = 0.0 if experts is None else experts.per_token / experts.routed
@@ -90,25 +90,25 @@ class PhysicalLimit:
     @cached_property
     def running(self) -> float:
         """Concurrent requests: the stated number, at most as many as fit in memory."""
-        return max(1.0, min(self.setup.concurrency or _MAX_REQUESTS, self.most_requests(self.mean_context)))
+        return max(1.0, min(self.setup.concurrency or _MAX_REQUESTS, self.max_requests(self.mean_context)))
 
     @cached_property
-    def least_step_s(self) -> float:
+    def min_step_s(self) -> float:
         """Minimum step time of a replica with its share of the running requests, in seconds."""
         each = self.cache_bytes(self.mean_context) / self.work.bytes_per_s
-        return self.least_weight_s + self.running / self.copies / self.ranks * each
+        return self.min_weight_s + self.running / self.copies / self.ranks * each
 
     @cached_property
-    def most_tokens_per_s(self) -> float:
+    def max_tokens_per_s(self) -> float:
         """Upper bound of the rate, in tokens per second."""
-        by_memory = self.running * self.drafts / self.least_step_s
+        by_memory = self.running * self.drafts / self.min_step_s
         return min(by_memory, self.copies / self.token_s)
 
     @cached_property
-    def least_tpot_s(self) -> float:
+    def min_tpot_s(self) -> float:
         """Lower bound of the time per output token, for a request that runs alone, in seconds."""
         each = self.cache_bytes(self.mean_context) / self.work.bytes_per_s
-        return (self.least_weight_s + each) / self.drafts
+        return (self.min_weight_s + each) / self.drafts
 
     @cached_property
     def fair_step_s(self) -> float | None:
@@ -120,22 +120,22 @@ class PhysicalLimit:
         load = Load.closed_loop(
             np.array([users]), np.array([float(setup.input_tokens)]), np.array([float(setup.output_tokens)]), _FULL_STEP
         )
-        return roofline_s(self.work.light(load)[0])
+        return roofline_s(self.work.roofline(load)[0])
 
     @cached_property
-    def least_prompt_s(self) -> float:
+    def min_prompt_s(self) -> float:
         """Lower bound of the arithmetic for one prompt on a whole replica without cached tokens, in seconds."""
         return (self.setup.input_tokens or 0) * self.token_s
 
-    def _light(self, decodes: float, prefill: float, context_tokens: float) -> Array:
+    def _roofline(self, decodes: float, prefill: float, context_tokens: float) -> Array:
         load = Load(
             decodes=np.array([decodes]),
             context_tokens=np.array([context_tokens]),
             prefill_tokens=np.array([prefill]),
             prompt_tokens=np.array([1.0]),
         )
-        light: Array = self.work.light(load)[0]
-        return light
+        roofline: Array = self.work.roofline(load)[0]
+        return roofline
 
     def capacity_line(self) -> Working:
         """Return the arithmetic of memory minus weights of one device."""
@@ -147,8 +147,8 @@ class PhysicalLimit:
 
     def rate_lines(self) -> tuple[Working, ...]:
         """Return the arithmetic of the rate's upper bound."""
-        gb, rate = round(self.least_weight_s * self.work.bytes_per_s / GB, 2), self.work.bytes_per_s / TERA
-        step_ms = self.least_step_s * 1e3
+        gb, rate = round(self.min_weight_s * self.work.bytes_per_s / GB, 2), self.work.bytes_per_s / TERA
+        step_ms = self.min_step_s * 1e3
         lines = [
             working_line(
                 f"{plainly(gb)} / {plainly(rate)}", gb / rate, "ms to stream the weights once: 10^9 bytes over TB/s"
@@ -223,16 +223,16 @@ def splits(setup: ServedSetup, accelerator: Accelerator) -> Iterator[tuple[Paral
             yield Parallelism(tp=tp, expert_parallel=setup.expert_parallel), whole // tp
 
 
-def without_drafts(light: PhysicalLimit) -> PhysicalLimit:
+def without_drafts(limit: PhysicalLimit) -> PhysicalLimit:
     """Return the same limits without speculative decoding."""
-    return PhysicalLimit(setup=replace(light.setup, drafted=False), work=light.work, copies=light.copies)
+    return PhysicalLimit(setup=replace(limit.setup, drafted=False), work=limit.work, copies=limit.copies)
 
 
 def max_rate(found: tuple[PhysicalLimit, ...]) -> PhysicalLimit | None:
     """Return the split with the highest token rate, of those that hold the weights."""
-    return max((one for one in found if one.holds_weights), key=lambda one: one.most_tokens_per_s, default=None)
+    return max((one for one in found if one.holds_weights), key=lambda one: one.max_tokens_per_s, default=None)
 
 
 def min_tpot(found: tuple[PhysicalLimit, ...]) -> PhysicalLimit | None:
     """Return the split with the shortest time per output token, of those that hold the weights."""
-    return min((one for one in found if one.holds_weights), key=lambda one: one.least_tpot_s, default=None)
+    return min((one for one in found if one.holds_weights), key=lambda one: one.min_tpot_s, default=None)

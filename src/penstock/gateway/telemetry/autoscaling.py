@@ -43,7 +43,7 @@ class DesiredReplicas:
                 name=self.kinds[place].name,
                 requests_per_s=self._rates[place],
                 usd_per_hour=float(fleet.kind_records[place]["usd_per_s"]) * _SECONDS_PER_HOUR,
-                most=self.kinds[place].most,
+                max_replicas=self.kinds[place].most,
             )
             for place in places
         )

@@ -115,7 +115,7 @@ def _cell(row: Measurement) -> tuple[object, ...]:
 
 
 def _gains(work: ReplicaWork, slowdowns: Array, loop: LoopLoad, drafted: int) -> Array:
-    plain_s = float((work.light(loop.average()) @ slowdowns)[0])
+    plain_s = float((work.roofline(loop.average()) @ slowdowns)[0])
     return np.array([np.log(drafting_s(work, slowdowns, loop, drafted, tried) / plain_s) for tried in _TRIED])
 
 

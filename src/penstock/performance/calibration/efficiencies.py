@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from penstock.model import ModelSpec
 from penstock.performance.calibration.error_summary import EVERYWHERE, Logs
-from penstock.performance.calibration.first_token_regression import Calibration, Factors, FittedKin, Software
+from penstock.performance.calibration.first_token_regression import Calibration, Factors, FittedLevel, Software
 from penstock.performance.calibration.first_token_waits import FIRST
 from penstock.performance.similarity.cases import WORDS, combine_codes, hash_strings, labels_of_run, shape_of
 from penstock.performance.similarity.covariance import Spreads
@@ -50,11 +50,11 @@ class Efficiencies:
     first_spreads: Mapping[Novelty, Logs]
     fitted_on: str
 
-    def interval(self, novelty: Novelty, part: str, doubt: float) -> Logs:
+    def interval(self, novelty: Novelty, accelerator: str, uncertainty: float) -> Logs:
         """Return P10 and P90 from a standard deviation, scaled by the held-out errors of the same kind."""
         found = self.intervals[novelty]
-        low, high = found.get(part, found[EVERYWHERE])
-        return low * doubt, high * doubt
+        low, high = found.get(accelerator, found[EVERYWHERE])
+        return low * uncertainty, high * uncertainty
 
     def engines(self, accelerator: str, model: ModelSpec | None = None) -> tuple[str, ...]:
         """Return the engines with which an accelerator was measured serving, in three rows or more.
@@ -67,8 +67,8 @@ class Efficiencies:
         rows = Counter(zip(measured.texts["part"], measured.engines, measured.texts["family"], strict=True))
         tried: dict[str, int] = Counter()
         own: dict[str, int] = Counter()
-        for (part, engine, family), count in rows.items():
-            if part == accelerator and engine.serving:
+        for (name, engine, family), count in rows.items():
+            if name == accelerator and engine.serving:
                 tried[engine.name] += count
                 own[engine.name] += count if model is not None and family == shape_of(model) else 0
         found = [engine for engine, count in own.items() if count >= _CURVE]
@@ -125,7 +125,7 @@ def to_document(efficiencies: Efficiencies) -> dict[str, Any]:
             for name, parts in efficiencies.intervals.items()
         },
         "first_spreads": {name: [_round(value) for value in span] for name, span in efficiencies.first_spreads.items()},
-        "first": _kin(efficiencies.first),
+        "first": _calibration_entries(efficiencies.first),
     }
 
 
@@ -152,7 +152,7 @@ def from_document(document: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[
     )
 
 
-def _kin(calibration: Calibration) -> list[dict[str, Any]]:
+def _calibration_entries(calibration: Calibration) -> list[dict[str, Any]]:
     return [
         {
             "path": list(path),
@@ -164,7 +164,7 @@ def _kin(calibration: Calibration) -> list[dict[str, Any]]:
                 "configuration": _table(fitted.factors.configuration),
             },
         }
-        for path, fitted in sorted(calibration.by_kin.items())
+        for path, fitted in sorted(calibration.by_path.items())
     ]
 
 
@@ -174,8 +174,8 @@ def _table(logs: Mapping[str, float]) -> dict[str, float]:
 
 def _calibration(entries: Sequence[Mapping[str, Any]]) -> Calibration:
     return Calibration(
-        by_kin={
-            tuple(entry["path"]): FittedKin(
+        by_path={
+            tuple(entry["path"]): FittedLevel(
                 slowdowns=np.array([entry["beyond"][name] for name in FIRST]),
                 rows=entry["rows"],
                 factors=_factors(entry["factors"]),

@@ -30,10 +30,10 @@ class Errors:
 
     predicted_s: Array
     measured_s: Array
-    doubt: Array
+    uncertainty: Array
     folds: npt.NDArray[np.int64]
     """Fold of each row. An interval is judged on folds from which it was not computed."""
-    parts: npt.NDArray[np.str_]
+    accelerators: npt.NDArray[np.str_]
 
     @property
     def off(self) -> Array:
@@ -45,9 +45,9 @@ class Errors:
         return Errors(
             predicted_s=self.predicted_s[kept],
             measured_s=self.measured_s[kept],
-            doubt=self.doubt[kept],
+            uncertainty=self.uncertainty[kept],
             folds=self.folds[kept],
-            parts=self.parts[kept],
+            accelerators=self.accelerators[kept],
         )
 
 
@@ -84,12 +84,12 @@ def intervals(errors: Errors) -> dict[str, Logs]:
     80% of the errors are smaller. The interval is symmetric, because the sign of an accelerator's error changes from
     month to month.
     """
-    scaled = np.abs(errors.off / errors.doubt)
+    scaled = np.abs(errors.off / errors.uncertainty)
     spans = {EVERYWHERE: _eight_in_ten(scaled)}
-    for part in np.unique(errors.parts).tolist():
-        own = errors.parts == part
+    for accelerator in np.unique(errors.accelerators).tolist():
+        own = errors.accelerators == accelerator
         if own.sum() >= _OWN_ROWS:
-            spans[part] = _eight_in_ten(scaled[own])
+            spans[accelerator] = _eight_in_ten(scaled[own])
     return spans
 
 
@@ -105,10 +105,11 @@ def is_covered(errors: Errors) -> Kept:
     for group in np.unique(groups):
         here = groups == group
         spans = intervals(errors.take(~here) if not here.all() else errors)
-        chosen = np.array([spans.get(part, spans[EVERYWHERE]) for part in errors.parts[here].tolist()])
+        accelerators = errors.accelerators[here].tolist()
+        chosen = np.array([spans.get(accelerator, spans[EVERYWHERE]) for accelerator in accelerators])
         low, high = chosen.T
-        off, doubt = errors.off[here], errors.doubt[here]
-        inside[here] = (low * doubt <= off) & (off <= high * doubt)
+        off, uncertainty = errors.off[here], errors.uncertainty[here]
+        inside[here] = (low * uncertainty <= off) & (off <= high * uncertainty)
     return inside
 
 
@@ -131,7 +132,7 @@ class Contestant:
     number: int
     same: Hashable
     """Key that rows must share to be compared: model, precision, load and devices."""
-    part: str
+    accelerator: str
     vendor: str
 
 
@@ -147,7 +148,7 @@ def contestants(measured: Measured) -> list[Contestant]:
                 texts["devices"][number],
                 *(round(float(values[number])) for values in (cases.users, cases.input_tokens, cases.output_tokens)),
             ),
-            part=texts["part"][number],
+            accelerator=texts["part"][number],
             vendor=texts["vendor"][number],
         )
         for number in range(len(cases))
@@ -169,7 +170,7 @@ def winners(measured: Measured, predicted_s: Array) -> Winners | None:
                 ratio = measured.seconds[one.number] / measured.seconds[other.number]
                 if max(ratio, 1 / ratio) >= _WINNER_GAP:
                     amd_named = predicted_s[one.number] < predicted_s[other.number]
-                    found[same, one.part, other.part].append((bool(amd_named), bool(ratio < 1)))
+                    found[same, one.accelerator, other.accelerator].append((bool(amd_named), bool(ratio < 1)))
     return _average_distinct(found) if found else None
 
 

@@ -20,7 +20,7 @@ from penstock.performance.step.step_work import Array
 class FitTerms:
     """Bounds and priors of the fitted terms, one entry per column of the work."""
 
-    least: Array
+    lower_bounds: Array
     prior: Array
     floor: Array
     """Minimum standard deviation of each term, whatever the level above."""
@@ -51,9 +51,9 @@ class Software:
 class Row:
     """One measurement as input to the fit: the work of its average step, and its time."""
 
-    light: Array
+    roofline: Array
     seconds: float
-    kin: tuple[str, ...]
+    path: tuple[str, ...]
     """Path from the most general level to the narrowest: (architecture, accelerator, engine)."""
     family: str
     software: Software
@@ -80,7 +80,7 @@ class Factors:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FittedKin:
+class FittedLevel:
     """Fitted terms and factors of one level."""
 
     slowdowns: Array
@@ -92,62 +92,62 @@ class FittedKin:
 class Calibration:
     """All fitted levels, keyed by their path from the most general to the narrowest."""
 
-    by_kin: dict[tuple[str, ...], FittedKin]
+    by_path: dict[tuple[str, ...], FittedLevel]
 
-    def nearest(self, path: Sequence[str]) -> tuple[tuple[str, ...], FittedKin]:
+    def nearest(self, path: Sequence[str]) -> tuple[tuple[str, ...], FittedLevel]:
         """Return the narrowest fitted level on the way to `path`, with its path."""
         for length in range(len(path), -1, -1):
             found = tuple(path[:length])
-            if found in self.by_kin:
-                return found, self.by_kin[found]
+            if found in self.by_path:
+                return found, self.by_path[found]
         raise LookupError("nothing was calibrated")
 
     def slowdowns(self, row: Row) -> Array:
         """Return the terms of a row's nearest level, multiplied by the row's factors."""
-        _, fitted = self.nearest(row.kin)
+        _, fitted = self.nearest(row.path)
         return fitted.slowdowns * fitted.factors.of(row)
 
     def seconds(self, row: Row) -> float:
         """Predict the seconds of one row."""
-        return float(row.light @ self.slowdowns(row))
+        return float(row.roofline @ self.slowdowns(row))
 
 
 def calibrate(rows: Iterable[Row], terms: FitTerms) -> Calibration:
     """Fit all levels, from the most general to the narrowest."""
     everything = list(rows)
-    by_kin: dict[tuple[str, ...], FittedKin] = {}
-    for length in range(max((len(row.kin) for row in everything), default=0) + 1):
+    by_path: dict[tuple[str, ...], FittedLevel] = {}
+    for length in range(max((len(row.path) for row in everything), default=0) + 1):
         members: dict[tuple[str, ...], list[Row]] = {}
         for row in everything:
-            members.setdefault(row.kin[:length], []).append(row)
+            members.setdefault(row.path[:length], []).append(row)
         for path, held in members.items():
-            wider = Calibration(by_kin=by_kin).nearest(path[:-1])[1].slowdowns if by_kin else terms.prior
-            if len(held) >= _MIN_ROWS or not by_kin:
-                by_kin[path] = _fit(held, wider, _FREEDOM[min(length, len(_FREEDOM) - 1)], terms)
-    return Calibration(by_kin=by_kin)
+            wider = Calibration(by_path=by_path).nearest(path[:-1])[1].slowdowns if by_path else terms.prior
+            if len(held) >= _MIN_ROWS or not by_path:
+                by_path[path] = _fit(held, wider, _FREEDOM[min(length, len(_FREEDOM) - 1)], terms)
+    return Calibration(by_path=by_path)
 
 
 _MIN_ROWS: Final = 4
 
 
-def _fit(rows: list[Row], kin: Array, freedom: float, terms: FitTerms) -> FittedKin:
-    light, seconds = np.array([row.light for row in rows]), np.array([row.seconds for row in rows])
-    spread = np.maximum(np.abs(kin) * freedom, terms.floor)
+def _fit(rows: list[Row], prior: Array, freedom: float, terms: FitTerms) -> FittedLevel:
+    roofline, seconds = np.array([row.roofline for row in rows]), np.array([row.seconds for row in rows])
+    spread = np.maximum(np.abs(prior) * freedom, terms.floor)
     families, family = _codes([row.family for row in rows])
     softwares, software = _codes([row.software for row in rows])
     configurations, configuration = _codes([row.configuration for row in rows])
     kinds = {"family": family, "software": software, "configuration": configuration}
     effects = {kind: np.zeros(codes.max() + 1) for kind, codes in kinds.items()}
-    slowdowns = kin
+    slowdowns = prior
     for _ in range(_ROUNDS):
         scaled = seconds / np.exp(sum(effects[kind][codes] for kind, codes in kinds.items()))
-        slowdowns = _on_logarithms(light, scaled, kin, spread, terms.least)
-        residual = np.log(seconds / (light @ slowdowns))
+        slowdowns = _on_logarithms(roofline, scaled, prior, spread, terms.lower_bounds)
+        residual = np.log(seconds / (roofline @ slowdowns))
         for _ in range(3):
             for kind, codes in kinds.items():
                 others = sum(effects[other][kinds[other]] for other in kinds if other != kind)
                 effects[kind] = _shrunk_means(codes, residual - others, _SEEN_HALF[kind])
-    return FittedKin(
+    return FittedLevel(
         slowdowns=slowdowns,
         rows=len(rows),
         factors=Factors(
@@ -172,18 +172,20 @@ def _shrunk_means(codes: Codes, values: Array, half: float) -> Array:
     return np.asarray(np.bincount(codes, weights=values) / (np.bincount(codes) + half))
 
 
-def _on_logarithms(light: Array, seconds: Array, kin: Array, spread: Array, least: Array) -> Array:
+def _on_logarithms(roofline: Array, seconds: Array, prior: Array, spread: Array, lower_bounds: Array) -> Array:
     """Fit by Gauss-Newton on the logarithm of measured over fitted.
 
     It uses Huber weights and shrinkage to the level above.
     """
-    slowdowns = np.maximum(kin, least)
+    slowdowns = np.maximum(prior, lower_bounds)
     for _ in range(8):
-        fitted = light @ slowdowns
+        fitted = roofline @ slowdowns
         off = np.log(seconds / fitted)
         weight = _weights(np.abs(off))
         # d log(light @ s) / ds = light / fitted, and s itself moves it by exactly one.
-        slowdowns = _bounded_ridge(light / fitted[:, None] * weight[:, None], (1 + off) * weight, kin, spread, least)
+        slowdowns = _bounded_ridge(
+            roofline / fitted[:, None] * weight[:, None], (1 + off) * weight, prior, spread, lower_bounds
+        )
     return slowdowns
 
 
@@ -196,17 +198,17 @@ def _weights(off: Array) -> Array:
     return np.asarray(np.sqrt(np.minimum(1.0, _HUBER * scale / np.maximum(off, 1e-9))))
 
 
-def _bounded_ridge(design: Array, target: Array, kin: Array, spread: Array, least: Array) -> Array:
+def _bounded_ridge(design: Array, target: Array, prior: Array, spread: Array, lower_bounds: Array) -> Array:
     """Solve least squares with shrinkage and lower bounds, by coordinate descent on the normal equations."""
     pull = (_PULL / spread) ** 2
     gram = design.T @ design + np.diag(pull)
-    aim = design.T @ target + pull * kin
-    solution: Array = np.maximum(kin, least)
+    aim = design.T @ target + pull * prior
+    solution: Array = np.maximum(prior, lower_bounds)
     for _ in range(300):
         before = solution.copy()
-        for part in range(len(kin)):
-            free = solution[part] + (aim[part] - gram[part] @ solution) / gram[part, part]
-            solution[part] = max(least[part], free)
+        for index in range(len(prior)):
+            free = solution[index] + (aim[index] - gram[index] @ solution) / gram[index, index]
+            solution[index] = max(lower_bounds[index], free)
         if np.max(np.abs(solution - before) / (np.abs(before) + 1e-12)) < 1e-6:
             break
     return solution

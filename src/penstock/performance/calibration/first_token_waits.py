@@ -24,7 +24,7 @@ FIRST: Final = ("request_s", "ratio", "held")
 """Fitted columns: seconds of a request outside the steps, the closed form, and the steps by which a prompt is
 delayed."""
 _TERMS: Final = FitTerms(
-    least=np.array([10e-3, 0.5, 0.0]),
+    lower_bounds=np.array([10e-3, 0.5, 0.0]),
     prior=np.array([20e-3, 1.3, 1.0]),
     floor=np.array([10e-3, 0.2, 0.3]),
 )
@@ -97,16 +97,16 @@ def first_row(item: Waited, slowdowns: Array, served_s: float | None = None) -> 
     waited_s = float(item.served @ slowdowns) if served_s is None else served_s
     row, placed = item.run.row, item.run.work.deployment
     return Row(
-        light=np.array([1.0, waited_s, float(item.held @ slowdowns)]),
+        roofline=np.array([1.0, waited_s, float(item.held @ slowdowns)]),
         seconds=item.seconds,
-        kin=kin_path(placed, row.engine),
+        path=stack_path(placed, row.engine),
         family=family_of(placed.model),
         software=Software(row.scenario, row.version, row.date),
         configuration=configuration_of(placed),
     )
 
 
-def kin_path(deployment: Deployment, engine: str) -> tuple[str, ...]:
+def stack_path(deployment: Deployment, engine: str) -> tuple[str, ...]:
     """Return the path of a deployment from the most general level to the narrowest."""
     return deployment.accelerator.architecture, deployment.accelerator.id, engine
 

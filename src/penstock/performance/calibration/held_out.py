@@ -71,20 +71,20 @@ class Held:
     """Rows predicted without their fold. Rows that could not be predicted are NaN."""
 
     predicted_s: Array
-    doubt: Array
+    uncertainty: Array
     """Standard deviation of the logarithm, as the prediction states it."""
     slowdowns: Array
     """Slowdowns with which each row was predicted."""
 
 
-def errors_of(measured: Measured, name: str, predicted_s: Array, doubt: Array) -> Errors:
+def errors_of(measured: Measured, name: str, predicted_s: Array, uncertainty: Array) -> Errors:
     """Pair predictions with measurements. Rows without a prediction are dropped."""
     every = Errors(
         predicted_s=predicted_s,
         measured_s=measured.seconds,
-        doubt=doubt,
+        uncertainty=uncertainty,
         folds=folds_of(measured.cases, name),
-        parts=np.array(measured.texts["part"]),
+        accelerators=np.array(measured.texts["part"]),
     )
     return every.take(~np.isnan(predicted_s))
 
@@ -155,9 +155,10 @@ class HeldOut:
 
     def _nothing(self) -> Held:
         count = len(self.found)
-        parts = self.cases.light.shape[1]
         return Held(
-            predicted_s=np.full(count, np.nan), doubt=np.full(count, np.nan), slowdowns=np.full((count, parts), np.nan)
+            predicted_s=np.full(count, np.nan),
+            uncertainty=np.full(count, np.nan),
+            slowdowns=np.full((count, self.cases.roofline.shape[1]), np.nan),
         )
 
     def _removed(self, out: Picked) -> "_Removed":
@@ -190,13 +191,13 @@ class HeldOut:
 
     def _predict(self, held: Held, rows: Picked, ask: Cases, moved: Array, explained: Array) -> None:
         reference = linear(ask, self.spreads).reference
-        slowdowns = slowdowns_through(ask.light, reference + moved, self.spreads.common)
+        slowdowns = slowdowns_through(ask.roofline, reference + moved, self.spreads.common)
         centre = ask.take(_CENTRE)
         alone = np.diag(covariance(centre, centre, self.spreads))
         variance = np.maximum(alone - explained, 0.0) + self.spreads.noise**2
         held.slowdowns[rows] = slowdowns
-        held.predicted_s[rows] = self.cases.light[rows] @ slowdowns
-        held.doubt[rows] = np.sqrt(np.mean(variance))
+        held.predicted_s[rows] = self.cases.roofline[rows] @ slowdowns
+        held.uncertainty[rows] = np.sqrt(np.mean(variance))
 
 
 class Dated:

@@ -33,11 +33,11 @@ AcceleratorOf = Callable[[str], Accelerator]
 
 def measured_deployment(row: Measurement, model_of: ModelOf, accelerator_of: AcceleratorOf) -> Deployment:
     """Return the deployment that a row measured."""
-    part = accelerator_of(row.accelerator)
-    settings = engine_defaults("vllm", part, version="0.19", tp=row.tp)
+    accelerator = accelerator_of(row.accelerator)
+    settings = engine_defaults("vllm", accelerator, version="0.19", tp=row.tp)
     return Deployment(
         model=model_as_measured(model_of(row.model), row.weights),
-        accelerator=part,
+        accelerator=accelerator,
         engine=replace(settings, memory_fraction=0.9, max_sequences=256),
         parallelism=Parallelism(tp=row.tp, dp=row.dp, expert_parallel=row.ep),
         cache_dtype=CacheDtype.FP8 if row.kv == "fp8" else None,
@@ -76,18 +76,18 @@ class Run:
     words: dict[str, str]
     work: ReplicaWork
     users: float
-    light: Array
+    roofline: Array
     seconds: float
 
     @property
     def faster_than_roofline(self) -> bool:
         """Whether it took less time than the physics of its description allows."""
-        return faster_than_roofline(self.light, self.seconds)
+        return faster_than_roofline(self.roofline, self.seconds)
 
 
-def faster_than_roofline(light: Array, seconds: float) -> bool:
+def faster_than_roofline(roofline: Array, seconds: float) -> bool:
     """Return whether a step took less time than its bytes at full bandwidth or its FLOPs at peak."""
-    return roofline_s(light) > seconds
+    return roofline_s(roofline) > seconds
 
 
 def runs(measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of: AcceleratorOf) -> Iterator[Run]:
@@ -126,7 +126,7 @@ def described_runs(
                 words=labels_of_run(work.deployment, measured_engine(row)),
                 work=work,
                 users=users,
-                light=work.light(load)[0],
+                roofline=work.roofline(load)[0],
                 seconds=seconds,
             )
 
@@ -142,7 +142,7 @@ def as_columns(found: Sequence[Run]) -> Measured:
     rows = [run.row for run in found]
     return Measured(
         cases=Cases(
-            light=np.array([run.light for run in found]),
+            roofline=np.array([run.roofline for run in found]),
             words={word: hash_strings(spelt) for word, spelt in texts.items()},
             users=np.array([max(1.0, run.users) for run in found]),
             input_tokens=np.array([row.input_tokens for row in rows], np.float64),

@@ -41,10 +41,12 @@ def delivered_over_time(evidence: Evidence) -> list[Delivered]:
     cases, texts = evidence.cases, evidence.measured.texts
     groups: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     months = [str(month) for month in months_of(cases)]
-    for number, (part, engine, month) in enumerate(zip(texts["part"], evidence.measured.engines, months, strict=True)):
+    for number, (accelerator, engine, month) in enumerate(
+        zip(texts["part"], evidence.measured.engines, months, strict=True)
+    ):
         if engine.serving and not cases.undated[number]:
-            groups[part, engine.name, month].append(number)
-    shares = rooflines_s(cases.light) / evidence.measured.seconds
+            groups[accelerator, engine.name, month].append(number)
+    shares = rooflines_s(cases.roofline) / evidence.measured.seconds
     software = {key: float(np.mean(evidence.software(cases.take(np.array(rows))))) for key, rows in groups.items()}
     first = {key[:2]: software[key] for key in sorted(groups, reverse=True)}
     return [

@@ -72,14 +72,18 @@ class DisaggregatedPrediction:
 
 
 def deploy_disaggregated(
-    model: ModelSpec, part: Accelerator, split: DisaggregatedSplit, measured_engine: str, cache_dtype: CacheDtype | None
+    model: ModelSpec,
+    accelerator: Accelerator,
+    split: DisaggregatedSplit,
+    measured_engine: str,
+    cache_dtype: CacheDtype | None,
 ) -> Disaggregated:
     """Return the deployment of both pools, each replica with its engine's defaults."""
     ahead, after = (
         Deployment(
             model=model,
-            accelerator=part,
-            engine=engine_defaults("sglang" if measured_engine == "sglang" else "vllm", part, tp=ranks.tp),
+            accelerator=accelerator,
+            engine=engine_defaults("sglang" if measured_engine == "sglang" else "vllm", accelerator, tp=ranks.tp),
             parallelism=ranks,
             cache_dtype=cache_dtype,
         )
@@ -95,42 +99,44 @@ def deploy_disaggregated(
 
 
 def disaggregated_engines(
-    part: Accelerator, measured_engine: str, efficiencies: Efficiencies, apart: PhaseFactors
+    accelerator: Accelerator, measured_engine: str, efficiencies: Efficiencies, factors: PhaseFactors
 ) -> Sequence[str]:
     """List the engines to try: the requested one, or those measured on the accelerator, disaggregated ones first.
 
     Without any measurement the list is vLLM alone.
     """
-    known = apart.engines(part.id) or efficiencies.engines(part.id) or ("vllm",)
+    known = factors.engines(accelerator.id) or efficiencies.engines(accelerator.id) or ("vllm",)
     if measured_engine == BEST:
         return known
-    tried = sorted({*known, *efficiencies.engines(part.id)})
+    tried = sorted({*known, *efficiencies.engines(accelerator.id)})
     if measured_engine not in tried:
-        raise DeploymentError(f"{part.id} was not measured with '{measured_engine}'; measured: {', '.join(tried)}")
+        raise DeploymentError(
+            f"{accelerator.id} was not measured with '{measured_engine}'; measured: {', '.join(tried)}"
+        )
     return (measured_engine,)
 
 
 def disaggregated_stack(
-    deployment: Deployment, measured_engine: str, phase: Phase, efficiencies: Efficiencies, apart: PhaseFactors
+    deployment: Deployment, measured_engine: str, phase: Phase, efficiencies: Efficiencies, factors: PhaseFactors
 ) -> Stack:
     """Return the stack of an engine that only prefills or only decodes."""
     stack = stack_of(ReplicaWork(deployment), measured_engine, efficiencies)
-    return stack_in_phase(stack, deployment, measured_engine, phase, apart)
+    return stack_in_phase(stack, deployment, measured_engine, phase, factors)
 
 
 def stack_in_phase(
-    stack: Stack, deployment: Deployment, measured_engine: str, phase: Phase, apart: PhaseFactors
+    stack: Stack, deployment: Deployment, measured_engine: str, phase: Phase, factors: PhaseFactors
 ) -> Stack:
     """Convert the stack of an engine that does both into one that only prefills or only decodes.
 
     Its steps are scaled by the measured factor of the phase.
     """
     labels = labels_of(deployment, measured_engine, seen=stack.novelty == "shape")
-    measured = apart.measured(labels)
-    spread = apart.seen if measured else apart.unseen
+    measured = factors.measured(labels)
+    spread = factors.seen if measured else factors.unseen
     return replace(
         stack,
-        slowdowns=stack.slowdowns * exp(apart.log_factor(phase, labels)),
+        slowdowns=stack.slowdowns * exp(factors.log_factor(phase, labels)),
         spread=spread.tpot,
         first_spread=spread.ttft,
         tier="calibrated" if measured else "transferred",
@@ -138,12 +144,16 @@ def stack_in_phase(
 
 
 def predict_disaggregated(
-    deployed: Disaggregated, measured_engine: str, demand: PoolsDemand, efficiencies: Efficiencies, apart: PhaseFactors
+    deployed: Disaggregated,
+    measured_engine: str,
+    demand: PoolsDemand,
+    efficiencies: Efficiencies,
+    factors: PhaseFactors,
 ) -> DisaggregatedPrediction:
     """Predict two pools under a closed loop or a request rate."""
     inputs, both = round(demand.input_tokens), round(demand.input_tokens + demand.output_tokens)
-    ahead = disaggregated_stack(deployed.prefill, measured_engine, "prefill", efficiencies, apart)
-    after = disaggregated_stack(deployed.decode, measured_engine, "decode", efficiencies, apart)
+    ahead = disaggregated_stack(deployed.prefill, measured_engine, "prefill", efficiencies, factors)
+    after = disaggregated_stack(deployed.decode, measured_engine, "decode", efficiencies, factors)
     memory = fit(deployed.prefill, max(1, inputs)), fit(deployed.decode, max(1, both))
     pools = TwoPools(
         prefill=step_cost(ReplicaWork(deployed.prefill), ahead.slowdowns),
@@ -157,7 +167,7 @@ def predict_disaggregated(
     (answer,) = steady([(pools, demand)])
     # The client receives the first token from the decode replica, as in the simulator.
     first_s = observed_s(answer, after.request_s, after.first_ratio)
-    spread = apart.seen if ahead.tier == after.tier == "calibrated" else apart.unseen
+    spread = factors.seen if ahead.tier == after.tier == "calibrated" else factors.unseen
     return DisaggregatedPrediction(
         deployed=deployed,
         measured_engine=measured_engine,
@@ -174,14 +184,14 @@ def predict_disaggregated(
 
 def predict_disaggregated_on(
     model: ModelSpec,
-    part: Accelerator,
+    accelerator: Accelerator,
     split: DisaggregatedSplit,
     *,
     cache_dtype: CacheDtype | None,
     measured_engine: str,
     demand: PoolsDemand,
     efficiencies: Efficiencies,
-    apart: PhaseFactors,
+    factors: PhaseFactors,
 ) -> DisaggregatedPrediction:
     """Predict with one engine, or with every measured engine, and return the best.
 
@@ -190,13 +200,13 @@ def predict_disaggregated_on(
     """
     answers = [
         predict_disaggregated(
-            _with_room(deploy_disaggregated(model, part, split, name, cache_dtype), demand),
+            _with_room(deploy_disaggregated(model, accelerator, split, name, cache_dtype), demand),
             name,
             demand,
             efficiencies,
-            apart,
+            factors,
         )
-        for name in disaggregated_engines(part, measured_engine, efficiencies, apart)
+        for name in disaggregated_engines(accelerator, measured_engine, efficiencies, factors)
     ]
     surest = {"shape": 3, "configuration": 2, "model": 1, "accelerator": 0}
 

@@ -140,14 +140,14 @@ class SharedEffects:
         self._has = self._membership(residuals)
         logs = np.clip([residual.log_ratio for residual in residuals], -_FARTHEST, _FARTHEST)
         noise = _CONFIGURATION**2 + _ROW**2 / np.array([residual.rows for residual in residuals])
-        doubt = np.ones_like(noise)
+        inflation = np.ones_like(noise)
         for _ in range(_REWEIGHTS):
-            self._precision = np.linalg.inv(self._variance * self._has @ self._has.T + np.diag(noise * doubt))
+            self._precision = np.linalg.inv(self._variance * self._has @ self._has.T + np.diag(noise * inflation))
             self._weights = self._precision @ logs
             # Distance of each residual from the prediction of the others, in standard deviations: outliers get less
             # weight.
-            apart = np.abs(self._weights) / np.sqrt(np.diag(self._precision))
-            doubt = np.maximum(1.0, apart / _OUTLIER) ** 2
+            standardised = np.abs(self._weights) / np.sqrt(np.diag(self._precision))
+            inflation = np.maximum(1.0, standardised / _OUTLIER) ** 2
 
     def _membership(self, residuals: Sequence[Residual]) -> Array:
         place = {label: number for number, label in enumerate(self._labels)}

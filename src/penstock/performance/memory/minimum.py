@@ -122,9 +122,9 @@ def _layouts(deployment: Deployment) -> Iterator[Parallelism]:
 
 def _with_split(deployment: Deployment, layout: Parallelism) -> Deployment:
     """Return the deployment with this split. An engine with default settings gets the defaults of the new split."""
-    engine, part, asked = deployment.engine, deployment.accelerator, deployment.parallelism
-    if engine == engine_defaults(engine.name, part, version=engine.version, tp=asked.tp, pp=asked.pp):
-        engine = engine_defaults(engine.name, part, version=engine.version, tp=layout.tp, pp=layout.pp)
+    engine, accelerator, asked = deployment.engine, deployment.accelerator, deployment.parallelism
+    if engine == engine_defaults(engine.name, accelerator, version=engine.version, tp=asked.tp, pp=asked.pp):
+        engine = engine_defaults(engine.name, accelerator, version=engine.version, tp=layout.tp, pp=layout.pp)
     return replace(deployment, parallelism=layout, engine=engine)
 
 
@@ -200,18 +200,18 @@ def _compression_notes(result: MemoryFit) -> Iterator[str]:
 
 
 def _notes(deployment: Deployment) -> Iterator[str]:
-    part, tp = deployment.accelerator, deployment.parallelism.tp
-    emulated = part.emulated_formats(deployment.model.formats)
+    accelerator, tp = deployment.accelerator, deployment.parallelism.tp
+    emulated = accelerator.emulated_formats(deployment.model.formats)
     copies, experts, ranks = redundant_experts(deployment), deployment.model.experts, tp * deployment.parallelism.dp
     if copies and experts is not None:
         yield (
             f"needs --ep-num-redundant-experts {copies}: {experts.routed} routed experts and {copies} copies are "
             f"{(experts.routed + copies) // ranks} on each of {ranks} ranks"
         )
-    yield from (f"stored in {name}, which {part.id} does not compute natively" for name in emulated)
-    together = max(part.node.largest, (part.link.domain_devices if part.link else None) or 0)
+    yield from (f"stored in {name}, which {accelerator.id} does not compute natively" for name in emulated)
+    together = max(accelerator.node.largest, (accelerator.link.domain_devices if accelerator.link else None) or 0)
     if tp > together:
-        yield f"tp {tp} spans nodes: the scale-up link joins {together} {part.id}"
-    if not part.recommendable:
-        status = "announced" if part.status == "announced" else "not verified"
-        yield f"{part.id} is {status}: its figures may change, and it is kept out of recommendations"
+        yield f"tp {tp} spans nodes: the scale-up link joins {together} {accelerator.id}"
+    if not accelerator.recommendable:
+        status = "announced" if accelerator.status == "announced" else "not verified"
+        yield f"{accelerator.id} is {status}: its figures may change, and it is kept out of recommendations"

@@ -42,11 +42,11 @@ class DrawnRow:
     """Measured cell as input to the power fit: the work of its average step, its duration and its power per device."""
 
     measurement: Measurement
-    light: Array
+    roofline: Array
     seconds: float
     share: float
     """Power of each device as a fraction of board power."""
-    kin: tuple[str, str]
+    path: tuple[str, str]
     """Vendor and accelerator."""
     kernels: str
     curve: str
@@ -66,8 +66,8 @@ def power_rows(measurements: Iterable[Measurement], model_of: ModelOf, accelerat
     compiled: dict[tuple[object, ...], ReplicaWork] = {}
     found = []
     for row in measurements:
-        part = accelerator_of(row.accelerator)
-        if row.scenario != "online" or row.drafted or not row.concurrency or part.tdp_watts is None:
+        accelerator = accelerator_of(row.accelerator)
+        if row.scenario != "online" or row.drafted or not row.concurrency or accelerator.tdp_watts is None:
             continue
         if row.joules_per_output_token is None or row.output_tokens_per_s is None:
             continue
@@ -76,19 +76,19 @@ def power_rows(measurements: Iterable[Measurement], model_of: ModelOf, accelerat
             compiled[key] = ReplicaWork(measured_deployment(row, model_of, accelerator_of))
         work = compiled[key]
         lengths = np.array([row.input_tokens]), np.array([row.output_tokens])
-        light = work.light(Load.closed_loop(np.array([row.concurrency]), *lengths, batched_tokens(row)))[0]
+        roofline = work.roofline(Load.closed_loop(np.array([row.concurrency]), *lengths, batched_tokens(row)))[0]
         seconds = row.concurrency / row.output_tokens_per_s
-        if faster_than_roofline(light, row.tpot_s or seconds):
+        if faster_than_roofline(roofline, row.tpot_s or seconds):
             continue
         watts = row.joules_per_output_token * row.output_tokens_per_s / row.devices
         kernels = kernels_of(row.accelerator, row.engine, shape_of(work.deployment.model), row.weights)
         found.append(
             DrawnRow(
                 measurement=row,
-                light=light,
+                roofline=roofline,
                 seconds=seconds,
-                share=watts / part.tdp_watts,
-                kin=(part.vendor, part.id),
+                share=watts / accelerator.tdp_watts,
+                path=(accelerator.vendor, accelerator.id),
                 kernels=kernels,
                 curve=curve_of(row, shape_of(work.deployment.model)),
             )
@@ -110,7 +110,7 @@ def fit_power(rows: Sequence[DrawnRow], spreads: dict[Unseen, Logs] | None = Non
     for length, freedom in enumerate(_FREEDOM):
         members: dict[tuple[str, ...], list[DrawnRow]] = defaultdict(list)
         for row in steady:
-            members[row.kin[:length]].append(row)
+            members[row.path[:length]].append(row)
         for path, held in members.items():
             if len(held) >= _MIN_ROWS:
                 draws[path] = _gauss_newton(held, _logs(draws[path[:-1]]) if path else _PRIOR, freedom)
@@ -120,14 +120,14 @@ def fit_power(rows: Sequence[DrawnRow], spreads: dict[Unseen, Logs] | None = Non
     )
 
 
-def _gauss_newton(rows: Sequence[DrawnRow], kin: Array, freedom: float) -> Draw:
+def _gauss_newton(rows: Sequence[DrawnRow], prior: Array, freedom: float) -> Draw:
     """Fit by Gauss-Newton on the logarithm of measured over fitted.
 
     It uses Huber weights and shrinkage to the level above.
     """
-    use = Utilisation.of(np.array([row.light for row in rows]), np.array([row.seconds for row in rows]))
+    use = Utilisation.of(np.array([row.roofline for row in rows]), np.array([row.seconds for row in rows]))
     measured = np.log([row.share for row in rows])
-    busy, at = np.column_stack([use.memory, use.arithmetic]), kin.copy()
+    busy, at = np.column_stack([use.memory, use.arithmetic]), prior.copy()
     for _ in range(30):
         idle, price = float(np.exp(at[0])), np.exp(at[1:])
         room = 1.0 - idle
@@ -141,7 +141,7 @@ def _gauss_newton(rows: Sequence[DrawnRow], kin: Array, freedom: float) -> Draw:
         scale = max(1.4826 * float(np.median(np.abs(off))), 0.03)
         weight = np.minimum(1.0, _HUBER * scale / np.maximum(np.abs(off), 1e-9))[:, None] / scale**2
         gram = (slope * weight).T @ slope + np.eye(3) / freedom**2
-        move = np.linalg.solve(gram, (slope * weight).T @ off + (kin - at) / freedom**2)
+        move = np.linalg.solve(gram, (slope * weight).T @ off + (prior - at) / freedom**2)
         at = at + np.clip(move, -0.5, 0.5)
         at[0] = min(at[0], log(_MAX_IDLE))
         if np.max(np.abs(move)) < 1e-5:
@@ -168,8 +168,8 @@ def _factors(rows: Sequence[DrawnRow], draws: dict[tuple[str, ...], Draw]) -> di
     """
     curves: dict[tuple[str, str], list[float]] = defaultdict(list)
     for row in rows:
-        if row.kin in draws:
-            curves[row.kernels, row.curve].append(log(row.share / watt_share(draws[row.kin], row)))
+        if row.path in draws:
+            curves[row.kernels, row.curve].append(log(row.share / watt_share(draws[row.path], row)))
     by_kernels: dict[str, list[float]] = defaultdict(list)
     for (kernels, _), off in curves.items():
         by_kernels[kernels].append(float(np.median(off)))
@@ -178,14 +178,14 @@ def _factors(rows: Sequence[DrawnRow], draws: dict[tuple[str, ...], Draw]) -> di
 
 def watt_share(draw: Draw, row: DrawnRow, factor: float = 1.0, seconds: float | None = None) -> float:
     """Return the share of board power that a power curve gives a row, at its own speed or at another."""
-    return float(draw.shares(Utilisation.of(row.light[None], np.array([seconds or row.seconds])), factor)[0])
+    return float(draw.shares(Utilisation.of(row.roofline[None], np.array([seconds or row.seconds])), factor)[0])
 
 
 UNSEEN: Final[dict[Unseen, Callable[[DrawnRow], str]]] = {
     "split": lambda row: row.curve,
     "model": lambda row: row.kernels,
-    "accelerator": lambda row: row.kin[1],
-    "vendor": lambda row: row.kin[0],
+    "accelerator": lambda row: row.path[1],
+    "vendor": lambda row: row.path[0],
 }
 """Key by which rows are held out together."""
 _FOLDS: Final = 10
@@ -227,5 +227,5 @@ def power_spreads(rows: Sequence[DrawnRow]) -> dict[Unseen, Logs]:
 
 def predicted_share(model: PowerModel, row: DrawnRow, seconds: float | None = None) -> float:
     """Predict a row's share of board power, at its own speed or at another."""
-    path = next(row.kin[:length] for length in (2, 1, 0) if row.kin[:length] in model.draws)
+    path = next(row.path[:length] for length in (2, 1, 0) if row.path[:length] in model.draws)
     return watt_share(model.draws[path], row, float(np.exp(model.factors.get(row.kernels, 0.0))), seconds)

@@ -7,7 +7,7 @@ from typing import Final, Literal
 import numpy as np
 
 from penstock.catalog.accelerator import Accelerator
-from penstock.performance.step.step_work import PARTS, Array
+from penstock.performance.step.step_work import COMPONENTS, Array
 
 Logs = tuple[float, float]
 """P10 and P90 of measured over predicted, as logarithms."""
@@ -26,14 +26,14 @@ class Utilisation:
     arithmetic: Array
 
     @staticmethod
-    def of(light: Array, seconds: Array) -> "Utilisation":
+    def of(roofline: Array, seconds: Array) -> "Utilisation":
         """Return the utilisation of steps, one row of work each, from their times."""
-        return Utilisation.of_parts({name: light[:, column] for column, name in enumerate(PARTS)}, seconds)
+        return Utilisation.of_components({name: roofline[:, column] for column, name in enumerate(COMPONENTS)}, seconds)
 
     @staticmethod
-    def of_parts(light: Mapping[str, Array] | Mapping[str, float], seconds: Array) -> "Utilisation":
+    def of_components(roofline: Mapping[str, Array] | Mapping[str, float], seconds: Array) -> "Utilisation":
         """Return the utilisation from work by component name and the times."""
-        streamed, multiplied = (sum(light[name] for name in names) for names in (_STREAMED, _MULTIPLIED))
+        streamed, multiplied = (sum(roofline[name] for name in names) for names in (_STREAMED, _MULTIPLIED))
         return Utilisation(memory=streamed / seconds, arithmetic=multiplied / seconds)
 
 

@@ -46,7 +46,7 @@ def energy_of(prediction: Prediction, power: PowerModel) -> Energy | None:
 
 def energy_at(
     power: PowerModel,
-    part: Accelerator,
+    accelerator: Accelerator,
     kernels: str,
     *,
     roofline_parts_s: Mapping[str, float],
@@ -61,19 +61,21 @@ def energy_at(
     computed separately for both ends of the predicted time. The error of the power model is added as independent of the
     error of the speed.
     """
-    if part.tdp_watts is None:
+    if accelerator.tdp_watts is None:
         return None
-    draw, factor, unseen = power.of(part, kernels)
+    draw, factor, unseen = power.of(accelerator, kernels)
     times = np.array(token_s.ends)
-    watts = part.tdp_watts * draw.shares(Utilisation.of_parts(roofline_parts_s, times), factor)
+    watts = accelerator.tdp_watts * draw.shares(Utilisation.of_components(roofline_parts_s, times), factor)
     value, fast, slow = (float(entry) for entry in watts)
-    joules, least, most = (float(entry) * device_seconds for entry in watts * times)
+    joules, lowest, highest = (float(entry) * device_seconds for entry in watts * times)
     device = _range(value, (slow, fast), power.spreads[unseen])
     return Energy(
         device_watts=Range(
-            value=value, low=max(part.tdp_watts * draw.idle, device.low), high=min(part.tdp_watts, device.high)
+            value=value,
+            low=max(accelerator.tdp_watts * draw.idle, device.low),
+            high=min(accelerator.tdp_watts, device.high),
         ),
-        joules_per_output_token=_range(joules, (least, most), power.spreads[unseen]),
+        joules_per_output_token=_range(joules, (lowest, highest), power.spreads[unseen]),
         tier="calibrated" if unseen == "split" and speed_tier != "transferred" else "transferred",
         unseen=unseen,
         source=f"{power.rows:,} cells with measured joules, SemiAnalysis InferenceX",

@@ -34,7 +34,7 @@ def nearest_measurements(
             + (0 if row.engine == prediction.measured_engine else 1)
         )
 
-    kin = [
+    similar = [
         row
         for row in measurements
         if row.plain
@@ -43,5 +43,5 @@ def nearest_measurements(
         and family_of_row(row) == family
     ]
     # A median over months never ranks as the newest.
-    ranked = sorted(kin, key=lambda row: (round(distance(row), 2), row.dated, -row.date.toordinal(), row.id))
+    ranked = sorted(similar, key=lambda row: (round(distance(row), 2), row.dated, -row.date.toordinal(), row.id))
     return [row for row in ranked[:count] if distance(row) < inf]

@@ -15,7 +15,7 @@ from penstock.performance.memory.budget import MemoryFit, fit
 from penstock.performance.prediction.serving_stack import Stack, Tier, stack_of
 from penstock.performance.step.drafting_step import drafting_step
 from penstock.performance.step.first_token import LoopLoad
-from penstock.performance.step.step_work import PARTS, PHYSICAL, Array, ReplicaWork, roofline_s
+from penstock.performance.step.step_work import COMPONENTS, PHYSICAL, Array, ReplicaWork, roofline_s
 
 _SAME: Final = (0.89, 1.02)
 
@@ -71,7 +71,7 @@ class Speculation:
         """Return the lower tier of the stack without drafts and of the drafts."""
         return "transferred" if "transferred" in {stack.tier, self.tier} else "calibrated"
 
-    def light(self, work: ReplicaWork, loop: LoopLoad) -> Array:
+    def roofline(self, work: ReplicaWork, loop: LoopLoad) -> Array:
         """Return the work of an average step per yielded token: the step's work over its accepted tokens."""
         step = drafting_step if self.own_layers else _verifying_step
         return np.asarray(step(work, loop, self.accepted_tokens)[0] / self.accepted_tokens)
@@ -81,7 +81,7 @@ _NO_DRAFTS: Final = Speculation(drafted_tokens=0, accepted_tokens=1.0)
 
 
 def _verifying_step(work: ReplicaWork, loop: LoopLoad, accepted_tokens: float) -> Array:
-    return work.light(loop.average(accepted_tokens))
+    return work.roofline(loop.average(accepted_tokens))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,13 +166,13 @@ def predict(
         batched_tokens=deployment.batched_tokens,
         drafted_tokens=drafts.drafted_tokens,
     )
-    light = drafts.light(work, loop)
-    bound_s = roofline_s(light)
+    roofline = drafts.roofline(work, loop)
+    bound_s = roofline_s(roofline)
     if stack is None:
-        return _roofline_prediction(deployment, measured_engine, concurrency, running, light, memory)
-    taken = light * stack.slowdowns * float(np.exp(drafts.log_factor))
-    step = StepTime(parts_s={name: float(value) for name, value in zip(PARTS, taken, strict=True)})
-    tpot = _around(step.seconds, drafts.widened(stack.spread), least=bound_s)
+        return _roofline_prediction(deployment, measured_engine, concurrency, running, roofline, memory)
+    taken = roofline * stack.slowdowns * float(np.exp(drafts.log_factor))
+    step = StepTime(parts_s={name: float(value) for name, value in zip(COMPONENTS, taken, strict=True)})
+    tpot = _around(step.seconds, drafts.widened(stack.spread), lower_bound=bound_s)
     served = _first_token(stack, work, loop)
     busy = _request_seconds(served, tpot, output_tokens)
     throughput = _range(running * output_tokens / seconds for seconds in (busy.value, busy.high, busy.low))
@@ -186,7 +186,7 @@ def predict(
         output_tokens_per_s=throughput,
         step=step,
         roofline_s=bound_s,
-        roofline_parts_s=_physical(light),
+        roofline_parts_s=_physical(roofline),
         tier=_tier(stack, *load) if speculation is None else drafts.tier_on(stack),
         novelty=stack.novelty,
         seen=stack.seen,
@@ -231,10 +231,10 @@ def _after_waiting(served: Range, busy: Range, waiting_per_running: float) -> Ra
     return _range(first + waiting_per_running * run for first, run in zip(served.ends, busy.ends, strict=True))
 
 
-def _around(seconds: float, spread: Logs, *, least: float) -> Range:
-    """Return the P10-P90 range of a time. Its low end is never below `least`, the roofline."""
+def _around(seconds: float, spread: Logs, *, lower_bound: float) -> Range:
+    """Return the P10-P90 range of a time. Its low end is never below `lower_bound`, the roofline."""
     low, high = (seconds * float(np.exp(end)) for end in spread)
-    return Range(value=seconds, low=max(least, low), high=high)
+    return Range(value=seconds, low=max(lower_bound, low), high=high)
 
 
 def _running(memory: MemoryFit, concurrency: float) -> float:
@@ -244,9 +244,9 @@ def _running(memory: MemoryFit, concurrency: float) -> float:
 
 
 def _roofline_prediction(
-    deployment: Deployment, measured_engine: str, concurrency: float, running: float, light: Array, memory: MemoryFit
+    deployment: Deployment, measured_engine: str, concurrency: float, running: float, roofline: Array, memory: MemoryFit
 ) -> Prediction:
-    seconds = roofline_s(light)
+    seconds = roofline_s(roofline)
     only = Range(value=seconds, low=seconds, high=seconds)
     rate = Range(value=running / seconds, low=running / seconds, high=running / seconds)
     return Prediction(
@@ -257,9 +257,9 @@ def _roofline_prediction(
         tpot_s=only,
         ttft_s=None,
         output_tokens_per_s=rate,
-        step=StepTime(parts_s=_physical(light)),
+        step=StepTime(parts_s=_physical(roofline)),
         roofline_s=seconds,
-        roofline_parts_s=_physical(light),
+        roofline_parts_s=_physical(roofline),
         tier="roofline",
         novelty="accelerator",
         borrowed_from=(),
@@ -270,8 +270,8 @@ def _roofline_prediction(
     )
 
 
-def _physical(light: Array) -> dict[str, float]:
-    return dict(zip(PARTS[:PHYSICAL], (float(value) for value in light[:PHYSICAL]), strict=True))
+def _physical(roofline: Array) -> dict[str, float]:
+    return dict(zip(COMPONENTS[:PHYSICAL], (float(value) for value in roofline[:PHYSICAL]), strict=True))
 
 
 def _first_token(stack: Stack, work: ReplicaWork, loop: LoopLoad) -> Range:

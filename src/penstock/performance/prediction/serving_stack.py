@@ -6,8 +6,8 @@ from typing import Literal
 from penstock.fleet.deployment import Deployment
 from penstock.performance.calibration.efficiencies import Efficiencies, Novelty, ObservedSetups
 from penstock.performance.calibration.error_summary import Logs
-from penstock.performance.calibration.first_token_regression import FittedKin, Software
-from penstock.performance.calibration.first_token_waits import FIRST, configuration_of, kin_path
+from penstock.performance.calibration.first_token_regression import FittedLevel, Software
+from penstock.performance.calibration.first_token_waits import FIRST, configuration_of, stack_path
 from penstock.performance.similarity.cases import family_of
 from penstock.performance.similarity.posterior import DATED_BY
 from penstock.performance.similarity.slowdowns import slowdowns_of, uncertainty_of
@@ -59,8 +59,8 @@ def stack_of(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies
         return stack_of(ReplicaWork(alone), measured_engine, efficiencies)
     seen = efficiencies.seen(work, measured_engine)
     novelty = efficiencies.novelty(work, measured_engine, seen)
-    kin = kin_path(deployment, measured_engine)
-    first_path, first = efficiencies.first.nearest(kin)
+    wanted_path = stack_path(deployment, measured_engine)
+    first_path, first = efficiencies.first.nearest(wanted_path)
     beyond = dict(zip(FIRST, first.slowdowns * _first_factor(deployment, first), strict=True))
     return Stack(
         slowdowns=slowdowns_of(efficiencies.evidence, work, measured_engine),
@@ -69,7 +69,7 @@ def stack_of(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies
         spread=efficiencies.interval(
             novelty, deployment.accelerator.id, uncertainty_of(efficiencies.evidence, work, measured_engine)
         ),
-        first_spread=efficiencies.first_spreads[_first_novelty(deployment, kin, first_path, first)],
+        first_spread=efficiencies.first_spreads[_first_novelty(deployment, wanted_path, first_path, first)],
         tier="calibrated" if novelty in {"shape", "configuration"} else "transferred",
         novelty=novelty,
         software=_software(work, measured_engine, efficiencies),
@@ -86,26 +86,28 @@ def _software(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencie
 
 def _grounds(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies) -> tuple[str, ...]:
     """Return the path of the nearest measured setups, from the vendor down. Empty if none was measured."""
-    part = work.deployment.accelerator
+    accelerator = work.deployment.accelerator
     for label, path in (
-        ("stack", (str(part.vendor), part.id, measured_engine)),
-        ("part", (str(part.vendor), part.id)),
-        ("vendor", (str(part.vendor),)),
+        ("stack", (str(accelerator.vendor), accelerator.id, measured_engine)),
+        ("part", (str(accelerator.vendor), accelerator.id)),
+        ("vendor", (str(accelerator.vendor),)),
     ):
         if efficiencies.seen(work, measured_engine, label).rows:
             return path
     return ()
 
 
-def _first_novelty(deployment: Deployment, kin: tuple[str, ...], path: tuple[str, ...], fitted: FittedKin) -> Novelty:
-    if len(path) < len(kin):
+def _first_novelty(
+    deployment: Deployment, wanted_path: tuple[str, ...], path: tuple[str, ...], fitted: FittedLevel
+) -> Novelty:
+    if len(path) < len(wanted_path):
         return "accelerator"
     if configuration_of(deployment) in fitted.factors.configuration:
         return "shape"
     return "configuration" if family_of(deployment.model) in fitted.factors.family else "model"
 
 
-def _first_factor(deployment: Deployment, fitted: FittedKin) -> float:
+def _first_factor(deployment: Deployment, fitted: FittedLevel) -> float:
     """Return the first-token factor that applies today: model, newest measured software and exact configuration."""
     newest = max(fitted.factors.software, key=lambda software: software.date, default=None)
     return fitted.factors.times(family_of(deployment.model), newest, configuration_of(deployment))

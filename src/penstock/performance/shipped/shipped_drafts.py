@@ -94,7 +94,7 @@ def _predict_rows(model: DraftModel, held: list[DraftedRow], known: Known) -> It
 
 def _plain_s(row: Measurement) -> float:
     work, slowdowns = _work_and_slowdowns(setup_of(row), row)
-    return float((work.light(measured_loop(row)[0].average()) @ slowdowns)[0])
+    return float((work.roofline(measured_loop(row)[0].average()) @ slowdowns)[0])
 
 
 def _unseen_s(row: DraftedRow) -> float | None:

@@ -14,7 +14,7 @@ from penstock.performance.power.power_model import PowerModel
 from penstock.performance.prediction.energy_per_token import Energy, energy_at
 from penstock.performance.prediction.predict_deployment import Range
 from penstock.performance.shipped.shipped_runs import model_of, predicted_without, shipped_efficiencies
-from penstock.performance.step.step_work import PARTS
+from penstock.performance.step.step_work import COMPONENTS
 
 
 @cache
@@ -81,7 +81,7 @@ class PredictedDraw:
 
     @property
     def _measured_watts(self) -> float:
-        return self.row.share * (load_accelerator(self.row.kin[1]).tdp_watts or 0.0)
+        return self.row.share * (load_accelerator(self.row.path[1]).tdp_watts or 0.0)
 
 
 @cache
@@ -100,8 +100,8 @@ def _predict_rows(power: PowerModel, held: list[DrawnRow]) -> Iterator[Predicted
         unseen = predicted_without("setup", row.measurement)
         if unseen is None:
             continue
-        seconds, doubt = unseen
-        low, high = shipped_efficiencies().interval("configuration", row.measurement.accelerator, doubt)
+        seconds, uncertainty = unseen
+        low, high = shipped_efficiencies().interval("configuration", row.measurement.accelerator, uncertainty)
         span = Range(value=seconds, low=seconds * exp(low), high=seconds * exp(high))
         known = Range(value=row.seconds, low=row.seconds, high=row.seconds)
         predicted, at_its_speed = (_energy(power, row, tpot) for tpot in (span, known))
@@ -115,7 +115,7 @@ def _energy(power: PowerModel, row: DrawnRow, tpot: Range) -> Energy | None:
         power,
         load_accelerator(measured.accelerator),
         row.kernels,
-        roofline_parts_s=dict(zip(PARTS, row.light.tolist(), strict=True)),
+        roofline_parts_s=dict(zip(COMPONENTS, row.roofline.tolist(), strict=True)),
         token_s=tpot,
         device_seconds=measured.devices / (measured.concurrency or 1.0),
         speed_tier="calibrated",

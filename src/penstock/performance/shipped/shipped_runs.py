@@ -50,16 +50,16 @@ def shipped_errors(name: str) -> tuple[Errors, Measured]:
     `name` is the held-out unit: month, load, setup, model or accelerator.
     """
     measured, held = shipped_efficiencies().evidence.measured, load_held_out()
-    predicted_s, doubt = (held[f"{name}_{kind}"].astype(np.float64) for kind in ("predicted_s", "doubt"))
-    return errors_of(measured, name, predicted_s, doubt), measured.take(~np.isnan(predicted_s))
+    predicted_s, uncertainty = (held[f"{name}_{kind}"].astype(np.float64) for kind in ("predicted_s", "doubt"))
+    return errors_of(measured, name, predicted_s, uncertainty), measured.take(~np.isnan(predicted_s))
 
 
 @cache
 def _held_out_of(name: str) -> Mapping[str, tuple[float, float]]:
     held = load_held_out()
-    predicted_s, doubt = (held[f"{name}_{kind}"].tolist() for kind in ("predicted_s", "doubt"))
+    predicted_s, uncertainty = (held[f"{name}_{kind}"].tolist() for kind in ("predicted_s", "doubt"))
     ids = (run.row.id for run in shipped_runs())
-    return {ident: (s, d) for ident, s, d in zip(ids, predicted_s, doubt, strict=True) if not isnan(s)}
+    return {ident: (s, d) for ident, s, d in zip(ids, predicted_s, uncertainty, strict=True) if not isnan(s)}
 
 
 def predicted_without(name: str, row: Measurement) -> tuple[float, float] | None:

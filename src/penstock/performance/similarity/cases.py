@@ -45,7 +45,7 @@ _DAYS_A_MONTH: Final = 30.4
 class Cases:
     """Runs as columns, with one entry per run in each."""
 
-    light: Array
+    roofline: Array
     """Work of the average step, one column per component."""
     words: Mapping[str, Codes]
     users: Array
@@ -77,7 +77,7 @@ class Cases:
     def take(self, kept: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> "Cases":
         """Return the selected runs."""
         return Cases(
-            light=self.light[kept],
+            roofline=self.roofline[kept],
             words={word: codes[kept] for word, codes in self.words.items()},
             users=self.users[kept],
             input_tokens=self.input_tokens[kept],
@@ -117,10 +117,10 @@ def labels_of_run(deployment: Deployment, engine: str) -> dict[str, str]:
 
     `engine` is the one whose measurements apply, followed by the scenario unless it is online serving.
     """
-    part, split = deployment.accelerator, deployment.parallelism
+    accelerator, split = deployment.accelerator, deployment.parallelism
     return {
-        "vendor": str(part.vendor),
-        "part": part.id,
+        "vendor": str(accelerator.vendor),
+        "part": accelerator.id,
         "engine": engine,
         "mixers": mixers_of(deployment.model),
         "ffn": "dense" if deployment.model.experts is None else "mixture",

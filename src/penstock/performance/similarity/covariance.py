@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.performance.similarity.cases import LABELS, Cases
-from penstock.performance.step.step_work import PARTS, Array
+from penstock.performance.step.step_work import COMPONENTS, Array
 
 REFERENCE: Final[Mapping[str, float]] = {
     "weights": 1.15,
@@ -37,7 +37,7 @@ REFERENCE: Final[Mapping[str, float]] = {
 }
 """Prior of every stack: slowdowns of the physical components, and seconds per launch and message."""
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
-    **{name: (name,) for name in PARTS},
+    **{name: (name,) for name in COMPONENTS},
     "launches": (
         *("layers", "mixtures", "extra_kernels", "matrices", "quantised"),
         *("messages", "exchanges", "step", "prompt_layers"),
@@ -55,7 +55,7 @@ _CENTRE_MONTH: Final = date(2026, 1, 1).toordinal() / 30.4
 _HALF_A_PERIOD: Final = 5.0
 """Months: rows without a day are medians over ten months."""
 _NEVER: Final = 1e4
-_MEMBER: Final = np.array([[name in columns for columns in GROUPS.values()] for name in PARTS], np.float64)
+_MEMBER: Final = np.array([[name in columns for columns in GROUPS.values()] for name in COMPONENTS], np.float64)
 
 Single = npt.NDArray[np.float32]
 
@@ -71,7 +71,7 @@ class Spreads:
     @property
     def common(self) -> Array:
         """Return the slowdowns common to all runs."""
-        return np.array([REFERENCE[name] for name in PARTS]) * np.exp(self.shift)
+        return np.array([REFERENCE[name] for name in COMPONENTS]) * np.exp(self.shift)
 
     @property
     def noise(self) -> float:
@@ -86,13 +86,13 @@ class Spreads:
         """Return plain values, rounded to three digits."""
         return {
             "of": {name: float(f"{value:.3g}") for name, value in self.of.items()},
-            "shift": {name: float(f"{value:.3g}") for name, value in zip(PARTS, self.shift.tolist(), strict=True)},
+            "shift": {name: float(f"{value:.3g}") for name, value in zip(COMPONENTS, self.shift.tolist(), strict=True)},
         }
 
     @staticmethod
     def from_document(document: Mapping[str, Any]) -> "Spreads":
         """Parse the form that `to_document` returns."""
-        return Spreads(of=document["of"], shift=np.array([document["shift"][name] for name in PARTS]))
+        return Spreads(of=document["of"], shift=np.array([document["shift"][name] for name in COMPONENTS]))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -112,7 +112,7 @@ class Linear:
 
 def linear(cases: Cases, spreads: Spreads) -> Linear:
     """Linearise the logarithm of the time around the common slowdowns."""
-    parts = cases.light * spreads.common
+    parts = cases.roofline * spreads.common
     seconds = parts.sum(axis=1)
     shares = parts / seconds[:, None]
     return Linear(reference=np.log(seconds) - shares @ spreads.shift, shares=shares)
@@ -222,8 +222,8 @@ def same(one: Cases, other: Cases, label: str | None) -> Single:
 
 
 def _near(one: Array, other: Array, width: float) -> Single:
-    apart = np.subtract.outer(one.astype(np.float32), other.astype(np.float32)) / np.float32(width)
-    return np.asarray(np.exp(np.float32(-0.5) * apart**2))
+    distance = np.subtract.outer(one.astype(np.float32), other.astype(np.float32)) / np.float32(width)
+    return np.asarray(np.exp(np.float32(-0.5) * distance**2))
 
 
 def _years(cases: Cases) -> Array:
@@ -232,5 +232,5 @@ def _years(cases: Cases) -> Array:
 
 
 def _since(one: Array, other: Array, months: float) -> Single:
-    apart = np.abs(np.subtract.outer(one, other)).astype(np.float32)
-    return np.asarray(np.exp(-apart / np.float32(months)))
+    distance = np.abs(np.subtract.outer(one, other)).astype(np.float32)
+    return np.asarray(np.exp(-distance / np.float32(months)))

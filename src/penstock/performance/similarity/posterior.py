@@ -22,7 +22,7 @@ from penstock.performance.similarity.covariance import (
 )
 from penstock.performance.step.step_work import Array
 
-TOLD: Final = ("version", "model", "devices", "source")
+EXTRA_TEXTS: Final = ("version", "model", "devices", "source")
 DATED_BY: Final = ("setup", "family stack", "stack")
 """Labels in order of preference. A deployment is predicted with the newest software of the first label that was
 measured on a known day."""
@@ -38,7 +38,7 @@ class Measured:
     seconds: Array
     """Seconds between two tokens of a request."""
     texts: Mapping[str, tuple[str, ...]]
-    """Attributes of each row as text, and the additional ones of `TOLD`."""
+    """Attributes of each row as text, and the additional ones of `EXTRA_TEXTS`."""
 
     @cached_property
     def engines(self) -> tuple[DrivenEngine, ...]:
@@ -54,7 +54,7 @@ class Measured:
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return a compact form: attributes as indices into a list of their values."""
         written: dict[str, npt.NDArray[Any]] = {
-            "light": self.cases.light.astype(np.float32),
+            "light": self.cases.roofline.astype(np.float32),
             "seconds": self.seconds.astype(np.float32),
             "users": self.cases.users.astype(np.float32),
             "input_tokens": self.cases.input_tokens.astype(np.float32),
@@ -70,17 +70,17 @@ class Measured:
     @staticmethod
     def from_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> "Measured":
         """Parse the form that `to_arrays` returns."""
-        spelt = {name: arrays[f"{name}_spelt"].tolist() for name in (*WORDS, *TOLD)}
+        spelt = {name: arrays[f"{name}_spelt"].tolist() for name in (*WORDS, *EXTRA_TEXTS)}
         codes: dict[str, Codes] = {word: hash_strings(spelt[word])[arrays[word]] for word in WORDS}
         numbers = {name: arrays[name].astype(np.float64) for name in _NUMBERS}
         return Measured(
-            cases=Cases(words=codes, undated=arrays["undated"], **numbers),
+            cases=Cases(words=codes, undated=arrays["undated"], roofline=arrays["light"].astype(np.float64), **numbers),
             seconds=arrays["seconds"].astype(np.float64),
-            texts={word: tuple(np.array(spelt[word])[arrays[word]].tolist()) for word in (*WORDS, *TOLD)},
+            texts={word: tuple(np.array(spelt[word])[arrays[word]].tolist()) for word in (*WORDS, *EXTRA_TEXTS)},
         )
 
 
-_NUMBERS: Final = ("light", "users", "input_tokens", "output_tokens", "day")
+_NUMBERS: Final = ("users", "input_tokens", "output_tokens", "day")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

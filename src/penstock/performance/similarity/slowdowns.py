@@ -12,7 +12,7 @@ import numpy as np
 
 from penstock.performance.similarity.cases import WORDS, Cases, hash_strings, labels_of_run
 from penstock.performance.similarity.posterior import Evidence, last_measured
-from penstock.performance.step.step_work import PARTS, PHYSICAL, Array, Load, ReplicaWork
+from penstock.performance.step.step_work import COMPONENTS, PHYSICAL, Array, Load, ReplicaWork
 
 _USERS: Final = (1.0, 4.0, 16.0, 64.0, 256.0)
 _LENGTHS: Final = ((250.0, 250.0), (1000.0, 1000.0), (1000.0, 8000.0), (8000.0, 1000.0), (32000.0, 1000.0))
@@ -23,12 +23,12 @@ _WEIGHTS: Final = np.array([1.0 if 1000 <= inputs <= 8000 else 0.1 for _, inputs
 others determine them."""
 CENTRE: Final = tuple(GRID.index(load) for load in ((4.0, *_LENGTHS[1]), (64.0, *_LENGTHS[1]), (16.0, *_LENGTHS[3])))
 """Loads whose uncertainty is used as that of the deployment."""
-_LEAST: Final = np.log([1.0] * 5 + [0.5] * 2 + [1e-9] * (len(PARTS) - PHYSICAL))
+_LOG_LOWER_BOUNDS: Final = np.log([1.0] * 5 + [0.5] * 2 + [1e-9] * (len(COMPONENTS) - PHYSICAL))
 """Lower bounds. No component is faster than its roofline, except communication where a switch reduces in the
 network."""
 _CLOSE: Final = 0.01
 """Tolerance with which the fit reproduces the times."""
-_FREEDOM: Final = np.array([0.25] * PHYSICAL + [0.7] * (len(PARTS) - PHYSICAL))
+_FREEDOM: Final = np.array([0.25] * PHYSICAL + [0.7] * (len(COMPONENTS) - PHYSICAL))
 """Standard deviation of slowdowns from the common ones, as logarithms: small for bandwidths, larger for launches."""
 _TOGETHER: Final = 0.4
 """Standard deviation of a shift that all of them share, as a logarithm."""
@@ -47,7 +47,7 @@ def closed_loop_case(work: ReplicaWork, engine: str, loads: Loads, day: date, *,
     users, inputs, outputs = (np.array(values) for values in zip(*loads, strict=True))
     words = labels_of_run(work.deployment, engine)
     return Cases(
-        light=work.light(Load.closed_loop(users, inputs, outputs, work.deployment.batched_tokens)),
+        roofline=work.roofline(Load.closed_loop(users, inputs, outputs, work.deployment.batched_tokens)),
         words={word: np.repeat(hash_strings([words[word]]), len(users)) for word in WORDS},
         users=users,
         input_tokens=inputs,
@@ -57,37 +57,39 @@ def closed_loop_case(work: ReplicaWork, engine: str, loads: Loads, day: date, *,
     )
 
 
-def slowdowns_through(light: Array, log_seconds: Array, common: Array) -> Array:
+def slowdowns_through(roofline: Array, log_seconds: Array, common: Array) -> Array:
     """Return the slowdowns closest to the common ones that fit the grid's times.
 
     A ridge regression on logarithms, bounded by the roofline.
     """
-    least = _LEAST - np.log(common)
-    shift = np.maximum(0.0, least)
+    lower_bounds = _LOG_LOWER_BOUNDS - np.log(common)
+    shift = np.maximum(0.0, lower_bounds)
     for _ in range(_ROUNDS):
         here = common * np.exp(shift)
-        seconds = light @ here
-        shares = light * here / seconds[:, None]
+        seconds = roofline @ here
+        shares = roofline * here / seconds[:, None]
         left = log_seconds - np.log(seconds) + shares @ shift
         weighted = (shares * _WEIGHTS).T / _CLOSE**2
         gram, aim = weighted @ shares + _PULL, weighted @ left
-        shift = np.clip(_solve_bounded(gram, aim, least), -_FARTHEST, _FARTHEST)
-    return np.asarray(common * np.exp(np.maximum(np.round(shift, _DIGITS), least)))
+        shift = np.clip(_solve_bounded(gram, aim, lower_bounds), -_FARTHEST, _FARTHEST)
+    return np.asarray(common * np.exp(np.maximum(np.round(shift, _DIGITS), lower_bounds)))
 
 
-def _solve_bounded(gram: Array, aim: Array, least: Array) -> Array:
+def _solve_bounded(gram: Array, aim: Array, lower_bounds: Array) -> Array:
     """Solve with lower bounds: clamp each value below its bound and solve for the others again."""
     held = np.zeros(len(aim), np.bool_)
     solution = np.empty_like(aim)
     for _ in range(len(aim)):
         free = ~held
-        solution[held] = least[held]
-        solution[free] = np.linalg.solve(gram[np.ix_(free, free)], aim[free] - gram[np.ix_(free, held)] @ least[held])
-        below = free & (solution < least - 1e-12)
+        solution[held] = lower_bounds[held]
+        solution[free] = np.linalg.solve(
+            gram[np.ix_(free, free)], aim[free] - gram[np.ix_(free, held)] @ lower_bounds[held]
+        )
+        below = free & (solution < lower_bounds - 1e-12)
         if not below.any():
             break
         held |= below
-    return np.maximum(solution, least)
+    return np.maximum(solution, lower_bounds)
 
 
 def slowdowns_of(evidence: Evidence, work: ReplicaWork, engine: str, day: date | None = None) -> Array:
@@ -97,7 +99,7 @@ def slowdowns_of(evidence: Evidence, work: ReplicaWork, engine: str, day: date |
     """
     loads = closed_loop_case(work, engine, GRID, day or evidence.newest)
     loads = loads if day is not None else last_measured(evidence.cases, loads)
-    return slowdowns_through(loads.light, np.round(evidence.log_seconds(loads), _DIGITS), evidence.spreads.common)
+    return slowdowns_through(loads.roofline, np.round(evidence.log_seconds(loads), _DIGITS), evidence.spreads.common)
 
 
 def uncertainty_of(evidence: Evidence, work: ReplicaWork, engine: str) -> float:

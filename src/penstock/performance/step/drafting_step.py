@@ -8,7 +8,7 @@ from penstock.model import Part
 from penstock.performance.memory.sharding import device_bytes
 from penstock.performance.step.first_token import LoopLoad, decode_step
 from penstock.performance.step.step_cost import StepCost, step_cost
-from penstock.performance.step.step_work import PARTS, Array, ReplicaWork
+from penstock.performance.step.step_work import COMPONENTS, Array, ReplicaWork
 
 
 def expected_tokens(acceptance: float, drafted_tokens: int) -> float:
@@ -21,7 +21,7 @@ def expected_tokens(acceptance: float, drafted_tokens: int) -> float:
 
 def drafting_step(work: ReplicaWork, loop: LoopLoad, accepted_tokens: float) -> Array:
     """Return the work of the average step of a loop whose own layers draft: verification, and drafting one by one."""
-    verified = work.light(loop.average(accepted_tokens))
+    verified = work.roofline(loop.average(accepted_tokens))
     return np.asarray(verified + loop.drafted_tokens * _draft_pass(work, loop))
 
 
@@ -32,12 +32,12 @@ def drafting_cost(work: ReplicaWork, slowdowns: Array, drafted_tokens: int, acce
     Prompt tokens cost the same as without drafts.
     """
     verifying = slowdowns.copy()
-    verifying[PARTS.index("compute")] *= 1 + drafted_tokens
+    verifying[COMPONENTS.index("compute")] *= 1 + drafted_tokens
     plain, verified = step_cost(work, slowdowns), step_cost(work, verifying)
     per_layer = drafted_tokens / work.layers
-    head_s = slowdowns[PARTS.index("weights")] * _head_bytes(work) / work.bytes_per_s
-    message_s = slowdowns[PARTS.index("collectives")] * work.collective_token_s / work.deployment.parallelism.dp
-    passes_s = per_layer * (plain.step_s - slowdowns[PARTS.index("step")] - head_s) + drafted_tokens * head_s
+    head_s = slowdowns[COMPONENTS.index("weights")] * _head_bytes(work) / work.bytes_per_s
+    message_s = slowdowns[COMPONENTS.index("collectives")] * work.collective_token_s / work.deployment.parallelism.dp
+    passes_s = per_layer * (plain.step_s - slowdowns[COMPONENTS.index("step")] - head_s) + drafted_tokens * head_s
     reads = zip(verified.context_s, plain.context_s, strict=True)
     return replace(
         verified,
@@ -58,8 +58,8 @@ def _draft_pass(work: ReplicaWork, loop: LoopLoad) -> Array:
     whole = decode_step(work, replace(loop, drafted_tokens=0.0))
     drafted = whole / work.layers
     head_s = _head_bytes(work) / work.bytes_per_s
-    drafted[:, PARTS.index("weights")] += head_s * (1 - 1 / work.layers)
-    drafted[:, PARTS.index("step")] = 0.0
+    drafted[:, COMPONENTS.index("weights")] += head_s * (1 - 1 / work.layers)
+    drafted[:, COMPONENTS.index("step")] = 0.0
     return np.asarray(drafted)
 
 

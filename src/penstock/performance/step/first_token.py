@@ -55,9 +55,9 @@ def first_token_work(work: ReplicaWork, loop: LoopLoad) -> Array:
 def _carrying(work: ReplicaWork, loop: LoopLoad, decodes: Array, prefill_tokens: Array) -> Array:
     """Return the work of one step with prompt tokens."""
     one = np.ones_like(decodes)
-    return work.light(replace(loop.average(), decodes=decodes, prefill_tokens=prefill_tokens, carrying_share=one))
+    return work.roofline(replace(loop.average(), decodes=decodes, prefill_tokens=prefill_tokens, carrying_share=one))
 
 
 def decode_step(work: ReplicaWork, loop: LoopLoad) -> Array:
     """Return the work of a step without prompt tokens."""
-    return work.light(replace(loop.average(), prefill_tokens=np.zeros_like(loop.users)))
+    return work.roofline(replace(loop.average(), prefill_tokens=np.zeros_like(loop.users)))

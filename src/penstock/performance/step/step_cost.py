@@ -6,7 +6,7 @@ import numpy as np
 
 from penstock.errors import DeploymentError
 from penstock.model.sequence_mixers import EVERYTHING
-from penstock.performance.step.step_work import PARTS, Array, ReplicaWork, pairs
+from penstock.performance.step.step_work import COMPONENTS, Array, ReplicaWork, pairs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class StepCost:
 
 def step_cost(work: ReplicaWork, slowdowns: Array) -> StepCost:
     """Multiply a deployment's work by the slowdown of each component relative to the roofline."""
-    slow = dict(zip(PARTS, (float(value) for value in slowdowns), strict=True))
+    slow = dict(zip(COMPONENTS, (float(value) for value in slowdowns), strict=True))
     deployment, ranks = work.deployment, work.deployment.parallelism.dp
     dtype, tp = deployment.chosen_cache_dtype, deployment.parallelism.tp
     exchange_s = slow["exchange"] * work.exchange_token_s

@@ -18,7 +18,7 @@ from penstock.performance.step.kernel_launches import exchange, link_bytes_per_s
 
 Array = npt.NDArray[np.float64]
 
-PARTS: Final = (
+COMPONENTS: Final = (
     "weights",
     "experts",
     "cache",
@@ -84,8 +84,8 @@ class ReplicaWork:
 
     def __init__(self, deployment: Deployment) -> None:
         self.deployment = deployment
-        model, parallelism, part = deployment.model, deployment.parallelism, deployment.accelerator
-        self.bytes_per_s = part.memory.hbm_bytes_per_s
+        model, parallelism, accelerator = deployment.model, deployment.parallelism, deployment.accelerator
+        self.bytes_per_s = accelerator.memory.hbm_bytes_per_s
         self.dense_bytes = self.expert_bytes = 0.0
         self.widened_dense_bytes = self.widened_expert_bytes = 0.0
         self.token_s = self.routed_token_s = 0.0
@@ -95,7 +95,7 @@ class ReplicaWork:
                 continue
             held = device_bytes(weight, deployment)
             seconds = self._multiply_s(weight)
-            widened = held if widens(weight, part) else 0.0
+            widened = held if widens(weight, accelerator) else 0.0
             if weight.part is Part.ROUTED_EXPERTS:
                 self.expert_bytes += held
                 self.widened_expert_bytes += widened
@@ -107,7 +107,7 @@ class ReplicaWork:
         self.layers = len(model.layers)
         self.mixers = Counter(layer.mixer for layer in model.layers if layer.mixer is not None)
         self.exchange_token_s, exchanges = exchange(deployment)
-        matrices, quantised = multiplications(model, part)
+        matrices, quantised = multiplications(model, accelerator)
         self.launches = {
             "layers": self.layers,
             "mixtures": sum(layer.feed_forward == "moe" for layer in model.layers),
@@ -117,14 +117,18 @@ class ReplicaWork:
             "messages": 2 * self.layers if parallelism.tp > 1 else 0,
             "exchanges": exchanges,
         }
-        self.attention_flops_per_s = part.peak_flops_per_s(Precision.BF16)
+        self.attention_flops_per_s = accelerator.peak_flops_per_s(Precision.BF16)
 
     def _multiply_s(self, weight: Weight) -> float:
         """Return the seconds that one token takes to multiply with an unsplit weight at peak."""
         if len(weight.shape) == 1 or weight.part is Part.NORM:
             return 0.0
-        part = self.deployment.accelerator
-        return 2 * weight.active_params / part.peak_flops_per_s(compute_precision(weight.format.multiplied_as, part))
+        accelerator = self.deployment.accelerator
+        return (
+            2
+            * weight.active_params
+            / accelerator.peak_flops_per_s(compute_precision(weight.format.multiplied_as, accelerator))
+        )
 
     @cached_property
     def collective_token_s(self) -> float:
@@ -136,7 +140,7 @@ class ReplicaWork:
         message_bytes = self.deployment.model.hidden_size * 2
         return 2 * self.layers * 2 * (tp - 1) / tp * message_bytes / link_bytes_per_s(self.deployment.accelerator, tp)
 
-    def light(self, load: Load) -> Array:
+    def roofline(self, load: Load) -> Array:
         """Return the work of each step: one row per entry of the load, one column per component."""
         ranks = self.deployment.parallelism.dp
         decodes, prefill = load.decodes / ranks, load.prefill_tokens / ranks
@@ -159,7 +163,7 @@ class ReplicaWork:
             "step": np.ones_like(decodes),
             "prompt_layers": self.layers * np.where(load.prefill_tokens > 0, load.carrying_share, 0.0),
         }
-        return np.column_stack([columns[name] for name in PARTS])
+        return np.column_stack([columns[name] for name in COMPONENTS])
 
     def _experts_read(self, load: Load) -> Array:
         """Return the share of the experts that any token of a step visits: 1 - (1 - k/E)^tokens.
@@ -209,13 +213,13 @@ def attended_entries(sight: AttentionSpan, tokens: Array) -> Array:
     return sum((share * np.minimum(tokens, limit) for limit, share in sight), np.zeros_like(tokens))
 
 
-def roofline_s(light: Array) -> float:
+def roofline_s(roofline: Array) -> float:
     """Return the minimum seconds of a step. Memory and compute can overlap, so it is the larger of the two."""
-    return float(rooflines_s(light[None])[0])
+    return float(rooflines_s(roofline[None])[0])
 
 
-def rooflines_s(light: Array) -> Array:
+def rooflines_s(roofline: Array) -> Array:
     """Return the minimum seconds of each step, one row of work each."""
-    memory = light[:, [PARTS.index(name) for name in ("weights", "experts", "cache")]].sum(axis=1)
-    compute = light[:, [PARTS.index(name) for name in ("compute", "prefill")]].sum(axis=1)
+    memory = roofline[:, [COMPONENTS.index(name) for name in ("weights", "experts", "cache")]].sum(axis=1)
+    compute = roofline[:, [COMPONENTS.index(name) for name in ("compute", "prefill")]].sum(axis=1)
     return np.asarray(np.maximum(memory, compute))

@@ -14,7 +14,7 @@ from penstock.performance.prediction.predict_deployment import Range, Speculatio
 from penstock.performance.prediction.serving_stack import Stack, stack_of
 from penstock.performance.step.drafting_step import drafting_step
 from penstock.performance.step.first_token import LoopLoad
-from penstock.performance.step.step_work import PARTS, Array, ReplicaWork
+from penstock.performance.step.step_work import COMPONENTS, Array, ReplicaWork
 from penstock.planning.candidates.replica_capacity import Capacity, Option, cannot
 from penstock.planning.spec.plan_types import Bucket, WorkloadPlan
 from penstock.workload.slo import Slo
@@ -41,7 +41,7 @@ class CompiledSteps:
             batched_tokens=self.work.deployment.batched_tokens,
             drafted_tokens=0 if self.speculation is None else self.speculation.drafted_tokens,
         )
-        light, prompts = self._step(loop), PARTS.index("prefill")
+        light, prompts = self._step(loop), COMPONENTS.index("prefill")
         token_s = light @ self.stack.slowdowns
         prefill = light[:, prompts] * self.stack.slowdowns[prompts] / token_s
         return token_s, self.stack.first_token_s(self.work, loop), prefill
@@ -50,7 +50,7 @@ class CompiledSteps:
         """Return the work per token of a request in a step."""
         drafts = self.speculation
         if drafts is None:
-            return self.work.light(loop.average())
+            return self.work.roofline(loop.average())
         step = drafting_step(self.work, loop, drafts.accepted_tokens)
         return np.asarray(step / drafts.accepted_tokens * exp(drafts.log_factor))
 

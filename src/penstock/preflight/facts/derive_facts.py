@@ -54,20 +54,23 @@ def _unknown(name: str) -> Unknown:
 
 
 def _device(situation: Situation) -> Mapping[str, Value | Unknown]:
-    part = situation.accelerator
-    dialect = part.fp8_dialect
-    has_fp8 = "fp8" in part.dense_flops_per_s
+    accelerator = situation.accelerator
+    dialect = accelerator.fp8_dialect
+    has_fp8 = "fp8" in accelerator.dense_flops_per_s
     if dialect is None:
-        settled: Value | Unknown = Unknown(f"the catalog does not say which FP8 {part.id} reads") if has_fp8 else "none"
+        settled: Value | Unknown = (
+            Unknown(f"the catalog does not say which FP8 {accelerator.id} reads") if has_fp8 else "none"
+        )
     else:
         settled = dialect
     return {
         "engine": situation.engine,
         "version": situation.version,
-        "platform": _PLATFORMS.get(part.vendor, "other"),
-        "chip": chip_of(part.compute_target) or Unknown(f"the catalog has no compiler target for {part.id}"),
+        "platform": _PLATFORMS.get(accelerator.vendor, "other"),
+        "chip": chip_of(accelerator.compute_target)
+        or Unknown(f"the catalog has no compiler target for {accelerator.id}"),
         "chip.fp8": settled,
-        "chip.fp4": frozenset(part.fp4_formats),
+        "chip.fp4": frozenset(accelerator.fp4_formats),
     }
 
 

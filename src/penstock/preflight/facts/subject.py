@@ -67,13 +67,13 @@ def scanned_facts(scan: Fp8Scan) -> ScannedFacts:
 
 
 def smallest_split(
-    subject: Subject, part: Accelerator, context_tokens: int | None, engine: EngineName = "vllm"
+    subject: Subject, accelerator: Accelerator, context_tokens: int | None, engine: EngineName = "vllm"
 ) -> Parallelism:
     """Return the smallest split that fits within two nodes or one link domain; else a whole node."""
-    placed = Deployment(model=subject.model, accelerator=part, engine=engine_defaults(engine, part))
+    placed = Deployment(model=subject.model, accelerator=accelerator, engine=engine_defaults(engine, accelerator))
     found = minimum_devices(placed, context_tokens or usual_context_tokens(subject.model))
-    whole = Parallelism(tp=part.node.devices)
-    linked = (part.link.domain_devices if part.link else None) or 0
-    if found is None or found.deployment.parallelism.devices > max(2 * part.node.devices, linked):
+    whole = Parallelism(tp=accelerator.node.devices)
+    linked = (accelerator.link.domain_devices if accelerator.link else None) or 0
+    if found is None or found.deployment.parallelism.devices > max(2 * accelerator.node.devices, linked):
         return whole
     return found.deployment.parallelism

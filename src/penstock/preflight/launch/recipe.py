@@ -138,15 +138,15 @@ def _generations(accelerator: Accelerator) -> tuple[str, ...]:
 
 
 def _flags(entry: Mapping[str, Any], accelerator: Accelerator) -> Iterator[Setting]:
-    sections = [(part, f"{part}flags") for part in ("", *_generations(accelerator))]
+    sections = [(prefix, f"{prefix}flags") for prefix in ("", *_generations(accelerator))]
     sections += [("tools", "tools"), ("reasoning", "reasoning")]
-    for part, key in sections:
+    for prefix, key in sections:
         for text in entry.get(key, ()):
             name, _, value = str(text).partition(" ")
-            yield Setting(name=name, value=value or None, why=_REASONS[part])
+            yield Setting(name=name, value=value or None, why=_REASONS[prefix])
 
 
 def _variables(entry: Mapping[str, Any], accelerator: Accelerator) -> Iterator[Setting]:
-    for part in ("", *_generations(accelerator)):
-        for name, value in entry.get(f"{part}variables", {}).items():
-            yield Setting(name=name, value=str(value), why=_REASONS[part])
+    for prefix in ("", *_generations(accelerator)):
+        for name, value in entry.get(f"{prefix}variables", {}).items():
+            yield Setting(name=name, value=str(value), why=_REASONS[prefix])

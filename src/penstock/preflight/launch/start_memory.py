@@ -39,14 +39,19 @@ class CutContext:
 
 
 def deployment_of(
-    launch: Launch, engine: EngineName, version: Release, part: Accelerator, split: Parallelism, executed: ModelSpec
+    launch: Launch,
+    engine: EngineName,
+    version: Release,
+    accelerator: Accelerator,
+    split: Parallelism,
+    executed: ModelSpec,
 ) -> Deployment:
     """Build the deployment of a launch; missing flags take the engine's defaults."""
-    settings = engine_defaults(engine, part, version=str(version), tp=split.tp, pp=split.pp)
+    settings = engine_defaults(engine, accelerator, version=str(version), tp=split.tp, pp=split.pp)
     fraction = launch.flag("gpu-memory-utilization", "mem-fraction-static")
     return Deployment(
         model=executed,
-        accelerator=part,
+        accelerator=accelerator,
         engine=replace(
             settings,
             memory_fraction=_fraction(fraction) or settings.memory_fraction,

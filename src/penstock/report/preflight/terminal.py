@@ -67,7 +67,7 @@ def render_preflight(answer: Preflight, speed: Speed | None = None, instead: Pre
         if severity is Severity.WARNING:
             stops = tuple(
                 replace(doubt, text=f"by the median estimate {doubt.text}") if doubt == answer.narrow else doubt
-                for doubt in answer.doubts
+                for doubt in answer.possible_obstacles
             )
         found = answer.assessment.of(severity)
         if stops or found:
@@ -130,7 +130,7 @@ def _counts(answer: Preflight) -> str:
     """Count findings by severity."""
     found = {severity: len(answer.assessment.of(severity)) for severity in Severity}
     found[Severity.BLOCKER] += len(answer.obstacles)
-    found[Severity.WARNING] += len(answer.doubts)
+    found[Severity.WARNING] += len(answer.possible_obstacles)
     words = [f"{count} {_COUNTED[severity]}" for severity, count in found.items() if count]
     ignored, open_questions = len(_ignored(answer)), len(_open_questions(answer))
     words += [f"{ignored} ignored"] if ignored else []
@@ -357,8 +357,8 @@ def _reason(answer: Preflight) -> str:
     risks = answer.assessment.of(Severity.WARNING)
     if risks or answer.unsupported_by_recipe:
         return risks[0].rule.id if risks else "vLLM's recipe calls this chip unsupported"
-    if answer.doubts:
-        return answer.doubts[0].text.split(";")[0][:70]
+    if answer.possible_obstacles:
+        return answer.possible_obstacles[0].text.split(";")[0][:70]
     wide = [group for group in answer.kernels if answer.lags(group)]
     if wide:
         return f"{wide[0].format} {wide[0].kernel}"

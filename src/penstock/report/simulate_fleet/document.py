@@ -22,7 +22,7 @@ class FleetPoolDocument(TypedDict):
     usd_per_hour: float | None
     elastic: bool
     kv_tokens: Annotated[int, at("replica.kv_tokens")]
-    most_tokens: Annotated[int, at("replica.most_tokens")]
+    most_tokens: Annotated[int, at("replica.max_tokens")]
 
 
 class RoutedPoolDocument(PoolDocument):

@@ -110,7 +110,7 @@ def _rejections(pools: Sequence[ReplicaPool], runs: Sequence[PolicyRun]) -> list
     """Explain why requests were not served."""
     sentences, refused = [], runs[0].outcome.refused
     if refused:
-        most = max(pool.replica.most_tokens for pool in pools)
+        most = max(pool.replica.max_tokens for pool in pools)
         beyond = runs[0].outcome.beyond_context
         why = f"{beyond:,} exceed the engines' context, " if beyond else ""
         sentences.append(

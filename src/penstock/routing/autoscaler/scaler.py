@@ -25,14 +25,16 @@ class ScaledPool:
     requests_per_s: float
     """Requests per second that one replica serves within the SLO, next to the others, for the current load."""
     usd_per_hour: float
-    most: int
+    max_replicas: int
     floor: int = 0
     load_s: float = 300.0
     """Seconds from requesting a replica until it serves."""
 
     def __post_init__(self) -> None:
-        if not (0 < self.requests_per_s < math.inf and self.usd_per_hour >= 0 and 0 <= self.floor <= self.most):
-            raise UsageError(f"pool '{self.name}' needs a rate above 0, a price, and a floor of at most {self.most}")
+        if not (0 < self.requests_per_s < math.inf and self.usd_per_hour >= 0 and 0 <= self.floor <= self.max_replicas):
+            raise UsageError(
+                f"pool '{self.name}' needs a rate above 0, a price, and a floor of at most {self.max_replicas}"
+            )
         if not 0 <= self.load_s < math.inf:
             raise UsageError(f"pool '{self.name}' cannot load in {self.load_s} s; write seconds, 0 or more")
 
@@ -72,7 +74,8 @@ def cheapest(pools: Sequence[ScaledPool], requests_per_s: float) -> tuple[int, .
         raise UsageError(
             f"no set serves {requests_per_s} requests/s; write a finite rate, as a report's count over its time"
         )
-    tried = math.prod(pool.most - pool.floor + 1 for pool in pools) / max(pool.most - pool.floor + 1 for pool in pools)
+    choices = [pool.max_replicas - pool.floor + 1 for pool in pools]
+    tried = math.prod(choices) / max(choices)
     return _filled(pools, requests_per_s) if tried > _MAX_SETS else _best_of_all(pools, requests_per_s)
 
 
@@ -83,7 +86,7 @@ def _filled(pools: Sequence[ScaledPool], requests_per_s: float) -> tuple[int, ..
     order = sorted(range(len(pools)), key=lambda place: pools[place].usd_per_hour / pools[place].requests_per_s)
     for place in order:
         pool = pools[place]
-        whole = max(0, min(pool.most - counts[place], math.floor(lacking / pool.requests_per_s + 1e-9)))
+        whole = max(0, min(pool.max_replicas - counts[place], math.floor(lacking / pool.requests_per_s + 1e-9)))
         counts[place] += whole
         lacking -= whole * pool.requests_per_s
         if lacking <= 0:
@@ -91,22 +94,22 @@ def _filled(pools: Sequence[ScaledPool], requests_per_s: float) -> tuple[int, ..
         ends = [
             other
             for other in order
-            if counts[other] < pools[other].most and pools[other].requests_per_s >= lacking - 1e-9
+            if counts[other] < pools[other].max_replicas and pools[other].requests_per_s >= lacking - 1e-9
         ]
-        if ends and counts[place] < pool.most:
+        if ends and counts[place] < pool.max_replicas:
             counts[min(ends, key=lambda other: pools[other].usd_per_hour)] += 1
             break
     return tuple(counts)
 
 
 def _best_of_all(pools: Sequence[ScaledPool], requests_per_s: float) -> tuple[int, ...]:
-    best, least = tuple(pool.most for pool in pools), math.inf
-    *rest, last = sorted(range(len(pools)), key=lambda place: pools[place].most)
-    for counts in product(*(range(pools[place].floor, pools[place].most + 1) for place in rest)):
+    best, least = tuple(pool.max_replicas for pool in pools), math.inf
+    *rest, last = sorted(range(len(pools)), key=lambda place: pools[place].max_replicas)
+    for counts in product(*(range(pools[place].floor, pools[place].max_replicas + 1) for place in rest)):
         served = sum(count * pools[place].requests_per_s for count, place in zip(counts, rest, strict=True))
         lacking = (requests_per_s - served) / pools[last].requests_per_s
         filling = max(pools[last].floor, math.ceil(lacking - 1e-9))
-        if filling > pools[last].most:
+        if filling > pools[last].max_replicas:
             continue
         numbers = dict(zip([*rest, last], [*counts, filling], strict=True))
         usd = sum(numbers[place] * pool.usd_per_hour for place, pool in enumerate(pools))
@@ -146,7 +149,8 @@ class CheapestSet:
             self._begin(report)
         known_s = report.now_s - self._begun_s
         rate = self._highest_expected(report, known_s) * (1.0 + self.spare_fraction)
-        present = tuple(min(one.up + one.coming, pool.most) for one, pool in zip(report.pools, self.pools, strict=True))
+        both = zip(report.pools, self.pools, strict=True)
+        present = tuple(min(one.up + one.coming, pool.max_replicas) for one, pool in both)
         if known_s < self.hold_s:
             self._held = _each_most(self._held, present)
             answer = self._cheapest(rate, self._held)
@@ -165,7 +169,7 @@ class CheapestSet:
         self._seen, self._expected, self._begun_s = [], [], report.now_s
         up = any(one.up + one.coming for one in report.pools)
         starting = not (up or self.to_zero or self._answer)
-        self._held = tuple(pool.most if starting else pool.floor for pool in self.pools)
+        self._held = tuple(pool.max_replicas if starting else pool.floor for pool in self.pools)
         self._held = _each_most(self._held, self._answer or self._held)
 
     def _highest_expected(self, report: LoadReport, known_s: float) -> float:
@@ -200,9 +204,9 @@ class EvenScaling:
 
     def wanted(self, report: LoadReport) -> tuple[int, ...]:
         """Return the smallest even share that serves the load."""
-        whole = sum(pool.most * pool.requests_per_s for pool in self.pools)
+        whole = sum(pool.max_replicas * pool.requests_per_s for pool in self.pools)
         share = min(1.0, report.requests_per_s * (1.0 + self.spare_fraction) / whole)
-        return tuple(max(pool.floor, math.ceil(share * pool.most)) for pool in self.pools)
+        return tuple(max(pool.floor, math.ceil(share * pool.max_replicas)) for pool in self.pools)
 
 
 _TOLERANCE: Final = 0.1
@@ -238,7 +242,7 @@ class HorizontalPodAutoscaler:
         ratio = (one.waiting + one.running) / self.target
         if abs(ratio - 1.0) <= _TOLERANCE:
             return one.up + one.coming
-        return min(pool.most, max(pool.floor, 1, math.ceil(current * ratio)))
+        return min(pool.max_replicas, max(pool.floor, 1, math.ceil(current * ratio)))
 
 
 @dataclass(slots=True)
@@ -276,6 +280,6 @@ class VariantAutoscaler:
 def _step(counts: list[int], order: Sequence[int], pools: Sequence[ScaledPool], by: int) -> None:
     """Add or remove one replica of the first pool that allows it."""
     for place in order:
-        if pools[place].floor <= counts[place] + by <= pools[place].most:
+        if pools[place].floor <= counts[place] + by <= pools[place].max_replicas:
             counts[place] += by
             return

@@ -54,7 +54,7 @@ def endpoints_of(pools: Sequence[ReplicaPool], routing: Routing | None = None) -
         replica, price = pool.replica, pool.usd_per_hour or 0.0
         describe_replica(mine, replica, replica.cost.scaled(believed), usd_per_hour=price)
         if replica.ranks > 1:
-            mine["max_context_tokens"] = replica.most_tokens
+            mine["max_context_tokens"] = replica.max_tokens
             for limit in ("kv_tokens", "max_running", "step_tokens"):
                 mine[limit] *= replica.ranks
         mine["saved_usd_per_s"] = mine["usd_per_s"] * pool.elastic

@@ -127,10 +127,10 @@ class Empirical:
 Lengths = Fixed | Uniform | LogNormal | Empirical
 
 
-def _tokens(median: float, sigma: float, normal: Float64s, most: int) -> Int32s:
+def _tokens(median: float, sigma: float, normal: Float64s, max_tokens: int) -> Int32s:
     # Cut before the exponential: a wide sigma must saturate, not overflow.
-    logarithm = np.minimum(log(median) + sigma * normal, log(most))
-    tokens: Int32s = np.clip(np.rint(np.exp(logarithm)), 1, most).astype(np.int32)
+    logarithm = np.minimum(log(median) + sigma * normal, log(max_tokens))
+    tokens: Int32s = np.clip(np.rint(np.exp(logarithm)), 1, max_tokens).astype(np.int32)
     return tokens
 
 
