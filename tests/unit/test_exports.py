@@ -141,7 +141,7 @@ EXPORTS = {
         "describe_trace",
         "fit_empirical",
         "fit_log_normal",
-        "kept_rows",
+        "usable_rows_sentence",
         "parse_columns",
         "parse_duration",
         "parse_slo",

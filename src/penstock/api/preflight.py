@@ -37,7 +37,7 @@ from penstock.preflight.facts.launched_model import catalog_id, compare_served
 from penstock.preflight.facts.stated_split import stated_split
 from penstock.preflight.facts.subject import scanned_facts, smallest_split, subject_of
 from penstock.preflight.launch.images import image_release
-from penstock.preflight.launch.release_flags import spelled_out
+from penstock.preflight.launch.release_flags import expand_abbreviations
 from penstock.preflight.nearest_split import nearest
 from penstock.report.preflight.document import PreflightDocument
 from penstock.report.preflight.terminal import render_matrix, render_preflight
@@ -140,7 +140,7 @@ class LaunchQuestions:
             raise UsageError(f"--engine-version {self.version} and the image {launch.image} disagree; leave one out")
         self.version = str(tagged) if tagged is not None else self.version
         version = Release(self.version) if self.version else NEWEST[engine]
-        self.launch = spelled_out(launch, load_knowledge().flags[engine], version)
+        self.launch = expand_abbreviations(launch, load_knowledge().flags[engine], version)
         stated = stated_split(self.launch, engine)
         self.tp, self.pp = self.tp or stated.tp, max(self.pp, stated.pp)
         self.dp, self.ep = max(self.dp, stated.dp), self.ep or stated.spreads_experts

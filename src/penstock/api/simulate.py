@@ -204,7 +204,7 @@ def _row(scenario: Scenario) -> Row:
     if outcome is None:
         return row
     for name, of in (("ttft_s", ttft_of), ("tpot_s", tpot_of), ("e2e_s", e2e_of)):
-        at = scenario.first_token if name == "ttft_s" else scenario.ranged
+        at = scenario.first_token if name == "ttft_s" else scenario.quantile_range
         row |= spread_over(f"{name}_p50", at(of, 0.5)) | {f"{name}_p99": of(outcome).quantile_s(0.99)}
     return row | {
         "requests": outcome.asked,

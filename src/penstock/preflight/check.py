@@ -14,18 +14,24 @@ from penstock.performance.memory.budget import DeviceRoom
 from penstock.preflight.facts.derive_facts import derive_facts
 from penstock.preflight.facts.launched_model import compare_served
 from penstock.preflight.facts.situation import Launch, Situation, Subject
-from penstock.preflight.launch.flag_values import asked_backend, check_values
+from penstock.preflight.launch.flag_values import check_values, requested_backend
 from penstock.preflight.launch.images import image_platform, rocm_of_image
 from penstock.preflight.launch.launch_plan import LaunchChoices, LaunchPlan, plan_launch
 from penstock.preflight.launch.online_quantisation import as_launched, mismatch
 from penstock.preflight.launch.recipe import Recipe, cookbook_settings, find_recipe
 from penstock.preflight.launch.release_flags import FlagFinding, check_flags
-from penstock.preflight.launch.start_memory import CutContext, cut_context, deployment_of, fitted, start_context
+from penstock.preflight.launch.start_memory import (
+    CutContext,
+    deployment_of,
+    fit_to_memory,
+    fitting_context,
+    start_context,
+)
 from penstock.preflight.predictions.aiter_kernels import AiterLookup, lookup_mla
 from penstock.preflight.predictions.architecture_support import ArchitectureSupport, architecture_support
 from penstock.preflight.predictions.attention_backend import Backend, GraphMode, predict_backend, predict_graphs
 from penstock.preflight.predictions.fp8_dialect import DialectStep, predict_dialect
-from penstock.preflight.predictions.measured_engines import ServedBy, served_by
+from penstock.preflight.predictions.measured_engines import ServedBy, engines_measured_with
 from penstock.preflight.predictions.weight_kernels import KernelClass, WeightGroup, as_executed, predict_kernels
 from penstock.preflight.rules.condition import Facts, Unknown
 from penstock.preflight.rules.findings import Assessment, assess
@@ -211,7 +217,7 @@ def _obstacles(answer: Preflight) -> Iterator[StartObstacle]:
         )
     if (short := _short_of_room(answer)) is not None and answer.memory.certain:
         yield short
-    if (alone := _started_alone(answer)) is not None:
+    if (alone := _unconnected_nodes(answer)) is not None:
         yield alone
     yield from _of_the_line(answer)
     for group in answer.kernels:
@@ -264,7 +270,7 @@ def _starts_all_the_same(answer: Preflight) -> bool:
     return answer.question.engine == "sglang" and answer.memory.obstacle_is("context")
 
 
-def _started_alone(answer: Preflight) -> StartObstacle | None:
+def _unconnected_nodes(answer: Preflight) -> StartObstacle | None:
     """Return an obstacle if a replica spans several nodes and the launch does not connect them."""
     split, node = answer.question.asked.parallelism, answer.question.accelerator.node
     if split.devices <= node.largest or answer.launch.flag(*_SEVERAL_MACHINES) is not None:
@@ -279,19 +285,19 @@ def check(question: PreflightQuestion, knowledge: Knowledge) -> Preflight:
     question = _as_launched(question)
     recipe = _recipe(question, knowledge)
     followed = None if recipe is not None and recipe.status == "unsupported" else recipe
-    plan = _proposed(question, knowledge, followed)
+    plan = _propose_launch(question, knowledge, followed)
     launch = question.launch or plan.as_launch()
     facts = dict(derive_facts(_situation(question, launch, knowledge)))
     kernels = predict_kernels(question.subject.model, facts, knowledge.kernels)
     split, executed = question.asked.parallelism, as_executed(question.subject.model, kernels)
     placed = deployment_of(launch, question.engine, question.version, question.accelerator, split, executed)
     if question.launch is None:
-        plan, cut, memory = fitted(plan, placed, question.asked.context_tokens)
+        plan, cut, memory = fit_to_memory(plan, placed, question.asked.context_tokens)
         launch = plan.as_launch()
         facts = dict(derive_facts(_situation(question, launch, knowledge)))
     else:
         room = DeviceRoom(placed)
-        cut = cut_context(room) if question.engine == "vllm" else None
+        cut = fitting_context(room) if question.engine == "vllm" else None
         memory = room.at(start_context(launch, question.asked.context_tokens, placed))
     backend = predict_backend(facts, knowledge.attention)
     if backend.name is not None:
@@ -317,18 +323,18 @@ def check(question: PreflightQuestion, knowledge: Knowledge) -> Preflight:
         ),
         plan=plan,
         recipe=recipe,
-        served=served_by(question.subject.model.name, question.accelerator.id, knowledge.served),
+        served=engines_measured_with(question.subject.model.name, question.accelerator.id, knowledge.served),
     )
 
 
-def _proposed(question: PreflightQuestion, knowledge: Knowledge, recipe: Recipe | None) -> LaunchPlan:
+def _propose_launch(question: PreflightQuestion, knowledge: Knowledge, recipe: Recipe | None) -> LaunchPlan:
     """Propose a launch: for vLLM with the model's recipe, for SGLang with its cookbook's flags for the family."""
     engine, version = question.engine, question.version
     plan = plan_launch(question.subject, question.accelerator, engine, version, question.asked, recipe)
     if engine == "sglang":
         choices = knowledge.choices["sglang"]
         plan = plan.with_flags(*cookbook_settings(question.subject.name, version, knowledge.cookbook, choices))
-    return plan.published(knowledge.images["released"][engine])
+    return plan.with_published_image(knowledge.images["released"][engine])
 
 
 def _as_launched(question: PreflightQuestion) -> PreflightQuestion:
@@ -367,5 +373,5 @@ def _situation(question: PreflightQuestion, launch: Launch, knowledge: Knowledge
         parallelism=question.asked.parallelism,
         launch=launch,
         host=host,
-        attention_backend=asked_backend(launch, question.engine, question.version, knowledge),
+        attention_backend=requested_backend(launch, question.engine, question.version, knowledge),
     )

@@ -158,7 +158,7 @@ def trial(pools: Sequence[ReplicaPool], asked: RateSearch, rate_per_s: float, *,
     workload, classes = asked.workload, asked.classes
     blocks = list(workload.blocks(seed=asked.seed, requests=requests, rate_per_s=rate_per_s))
     outcome = simulate(pools, blocks, classes=classes, options=replace(asked.options, keep_requests=True))
-    attained, spare = _judged(outcome, blocks, classes)
+    attained, spare = _worst_class(outcome, blocks, classes)
     span_s = outcome.arrival_span_s
     # Chance makes the same number of requests arrive faster or slower: the drawn rate is the sustained one.
     steady = isinstance(workload.arrivals, Poisson | Gamma) and span_s > 0 and outcome.saturation is None
@@ -222,7 +222,7 @@ def _place_between(held: Trial, missed: Trial) -> float:
     return min(1 - _CLOSEST, max(_CLOSEST, held.spare_fraction / (held.spare_fraction - missed.spare_fraction)))
 
 
-def _judged(outcome: Outcome, blocks: Sequence[Requests], classes: Sequence[SloClass]) -> tuple[float, float]:
+def _worst_class(outcome: Outcome, blocks: Sequence[Requests], classes: Sequence[SloClass]) -> tuple[float, float]:
     """Return the attainment of the class with the smallest margin to its target, and that margin."""
     served = outcome.served
     if served is None or not len(served.number):

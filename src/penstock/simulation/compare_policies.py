@@ -129,7 +129,7 @@ def compare(
         told = replace(
             routing,
             pick=policy.pick,
-            parameters=_weighted(routing.parameters, weights.get(policy.name, ())),
+            parameters=_with_weights(routing.parameters, weights.get(policy.name, ())),
             show=lambda *seen, kept=samples: kept.append(PickSample.of(*seen)),
         )
         outcome = simulate(
@@ -150,7 +150,7 @@ def compare(
     return tuple(runs)
 
 
-def _weighted(parameters: Records | None, weights: Sequence[float]) -> Records:
+def _with_weights(parameters: Records | None, weights: Sequence[float]) -> Records:
     told = default_parameters() if parameters is None else parameters.copy()
     told["tuning"][0, : len(weights)] = weights
     return told

@@ -41,10 +41,10 @@ def simulate(
     world = build(pools, chosen, classes, policy=_policy(chosen.route))
     control = world.control[0]
     users = Users(world, chosen)
-    asked = _asked(chosen.routing, world)
+    asked = _python_pick(chosen.routing, world)
     pick = _pointer(chosen.routing) if asked is None else asked.pointer()
     collected = Collected(classes, replicas=len(world.replicas), keep=chosen.keep_requests, warm_up=chosen.warm_up)
-    rows, places = _cut(blocks, _BLOCK), SegmentPlaces()
+    rows, places = _split_blocks(blocks, _BLOCK), SegmentPlaces()
     while True:
         why = events.run(world, _EVENTS, pick)
         if why in {events.SAMPLED, events.IMPOSSIBLE}:
@@ -82,7 +82,7 @@ def _policy(route: Policy) -> int:
     return _POLICIES[route]
 
 
-def _asked(routing: Routing | None, world: World) -> PythonPick | None:
+def _python_pick(routing: Routing | None, world: World) -> PythonPick | None:
     if routing is None or routing.pick is None or not routing.is_python:
         return None
     return PythonPick(routing.pick, world.request, world.endpoints, world.hits, world.parameters)
@@ -92,7 +92,7 @@ def _pointer(routing: Routing | None) -> Any:  # noqa: ANN401 - numba's callback
     return NoPick() if routing is None else pick_pointer(routing.pick or least_harm)
 
 
-def _cut(blocks: Iterable[Requests], size: int) -> Iterator[Requests]:
+def _split_blocks(blocks: Iterable[Requests], size: int) -> Iterator[Requests]:
     for block in blocks:
         for start in range(0, len(block), size):
             yield block.rows(start, min(start + size, len(block)))

@@ -98,7 +98,7 @@ class Scenario:
         """The hours between the first and last arrival, or None if the arrivals follow no daily curve."""
         return hours_covered(self.question.workload, None if self.outcome is None else self.outcome.arrival_span_s)
 
-    def ranged(self, latency: Callable[[Outcome], Latency], fraction: float) -> Range | None:
+    def quantile_range(self, latency: Callable[[Outcome], Latency], fraction: float) -> Range | None:
         """Return a latency quantile with its P10 and P90, in seconds."""
         outcomes = (self.fast, self.outcome, self.slow)
         values = [None if one is None else latency(one).quantile_s(fraction) for one in outcomes]
@@ -112,7 +112,7 @@ class Scenario:
 
         Its range is the wider of the simulated runs and the stack's own TTFT error.
         """
-        through = self.ranged(latency, fraction)
+        through = self.quantile_range(latency, fraction)
         if through is None:
             return None
         low, high = (exp(log) * through.value for log in self.placement.stack.first_spread)
@@ -136,7 +136,7 @@ def run_scenario(
     name = placement.deployment.accelerator.id
     low, high = placement.stack.spread
     runs = [_pools(placement, prefill, question, at, usd_per_hour) for at in (0.0, low, high)]
-    told = [_told(progress, f"{name}: {what}", question.requests) for what in ("run", "P10", "P90")]
+    told = [_stage_progress(progress, f"{name}: {what}", question.requests) for what in ("run", "P10", "P90")]
     outcomes = [
         _run(pools, question, step, log_steps=question.log_steps if number == 0 else 0)
         for number, (pools, step) in enumerate(zip(runs, told, strict=True))
@@ -159,7 +159,7 @@ def run_scenario(
     )
 
 
-def _told(progress: StageProgress | None, what: str, total: int) -> CountProgress | None:
+def _stage_progress(progress: StageProgress | None, what: str, total: int) -> CountProgress | None:
     return None if progress is None else lambda done: progress(what, done, total)
 
 
@@ -174,7 +174,7 @@ def _run(
         seed=question.seed,
         log_steps=log_steps,
     )
-    options = spread_out(options, pools, workload)
+    options = stagger_users(options, pools, workload)
     blocks = workload.blocks(seed=question.seed, requests=question.requests, rate_per_s=question.rate_per_s)
     return simulate(pools, blocks, classes=workload.classes, options=options, progress=told)
 
@@ -188,7 +188,7 @@ def require_rounds(users: int, requests: int) -> None:
         )
 
 
-def spread_out(options: Options, pools: Sequence[ReplicaPool], workload: Workload) -> Options:
+def stagger_users(options: Options, pools: Sequence[ReplicaPool], workload: Workload) -> Options:
     """Stagger the users with think time over one round, and judge them from their second request.
 
     A round is the think time plus the end-to-end time. A shorter run measures the end-to-end time. That run in turn

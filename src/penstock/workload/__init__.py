@@ -1,7 +1,7 @@
 """Workloads and SLOs: synthetic requests and recorded traces, and how fast they must be answered."""
 
 from penstock.workload.recorded.recording import CountProgress, Records
-from penstock.workload.recorded.trace import Trace, kept_rows, read_trace, require_whole
+from penstock.workload.recorded.trace import Trace, read_trace, require_whole, usable_rows_sentence
 from penstock.workload.recorded.trace_formats import parse_columns
 from penstock.workload.requests import Prefixes, Requests
 from penstock.workload.slo import Slo, SloClass, parse_duration, parse_slo
@@ -41,10 +41,10 @@ __all__ = [
     "describe_trace",
     "fit_empirical",
     "fit_log_normal",
-    "kept_rows",
     "parse_columns",
     "parse_duration",
     "parse_slo",
     "read_trace",
     "require_whole",
+    "usable_rows_sentence",
 ]

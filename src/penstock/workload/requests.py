@@ -74,7 +74,7 @@ class Prefixes:
             segment_tokens=self.segment_tokens, path_start=path_start, path=self.path[place], own=self.own[rows]
         )
 
-    def renumbered(self, offset: int, segment_tokens: Int32s) -> "Prefixes":
+    def with_offset(self, offset: int, segment_tokens: Int32s) -> "Prefixes":
         """Return the prefixes with every segment id higher by `offset`, for a table that holds them there."""
         own = np.where(self.own >= 0, self.own + offset, NO_SEGMENT).astype(np.int32)
         return Prefixes(

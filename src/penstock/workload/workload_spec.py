@@ -81,12 +81,12 @@ class Workload:
             )
         rate = self._rate(rate_per_s)
         if not isinstance(self.lengths, Lengths):
-            endless = self._replayed(self.lengths, seed, rate)
+            endless = self._replay(self.lengths, seed, rate)
         elif not isinstance(self.arrivals, AsRecorded):
-            endless = self._drawn(self.lengths, self.arrivals, self._sharer(seed, rate), seed, rate)
+            endless = self._draw(self.lengths, self.arrivals, self._sharer(seed, rate), seed, rate)
         else:
             raise UsageError(f"workload '{self.name}' has no recording whose times it could take")
-        return _recut(_limited(endless, requests), block_requests)
+        return _recut(_take(endless, requests), block_requests)
 
     @property
     def _recording(self) -> Recording | None:
@@ -106,7 +106,7 @@ class Workload:
             raise UsageError(f"workload '{self.name}' needs a rate above 0 requests/s")
         return rate
 
-    def _drawn(
+    def _draw(
         self, lengths: Lengths, arrivals: Clock, extend: Extend, seed: int, rate_per_s: float
     ) -> Iterator[Requests]:
         for block, arrival_s in enumerate(arrivals.times(seed, rate_per_s)):
@@ -131,7 +131,7 @@ class Workload:
         slots = self.users or max(1, round(rate_per_s * sharing.turn_gap_s))
         return Turns(sharing, seed=seed, slots=slots, shuffled=self.users is None).extend
 
-    def _replayed(self, recording: Recording, seed: int, rate_per_s: float) -> Iterator[Requests]:
+    def _replay(self, recording: Recording, seed: int, rate_per_s: float) -> Iterator[Requests]:
         times = None if isinstance(self.arrivals, AsRecorded) else _Feed(self.arrivals.times(seed, rate_per_s))
         classes = None if recording.classes else _Feed(self._classes(seed, block) for block in count())
         stretch = (mean_rate_per_s(recording) or 1.0) / rate_per_s if times is None else 0.0
@@ -164,7 +164,7 @@ class _Feed(Generic[Scalar]):
         return taken
 
 
-def _limited(blocks: Iterator[Requests], requests: int) -> Iterator[Requests]:
+def _take(blocks: Iterator[Requests], requests: int) -> Iterator[Requests]:
     while requests > 0:
         block = next(blocks)
         yield block if len(block) <= requests else block.rows(0, requests)

@@ -27,7 +27,7 @@ from penstock.preflight.facts.stated_split import StatedSplit, stated_split
 from penstock.preflight.facts.subject import smallest_split, subject_of
 from penstock.preflight.launch.images import rocm_of_image
 from penstock.preflight.launch.launch_plan import plan_launch
-from penstock.preflight.launch.release_flags import check_flags, spelled_out
+from penstock.preflight.launch.release_flags import check_flags, expand_abbreviations
 
 KNOWLEDGE = load_knowledge()
 ASKED = LaunchChoices(
@@ -262,12 +262,12 @@ def test_data_ranks_of_sglang_are_groups_of_its_tensor_ranks_and_those_of_vllm_m
 def test_a_shortened_flag_is_the_only_one_it_begins() -> None:
     known, newest = KNOWLEDGE.flags["vllm"], Release("0.32.0")
     launch = parse_command("vllm serve m --tensor-parallel 4 --max-num 8 --tensor-paralel-size 2")[1]
-    whole = spelled_out(launch, known, newest).flags
+    whole = expand_abbreviations(launch, known, newest).flags
     assert whole["tensor-parallel-size"] == "4"
     # More than one begins so, and a misspelt one begins none: both stay as typed, and are refused.
     assert {"max-num", "tensor-paralel-size"} <= set(whole)
     sglang = parse_command("sglang serve m --speculative-algo NEXTN")[1]
-    assert "speculative-algorithm" in spelled_out(sglang, KNOWLEDGE.flags["sglang"], Release("0.5.18")).flags
+    assert "speculative-algorithm" in expand_abbreviations(sglang, KNOWLEDGE.flags["sglang"], Release("0.5.18")).flags
 
 
 def test_speculation_is_read_from_json_and_from_dotted_flags() -> None:

@@ -5,7 +5,7 @@ import pytest
 from penstock.api.preflight import preflight
 from penstock.fleet import Release
 from penstock.preflight import Preflight, Readiness, load_knowledge, parse_command
-from penstock.preflight.launch.release_flags import check_flags, one_edit_apart, spelled_out
+from penstock.preflight.launch.release_flags import check_flags, expand_abbreviations, one_edit_apart
 from penstock.preflight.rules.history import EngineFlags, History, turns_on
 
 KNOWLEDGE = load_knowledge()
@@ -117,7 +117,7 @@ def test_the_opposite_is_never_suggested() -> None:
         if not name.startswith("enable-"):
             continue
         launch = parse_command(f"vllm serve m --disable-{name.removeprefix('enable-')}")[1]
-        for finding in check_flags(spelled_out(launch, known, version), version, known):
+        for finding in check_flags(expand_abbreviations(launch, known, version), version, known):
             assert finding.instead is None or not turns_on(finding.instead.removeprefix("--")), finding
 
 

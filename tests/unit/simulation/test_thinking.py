@@ -7,7 +7,7 @@ from penstock.errors import UsageError
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.run import simulate
 from penstock.simulation.run_options import Options
-from penstock.simulation.scenario import require_rounds, spread_out
+from penstock.simulation.scenario import require_rounds, stagger_users
 from penstock.workload import Fixed, Slo, SloClass, Workload
 from penstock.workload.requests import Float64s
 from penstock.workload.synthetic.arrivals import ClosedLoop, Poisson
@@ -22,7 +22,7 @@ def closed(users: int, think_s: float, *, replicas: int, rounds: int = 20, seed:
     fleet = [pool(replicas=replicas)]
     asked = Options(users=users, think_s=think_s, seed=seed, keep_requests=True)
     blocks = workload.blocks(seed=seed, requests=rounds * users)
-    return simulate(fleet, blocks, classes=CHAT, options=spread_out(asked, fleet, workload))
+    return simulate(fleet, blocks, classes=CHAT, options=stagger_users(asked, fleet, workload))
 
 
 def opened(rate_per_s: float, *, replicas: int, count: int) -> Outcome:

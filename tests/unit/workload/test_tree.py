@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from penstock.workload.prefixes.tree import grow_tree, join_chains, rooted, spell_paths
+from penstock.workload.prefixes.tree import grow_tree, join_chains, keep_rooted, spell_paths
 
 
 def int32(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
@@ -53,8 +53,8 @@ def test_a_branch_as_popular_as_its_parent_is_the_only_one() -> None:
 
 def test_what_hangs_from_nothing_is_dropped_with_all_below_it() -> None:
     # 10 is a root; 20 - 21 hang from an id that is absent; 30 and 31 follow each other.
-    ids, parent, kept = rooted(np.array([10, 11, 20, 21, 30, 31]), np.array([-1, 10, 99, 20, 31, 30]))
+    ids, parent, kept = keep_rooted(np.array([10, 11, 20, 21, 30, 31]), np.array([-1, 10, 99, 20, 31, 30]))
     assert ids.tolist() == [10, 11]
     assert parent.tolist() == [-1, 0]
     assert kept.tolist() == [0, 1]
-    assert rooted(np.empty(0, np.int64), np.empty(0, np.int64))[0].tolist() == []
+    assert keep_rooted(np.empty(0, np.int64), np.empty(0, np.int64))[0].tolist() == []

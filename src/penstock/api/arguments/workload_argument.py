@@ -24,12 +24,12 @@ from penstock.workload import (
     Trace,
     Workload,
     day_curve,
-    kept_rows,
     parse_columns,
     parse_duration,
     parse_slo,
     read_trace,
     require_whole,
+    usable_rows_sentence,
 )
 
 _SYNTHETIC_REQUESTS: Final = 10_000
@@ -101,7 +101,7 @@ def trace_choice(trace: AskedTrace, columns: str | Mapping[str, str] | None, wat
         return trace
     read = inspected_trace(trace, columns, watch)
     require_whole(read)
-    watch.note(f"{Path(trace).name} rows: {kept_rows(read.requests, read.dropped)}")
+    watch.note(f"{Path(trace).name} rows: {usable_rows_sentence(read.requests, read.dropped)}")
     return read
 
 

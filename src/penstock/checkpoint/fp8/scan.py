@@ -138,10 +138,10 @@ class _Scan:
 
     def _read_codes(self, reader: ShardReader, tensor: StoredTensor) -> None:
         columns = tensor.shape[-1] if len(tensor.shape) > 1 else 0
-        counted = tally(self._told(reader, tensor), DIALECT_OF[tensor.dtype], columns)
+        counted = tally(self._count_chunks(reader, tensor), DIALECT_OF[tensor.dtype], columns)
         self.codes[tensor.name] = (tensor, counted)
 
-    def _told(self, reader: ShardReader, tensor: StoredTensor) -> Iterable[Codes]:
+    def _count_chunks(self, reader: ShardReader, tensor: StoredTensor) -> Iterable[Codes]:
         for chunk in reader.chunks(tensor):
             self.scanned_bytes += chunk.size
             self.progress(chunk.size)

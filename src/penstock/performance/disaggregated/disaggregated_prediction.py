@@ -14,7 +14,7 @@ from penstock.model import CacheDtype, ModelSpec
 from penstock.performance.calibration.efficiencies import Efficiencies
 from penstock.performance.disaggregated.phase_factors import Phase, PhaseFactors, labels_of
 from penstock.performance.disaggregated.steady_state import PoolsDemand, Steady, TwoPools, steady
-from penstock.performance.memory.budget import MemoryFit, fit, held_bytes
+from penstock.performance.memory.budget import MemoryFit, fit, request_cache_bytes
 from penstock.performance.memory.sharding import refusal, stage_of_layers
 from penstock.performance.memory.tuning import with_room
 from penstock.performance.prediction.choose_engine import BEST
@@ -245,7 +245,7 @@ def kv_bytes_per_token(deployment: Deployment) -> float:
         return 0.0
     owner = stage_of_layers(len(deployment.model.layers), deployment.parallelism.pp)
     stages = [[index for index, at in enumerate(owner) if at == stage] for stage in sorted(set(owner))]
-    return max(held_bytes(deployment, layers, _TYPICAL_TOKENS) for layers in stages) / _TYPICAL_TOKENS
+    return max(request_cache_bytes(deployment, layers, _TYPICAL_TOKENS) for layers in stages) / _TYPICAL_TOKENS
 
 
 def transfer_token_s(deployed: Disaggregated) -> float:

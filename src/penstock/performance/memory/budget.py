@@ -179,10 +179,10 @@ class _Stage:
         self.activation = activation_reserve(deployment, last_stage=stage == deployment.parallelism.pp - 1)
         self.runtime = runtime_reserve(deployment, sum(self.weights.values()))
         self.graphs = graph_reserve(deployment)
-        self.kv_bytes = self.left("median")
+        self.kv_bytes = self.cache_bytes_left("median")
         self._pages = _pages(deployment, self.layers)
 
-    def left(self, case: Literal["low", "median", "high"]) -> int:
+    def cache_bytes_left(self, case: Literal["low", "median", "high"]) -> int:
         """Return the bytes left for the cache. Negative if the weights alone exceed the memory."""
         engine = self.deployment.engine
         device = self.deployment.accelerator.usable_hbm_bytes
@@ -217,7 +217,7 @@ class _Stage:
         """Return the bytes of one request of this length on a device of the stage."""
         if isinstance(self._pages, CompressedPages):
             return self._pages.bytes(tokens, in_flight=1)
-        return _kept_bytes(self.deployment, self._mixers, tokens)
+        return _mixer_cache_bytes(self.deployment, self._mixers, tokens)
 
     def start_bytes(self, tokens: int) -> int:
         """Return the bytes that the engine requires for one request of this length before it starts."""
@@ -228,7 +228,7 @@ class _Stage:
 
     def requests(self, tokens: int, case: Literal["low", "median", "high"] = "median") -> float:
         """Return the number of requests of this length that fit. Infinite if the stage caches nothing."""
-        available = self.kv_bytes if case == "median" else self.left(case)
+        available = self.kv_bytes if case == "median" else self.cache_bytes_left(case)
         first, needed = self.start_bytes(tokens), self.request_bytes(tokens)
         if available <= 0:
             return 0.0
@@ -238,9 +238,9 @@ class _Stage:
         return available / first if available < first else 1 + (available - first) / needed
 
 
-def held_bytes(deployment: Deployment, layers: Sequence[int], tokens: int) -> int:
+def request_cache_bytes(deployment: Deployment, layers: Sequence[int], tokens: int) -> int:
     """Return the bytes of keys, values and states that layers keep per request, in whole blocks."""
-    return _kept_bytes(deployment, _mixers(deployment, layers), tokens)
+    return _mixer_cache_bytes(deployment, _mixers(deployment, layers), tokens)
 
 
 def _pages(deployment: Deployment, layers: Sequence[int]) -> CompressedPages | SlidingPages | None:
@@ -259,7 +259,7 @@ def _mixers(deployment: Deployment, layers: Sequence[int]) -> Counter[SequenceMi
     return Counter(mixer for mixer in mixers if mixer is not None)
 
 
-def _kept_bytes(deployment: Deployment, mixers: Mapping[SequenceMixer, int], tokens: int) -> int:
+def _mixer_cache_bytes(deployment: Deployment, mixers: Mapping[SequenceMixer, int], tokens: int) -> int:
     block, tp, dtype = deployment.engine.block_tokens, deployment.parallelism.tp, deployment.chosen_cache_dtype
     total = 0.0
     for mixer, layers in mixers.items():

@@ -32,7 +32,7 @@ _ASKED_VARIABLES = (
 def derive_facts(situation: Situation) -> Facts:
     """Derive all facts; every name of the vocabulary has its value, or the reason why it is unknown."""
     facts: dict[str, Value | Unknown] = {}
-    for group in (_device, _model, _quantisation, _stored, _parallel, _launch, _host):
+    for group in (_device, _model, _quantisation, _tensor_facts, _parallel, _launch, _host):
         facts.update(group(situation))
     for name in _ASKED_VARIABLES:
         facts[f"{ENVIRONMENT}{name}"] = situation.launch.environment.get(name, UNSET)
@@ -87,12 +87,12 @@ def _model(situation: Situation) -> Mapping[str, Value | Unknown]:
         "model.moe": has_experts,
         "model.expert_dtype": _expert_dtype(model),
         "model.heads_per_rank": ceil(model.query_heads / split.tp),
-        "model.expert_width_per_rank": _known(
+        "model.expert_width_per_rank": _or_unknown(
             None if width is None else (width if split.expert_parallel else ceil(width / split.tp)),
             "the model has no routed experts",
         ),
         "model.rope": _unknown("model.rope") if situation.subject.rope is None else situation.subject.rope,
-        "model.context": _known(model.max_context_tokens, "the config states no limit"),
+        "model.context": _or_unknown(model.max_context_tokens, "the config states no limit"),
         "weights.formats": frozenset(model.formats),
     }
 
@@ -137,16 +137,16 @@ def _quantisation(situation: Situation) -> Mapping[str, Value | Unknown]:
         "quant.method": scheme.method,
         "quant.algo": scheme.algo,
         "quant.scheme": scheme.granularity,
-        "quant.weight_bits": _known(scheme.weight_bits, "the config does not say"),
-        "quant.activation_bits": _known(scheme.activation_bits, "the config does not say"),
-        "quant.activation_type": _known(scheme.activation_type, "the config does not say"),
-        "quant.group_size": _known(scheme.group_size, "the config does not say"),
-        "quant.desc_act": _known(scheme.desc_act, "the config does not say"),
-        "quant.kv_granularity": _known(scheme.kv_granularity, "the config does not say"),
+        "quant.weight_bits": _or_unknown(scheme.weight_bits, "the config does not say"),
+        "quant.activation_bits": _or_unknown(scheme.activation_bits, "the config does not say"),
+        "quant.activation_type": _or_unknown(scheme.activation_type, "the config does not say"),
+        "quant.group_size": _or_unknown(scheme.group_size, "the config does not say"),
+        "quant.desc_act": _or_unknown(scheme.desc_act, "the config does not say"),
+        "quant.kv_granularity": _or_unknown(scheme.kv_granularity, "the config does not say"),
     }
 
 
-def _stored(situation: Situation) -> Mapping[str, Value | Unknown]:
+def _tensor_facts(situation: Situation) -> Mapping[str, Value | Unknown]:
     stored, scanned = situation.subject.stored, situation.subject.scanned
     has_fp8 = "fp8" in situation.subject.model.formats
     return {
@@ -154,12 +154,12 @@ def _stored(situation: Situation) -> Mapping[str, Value | Unknown]:
         "tensors.kinds": _unknown("tensors.kinds") if stored is None else stored.kinds,
         "weights.e8m0_scales": _e8m0_scales(situation),
         "kv.scales": _unknown("kv.scales") if stored is None else bool(_KV_SCALES & stored.kinds),
-        "bytes.fp8_nan": _scanned(has_fp8, None if scanned is None else scanned.fp8_nan, "bytes.fp8_nan"),
-        "bytes.e8m0_top": _scanned(has_fp8, None if scanned is None else scanned.e8m0_top, "bytes.e8m0_top"),
+        "bytes.fp8_nan": _scan_fact(has_fp8, None if scanned is None else scanned.fp8_nan, "bytes.fp8_nan"),
+        "bytes.e8m0_top": _scan_fact(has_fp8, None if scanned is None else scanned.e8m0_top, "bytes.e8m0_top"),
     }
 
 
-def _scanned(relevant: bool, found: bool | None, name: str) -> Value | Unknown:  # noqa: FBT001 - two values of one fact
+def _scan_fact(relevant: bool, found: bool | None, name: str) -> Value | Unknown:  # noqa: FBT001 - two values of one fact
     if not relevant:
         return False
     return _unknown(name) if found is None else found
@@ -205,11 +205,11 @@ def _launch(situation: Situation) -> Mapping[str, Value | Unknown]:
         "launch.attention": _unknown("launch.attention") if backend == "auto" else backend,
         "launch.moe_backend": launch.flag("moe-backend", "moe-runner-backend") or "auto",
         "launch.graphs": not eager,
-        "launch.max_model_len": _known(
+        "launch.max_model_len": _or_unknown(
             _number(launch, "max-model-len", "context-length") or model.max_context_tokens,
             "neither the launch nor the config limits it",
         ),
-        "launch.batched_tokens": _known(
+        "launch.batched_tokens": _or_unknown(
             _number(launch, "max-num-batched-tokens", "chunked-prefill-size"), "the engine's default applies"
         ),
         "launch.speculative_tokens": _number(launch, "speculative-num-draft-tokens", "speculative-num-steps") or 0,
@@ -257,5 +257,5 @@ def _host(situation: Situation) -> Mapping[str, Value | Unknown]:
     return facts
 
 
-def _known(value: Value | None, why: str) -> Value | Unknown:
+def _or_unknown(value: Value | None, why: str) -> Value | Unknown:
     return Unknown(why) if value is None else value

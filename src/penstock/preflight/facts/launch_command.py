@@ -7,7 +7,7 @@ from typing import Final
 
 from penstock.errors import UsageError
 from penstock.fleet.engines import EngineName
-from penstock.preflight.facts.shell_words import filled_in, shell_words
+from penstock.preflight.facts.shell_words import shell_words, substitute_variables
 from penstock.preflight.facts.situation import Launch
 
 _VARIABLE: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,127})=(.*)", re.DOTALL)
@@ -51,7 +51,7 @@ def parse_command(text: str) -> tuple[EngineName | None, Launch]:
     read = shell_words(text)
     environment = dict(_variables(read.words))
     _refuse_other_programs(read.words)
-    tokens = [filled_in(word, environment) for word in read.words]
+    tokens = [substitute_variables(word, environment) for word in read.words]
     image, arguments = _after_image(tokens)
     inner = dict(_variables(arguments))
     given = dict(_flags(arguments))

@@ -72,7 +72,7 @@ def _method(model: ModelSpec, section: Config | None) -> str:
     return model.quantisation.split()[0]
 
 
-def _quantised(model: ModelSpec) -> dict[str, int]:
+def _quantised_bytes(model: ModelSpec) -> dict[str, int]:
     """Return the bytes of each quantised format."""
     counts: dict[str, int] = {}
     for weight in model.weights:
@@ -82,7 +82,7 @@ def _quantised(model: ModelSpec) -> dict[str, int]:
 
 
 def _algorithm(model: ModelSpec) -> str:
-    counts = _quantised(model)
+    counts = _quantised_bytes(model)
     return max(counts, key=lambda name: counts[name]).upper() if counts else "NONE"
 
 

@@ -51,7 +51,7 @@ def shell_words(text: str) -> ShellWords:
         raise UsageError(f"--command: {error}; quote it as a shell would") from None
 
 
-def filled_in(word: str, environment: Mapping[str, str]) -> str:
+def substitute_variables(word: str, environment: Mapping[str, str]) -> str:
     """Substitute variables that the command sets itself, and defaults: `$TP`, `${TP:-8}`."""
     if "$" not in word:
         return word

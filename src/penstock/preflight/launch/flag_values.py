@@ -8,7 +8,7 @@ from typing import Final
 
 from penstock.fleet.release import Release
 from penstock.preflight.facts.situation import Launch
-from penstock.preflight.launch.release_flags import FlagFinding, dated_finding, was_read
+from penstock.preflight.launch.release_flags import FlagFinding, release_finding, was_read
 from penstock.preflight.launch.value_kinds import wrong_kind
 from penstock.preflight.rules.history import History
 from penstock.preflight.rules.knowledge import Knowledge
@@ -71,7 +71,7 @@ def check_values(
     return (*found, *_backend_variable(launch, engine, version, knowledge), *_together(launch, engine, context_tokens))
 
 
-def asked_backend(launch: Launch, engine: str, version: Release, knowledge: Knowledge) -> str | None:
+def requested_backend(launch: Launch, engine: str, version: Release, knowledge: Knowledge) -> str | None:
     """Return the requested attention backend: the flag, else the variable in releases that read it."""
     variables = knowledge.flags[engine].variables
     read = variables is not None and variables.has(_BACKEND_VARIABLE, version)
@@ -81,7 +81,7 @@ def asked_backend(launch: Launch, engine: str, version: Release, knowledge: Know
 
 def _backend_variable(launch: Launch, engine: str, version: Release, knowledge: Knowledge) -> Iterator[FlagFinding]:
     """Check the variable's value like that of the flag."""
-    value = asked_backend(launch, engine, version, knowledge)
+    value = requested_backend(launch, engine, version, knowledge)
     if value is None or launch.flag(_BACKEND) is not None or "$" in value:
         return
     if (finding := _choice(_BACKEND, value, launch, version, knowledge.choices[engine])) is not None:
@@ -91,10 +91,10 @@ def _backend_variable(launch: Launch, engine: str, version: Release, knowledge: 
 def takes(name: str, value: str, version: Release, table: Mapping[str, History]) -> bool:
     """Return whether a release accepts this value; flags whose values were not read accept any."""
     known = table.get(name)
-    return known is None or known.has(_listed(value, known), version)
+    return known is None or known.has(_listed_value(value, known), version)
 
 
-def _listed(value: str, known: History) -> str:
+def _listed_value(value: str, known: History) -> str:
     """Return a value as the table lists it: vLLM's backends are an enum with upper-case names."""
     return value if value in known.entries else value.upper()
 
@@ -127,16 +127,16 @@ def _choice(
     if name in _LISTED and "tokenizer-mode" in table:
         return None if value in _LISTED[name] else _unknown(flag, value, _LISTED[name])
     known = table.get(name)
-    if known is None or launch.flag(_PLUGINS.get(name, "")) is not None or _unused(name, launch, table):
+    if known is None or launch.flag(_PLUGINS.get(name, "")) is not None or _parser_is_unused(name, launch, table):
         return None
-    listed = _listed(value, known)
+    listed = _listed_value(value, known)
     if listed in known.entries:
-        return dated_finding(flag, listed, version, known, value=value)
+        return release_finding(flag, listed, version, known, value=value)
     unknown = _unknown(flag, value, known.offered(version))
     return replace(unknown, release=str(version), certain=was_read(version, known))
 
 
-def _unused(name: str, launch: Launch, table: Mapping[str, History]) -> bool:
+def _parser_is_unused(name: str, launch: Launch, table: Mapping[str, History]) -> bool:
     """Return whether vLLM ignores the tool parser: it is used only with automatic tool choice."""
     theirs = "tokenizer-mode" in table
     return name == "tool-call-parser" and theirs and launch.flag("enable-auto-tool-choice") is None

@@ -57,7 +57,7 @@ class LaunchPlan:
         """Return whether one of these flags is set."""
         return any(flag.name in names for flag in self.flags)
 
-    def published(self, releases: Sequence[str]) -> "LaunchPlan":
+    def with_published_image(self, releases: Sequence[str]) -> "LaunchPlan":
         """Return the plan with the image tag as published; without an image if no such release was found."""
         if self.image is None:
             return self
@@ -73,7 +73,7 @@ class LaunchPlan:
         if self.engine == "sglang":
             program = f"python3 -m sglang.launch_server --model-path {quote(self.model)}"
         assigned = [f"{variable.name}={quote(variable.value or '')}" for variable in self.variables]
-        return _LINE_BREAK.join([*assigned, program, *self._typed()])
+        return _LINE_BREAK.join([*assigned, program, *self._flag_words()])
 
     def docker(self) -> str | None:
         """Return the command for the official image, one argument per line."""
@@ -85,26 +85,26 @@ class LaunchPlan:
             devices.append("--security-opt seccomp=unconfined")
         port = _PORT[self.engine]
         reached = f"-p {port}:{port}" if self.nodes == 1 else "--network host"
-        model, mount = self._mounted()
+        model, mount = self._model_path_and_mount()
         run = ["docker run --rm", *devices, f"--ipc host {reached}", mount]
         run += [f"-e {variable.name}={quote(variable.value or '')}" for variable in self.variables]
         if self.engine == "sglang":
             run += [f"{self.image} python3 -m sglang.launch_server --model-path {quote(model)}", "--host 0.0.0.0"]
         else:
             run.append(f"{self.image} {quote(model)}")
-        return _LINE_BREAK.join([*run, *self._typed()])
+        return _LINE_BREAK.join([*run, *self._flag_words()])
 
-    def _mounted(self) -> tuple[str, str]:
+    def _model_path_and_mount(self) -> tuple[str, str]:
         """Return the model path in the container and the mount: a local directory, or the hub cache."""
         if self.model.startswith(("/", "./", "../")):
             return "/model", f"-v {quote(self.model)}:/model:ro"
         return self.model, "-v ~/.cache/huggingface:/root/.cache/huggingface"
 
-    def _typed(self) -> list[str]:
+    def _flag_words(self) -> list[str]:
         return [f"--{flag.name}" + ("" if flag.value is None else f" {quote(flag.value)}") for flag in self.flags]
 
 
-def typed_lines(words: Sequence[str]) -> str:
+def command_lines(words: Sequence[str]) -> str:
     """Format the user's command with one option per line; shell variables stay as they are."""
     lines: list[str] = []
     for word in words:

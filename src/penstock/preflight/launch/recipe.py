@@ -70,7 +70,9 @@ def find_recipe(
         since=since,
         too_old=since is not None and _older(version, since),
         flags=tuple(
-            _kept([flag for flag in _flags(entry, accelerator) if flag.name != _SPREAD], version, known, choices)
+            _supported_flags(
+                [flag for flag in _flags(entry, accelerator) if flag.name != _SPREAD], version, known, choices
+            )
         ),
         variables=tuple(
             variable
@@ -82,7 +84,7 @@ def find_recipe(
     )
 
 
-def _kept(
+def _supported_flags(
     flags: Sequence[Setting], version: Release, known: EngineFlags, choices: Mapping[str, History]
 ) -> Iterator[Setting]:
     """Yield the flags and values that the release has; a parser shipped as a file becomes the built-in one."""

@@ -71,10 +71,10 @@ def _flags(launch: Launch, version: Release, known: EngineFlags) -> Iterator[Fla
             continue
         listed = known.listed(name)
         if listed in known.flags.entries:
-            if (finding := dated_finding(f"--{name}", listed, version, known.flags)) is not None:
+            if (finding := release_finding(f"--{name}", listed, version, known.flags)) is not None:
                 yield finding
             continue
-        near = _meant(name, known, version)
+        near = _nearest_flag(name, known, version)
         misspelt = near is not None and one_edit_apart(name, near)
         yield FlagFinding(
             name=f"--{name}",
@@ -92,7 +92,7 @@ def _variables(launch: Launch, version: Release, known: History | None) -> Itera
         if not name.startswith("VLLM_"):
             continue
         if name in known.entries:
-            if (finding := dated_finding(name, name, version, known)) is not None:
+            if (finding := release_finding(name, name, version, known)) is not None:
                 yield finding
         else:
             near = get_close_matches(name, known.offered(version), n=1, cutoff=0.75)
@@ -100,7 +100,7 @@ def _variables(launch: Launch, version: Release, known: History | None) -> Itera
             yield FlagFinding(name=name, problem="unknown", release=str(version), instead=instead)
 
 
-def dated_finding(
+def release_finding(
     typed: str, listed: str, version: Release, known: History, value: str | None = None
 ) -> FlagFinding | None:
     """Return the problem with a listed name or value; None if the release has it."""
@@ -125,7 +125,7 @@ def was_read(version: Release, known: History) -> bool:
     return version <= known.read[-1]
 
 
-def spelled_out(launch: Launch, known: EngineFlags, version: Release) -> Launch:
+def expand_abbreviations(launch: Launch, known: EngineFlags, version: Release) -> Launch:
     """Expand abbreviated flags as the engines' parsers do: `--tensor-parallel` is the one flag with that prefix."""
     offered = known.flags.offered(version)
 
@@ -147,18 +147,18 @@ def spelled_out(launch: Launch, known: EngineFlags, version: Release) -> Launch:
 
 def one_edit_apart(one: str, other: str) -> bool:
     """Return whether two words differ by one letter: omitted, added, replaced or swapped with its neighbour."""
-    begin = _shared(one, other)
-    end = _shared(one[begin:][::-1], other[begin:][::-1])
+    begin = _common_prefix(one, other)
+    end = _common_prefix(one[begin:][::-1], other[begin:][::-1])
     left, right = one[begin : len(one) - end], other[begin : len(other) - end]
     return max(len(left), len(right)) == 1 or (len(left) == 2 and left == right[::-1])  # two neighbours
 
 
-def _shared(one: str, other: str) -> int:
+def _common_prefix(one: str, other: str) -> int:
     """Return the length of the common prefix."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
-def _meant(name: str, known: EngineFlags, version: Release) -> str | None:
+def _nearest_flag(name: str, known: EngineFlags, version: Release) -> str | None:
     """Return the nearest flag of this release, never one that means the opposite."""
     if (negated := known.turned_off(name, version)) is not None:
         return negated

@@ -86,7 +86,7 @@ def start_context(launch: Launch, asked: int | None, deployment: Deployment) -> 
     return model.max_context_tokens
 
 
-def fitted(
+def fit_to_memory(
     plan: LaunchPlan, deployment: Deployment, asked: int | None
 ) -> tuple[LaunchPlan, CutContext | None, MemoryFit]:
     """Add flags that make a proposed launch fit: a larger memory fraction, then a shorter context."""
@@ -101,12 +101,12 @@ def fitted(
         plan = plan.with_flags(Setting(name=_STEPS[plan.engine], value=step, why=why))
     if asked is not None or plan.engine != "vllm":
         return plan, None, room.at(wanted)
-    cut = cut_context(room)
+    cut = fitting_context(room)
     if cut is not None and not plan.has(_STEP) and (smaller := _smaller_step(room, cut)) is not None:
         taken = format_gib(step_bytes(room))
         why = f"steps of {room.deployment.engine.max_batched_tokens:,} set {taken} GiB aside for layers with a window"
         plan = plan.with_flags(Setting(name=_STEP, value=str(smaller.deployment.engine.max_batched_tokens), why=why))
-        room, cut = smaller, cut_context(smaller)
+        room, cut = smaller, fitting_context(smaller)
     if cut is None:
         return plan, None, room.at(start_context(Launch(), None, deployment))
     why = (
@@ -122,7 +122,7 @@ def _smaller_step(room: DeviceRoom, cut: CutContext) -> DeviceRoom | None:
     if engine.max_batched_tokens <= _SMALL_STEP:
         return None
     smaller = DeviceRoom(replace(room.deployment, engine=replace(engine, max_batched_tokens=_SMALL_STEP)))
-    longer = cut_context(smaller)
+    longer = fitting_context(smaller)
     return smaller if longer is None or longer.tokens >= cut.tokens * 3 // 2 else None
 
 
@@ -133,7 +133,7 @@ def step_bytes(room: DeviceRoom) -> int:
     return 0 if capacity is None else capacity.start_bytes - capacity.request_bytes
 
 
-def cut_context(room: DeviceRoom) -> CutContext | None:
+def fitting_context(room: DeviceRoom) -> CutContext | None:
     """Return the context that fits if the model's own does not; None if it does, or if none fits."""
     limit = room.deployment.model.max_context_tokens
     if limit is None:

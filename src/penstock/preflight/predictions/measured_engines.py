@@ -17,7 +17,7 @@ class ServedBy:
     devices: tuple[int, ...]
 
 
-def served_by(model: str, accelerator: str, table: Mapping[str, Any]) -> tuple[ServedBy, ...]:
+def engines_measured_with(model: str, accelerator: str, table: Mapping[str, Any]) -> tuple[ServedBy, ...]:
     """Return the engines measured with a catalog model; empty if no measurement is published."""
     found = table.get(model, {}).get(accelerator, {})
     return tuple(

@@ -124,7 +124,7 @@ class _Checker:
                     return Kind.NUMBER
                 raise self.error(node, "only numbers divide")
             case ast.Name() | ast.Attribute():
-                name = _dotted(node)
+                name = _dotted_name(node)
                 kind = fact_kind(name, self.vocabulary)
                 if kind is None:
                     raise self.error(node, f"no fact is called {name}")
@@ -137,10 +137,10 @@ class _Checker:
         return CatalogError(f"{self.where}: `{ast.unparse(node)}`: {problem}")
 
 
-def _dotted(node: ast.expr) -> str:
+def _dotted_name(node: ast.expr) -> str:
     """Return the dotted name of a node: `model.attention` is an attribute of a name."""
     if isinstance(node, ast.Attribute):
-        return f"{_dotted(node.value)}.{node.attr}"
+        return f"{_dotted_name(node.value)}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ast.unparse(node)
 
 
@@ -182,7 +182,7 @@ def _operand(node: ast.expr, facts: Facts) -> _Operand:
         case ast.BinOp(op=operator, left=left, right=right):
             return _divide(operator, _operand(left, facts), _operand(right, facts))
         case _:
-            return _fact(_dotted(node), facts)
+            return _fact(_dotted_name(node), facts)
 
 
 def _divide(operator: ast.operator, left: _Operand, right: _Operand) -> _Operand:

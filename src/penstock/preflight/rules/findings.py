@@ -73,11 +73,11 @@ def _finding(rule: Rule, facts: Facts) -> Finding:
     return Finding(
         rule=rule,
         because={name: value for name, value in known.items() if not isinstance(value, Unknown)},
-        unchecked_since=_unchecked(rule, facts),
+        unchecked_since=_last_checked_release(rule, facts),
     )
 
 
-def _unchecked(rule: Rule, facts: Facts) -> Release | None:
+def _last_checked_release(rule: Rule, facts: Facts) -> Release | None:
     """Return the newest release read, if an open-ended rule is applied to a later one."""
     version, engine = facts.get("version"), facts.get("engine")
     read = NEWEST.get(engine) if isinstance(engine, str) else None

@@ -13,7 +13,7 @@ from penstock.catalog import find_model, model_ids
 from penstock.preflight.check import Preflight, Readiness
 from penstock.preflight.executed_speed import LOAD, Speed
 from penstock.preflight.facts.situation import Subject
-from penstock.preflight.launch.launch_plan import HEAD_NODE, LaunchPlan, typed_lines
+from penstock.preflight.launch.launch_plan import HEAD_NODE, LaunchPlan, command_lines
 from penstock.preflight.launch.recipe import Recipe
 from penstock.preflight.launch.release_flags import FlagFinding
 from penstock.preflight.launch.start_memory import keeps_whole_context

@@ -14,7 +14,7 @@ from penstock.report.simulate.heading import arrivals_sentence, clock
 from penstock.simulation.outcome import Latency, Outcome, PoolOutcome
 from penstock.simulation.scenario import Scenario
 from penstock.units import format_s
-from penstock.workload import Diurnal, Fixed, Trace, kept_rows
+from penstock.workload import Diurnal, Fixed, Trace, usable_rows_sentence
 
 _LABEL_WIDTH = len(" queue " + " max 10,000,000")
 _SHADES = {"queue": "yellow", "KV": "green", "tok/s": "cyan"}
@@ -91,10 +91,10 @@ def _latency_row(scenario: Scenario) -> list[str | Text]:
         engine,
         _span(scenario.first_token(ttft_of, 0.5)),
         format_s(ttft_of(outcome).quantile_s(0.99)),
-        _span(scenario.ranged(tpot_of, 0.5)),
+        _span(scenario.quantile_range(tpot_of, 0.5)),
         format_s(tpot_of(outcome).quantile_s(0.99)),
         format_s(outcome.pools[-1].itl.quantile_s(0.99)),
-        _span(scenario.ranged(e2e_of, 0.5)),
+        _span(scenario.quantile_range(e2e_of, 0.5)),
         format_s(e2e_of(outcome).quantile_s(0.99)),
         _met(outcome),
         f"{outcome.goodput_tokens_per_s:,.0f}",
@@ -290,7 +290,8 @@ def _grounds(scenarios: Sequence[Scenario]) -> Text:
     lengths = scenarios[0].question.workload.lengths
     if isinstance(lengths, Trace):
         text.append(
-            f"Rows: {kept_rows(lengths.requests, lengths.dropped)}. ", style="yellow" if lengths.dropped else ""
+            f"Rows: {usable_rows_sentence(lengths.requests, lengths.dropped)}. ",
+            style="yellow" if lengths.dropped else "",
         )
     text.append(f"Seed {scenarios[0].question.seed}. ")
     text.append("$: median on-demand price of the catalog for the duration of the run.")

@@ -10,7 +10,7 @@ from rich.text import Text
 from penstock.report.drawing.plain_json import plain_fields
 from penstock.report.drawing.sparkline import sparkline
 from penstock.units import format_digits, format_s
-from penstock.workload import LogNormalFit, TraceSummary, WorkloadSummary, kept_rows
+from penstock.workload import LogNormalFit, TraceSummary, WorkloadSummary, usable_rows_sentence
 from penstock.workload.summary.describe import SharingSummary, TokenSummary
 
 _LABEL: Final = 12
@@ -79,7 +79,9 @@ def _heading(summary: TraceSummary) -> Text:
 
 
 def _rows(summary: TraceSummary) -> Text:
-    text = Text(kept_rows(summary.requests.requests, summary.dropped), style="yellow" if summary.dropped else "")
+    text = Text(
+        usable_rows_sentence(summary.requests.requests, summary.dropped), style="yellow" if summary.dropped else ""
+    )
     if summary.contradictions:
         ids = f"{summary.contradictions:,} hash id" + ("s" if summary.contradictions > 1 else "")
         text.append(f"; {ids} at more than one position: a shared prefix ends before it", style="yellow")

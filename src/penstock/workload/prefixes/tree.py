@@ -55,7 +55,7 @@ def grow_tree(parent: Int32s, tokens: Int32s) -> SegmentTree:
     raise ValueError("segments follow each other in a circle")
 
 
-def rooted(ids: Int64s, parent_ids: Int64s) -> tuple[Int64s, Int32s, Int64s]:
+def keep_rooted(ids: Int64s, parent_ids: Int64s) -> tuple[Int64s, Int32s, Int64s]:
     """Keep the nodes whose ancestors up to a root (parent -1) are all present. `ids` are ascending.
 
     Return the ids kept, the places of their parents among them (-1 at a root), and the places they had.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.errors import TraceError
-from penstock.workload.prefixes.tree import SegmentTree, grow_tree, join_chains, rooted
+from penstock.workload.prefixes.tree import SegmentTree, grow_tree, join_chains, keep_rooted
 from penstock.workload.recorded._database import ByteProgress, Database
 from penstock.workload.recorded._lines import Lines, count_lines
 from penstock.workload.recorded._table_file import TableFile
@@ -328,7 +328,7 @@ def _hash_tree(database: Database, block_tokens: int) -> tuple[SegmentTree, Segm
     (contradictions,) = database.row("SELECT count(*) FROM hashes WHERE NOT consistent")
     columns = database.columns("SELECT id, parent, visits, tokens FROM hashes WHERE consistent ORDER BY id")
     # A descendant of an inconsistent id has no path to a root, so no prompt reaches it.
-    ids, parent, kept = rooted(columns["id"].astype(np.int64), columns["parent"].astype(np.int64))
+    ids, parent, kept = keep_rooted(columns["id"].astype(np.int64), columns["parent"].astype(np.int64))
     tokens, visits = columns["tokens"].astype(np.int64)[kept], columns["visits"].astype(np.int64)[kept]
     tree, segments = join_chains(parent, tokens, visits)
     return tree, SegmentMap(ids=ids, segments=segments), contradictions

@@ -33,10 +33,10 @@ def count_lines(file: TableFile) -> Lines:
         quotes += chunk.count(b'"')
         last = chunk[-1:]
     kinds = sum(count > 0 for count in (both, feeds - both, returns - both))
-    return Lines(mixed_ends=kinds > 1, written=_written(file) if quotes else None)
+    return Lines(mixed_ends=kinds > 1, written=_count_lines(file) if quotes else None)
 
 
-def _written(file: TableFile) -> int:
+def _count_lines(file: TableFile) -> int:
     """Count the lines that are not blank, whatever their line end."""
     count, rest = 0, b""
     for chunk in _chunks(file):

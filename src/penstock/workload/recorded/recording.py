@@ -48,7 +48,7 @@ def mean_rate_per_s(recording: Recording) -> float | None:
     return (recording.requests - 1) / recording.span_s if recording.span_s > 0 else None
 
 
-def told(blocks: Iterator[Requests], progress: CountProgress | None) -> Iterator[Requests]:
+def with_progress(blocks: Iterator[Requests], progress: CountProgress | None) -> Iterator[Requests]:
     """Yield the blocks and report the number of requests so far to `progress`."""
     done = 0
     for block in blocks:

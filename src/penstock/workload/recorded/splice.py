@@ -29,5 +29,5 @@ def repeat(recording: Recording, *, renew_segments: bool = True) -> Iterator[Req
         for block in recording.blocks():
             prefixes = block.prefixes
             if prefixes is not None and table is not None:
-                prefixes = prefixes.renumbered(len(table) - len(prefixes.segment_tokens), table.tokens)
+                prefixes = prefixes.with_offset(len(table) - len(prefixes.segment_tokens), table.tokens)
             yield replace(block, arrival_s=block.arrival_s + past * period_s, prefixes=prefixes)

@@ -126,7 +126,7 @@ class Trace:
         return tree.prefixes(last, own)
 
 
-def kept_rows(kept: int, dropped: Mapping[str, int]) -> str:
+def usable_rows_sentence(kept: int, dropped: Mapping[str, int]) -> str:
     """Return a sentence with the number of usable rows and the reasons why others are not."""
     counted = ", ".join(f"{count:,} ({reason})" for reason, count in dropped.items())
     return f"{kept:,} of {kept + sum(dropped.values()):,} can be used" + (f"; left out: {counted}" if counted else "")
@@ -136,7 +136,7 @@ def require_whole(trace: Trace) -> None:
     """Raise TraceError if more than 1% of the rows could not be read. Failed requests are not counted as unreadable."""
     unreadable = sum(count for reason, count in trace.dropped.items() if reason != FAILED)
     if unreadable > MAX_UNREADABLE_FRACTION * (trace.requests + sum(trace.dropped.values())):
-        said = kept_rows(trace.requests, trace.dropped)
+        said = usable_rows_sentence(trace.requests, trace.dropped)
         raise TraceError(
             f"{trace.name} rows: {said}{trace.time_hint}; more than {MAX_UNREADABLE_FRACTION:.0%} lost is no trace of "
             "what was asked: mend or remove those rows"

@@ -132,7 +132,7 @@ _NOT_COMMAS: Final = (";", "\t", "|")
 
 def recognise(columns: Collection[str], file_name: str, named: Mapping[str, str] | None = None) -> TraceFormat:
     """Return the format whose required columns are all present, or one from named or guessed columns."""
-    found = _found(columns, file_name, named)
+    found = _find_format(columns, file_name, named)
     if found is not None:
         twice = [column for column in found.columns.values() if list(columns).count(column) > 1]
         if twice:
@@ -150,14 +150,14 @@ def recognise(columns: Collection[str], file_name: str, named: Mapping[str, str]
     )
 
 
-def _found(columns: Collection[str], file_name: str, named: Mapping[str, str] | None) -> TraceFormat | None:
+def _find_format(columns: Collection[str], file_name: str, named: Mapping[str, str] | None) -> TraceFormat | None:
     if named:
         return _as_named(columns, file_name, named)
     for known in FORMATS:
         if set(known.required) <= set(columns):
             return known
-    meant = _guessed(columns)
-    return _mapped(meant, "any") if set(REQUIRED) <= meant.keys() else None
+    meant = _guess_columns(columns)
+    return _format_from(meant, "any") if set(REQUIRED) <= meant.keys() else None
 
 
 def parse_columns(text: str) -> dict[str, str]:
@@ -176,17 +176,17 @@ def _as_named(columns: Collection[str], file_name: str, named: Mapping[str, str]
     unit = named.get(_UNIT, "any")
     if unit not in get_args(TimeUnit):
         raise UsageError(f"'{unit}' is not a unit of time; write one of {', '.join(get_args(TimeUnit))}")
-    meant = {**_guessed(columns), **{name: column for name, column in named.items() if name != _UNIT}}
+    meant = {**_guess_columns(columns), **{name: column for name, column in named.items() if name != _UNIT}}
     missing = [name for name in REQUIRED if name not in meant]
     if missing:
         raise TraceError(f"{file_name}: which column is {missing[0]}? add {missing[0]}=COLUMN")
     absent = [column for column in meant.values() if column not in columns]
     if absent:
         raise TraceError(f"{file_name}: no column '{absent[0][:40]}'; it has {', '.join(list(columns)[:8])}")
-    return _mapped(meant, unit)  # type: ignore[arg-type]
+    return _format_from(meant, unit)  # type: ignore[arg-type]
 
 
-def _guessed(columns: Collection[str]) -> dict[str, str]:
+def _guess_columns(columns: Collection[str]) -> dict[str, str]:
     """Return the first column of each meaning, with the most specific name first."""
     plain = {re.sub(r"[^a-z]", "", column.lower()): column for column in reversed(tuple(columns))}
     found = {}
@@ -197,7 +197,7 @@ def _guessed(columns: Collection[str]) -> dict[str, str]:
     return found
 
 
-def _mapped(meant: Mapping[str, str], unit: TimeUnit) -> TraceFormat:
+def _format_from(meant: Mapping[str, str], unit: TimeUnit) -> TraceFormat:
     """Build a format from a column mapping.
 
     A column such as `ts_ms` is in milliseconds, however small its numbers are.

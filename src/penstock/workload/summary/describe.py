@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from penstock.workload.recorded.recording import CountProgress, told
+from penstock.workload.recorded.recording import CountProgress, with_progress
 from penstock.workload.recorded.trace import Trace
 from penstock.workload.requests import Float64s, Prefixes, Requests
 from penstock.workload.summary.histogram import TokenHistogram, no_tokens
@@ -95,7 +95,7 @@ class TraceSummary:
 
 def describe_trace(trace: Trace, *, progress: CountProgress | None = None) -> TraceSummary:
     """Summarise a trace and fit its lengths, in two passes. `progress` gets the requests seen over both passes."""
-    summary = describe(told(trace.blocks(), progress))
+    summary = describe(with_progress(trace.blocks(), progress))
     if summary is None:
         raise ValueError("a trace without requests is refused when it is read")
     later = None if progress is None else lambda done: progress(trace.requests + done)

@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.errors import UsageError
 from penstock.workload.randomness import RandomStream, generator
-from penstock.workload.recorded.recording import CountProgress, Recording, told
+from penstock.workload.recorded.recording import CountProgress, Recording, with_progress
 from penstock.workload.requests import Float64s, Requests, concatenate
 from penstock.workload.summary.histogram import TokenHistogram, no_tokens
 from penstock.workload.synthetic.lengths import Empirical, LogNormal
@@ -49,7 +49,7 @@ class LogNormalFit:
 def fit_log_normal(recording: Recording, *, progress: CountProgress | None = None) -> LogNormalFit:
     """Fit by the moments of the logarithms, which is maximum likelihood, in one pass and bounded memory."""
     inputs, outputs, products = no_tokens(), no_tokens(), 0.0
-    for block in told(recording.blocks(), progress):
+    for block in with_progress(recording.blocks(), progress):
         inputs, outputs = inputs.with_column(block.input_tokens), outputs.with_column(block.output_tokens)
         products += float(np.log(block.input_tokens) @ np.log(block.output_tokens))
     if not inputs.count:
@@ -77,12 +77,12 @@ def fit_log_normal(recording: Recording, *, progress: CountProgress | None = Non
 
 def fit_empirical(recording: Recording, *, seed: int = 0) -> Empirical:
     """Return the pairs of a trace, or a random sample of them if there are more than a million."""
-    blocks = recording.blocks() if recording.requests <= MAX_PAIRS else _picked(recording, seed)
+    blocks = recording.blocks() if recording.requests <= MAX_PAIRS else _sample(recording, seed)
     columns = concatenate(list(blocks))
     return Empirical(input_tokens=columns.input_tokens, output_tokens=columns.output_tokens)
 
 
-def _picked(recording: Recording, seed: int) -> Iterator[Requests]:
+def _sample(recording: Recording, seed: int) -> Iterator[Requests]:
     picked = generator(seed, RandomStream.SAMPLE, 0).choice(recording.requests, MAX_PAIRS, replace=False)
     kept = np.zeros(recording.requests, np.bool_)
     kept[picked] = True
@@ -103,12 +103,12 @@ def _distance(histogram: TokenHistogram, mean: float, sigma: float) -> float:
     if not sigma:
         return 0.0
     seen = histogram.cumulative()
-    fitted = _fitted(histogram.tokens, mean, sigma)
-    before = _fitted(histogram.tokens - 1, mean, sigma)  # the observed fraction just below a length
+    fitted = _log_normal_cdf(histogram.tokens, mean, sigma)
+    before = _log_normal_cdf(histogram.tokens - 1, mean, sigma)  # the observed fraction just below a length
     fitted[-1] = 1.0
     return float(max(np.abs(fitted - seen).max(), np.abs(before - np.concatenate([[0.0], seen[:-1]])).max()))
 
 
-def _fitted(tokens: np.ndarray, mean: float, sigma: float) -> Float64s:
+def _log_normal_cdf(tokens: np.ndarray, mean: float, sigma: float) -> Float64s:
     normal = NormalDist(mean, sigma)
     return np.array([normal.cdf(log(count + 0.5)) if count >= 1 else 0.0 for count in tokens.tolist()])
