@@ -141,12 +141,12 @@ EXPORTS = {
         "describe_trace",
         "fit_empirical",
         "fit_log_normal",
-        "usable_rows_sentence",
         "parse_columns",
         "parse_duration",
         "parse_slo",
         "read_trace",
         "require_whole",
+        "usable_rows_sentence",
     ],
 }
 HEAVY = {
