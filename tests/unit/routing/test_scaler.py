@@ -35,7 +35,7 @@ scaled = st.builds(
     name=st.just("pool"),
     requests_per_s=st.floats(0.5, 10.0),
     usd_per_hour=st.floats(0.5, 10.0),
-    most=st.integers(1, 5),
+    max_replicas=st.integers(1, 5),
     floor=st.integers(0, 1),
 )
 

@@ -270,7 +270,7 @@ def _launch(answer: Preflight, instead: Preflight | None) -> RenderableType:
     if answer.launch.typed:
         verdict = "" if answer.passes else "; it is not expected to serve"
         pieces.append(Text(f"  your command, as parsed{verdict}", style="dim"))
-        pieces.append(_pasted(typed_lines(answer.launch.typed)))
+        pieces.append(_pasted(command_lines(answer.launch.typed)))
         pieces += [Text(f"  ! {note}", style="yellow") for note in answer.notes]
     pieces += [Text(f"  ! {flag.message}", style="yellow") for flag in _ignored(answer)]
     if instead is not None:
