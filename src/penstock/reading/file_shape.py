@@ -1,7 +1,7 @@
 """Reads a YAML file into the dataclass that declares its shape, and derives its JSON schema from the same class."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -23,6 +23,7 @@ _PROBLEMS: Final = {
 }
 
 _T = TypeVar("_T")
+_U = TypeVar("_U")
 
 
 def file_config(**keys: str) -> Mapping[str, object]:
@@ -61,6 +62,17 @@ class FileShape(Generic[_T]):
     def read(self, text: str, where: str) -> _T:
         """Read a file; an error is one line with the file name, the line, the key and the correction."""
         return self.validate(YamlTree(text, where, kind=self.kind, written_by=self.written_by))
+
+    def convert(self, text: str, where: str, make: Callable[[_T], _U]) -> _U:
+        """Read a file and make something else of it; a problem found by `make` is reported like one of the file."""
+        tree = YamlTree(text, where, kind=self.kind, written_by=self.written_by)
+        found = self.validate(tree)
+        try:
+            return make(found)
+        except FieldError as error:
+            raise tree.error(error.place, error.problem) from None
+        except UsageError as error:
+            raise tree.error((), str(error)) from None
 
     def validate(self, tree: YamlTree) -> _T:
         """Return the values of a parsed file as the dataclass."""
@@ -110,10 +122,10 @@ class FileShape(Generic[_T]):
             known = _known_keys(_json_schema(cast("type", self.of), documented=False), place[:-1])
             near = get_close_matches(str(place[-1]), known, n=1, cutoff=0.6)
             hint = f"did you mean `{near[0]}`?" if near else f"known keys: {', '.join(known)}"
-            raise tree.unknown_key(place, hint)
+            raise tree.unknown_key(place, hint) from None
         if kind == "missing":
-            raise tree.error(place[:-1], f"has no `{place[-1]}`; add `{place[-1]}: ...`")
-        raise tree.error(place, _problem(first))
+            raise tree.error(place[:-1], f"has no `{place[-1]}`; add `{place[-1]}: ...`") from None
+        raise tree.error(place, _problem(first)) from None
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema of the file, for completion in editors."""

@@ -1,16 +1,16 @@
 """Reads which clients have access: API keys or signed tokens that Envoy checks. Each names a tenant for the pickers."""
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 from urllib.parse import urlsplit
 
 from penstock.errors import UnreadableFile, UsageError
+from penstock.reading.file_shape import FieldError, FileShape, file_config
+from penstock.reading.scalars import Whole
 from penstock.reading.text import read_text
-from penstock.reading.yaml import Table, Value, read_table
 
 VERSION: Final = 1
 _WRITTEN_BY: Final = "an editor; docs/gateway.md, Access control"
@@ -36,14 +36,20 @@ class TenantKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SignedTokens:
-    """JWTs of an external issuer, and the claim that names the tenant."""
+class TokenIssuer:
+    """An external issuer of JWTs, and the claim that names the tenant."""
 
     issuer: str
     audiences: tuple[str, ...]
     jwks: str
-    """JWKS with the public keys: its text, or the URL to fetch it from."""
+    """JWKS with the public keys: a file, or the URL to fetch it from."""
     tenant_claim: str = "sub"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedTokens(TokenIssuer):
+    """JWTs of an external issuer; `jwks` is the text of the JWKS, or the URL to fetch it from."""
+
     file: Path | None = None
     """File of the JWKS text; re-read when it changes."""
 
@@ -92,43 +98,49 @@ class Certificate:
                 raise UsageError(f"no such file: {path}; --tls-cert and --tls-key name PEM files")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessFile:
+    """A whole access file."""
+
+    __pydantic_config__: ClassVar[Mapping[str, object]] = file_config()
+
+    version: Whole
+    keys: tuple[TenantKey, ...] = ()
+    tokens: TokenIssuer | None = None
+    engine_key: str | None = None
+    """API key of the engines themselves."""
+
+    def access(self, beside: Path) -> Access:
+        """Return the rules; a JWKS file is relative to the folder `beside`."""
+        tokens = None
+        if self.tokens is not None:
+            try:
+                jwks, file = _public_keys(self.tokens.jwks, beside)
+            except UsageError as error:
+                raise FieldError(str(error), "tokens", "jwks") from None
+            stated = {entry.name: getattr(self.tokens, entry.name) for entry in fields(TokenIssuer)}
+            tokens = SignedTokens(**{**stated, "jwks": jwks}, file=file)
+        return Access(keys=self.keys, tokens=tokens, engine_key=self.engine_key)
+
+
+ACCESS_FILE: Final = FileShape(
+    of=AccessFile,
+    kind="access",
+    written_by=_WRITTEN_BY,
+    title="Access rules for `penstock route --access`",
+    version=VERSION,
+)
+
+
 def read_access(path: Path) -> Access:
     """Read an access file. Paths in it are relative to its folder."""
-    table = read_table(read_text(path, "write one (docs/gateway.md)"), path.name, kind="access", written_by=_WRITTEN_BY)
-    table.version(VERSION, written_by=_WRITTEN_BY)
-    table.only("version", "keys", "tokens", "engine_key")
-    listed = table.get("keys")
-    keys = tuple(value.made(_key) for value in listed.items()) if listed is not None else ()
-    written = table.get("tokens")
-    tokens = written.made(partial(_tokens, beside=path.parent)) if written is not None else None
-    engine_key = table.optional("engine_key", Value.text, None)
-    try:
-        return Access(keys=keys, tokens=tokens, engine_key=engine_key)
-    except UsageError as error:
-        raise UsageError(f"{path.name}: {error}") from None
-
-
-def _key(table: Table) -> Callable[[], TenantKey]:
-    table.only("tenant", "key")
-    return partial(TenantKey, tenant=table.required("tenant").text(), key=table.required("key").text())
+    text = read_text(path, "write one (docs/gateway.md)")
+    return ACCESS_FILE.convert(text, path.name, lambda file: file.access(path.parent))
 
 
 def access_of(path: Path | None) -> Access | None:
     """Read an access file. None means that there is none and every client has access."""
     return None if path is None else read_access(path)
-
-
-def _tokens(table: Table, *, beside: Path) -> Callable[[], SignedTokens]:
-    table.only("issuer", "audiences", "jwks", "tenant_claim")
-    jwks, file = table.required("jwks").parsed(partial(_public_keys, beside=beside))
-    return partial(
-        SignedTokens,
-        issuer=table.required("issuer").text(),
-        audiences=tuple(value.text() for value in table.required("audiences").items()),
-        jwks=jwks,
-        tenant_claim=table.optional("tenant_claim", Value.text, "sub"),
-        file=file,
-    )
 
 
 def _public_keys(written: str, beside: Path) -> tuple[str, Path | None]:
