@@ -160,7 +160,7 @@ class PreflightDeployment(TypedDict):
     passes: bool
     obstacles: list[StartObstacle]
     narrow: StartObstacle | None
-    doubts: list[StartObstacle]
+    doubts: Annotated[list[StartObstacle], at("possible_obstacles")]
     notes: list[str]
     findings: Annotated[list[FindingDocument], at("assessment.findings")]
     undetermined: Annotated[list[UndeterminedDocument], at("assessment.undetermined")]
