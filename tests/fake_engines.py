@@ -1,4 +1,4 @@
-"""Engines that fail, are slow or say what they were sent, as a test has them; one thread serves all of a test."""
+"""Engines that fail, are slow, or return what they received; one thread serves all of a test."""
 
 import asyncio
 import json

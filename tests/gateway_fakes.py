@@ -1,4 +1,4 @@
-"""A small fleet, a picker's picker for it on a clock of its own, and what an engine's page is written from."""
+"""A small fleet, a picker with its own clock, and the state behind an engine page."""
 
 import numpy as np
 
@@ -52,14 +52,14 @@ def picker_of(routed: RoutedFleet, clock: Clock) -> tuple[Picker, SharedTables]:
     return Picker(routed, tables, 0, clock), tables
 
 
-def asked(model: str | None = "a", body_bytes: int = 400) -> RequestBody:
+def body_fields(model: str | None = "a", body_bytes: int = 400) -> RequestBody:
     return RequestBody(model=model, limit_tokens=None, stream=True, body_bytes=body_bytes, prefix_from=0)
 
 
-def report(tables: SharedTables, index: int, clock: Clock, **told: float) -> None:
+def report(tables: SharedTables, index: int, clock: Clock, **values: float) -> None:
     row = tables.reports[index]
     row["healthy"], row["reported_s"] = 1, clock.now_s
-    for name, value in told.items():
+    for name, value in values.items():
         row[name] = value
     row["sequence"] += 2
 
@@ -70,5 +70,5 @@ def state(**more: int) -> EngineState:
     observed.itl_s.add(0.02, 100)
     observed.output_tokens.add(25, 4)
     totals = Totals(prompt_tokens=4000, output_tokens=100)
-    told = {"running": 3, "waiting": 2, "used_blocks": 50, "blocks": 200, "block_tokens": 16} | more
-    return EngineState(model="m", totals=totals, observed=observed, **told)
+    sizes = {"running": 3, "waiting": 2, "used_blocks": 50, "blocks": 200, "block_tokens": 16} | more
+    return EngineState(model="m", totals=totals, observed=observed, **sizes)

@@ -1,4 +1,4 @@
-"""Requests nobody should send: bodies, encodings, framing and headers that are nearly right, wrong or meant to harm."""
+"""Hostile requests: bodies, encodings, framing and headers that are almost right, wrong or malicious."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""A gateway's side of the endpoint-picker protocol: what it sends over ext_proc, and what a picker answered."""
+"""The gateway side of the endpoint-picker protocol: sends ext_proc messages and collects the answers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Ports of the loopback interface that nobody listens on."""
+"""Free ports of the loopback interface."""
 
 import socket
 

@@ -1,4 +1,4 @@
-"""A real Envoy sends requests where the pickers say, through every door, and loses none that somebody could serve."""
+"""A real Envoy routes as the pickers decide, with every filter, and loses no request."""
 
 import asyncio
 import json
@@ -52,7 +52,7 @@ def test_all_traffic_lands_on_the_one_endpoint_a_picker_may_choose(tmp_path: Pat
         assert list(stack.served().values()) == [0, 203, 0]
 
 
-def test_models_keep_apart_with_pickers_and_without(tmp_path: Path) -> None:
+def test_models_stay_separate_with_and_without_pickers(tmp_path: Path) -> None:
     """An endpoint answers 404 for a model it does not have, so every 200 was sent to the right one."""
     with running(tmp_path, endpoints=4, models=("one", "two")) as stack:
 
@@ -72,7 +72,7 @@ def test_models_keep_apart_with_pickers_and_without(tmp_path: Path) -> None:
         assert sum(stack.served().values()) == sum(before.values()) + 40
 
 
-def test_an_adapter_is_asked_of_endpoints_that_have_it_with_pickers_and_without(tmp_path: Path) -> None:
+def test_adapters_reach_their_endpoints_with_and_without_pickers(tmp_path: Path) -> None:
     """An engine answers 404 for an adapter it was not started with; the model's own requests go anywhere."""
     with running(tmp_path, endpoints=3, adapters=("sql-lora",)) as stack:
 
@@ -95,7 +95,7 @@ def test_an_adapter_is_asked_of_endpoints_that_have_it_with_pickers_and_without(
         assert asyncio.run(stack.ask(chat(model="other-lora")))[0] == 404
 
 
-def test_a_stopped_gateway_finishes_what_is_under_way(tmp_path: Path) -> None:
+def test_a_stopped_gateway_finishes_requests_in_flight(tmp_path: Path) -> None:
     with running(tmp_path, endpoints=2, step_s=0.02) as stack:
 
         async def stop_meanwhile() -> tuple[int, bytes]:
@@ -110,7 +110,7 @@ def test_a_stopped_gateway_finishes_what_is_under_way(tmp_path: Path) -> None:
         assert stack.processes["gateway"].wait(20) == 0
 
 
-def test_a_picker_is_not_shown_credentials(tmp_path: Path) -> None:
+def test_pickers_do_not_see_credentials(tmp_path: Path) -> None:
     """Envoy shows `Authorization` to whom it asks unless it is told not to."""
     with running(tmp_path, endpoints=1) as stack:
         place = Path(stack.stack.folder) / "picker-0.sock"
@@ -133,7 +133,7 @@ def test_a_picker_is_not_shown_credentials(tmp_path: Path) -> None:
         assert b"sk-secret" not in b"".join(shown)
 
 
-def test_clients_do_not_say_how_often_and_how_long_endpoints_are_tried(tmp_path: Path) -> None:
+def test_clients_cannot_set_retries_or_timeouts(tmp_path: Path) -> None:
     """What only Envoy and pickers may say does not pass, so it cannot have been obeyed."""
     names = [*(f"x-envoy-{name}" for name in INTERNAL), *STRIPPED]
     arrived: list[str] = []

@@ -1,4 +1,4 @@
-"""Envoy lets in who has a key or a signed token, says whose it is, speaks TLS, and sends its spans away."""
+"""Envoy checks keys and tokens, sets the tenant, serves TLS and exports spans."""
 
 import asyncio
 import base64
@@ -58,7 +58,7 @@ def tenants(log: Path) -> list[str | None]:
 
 
 @pytest.mark.parametrize("door", ["ext_authz", "ext_proc"])
-def test_only_who_has_a_key_is_served_and_the_tenant_is_who_the_key_says(tmp_path: Path, door: str) -> None:
+def test_a_key_is_required_and_sets_the_tenant(tmp_path: Path, door: str) -> None:
     access, log = tmp_path / "access.yaml", tmp_path / "access.log"
     keys_file(access, search=KEY, batch=OTHER)
     # Of several models a whole body is read, or none.
@@ -76,7 +76,7 @@ def test_only_who_has_a_key_is_served_and_the_tenant_is_who_the_key_says(tmp_pat
         assert KEY not in log.read_text()
 
 
-def test_a_key_that_comes_or_goes_cuts_no_answer(tmp_path: Path) -> None:
+def test_a_change_of_keys_closes_no_connection(tmp_path: Path) -> None:
     access = tmp_path / "access.yaml"
     keys_file(access, search=KEY)
     with running(tmp_path, access=str(access), step_s=0.02) as stack:
@@ -114,7 +114,7 @@ def public_keys(path: Path, secret: bytes) -> None:
     path.write_text(json.dumps({"keys": [key]}))
 
 
-def test_a_signed_token_names_the_tenant(tmp_path: Path) -> None:
+def test_a_token_sets_the_tenant(tmp_path: Path) -> None:
     access, log = tmp_path / "access.yaml", tmp_path / "access.log"
     public_keys(tmp_path / "jwks.json", SECRET)
     access.write_text(
@@ -151,7 +151,7 @@ def test_a_signed_token_names_the_tenant(tmp_path: Path) -> None:
         assert tenants(log) == ["search", "search", "search", None]
 
 
-def test_public_keys_in_a_file_are_read_again_when_they_change(tmp_path: Path) -> None:
+def test_a_jwks_file_is_reloaded_when_it_changes(tmp_path: Path) -> None:
     access, keys, new = tmp_path / "access.yaml", tmp_path / "jwks.json", SECRET[::-1]
     public_keys(keys, SECRET)
     access.write_text("version: 1\ntokens: {issuer: me, audiences: [penstock], jwks: jwks.json}\n")
@@ -209,7 +209,7 @@ def shown(stack: Running) -> str:
     return ssl.get_server_certificate((stack.host, stack.port)).strip()
 
 
-def test_a_certificate_is_read_again_however_it_is_replaced(tmp_path: Path) -> None:
+def test_a_certificate_is_reloaded_however_it_is_replaced(tmp_path: Path) -> None:
     folder = tmp_path / "shown"
     folder.mkdir()
     chain, key = folder / "gateway.pem", folder / "gateway.key"

@@ -1,4 +1,4 @@
-"""What alerts and dashboard ask for is on a live page, and alerts fire in a real Prometheus and are over again."""
+"""Alerts and dashboard use metrics that exist, and alerts fire and resolve in a real Prometheus."""
 
 import asyncio
 import json
@@ -69,7 +69,7 @@ def await_alerts(base: str, wanted: set[str], seconds: float) -> set[str]:
     return seen
 
 
-def test_alerts_fire_when_an_endpoint_dies_and_are_over_when_it_is_back(tmp_path: Path) -> None:
+def test_alerts_fire_when_an_endpoint_dies_and_resolve_when_it_is_back(tmp_path: Path) -> None:
     program()
     place = f"127.0.0.1:{free_ports(1)[0]}"
     with running(tmp_path, endpoints=2, metrics=place) as stack, prometheus(tmp_path, place) as base:
@@ -95,7 +95,7 @@ def asked() -> list[tuple[str, str]]:
     ]
 
 
-def test_every_metric_and_label_that_is_asked_for_is_on_the_page_of_a_live_gateway(tmp_path: Path) -> None:
+def test_every_metric_and_label_in_use_is_on_a_live_page(tmp_path: Path) -> None:
     place = f"127.0.0.1:{free_ports(1)[0]}"
     with running(tmp_path, endpoints=2, metrics=place) as stack:
         assert asyncio.run(stack.load(10, 2)).failed == 0

@@ -1,4 +1,4 @@
-"""The gateway as clients see it: OpenAI's client over TLS, HTTP/1.1 and HTTP/2, in front of engines of all sorts."""
+"""OpenAI's client over TLS, HTTP/1.1 and HTTP/2, in front of good and bad engines."""
 
 import asyncio
 import shutil
@@ -139,7 +139,7 @@ async def asked_many(served: Served, count: int, content: str = "hi", in_paralle
         return [status for found in await asyncio.gather(*(one() for _ in range(in_parallel))) for status in found]
 
 
-def test_an_engine_that_answers_500_at_once_loses_no_request_and_comes_back(served: Served) -> None:
+def test_an_engine_with_500s_loses_no_request_and_recovers(served: Served) -> None:
     bad, *good = served.engines
     bad.status = 500
     for engine in good:
@@ -158,7 +158,7 @@ def test_an_engine_that_answers_500_at_once_loses_no_request_and_comes_back(serv
         assert time.monotonic() - begun_s < 20, "an engine that is well again gets no requests"
 
 
-def test_a_request_that_fails_everywhere_takes_no_engine_out(served: Served) -> None:
+def test_a_request_that_fails_everywhere_excludes_no_engine(served: Served) -> None:
     before = served.asked
     assert asyncio.run(asked_many(served, 20, "poison")) == [500] * 20
     assert served.asked - before <= 20 * 4
@@ -170,7 +170,7 @@ def test_a_request_that_fails_everywhere_takes_no_engine_out(served: Served) -> 
         client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "poison"}])
 
 
-def test_a_slow_first_token_is_waited_for_and_one_that_never_comes_is_not(served: Served) -> None:
+def test_a_slow_first_token_is_waited_for_but_a_hung_engine_is_not(served: Served) -> None:
     """Headers come with the first token, after several times the silence that has Envoy ask; one engine fails then."""
     bad, *slow = served.engines
     before, failed = served.asked, bad.asked.total()

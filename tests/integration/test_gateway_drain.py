@@ -47,7 +47,7 @@ def both(stack: Running) -> tuple[int, int]:
     return status(stack, "/health"), status(stack, "/ready?probe=1")
 
 
-def test_health_is_the_gateways_own_and_ready_that_an_endpoint_is_too(tmp_path: Path) -> None:
+def test_health_is_the_gateway_and_ready_needs_an_endpoint(tmp_path: Path) -> None:
     """Then SIGTERM: both fail at once, an idle gateway serves on, and a stream comes to its end after the grace."""
     access = tmp_path / "access.yaml"
     access.write_text(f"version: 1\nkeys: [{{tenant: one, key: {KEY}}}]\n")
@@ -82,7 +82,7 @@ def test_health_is_the_gateways_own_and_ready_that_an_endpoint_is_too(tmp_path: 
         assert status(stack, "/health") == 0
 
 
-def test_a_picker_says_that_it_ends_and_answers_until_then(tmp_path: Path) -> None:
+def test_a_picker_reports_not_serving_and_answers_while_it_drains(tmp_path: Path) -> None:
     """Without an Envoy of ours: gRPC health is NOT_SERVING at once, and all pickers end together."""
     pick, metrics = (f"127.0.0.1:{port}" for port in free_ports(2))
     more: dict[str, Any] = {"only_pick": pick, "metrics": metrics, "grace_s": GRACE_S, "pickers": 2}

@@ -1,4 +1,4 @@
-"""Whatever dies, hangs or lies: no request is lost that a healthy endpoint could have served."""
+"""Endpoints, pickers or the scraper fail: no request is lost that a healthy endpoint could have served."""
 
 import asyncio
 import json
@@ -110,20 +110,20 @@ def test_no_request_is_lost_when(stack: Running, name: str) -> None:
     assert seen.failed == 0, (name, seen.statuses, seen.cut)
 
 
-def test_an_endpoint_that_hangs_is_given_up_for_another(stack: Running) -> None:
+def test_a_hung_endpoint_is_replaced_by_another(stack: Running) -> None:
     seen = asyncio.run(stack.load_during(lambda: stack.fault("hang", 0), 300))
     assert seen.failed == 0, (seen.statuses, seen.cut)
     # Whoever was there waits for the try to be given up; nobody comes after.
     assert max(seen.seconds) < 20
 
 
-def test_streams_that_have_begun_break_off_with_their_endpoint_and_no_others_do(stack: Running) -> None:
+def test_only_streams_of_a_dead_endpoint_break_off(stack: Running) -> None:
     seen = asyncio.run(stack.load_during(lambda: stack.fault("die", 0), 100, body=chat(100, stream=True)))
     assert seen.statuses == {200: 100 - seen.cut}
     assert seen.cut <= 8  # no more than were under way
 
 
-def test_a_picker_that_died_is_back_within_a_second(stack: Running) -> None:
+def test_a_dead_picker_is_restarted_within_a_second(stack: Running) -> None:
     before = set(stack.children("picker"))
     one_picker_dies(stack)
     until(lambda: len(stack.children("picker")) == 2 and set(stack.children("picker")) != before, 1.0)
@@ -150,7 +150,7 @@ def test_ten_reloads_lose_nothing_and_a_removed_endpoint_gets_nothing(stack: Run
     watched.write_text(json.dumps(stack.stack.addresses))
 
 
-def test_counters_of_endpoints_that_stay_go_on_when_the_fleet_is_read_again(stack: Running) -> None:
+def test_counters_continue_across_a_reload(stack: Running) -> None:
     from penstock.api.top import read_gateway  # noqa: PLC0415
 
     watched, seen = Path(str(stack.stack.watched)), list[dict[tuple[str, str], float]]()
@@ -196,7 +196,7 @@ def ranked_again(receipt: DecisionReceipt) -> tuple[int, ...]:
     return tuple(order[:count].tolist())
 
 
-def test_every_decision_is_made_again_from_its_receipt(stack: Running) -> None:
+def test_every_receipt_replays_to_the_same_decision(stack: Running) -> None:
     from penstock.api.receipts import receipts as asked_again  # noqa: PLC0415
 
     asyncio.run(stack.load(50, 8))
@@ -209,7 +209,7 @@ def test_every_decision_is_made_again_from_its_receipt(stack: Running) -> None:
     assert ours.agreed_fraction == 1.0
 
 
-def test_metrics_say_what_happened(stack: Running) -> None:
+def test_metrics_count_the_requests(stack: Running) -> None:
     from penstock.api.top import read_gateway  # noqa: PLC0415
 
     before = read_gateway(str(stack.stack.metrics))
@@ -223,7 +223,7 @@ def test_metrics_say_what_happened(stack: Running) -> None:
     assert after.totals["requests_5xx_total"] == before.totals["requests_5xx_total"]
 
 
-def test_nothing_that_was_asked_is_in_any_log(stack: Running) -> None:
+def test_no_prompt_is_in_any_log(stack: Running) -> None:
     word = "a-word-nobody-else-says"
     asyncio.run(stack.ask(chat(2, prompt=word), headers="authorization: Bearer hidden-key\r\n"))
     time.sleep(0.3)

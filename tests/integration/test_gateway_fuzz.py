@@ -1,4 +1,4 @@
-"""Hostile requests through a real Envoy and every door: no crash, no wrong model, no stranger, no prompt in a log."""
+"""Hostile requests through a real Envoy: no crash, no wrong model, no foreign destination, no prompt in a log."""
 
 import asyncio
 import json
@@ -85,7 +85,7 @@ def written(stack: Running) -> Iterator[Path]:
             yield path
 
 
-def test_hostile_requests_harm_nobody(stack: Running) -> None:
+def test_hostile_requests_do_no_harm(stack: Running) -> None:
     rng, seen = random.Random(16), Counter[int]()
     before = {name: stack.children(name) for name in ("picker", "scraper", "envoy")}
 
@@ -119,7 +119,7 @@ def test_hostile_requests_harm_nobody(stack: Running) -> None:
     assert PROMPT.encode() not in page
 
 
-def test_slow_clients_do_not_keep_others_waiting(stack: Running) -> None:
+def test_slow_clients_do_not_delay_others(stack: Running) -> None:
     async def scene() -> list[int]:
         slow = []
         for _ in range(50):

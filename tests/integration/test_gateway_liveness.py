@@ -1,4 +1,4 @@
-"""Pickers that nobody can ask are found out: by the socket Envoy uses, not by whether a process runs."""
+"""Pickers that do not listen are detected through the socket that Envoy uses."""
 
 import asyncio
 import json
@@ -51,7 +51,7 @@ def test_a_reload_before_the_first_request_leaves_pickers_listening(tmp_path: Pa
         until(lambda: decided(stack) > 10)
 
 
-def test_pickers_that_die_behind_ext_proc_lose_next_to_nothing_and_dead_endpoints_are_said_in_json(
+def test_dead_pickers_behind_ext_proc_lose_few_requests_and_errors_are_json(
     tmp_path: Path,
 ) -> None:
     def kill(pids: list[int]) -> None:

@@ -1,4 +1,4 @@
-"""Client, gateway and endpoints as hosts of their own: paths that are slow, lossy or cut lose no request."""
+"""Slow, lossy and broken network paths lose no request."""
 
 import asyncio
 import json
@@ -116,7 +116,7 @@ def test_a_bad_path_loses_nothing(
     assert seen.failed == 0, (seen.statuses, seen.cut)
 
 
-def test_endpoints_behind_a_cut_path_are_left_out_and_found_again(apart: PhaseFactors, record_property: Note) -> None:
+def test_endpoints_behind_a_broken_path_are_excluded_and_return(apart: PhaseFactors, record_property: Note) -> None:
     with ExitStack() as held:
         held.callback(apart.paths["a"].become)
         seen = on_host(apart.client, lambda: asyncio.run(apart.running.load_during(cut(apart, "a"), COUNT)))

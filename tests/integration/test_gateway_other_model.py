@@ -1,4 +1,4 @@
-"""An endpoint that answers 404 at once is not the fastest one, and a client that leaves is nobody's failure."""
+"""A 404 for its model excludes an endpoint; a client disconnect does not."""
 
 import asyncio
 import json
@@ -85,7 +85,7 @@ def test_an_endpoint_that_does_not_know_its_model_loses_no_request(tmp_path: Pat
         assert kind.asked - before <= 1  # a path nobody has is not tried again
 
 
-def test_clients_that_leave_are_no_failure_of_an_endpoint(tmp_path: Path) -> None:
+def test_client_disconnects_are_not_endpoint_failures(tmp_path: Path) -> None:
     async def leave(stack: Running) -> None:
         _, writer = await asyncio.open_connection(stack.host, stack.port)
         body = chat(2000)
@@ -106,7 +106,7 @@ def test_clients_that_leave_are_no_failure_of_an_endpoint(tmp_path: Path) -> Non
         assert metric(stack, "penstock_failed_answers_total") == 0
 
 
-def test_an_adapter_an_endpoint_does_not_know_takes_nothing_from_its_model(tmp_path: Path) -> None:
+def test_an_unknown_adapter_does_not_affect_its_model(tmp_path: Path) -> None:
     log = tmp_path / "access.log"
     with running(tmp_path, endpoints=2, adapters=("sql-lora",), unloaded=True, access_log=str(log)) as stack:
 

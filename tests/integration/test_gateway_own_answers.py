@@ -1,4 +1,4 @@
-"""What Envoy answers itself is JSON, says when to come back where that helps, and has the status it should."""
+"""Envoy's own errors are JSON with the right status, and have Retry-After if that helps."""
 
 import asyncio
 import json
@@ -29,9 +29,7 @@ _POST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\n
 
 
 @pytest.mark.parametrize("door", ["ext_authz", "ext_proc"])
-def test_what_envoy_answers_to_what_is_not_http_is_json_and_pickers_keep_their_own_words(
-    tmp_path: Path, door: str
-) -> None:
+def test_envoys_own_errors_are_json_and_pickers_errors_stay(tmp_path: Path, door: str) -> None:
     not_http = {
         b"HELLO WORLD\r\n\r\n": 400,
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03": 400,
@@ -54,7 +52,7 @@ def test_what_envoy_answers_to_what_is_not_http_is_json_and_pickers_keep_their_o
         assert (seen, json.loads(said)["error"]["type"]) == (400, "bad-body")
 
 
-def test_a_fleet_of_which_nothing_is_up_says_when_to_come_back(tmp_path: Path) -> None:
+def test_a_fleet_that_is_down_returns_retry_after(tmp_path: Path) -> None:
     with running(tmp_path, endpoints=2) as stack:
         stack.fault("die")
         time.sleep(1.0)
@@ -64,7 +62,7 @@ def test_a_fleet_of_which_nothing_is_up_says_when_to_come_back(tmp_path: Path) -
         assert json.loads(said)["error"]["type"] == "server_error"
 
 
-def test_bodies_beyond_the_buffer_are_refused_where_all_of_one_is_read(tmp_path: Path) -> None:
+def test_bodies_above_the_buffer_are_rejected_if_read_whole(tmp_path: Path) -> None:
     """Of one model a picker sees the beginning, and the rest goes on as it comes, to one endpoint only."""
     long = chat(prompt="x" * 9 * 2**20)
     with running(tmp_path / "one", endpoints=2, only=0) as stack:

@@ -1,4 +1,4 @@
-"""A picker without an Envoy of ours answers a gateway that others run, as the endpoint-picker protocol says."""
+"""A picker behind an external gateway follows the endpoint-picker protocol."""
 
 import json
 import time
@@ -36,7 +36,7 @@ def in_flight(stack: Running) -> float:
     return sum(float(line.split()[-1]) for line in page.splitlines() if line.startswith("penstock_in_flight_requests{"))
 
 
-def test_it_names_endpoints_and_gives_the_body_back(stack: Running) -> None:
+def test_it_chooses_endpoints_and_returns_the_body(stack: Running) -> None:
     body = chat(4)
     answer = asked(address(stack), DUPLEX, body)
     assert set(answer.named) <= set(stack.stack.addresses)
@@ -45,12 +45,12 @@ def test_it_names_endpoints_and_gives_the_body_back(stack: Running) -> None:
     assert answer.metadata == answer.header
 
 
-def test_it_refuses_a_model_that_no_endpoint_serves(stack: Running) -> None:
+def test_it_rejects_an_unknown_model(stack: Running) -> None:
     answer = asked(address(stack), DUPLEX, chat(model="another"))
     assert (answer.status, json.loads(answer.refusal)["error"]["type"]) == (404, "no-such-model")
 
 
-def test_requests_whose_end_nobody_tells_do_not_stay_in_flight(stack: Running) -> None:
+def test_requests_without_a_reported_end_leave_in_flight(stack: Running) -> None:
     """Some gateways do not show answers to a picker: an answer is then taken to end when that is predicted."""
     for _ in range(20):
         asked(address(stack), DUPLEX, chat(5))

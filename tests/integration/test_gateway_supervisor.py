@@ -1,4 +1,4 @@
-"""What Envoy refuses is adopted by nothing; a supervisor that is killed takes its processes with it."""
+"""Configurations that Envoy rejects are not adopted; a killed supervisor leaves no process."""
 
 import asyncio
 import json
@@ -50,7 +50,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield started
 
 
-def test_a_fleet_that_envoy_refuses_is_adopted_by_nothing(stack: Running) -> None:
+def test_a_fleet_that_envoy_rejects_is_not_adopted(stack: Running) -> None:
     """One line says why; pickers, scraper and Envoy go on with the fleet they have."""
     assert stack.stack.watched is not None
     assert stack.stack.own_log is not None

@@ -1,4 +1,4 @@
-"""A connection serves request after request, in order, and ends when it must."""
+"""A connection handles requests in order and closes when it must."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -45,7 +45,7 @@ def test_one_connection_serves_many_requests() -> None:
     serving(script)
 
 
-def test_requests_that_come_together_are_answered_in_order() -> None:
+def test_pipelined_requests_are_answered_in_order() -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"".join(b"GET /%d HTTP/1.1\r\nhost: x\r\n\r\n" % number for number in range(5)))
         for number in range(5):
@@ -54,7 +54,7 @@ def test_requests_that_come_together_are_answered_in_order() -> None:
     serving(script)
 
 
-def test_a_client_that_says_close_is_left_after_its_answer() -> None:
+def test_connection_close_is_honoured_after_the_response() -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
         assert (await reader.read()).endswith(b"GET / ")
@@ -70,7 +70,7 @@ def test_a_client_that_says_close_is_left_after_its_answer() -> None:
         (b"not http at all\r\n\r\n", b"400"),
     ],
 )
-def test_what_is_too_much_or_not_http_is_refused_and_the_connection_ends(sent: bytes, status: bytes) -> None:
+def test_oversized_or_invalid_input_is_rejected_and_closes_the_connection(sent: bytes, status: bytes) -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(sent)
         assert (await reader.read()).split()[1] == status

@@ -14,10 +14,12 @@ def read_gateway(metrics: str = "127.0.0.1:9464") -> GatewayView:
         with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=5) as answer:
             view = read_view(answer.read().decode("utf-8", "replace"))
     except (OSError, ValueError, HTTPException):
-        raise UsageError(f"no gateway shows its metrics on {metrics}; start one with --metrics {metrics}") from None
+        raise UsageError(
+            f"no gateway serves metrics on {metrics}; start one with `penstock route --metrics {metrics}`"
+        ) from None
     if not view.endpoints and not view.pickers:
         raise UsageError(
-            f"{metrics} answers but is no gateway (an engine, perhaps); give what `penstock route` has as --metrics, "
-            "127.0.0.1:9464 if nothing else was said"
+            f"{metrics} answers, but it is not a gateway; "
+            "pass the --metrics address of `penstock route` (default 127.0.0.1:9464)"
         )
     return view

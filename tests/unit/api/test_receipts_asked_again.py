@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
-from gateway_fakes import Clock, asked, fleet, picker_of, report
+from gateway_fakes import Clock, body_fields, fleet, picker_of, report
 from penstock.api.document_schemas import json_schema
 from penstock.api.receipts import receipts
 from penstock.cli.root import app
@@ -38,7 +38,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(DECISIONS):
         for index in range(8):
             report(tables, index, clock, running=number % 5, kv_tokens=100_000, kv_used_tokens=1000 * number)
-        assert isinstance(picker.decide(asked("a"), b"", RequestHints()), EndpointChoice)
+        assert isinstance(picker.decide(body_fields("a"), b"", RequestHints()), EndpointChoice)
         clock.now_s += 0.5
     book.close()
     return path

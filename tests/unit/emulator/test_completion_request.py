@@ -1,4 +1,4 @@
-"""What vLLM refuses is refused, and so is what the emulator does not do; the rest is read."""
+"""Completion requests are parsed as in vLLM; options that are not emulated are rejected."""
 
 import json
 
@@ -38,7 +38,7 @@ def read(body: dict[str, object], *, chat: bool = True) -> CompletionRequest:
         ({"model": 5}, "model must be a string"),
     ],
 )
-def test_what_no_engine_takes_is_refused_with_its_words(more: dict[str, object], said: str) -> None:
+def test_invalid_values_are_rejected_with_vllms_messages(more: dict[str, object], said: str) -> None:
     for chat, base in ((True, CHAT), (False, TEXT)):
         with pytest.raises(UsageError) as refused:
             read({**base, **more}, chat=chat)
@@ -62,13 +62,13 @@ def test_what_no_engine_takes_is_refused_with_its_words(more: dict[str, object],
         ("priority", 1, 0),
     ],
 )
-def test_what_is_not_emulated_is_refused_where_it_asks_for_something(name: str, asking: object, idle: object) -> None:
+def test_options_that_are_not_emulated_are_rejected(name: str, asking: object, idle: object) -> None:
     with pytest.raises(UsageError, match=f"{name} is not emulated"):
         read({**TEXT, name: asking}, chat=False)
     assert read({**TEXT, name: idle}, chat=False).prompts
 
 
-def test_log_probabilities_are_a_number_of_texts_and_a_yes_of_chats() -> None:
+def test_logprobs_is_a_number_for_text_and_a_flag_for_chat() -> None:
     assert read({**CHAT, "logprobs": False}).prompts
     with pytest.raises(UsageError, match="logprobs is not emulated"):
         read({**CHAT, "logprobs": True})
@@ -76,7 +76,7 @@ def test_log_probabilities_are_a_number_of_texts_and_a_yes_of_chats() -> None:
         read({**TEXT, "logprobs": 0}, chat=False)
 
 
-def test_what_nobody_knows_and_what_only_samples_is_taken() -> None:
+def test_unknown_fields_and_sampling_options_are_accepted() -> None:
     more = {"temperature": 0.7, "top_p": 1, "top_k": 10**400, "seed": 3, "user": "me", "of_another_engine": {"x": 1}}
     assert read({**CHAT, **more}).choices_per_prompt == 1
 
@@ -95,7 +95,7 @@ def test_a_prompt_is_a_text_or_tokens_or_a_list_of_either(prompt: object, tokens
 
 
 @pytest.mark.parametrize("prompt", [[], "", None, ["a", 1], [1, "a"], ["a", ""], [[]], [["a"]], 5, ["a"] * 1025])
-def test_a_prompt_that_is_neither_is_refused(prompt: object) -> None:
+def test_other_prompts_are_rejected(prompt: object) -> None:
     with pytest.raises(UsageError, match="prompt"):
         read({"prompt": prompt}, chat=False)
 
@@ -124,12 +124,12 @@ def test_a_stop_text_ends_an_answer_where_it_is_complete(
     assert text_between(0, stop.sent_chars) == seen
 
 
-def test_a_stop_text_that_does_not_come_ends_nothing() -> None:
+def test_a_stop_text_that_does_not_occur_has_no_effect() -> None:
     assert first_stop(["END", "penpen"], min_tokens=0, included=False) is None
 
 
 @pytest.mark.parametrize("stops", [["ck pe"], ["pen", "never comes here"], ["k"], [" penstock penstock p"]])
-def test_a_stream_never_shows_what_a_stop_text_takes_back(stops: list[str]) -> None:
+def test_a_stream_holds_back_a_possible_stop_text(stops: list[str]) -> None:
     held = max(map(len, stops)) - 1
     stop = first_stop(stops, min_tokens=0, included=False)
     assert stop is not None

@@ -1,4 +1,4 @@
-"""Emulated endpoints answer as engines do, in the seconds the model says, and fail when told."""
+"""Emulated endpoints answer with the model's latencies, and fail on command."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ def test_an_answer_takes_its_steps() -> None:
     during(script)
 
 
-def test_ten_times_the_speed_is_a_tenth_of_the_time() -> None:
+def test_speed_divides_the_duration() -> None:
     async def script(port: int, control: int) -> None:
         del control
         got = await ask(port, "/v1/chat/completions", chat(100))
@@ -31,7 +31,7 @@ def test_ten_times_the_speed_is_a_tenth_of_the_time() -> None:
     during(script, speed=10)
 
 
-def test_a_stream_has_one_event_a_token_and_an_end() -> None:
+def test_a_stream_has_one_event_per_token_and_an_end() -> None:
     async def script(port: int, control: int) -> None:
         del control
         body = chat(5, stream=True) | {"stream_options": {"include_usage": True}}
@@ -67,7 +67,7 @@ def test_a_stream_has_one_event_a_token_and_an_end() -> None:
         ("/v1/models", None, 200),
     ],
 )
-def test_what_cannot_be_served_is_refused_as_engines_refuse_it(path: str, body: object, status: int) -> None:
+def test_impossible_requests_are_rejected_as_engines_do(path: str, body: object, status: int) -> None:
     async def script(port: int, control: int) -> None:
         del control
         assert (await ask(port, path, body)).status == status
@@ -92,7 +92,7 @@ def test_metrics_count_what_is_running_and_what_was_found_in_the_cache() -> None
     during(script)
 
 
-def test_a_client_that_leaves_leaves_nothing_behind() -> None:
+def test_a_disconnect_frees_everything() -> None:
     async def script(port: int, control: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         data = json.dumps(chat(1000, stream=True)).encode()

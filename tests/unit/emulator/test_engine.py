@@ -1,4 +1,4 @@
-"""The emulator's engine is the simulator's, one step at a time."""
+"""The emulator's engine equals the simulator's, one step at a time."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -101,7 +101,7 @@ def test_a_run_of_the_engine_is_the_simulators(seed: int) -> None:
     assert worst_difference(scenario) < (0.01 if "shared" in scenario.kind else 1e-9)
 
 
-def test_a_request_that_is_taken_back_leaves_its_blocks_and_its_place() -> None:
+def test_an_aborted_request_frees_its_blocks_and_batch_slot() -> None:
     engine = EmulatedEngine(Replica(cost=COST, kv_blocks=100))
     kept, gone, queued = (EmulatedRequest(input_tokens=160, output_tokens=4) for _ in range(3))
     for request in (kept, gone):

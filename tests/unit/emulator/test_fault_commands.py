@@ -1,4 +1,4 @@
-"""A fault is for whom it names: an endpoint, a pool, a model, or all; a key nobody knows is for nobody."""
+"""A fault command selects endpoints by address, pool or model; unknown keys are rejected."""
 
 import json
 
@@ -40,7 +40,7 @@ def told(command: dict[str, object]) -> tuple[int, str, set[int]]:
         ({"model": "small", "endpoint": "all"}, {0, 1, 2}),
     ],
 )
-def test_a_fault_is_for_whom_it_names(command: dict[str, object], ill: set[int]) -> None:
+def test_a_fault_applies_to_the_selected_endpoints(command: dict[str, object], ill: set[int]) -> None:
     status, _, found = told(command)
     assert (status, found) == (200, ill)
 
@@ -58,7 +58,7 @@ def test_a_fault_is_for_whom_it_names(command: dict[str, object], ill: set[int])
         ({"pool": "big", "model": "small"}, "no endpoint has pool 'big' and model 'small'"),
     ],
 )
-def test_a_command_that_names_nobody_breaks_nobody(command: dict[str, object], said: str) -> None:
+def test_an_invalid_command_changes_nothing(command: dict[str, object], said: str) -> None:
     status, body, ill = told(command)
     assert (status, ill) == (400, set())
     assert said in json.loads(body)["error"]["message"]

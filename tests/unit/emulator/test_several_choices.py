@@ -1,4 +1,4 @@
-"""An answer of several choices is as many sequences in the engine, and a stop text ends it."""
+"""Each choice of a response is a sequence in the engine."""
 
 import asyncio
 import json
@@ -62,7 +62,7 @@ def test_choices_are_streamed_by_index() -> None:
     during(script, speed=10)
 
 
-def test_usage_comes_with_every_event_where_it_is_asked_for() -> None:
+def test_continuous_usage_is_in_every_event() -> None:
     async def script(port: int, control: int) -> None:
         del control
         more = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
@@ -118,7 +118,7 @@ def test_several_choices_without_sampling_are_refused_by_vllm_alone() -> None:
     during(taken, speed=10, engine="sglang")
 
 
-def test_a_client_that_leaves_takes_all_its_choices_along() -> None:
+def test_a_disconnect_aborts_all_choices() -> None:
     async def script(port: int, control: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         data = json.dumps(chat(500, stream=True) | {"n": 3}).encode()

@@ -1,4 +1,4 @@
-"""An access file says who may ask; a mistake in it is one line with the fix, and Envoy accepts what is made of it."""
+"""Access files: parsing, errors, and configurations that Envoy accepts."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A question in one piece is answered as one that comes in many, and as any other HTTP/1.1."""
+"""The fast path of an ext_authz connection returns the same answers as the HTTP parser."""
 
 import json
 from dataclasses import replace
@@ -71,12 +71,12 @@ def answered(pieces: list[bytes], *, plain: bool = False) -> bytes:
         b"not HTTP at all\r\n\r\n",
     ],
 )
-def test_the_short_way_says_what_the_long_one_says(sent: bytes) -> None:
+def test_fast_path_equals_http_parser(sent: bytes) -> None:
     assert answered([sent]) == answered([sent], plain=True) != b""
 
 
 @given(st.lists(st.sampled_from(sorted(HEADS)), min_size=1, max_size=4), st.data())
-def test_where_pieces_end_changes_no_answer(names: list[str], data: st.DataObject) -> None:
+def test_packet_boundaries_do_not_change_the_answer(names: list[str], data: st.DataObject) -> None:
     sent = b"".join(question(HEADS[name]) for name in names)
     cuts = sorted(data.draw(st.sets(st.integers(1, len(sent) - 1), max_size=6)))
     pieces = [sent[a:b] for a, b in zip([0, *cuts], [*cuts, len(sent)], strict=True)]
@@ -91,7 +91,7 @@ def long_body(size: int) -> bytes:
 
 @pytest.mark.parametrize("declared", [True, False], ids=["length", "no length"])
 @pytest.mark.parametrize("size", [SHOWN_BYTES - 1, SHOWN_BYTES, SHOWN_BYTES + 1, 2**20])
-def test_a_full_buffer_is_not_taken_for_a_whole_body(size: int, declared: bool) -> None:  # noqa: FBT001 - a case
+def test_a_full_buffer_counts_as_truncated(size: int, declared: bool) -> None:  # noqa: FBT001 - a case
     """Envoy says that the body is not partial when its buffer is exactly full, though more of it follows."""
     shown = long_body(size)[:SHOWN_BYTES]
     length = b"x-penstock-length: %d\r\n" % size if declared else b"x-penstock-length: -\r\n"
@@ -104,7 +104,7 @@ def test_a_full_buffer_is_not_taken_for_a_whole_body(size: int, declared: bool) 
     assert wire.written.startswith(b"HTTP/1.1 200 "), wire.written
 
 
-def test_a_defect_is_answered_and_the_connection_ends(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_is_answered_and_closes_the_connection(caplog: pytest.LogCaptureFixture) -> None:
     door, wire = AuthzServer(picker_of(fleet(), Clock())[0], 0), Wire()
     door.picker.decide = None  # type: ignore[method-assign, assignment]
     line = AuthzConnection(door)

@@ -1,4 +1,4 @@
-"""The gateway says how many replicas should be up: few at night, all at the peak, never less for not knowing."""
+"""Desired replicas per pool, for low, high and unknown load."""
 
 import numpy as np
 
@@ -55,24 +55,24 @@ class Gateway:
 MINUTES = int(60 / DECIDE_EVERY_S)
 
 
-def test_a_gateway_that_has_just_begun_wants_what_is_up() -> None:
+def test_desired_replicas_after_start_are_those_up() -> None:
     gateway = Gateway()
     gateway.reports["healthy"][6:] = 0
     assert gateway.metrics("penstock_wanted_replicas") == gateway.decide(0.0) == [4, 2]
 
 
-def test_all_are_wanted_of_a_model_of_which_nothing_is_up_yet() -> None:
+def test_a_model_with_no_replica_up_gets_its_whole_pool() -> None:
     gateway = Gateway()
     gateway.reports["healthy"] = 0
     assert gateway.metrics("penstock_wanted_replicas") == gateway.decide(0.0) == [4, 4]
 
 
-def test_what_is_up_is_shown_from_the_first_moment() -> None:
+def test_up_replicas_are_published_from_the_start() -> None:
     """Attack: it read 0 until the scaler was asked for the first time, after 15 s."""
     assert Gateway().metrics("penstock_up_replicas") == [4, 4]
 
 
-def test_a_small_load_wants_the_cheap_ones_and_a_large_one_all() -> None:
+def test_low_load_uses_the_cheap_pool_and_high_load_all() -> None:
     rates = Gateway().metrics("penstock_replica_sustained_requests_per_second")
     assert min(rates) > 1
     assert Gateway().decide(0.5 * rates[1], times=20 * MINUTES) == [0, 1]
@@ -80,7 +80,7 @@ def test_a_small_load_wants_the_cheap_ones_and_a_large_one_all() -> None:
     assert Gateway().decide(10 * sum(rates), times=20 * MINUTES) == [4, 4]
 
 
-def test_a_pause_after_a_start_takes_nothing_away_and_a_model_keeps_its_last_replica() -> None:
+def test_no_replica_is_removed_early_and_the_last_one_never() -> None:
     """Attack: 41 s after a start, 20 s after its load ended, the only pool of a model was wanted 0 times."""
     gateway = Gateway()
     gateway.decide(80.0)
@@ -88,7 +88,7 @@ def test_a_pause_after_a_start_takes_nothing_away_and_a_model_keeps_its_last_rep
     assert gateway.decide(0.0, times=60 * MINUTES) == [0, 1]
 
 
-def test_a_fleet_that_is_read_again_is_no_gap_and_what_was_shed_before_counts_once() -> None:
+def test_a_reload_keeps_the_history_and_counts_shed_requests_once() -> None:
     gateway = Gateway()
     rate = gateway.metrics("penstock_replica_sustained_requests_per_second")[1]
     gateway.states["rejected"] = 1_000_000
@@ -100,7 +100,7 @@ def test_a_fleet_that_is_read_again_is_no_gap_and_what_was_shed_before_counts_on
     assert gateway.decide(0.5 * rate, times=2 * MINUTES) == [0, 1]
 
 
-def test_a_long_sleep_is_a_gap() -> None:
+def test_a_long_sleep_resets_the_history() -> None:
     gateway = Gateway()
     assert gateway.decide(10.0, times=20 * MINUTES) == [0, 1]
     gateway.now_s += 600.0

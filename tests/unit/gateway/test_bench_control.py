@@ -1,4 +1,4 @@
-"""The benchmark's control answers instead of the picker: what it measures is the door alone."""
+"""The benchmark's constant picker replaces the real one, so that it measures ext_authz alone."""
 
 import asyncio
 import runpy

@@ -1,4 +1,4 @@
-"""A name is as many endpoints as it has addresses, none among them; a silent name server changes nothing."""
+"""DNS names resolve to all their addresses. A DNS server that does not answer changes nothing."""
 
 import asyncio
 import socket
@@ -37,7 +37,7 @@ def test_every_address_of_one_family_is_an_endpoint(monkeypatch: pytest.MonkeyPa
     assert dns_names.addresses_of("pool.svc:8000") == ("[fd00::1]:8000",)
 
 
-def test_a_name_without_addresses_is_not_a_name_server_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_without_addresses_differs_from_a_silent_dns_server(monkeypatch: pytest.MonkeyPatch) -> None:
     answering(monkeypatch, socket.gaierror(socket.EAI_NONAME, "not known"))
     assert dns_names.addresses_of("pool.svc:8000") == ()
     with pytest.raises(UsageError, match="has no address"):
@@ -68,7 +68,7 @@ FLEET = RoutedFleet(
         (socket.gaierror(socket.EAI_NONAME, "not known"), False),  # none at all: the last ones are still tried
     ],
 )
-def test_the_supervisor_is_told_when_an_address_came_or_went(
+def test_a_changed_address_signals_the_supervisor(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     answer: object,

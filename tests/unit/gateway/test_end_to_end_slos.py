@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from gateway_fakes import Clock, asked, fleet, picker_of
+from gateway_fakes import Clock, body_fields, fleet, picker_of
 from penstock.api.arguments.fleet_argument import fleet_choice
 from penstock.api.route import routed_fleet
 from penstock.gateway.picker.picker import EndpointChoice
@@ -12,7 +12,7 @@ from penstock.gateway.picker.request_body import RequestHints
 FLEET = Path(__file__).resolve().parents[3] / "examples" / "fleets" / "chat-h100-mi300x.yaml"
 
 
-def test_a_picker_names_the_endpoint_where_the_answer_ends_in_time() -> None:
+def test_a_picker_chooses_the_endpoint_that_finishes_in_time() -> None:
     """50 tokens of 80 ms are 4 s, of 20 ms 1 s: the second keeps 2 s, though its prompts are slower."""
     routed = fleet()
     routed.endpoints["step_s"], routed.endpoints["prompt_token_s"] = [0.08, 1, 0.02, 1], [1e-5, 1, 4e-3, 1]
@@ -21,7 +21,7 @@ def test_a_picker_names_the_endpoint_where_the_answer_ends_in_time() -> None:
     ends = tuple(replace(item, e2e_s=2.0) for item in promised)
     for classes, first in ((begins, 0), (ends, 2)):
         picker, _ = picker_of(replace(routed, classes=classes), Clock())
-        named = picker.decide(asked(), b"{}", RequestHints())
+        named = picker.decide(body_fields(), b"{}", RequestHints())
         assert isinstance(named, EndpointChoice)
         assert named.order[0] == first
 

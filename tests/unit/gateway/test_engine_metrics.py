@@ -1,4 +1,4 @@
-"""A metrics page says a few things, or nothing; whatever is on it, reading it does not fail."""
+"""Engine metrics pages are parsed, and no page makes the parser fail."""
 
 import re
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_an_sglang_page_of_the_real_engine_is_read(shared: Path) -> None:
     assert report.output == (552.0, 11.0)
 
 
-def test_what_the_emulator_publishes_is_what_is_read() -> None:
+def test_emulated_pages_are_parsed_completely() -> None:
     for page in (vllm_page(state()), sglang_page(state())):
         report = read_page(page)
         assert report is not None
@@ -88,7 +88,7 @@ def test_data_parallel_ranks_of_sglang_are_added_and_tensor_parallel_ones_are_no
     assert all_four.ttft == one.ttft == (4 * 0.5, 4.0)  # one process counts these for all ranks
 
 
-def test_numbers_that_cannot_be_are_not_taken() -> None:
+def test_implausible_values_are_ignored() -> None:
     for value in (b"NaN", b"-1", b"+Inf", b"1e300", b"", b"x"):
         page = b"vllm:num_requests_running{} " + value + b"\nvllm:num_requests_waiting{} 0.0\n"
         assert read_page(page) is None

@@ -1,4 +1,4 @@
-"""Which route a request takes: how long it may be silent, and which answers are tried elsewhere."""
+"""Routes: idle timeouts, retries, and the paths that reach the engines."""
 
 import re
 from typing import Any
@@ -27,23 +27,23 @@ def idle_s(*, whole: bool) -> int | None:
     raise AssertionError("no route takes it")
 
 
-def test_an_answer_that_is_not_streamed_is_not_cut_before_its_last_token() -> None:
+def test_unstreamed_responses_have_a_long_idle_timeout() -> None:
     allowed_s = idle_s(whole=True)
     assert allowed_s is not None
     assert allowed_s > 3600
 
 
-def test_a_stream_is_given_up_after_fifteen_minutes_without_a_byte() -> None:
+def test_streams_have_an_idle_timeout_of_fifteen_minutes() -> None:
     assert idle_s(whole=False) is None
 
 
-def test_a_silent_try_is_not_aborted_and_a_500_is_tried_elsewhere() -> None:
+def test_silent_tries_are_hedged_and_500_is_retried() -> None:
     for route in routes_to_models():
         assert route["route"]["hedge_policy"] == {"hedge_on_per_try_timeout": True}
         assert 500 in route["route"]["retry_policy"]["retriable_status_codes"]
 
 
-def test_only_completions_are_tried_again_after_a_404() -> None:
+def test_404_is_retried_for_completions_only() -> None:
     for route in routes_to_models():
         retried = 404 in route["route"]["retry_policy"]["retriable_status_codes"]
         assert retried == (not takes(route, "/v1/embeddings"))
@@ -103,7 +103,7 @@ def test_an_operator_adds_paths() -> None:
             validate_paths([wrong])
 
 
-def test_a_stored_response_is_asked_of_the_one_endpoint_and_explained_where_there_are_several() -> None:
+def test_stored_responses_are_forwarded_to_a_single_endpoint_only() -> None:
     assert reaches_engines("/v1/responses/resp_1", count=1)
     assert reaches_engines("/v1/responses/resp_1/cancel", count=1)
     assert not reaches_engines("/v1/responses/resp_1")

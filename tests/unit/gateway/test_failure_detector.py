@@ -1,10 +1,10 @@
-"""Who fails gets no requests for a while; a request that fails everywhere takes nobody out, and slow is not dead."""
+"""Failing endpoints are excluded for a while; slow endpoints, and endpoints that fail a bad request, are not."""
 
 import pytest
 
 pytest.importorskip("httptools", reason='serving is an extra: pip install "penstock[gateway]"')
 
-from gateway_fakes import Clock, asked, fleet, picker_of, report
+from gateway_fakes import Clock, body_fields, fleet, picker_of, report
 from penstock.gateway.picker.fleet_state import SharedTables
 from penstock.gateway.picker.picker import EndpointChoice, Picker
 from penstock.gateway.picker.request_body import RequestHints
@@ -14,7 +14,7 @@ from penstock.gateway.state.headers import ASK_AGAIN, DESTINATION, TICKET
 
 
 def named_by(picker: Picker) -> EndpointChoice:
-    named = picker.decide(asked(), b"", RequestHints())
+    named = picker.decide(body_fields(), b"", RequestHints())
     assert isinstance(named, EndpointChoice)
     assert named.order
     return named
@@ -30,7 +30,7 @@ def fail_elsewhere(picker: Picker, clock: Clock, endpoint: int, count: int) -> N
         picker.state.end(named.ticket, picker.fleet.addresses[other], 200, "-", 2)
 
 
-def test_an_endpoint_whose_500s_others_answer_is_suspected_and_tried_again() -> None:
+def test_an_endpoint_whose_500s_others_answer_is_suspected_for_a_while() -> None:
     clock = Clock()
     picker, _ = picker_of(fleet(), clock)
     fail_elsewhere(picker, clock, 0, 2)
@@ -48,7 +48,7 @@ def test_an_endpoint_whose_500s_others_answer_is_suspected_and_tried_again() -> 
     assert 0 in named_by(picker).order
 
 
-def test_a_request_that_fails_everywhere_takes_no_endpoint_out() -> None:
+def test_a_request_that_fails_everywhere_excludes_no_endpoint() -> None:
     clock = Clock()
     picker, _ = picker_of(fleet(), clock)
     for _ in range(20):
@@ -60,7 +60,7 @@ def test_a_request_that_fails_everywhere_takes_no_endpoint_out() -> None:
     assert set(named_by(picker).order) == {0, 2}
 
 
-def test_a_fast_500_teaches_nothing_about_speed() -> None:
+def test_a_fast_500_gives_no_latency_sample() -> None:
     clock = Clock()
     picker, tables = picker_of(fleet(), clock)
     picker.state.learned.itl_s[:] = 0.01
@@ -76,7 +76,7 @@ def test_a_fast_500_teaches_nothing_about_speed() -> None:
     assert picker.state.endpoints["in_flight"].sum() == 0
 
 
-def test_who_breaks_a_connection_is_suspected_at_once() -> None:
+def test_a_broken_connection_makes_an_endpoint_suspected_at_once() -> None:
     picker, _ = picker_of(fleet(), Clock())
     named = named_by(picker)
     picker.state.fail_try(named.ticket, picker.fleet.addresses[0], 0, "UC")
@@ -92,7 +92,7 @@ def answer_alone(picker: Picker, clock: Clock, endpoint: int, status: int) -> No
     picker.state.end(ticket, picker.fleet.addresses[endpoint], status, "-", 1, unlogged=True)
 
 
-def test_behind_another_gateway_a_500_counts_where_others_answer_meanwhile() -> None:
+def test_behind_an_external_gateway_500_counts_if_others_answer() -> None:
     clock = Clock()
     picker, _ = picker_of(fleet(), clock)
     for _ in range(4):
@@ -121,7 +121,7 @@ def waiting(clock: Clock) -> tuple[Picker, SharedTables, EndpointChoice]:
     return picker, tables, named
 
 
-def test_a_try_that_ended_before_any_silence_is_not_waited_for() -> None:
+def test_a_failed_try_is_not_waited_for() -> None:
     clock = Clock()
     picker, _ = picker_of(fleet(), clock)
     named = named_by(picker)
@@ -129,7 +129,7 @@ def test_a_try_that_ended_before_any_silence_is_not_waited_for() -> None:
     assert check_again_s(picker, named, first=True) is None
 
 
-def test_a_slow_endpoint_that_is_alive_is_waited_for_in_longer_and_longer_turns() -> None:
+def test_checks_of_a_slow_endpoint_back_off() -> None:
     clock = Clock()
     picker, tables, named = waiting(clock)
     assert check_again_s(picker, named, first=True) == 1  # whether it failed, the log tells in a moment
@@ -172,7 +172,7 @@ def test_an_endpoint_without_reports_is_waited_for() -> None:
     assert check_again_s(picker, named) == 600
 
 
-def test_envoy_is_told_to_ask_again_and_goes_on_where_a_question_cannot_be_read() -> None:
+def test_invalid_liveness_questions_make_envoy_try_the_next_endpoint() -> None:
     clock = Clock()
     picker, _, named = waiting(clock)
     server = LivenessServer(picker.state)
@@ -193,7 +193,7 @@ def test_envoy_is_told_to_ask_again_and_goes_on_where_a_question_cannot_be_read(
         assert ASK_AGAIN.encode() not in answer
 
 
-def test_what_failed_is_known_after_the_fleet_is_read_again() -> None:
+def test_failed_tries_survive_a_reload() -> None:
     clock = Clock()
     picker, _, named = waiting(clock)
     picker.state.fail_try(named.ticket, picker.fleet.addresses[named.order[0]], 500, "-")
@@ -202,7 +202,7 @@ def test_what_failed_is_known_after_the_fleet_is_read_again() -> None:
     assert check_again_s(after, named) is None
 
 
-def test_a_question_comes_after_each_endpoint_and_knows_who_was_tried() -> None:
+def test_destinations_alternate_endpoints_and_liveness_questions() -> None:
     listed, retries = destinations(["a:1", "b:2"], "/alive")
     places = listed.split(",")
     assert places == ["a:1", *["/alive"] * QUESTIONS, "b:2", *["/alive"] * QUESTIONS]

@@ -1,4 +1,4 @@
-"""Hostile metrics pages: whatever an endpoint answers, the scraper reads on and pickers go on naming endpoints."""
+"""Hostile metrics pages stop neither the scraper nor the pickers."""
 
 import asyncio
 import math
@@ -10,7 +10,7 @@ from dataclasses import astuple
 import numpy as np
 import pytest
 
-from gateway_fakes import Clock, asked, fleet, picker_of, state
+from gateway_fakes import Clock, body_fields, fleet, picker_of, state
 from penstock.emulator.metrics_page import sglang_page, vllm_page
 from penstock.gateway.picker.picker import EndpointChoice
 from penstock.gateway.picker.request_body import RequestHints
@@ -55,7 +55,7 @@ def page(rng: random.Random) -> bytes:
     return b"\n".join(lines)
 
 
-def test_no_page_says_more_than_a_table_holds_or_stops_a_picker() -> None:
+def test_no_page_overflows_a_table_or_stops_a_picker() -> None:
     rng, clock = random.Random(16), Clock()
     picker, tables = picker_of(fleet(), clock)
     for case in range(CASES):
@@ -74,7 +74,7 @@ def test_no_page_says_more_than_a_table_holds_or_stops_a_picker() -> None:
             row["itl_sum_s"], row["itl_count"] = report.itl
             row["output_sum"], row["output_count"] = report.output
         for model in ("a", "b"):
-            named = picker.decide(asked(model), b"x" * 400, RequestHints())
+            named = picker.decide(body_fields(model), b"x" * 400, RequestHints())
             # An endpoint that says anything at all keeps nobody from the others, of its model or another.
             assert isinstance(named, EndpointChoice), (case, named)
             assert named.order
@@ -108,7 +108,7 @@ def answers(rng: random.Random) -> Iterator[bytes]:
             yield b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body if kind > 8 else head + body
 
 
-def test_no_answer_ends_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_response_stops_the_scraper(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scraper, "_TIMEOUT_S", 0.02)
     rng, reports = random.Random(16), np.zeros(1, REPORT)
 

@@ -1,4 +1,4 @@
-"""A process ends with its parent, by the kernel's signal or by looking for it."""
+"""A process ends with its parent, by the kernel's signal or by polling."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ time.sleep(60)
 """
 
 
-def test_a_child_whose_parent_is_gone_before_it_can_say_so_ends() -> None:
+def test_a_child_ends_if_its_parent_ended_first() -> None:
     said = f"from penstock.gateway.parent_death import end_with_parent; end_with_parent({os.getpid()}{{}})"
     ended = [
         subprocess.run([sys.executable, "-c", said.format(other)], check=False).returncode

@@ -1,4 +1,4 @@
-"""A picker's decision is `routing.pick` on what it knows, and what it knows is what it was told."""
+"""A picker decides as `routing.pick` on its own state, and keeps that state current."""
 
 import math
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gateway_fakes import MODELS, Clock, asked, fleet, picker_of, report
+from gateway_fakes import MODELS, Clock, body_fields, fleet, picker_of, report
 from penstock.gateway.picker.compiled_policy import refresh
 from penstock.gateway.picker.decayed_sum import DecayedMean
 from penstock.gateway.picker.fleet_state import RUN_TIME_FIELDS, SharedTables
@@ -19,7 +19,7 @@ from penstock.gateway.state.shared_tables import COUNTS, PICKER_STATE, REPORT
 from penstock.routing.harm import pick
 from penstock.routing.records import ENDPOINT, EVERYBODYS, OWN
 
-LONG = asked(body_bytes=400_000)
+LONG = body_fields(body_bytes=400_000)
 """100,000 tokens."""
 
 
@@ -31,7 +31,7 @@ def test_a_decision_is_the_pick_of_routing_on_the_same_records() -> None:
         report(tables, turn % 4, clock, running=turn % 7, waiting=turn % 3, kv_used_tokens=1000 * (turn % 50))
         picker.state.tick()
         before = picker.state.endpoints.copy()
-        named = picker.decide(asked(MODELS[turn % 2]), b"x" * 400, RequestHints())
+        named = picker.decide(body_fields(MODELS[turn % 2]), b"x" * 400, RequestHints())
         assert isinstance(named, EndpointChoice)
         assert named.order[0] == pick(picker._arrays.request, before, picker._arrays.hits, picker.state.parameters)  # noqa: SLF001
         if turn % 3:
@@ -42,15 +42,15 @@ def test_a_model_is_only_sent_to_endpoints_that_serve_it() -> None:
     routed = fleet()
     picker, _ = picker_of(routed, Clock())
     for model in MODELS:
-        named = picker.decide(asked(model), b"", RequestHints())
+        named = picker.decide(body_fields(model), b"", RequestHints())
         assert isinstance(named, EndpointChoice)
         assert all(routed.served[index] == model for index in named.order)
 
 
 @pytest.mark.parametrize("model", ["", None])
-def test_no_model_is_the_only_one_and_else_the_names_to_write_are_said(model: str | None) -> None:
+def test_a_missing_model_is_the_only_one_or_an_error_with_the_names(model: str | None) -> None:
     picker, _ = picker_of(fleet(), Clock())
-    refused = picker.decide(asked(model), b"", RequestHints())
+    refused = picker.decide(body_fields(model), b"", RequestHints())
     assert isinstance(refused, Rejection)
     assert (refused.status, refused.message) == (400, "model is missing; write one of a, b")
     one = replace(fleet(), models=("a",), served=("a",) * 4, adapters=(("sql",),) * 4, classes=())
@@ -58,20 +58,20 @@ def test_no_model_is_the_only_one_and_else_the_names_to_write_are_said(model: st
     picker, tables = picker_of(one, clock := Clock())
     for index in range(4):
         report(tables, index, clock)
-    named = picker.decide(asked(model), b"", RequestHints())
+    named = picker.decide(body_fields(model), b"", RequestHints())
     assert isinstance(named, EndpointChoice)
     assert named.model == "a"
 
 
 @pytest.mark.parametrize("model", ["c", "a " * 100])
-def test_a_model_that_nobody_serves_is_refused(model: str) -> None:
+def test_an_unknown_model_is_rejected(model: str) -> None:
     picker, _ = picker_of(fleet(), Clock())
-    refused = picker.decide(asked(model), b"", RequestHints())
+    refused = picker.decide(body_fields(model), b"", RequestHints())
     assert isinstance(refused, Rejection)
     assert refused.status == 404
 
 
-def test_an_answer_longer_than_every_context_is_refused_with_a_reason() -> None:
+def test_an_output_limit_above_every_context_is_rejected() -> None:
     picker, _ = picker_of(fleet(), Clock())
     too_long = RequestBody(model="a", limit_tokens=100_000, stream=True, body_bytes=400, prefix_from=0)
     refused = picker.decide(too_long, b"", RequestHints())
@@ -80,7 +80,7 @@ def test_an_answer_longer_than_every_context_is_refused_with_a_reason() -> None:
 
 
 @pytest.mark.parametrize("limit", [None, 500])
-def test_a_prompt_is_not_refused_by_its_bytes(limit: int | None) -> None:
+def test_a_prompt_is_not_rejected_by_its_bytes(limit: int | None) -> None:
     """Four megabytes may be an image of 2,000 tokens: the engine with the longest context counts them."""
     routed = fleet()
     routed.endpoints["max_context_tokens"][0] = 50_000
@@ -91,10 +91,10 @@ def test_a_prompt_is_not_refused_by_its_bytes(limit: int | None) -> None:
     assert named.order == (2,)
 
 
-def test_answers_taken_to_be_long_do_not_keep_a_prompt_from_its_engine() -> None:
+def test_a_long_expected_output_does_not_exclude_a_prompt() -> None:
     picker, _ = picker_of(fleet(), Clock())
     picker.state.learned.output_tokens["a"] = 90_000.0
-    named = picker.decide(asked(body_bytes=4 * 20_000), b"x" * 4096, RequestHints())
+    named = picker.decide(body_fields(body_bytes=4 * 20_000), b"x" * 4096, RequestHints())
     assert isinstance(named, EndpointChoice)
     assert named.order
 
@@ -104,7 +104,7 @@ def test_in_flight_is_what_was_sent_and_has_not_ended() -> None:
     tickets = [
         named.ticket
         for _ in range(20)
-        if isinstance(named := picker.decide(asked(), b"", RequestHints()), EndpointChoice)
+        if isinstance(named := picker.decide(body_fields(), b"", RequestHints()), EndpointChoice)
     ]
     picker.state.tick()
     assert picker.state.endpoints["in_flight"].sum() == 20
@@ -119,7 +119,7 @@ def test_in_flight_is_what_was_sent_and_has_not_ended() -> None:
     assert tables.states["unknown_tickets"][0] == 20
 
 
-def test_thousands_are_under_way_and_none_is_taken_for_another() -> None:
+def test_thousands_in_flight_stay_distinct() -> None:
     """Places are used again and there come to be more of them; what each says stays its own."""
     clock = Clock()
     picker, _ = picker_of(fleet(), clock)
@@ -127,7 +127,7 @@ def test_thousands_are_under_way_and_none_is_taken_for_another() -> None:
     for turn in range(3000):
         clock.now_s += 0.001
         model, length = MODELS[turn % 2], 4 * (100 + turn % 50)
-        named = picker.decide(asked(model, length), b"", RequestHints())
+        named = picker.decide(body_fields(model, length), b"", RequestHints())
         assert isinstance(named, EndpointChoice)
         sent[named.ticket] = (named.order[0], length // 4)
         if turn % 3 == 0:
@@ -143,7 +143,7 @@ def test_thousands_are_under_way_and_none_is_taken_for_another() -> None:
         assert not picker.state.endpoints[name].any(), name
 
 
-def test_an_endpoint_is_asked_about_after_several_times_what_its_answer_should_take() -> None:
+def test_the_minimum_silence_follows_the_prediction() -> None:
     picker, _ = picker_of(fleet(), Clock())
     picker.state.learned.output_tokens["a"] = 3000.0
 
@@ -163,40 +163,40 @@ def test_an_endpoint_is_asked_about_after_several_times_what_its_answer_should_t
     assert silence_s(None, stream=False) == pytest.approx(4 * 3000 * 0.01, rel=0.1)
 
 
-def test_an_endpoint_that_failed_is_left_alone_longer_each_time_and_tried_again() -> None:
+def test_suspicion_doubles_and_ends() -> None:
     clock = Clock()
     picker, tables = picker_of(fleet(2), clock)
     for wait_s in (1.0, 2.0, 4.0):
-        named = picker.decide(asked(), b"", RequestHints())
+        named = picker.decide(body_fields(), b"", RequestHints())
         assert isinstance(named, EndpointChoice)
         assert named.order == (0,)
         picker.state.end(named.ticket, picker.fleet.addresses[1], 200, "-", 2)
         clock.now_s += wait_s - 0.1
         report(tables, 0, clock)
-        passed = picker.decide(asked(), b"", RequestHints())
+        passed = picker.decide(body_fields(), b"", RequestHints())
         assert isinstance(passed, EndpointChoice)
         assert passed.order == ()  # nobody else serves it: Envoy goes by its weights
         clock.now_s += 0.2
         picker.state.tick()
 
 
-def test_unhealthy_endpoints_are_not_named() -> None:
+def test_unhealthy_endpoints_are_not_chosen() -> None:
     clock = Clock()
     picker, tables = picker_of(fleet(4), clock)
     report(tables, 0, clock)
     tables.reports["healthy"][0] = 0
     clock.now_s += 1
-    named = picker.decide(asked(), b"", RequestHints())
+    named = picker.decide(body_fields(), b"", RequestHints())
     assert isinstance(named, EndpointChoice)
     assert named.order == (2,)
 
 
-def test_what_may_be_shed_is_told_when_to_come_back() -> None:
+def test_shed_requests_get_retry_after() -> None:
     clock = Clock()
     picker, _ = picker_of(fleet(2), clock)
     for _ in range(3000):
-        picker.decide(asked(body_bytes=40_000), b"", RequestHints())
-    shed = picker.decide(asked(body_bytes=40_000), b"", RequestHints(objective="batch"))
+        picker.decide(body_fields(body_bytes=40_000), b"", RequestHints())
+    shed = picker.decide(body_fields(body_bytes=40_000), b"", RequestHints(objective="batch"))
     assert isinstance(shed, Rejection)
     assert shed.status == 429
     assert shed.retry_s is not None
@@ -205,18 +205,18 @@ def test_what_may_be_shed_is_told_when_to_come_back() -> None:
 
 def test_a_subset_limits_the_choice_and_an_empty_one_leaves_none() -> None:
     picker, _ = picker_of(fleet(4), Clock())
-    named = picker.decide(asked(), b"", RequestHints(), frozenset({2}))
+    named = picker.decide(body_fields(), b"", RequestHints(), frozenset({2}))
     assert isinstance(named, EndpointChoice)
     assert named.order == (2,)
-    none = picker.decide(asked(), b"", RequestHints(), frozenset())
+    none = picker.decide(body_fields(), b"", RequestHints(), frozenset())
     assert isinstance(none, EndpointChoice)
     assert none.order == ()
 
 
-def test_a_fleet_that_is_read_anew_keeps_what_is_under_way() -> None:
+def test_a_reload_keeps_requests_in_flight() -> None:
     clock = Clock()
     before, _ = picker_of(fleet(4), clock)
-    sent = [before.decide(asked(), b"", RequestHints()) for _ in range(6)]
+    sent = [before.decide(body_fields(), b"", RequestHints()) for _ in range(6)]
     smaller = fleet(3)
     after, _ = picker_of(smaller, clock)
     after.adopt(before)
@@ -228,7 +228,7 @@ def test_a_fleet_that_is_read_anew_keeps_what_is_under_way() -> None:
     assert after.state.endpoints["in_flight"].sum() == 0
 
 
-def test_the_longest_known_beginning_counts_for_each_endpoint() -> None:
+def test_the_longest_cached_prefix_counts_per_endpoint() -> None:
     index, hits = PrefixIndex(), np.zeros(20, np.int64)
     shared, own = b"s" * 4 * BLOCK_BYTES, b"o" * 2 * BLOCK_BYTES
     for endpoint in range(12):
@@ -242,7 +242,7 @@ def test_the_longest_known_beginning_counts_for_each_endpoint() -> None:
     assert not hits.any()  # too long ago
 
 
-def test_only_what_every_look_has_too_much_is_taken_for_lost() -> None:
+def test_only_a_lasting_surplus_counts_as_leaked() -> None:
     leaks = LeakedPicks(1)
     in_flight = np.array([6, 3])
     for look in range(COMPARISONS - 1):
@@ -252,7 +252,7 @@ def test_only_what_every_look_has_too_much_is_taken_for_lost() -> None:
         assert leaks.surplus(0, 10.0 + look, 9 if look == 2 else 0, in_flight, 0) == 0
 
 
-def test_an_adapter_is_named_where_it_is_and_shares_no_prefix_with_its_model() -> None:
+def test_an_adapter_goes_to_its_endpoints_and_shares_no_prefix_with_its_model() -> None:
     """Engines hash an adapter's name into its blocks: what the model has cached of a prompt, the adapter has not."""
     routed = replace(fleet(), adapters=((), (), ("sql",), ()))
     routed.endpoints["serves"][2] |= 1 << routed.names.index("sql")
@@ -262,7 +262,7 @@ def test_an_adapter_is_named_where_it_is_and_shares_no_prefix_with_its_model() -
     assert routed.names == ("a", "b", "sql")
     assert (routed.model_of["sql"], routed.having("sql"), routed.having("a")) == ("a", (2,), (0, 2))
     for _ in range(5):
-        answer = picker.decide(asked("sql"), b"x" * 4096, RequestHints())
+        answer = picker.decide(body_fields("sql"), b"x" * 4096, RequestHints())
         assert isinstance(answer, EndpointChoice)
         assert (answer.model, answer.order) == ("sql", (2,))
     body = b"y" * 4096
@@ -270,7 +270,7 @@ def test_an_adapter_is_named_where_it_is_and_shares_no_prefix_with_its_model() -
     assert not set(keys[0]) & set(keys[1])
 
 
-def test_pickers_send_to_shares_of_their_own_while_all_are_up() -> None:
+def test_pickers_prefer_their_own_endpoints_while_all_are_up() -> None:
     routed, clock = fleet(8), Clock()
     tables = SharedTables(
         reports=np.zeros(8, REPORT), counts=np.zeros((2, 8), COUNTS), states=np.zeros(2, PICKER_STATE)
@@ -282,7 +282,7 @@ def test_pickers_send_to_shares_of_their_own_while_all_are_up() -> None:
     report(tables, 3, clock, healthy=0)
     clock.now_s += 1.0
     for picker in pickers:
-        assert isinstance(picker.decide(asked(), b"{}", RequestHints()), EndpointChoice)
+        assert isinstance(picker.decide(body_fields(), b"{}", RequestHints()), EndpointChoice)
         assert set(picker.state.endpoints["whose"].tolist()) == {EVERYBODYS}
 
 
@@ -295,12 +295,12 @@ def with_adapter() -> tuple[Picker, Clock]:
 
 
 def first_of(picker: Picker, model: str) -> EndpointChoice:
-    named = picker.decide(asked(model), b"", RequestHints())
+    named = picker.decide(body_fields(model), b"", RequestHints())
     assert isinstance(named, EndpointChoice)
     return named
 
 
-def test_an_adapter_that_is_not_found_is_left_out_there_and_nothing_else_is() -> None:
+def test_a_404_for_an_adapter_excludes_only_that_name() -> None:
     picker, clock = with_adapter()
     named = first_of(picker, "sql")
     gone, other = named.order
@@ -312,7 +312,7 @@ def test_an_adapter_that_is_not_found_is_left_out_there_and_nothing_else_is() ->
     assert set(first_of(picker, "sql").order) == {gone, other}
 
 
-def test_an_adapter_nobody_knows_goes_by_weights_and_is_not_shed() -> None:
+def test_an_adapter_unknown_everywhere_goes_by_weight() -> None:
     picker, _ = with_adapter()
     named = first_of(picker, "sql")
     for index in named.order:
@@ -322,7 +322,7 @@ def test_an_adapter_nobody_knows_goes_by_weights_and_is_not_shed() -> None:
     assert len(first_of(picker, "a").order) == 2
 
 
-def test_a_name_that_stays_unknown_is_tried_less_and_less_often() -> None:
+def test_exclusion_of_an_unknown_name_doubles() -> None:
     picker, clock = with_adapter()
     begun_s, tried = clock.now_s, 0
     while clock.now_s < begun_s + 60:
@@ -335,7 +335,7 @@ def test_a_name_that_stays_unknown_is_tried_less_and_less_often() -> None:
     assert 4 <= tried <= 7
 
 
-def test_an_endpoint_that_does_not_know_its_model_is_left_alone_whole() -> None:
+def test_a_404_for_its_model_excludes_the_endpoint() -> None:
     picker, _ = with_adapter()
     named = first_of(picker, "a")
     gone, other = named.order
@@ -345,11 +345,11 @@ def test_an_endpoint_that_does_not_know_its_model_is_left_alone_whole() -> None:
 
 
 def weight_of(picker: Picker, tenant: str, choices: int = 1, objective: str = "") -> float:
-    picker.decide(asked()._replace(choices=choices), b"", RequestHints(tenant=tenant, objective=objective))
+    picker.decide(body_fields()._replace(choices=choices), b"", RequestHints(tenant=tenant, objective=objective))
     return float(picker._arrays.request["weight"][0])  # noqa: SLF001 - what it was decided by
 
 
-def test_a_tenant_that_asks_for_several_answers_has_had_as_many() -> None:
+def test_every_choice_counts_for_a_tenants_share() -> None:
     picker, _ = picker_of(fleet(), Clock())
     for _ in range(10):
         weight_of(picker, "one")
@@ -358,22 +358,22 @@ def test_a_tenant_that_asks_for_several_answers_has_had_as_many() -> None:
     assert weight_of(picker, "four", choices=4) < 0.75
 
 
-def test_what_is_shed_is_not_counted_as_served() -> None:
+def test_shed_requests_do_not_count_as_served() -> None:
     routed = fleet()
     routed.endpoints["step_s"] = 10.0  # nobody keeps a promise here
     picker, _ = picker_of(routed, Clock())
     for _ in range(20):
-        picker.decide(asked(), b"", RequestHints(tenant="served"))
+        picker.decide(body_fields(), b"", RequestHints(tenant="served"))
     assert picker.state.endpoints["in_flight"][[0, 2]].all(), "an idle one takes what may be shed"
     for _ in range(10):
-        shed = picker.decide(asked(), b"", RequestHints(tenant="shed", objective="batch"))
+        shed = picker.decide(body_fields(), b"", RequestHints(tenant="shed", objective="batch"))
         assert isinstance(shed, Rejection)
         assert shed.status == 429
     weight_of(picker, "other")
     assert weight_of(picker, "shed") == 1.0
 
 
-def test_of_those_that_may_be_shed_who_had_more_than_a_share_is_shed_first() -> None:
+def test_a_tenant_beyond_its_share_is_shed_first() -> None:
     routed = fleet()
     routed.endpoints["step_s"] = 0.049  # of 0.05 that are promised: as likely kept as not
     picker, _ = picker_of(routed, Clock())
@@ -381,49 +381,49 @@ def test_of_those_that_may_be_shed_who_had_more_than_a_share_is_shed_first() -> 
         weight_of(picker, "heavy")
     weight_of(picker, "light")
     for tenant, kind in (("heavy", Rejection), ("light", EndpointChoice)):
-        picker.decide(asked(), b"", RequestHints(tenant=tenant))
-        answer = picker.decide(asked(), b"", RequestHints(tenant=tenant, objective="batch"))
+        picker.decide(body_fields(), b"", RequestHints(tenant=tenant))
+        answer = picker.decide(body_fields(), b"", RequestHints(tenant=tenant, objective="batch"))
         assert isinstance(answer, kind), tenant
-    assert isinstance(picker.decide(asked(), b"", RequestHints(tenant="heavy")), EndpointChoice)
+    assert isinstance(picker.decide(body_fields(), b"", RequestHints(tenant="heavy")), EndpointChoice)
 
 
 @pytest.mark.parametrize(("step_s", "kind"), [(0.045, EndpointChoice), (0.052, Rejection)])
-def test_what_may_be_shed_is_where_it_more_likely_misses_than_not(step_s: float, kind: type) -> None:
+def test_sheddable_requests_are_shed_if_they_likely_miss(step_s: float, kind: type) -> None:
     routed = fleet()
     routed.endpoints["step_s"] = step_s
     picker, _ = picker_of(routed, Clock())
     for _ in range(len(routed.endpoints)):
-        picker.decide(asked(), b"", RequestHints())
-    assert isinstance(picker.decide(asked(), b"", RequestHints(objective="batch")), kind)
-    assert isinstance(picker.decide(asked(), b"", RequestHints()), EndpointChoice)
+        picker.decide(body_fields(), b"", RequestHints())
+    assert isinstance(picker.decide(body_fields(), b"", RequestHints(objective="batch")), kind)
+    assert isinstance(picker.decide(body_fields(), b"", RequestHints()), EndpointChoice)
 
 
-def test_an_endpoint_with_nothing_to_do_is_no_reason_to_shed() -> None:
+def test_an_idle_endpoint_takes_a_late_request() -> None:
     """Neither keeps its promise, and the slower one is idle: it takes one that may be shed, and no more beside it."""
     routed = fleet()
     routed.endpoints["step_s"][[0, 2]] = 0.055, 0.15
     picker, _ = picker_of(routed, Clock())
-    picker.decide(asked(), b"", RequestHints())
+    picker.decide(body_fields(), b"", RequestHints())
     assert picker.state.endpoints["in_flight"][[0, 2]].tolist() == [1, 0]
-    first, second = (picker.decide(asked(), b"", RequestHints(objective="batch")) for _ in range(2))
+    first, second = (picker.decide(body_fields(), b"", RequestHints(objective="batch")) for _ in range(2))
     assert isinstance(first, EndpointChoice)
     assert first.order == (2,)
     assert isinstance(second, Rejection)
 
 
-def test_what_is_late_by_its_own_length_is_not_shed_by_an_idle_fleet() -> None:
+def test_a_request_that_is_late_even_alone_is_not_shed_by_an_idle_fleet() -> None:
     """90,000 tokens at 20 us each take longer than the promised second anywhere, today and whenever they come again."""
     routed, clock = fleet(2), Clock()
     routed.endpoints["prompt_token_s"] = 2e-5
     picker, _ = picker_of(routed, clock)
-    long = asked(body_bytes=360_000)
+    long = body_fields(body_bytes=360_000)
     assert isinstance(picker.decide(long, b"", RequestHints(objective="batch")), EndpointChoice)
     for _ in range(20):
         picker.decide(long, b"", RequestHints())
     assert isinstance(picker.decide(long, b"", RequestHints(objective="batch")), Rejection), "others wait there already"
 
 
-def test_steps_that_swing_are_not_taken_for_faster_than_they_are() -> None:
+def test_varying_steps_do_not_bias_the_latency_mean() -> None:
     """Every fourth step carries a prompt and takes seven times as long; a report comes after each."""
     clock = Clock()
     picker, tables = picker_of(fleet(1), clock)
@@ -435,7 +435,7 @@ def test_steps_that_swing_are_not_taken_for_faster_than_they_are() -> None:
         report(tables, 0, clock, itl_count=100.0 * steps, itl_sum_s=100.0 * seconds, running=1)
         picker.state.tick()
         if turn % 10 == 0:
-            named = picker.decide(asked(), b"", RequestHints())
+            named = picker.decide(body_fields(), b"", RequestHints())
             assert isinstance(named, EndpointChoice)
             under_way.append(named.ticket)
             if turn:
@@ -443,7 +443,7 @@ def test_steps_that_swing_are_not_taken_for_faster_than_they_are() -> None:
     assert picker.state.endpoints["tpot_now_s"][0] == pytest.approx(0.025, rel=0.2)
 
 
-def test_what_an_endpoint_was_like_long_ago_does_not_judge_its_next_answer() -> None:
+def test_old_latency_samples_decay_with_requests_elsewhere() -> None:
     mean = DecayedMean(10.0)
     for halves in range(5):
         mean.add(30.0, 10.0, float(halves))
@@ -451,7 +451,7 @@ def test_what_an_endpoint_was_like_long_ago_does_not_judge_its_next_answer() -> 
     assert mean.add(1.0, 1.0, 14.0) < 1.1, "after a hundred that went elsewhere"
 
 
-@pytest.mark.parametrize(("step_s", "before", "kind"), [(0.1, asked(), EndpointChoice), (0.01, LONG, Rejection)])
+@pytest.mark.parametrize(("step_s", "before", "kind"), [(0.1, body_fields(), EndpointChoice), (0.01, LONG, Rejection)])
 def test_the_steps_of_a_prompt_count_for_whether_it_is_late_even_alone(
     step_s: float, before: RequestBody, kind: type
 ) -> None:
@@ -469,7 +469,7 @@ def test_an_idle_endpoint_predicts_what_a_new_picker_predicts() -> None:
     routed = fleet()
     busy, _ = picker_of(routed, Clock())
     for _ in range(40):
-        busy.decide(asked(body_bytes=40_000), b"", RequestHints())
+        busy.decide(body_fields(body_bytes=40_000), b"", RequestHints())
     busy.state.endpoints["prefill_correction"][0] = 1.5
     new, _ = picker_of(routed, Clock())
     new.state.endpoints["prefill_correction"][0] = 1.5

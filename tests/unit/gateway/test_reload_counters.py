@@ -1,4 +1,4 @@
-"""A fleet that is read again loses no count of an endpoint that stays: a counter that falls was set to zero."""
+"""Counters of endpoints that stay in the fleet never fall at a reload."""
 
 import asyncio
 from dataclasses import replace
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gateway_fakes import Clock, asked, fleet, picker_of
+from gateway_fakes import Clock, body_fields, fleet, picker_of
 from penstock.gateway.picker.picker import EndpointChoice
 from penstock.gateway.picker.request_body import RequestHints
 from penstock.gateway.state.shared_tables import COUNTS, REPORT, EndpointTables, carry_over
@@ -15,12 +15,12 @@ from penstock.gateway.telemetry.scraper import Scraper
 COUNTED = ("picked", "ended", "failed", "moved", "prompt_bytes", "predicted_ttft_s")
 
 
-def test_a_picker_counts_on_for_endpoints_that_stay_wherever_they_stand_in_the_new_fleet() -> None:
+def test_picker_counters_follow_endpoints_across_a_reload() -> None:
     clock = Clock()
     before, old = picker_of(fleet(4), clock)
     for turn in range(40):
         clock.now_s += 0.1
-        named = before.decide(asked("ab"[turn % 2]), b"", RequestHints())
+        named = before.decide(body_fields("ab"[turn % 2]), b"", RequestHints())
         assert isinstance(named, EndpointChoice)
         if turn % 4:
             before.state.end(named.ticket, "", 503 if turn % 8 == 1 else 200, "-", 1)
@@ -41,13 +41,13 @@ def test_a_picker_counts_on_for_endpoints_that_stay_wherever_they_stand_in_the_n
     assert old.counts["picked"].sum() == 40
     for name in (*COUNTED, "in_flight"):
         assert new.counts[name][0].tolist() == old.counts[name][0][stay].tolist(), name
-    after.decide(asked("a"), b"", RequestHints())
+    after.decide(body_fields("a"), b"", RequestHints())
     after.state.tick()
     assert new.states["decisions"][0] == 41
     assert new.counts["picked"].sum() == 41 - old.counts["picked"][0, 1]
 
 
-def test_what_is_shown_never_falls_whoever_reads_the_fleet_first() -> None:
+def test_published_counters_never_fall_at_a_reload() -> None:
     then = EndpointTables(np.zeros(2, REPORT), np.zeros((2, 2), COUNTS))
     then.reports["scrapes"], then.reports["failures"], then.reports["sequence"] = (70, 50), (3, 0), 140
     then.counts["picked"], then.counts["in_flight"] = [[10, 20], [30, 40]], 5
@@ -60,7 +60,7 @@ def test_what_is_shown_never_falls_whoever_reads_the_fleet_first() -> None:
     assert now.reports["sequence"].tolist() == [0, 0], "nothing was heard of the new fleet yet"
 
 
-def test_the_page_counts_looks_on_when_the_fleet_is_read_again(tmp_path: Path) -> None:
+def test_scrape_counters_continue_across_a_reload(tmp_path: Path) -> None:
     (tmp_path / "xds").mkdir()
 
     async def scene() -> list[int]:

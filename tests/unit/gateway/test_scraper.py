@@ -1,4 +1,4 @@
-"""Who watches endpoints lets go of them: a fleet that is read again leaves no connection open."""
+"""A reload closes the connections of the old fleet."""
 
 import asyncio
 import subprocess
@@ -14,7 +14,7 @@ _PAGE = vllm_page(state())
 _ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(_PAGE), _PAGE)
 
 
-def test_a_fleet_that_is_read_again_leaves_no_connection_open(tmp_path: Path) -> None:
+def test_a_reload_closes_old_connections(tmp_path: Path) -> None:
     open_: set[asyncio.StreamWriter] = set()
 
     async def endpoint(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -49,7 +49,7 @@ def test_a_fleet_that_is_read_again_leaves_no_connection_open(tmp_path: Path) ->
     assert asyncio.run(scene()) == [4, 4, 4, 4, 4, 0]
 
 
-def test_two_processes_that_write_one_file_do_not_take_each_others_half(tmp_path: Path) -> None:
+def test_concurrent_writes_of_a_json_file_are_atomic(tmp_path: Path) -> None:
     """The supervisor and the scraper both write Envoy's endpoints when a fleet is reloaded."""
     program = (
         "import sys, pathlib; from penstock.gateway.telemetry.scraper import write_json\n"

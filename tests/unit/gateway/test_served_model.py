@@ -1,4 +1,4 @@
-"""An endpoint that serves another model is told from one that has another name for the same."""
+"""An endpoint with another model is told from one with another name for its model."""
 
 import json
 
@@ -28,7 +28,7 @@ def cards(*names: str) -> bytes:
         ("large", cards(), True, False),
     ],
 )
-def test_it_is_another_model_where_the_endpoint_would_not_answer_to_the_fleets_name(
+def test_another_model_is_one_without_the_fleets_name(
     *, page_says: str, listed: bytes | None, checks_names: bool, other: bool
 ) -> None:
     served = ServedModel("10.0.0.1:8000", "small", NAMES, checks_names=checks_names)
@@ -39,7 +39,7 @@ def test_it_is_another_model_where_the_endpoint_would_not_answer_to_the_fleets_n
     assert served.other == other
 
 
-def test_it_is_said_once_and_over_when_the_right_model_is_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_another_model_is_logged_once_and_its_end_once(caplog: pytest.LogCaptureFixture) -> None:
     served = ServedModel("10.0.0.1:8000", "small", NAMES, checks_names=True)
     for now_s in (100.0, 106.0):
         assert served.needs_check(frozenset({"large"}), now_s)
@@ -51,7 +51,7 @@ def test_it_is_said_once_and_over_when_the_right_model_is_back(caplog: pytest.Lo
     assert not served.other
 
 
-def test_a_page_says_which_model_it_is_of() -> None:
+def test_the_model_name_is_parsed_from_a_page() -> None:
     page = b'vllm:num_requests_running{engine="0",model_name="a/b"} 1\nvllm:num_requests_waiting{engine="0"} 0\n'
     report = read_page(page)
     assert report is not None
@@ -69,5 +69,5 @@ def test_a_page_says_which_model_it_is_of() -> None:
         (200, "DC", 1, False),
     ],
 )
-def test_who_is_to_blame_for_an_answer(*, status: int, flags: str, tries: int, failed: bool) -> None:
+def test_which_responses_count_as_failed(*, status: int, flags: str, tries: int, failed: bool) -> None:
     assert has_failed(status, flags, tries) == failed

@@ -1,4 +1,4 @@
-"""A picker's door stays open although nobody holds it, and says so by answering through it."""
+"""A picker's servers stay open and check themselves through their own sockets."""
 
 import asyncio
 import gc
@@ -22,7 +22,7 @@ from penstock.gateway.state.shared_tables import PICKER_STATE
 from ports import free_ports
 
 
-def test_a_door_nobody_has_come_through_is_open_after_its_garbage_is_collected(tmp_path: Path) -> None:
+def test_a_server_without_connections_survives_garbage_collection(tmp_path: Path) -> None:
     """uvloop closes Unix servers that nobody holds: a fleet read again before the first request shut pickers off."""
 
     async def scene() -> bool:
@@ -37,7 +37,7 @@ def test_a_door_nobody_has_come_through_is_open_after_its_garbage_is_collected(t
     assert uvloop.run(scene())
 
 
-def test_a_picker_whose_socket_is_gone_gives_no_sign_of_life(tmp_path: Path) -> None:
+def test_a_picker_without_its_socket_sends_no_heartbeat(tmp_path: Path) -> None:
     async def scene() -> tuple[float, float, float]:
         path, states = tmp_path / "picker.sock", np.zeros(1, PICKER_STATE)
         door = AuthzServer(picker_of(fleet(), Clock())[0], 0)
@@ -66,7 +66,7 @@ def certificate(chain: Path, key: Path, name: str) -> str:
     return chain.read_text().strip()
 
 
-def test_a_gateway_of_others_is_shown_the_certificate_as_it_is_now(tmp_path: Path) -> None:
+def test_the_certificate_is_reread_for_each_connection(tmp_path: Path) -> None:
     """Certificates run out while pickers run: cert-manager writes new ones, and nobody starts pickers again."""
     pair, port = (tmp_path / "picker.pem", tmp_path / "picker.key"), free_ports(1)[0]
     first = certificate(*pair, "first")

@@ -1,4 +1,4 @@
-"""What the supervisor starts, and what it tells it."""
+"""Child processes, and reloads of the fleet and access files."""
 
 import signal
 import sys
@@ -31,7 +31,7 @@ def test_a_reload_does_not_end_a_program_that_is_still_starting() -> None:
         child.wait(5)
 
 
-def test_a_fleet_file_that_is_gone_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_fleet_file_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     settings = EnvoySettings(listen="127.0.0.1:1", folder=tmp_path, pickers=1)
     supervisor = Supervisor(settings, lambda _: fleet(), tmp_path / "fleet.yaml")
     for _ in range(5):
@@ -45,7 +45,7 @@ def test_a_fleet_file_that_is_gone_is_said_once(tmp_path: Path, caplog: pytest.L
     ]
 
 
-def test_a_file_is_read_again_once_it_is_written_to_the_end(tmp_path: Path) -> None:
+def test_a_file_is_reloaded_once_it_is_stable(tmp_path: Path) -> None:
     settings = EnvoySettings(listen="127.0.0.1:1", folder=tmp_path, pickers=1)
     supervisor = Supervisor(settings, lambda _: fleet(), tmp_path / "fleet.yaml")
     looks: list[tuple[int, int] | None] = [None, (1, 0), (1, 80), (2, 120), (2, 120)]
@@ -53,9 +53,7 @@ def test_a_file_is_read_again_once_it_is_written_to_the_end(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("failure", [UsageError("half a file"), ValueError("half a line"), OSError("a disk")])
-def test_whatever_fails_in_reading_the_fleet_leaves_the_gateway_as_it_is(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, failure: Exception
-) -> None:
+def test_a_failed_reload_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture, failure: Exception) -> None:
     def read(made: int) -> RoutedFleet:
         if made:
             raise failure
@@ -66,9 +64,7 @@ def test_whatever_fails_in_reading_the_fleet_leaves_the_gateway_as_it_is(
     assert "fleet not reloaded" in caplog.records[0].message
 
 
-def test_the_access_file_is_read_once_for_each_time_the_fleet_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_access_file_is_read_once_per_reload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read twice, it could be one file for Envoy and another for who watches what it names."""
     access, seen = tmp_path / "access.yaml", list[str]()
     (tmp_path / "xds").mkdir()

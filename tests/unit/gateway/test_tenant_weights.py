@@ -1,11 +1,11 @@
-"""Tenants are counted for what they were served, and whoever has no name is one of them."""
+"""Tenants are weighted by tokens served; anonymous requests are one tenant."""
 
 import pytest
 
 from penstock.gateway.picker.tenant_weights import TenantWeights
 
 
-def test_all_that_have_no_name_share_one_share() -> None:
+def test_anonymous_requests_share_one_share() -> None:
     """As tokens without the tenant's claim: nine in ten requests are theirs, of one of two tenants."""
     tenants = TenantWeights()
     for turn in range(100):
@@ -15,7 +15,7 @@ def test_all_that_have_no_name_share_one_share() -> None:
     assert tenants.weigh("", 1.0)[1] == pytest.approx(0.5 / 0.9, rel=0.01)
 
 
-def test_where_nobody_has_a_name_nobody_weighs_less() -> None:
+def test_anonymous_requests_alone_keep_their_weight() -> None:
     tenants = TenantWeights()
     for turn in range(100):
         bucket, weight = tenants.weigh("", float(turn))
