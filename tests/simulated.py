@@ -90,5 +90,5 @@ def scenario_pool(scenario: Scenario) -> ReplicaPool:
 def drawn(answer: ApiAnswer) -> str:
     """What an answer looks like on a wide terminal, with its words one space apart."""
     console = Console(file=StringIO(), width=160, color_system=None)
-    console.print(answer.drawn(160))
+    console.print(answer.render(160))
     return " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]

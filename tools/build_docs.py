@@ -83,12 +83,12 @@ def picture(view: RenderableType, title: str) -> str:
 def fit_picture() -> str:
     """`penstock fit` on four accelerators."""
     answer = penstock.fit("llama-3.1-70b", "mi300x,h100,h200,b200")
-    return picture(answer.drawn(WIDTH), "penstock fit llama-3.1-70b --on mi300x,h100,h200,b200")
+    return picture(answer.render(WIDTH), "penstock fit llama-3.1-70b --on mi300x,h100,h200,b200")
 
 
 def diff_picture() -> str:
     """`penstock catalog diff` on the pair everybody compares."""
-    return picture(penstock.catalog("diff", "mi300x", "h100").drawn(WIDTH), "penstock catalog diff mi300x h100")
+    return picture(penstock.catalog("diff", "mi300x", "h100").render(WIDTH), "penstock catalog diff mi300x h100")
 
 
 def predict_picture() -> str:
@@ -98,7 +98,7 @@ def predict_picture() -> str:
     if not isinstance(answer, penstock.PredictAnswer):
         raise TypeError(answer)
     return picture(
-        replace(answer, nearest=()).drawn(WIDTH),
+        replace(answer, nearest=()).render(WIDTH),
         f"penstock predict deepseek-r1 --on {on} --in 8192 --out 1024 --concurrency 64",
     )
 
@@ -116,7 +116,7 @@ def simulate_picture() -> str:
         capacity=True,
     )
     return picture(
-        answer.drawn(WIDTH),
+        answer.render(WIDTH),
         "penstock simulate llama-3.1-70b --on mi300x:1,h100:2,h200:1 --rate 1.5 --slo ttft=2s,tpot=60ms --capacity ...",
     )
 

@@ -128,7 +128,7 @@ def test_a_place_that_cannot_be_written_is_one_line(penstock: Run, tmp_path: Pat
     target = tmp_path / "missing" / "run.json"
     result = penstock("simulate", *CHAT, "--on", "h100:1", "--rate", "2", "--perfetto", str(target))
     assert result.returncode == 2
-    assert "choose a place that can be written" in result.stderr.strip().splitlines()[-1]
+    assert "choose another path" in result.stderr.strip().splitlines()[-1]
     assert "Traceback" not in result.stderr
 
 
@@ -141,7 +141,7 @@ def test_what_does_not_fit_is_said(penstock: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "say how fast requests come"),
+        ((), "no load is given"),
         (("--rate", "1", "--users", "4"), "leave out --rate"),
         (("--users", "400", "--think", "2s", "--requests", "700"), "write --requests 800 or more"),
         (("--rate", "1", "--think", "2s"), "say how many with --users"),
@@ -149,7 +149,7 @@ def test_what_does_not_fit_is_said(penstock: Run) -> None:
         (("--rate", "1", "--arrivals", "gamma"), "lacks its number"),
         (("--rate", "1", "--prefill", "8"), "--kv-gbps"),
         (("--rate", "1", "--prefill", "1", "--prefill-split", "ranks4"), "is not a part of a split"),
-        (("--rate", "1", "--route", "random"), "is not a way to share requests"),
+        (("--rate", "1", "--route", "random"), "is not a routing policy"),
         (("--rate", "1", "--system-prompts", "many"), "COUNT:TOKENS"),
         (("--rate", "1", "--capacity"), "give one, such as"),
         (("--trace", "missing.csv"), "missing.csv"),

@@ -44,11 +44,11 @@ class ApiAnswer(ABC):
         """Return one flat row per compared item, for a data frame, in SI units and bytes."""
 
     @abstractmethod
-    def drawn(self, columns: int) -> RenderableType:
+    def render(self, columns: int) -> RenderableType:
         """Return the terminal output of the command for a width of `columns`."""
 
     @abstractmethod
-    def _said(self) -> tuple[str, Sequence[str]]:
+    def _summary(self) -> tuple[str, Sequence[str]]:
         """Return the subject of the question, and the answer as short phrases."""
 
     def to_dict(self) -> dict[str, object]:
@@ -60,7 +60,7 @@ class ApiAnswer(ABC):
         return to_json(self.document())
 
     def __repr__(self) -> str:
-        about, pieces = self._said()
+        about, pieces = self._summary()
         opening = f"{type(self).__name__}({about}: "
         for shown in range(len(pieces), 0, -1):
             more = "" if shown == len(pieces) else f"; {len(pieces) - shown} more"
@@ -73,7 +73,7 @@ class ApiAnswer(ABC):
         console = Console(
             file=StringIO(), width=NOTEBOOK_COLUMNS, record=True, force_jupyter=False, color_system="truecolor"
         )
-        console.print(self.drawn(NOTEBOOK_COLUMNS))
+        console.print(self.render(NOTEBOOK_COLUMNS))
         label = f"{type(self).__name__} as text; .rows() has the figures"
         return console.export_html(inline_styles=True, code_format=_PRE.format(label=label))
 

@@ -54,12 +54,12 @@ class AuditAnswer(ApiAnswer):
         """Return one row per claim."""
         return [_row(entry) for entry in self.audited]
 
-    def drawn(self, columns: int) -> RenderableType:
-        """Draw what `audit` prints."""
+    def render(self, columns: int) -> RenderableType:
+        """Render what `audit` prints."""
         del columns  # its lines wrap by themselves
         return render_audit(self.audited)
 
-    def _said(self) -> tuple[str, Sequence[str]]:
+    def _summary(self) -> tuple[str, Sequence[str]]:
         if len(self.audited) == 1:
             entry = self.audited[0]
             return claim_text(entry.claim), [entry.judgement.verdict.value]
@@ -73,9 +73,9 @@ def audit(
     ledger: bool = False,
     today: date | None = None,
 ) -> AuditAnswer:
-    """Is what they say true? As `penstock audit`: a file of claims, a sentence, `sheet="answer.csv"`, or typed claims.
+    """Are these claims true? As `penstock audit`: a file of claims, a sentence, `sheet="answer.csv"`, or typed claims.
 
-    `ledger=True` audits what the package ships: every checkable claim of five articles.
+    `ledger=True` audits the shipped ledger: every checkable claim of five articles.
     """
     given = [claims is not None, sheet is not None, ledger]
     if sum(given) != 1:

@@ -103,11 +103,11 @@ class CatalogAnswer(ApiAnswer):
         """Return one row per accelerator, fact, price or model."""
         return [dict(row) for row in self.table]
 
-    def drawn(self, columns: int) -> RenderableType:
-        """Draw what `catalog` prints."""
+    def render(self, columns: int) -> RenderableType:
+        """Render what `catalog` prints."""
         return self.draw(columns)
 
-    def _said(self) -> tuple[str, Sequence[str]]:
+    def _summary(self) -> tuple[str, Sequence[str]]:
         return self.about, self.shown
 
 
@@ -120,7 +120,7 @@ def catalog(
     """
     wanted = {"list": 0, "show": 1, "diff": 2, "prices": 1, "models": 0}
     if what not in wanted:
-        raise UsageError(f"'{what}' is no question to the catalog; write one of {', '.join(wanted)}")
+        raise UsageError(f"'{what}' is not a catalog query; write one of {', '.join(wanted)}")
     if len(names) != wanted[what]:
         raise UsageError(f"catalog {what} takes {wanted[what]} accelerators, not {len(names)}")
     if what == "list":
@@ -133,20 +133,20 @@ def catalog(
 
 
 def _list(*, everything: bool) -> CatalogAnswer:
-    parts = [part for part in load_accelerators() if everything or part.recommendable]
+    accelerators = [one for one in load_accelerators() if everything or one.recommendable]
     return CatalogAnswer(
         about="accelerators",
-        facts=CatalogListDocument(schema="penstock.catalog.list/1", accelerators=parts),
-        table=tuple(_flat(part) for part in parts),
-        draw=lambda columns: render_list(parts, columns),
-        shown=tuple(part.id for part in parts),
+        facts=CatalogListDocument(schema="penstock.catalog.list/1", accelerators=accelerators),
+        table=tuple(_flat(one) for one in accelerators),
+        draw=lambda columns: render_list(accelerators, columns),
+        shown=tuple(one.id for one in accelerators),
     )
 
 
-def _flat(part: Accelerator) -> Row:
-    row: Row = {"accelerator": part.id, "vendor": part.vendor, "architecture": part.architecture}
-    row |= {name: _cell(value) for name, value in facts(part)}
-    return row | {"status": part.status, "recommendable": part.recommendable}
+def _flat(accelerator: Accelerator) -> Row:
+    row: Row = {"accelerator": accelerator.id, "vendor": accelerator.vendor, "architecture": accelerator.architecture}
+    row |= {name: _cell(value) for name, value in facts(accelerator)}
+    return row | {"status": accelerator.status, "recommendable": accelerator.recommendable}
 
 
 def _cell(value: object) -> Cell:
@@ -154,10 +154,10 @@ def _cell(value: object) -> Cell:
 
 
 def _show(name: str) -> CatalogAnswer:
-    part, prices = load_accelerator(name), load_prices(name)
+    accelerator, prices = load_accelerator(name), load_prices(name)
     rows: list[Row] = []
-    for fact, value in facts(part):
-        source = part.source_of(fact)
+    for fact, value in facts(accelerator):
+        source = accelerator.source_of(fact)
         rows.append(
             {
                 "fact": fact,
@@ -169,10 +169,10 @@ def _show(name: str) -> CatalogAnswer:
             }
         )
     return CatalogAnswer(
-        about=part.id,
-        facts=CatalogShowDocument(schema="penstock.catalog.show/1", accelerator=part, prices=list(prices)),
+        about=accelerator.id,
+        facts=CatalogShowDocument(schema="penstock.catalog.show/1", accelerator=accelerator, prices=list(prices)),
         table=tuple(rows),
-        draw=lambda _: render_accelerator(part, prices),
+        draw=lambda _: render_accelerator(accelerator, prices),
         shown=(f"{len(rows)} facts", f"{len(prices)} prices"),
     )
 
@@ -204,20 +204,20 @@ def _diff(left: str, right: str) -> CatalogAnswer:
 def _prices(name: str, *, kind: str | None) -> CatalogAnswer:
     if kind is not None and kind not in get_args(PriceKind):
         raise UsageError(f"'{kind}' is not a kind of price; write one of {', '.join(get_args(PriceKind))}")
-    part = load_accelerator(name)
+    accelerator = load_accelerator(name)
     prices = [price for price in load_prices(name) if kind is None or price.kind == kind]
     return CatalogAnswer(
-        about=part.id,
-        facts=CatalogPricesDocument(schema="penstock.catalog.prices/1", accelerator=part.id, prices=prices),
-        table=tuple(_price_row(part, price) for price in prices),
-        draw=lambda width: render_prices(part.id, prices, width),
+        about=accelerator.id,
+        facts=CatalogPricesDocument(schema="penstock.catalog.prices/1", accelerator=accelerator.id, prices=prices),
+        table=tuple(_price_row(accelerator, price) for price in prices),
+        draw=lambda width: render_prices(accelerator.id, prices, width),
         shown=(f"{len(prices)} prices",),
     )
 
 
-def _price_row(part: Accelerator, price: Price) -> Row:
+def _price_row(accelerator: Accelerator, price: Price) -> Row:
     row: Row = {name: _cell(value) for name, value in plain_fields(price).items()}
-    return {"accelerator": part.id, **row, "usd_per_device": price.usd_per_device}
+    return {"accelerator": accelerator.id, **row, "usd_per_device": price.usd_per_device}
 
 
 def _models() -> CatalogAnswer:

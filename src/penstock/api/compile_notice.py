@@ -10,9 +10,9 @@ def compile_first(watch: ProgressListener) -> None:
     """Compile the simulator if this machine has no compiled copy, and report the time taken."""
     if is_compiled():
         return
-    watch.note(f"Compiling the simulator, once per machine and version: {COMPILE_COST}.")
-    watch.tell("compiling the simulator, once for this machine and version", 0, 0)
+    watch.message(f"Compiling the simulator, once per machine and version: {COMPILE_COST}.")
+    watch.progress("compiling the simulator, once per machine and version", 0, 0)
     start_s = perf_counter()
     compile_once()
-    after = "it is kept for the next run" if is_kept() else "nothing here can be written, so the next run does too"
-    watch.note(f"Compiled the simulator in {perf_counter() - start_s:.0f} s; {after}.")
+    after = "the next run reuses it" if is_kept() else "its cache cannot be written, so the next run compiles again"
+    watch.message(f"Compiled the simulator in {perf_counter() - start_s:.0f} s; {after}.")

@@ -29,14 +29,16 @@ def emulated_fleet(fleet: AskedFleet, *, port: int | None = None) -> Fleet:
     pools, number = [], 0
     for pool in chosen.pools:
         if pool.role != "both":
-            raise UsageError(f"pool '{pool.name}' only does {pool.role}; emulate pools whose role is both")
+            raise UsageError(
+                f"pool '{pool.name}' has the role {pool.role}; only pools with `role: both` can be emulated"
+            )
         if port is not None:
             addresses = tuple(f"127.0.0.1:{port + number + index}" for index in range(pool.replicas))
             pool = replace(pool, endpoints=addresses)  # noqa: PLW2901 - the same pool, with addresses
         number += len(pool.endpoints)
         pools.append(pool)
     if not number:
-        raise UsageError("the fleet has no endpoints; give them ports of this machine with --port 18000")
+        raise UsageError("the fleet has no endpoints; serve them on this machine with --port 18000")
     return replace(chosen, pools=tuple(pools))
 
 

@@ -45,11 +45,11 @@ class FitAnswer(ApiAnswer):
         """Return one row per accelerator."""
         return [_row(report) for report in self.reports]
 
-    def drawn(self, columns: int) -> RenderableType:
-        """Draw what `fit` prints."""
+    def render(self, columns: int) -> RenderableType:
+        """Render what `fit` prints."""
         return render_fit(self.model, self.reports, self.context_tokens, columns)
 
-    def _said(self) -> tuple[str, Sequence[str]]:
+    def _summary(self) -> tuple[str, Sequence[str]]:
         return self.model.name, [_piece(report) for report in self.reports]
 
 

@@ -79,11 +79,11 @@ class PlanAnswer(ApiAnswer):
             self.result, answer, lambda name: subject_of(open_checkpoint(name), name), load_knowledge()
         )
 
-    def drawn(self, columns: int) -> RenderableType:
-        """Draw what `plan` prints."""
+    def render(self, columns: int) -> RenderableType:
+        """Render what `plan` prints."""
         return render_plan(self.result, columns)
 
-    def _said(self) -> tuple[str, Sequence[str]]:
+    def _summary(self) -> tuple[str, Sequence[str]]:
         answer = self.result.answer
         said = answer.reasons if isinstance(answer, NoFleet) else (headline(answer),)
         return self.result.plan.name, [text[:120] for text in said]
@@ -95,7 +95,7 @@ def plan(file: AskedPlan, *, watch: ProgressListener = LOG) -> PlanAnswer:
     folder = Path() if isinstance(file, Plan) else Path(file).parent
     compile_first(watch)
     sources = sources_of(asked, folder, watch)
-    return PlanAnswer(result=make_plan(asked, sources, watch.tell), sustained=sources.sustained_of)
+    return PlanAnswer(result=make_plan(asked, sources, watch.progress), sustained=sources.sustained_of)
 
 
 def read_plan(file: Path) -> Plan:

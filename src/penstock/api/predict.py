@@ -48,13 +48,13 @@ class PredictAnswer(ApiAnswer):
         pairs = zip(self.predictions, self.energies, strict=True)
         return [_row(prediction, energy, self.output_tokens) for prediction, energy in pairs]
 
-    def drawn(self, columns: int) -> RenderableType:
-        """Draw what `predict` prints."""
+    def render(self, columns: int) -> RenderableType:
+        """Render what `predict` prints."""
         return render_predictions(
             self.model, self.predictions, self.energies, self.nearest, columns, self.output_tokens
         )
 
-    def _said(self) -> tuple[str, Sequence[str]]:
+    def _summary(self) -> tuple[str, Sequence[str]]:
         return self.model.name, [_piece(prediction) for prediction in self.predictions]
 
 
@@ -75,11 +75,11 @@ class PredictDisaggregatedAnswer(ApiAnswer):
         """Return one row per accelerator."""
         return [_disaggregated_row(prediction) for prediction in self.predictions]
 
-    def drawn(self, columns: int) -> RenderableType:
-        """Draw what `predict --prefill` prints."""
+    def render(self, columns: int) -> RenderableType:
+        """Render what `predict --prefill` prints."""
         return render_disaggregated(self.model, self.predictions, columns)
 
-    def _said(self) -> tuple[str, Sequence[str]]:
+    def _summary(self) -> tuple[str, Sequence[str]]:
         return self.model.name, [
             f"{counted(one.deployed.decode.accelerator.id, one.deployed.devices)} "
             + (f"{one.output_tokens_per_s.value:,.0f} tok/s" if one.fits else "does not fit")

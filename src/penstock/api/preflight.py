@@ -62,8 +62,8 @@ class PreflightAnswer(ApiAnswer):
         """Return one row per accelerator and engine."""
         return [_row(answer, speed) for answer, speed in zip(self.answers, self.speeds, strict=True)]
 
-    def drawn(self, columns: int) -> RenderableType:
-        """Draw what `preflight` prints."""
+    def render(self, columns: int) -> RenderableType:
+        """Render what `preflight` prints."""
         del columns  # its lines wrap by themselves, except commands, which must not wrap
         if self.matrix:
             return render_matrix(self.answers)
@@ -73,7 +73,7 @@ class PreflightAnswer(ApiAnswer):
             pieces.append(render_preflight(answer, speed, other))
         return Group(*pieces)
 
-    def _said(self) -> tuple[str, Sequence[str]]:
+    def _summary(self) -> tuple[str, Sequence[str]]:
         return self.answers[0].question.subject.model.name, [
             f"{counted(answer.question.accelerator.id, answer.question.asked.parallelism.devices)} "
             f"{answer.question.engine} {answer.readiness.value}"
@@ -105,7 +105,7 @@ def preflight(options: PreflightOptions) -> PreflightAnswer:
     knowledge = load_knowledge()
     answers = []
     for done, question in enumerate(questions):
-        options.watch.tell("checking", done, len(questions))
+        options.watch.progress("checking", done, len(questions))
         answers.append(check(question, knowledge))
     return PreflightAnswer(
         answers=tuple(answers),
@@ -204,13 +204,13 @@ def _subject(name: str, watch: ProgressListener, *, scan: bool) -> Subject:
         return subject
     folder = Path(name) if Path(name).is_dir() else Path(name).parent
     if not Path(name).exists():
-        raise UsageError(f"--scan reads a checkpoint on this machine, and '{name}' is none")
+        raise UsageError(f"--scan reads a local checkpoint, and '{name}' is not one")
     total_bytes, read_bytes = scan_bytes(folder), 0
 
     def advance(count: int) -> None:
         nonlocal read_bytes
         read_bytes += count
-        watch.tell("scanning", read_bytes, total_bytes)
+        watch.progress("scanning", read_bytes, total_bytes)
 
     return replace(subject, scanned=scanned_facts(scan_fp8(folder, advance)))
 
@@ -220,7 +220,7 @@ def _refuse_other_model(asked: str, subject: Subject, served: str | None) -> Non
     if served is not None and compare_served(subject, served) == "other":
         known = catalog_id(served)
         called = served if served == known else f"{served} ({known})"
-        raise UsageError(f"--command serves {called}, not {asked}; ask about the model it serves, or name none")
+        raise UsageError(f"--command serves {called}, not {asked}; name the model that it serves, or none")
 
 
 def _row(answer: Preflight, speed: Speed | None) -> Row:

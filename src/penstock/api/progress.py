@@ -1,4 +1,4 @@
-"""Progress and notes of long computations: a terminal draws them, a script logs the notes."""
+"""Progress and messages of long computations: a terminal shows them, a script logs the messages."""
 
 import logging
 from typing import Protocol
@@ -7,23 +7,23 @@ log = logging.getLogger(__name__)
 
 
 class ProgressListener(Protocol):
-    """Receiver of progress and notes."""
+    """Receiver of progress and messages."""
 
-    def tell(self, what: str, done: int, total: int) -> None:
+    def progress(self, what: str, done: int, total: int) -> None:
         """Receive progress of a task; a total of 0 is unknown."""
 
-    def note(self, text: str) -> None:
-        """Receive a note for the user."""
+    def message(self, text: str) -> None:
+        """Receive a message for the user."""
 
 
 class _Log:
-    """Listener that logs notes to the library's logger, which is silent by default."""
+    """Listener that logs messages to the library's logger, which is silent by default."""
 
-    def tell(self, what: str, done: int, total: int) -> None:
+    def progress(self, what: str, done: int, total: int) -> None:
         """Ignore progress."""
 
-    def note(self, text: str) -> None:
-        """Log the note."""
+    def message(self, text: str) -> None:
+        """Log the message."""
         log.info(text)
 
 

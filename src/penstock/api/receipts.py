@@ -49,11 +49,11 @@ class ReceiptsAnswer(ApiAnswer):
             for one in self.replays
         ]
 
-    def drawn(self, columns: int) -> RenderableType:
-        """Draw what `receipts` prints."""
+    def render(self, columns: int) -> RenderableType:
+        """Render what `receipts` prints."""
         return render_receipts(self.decisions, self.replays, self.explained, self.cut_files, columns)
 
-    def _said(self) -> tuple[str, Sequence[str]]:
+    def _summary(self) -> tuple[str, Sequence[str]]:
         return f"{self.decisions:,} decisions", [
             f"{one.policy.name} misses {one.expected_miss_fraction:.2%}" for one in self.replays
         ]
@@ -68,13 +68,15 @@ def receipts(
     """
     policies = policies_choice(policy)
     if any(one.weighs == "file" for one in policies):
-        raise UsageError("a receipt has no weights of a fleet file; ask for weighted-round-robin, by capacity")
+        raise UsageError(
+            "receipts do not contain the weights of a fleet file; use weighted-round-robin, which weighs by capacity"
+        )
     _check_once([Path(path) for path in files])
     known = [receipt for path in files for receipt in read_receipts(Path(path))]
     cut = tuple(Path(path).name for path in files if ends_cut(Path(path)))
     if not known:
-        said = f" but a line that was cut in {', '.join(cut)}" if cut else ""
-        raise UsageError(f"no decision is in these files{said}; a gateway writes every thousandth one down")
+        only = f" except a truncated line in {', '.join(cut)}" if cut else ""
+        raise UsageError(f"these files contain no decision{only}; a gateway records every thousandth one")
     if explained is not None and not 1 <= explained <= len(known):
         raise UsageError(f"there is no decision {explained}; write 1 to {len(known):,}")
     return ReceiptsAnswer(
@@ -115,5 +117,5 @@ def _replayed(known: Sequence[DecisionReceipt], policy: RoutingPolicy) -> Replay
 
 
 def _explained(receipt: DecisionReceipt, number: int) -> Explained:
-    told = explain(receipt.sample, receipt.parameters)
-    return Explained(number=number, addresses=receipt.addresses, order=receipt.order, receipt=told)
+    predicted = explain(receipt.sample, receipt.parameters)
+    return Explained(number=number, addresses=receipt.addresses, order=receipt.order, receipt=predicted)

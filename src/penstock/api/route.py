@@ -43,7 +43,9 @@ def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool =
     kinds, records, found = [], [], list[tuple[Pool, str]]()
     for number, pool in enumerate(pools):
         if pool.role != "both":
-            raise UsageError(f"pool '{pool.name}' only does {pool.role}; routing serves pools whose role is both")
+            raise UsageError(
+                f"pool '{pool.name}' has the role {pool.role}; only pools with `role: both` can be routed to"
+            )
         record = _record(_placed(fleet, pool), pool)
         record["pool"], record["vendor"] = number, vendors.index(pool.vendor)
         record["serves"] = sum(1 << names.index(name) for name in (pool.model, *pool.adapters))
@@ -54,7 +56,7 @@ def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool =
     addresses = tuple(address for _, address in found)
     shared = next((address for address in addresses if addresses.count(address) > 1), None)
     if shared is not None:
-        raise UsageError(f"two endpoints are both {shared}; a replica has an address of its own")
+        raise UsageError(f"two endpoints have the address {shared}; give each replica its own")
     return RoutedFleet(
         name=fleet.name,
         generation=generation,
@@ -109,8 +111,8 @@ class _Key:
 
 
 def _placed(fleet: Fleet, pool: Pool) -> Replica:
-    told = repr((pool.model, pool.weights, pool.kv, pool.accelerator, pool.engine, pool.split, pool.drafted_tokens))
-    return _placed_once(_Key(told, fleet, pool))
+    settings = repr((pool.model, pool.weights, pool.kv, pool.accelerator, pool.engine, pool.split, pool.drafted_tokens))
+    return _placed_once(_Key(settings, fleet, pool))
 
 
 @cache
@@ -140,7 +142,7 @@ def envoy_settings(options: GatewayOptions, folder: Path) -> "EnvoySettings":
     from penstock.gateway.state.access_rules import Certificate  # noqa: PLC0415 - needs the extra
 
     if options.only_pick is not None and options.door == "ext_authz":
-        raise UsageError("a gateway that others run asks over ext_proc; add --door ext_proc")
+        raise UsageError("--only-pick serves ext_proc queries; add --door ext_proc")
     if options.door not in PICK_PROTOCOLS:
         raise UsageError(f"--door is '{options.door}'; write one of {', '.join(PICK_PROTOCOLS)}")
     for address in filter(None, (options.listen, options.metrics, options.only_pick)):
@@ -148,7 +150,7 @@ def envoy_settings(options: GatewayOptions, folder: Path) -> "EnvoySettings":
         if not host or not port.isdigit() or not 0 < int(port) < 2**16:
             raise UsageError(f"'{address}' is not an address; write host:port, such as 127.0.0.1:8080")
     if not 1 <= options.pickers <= 64:  # beyond any machine's cores
-        raise UsageError(f"{options.pickers} pickers; write 1 to 64")
+        raise UsageError(f"--pickers is {options.pickers}; write 1 to 64")
     return EnvoySettings(
         listen=options.listen,
         folder=folder,
@@ -175,7 +177,7 @@ def _refuse_missing_folders(options: GatewayOptions) -> None:
     for flag, path in (("--receipts", options.receipts), ("--access-log", options.access_log)):
         if path is not None and not Path(path).absolute().parent.is_dir():
             folder = Path(path).absolute().parent
-            raise UsageError(f"{flag}: there is no folder {folder}; make it (mkdir -p {folder}) or write elsewhere")
+            raise UsageError(f"{flag}: there is no folder {folder}; make it (mkdir -p {folder}) or choose another path")
 
 
 def _memory_folder() -> str | None:
@@ -203,19 +205,19 @@ def route(
 
     After SIGTERM, health checks fail while requests are served for `grace_s`; then requests in flight get `drain_s`.
     """
-    told = options or GatewayOptions()
-    _refuse_missing_folders(told)
+    chosen = options or GatewayOptions()
+    _refuse_missing_folders(chosen)
     watched = None if isinstance(fleet, Fleet) else Path(fleet)
 
     def read(made: int) -> "RoutedFleet":
-        return routed_fleet(fleet, made, follow_names=told.follow_names)
+        return routed_fleet(fleet, made, follow_names=chosen.follow_names)
 
     memory = _memory_folder()
     if memory is not None:
         remove_leftovers(Path(memory))
     prefix = f"{_PREFIX}{os.getpid()}-"
     with TemporaryDirectory(prefix=prefix, dir=memory, ignore_cleanup_errors=True) as folder:
-        settings = envoy_settings(told, Path(folder))  # first: reports a missing extra in one line
+        settings = envoy_settings(chosen, Path(folder))  # first: reports a missing extra in one line
         from penstock.gateway.supervisor import Supervisor  # noqa: PLC0415 - needs the extra
 
         Supervisor(settings, read, watched, drain_s=drain_s, grace_s=grace_s).run(ready)
@@ -223,10 +225,10 @@ def route(
 
 def envoy_document(fleet: AskedFleet, options: GatewayOptions | None = None) -> str:
     """Write the configuration file of an external Envoy that asks `penstock route --only-pick`."""
-    told = options or GatewayOptions()
-    if told.only_pick is None:
-        raise UsageError("an Envoy you run has to know where to ask; add --door ext_proc --only-pick HOST:PORT")
-    settings = envoy_settings(told, folder=Path("/run/penstock"))
+    chosen = options or GatewayOptions()
+    if chosen.only_pick is None:
+        raise UsageError("--print-envoy needs the address of the pickers; add --door ext_proc --only-pick HOST:PORT")
+    settings = envoy_settings(chosen, folder=Path("/run/penstock"))
     from penstock.gateway.envoy.config_files import envoy_files, standing_document  # noqa: PLC0415 - needs the extra
     from penstock.gateway.state.access_rules import access_of  # noqa: PLC0415 - needs the extra
 

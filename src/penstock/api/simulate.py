@@ -49,11 +49,11 @@ class SimulateAnswer(ApiAnswer):
         """Return one row per accelerator."""
         return [_row(scenario) for scenario in self.scenarios]
 
-    def drawn(self, columns: int) -> RenderableType:
-        """Draw what `simulate` prints."""
+    def render(self, columns: int) -> RenderableType:
+        """Render what `simulate` prints."""
         return render_simulation(self.scenarios, columns)
 
-    def _said(self) -> tuple[str, Sequence[str]]:
+    def _summary(self) -> tuple[str, Sequence[str]]:
         return self.model.name, [f"{name_of(scenario)} {_verdict(scenario)}" for scenario in self.scenarios]
 
 
@@ -93,7 +93,7 @@ def _scenarios(
     question: SimulationQuestion,
 ) -> tuple[Scenario, ...]:
     """Run the simulation on each accelerator."""
-    options.watch.tell("reading the workload", 0, 0)
+    options.watch.progress("reading the workload", 0, 0)
     tokens = _typical_tokens(question, placing.spec.max_context_tokens)
     compile_first(options.watch)
     place_replicas = _place_disaggregated if options.prefill else _place
@@ -103,7 +103,7 @@ def _scenarios(
         price = market_price(load_prices(accelerator.id), "rent_on_demand")
         per_hour = None if price is None else price.usd_per_device * placement.deployment.parallelism.devices
         scenarios.append(
-            run_scenario(placement, question, usd_per_hour=per_hour, prefill=prefill, progress=options.watch.tell)
+            run_scenario(placement, question, usd_per_hour=per_hour, prefill=prefill, progress=options.watch.progress)
         )
     return tuple(scenarios)
 

@@ -45,7 +45,7 @@ class SimulateFleetAnswer(ApiAnswer):
     fleet: Fleet
     pools: tuple[ReplicaPool, ...]
     load: SharedLoad
-    happenings: FleetEvents
+    events: FleetEvents
     runs: tuple[PolicyRun, ...]
 
     @property
@@ -62,11 +62,11 @@ class SimulateFleetAnswer(ApiAnswer):
         """Return one row per policy."""
         return [_row(run) for run in self.runs]
 
-    def drawn(self, columns: int) -> RenderableType:
-        """Draw what `simulate --fleet` prints."""
-        return render_fleet(self.fleet, self.pools, self.load, self.happenings.said, self.runs, columns)
+    def render(self, columns: int) -> RenderableType:
+        """Render what `simulate --fleet` prints."""
+        return render_fleet(self.fleet, self.pools, self.load, self.events.lines, self.runs, columns)
 
-    def _said(self) -> tuple[str, Sequence[str]]:
+    def _summary(self) -> tuple[str, Sequence[str]]:
         said = [f"{run.policy.name} {format_attainment(run.worst_met_fraction)}" for run in self.runs]
         return self.fleet.name, said
 
@@ -79,7 +79,7 @@ def simulate_fleet(options: SimulateFleetOptions) -> SimulateFleetAnswer:
     """
     unstated = options.input_tokens is None and options.output_tokens is None
     if options.trace is not None and not unstated:
-        raise UsageError("a trace has lengths of its own, and --in and --out would change nothing; leave out one")
+        raise UsageError("a trace has its own lengths; leave out --trace, or --in and --out")
     if options.trace is None and options.columns is not None:
         raise UsageError("--columns describes a trace; name it: --trace requests.csv")
     fleet = fleet_choice(options.fleet)
@@ -106,18 +106,18 @@ def simulate_fleet(options: SimulateFleetOptions) -> SimulateFleetAnswer:
     draw = partial(workload.blocks, seed=load.seed, requests=load.requests, rate_per_s=rate_per_s)
     runs = compare(
         pools,
-        lambda: with_load_spike(draw(), events.crowds),
+        lambda: with_load_spike(draw(), events.load_spikes),
         policies,
         classes=workload.classes,
         routing=routing,
         weights=weights_choice(policies, fleet, pools, draw(), workload.classes),
         progress=partial(_progress, options.watch, load.requests),
     )
-    return SimulateFleetAnswer(fleet=fleet, pools=tuple(pools), load=load, happenings=events, runs=runs)
+    return SimulateFleetAnswer(fleet=fleet, pools=tuple(pools), load=load, events=events, runs=runs)
 
 
 def _progress(watch: ProgressListener, total: int, name: str) -> CountProgress:
-    return lambda done: watch.tell(name, done, total)
+    return lambda done: watch.progress(name, done, total)
 
 
 def _pools(fleet: Fleet) -> list[ReplicaPool]:
@@ -128,9 +128,7 @@ def _pools(fleet: Fleet) -> list[ReplicaPool]:
         )
     decoding = [pool for pool in fleet.pools if pool.role == "decode"]
     if decoding and (len(decoding) > 1 or any(pool.role == "both" for pool in fleet.pools)):
-        raise UsageError(
-            "several pools may decode, and each has its own prompts; keep one of them and what feeds it in the file"
-        )
+        raise UsageError("only one decode pool can be simulated; keep one and its prefill pools in the file")
     return [
         ReplicaPool(
             name=pool.name,
@@ -172,10 +170,10 @@ def _of_routes(workload: Workload, fleet: Fleet) -> Workload:
     counts = np.maximum(1, np.rint(_PAIRS * rates / rates.sum()).astype(np.int64))
     inputs = np.array([route.input_tokens for route in fleet.routes], np.int32)
     outputs = np.array([route.output_tokens for route in fleet.routes], np.int32)
-    said = f"{inputs.min():,} to {inputs.max():,} in, {outputs.min():,} to {outputs.max():,} out, as its routes say"
-    said += after_system_prompts(workload.sharing)
+    name = f"{inputs.min():,} to {inputs.max():,} in, {outputs.min():,} to {outputs.max():,} out, as its routes say"
+    name += after_system_prompts(workload.sharing)
     lengths = Empirical(input_tokens=np.repeat(inputs, counts), output_tokens=np.repeat(outputs, counts))
-    return replace(workload, name=said, lengths=lengths)
+    return replace(workload, name=name, lengths=lengths)
 
 
 def _peak(fleet: Fleet, *, recorded: bool) -> float | None:
@@ -188,7 +186,7 @@ def _common_slo(fleet: Fleet) -> Slo | None:
     """Return the SLO of the fleet's routes, or None without routes; raise if the routes differ."""
     slos = {route.slo for route in fleet.routes}
     if len(slos) > 1:
-        raise UsageError("the fleet's routes promise different things; say what holds with --slo ttft=1s,tpot=50ms")
+        raise UsageError("the fleet's routes have different SLOs; give one for all with --slo ttft=1s,tpot=50ms")
     return next(iter(slos), None)
 
 

@@ -45,7 +45,7 @@ class _Trimmed:
         self._view = view
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        held: list[Segment] = []
+        line: list[Segment] = []
         for segment in console.render(self._view, options):
             text, _, control = segment
             if control:
@@ -53,11 +53,11 @@ class _Trimmed:
                 continue
             *ended, last = text.split("\n")
             for piece in ended:
-                yield from _until_last_letter([*held, Segment(piece, segment.style)])
+                yield from _until_last_letter([*line, Segment(piece, segment.style)])
                 yield Segment.line()
-                held = []
-            held.append(Segment(last, segment.style))
-        yield from held
+                line = []
+            line.append(Segment(last, segment.style))
+        yield from line
 
 
 def _until_last_letter(line: list[Segment]) -> list[Segment]:
@@ -69,13 +69,13 @@ def _until_last_letter(line: list[Segment]) -> list[Segment]:
 
 
 def show(answer: "ApiAnswer", *, as_json: bool) -> None:
-    """Print an answer as JSON or drawn, and exit 1 if the verdict is negative."""
+    """Print an answer as JSON or for the terminal, and exit 1 if the verdict is negative."""
     if as_json:
         typer.echo(answer.to_json())
     else:
         console = stdout()
         # A command for copying may be wider than the terminal.
-        console.print(answer.drawn(console.width), crop=False)
+        console.print(answer.render(console.width), crop=False)
     if not answer.good:
         raise typer.Exit(1)
 
@@ -103,18 +103,14 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def say(self, what: str) -> None:
-        """Show an activity of unknown length."""
-        self.tell(what, 0, 0)
-
-    def tell(self, what: str, done: int, total: int) -> None:
+    def progress(self, what: str, done: int, total: int) -> None:
         """Show the progress of a task."""
         if self._task is None:
             self._task = self._bar.add_task(what, total=None)
         self._bar.update(self._task, description=what, completed=done, total=total or None)
 
-    def note(self, text: str) -> None:
-        """Print a note on stderr, also if it is a pipe."""
+    def message(self, text: str) -> None:
+        """Print a message on stderr, also if it is a pipe."""
         self._bar.console.print(text, style="dim", soft_wrap=True)
 
 
@@ -123,7 +119,7 @@ def write_file(path: Path, content: str | bytes) -> None:
     try:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}; choose a place that can be written") from None
+        raise UsageError(f"{path}: {error.strerror}; choose another path") from None
     sys.stderr.write(f"wrote {path}\n")
 
 
@@ -132,7 +128,7 @@ def make_directory(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}; choose a place that can be written") from None
+        raise UsageError(f"{path}: {error.strerror}; choose another path") from None
 
 
 @contextmanager

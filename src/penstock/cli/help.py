@@ -40,8 +40,8 @@ def _trimmed(draw: Callable[[], None]) -> None:
         draw()
         return
     # The encoding decides which box characters are drawn.
-    held = io.TextIOWrapper(io.BytesIO(), encoding=sys.stdout.encoding or "utf-8", errors="replace")
-    with redirect_stdout(held):
+    written = io.TextIOWrapper(io.BytesIO(), encoding=sys.stdout.encoding or "utf-8", errors="replace")
+    with redirect_stdout(written):
         draw()
-    held.seek(0)
-    typer.echo("\n".join(line.rstrip() for line in held.read().splitlines()))
+    written.seek(0)
+    typer.echo("\n".join(line.rstrip() for line in written.read().splitlines()))

@@ -46,13 +46,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     help="Maps every LLM-inference workload to the right silicon, AMD or NVIDIA.\n\n"
-    "Exit codes: 0 yes, 1 a negative verdict, 2 usage, 3 expected failure, 70 a bug.",
+    "Exit codes: 0 success, 1 negative verdict, 2 usage error, 3 expected failure, 70 bug.",
     epilog="Try: `penstock fit llama-3.1-70b --on mi300x,h100,h200,b200`",
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"penstock {__version__}")
         raise typer.Exit
 

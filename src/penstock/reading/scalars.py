@@ -11,6 +11,7 @@ from penstock.errors import UsageError
 from penstock.units import parse_tokens
 
 if TYPE_CHECKING:
+    from pydantic import GetJsonSchemaHandler
     from pydantic_core import CoreSchema
 
 Schema = dict[str, Any]
@@ -48,7 +49,10 @@ class Parsed:
         written = None if self.write is None else core_schema.plain_serializer_function_ser_schema(self.write)
         return core_schema.no_info_plain_validator_function(self.read, serialization=written)
 
-    def __get_pydantic_json_schema__(self, schema: object, handler: object) -> Schema:
+    def __get_pydantic_json_schema__(self, schema: object, handler: "GetJsonSchemaHandler") -> Schema:
+        kinds = self.schema.get("type")
+        if handler.mode == "serialization" and isinstance(kinds, list):  # a result has the value, not its text
+            return {"type": kinds[0]}
         return dict(self.schema)
 
 

@@ -176,7 +176,7 @@ def test_a_promise_may_be_typed_or_read() -> None:
         (lambda: penstock.fit(LLAMA, "h100", memory_fraction=0.0), "memory_fraction must be at least 0.05, not 0"),
         (lambda: penstock.predict(LLAMA, "h100", concurrency=0), "concurrency must be at least 1, not 0"),
         (lambda: penstock.predict(LLAMA, "h100", concurrency=-1), "concurrency must be at least 1, not -1"),
-        (lambda: penstock.simulate(LLAMA, "h100"), "say how fast requests come"),
+        (lambda: penstock.simulate(LLAMA, "h100"), "no load is given"),
         (lambda: penstock.catalog("show"), "takes 1 accelerators, not 0"),
         (lambda: penstock.preflight(LLAMA), "no accelerator is named"),
     ],

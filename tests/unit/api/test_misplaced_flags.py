@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from penstock.cli.flags.misplaced_flags import _NOT_OF_A_FLEET, _ONLY_OF_A_FLEET
+from penstock.cli.flags.misplaced_flags import NOT_FOR_A_FLEET, ONLY_FOR_A_FLEET
 from penstock.cli.root import app
 from penstock.errors import UsageError
 
@@ -24,14 +24,14 @@ def simulate_command() -> Any:  # noqa: ANN401 - typer's command has no type of 
 
 def test_every_flag_is_read_or_refused() -> None:
     names = {str(one.name) for one in simulate_command().params}
-    assert names - READ == set(_NOT_OF_A_FLEET)
-    assert set(_ONLY_OF_A_FLEET) < READ
+    assert names - READ == set(NOT_FOR_A_FLEET)
+    assert set(ONLY_FOR_A_FLEET) < READ
 
 
 VALUES = {"engine": "sglang", "route": "round-robin", "kv": "fp8", "precision": "int4", "think": "2s", "on": "h100"}
 
 
-@pytest.mark.parametrize("name", sorted(_NOT_OF_A_FLEET))
+@pytest.mark.parametrize("name", sorted(NOT_FOR_A_FLEET))
 def test_what_would_change_nothing_is_refused_with_the_fix(name: str) -> None:
     """Attack: replicas, engine, route and eight more were taken with --fleet and forgotten, with exit code 0."""
     one = next(one for one in simulate_command().params if one.name == name)
@@ -42,7 +42,7 @@ def test_what_would_change_nothing_is_refused_with_the_fix(name: str) -> None:
     said = CliRunner().invoke(app, ["simulate", *typed, "--fleet", str(FLEET), "--requests", "5"])
     assert isinstance(said.exception, UsageError)
     (line,) = str(said.exception).splitlines()
-    assert f"{word or 'the model'} would change nothing with --fleet; {_NOT_OF_A_FLEET[name]}" in line
+    assert f"{word or 'the model'} would change nothing with --fleet; {NOT_FOR_A_FLEET[name]}" in line
 
 
 @pytest.mark.parametrize("typed", [("--policy", "penstock"), ("--event", "loss 5%"), ("--pickers", "2")])

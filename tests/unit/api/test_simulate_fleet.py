@@ -76,7 +76,7 @@ def test_what_happens_is_read_line_by_line() -> None:
     assert [(fault.kind, fault.replica) for fault in read.faults] == [("dies", 4), ("slow", 1), ("silent", 0)]
     assert (read.faults[0].at_s, read.faults[0].for_s, read.faults[1].factor) == (60.0, 30.0, 4.0)
     assert read.report_loss == 0.05
-    assert read.crowds == (LoadSpike(factor=3.0, at_s=60.0, for_s=20.0),)
+    assert read.load_spikes == (LoadSpike(factor=3.0, at_s=60.0, for_s=20.0),)
 
 
 def test_of_several_losses_the_largest_counts() -> None:
@@ -133,7 +133,7 @@ def test_prefill_and_decode_pools_are_laid_out_as_a_plan_simulates_them() -> Non
     assert set(run.outcome.served.picked.tolist()) == {0, 1}
     assert min(run.outcome.served.replica.tolist()) > 1
     console = Console(file=StringIO(), width=160, color_system=None)
-    console.print(answer.drawn(160))
+    console.print(answer.render(160))
     assert "to ahead" in console.file.getvalue()  # type: ignore[attr-defined]
     assert "to after" not in console.file.getvalue()  # type: ignore[attr-defined]
 
@@ -180,5 +180,5 @@ def test_several_pools_that_decode_are_not_simulated_as_one() -> None:
     one = _fleet(Disaggregated(prefill=replica, prefill_replicas=1, decode=replica, decode_replicas=1), slo)
     ahead, after = one.pools
     more = (replace(ahead, name="ahead 2", feeds="after 2"), replace(after, name="after 2"))
-    with pytest.raises(UsageError, match="keep one of them and what feeds it"):
+    with pytest.raises(UsageError, match="keep one and its prefill pools"):
         penstock.simulate_fleet(replace(one, pools=(*one.pools, *more)), requests=10)

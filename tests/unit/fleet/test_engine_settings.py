@@ -46,7 +46,7 @@ def test_what_no_pool_can_hold_is_said_with_the_reason() -> None:
     asked = replace(described, pools=tuple(started(one, {"max_model_len": 4096}) for one in described.pools))
     answer = penstock.simulate_fleet(asked, input_tokens=6_000, output_tokens=64, rate=1.0, requests=10)
     console = Console(file=StringIO(), width=200, color_system=None)
-    console.print(answer.drawn(200))
+    console.print(answer.render(200))
     said = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
     assert "10 requests fit no pool and missed the SLO (10 exceed the engines' context" in said
     assert "may have at most 4,096 tokens in total" in said

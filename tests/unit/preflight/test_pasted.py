@@ -153,7 +153,7 @@ def shown(
 ) -> str:
     written = StringIO()
     answer = penstock.preflight(model, on, command=line, engine=engine)
-    Console(width=columns, file=written, color_system=None).print(answer.drawn(columns))
+    Console(width=columns, file=written, color_system=None).print(answer.render(columns))
     return written.getvalue()
 
 
@@ -178,7 +178,7 @@ def test_a_line_that_does_not_serve_is_shown_beside_the_one_that_would() -> None
 def test_what_does_not_start_has_no_speed_and_no_launch() -> None:
     written = StringIO()
     answer = penstock.preflight("minimax-m3", "b200:8", engine_version="0.10.0")
-    Console(width=200, file=written, color_system=None).print(answer.drawn(200))
+    Console(width=200, file=written, color_system=None).print(answer.render(200))
     text = written.getvalue()
     assert "does not know MiniMaxM3SparseForConditionalGeneration, which this config calls MiniMaxM3ForCausalLM" in text
     assert answer.speeds == (None,)

@@ -22,8 +22,9 @@ def counted_targets(on: Targets) -> list[tuple[Accelerator, int | None]]:
     if isinstance(on, Accelerator):
         return [(on, None)]
     if isinstance(on, tuple) and len(on) == 2 and isinstance(on[1], int):  # accelerator and count
-        part, devices = on
-        return [(_part(part), _devices(f"{part if isinstance(part, str) else part.id}:{devices}", str(devices)))]
+        named, devices = on
+        accelerator = load_accelerator(named) if isinstance(named, str) else named
+        return [(accelerator, _devices(f"{accelerator.id}:{devices}", str(devices)))]
     found = [target for piece in on for target in counted_targets(piece)]
     if not found:
         raise UsageError("no accelerator is named; write mi300x or mi300x,h100:2")
@@ -36,10 +37,6 @@ def _target(piece: str, text: str) -> tuple[Accelerator, int | None]:
         raise UsageError(f"'{text}' names no accelerator; write --on mi300x or --on mi300x,h100:2")
     devices = _devices(piece, typed) if typed else None
     return load_accelerator(name), devices
-
-
-def _part(part: str | Accelerator) -> Accelerator:
-    return load_accelerator(part) if isinstance(part, str) else part
 
 
 def _devices(piece: str, typed: str) -> int:
@@ -73,7 +70,9 @@ def tokens_choice(given: Tokens) -> int:
     return parse_tokens(str(given))
 
 
-def split_choice(part: Accelerator, devices: int | None, *, tp: int | None, pp: int, dp: int, ep: bool) -> Parallelism:
+def split_choice(
+    accelerator: Accelerator, devices: int | None, *, tp: int | None, pp: int, dp: int, ep: bool
+) -> Parallelism:
     """Build the split of a replica.
 
     Devices without a stated rank are tensor parallel; a given count must divide exactly.
@@ -83,7 +82,9 @@ def split_choice(part: Accelerator, devices: int | None, *, tp: int | None, pp: 
         ranks = " x ".join(
             f"{name} {count}" for name, count in (("tp", tp), ("pp", pp), ("dp", dp)) if count not in {None, 1}
         )
-        raise UsageError(f"{part.id}:{devices} is {devices} devices, which {ranks or 'tp 1'} does not split evenly")
+        raise UsageError(
+            f"{accelerator.id}:{devices} is {devices} devices, which {ranks or 'tp 1'} does not split evenly"
+        )
     return split
 
 
@@ -108,7 +109,7 @@ def engine_choice(text: str) -> EngineName:
         return "vllm"
     if name == "sglang":
         return "sglang"
-    raise UsageError(f"'{text}' is not an engine this version knows; write vllm or sglang")
+    raise UsageError(f"'{text}' is not a supported engine; write vllm or sglang")
 
 
 def cache_choice(text: str) -> CacheDtype | None:

@@ -104,7 +104,7 @@ class RequestedDeployment:
         if not self.drafted:
             return None
         if self.accepted is None:
-            raise UsageError("--drafted: say how many tokens a step yields: --accepted 2.4")
+            raise UsageError("--drafted needs the tokens that a step yields; add --accepted 2.4")
         given = Speculation(drafted_tokens=self.drafted, accepted_tokens=self.accepted)
         return lambda _: given
 

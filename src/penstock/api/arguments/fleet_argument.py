@@ -88,9 +88,9 @@ def _misfit(pool: Pool, placement: Placement) -> str:
     why = "" if obstacle is None else f" ({obstacle.reason})"
     ranks = {"--tp": pool.split.tp, "--pp": pool.split.pp, "--dp": pool.split.dp}
     flags = {"--precision": pool.weights, "--kv": pool.kv, **ranks}
-    said = " ".join(f"{flag} {value}" for flag, value in flags.items() if value != 1)
-    split = f"{said}{' --ep' if pool.split.expert_parallel else ''}"
-    return f"pool '{pool.name}' does not fit{why}: ask `penstock fit {pool.model} --on {pool.accelerator} {split}`"
+    flags_text = " ".join(f"{flag} {value}" for flag, value in flags.items() if value != 1)
+    split = f"{flags_text}{' --ep' if pool.split.expert_parallel else ''}"
+    return f"pool '{pool.name}' does not fit{why}: run `penstock fit {pool.model} --on {pool.accelerator} {split}`"
 
 
 def deployed_pool(pool: Pool) -> Deployment:
@@ -99,7 +99,7 @@ def deployed_pool(pool: Pool) -> Deployment:
     if pool.vendor.lower() in _VENDORS - {accelerator.vendor}:
         raise UsageError(
             f"pool '{pool.name}' has vendor {pool.vendor}, and {pool.accelerator} is {accelerator.vendor}'s; "
-            f"write `vendor: {accelerator.vendor}`, or a name of your own for what fails together"
+            f"write `vendor: {accelerator.vendor}`, or a name of your own for its failure domain"
         )
     return Deployment(
         model=model_choice(pool.model, pool.weights),
@@ -128,9 +128,9 @@ def _engine(pool: Pool) -> Engine:
         tp=pool.split.tp,
         pp=pool.split.pp,
     )
-    told: dict[str, EngineSetting] = {
+    stated: dict[str, EngineSetting] = {
         field: pool.engine.settings[setting]
         for setting, field in ENGINE_FIELDS.items()
         if setting in pool.engine.settings
     }
-    return replace(usual, **told)  # type: ignore[arg-type] # checked by `Engine` itself
+    return replace(usual, **stated)  # type: ignore[arg-type] # checked by `Engine` itself

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 from typing import Final
 
@@ -32,15 +32,16 @@ class FleetEvents:
     """The events of a run: replica faults, load spikes, and the fraction of reports lost."""
 
     faults: tuple[Fault, ...] = ()
-    crowds: tuple[LoadSpike, ...] = ()
+    load_spikes: tuple[LoadSpike, ...] = ()
     report_loss: float = 0.0
-    said: tuple[str, ...] = field(default=())
+    lines: tuple[str, ...] = ()
+    """The events as written by the user."""
 
 
 def fleet_events_argument(lines: Sequence[str], pools: Sequence[ReplicaPool]) -> FleetEvents:
     """Parse events line by line; of several losses the largest applies."""
     faults: list[Fault] = []
-    crowds: list[LoadSpike] = []
+    load_spikes: list[LoadSpike] = []
     loss = 0.0
     for line in lines:
         match = _LINE.fullmatch(" ".join(line.split()))
@@ -54,7 +55,7 @@ def fleet_events_argument(lines: Sequence[str], pools: Sequence[ReplicaPool]) ->
                 raise UsageError(f"'{line[:60]}' holds for the whole run; write loss 5% without at and for")
             loss = max(loss, _percent(line, match["percent"]))
         elif what == "crowd":
-            crowds.append(
+            load_spikes.append(
                 LoadSpike(factor=float(match["factor"] or 0), at_s=at_s, for_s=0.0 if for_s == inf else for_s)
             )
         else:
@@ -67,22 +68,22 @@ def fleet_events_argument(lines: Sequence[str], pools: Sequence[ReplicaPool]) ->
                     factor=float(match["factor"] or (3.0 if what == "slow" else 1.0)),
                 )
             )
-    return FleetEvents(tuple(faults), tuple(crowds), loss, tuple(lines))
+    return FleetEvents(tuple(faults), tuple(load_spikes), loss, tuple(lines))
 
 
 def _why_not(line: str) -> str:
     """Explain why a line cannot be parsed: a factor out of range, or an unknown kind of event."""
     factor = _FACTOR.search(line)
     if factor is not None and not _FACTOR_READ.fullmatch(factor[1]):
-        return f"has the factor {factor[1][:20]}, and one is above 0 and below 1,000, with at most three decimals"
-    return "is not something that happens to a fleet"
+        return f"has the factor {factor[1][:20]}; a factor is above 0 and below 1,000, with at most three decimals"
+    return "is not a known event"
 
 
 def _percent(line: str, percent: str | None) -> float:
     if percent is None:
-        raise UsageError(f"'{line[:60]}' lacks its share; write loss 5%")
+        raise UsageError(f"'{line[:60]}' lacks a percentage; write loss 5%")
     if float(percent) > 100:
-        raise UsageError(f"'{line[:60]}' is more than all; write at most loss 100%")
+        raise UsageError(f"'{line[:60]}' is more than 100%; write at most loss 100%")
     return float(percent) / 100
 
 

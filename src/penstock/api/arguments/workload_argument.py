@@ -50,11 +50,11 @@ def workload_choice(
     recording = None if options.trace is None else trace_choice(options.trace, options.columns, options.watch)
     arrivals, system_prompts = options.arrivals, options.system_prompts
     if users is not None and (rate_per_s is not None or arrivals is not None):
-        raise UsageError("the users of a closed loop decide its rate; leave out --rate and --arrivals, or --users")
+        raise UsageError("the users of a closed loop determine its rate; leave out --rate and --arrivals, or --users")
     if users is None and recording is None and rate_per_s is None:
-        raise UsageError("say how fast requests come: --rate 4, or --users 64 for a closed loop")
+        raise UsageError("no load is given; write --rate 4, or --users 64 for a closed loop")
     if recording is not None and system_prompts is not None:
-        raise UsageError("a trace says itself what its prompts share; leave out --system-prompts or --trace")
+        raise UsageError("a trace records what its prompts share; leave out --system-prompts or --trace")
     sharing = None if system_prompts is None else _system_prompts(system_prompts)
     typed = f"{tokens[0]:,} in, {tokens[1]:,} out{after_system_prompts(sharing)}"
     workload = Workload(
@@ -74,7 +74,7 @@ def arrivals_choice(text: str | None, *, recorded: bool, users: int | None, thin
     if users is not None:
         return ClosedLoop(users=users, think_s=parse_duration(think))
     if parse_duration(think) > 0:
-        raise UsageError("--think is of users who wait for their answer; say how many with --users")
+        raise UsageError("--think applies to a closed loop; add its users, such as --users 64")
     name, _, number = (text or ("recorded" if recorded else "poisson")).strip().lower().partition(":")
     if number and name in {"recorded", "poisson"}:
         raise UsageError(f"'{text}': {name} has no number; a rate is --rate {number}, bursts are gamma:{number}")
@@ -92,7 +92,7 @@ def arrivals_choice(text: str | None, *, recorded: bool, users: int | None, thin
     except ValueError:
         raise UsageError(f"'{text}' lacks its number; write gamma:2 or diurnal:4") from None
     known = "recorded, poisson, gamma:2, diurnal:4" if recorded else "poisson, gamma:2, diurnal:4"
-    raise UsageError(f"'{text}' is not a way for requests to arrive; write one of {known}")
+    raise UsageError(f"'{text}' is not an arrival process; write one of {known}")
 
 
 def trace_choice(trace: AskedTrace, columns: str | Mapping[str, str] | None, watch: ProgressListener) -> Trace:
@@ -101,7 +101,7 @@ def trace_choice(trace: AskedTrace, columns: str | Mapping[str, str] | None, wat
         return trace
     read = inspected_trace(trace, columns, watch)
     require_whole(read)
-    watch.note(f"{Path(trace).name} rows: {usable_rows_sentence(read.requests, read.dropped)}")
+    watch.message(f"{Path(trace).name} rows: {usable_rows_sentence(read.requests, read.dropped)}")
     return read
 
 
@@ -112,10 +112,10 @@ def inspected_trace(
     path = Path(trace)
     named = parse_columns(columns) if isinstance(columns, str) else columns or None
     read = read_trace(
-        path, progress=lambda done, total: watch.tell(f"reading {path.name}", done, total or 0), columns=named
+        path, progress=lambda done, total: watch.progress(f"reading {path.name}", done, total or 0), columns=named
     )
     if read.mapping:
-        watch.note(mapping_note(path.name, read.mapping))
+        watch.message(mapping_note(path.name, read.mapping))
     return read
 
 
@@ -158,4 +158,4 @@ def route_choice(text: str) -> Policy:
         return "least-tokens"
     if name == "round-robin":
         return "round-robin"
-    raise UsageError(f"'{text}' is not a way to share requests; write least-requests, least-tokens or round-robin")
+    raise UsageError(f"'{text}' is not a routing policy; write least-requests, least-tokens or round-robin")

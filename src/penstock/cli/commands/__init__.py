@@ -1,1 +1,1 @@
-"""The commands, a file each: parse, one call of the library, show."""
+"""One module per command: parse the flags, call the library once, show the answer."""

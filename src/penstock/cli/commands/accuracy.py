@@ -1,4 +1,4 @@
-"""How wrong are we?"""
+"""The `accuracy` command."""
 
 from typing import Annotated
 
@@ -8,17 +8,14 @@ import typer
 def accuracy_command(
     by: Annotated[
         str,
-        typer.Option(
-            "--by", help="What each row is predicted without: month, setup, model, accelerator, lengths, load, or all."
-        ),
+        typer.Option("--by", help="What is held out: month, setup, model, accelerator, lengths, load, or all."),
     ] = "all",
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """How wrong are the predictions, on measurements they never saw?
+    """How wrong are the predictions on measurements they were not fitted to?
 
-    Every public serving row, predicted without its month and all that came after it (what a reader meets), its exact
-    setup, its model, its accelerator, its lengths, or its load. The repository's
-    docs/accuracy.md has the full tables.
+    Predicts every public serving measurement without its month and later ones (as in use), without its exact setup,
+    its model, its accelerator, its lengths, or its load. The repository's docs/accuracy.md has the full tables.
 
     Example: `penstock accuracy --by model`
     """

@@ -1,4 +1,4 @@
-"""Is what they say true?"""
+"""The `audit` command."""
 
 from pathlib import Path
 from typing import Annotated
@@ -25,10 +25,11 @@ def audit_command(
         str | None, typer.Argument(help="A YAML file of claims, or one claim in quotes.", show_default=False)
     ] = None,
     sheet: Annotated[
-        Path | None, typer.Option("--sheet", help="A CSV: the answer to a tender, row by row.", show_default=False)
+        Path | None,
+        typer.Option("--sheet", help="A CSV: the vendor's answers to a tender, row by row.", show_default=False),
     ] = None,
     ledger: Annotated[
-        bool, typer.Option("--ledger", help="Audit the claims of five articles that are shipped.")
+        bool, typer.Option("--ledger", help="Audit the shipped ledger: the claims of five articles.")
     ] = False,
     init: Annotated[bool, typer.Option("--init", help="Print a file of claims to start from and stop.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print a JSON schema of claim files for editors.")] = False,
@@ -37,11 +38,12 @@ def audit_command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Is what they say true?
+    """Are these claims true?
 
     Checks claims about specs, ratios, fits, speeds, prices, savings, releases and dates against data sheets, physics,
-    measurements and their own inputs: impossible, contradicted, implausible, plausible, confirmed or undetermined, with
-    arithmetic to redo, sources, and what would make the claim true. Exits 1 when any is impossible or contradicted.
+    measurements and their own inputs. The verdict is impossible, contradicted, implausible, plausible, confirmed or
+    undetermined, with reproducible arithmetic, sources, and what would make the claim true. Exits 1 if a claim is
+    impossible or contradicted.
     """
     if init:
         from penstock.audit.parsing.claims_yaml import EXAMPLE_CLAIMS

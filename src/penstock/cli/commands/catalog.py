@@ -1,4 +1,4 @@
-"""What is known about the silicon, and who says so?"""
+"""The `catalog` commands."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from penstock.cli.console import show
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="What is known about accelerators, prices and models, each fact with its source.\n\n"
+    help="Facts about accelerators, prices and models, each with its source.\n\n"
     "Example: `penstock catalog diff mi300x h100`",
 )
 
@@ -18,7 +18,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 
 @app.command("list")
 def list_command(
-    everything: Annotated[bool, typer.Option("--all", help="Also parts that are announced or unverified.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also list announced or unverified accelerators.")] = False,
     as_json: Json = False,
 ) -> None:
     """List the accelerators: memory, bandwidth, dense FLOPS, link.
@@ -32,7 +32,7 @@ def list_command(
     show(answer, as_json=as_json)
     hidden = len(load_accelerators()) - len(answer.rows())
     if hidden and not as_json:
-        typer.echo(f"{hidden} announced or unverified parts are not shown; add --all", err=True)
+        typer.echo(f"{hidden} announced or unverified accelerators are not shown; add --all", err=True)
 
 
 @app.command("show")
@@ -51,10 +51,10 @@ def show_command(
 @app.command("diff")
 def diff_command(
     left: Annotated[str, typer.Argument(help="An accelerator.")],
-    right: Annotated[str, typer.Argument(help="Another.")],
+    right: Annotated[str, typer.Argument(help="Another accelerator.")],
     as_json: Json = False,
 ) -> None:
-    """Compare two accelerators, and say where published comparisons of them go wrong.
+    """Compare two accelerators, with common errors in published comparisons.
 
     Example: `penstock catalog diff mi300x h100`
     """

@@ -1,4 +1,4 @@
-"""Are these FP8 weights sound?"""
+"""The `fp8` commands."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ import typer
 
 from penstock.cli.flags.shared_flags import AsJson
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Look into FP8 checkpoints, byte by byte.")
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Inspect FP8 checkpoints byte by byte.")
 
 EXAMPLES = """
 Examples:
@@ -18,18 +18,18 @@ Examples:
 
 @app.callback()
 def group() -> None:
-    """Keep `scan` a word of its own: more commands may join it."""
+    """Make `scan` a subcommand."""
 
 
 def scan_command(
     path: Annotated[str, typer.Argument(help="A checkpoint directory, or one safetensors file.")],
     as_json: AsJson = False,
 ) -> None:
-    """Read every FP8 tensor and scale, and say what is wrong with them.
+    """Read every FP8 tensor and scale, and report defects.
 
-    Streams the files in little memory and changes nothing: dialect, NaN codes, scales that are missing or cannot be
-    right, and what a chip of the other dialect would make of the bytes. Damage is looked for in every byte; shares are
-    from a sample. Exits 1 when something is damaged.
+    Streams the files in little memory and changes nothing. Reports the FP8 dialect, NaN codes, missing or impossible
+    scales, and how an accelerator of the other dialect would read the bytes. Every byte is checked for damage; shares
+    are from a sample. Exits 1 if something is damaged.
     """
     from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What does this checkpoint's config say?"""
+"""The `inspect` command."""
 
 from typing import Annotated
 
@@ -21,7 +21,7 @@ def inspect_command(
     """What does this checkpoint's config say?
 
     Parameters (total and active), bytes by part and format, layers by kind, and KV-cache bytes per token for each.
-    With --headers, exits 1 when the stored tensors contradict the config.
+    With --headers, exits 1 if the stored tensors contradict the config.
 
     Examples:
 
@@ -37,7 +37,7 @@ def inspect_command(
         typer.echo(to_json(names) if as_json else "\n".join(names))
         return
     if model is None:
-        raise typer.BadParameter("name a model, or ask for --architectures", param_hint="MODEL")
+        raise typer.BadParameter("name a model, or use --architectures", param_hint="MODEL")
     from penstock.checkpoint import cross_check, open_checkpoint
 
     checkpoint = open_checkpoint(model, headers=headers)
@@ -52,6 +52,6 @@ def inspect_command(
 
         stdout().print(render_model(checkpoint.spec, checkpoint.source, check), crop=False)
     if headers and check is None:
-        typer.echo("no safetensors files beside the config: nothing to check", err=True)
+        typer.echo("no safetensors files next to the config: nothing to check", err=True)
     if check is not None and not check.agrees:
         raise typer.Exit(1)

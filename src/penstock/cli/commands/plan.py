@@ -1,4 +1,4 @@
-"""Which fleet should be bought?"""
+"""The `plan` command."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -41,7 +41,7 @@ def plan_command(
         Path | None,
         typer.Option(
             "--rfp",
-            help="Write what to send to vendors into this directory: questions, workload, acceptance benchmark.",
+            help="Write the request for proposals into this directory: questions, workload, acceptance benchmark.",
             show_default=False,
         ),
     ] = None,
@@ -49,8 +49,8 @@ def plan_command(
 ) -> None:
     """Which fleet should be bought?
 
-    Accelerators, how many, AMD, NVIDIA or both: the cheapest fleet that serves the workloads within their SLOs, its
-    cost all in, how sure that is, and what would change it. Exits 1 when no fleet keeps every rule.
+    Finds the cheapest fleet, of AMD, NVIDIA or both, that serves the workloads within their SLOs: its accelerators,
+    total cost, confidence, and the inputs that would change it. Exits 1 if no fleet satisfies every rule.
     """
     if init:
         from penstock.planning.spec.example_plan import EXAMPLE_PLAN
@@ -85,7 +85,7 @@ def plan_command(
 def _files(
     answer: "PlanAnswer", found: "Answer", *, html: Path | None, fleet: Path | None, rfp: Path | None
 ) -> "Iterator[tuple[Path, str]]":
-    """Yield what was asked to be written."""
+    """Yield the requested files."""
     if fleet is not None:
         from penstock.fleet.fleet_file import write_fleet
         from penstock.planning.planned_fleet import planned_fleet

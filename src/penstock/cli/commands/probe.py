@@ -1,4 +1,4 @@
-"""Does this server compute what the other one computes? The part of `preflight` that asks running endpoints."""
+"""The --probe mode of `preflight`: compares the answers of two running endpoints."""
 
 import json
 from pathlib import Path
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 def run_probe(
     url: str, *, reference: str | None, against: str | None, save: str | None, served: str | None, as_json: bool
 ) -> None:
-    """Ask, then save or compare; exits 1 unless the answers agree."""
+    """Query the endpoint, then save or compare its answers; exit 1 unless they agree."""
     from penstock.parity.compare_answers import ProbeVerdict, compare
     from penstock.parity.openai_client import ask, load_answers, save_answers
 
     if reference is not None and against is not None:
-        raise UsageError("--reference and --against both say what to compare with; give one")
+        raise UsageError("--reference and --against exclude each other; give one")
     if reference is None and against is None and save is None:
-        raise UsageError("--probe needs something to do: --save-reference FILE, --reference FILE or --against URL")
-    held = None if reference is None else load_answers(Path(reference))
+        raise UsageError("--probe needs one of --save-reference FILE, --reference FILE or --against URL")
+    compared = None if reference is None else load_answers(Path(reference))
     answers = ask(url, served)
     if save is not None:
         save_answers(answers, Path(save))
     if against is not None:
-        held = ask(against, None)
-    if held is None:
-        typer.echo(json.dumps({"saved": save}) if as_json else f"saved what {answers.model} answers to {save}")
+        compared = ask(against, None)
+    if compared is None:
+        typer.echo(json.dumps({"saved": save}) if as_json else f"saved the answers of {answers.model} to {save}")
         return
-    outcome = compare(held, answers)
-    _print(outcome, held.model, answers.model, as_json=as_json)
+    outcome = compare(compared, answers)
+    _print(outcome, compared.model, answers.model, as_json=as_json)
     if outcome.verdict is not ProbeVerdict.SAME:
         raise typer.Exit(1)
 
@@ -58,7 +58,7 @@ def _print(outcome: "Parity", reference: str, asked: str, *, as_json: bool) -> N
         text.append(
             f"\n{outcome.compared_tokens:,} log-probabilities; drift {outcome.prompt_drift:.2%} in prompts, {decode} "
             f"while decoding; median difference {outcome.median_difference_nats:.4f} nats; "
-            f"{outcome.flipped_choices} of {outcome.confident_choices} clear choices turned around",
+            f"{outcome.flipped_choices} of {outcome.confident_choices} clear choices flipped",
             style="dim",
         )
     stdout().print(text)

@@ -1,4 +1,4 @@
-"""Why was a request sent there, and what would another policy have done?"""
+"""The `receipts` command."""
 
 from pathlib import Path
 from typing import Annotated
@@ -18,12 +18,14 @@ Examples:
 
 
 def receipts_command(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="What `penstock route --receipts` wrote.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Files that `penstock route --receipts` wrote.")
+    ],
     policy: Annotated[
         str,
         typer.Option(
             "--policy",
-            help="Whom to ask again, comma separated: penstock, round-robin, weighted-round-robin, least-request, "
+            help="Policies to replay, comma separated: penstock, round-robin, weighted-round-robin, least-request, "
             "in-flight-per-capacity, llm-d, llm-d-scorers, dynamo, sglang-cache-aware.",
         ),
     ] = "penstock,round-robin,least-request",
@@ -34,9 +36,9 @@ def receipts_command(
 ) -> None:
     """What would another policy have done with yesterday's traffic?
 
-    Decisions that a gateway wrote down are made again by other policies, each with what was known at its time: how
-    often they name the same endpoint, how many requests would miss their promise, and the engine time they would
-    take, in dollars. That is no bill: pools that are not `elastic` are paid anyway and cost the same under all of them.
+    Replays the recorded decisions of a gateway with other policies, each with the state known at the time: how often
+    they choose the same endpoint, how many requests would miss their SLO, and the engine time in dollars. This is not a
+    bill: pools that are not `elastic` cost the same under every policy.
     """
     from penstock.api.receipts import receipts
 

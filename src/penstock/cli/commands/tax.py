@@ -1,4 +1,4 @@
-"""What does the software cost?"""
+"""The `tax` command."""
 
 from typing import Annotated
 
@@ -13,9 +13,9 @@ def tax_command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """What fraction of the roofline does each stack deliver, and how has it moved?
+    """What fraction of the roofline does each stack deliver, and how has it changed?
 
-    The "software tax" of the articles, measured: public serving runs, month by month.
+    The software tax, from public serving measurements, month by month.
 
     Example: `penstock tax --on mi300x,mi355x,h200`
     """
@@ -23,7 +23,7 @@ def tax_command(
     from penstock.performance.calibration.software_tax import delivered_over_time
     from penstock.performance.shipped.shipped_runs import shipped_efficiencies
 
-    wanted = None if on is None else {part.id for part, _ in counted_targets(on)}
+    wanted = None if on is None else {accelerator.id for accelerator, _ in counted_targets(on)}
     points = [
         point
         for point in delivered_over_time(shipped_efficiencies().evidence)

@@ -1,4 +1,4 @@
-"""What is a running gateway doing?"""
+"""The `top` command."""
 
 import time
 from typing import Annotated
@@ -16,15 +16,17 @@ Examples:
 
 def top_command(
     metrics: Annotated[
-        str, typer.Argument(metavar="HOST:PORT", help="Where the gateway shows its metrics.")
+        str, typer.Argument(metavar="HOST:PORT", help="Address of the gateway's metrics page.")
     ] = "127.0.0.1:9464",
-    every: Annotated[float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Between two looks.")] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Look twice, a little apart, print, and stop.")] = False,
+    every: Annotated[
+        float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Time between two updates.")
+    ] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Print one update and stop.")] = False,
 ) -> None:
     """What is a running gateway doing?
 
-    Shows the endpoints of `penstock route` live: what is sent to each, what it has in flight, its queue and KV cache as
-    it says, how old that is, what failed or moved elsewhere, and what it costs.
+    Shows the endpoints of `penstock route` live: requests sent and in flight, the queue and KV cache that each endpoint
+    reports, the age of the report, failures and retries, and cost.
     """
     from rich.live import Live
 

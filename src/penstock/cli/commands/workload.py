@@ -1,4 +1,4 @@
-"""What is asked of a service?"""
+"""The `workload` commands."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +10,7 @@ from penstock.cli.flags.shared_flags import AsJson, Columns
 if TYPE_CHECKING:
     from penstock.workload import TraceSummary
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Look into recorded workloads.")
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Inspect recorded workloads.")
 
 EXAMPLES = """
 A plain trace has the columns `arrival_s`, `input_tokens` and `output_tokens`, and may have `class`, `session`, `prefix`
@@ -26,7 +26,7 @@ Examples:
 
 @app.callback()
 def group() -> None:
-    """Keep `describe` a word of its own: more commands may join it."""
+    """Make `describe` a subcommand."""
 
 
 def describe_command(
@@ -43,8 +43,8 @@ def describe_command(
 ) -> None:
     """What is in my trace?
 
-    Requests kept and rows left out with the reason, how fast and how bursty they arrive, how long prompts and answers
-    are, what prompts share, which distributions come close, and the commands to use it with.
+    Reports requests kept, rows left out with the reason, rate and burstiness of arrivals, lengths of prompts and
+    answers, shared prefixes, distributions that fit, and commands that use the trace.
     """
     if chart is not None:
         from penstock.report.drawing.chart_files import check_drawable
@@ -74,7 +74,7 @@ app.command("describe")(describe_command)
 
 
 def _described(path: Path, columns: str | None) -> "TraceSummary":
-    """Read and summarise, with a sign of life."""
+    """Read and summarise a trace, with progress."""
     from penstock.api.arguments.workload_argument import inspected_trace
     from penstock.cli.console import Watch
     from penstock.workload import describe_trace
@@ -82,5 +82,5 @@ def _described(path: Path, columns: str | None) -> "TraceSummary":
     with Watch() as watch:
         trace = inspected_trace(path, columns, watch)
         return describe_trace(
-            trace, progress=lambda done: watch.tell(f"describing {path.name}", done, 2 * trace.requests)
+            trace, progress=lambda done: watch.progress(f"describing {path.name}", done, 2 * trace.requests)
         )

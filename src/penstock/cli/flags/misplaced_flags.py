@@ -7,8 +7,8 @@ import typer
 
 from penstock.errors import UsageError
 
-_FILE: Final = "say it in the fleet file"
-_NOT_OF_A_FLEET: Final[Mapping[str, str]] = {
+_FILE: Final = "set it in the fleet file"
+NOT_FOR_A_FLEET: Final[Mapping[str, str]] = {
     "model": f"{_FILE}: `model: ...` of a pool",
     "on": f"{_FILE}: `accelerator: ...` and `split: ...` of a pool",
     "replicas": f"{_FILE}: `replicas: ...` of a pool",
@@ -24,23 +24,23 @@ _NOT_OF_A_FLEET: Final[Mapping[str, str]] = {
     "max_num_seqs": f"{_FILE}: `settings: {{max_num_seqs: ...}}` of a pool's engine",
     "max_num_batched_tokens": f"{_FILE}: `settings: {{max_num_batched_tokens: ...}}` of a pool's engine",
     "prefix_caching": f"{_FILE}: `settings: {{enable_prefix_caching: false}}` of a pool's engine",
-    "route": "say who routes with --policy",
-    "users": "arrivals to a fleet are open: say --rate and --arrivals",
-    "think": "arrivals to a fleet are open: say --rate and --arrivals",
-    "capacity": "raise --rate until it no longer holds",
+    "route": "choose the policy with --policy",
+    "users": "a fleet has open arrivals: use --rate and --arrivals",
+    "think": "a fleet has open arrivals: use --rate and --arrivals",
+    "capacity": "raise --rate until the SLO is missed",
     "perfetto": "the steps of one replica are written without --fleet; --chart draws the policies",
 }
-_ONLY_OF_A_FLEET: Final[Mapping[str, str]] = {
-    "policy": "between replicas of one kind say --route",
+ONLY_FOR_A_FLEET: Final[Mapping[str, str]] = {
+    "policy": "use --route between replicas of one kind",
     "events": "write the deployment as a fleet of one pool",
-    "reports": "a router of one kind of replicas sees everything",
-    "pickers": "a router of one kind of replicas sees everything",
+    "reports": "without --fleet the router knows the state of every replica",
+    "pickers": "without --fleet the router knows the state of every replica",
 }
 
 
 def refuse_misplaced(context: typer.Context, *, of_a_fleet: bool) -> None:
     """Raise a one-line error for given flags that would have no effect."""
-    unread = _NOT_OF_A_FLEET if of_a_fleet else _ONLY_OF_A_FLEET
+    unread = NOT_FOR_A_FLEET if of_a_fleet else ONLY_FOR_A_FLEET
     typed = [
         parameter
         for parameter in context.command.params

@@ -84,5 +84,5 @@ class SimulateFleetDocument(TypedDict):
     model: Annotated[str, at(lambda answer: answer.fleet.pools[0].model)]
     pools: list[FleetPoolDocument]
     workload: Annotated[WorkloadDocument, at(_workload)]
-    events: Annotated[list[str], at("happenings.said")]
+    events: Annotated[list[str], at("events.lines")]
     policies: Annotated[list[PolicyDocument], at("runs")]
