@@ -50,7 +50,7 @@ class AcceptedLoad:
 
     def __post_init__(self) -> None:
         if self.requests_per_s <= 0 or self.requests < 1 or not 0 < self.at_least_fraction <= 1:
-            raise UsageError("a load has a rate, requests and a share of them above 0; shares are at most 1")
+            raise UsageError("a load needs a rate, a number of requests and a share above 0; the share is at most 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,14 +200,14 @@ def _case(
     result: PlanResult, workload: WorkloadPlan, entry: Candidate, rates: Mapping[int, float], peak_requests_per_s: float
 ) -> AcceptanceCase:
     nodes, units = _system(entry)
-    apart = entry.disaggregated
+    unit = entry.disaggregated
     return AcceptanceCase(
         name=entry.id.replace(" ", "-"),
         workload=workload.name,
         accelerator=entry.accelerator.id,
         vendor=entry.accelerator.vendor,
         nodes=nodes,
-        replicas=units if apart is None else units * apart.decode_replicas,
+        replicas=units if unit is None else units * unit.decode_replicas,
         model=workload.model,
         weights=entry.weights,
         kv=entry.deployment.chosen_cache_dtype.value,
@@ -218,7 +218,7 @@ def _case(
         slo=workload.slo,
         loads=tuple(_loads(workload.slo, peak_requests_per_s)),
         node_watts_at_most=result.resolved.power[entry.accelerator.id].node_watts,
-        prefill=None if apart is None else _prefill(apart, units),
+        prefill=None if unit is None else _prefill(unit, units),
     )
 
 

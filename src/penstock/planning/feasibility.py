@@ -20,29 +20,34 @@ def _refuse_unknown_engines(resolved: Resolved, engines_of_vendor: Callable[[str
     for workload in resolved.plan.workloads:
         for engine in workload.engines:
             if known and engine not in known:
-                there = f"write one of {', '.join(known)}"
-                raise UsageError(f"{workload.name}: no accelerator of the plan runs engine '{engine}'; {there}")
+                raise UsageError(
+                    f"{workload.name}: no accelerator of the plan runs engine '{engine}'; "
+                    f"write one of {', '.join(known)}"
+                )
 
 
 def _refuse_impossible_shares(resolved: Resolved) -> None:
     """Refuse rules on vendors and sites that the plan's accelerators cannot satisfy in any number."""
     rules, plan = resolved.plan.constraints, resolved.plan
-    if all(denied(site, resolved.accelerators[part.id]) for site in plan.sites for part in plan.accelerators):
-        raise UsageError("sites: `deny` leaves no part of the plan anywhere to stand; allow one at a site")
-    vendors = sorted({resolved.accelerators[part.id].vendor for part in resolved.plan.accelerators})
-    there = f"the plan has parts of {', '.join(vendors)}"
+    if all(denied(site, resolved.accelerators[entry.id]) for site in plan.sites for entry in plan.accelerators):
+        raise UsageError("sites: `deny` excludes every accelerator of the plan at every site; allow one at a site")
+    vendors = sorted({resolved.accelerators[entry.id].vendor for entry in plan.accelerators})
+    available = f"the plan has accelerators of {', '.join(vendors)} only"
+    more = "add accelerators of another vendor"
     if vendors and rules.min_vendors > len(vendors):
-        raise UsageError(f"constraints: min_vendors is {rules.min_vendors} and {there}; name parts of another vendor")
+        raise UsageError(f"constraints: min_vendors is {rules.min_vendors}, but {available}; {more}")
     if rules.max_vendor_share is not None and vendors and rules.max_vendor_share * len(vendors) < 1:
-        least = f"{1 / len(vendors):.0%}" if len(vendors) > 1 else "100%, or name parts of another vendor"
-        said = f"max_vendor_share is {rules.max_vendor_share:.0%} and {there}"
-        raise UsageError(f"constraints: {said}, so some requests nobody may serve; write at least {least}")
+        minimum = f"{1 / len(vendors):.0%}" if len(vendors) > 1 else f"100%, or {more}"
+        raise UsageError(
+            f"constraints: max_vendor_share is {rules.max_vendor_share:.0%}, but {available}, so part of the load "
+            f"cannot be served; write at least {minimum}"
+        )
 
 
 def unserved_lengths(resolved: Resolved, candidates: Sequence[Candidate]) -> tuple[str, ...]:
-    """Return a sentence with the likely reason for every length that nothing can serve."""
+    """Return a sentence with the likely reason for every length that no candidate can serve."""
     reasons = []
-    splits = ", allow other splits (`tp`)" if any(part.tp for part in resolved.plan.accelerators) else ""
+    splits = ", allow other splits (`tp`)" if any(entry.tp for entry in resolved.plan.accelerators) else ""
     for workload in resolved.plan.workloads:
         for number, share in enumerate(workload.shares):
             if not any(entry.rates[number] for entry in candidates if entry.workload == workload.name):
@@ -51,9 +56,11 @@ def unserved_lengths(resolved: Resolved, candidates: Sequence[Candidate]) -> tup
                     f"loosen the SLO, allow another weight format{splits} or add accelerators"
                 )
     serving = {entry.deployment.accelerator.vendor for entry in candidates}
-    least = resolved.plan.constraints.min_vendors
-    if not reasons and len(serving) < least:
+    min_vendors = resolved.plan.constraints.min_vendors
+    if not reasons and len(serving) < min_vendors:
         idle = ", ".join(sorted({entry.vendor for entry in resolved.accelerators.values()} - serving))
-        said = f"min_vendors is {least} and no part of {idle} serves a workload in any way the plan allows"
-        reasons.append(f"{said}; loosen its `tp` or the SLO, or ask for fewer vendors")
+        reasons.append(
+            f"min_vendors is {min_vendors}, but no accelerator of {idle} serves a workload in a way the plan allows; "
+            "loosen its `tp` or the SLO, or lower min_vendors"
+        )
     return tuple(reasons)

@@ -59,9 +59,12 @@ def _launch(
     pool: Pool, accelerator: Accelerator, model: ModelSpec, subject_of: SubjectOf, knowledge: Knowledge
 ) -> PoolLaunch:
     engine_name = pool.engine.name
-    other = f"`engine: [{', '.join(NEWEST)}]` plans with one that has a launch here"
-    command, note = None, f"the launch of {engine_name} is in its own documentation; {other}"
-    apart = _apart_note(pool)
+    command = None
+    note = (
+        f"see the documentation of {engine_name} for its launch; `engine: [{', '.join(NEWEST)}]` plans with an "
+        "engine whose launch is written here"
+    )
+    disaggregated = _disaggregated_note(pool)
     if engine_name in NEWEST:
         engine = cast("EngineName", engine_name)
         subject = _subject(pool, model, subject_of)
@@ -75,11 +78,12 @@ def _launch(
         launch = answer.plan.with_flags(*_role_flags(pool))
         if pool.role != "both":
             answer = check(replace(question, launch=launch.as_launch()), knowledge)
-        command, note = launch.bare(), f"{engine_name} {NEWEST[engine]}; preflight says: {answer.readiness.value}"
+        command, note = launch.bare(), f"{engine_name} {NEWEST[engine]}; preflight: {answer.readiness.value}"
         if pool.weights != CHECKPOINT:
             # How a checkpoint was quantised decides which kernels run, and this checkpoint has no name yet.
             note = (
-                f"{engine_name} {NEWEST[engine]}; name your checkpoint in {pool.weights}, and ask `preflight` about it"
+                f"{engine_name} {NEWEST[engine]}; fill in your {pool.weights} checkpoint and run `penstock preflight` "
+                "on it"
             )
     return PoolLaunch(
         pool=pool.name,
@@ -87,7 +91,7 @@ def _launch(
         devices=pool.devices,
         engine=engine_name,
         command=command,
-        note=f"{note}; {apart}" if apart else note,
+        note=f"{note}; {disaggregated}" if disaggregated else note,
     )
 
 
@@ -96,22 +100,22 @@ def _role_flags(pool: Pool) -> tuple[Setting, ...]:
     if pool.role == "both":
         return ()
     if pool.engine.name == "sglang":
-        return (Setting(name="disaggregation-mode", value=pool.role, why=f"it only does {pool.role}"),)
+        return (Setting(name="disaggregation-mode", value=pool.role, why=f"this engine runs {pool.role} only"),)
     # Either side of vLLM's connector may send and receive; the router decides which side serves each step of a request.
     value = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
-    return (Setting(name="kv-transfer-config", value=value, why="KV goes from one engine to the other"),)
+    return (Setting(name="kv-transfer-config", value=value, why="transfers KV between the engines"),)
 
 
-def _apart_note(pool: Pool) -> str:
+def _disaggregated_note(pool: Pool) -> str:
     """Return a note on the components that the command alone does not start."""
     if pool.role == "both":
         return ""
     library = {"vllm": " (NIXL; VLLM_NIXL_SIDE_CHANNEL_HOST is its address)", "sglang": " (Mooncake or NIXL)"}
-    kv = "" if pool.kv_bytes_per_s is None else f" at {pool.kv_bytes_per_s / 1e9:g} GB/s a replica"
+    kv = "" if pool.kv_bytes_per_s is None else f" at {pool.kv_bytes_per_s / 1e9:g} GB/s per replica"
     does = f"prefills and sends KV to {pool.feeds}{kv}" if pool.role == "prefill" else "decodes what others prefilled"
     return (
         f"{does}; needs a KV transfer library on every node{library.get(pool.engine.name, '')} and a router of the "
-        "engine that takes each request to both pools: `penstock route` does not"
+        "engine that sends each request to both pools, which `penstock route` does not do"
     )
 
 

@@ -122,11 +122,11 @@ def test_demand_at_which_there_is_no_fleet_is_a_scenario() -> None:
 
 
 def test_a_rule_that_nothing_can_keep_is_named() -> None:
-    with pytest.raises(UsageError, match="`deny` leaves no part of the plan anywhere to stand"):
+    with pytest.raises(UsageError, match="`deny` excludes every accelerator of the plan at every site"):
         solved(TWO_PARTS + "sites: [{name: main, deny: [nvidia, amd]}]\n")
     alone = solved(TWO_PARTS + "constraints: {min_vendors: 2}\n", {"mi300x": 0.0, "h200_sxm": 9.0}).answer
     assert isinstance(alone, NoFleet)
-    assert alone.reasons[0].startswith("min_vendors is 2 and no part of amd serves a workload")
+    assert alone.reasons[0].startswith("min_vendors is 2, but no accelerator of amd serves a workload")
 
 
 def test_rules_that_cannot_all_hold_are_named() -> None:
@@ -134,11 +134,11 @@ def test_rules_that_cannot_all_hold_are_named() -> None:
     result = solved(capped)
     assert isinstance(result.answer, NoFleet)
     (reason,) = [said for said in result.answer.reasons if "power caps" in said]
-    assert reason.startswith("without the sites' power caps there would be a fleet: its cheapest draws ")
-    assert reason.endswith(" kW at main, where 11 are allowed")
+    assert reason.startswith("without the sites' power caps a fleet exists: the cheapest draws ")
+    assert reason.endswith(" kW at main (11 allowed)")
     few = solved(TWO_PARTS.replace("tp: [1]}", "tp: [1], max_nodes: 1}")).answer
     assert isinstance(few, NoFleet)
-    assert any(re.search(r": its cheapest has [2-9] nodes of \w+, where 1 can be had$", said) for said in few.reasons)
+    assert any(re.search(r": the cheapest has [2-9] nodes of \w+ \(1 allowed\)$", said) for said in few.reasons)
 
 
 def test_lengths_nothing_serves_are_named() -> None:
@@ -168,7 +168,7 @@ def test_a_short_name_keeps_its_price_and_may_be_denied() -> None:
         ("h200_sxm", 32_000),
     ]
     assert answer_of(solved(TWO_PARTS + "sites: [{name: main, deny: [h200]}]\n")).winner.mix.support == {"mi300x"}
-    with pytest.raises(UsageError, match="neither a vendor nor a part"):
+    with pytest.raises(UsageError, match="neither a vendor nor an accelerator"):
         solved(TWO_PARTS + "sites: [{name: main, deny: [h100x]}]\n")
     with pytest.raises(UsageError, match="listed twice"):
         solved(TWO_PARTS.replace("accelerators:", "accelerators:\n  - h200_sxm"))
@@ -287,8 +287,14 @@ def test_a_fleet_that_never_holds_is_reported_as_missing() -> None:
 @pytest.mark.parametrize(
     ("rules", "said"),
     [
-        ("{max_vendor_share: 40%}", "max_vendor_share is 40% and the plan has parts of amd, nvidia.* at least 50%"),
-        ("{min_vendors: 3}", "min_vendors is 3 and the plan has parts of amd, nvidia; name parts of another"),
+        (
+            "{max_vendor_share: 40%}",
+            "max_vendor_share is 40%, but the plan has accelerators of amd, nvidia only.* at least 50%",
+        ),
+        (
+            "{min_vendors: 3}",
+            "min_vendors is 3, but the plan has accelerators of amd, nvidia only; add accelerators of another",
+        ),
         ("{min_vendor_share: 30%}", "write `min_vendors: 2` beside it"),
         ("{max_vendor_share: 150%}", r"1.5 is outside 0.01 to 1$"),
     ],

@@ -243,7 +243,7 @@ def test_where_the_rules_leave_one_kind_the_next_fleet_of_it_is_named() -> None:
     paid = " ".join(read(page)["pays"])
     assert 'class="verdict alone"' in page
     assert re.search(r"next fleet of that kind, NVIDIA H200 SXM \+ AMD Instinct MI3\d\dX, costs \$", paid)
-    assert "The least number of vendors: $" in paid
+    assert "The minimum number of vendors: $" in paid
     assert "No other fleet can do the work" not in paid
 
 

@@ -26,8 +26,8 @@ def result() -> PlanResult:
 @pytest.mark.parametrize(
     ("kind", "subject", "expected"),
     [
-        ("price", "mi300x", "get a written quote for mi300x, a device"),
-        ("rent", "mi300x", "get a written quote for mi300x, a device-hour"),
+        ("price", "mi300x", "get a written quote for mi300x, per device"),
+        ("rent", "mi300x", "get a written quote for mi300x, per device-hour"),
         ("throughput", "mi300x", "benchmark llama-3.1-8b on mi300x, tp1, bf16 weights, at your lengths and SLO"),
         ("throughput", "b200_sxm", "benchmark b200_sxm on your own workload"),
     ],

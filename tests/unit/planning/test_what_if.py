@@ -23,7 +23,7 @@ def answer_of(text: str) -> Answer:
 
 def test_the_price_of_two_vendors_is_the_difference_to_the_plan_without_the_rule() -> None:
     ruled, free = answer_of(DUAL), answer_of(TWO_PARTS + "constraints: {spare_nodes: 1}\n")
-    (price,) = [rule for rule in ruled.rules if rule.rule == "the least number of vendors"]
+    (price,) = [rule for rule in ruled.rules if rule.rule == "the minimum number of vendors"]
     assert price.usd == pytest.approx(ruled.winner.cost.total_usd - free.winner.cost.total_usd, rel=1e-3)
     assert price.usd > 0
     assert price.without == "h200_sxm"

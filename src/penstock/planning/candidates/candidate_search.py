@@ -139,7 +139,7 @@ def _whole(
     if screen is not None:
         bounds = zip(feasible, judged, strict=True)
         useful = _simulated(workload, [pair for pair in bounds if any(pair[1].rates)], capacity_of)
-    why = reason or (judged[0].capacities[0].grounds if judged else "nothing to place")
+    why = reason or (judged[0].capacities[0].grounds if judged else "no deployment to consider")
     return undominated(_best_engines(workload, useful)), len({option.id for option in feasible}), why
 
 

@@ -127,8 +127,8 @@ class UnitScreen:
         return Capacity(
             requests_per_s=Range(value=rate, low=min(low, rate), high=max(high, rate)),
             tier="calibrated" if self.measured(unit, engine) else "transferred",
-            grounds=f"{engine}, prompts and answers apart, prefill from {' > '.join(ahead.stack.path)}, "
-            f"decode from {' > '.join(after.stack.path)}; long run with {decoding:,.0f} a decode step",
+            grounds=f"{engine}, disaggregated, prefill from {' > '.join(ahead.stack.path)}, "
+            f"decode from {' > '.join(after.stack.path)}; steady state with {decoding:,.0f} requests per decode step",
             # Prefill devices do nothing else, so they are the cost of prompts.
             prefill_fraction=unit.prefill_replicas * unit.prefill.parallelism.devices / unit.devices,
             measured_engine=engine,

@@ -45,11 +45,11 @@ class Option:
     """The prefill and decode replicas of a disaggregated unit; None if each replica does both."""
 
 
-def way_of(deployment: Deployment, speculation: Speculation | None, apart: Disaggregated | None = None) -> str:
+def way_of(deployment: Deployment, speculation: Speculation | None, unit: Disaggregated | None = None) -> str:
     """Return how a replica is run: its split and the tokens drafted per step, or both kinds of a unit."""
-    if apart is not None:
-        ahead, after = apart.prefill.parallelism, apart.decode.parallelism
-        return f"{apart.prefill_replicas} prefill {ahead} to {apart.decode_replicas} decode {after}"
+    if unit is not None:
+        prefill, decode = unit.prefill.parallelism, unit.decode.parallelism
+        return f"{unit.prefill_replicas} prefill {prefill} to {unit.decode_replicas} decode {decode}"
     split = deployment.parallelism
     return f"{split}" if speculation is None else f"{split} mtp{speculation.drafted_tokens}"
 

@@ -20,7 +20,7 @@ NOTHING: Final = "nothing"
 COMPETING = ("amd", "nvidia")
 """Vendors whose mix is solved for even if it does not win."""
 _HOPELESS: Final = 2.0
-_FIRST, _WHOLE, _NEXT = "cheapest fleet", "without pools apart", "runners-up"
+_FIRST, _WHOLE, _NEXT = "cheapest fleet", "without disaggregated units", "runners-up"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -85,7 +85,7 @@ def resolve(
             left_out.append(LeftOut(what=accelerator.id, why=why))
             unpriced.append(accelerator.id)
         elif not named and not served(accelerator.id) and accelerator.id not in owned:
-            why = "hardly measured serving; named under `accelerators:` it competes, with what its kin say"
+            why = "too few serving measurements; list it under `accelerators:` to include it"
             left_out.append(LeftOut(what=accelerator.id, why=why))
             unmeasured.append(accelerator.id)
         elif drawn is None:
@@ -124,7 +124,7 @@ def _owned(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[OwnedPlan, 
             raise UsageError(f"owned: no accelerator named '{entry.id}'; `penstock catalog list` shows all")
         part, site = known[entry.id], entry.site or sites[0]
         if site not in sites:
-            raise UsageError(f"owned: {entry.id} stands at '{site}', which is not one of the sites: {', '.join(sites)}")
+            raise UsageError(f"owned: {entry.id}: '{site}' is not a site of the plan; write one of {', '.join(sites)}")
         nodes, left = divmod(entry.devices or 0, part.node.devices)
         if left:
             each = part.node.devices
@@ -154,7 +154,9 @@ def _sites(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[SitePlan, .
     for site in plan.sites:
         unknown = [name for name in site.deny if name not in known]
         if unknown:
-            raise UsageError(f"site {site.name}: deny: '{unknown[0]}' is neither a vendor nor a part of the plan")
+            raise UsageError(
+                f"site {site.name}: deny: '{unknown[0]}' is neither a vendor nor an accelerator of the plan"
+            )
     return tuple(replace(site, deny=tuple(known[name] for name in site.deny)) for site in plan.sites)
 
 

@@ -38,33 +38,35 @@ def with_trace(
             f"{workload.name}: every prompt of {workload.trace} is beyond the {limit:,} tokens of {workload.model}; "
             "name a model with a longer context"
         )
-    return replace(workload, shares=shares, requests_per_s=rate, mean_load=mean), tuple(_untold(workload, seen, limit))
+    return replace(workload, shares=shares, requests_per_s=rate, mean_load=mean), tuple(
+        _unplanned(workload, seen, limit)
+    )
 
 
-def _untold(workload: WorkloadPlan, seen: TraceLengths, limit: int | None) -> Iterator[LeftOut]:
+def _unplanned(workload: WorkloadPlan, seen: TraceLengths, limit: int | None) -> Iterator[LeftOut]:
     """Yield the aspects of a trace that are not planned for."""
     beyond = 0.0 if limit is None else seen.longer_than(limit)
     if limit is not None and beyond:
         yield LeftOut(
-            what=f"{workload.name}: what is beyond the context of {workload.model}",
-            why=f"{beyond:.2%} of the requests ask for more than its {limit:,} tokens: answers are planned up to "
-            "there, and prompts that are longer not at all, as no engine takes them",
+            what=f"{workload.name}: requests beyond the context of {workload.model}",
+            why=f"{beyond:.2%} of the requests exceed its {limit:,} tokens; their answers are cut there, and longer "
+            "prompts are left out because no engine accepts them",
         )
     if seen.dropped:
         counted = ", ".join(f"{count:,} ({reason})" for reason, count in seen.dropped.items())
-        yield LeftOut(what=f"{workload.name}: rows of its trace", why=counted)
+        yield LeftOut(what=f"{workload.name}: dropped rows of its trace", why=counted)
     prompts, answers = seen.longer_at_times
     if max(prompts, answers) >= _LONGER:
         yield LeftOut(
-            what=f"{workload.name}: the times of long requests",
-            why=f"in ten minutes of the trace prompts are up to {prompts:.2f} times as long as on average and answers "
-            f"{answers:.2f} times; planned is the same mix of lengths at all times: replay the fleet with "
-            "`simulate --fleet --trace`, or give the trace of the heaviest hour",
+            what=f"{workload.name}: periods with longer requests",
+            why=f"within ten minutes of the trace, prompts are up to {prompts:.2f} times and answers up to "
+            f"{answers:.2f} times as long as on average; the plan assumes the same lengths at all times: replay the "
+            "fleet with `simulate --fleet --trace`, or give the trace of the heaviest hour",
         )
     share = seen.reusable_fraction
     if share is not None and share >= _WORTH_SAYING:
         yield LeftOut(
             what=f"{workload.name}: its prefix cache",
-            why=f"{share:.0%} of the trace's prompt tokens were in an earlier request and are planned as computed "
-            "again: the fleet is an upper bound; `simulate --trace` counts what a cache saves",
+            why=f"{share:.0%} of the trace's prompt tokens repeat an earlier request; the plan computes them again, so "
+            "the fleet is an upper bound; `simulate --trace` shows what a cache saves",
         )

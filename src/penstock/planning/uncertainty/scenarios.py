@@ -111,8 +111,8 @@ def without_each_rule(problem: Problem) -> Mapping[str, Problem]:
     looser = {
         "the sites' power caps": replace(problem, site_watts={}),
         "the limits on nodes": replace(problem, max_nodes={}),
-        "the least number of vendors": replace(problem, min_vendors=1),
-        "the largest share of one vendor": replace(problem, max_vendor_share=None),
+        "the minimum number of vendors": replace(problem, min_vendors=1),
+        "the maximum share of one vendor": replace(problem, max_vendor_share=None),
         "the spare nodes": replace(problem, spare_nodes=0),
         "delivery dates": replace(problem, offers=instantly),
     }
@@ -131,12 +131,12 @@ def blocked(problem: Problem) -> tuple[str, ...]:
     for name, looser in without_each_rule(problem).items():
         mix = cheapest(looser, patient=False)
         if mix is not None:
-            taken = "; ".join(_beyond(problem, mix))
-            found.append(f"without {name} there would be a fleet" + (f": its cheapest {taken}" if taken else ""))
-    return tuple(found) or ("no single rule is to blame",)
+            excess = "; ".join(_excess(problem, mix))
+            found.append(f"without {name} a fleet exists" + (f": the cheapest {excess}" if excess else ""))
+    return tuple(found) or ("no fleet exists even without any one of the rules",)
 
 
-def _beyond(problem: Problem, mix: Mix) -> Iterator[str]:
+def _excess(problem: Problem, mix: Mix) -> Iterator[str]:
     """Yield by how much a fleet exceeds the limits on power, nodes and dates."""
     periods = sorted({pool.period for pool in mix.pools})
     for site, watts in problem.site_watts.items():
@@ -144,14 +144,14 @@ def _beyond(problem: Problem, mix: Mix) -> Iterator[str]:
         owned = {(pool.offer, pool.period): pool.owned_nodes + pool.kept_nodes for pool in here}
         drawn = [sum(nodes * at[0].node_watts for at, nodes in owned.items() if at[1] == period) for period in periods]
         if max(drawn) > watts:
-            yield f"draws {max(drawn) / 1000:,.0f} kW at {site}, where {watts / 1000:,.0f} are allowed"
-    for part, limit in problem.max_nodes.items():
-        nodes = max(mix.nodes_of(part, period) for period in periods)
+            yield f"draws {max(drawn) / 1000:,.0f} kW at {site} ({watts / 1000:,.0f} allowed)"
+    for accelerator, limit in problem.max_nodes.items():
+        nodes = max(mix.nodes_of(accelerator, period) for period in periods)
         if nodes > limit:
-            yield f"has {nodes:,} nodes of {part}, where {limit:,} can be had"
+            yield f"has {nodes:,} nodes of {accelerator} ({limit:,} allowed)"
     early = sorted({pool.offer.accelerator for pool in mix.pools if pool.period < _first(problem, pool.offer)})
     if early:
-        yield f"has {' and '.join(early)} before it comes"
+        yield f"uses {' and '.join(early)} before delivery"
 
 
 def _first(problem: Problem, offer: Offer) -> int:

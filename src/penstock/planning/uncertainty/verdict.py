@@ -78,16 +78,16 @@ def _is_near(flip: Flip) -> bool:
 
 def _measure(blame: Blame, family: Family, candidates: tuple[Candidate, ...]) -> str:
     """Return the action that settles an input: a benchmark for throughput, a quote for a price."""
-    part = blame.subject
+    subject = blame.subject
     settled = {
-        "price": f"get a written quote for {part}, a device",
-        "rent": f"get a written quote for {part}, a device-hour",
-        "engineers": f"decide how many extra engineers the {part} stack takes",
-        "engineers_by_size": f"decide how many extra engineers the {part} stack takes",
-        "demand": f"forecast the {part}",
-        "mean_load": f"forecast the {part}",
-        "delivery": f"get a delivery date of {part} in writing",
-        "rate": f"pin down the {part}",
+        "price": f"get a written quote for {subject}, per device",
+        "rent": f"get a written quote for {subject}, per device-hour",
+        "engineers": f"decide how many extra engineers the {subject} stack needs",
+        "engineers_by_size": f"decide how many extra engineers the {subject} stack needs",
+        "demand": f"forecast the {subject}",
+        "mean_load": f"forecast the {subject}",
+        "delivery": f"get the delivery date of {subject} in writing",
+        "rate": f"determine the {subject}",
     }
     if blame.kind in settled:
         return settled[blame.kind]
@@ -95,11 +95,11 @@ def _measure(blame: Blame, family: Family, candidates: tuple[Candidate, ...]) ->
         replica
         for mix in family.fleets
         for pool in mix.pools
-        if pool.offer.accelerator == part
+        if pool.offer.accelerator == subject
         for replica in pool.replicas
     }
     placed = next((entry for entry in candidates if entry.id in running), None)
     if placed is None:
-        return f"benchmark {part} on your own workload"
+        return f"benchmark {subject} on your own workload"
     model = placed.deployment.model.name
-    return f"benchmark {model} on {part}, {placed.way}, {placed.weights} weights, at your lengths and SLO"
+    return f"benchmark {model} on {subject}, {placed.way}, {placed.weights} weights, at your lengths and SLO"
