@@ -88,7 +88,7 @@ def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool =
 
 def _addresses(pool: Pool, *, follow_names: bool) -> list[str]:
     """Return the addresses of a pool's replicas: one per endpoint, or all that its name resolves to now."""
-    from penstock.gateway.state.dns_names import address_of, addresses_of  # noqa: PLC0415 - needs the extra
+    from penstock.gateway.state.addresses import address_of, addresses_of  # noqa: PLC0415 - needs the extra
 
     if not follow_names:
         return [address_of(endpoint) for endpoint in pool.endpoints]

@@ -22,6 +22,7 @@ from penstock.gateway.envoy_admin import ask_admin, envoy_ready, stats
 from penstock.gateway.picker import compiled_policy
 from penstock.gateway.servers.picker_process import draining_file, run_picker
 from penstock.gateway.state.access_rules import access_of
+from penstock.gateway.state.addresses import split_address
 from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.gateway.state.shared_tables import PICKER_STATE, shared_array
 from penstock.gateway.telemetry.scraper import write_json
@@ -303,22 +304,21 @@ def _check_free(address: str) -> None:
 
     Envoy would share the port with another Envoy, and send its requests to another fleet.
     """
-    host, _, port = address.rpartition(":")
-    name = host.strip("[]")
-    with socket.socket(socket.AF_INET6 if ":" in name else socket.AF_INET) as probe:
+    host, port = split_address(address)
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((name, int(port)))
+            probe.bind((host, port))
         except OSError as error:
             raise UsageError(f"cannot listen on {address}: {error.strerror or error}; choose another port") from None
 
 
 def _accepts_connections(address: str) -> bool:
     """Return whether a port accepts connections. A wildcard address is tried on the loopback interface."""
-    host, _, port = address.rpartition(":")
-    name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host.strip("[]"), host.strip("[]"))  # noqa: S104 - not bound here
+    host, port = split_address(address)
+    loopback = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - not bound here
     try:
-        socket.create_connection((name, int(port)), timeout=1.0).close()
+        socket.create_connection((loopback, port), timeout=1.0).close()
     except OSError:
         return False
     return True

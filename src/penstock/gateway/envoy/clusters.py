@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from penstock.gateway.state.addresses import split_address
 from penstock.gateway.state.headers import DESTINATION
 from penstock.gateway.state.routed_fleet import RoutedFleet
 
@@ -78,19 +79,16 @@ def model_endpoints(
     """
     weights, lines = fleet.weights(), list[Value]()
     for index in fleet.having(fleet.names[number]):
-        host, _, port = fleet.addresses[index].rpartition(":")
         up = healthy is None or healthy[index]
         lines.append(
             {
-                "endpoint": {
-                    "address": {"socket_address": {"address": host.strip("[]"), "port_value": int(port)}},
-                },
+                "endpoint": {"address": envoy_address(fleet.addresses[index])},
                 "health_status": "HEALTHY" if up else "UNHEALTHY",
                 "load_balancing_weight": weights[index],
             }
         )
     lines += [
-        {"endpoint": {"address": _place(path)}, "health_status": "UNHEALTHY", "load_balancing_weight": 1}
+        {"endpoint": {"address": envoy_address(path)}, "health_status": "UNHEALTHY", "load_balancing_weight": 1}
         for path in liveness
     ]
     return {
@@ -119,7 +117,7 @@ def picker_cluster(places: Sequence[str], *, http2: bool) -> Value:
         "per_connection_buffer_limit_bytes": BUFFER_BYTES,
         "load_assignment": {
             "cluster_name": PICKERS,
-            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": _place(place)}} for place in places]}],
+            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": envoy_address(place)}} for place in places]}],
         },
         "common_lb_config": {"healthy_panic_threshold": {"value": 1}},
         "outlier_detection": {
@@ -139,11 +137,12 @@ def picker_cluster(places: Sequence[str], *, http2: bool) -> Value:
     }
 
 
-def _place(place: str) -> Value:
+def envoy_address(place: str) -> Value:
+    """Return Envoy's form of a socket path, which starts with a slash, or of host:port."""
     if place.startswith("/"):
         return {"pipe": {"path": place}}
-    host, _, port = place.rpartition(":")
-    return {"socket_address": {"address": host.strip("[]"), "port_value": int(port)}}
+    host, port = split_address(place)
+    return {"socket_address": {"address": host, "port_value": port}}
 
 
 def named_cluster(name: str, host: str, port: int) -> Value:

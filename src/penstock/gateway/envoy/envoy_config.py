@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final, Literal, get_args
 
 from penstock.gateway.envoy.authentication import access_filter, jwks_cluster, tls_socket
-from penstock.gateway.envoy.clusters import BUFFER_BYTES, Value, model_cluster, picker_cluster
+from penstock.gateway.envoy.clusters import BUFFER_BYTES, Value, envoy_address, model_cluster, picker_cluster
 from penstock.gateway.envoy.filters import authz_filter, ext_proc_filter, model_filter, router_filter, strip_filter
 from penstock.gateway.envoy.health_routes import health_filters, ready_cluster
 from penstock.gateway.envoy.inference_paths import COMPLETIONS
@@ -13,9 +13,9 @@ from penstock.gateway.envoy.local_replies import local_replies
 from penstock.gateway.envoy.routes import STREAM_IDLE_S, virtual_host
 from penstock.gateway.envoy.tracing import Traces, collector_cluster, tracing_settings
 from penstock.gateway.state.access_rules import Access, Certificate
+from penstock.gateway.state.addresses import liveness_socket, picker_socket
 from penstock.gateway.state.headers import MODEL, PICKER, TENANT, TICKET
 from penstock.gateway.state.routed_fleet import RoutedFleet
-from penstock.gateway.state.sockets import liveness_socket, picker_socket
 from penstock.gateway.state.timeouts import SILENCE_S
 
 PickProtocol = Literal["ext_authz", "ext_proc", "ext_proc_buffered"]
@@ -150,7 +150,6 @@ def bootstrap(settings: EnvoySettings) -> Value:
 
 def listeners(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None = None) -> Value:
     """Return the client listener."""
-    host, _, port = settings.listen.rpartition(":")
     manager = {
         "name": "envoy.filters.network.http_connection_manager",
         "typed_config": _manager(fleet, settings, access),
@@ -161,7 +160,7 @@ def listeners(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None
     listener = {
         "@type": "type.googleapis.com/envoy.config.listener.v3.Listener",
         "name": "clients",
-        "address": {"socket_address": {"address": host.strip("[]"), "port_value": int(port)}},
+        "address": envoy_address(settings.listen),
         "per_connection_buffer_limit_bytes": BUFFER_BYTES,
         # A failing health check must not send GOAWAY: Python's HTTP/2 client drops the whole connection then.
         "drain_type": "MODIFY_ONLY",

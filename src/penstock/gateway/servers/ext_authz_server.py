@@ -9,6 +9,7 @@ from typing import Final
 from penstock.gateway.picker.picker import EndpointChoice, Picker, Rejection
 from penstock.gateway.picker.request_body import BadBody, RequestHints, read_body
 from penstock.gateway.servers.destinations import DestinationList, destinations
+from penstock.gateway.state.addresses import liveness_socket
 from penstock.gateway.state.headers import (
     DESTINATION,
     LENGTH,
@@ -25,7 +26,6 @@ from penstock.gateway.state.headers import (
     TTFT_MS,
     WHOLE,
 )
-from penstock.gateway.state.sockets import liveness_socket
 from penstock.http_server import Exchange, HttpConnection, error_body, reply
 
 log = logging.getLogger(__name__)

@@ -17,9 +17,9 @@ from penstock.gateway.picker.fleet_state import SharedTables
 from penstock.gateway.picker.picker import Picker
 from penstock.gateway.servers.ext_authz_server import AuthzServer
 from penstock.gateway.servers.liveness_server import LivenessServer
+from penstock.gateway.state.addresses import liveness_socket, picker_socket
 from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.gateway.state.shared_tables import COUNTS, PICKER_STATE, REPORT, shared_array
-from penstock.gateway.state.sockets import liveness_socket, picker_socket
 from penstock.gateway.state.timeouts import SILENCE_S
 
 if TYPE_CHECKING:

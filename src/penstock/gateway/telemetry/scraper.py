@@ -19,7 +19,7 @@ from penstock.errors import UsageError
 from penstock.gateway.envoy.clusters import model_endpoints
 from penstock.gateway.envoy.health_routes import READY_FILE, ready_endpoints
 from penstock.gateway.envoy_admin import open_requests, stats
-from penstock.gateway.state.dns_names import addresses_of
+from penstock.gateway.state.addresses import addresses_of, liveness_socket, split_address
 from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.gateway.state.shared_tables import (
     COUNTS,
@@ -31,7 +31,6 @@ from penstock.gateway.state.shared_tables import (
     end_write,
     shared_array,
 )
-from penstock.gateway.state.sockets import liveness_socket
 from penstock.gateway.telemetry.autoscaling import DECIDE_EVERY_S, DesiredReplicas
 from penstock.gateway.telemetry.bypass_detector import BypassDetector
 from penstock.gateway.telemetry.engine_metrics import PageReport, read_page
@@ -70,8 +69,7 @@ class ScrapedEndpoint:
 
     def __init__(self, index: int, address: str, reports: Records, served: ServedModel | None = None) -> None:
         self._index, self._reports, self._served = index, reports, served
-        host, _, port = address.rpartition(":")
-        self._host, self._port = host.strip("[]"), int(port)
+        self._host, self._port = split_address(address)
         self._request = f"GET %b HTTP/1.1\r\nhost: {address}\r\n\r\n".encode()
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._failed = 0
@@ -326,8 +324,7 @@ async def _run(folder: Path, pickers: int, metrics: str) -> None:
     loop.add_signal_handler(signal.SIGHUP, scraper.start)
     scraper.start()
     if metrics:
-        host, _, port = metrics.rpartition(":")
-        await loop.create_server(lambda: HttpConnection(scraper.answer), host.strip("[]"), int(port))
+        await loop.create_server(lambda: HttpConnection(scraper.answer), *split_address(metrics))
     loop.add_signal_handler(signal.SIGTERM, stopped.set)
     alive = folder / "scraper.alive"
     while not stopped.is_set():

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("httptools", reason='the gateway is an extra: pip install "penstock[gateway]"')
 
 from penstock.errors import UsageError
-from penstock.gateway.state import dns_names
+from penstock.gateway.state import addresses
 from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.gateway.telemetry import scraper
 from penstock.routing.records import new_endpoints
@@ -32,19 +32,19 @@ def answering(monkeypatch: pytest.MonkeyPatch, answer: object) -> None:
 
 def test_every_address_of_one_family_is_an_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     answering(monkeypatch, [(V4, "10.0.0.2"), (V4, "10.0.0.1"), (V4, "10.0.0.2"), (V6, "fd00::1")])
-    assert dns_names.addresses_of("pool.svc:8000") == ("10.0.0.1:8000", "10.0.0.2:8000")
+    assert addresses.addresses_of("pool.svc:8000") == ("10.0.0.1:8000", "10.0.0.2:8000")
     answering(monkeypatch, [(V6, "fd00::1")])
-    assert dns_names.addresses_of("pool.svc:8000") == ("[fd00::1]:8000",)
+    assert addresses.addresses_of("pool.svc:8000") == ("[fd00::1]:8000",)
 
 
 def test_a_name_without_addresses_differs_from_a_silent_dns_server(monkeypatch: pytest.MonkeyPatch) -> None:
     answering(monkeypatch, socket.gaierror(socket.EAI_NONAME, "not known"))
-    assert dns_names.addresses_of("pool.svc:8000") == ()
+    assert addresses.addresses_of("pool.svc:8000") == ()
     with pytest.raises(UsageError, match="has no address"):
-        dns_names.address_of("pool.svc:8000")
+        addresses.address_of("pool.svc:8000")
     answering(monkeypatch, socket.gaierror(socket.EAI_AGAIN, "try again"))
     with pytest.raises(UsageError, match="try again"):
-        dns_names.addresses_of("pool.svc:8000")
+        addresses.addresses_of("pool.svc:8000")
 
 
 FLEET = RoutedFleet(

@@ -1,0 +1,57 @@
+"""Addresses: host:port, the IP addresses behind a DNS name, and the pickers' sockets in the gateway's folder.
+
+A headless Kubernetes Service has one address per ready pod.
+"""
+
+import socket
+from pathlib import Path
+from typing import Final
+
+from penstock.errors import UsageError
+
+_NO_ADDRESS: Final = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
+"""Errors for a name without an address, as opposed to a DNS server that does not answer."""
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Return host and port of `host:port`. An IPv6 host is in brackets, which are removed."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def addresses_of(endpoint: str) -> tuple[str, ...]:
+    """Return an endpoint's sorted addresses of one family; empty if the name has none at present."""
+    try:
+        host, port = split_address(endpoint)
+        entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        if error.errno in _NO_ADDRESS:
+            return ()
+        raise _unknown(endpoint, error) from None
+    except (OSError, UnicodeError, OverflowError) as error:
+        raise _unknown(endpoint, error) from None
+    family = entries[0][0]
+    hosts = sorted({str(entry[4][0]) for entry in entries if entry[0] == family})
+    return tuple(f"[{one}]:{port}" if ":" in one else f"{one}:{port}" for one in hosts)
+
+
+def address_of(endpoint: str) -> str:
+    """Return an endpoint's first IP address, so that no DNS lookup delays a request."""
+    addresses = addresses_of(endpoint)
+    if not addresses:
+        raise _unknown(endpoint, "DNS has no address for the name")
+    return addresses[0]
+
+
+def _unknown(endpoint: str, reason: object) -> UsageError:
+    return UsageError(f"endpoint {endpoint} has no address: {reason}; write an IP address, or a name that DNS resolves")
+
+
+def picker_socket(folder: Path, number: int) -> str:
+    """Return the path of the socket on which a picker chooses endpoints."""
+    return str(folder / f"picker-{number}.sock")
+
+
+def liveness_socket(folder: Path, number: int) -> str:
+    """Return the path of the socket on which a picker says whether silent endpoints are alive."""
+    return str(folder / f"alive-{number}.sock")
