@@ -39,9 +39,9 @@ def evaluate(expression: str, names: Mapping[str, float] | None = None) -> float
     except (SyntaxError, RecursionError, MemoryError, ValueError) as error:
         raise UsageError(f"'{expression[:60]}' is not a formula; write (a - b) / b with the names of inputs") from error
     except ZeroDivisionError:
-        raise UsageError(f"'{expression[:60]}' divides by nothing") from None
+        raise UsageError(f"'{expression[:60]}' divides by zero") from None
     if not abs(value) < _MAX_VALUE:
-        raise UsageError(f"'{expression[:60]}' comes to more than can be meant")
+        raise UsageError(f"'{expression[:60]}' evaluates to more than {_MAX_VALUE:g} in size")
     return value
 
 

@@ -22,7 +22,7 @@ def shipped_claims() -> tuple[Claim, ...]:
             found += filed_under(entry.name.removesuffix(_ENDING), claims)
     lost = unknown_targets(found)
     if lost:
-        raise CatalogError(f"claims point at {', '.join(lost)}, which no article of the ledger has")
+        raise CatalogError(f"claims point at {', '.join(lost)}, which are in no article of the ledger")
     return tuple(found)
 
 

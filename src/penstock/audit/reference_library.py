@@ -42,7 +42,7 @@ class SourcedFact:
 
     def __post_init__(self) -> None:
         if self.holds is None and self.text is None and self.low is None and self.first is None:
-            raise ValueError(f"the fact '{self.subject} {self.about}' says nothing")
+            raise ValueError(f"the fact '{self.subject} {self.about}' has no value")
 
     @property
     def cited(self) -> Cited:

@@ -210,9 +210,9 @@ def _resolve(name: str, folder: str, listing: str) -> str:
     if ident in _ids(folder):
         return ident
     if folder == "accelerators" and (reason := _not_covered(wanted)) is not None:
-        raise UnknownName(f"'{name}' is not covered: {reason}; `{listing}` shows what is")
+        raise UnknownName(f"'{name}' is not covered: {reason}; `{listing}` lists those that are")
     if folder == "accelerators" and (similar := _similar_accelerator(wanted)) is not None:
-        raise UnknownName(f"'{name}' is not in the catalog; {similar}; `{listing}` shows what is")
+        raise UnknownName(f"'{name}' is not in the catalog; {similar}; `{listing}` lists those that are")
     near = _nearest(wanted, (*_ids(folder), *aliases))
     hint = f"did you mean {near}? " if near else ""
     raise UnknownName(f"no {folder.removesuffix('s')} named '{name}'; {hint}`{listing}` shows all")

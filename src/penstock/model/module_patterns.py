@@ -38,7 +38,7 @@ def plain_matcher(names: set[str], *, contains: bool) -> Callable[[str], bool]:
 def matcher(pattern: str, *, contains: bool) -> Callable[[str], bool]:
     """Return a test for one entry: a regular expression (`re:`), a wildcard, or a name."""
     if len(pattern) > _MAX_PATTERN_CHARS:
-        raise ConfigError(f"a module pattern of {len(pattern):,} characters is beyond reason")
+        raise ConfigError(f"a module pattern of {len(pattern):,} characters is too long")
     if pattern.startswith("re:"):
         return _linear_time_regex(pattern.removeprefix("re:"))
     if "*" in pattern or "?" in pattern:

@@ -318,7 +318,7 @@ def _kv_scheme(section: Config) -> CacheDtype | None:
 def _ignore_rules(patterns: tuple[str, ...], *, contains: bool) -> tuple[_Rule, ...]:
     """Convert an ignore list into rules. Plain names go into one set, so that long lists stay cheap."""
     if len(patterns) > MAX_PATTERNS:
-        raise ConfigError(f"an ignore list of {len(patterns):,} entries is beyond reason")
+        raise ConfigError(f"an ignore list of {len(patterns):,} entries is too long")
     plain = {pattern for pattern in patterns if not is_pattern(pattern)}
     rules = [_Rule(matcher(pattern, contains=contains), None) for pattern in patterns if is_pattern(pattern)]
     if plain:

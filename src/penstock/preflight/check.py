@@ -150,7 +150,7 @@ class Preflight:
     def notes(self) -> tuple[str, ...]:
         """Parts of the user's launch command that were not checked."""
         subject, served, config = self.question.subject, self.launch.flag("model-path"), self.launch.flag("config")
-        found = [] if config is None else [f"--config {config} is not read: what it sets is not checked"]
+        found = [] if config is None else [f"--config {config} is not read, so its settings are not checked"]
         if served is not None and compare_served(subject, served) == "cannot_tell":
             found.append(f"cannot tell whether {served} is {subject.name}, which the verdict is about")
         return tuple(found) if self.launch.typed else ()

@@ -73,7 +73,7 @@ def _check(pools: Sequence[ReplicaPool]) -> None:
     if not pools or roles not in ({"both"}, {"prefill", "decode"}):
         raise DeploymentError("a fleet is pools that serve whole requests, or prefill and decode pools together")
     if len({pool.name for pool in pools}) != len(pools):
-        raise DeploymentError("two pools have the same name; pools are told apart by it")
+        raise DeploymentError("two pools have the same name; give each its own")
 
 
 def _policy(route: Policy) -> int:
@@ -112,6 +112,8 @@ def _consult(
             raise asked.failed
         if chosen >= len(world.heads):
             said, last = "one" if chosen == NOWHERE else f"endpoint {chosen}", len(world.heads) - 1
-            raise DeploymentError(f"the policy chose {said}, not of 0 to {last}; return an index, or -1 to reject")
+            raise DeploymentError(
+                f"the policy chose {said}, which is not in 0 to {last}; return an index, or -1 to reject"
+            )
         pool = pools[int(world.replicas[world.heads[chosen]]["pool"])]
         raise DeploymentError(f"the policy sent a prompt to '{pool.name}', which only decodes; `accepts` is 0 there")

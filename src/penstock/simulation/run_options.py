@@ -39,7 +39,9 @@ class RouterVisibility:
 
     def __post_init__(self) -> None:
         if not (self.report_interval_s > 0 and isfinite(self.report_interval_s)):
-            raise UsageError(f"reports come every {self.report_interval_s:g} s; write an interval above 0, such as 1ms")
+            raise UsageError(
+                f"reports would come every {self.report_interval_s:g} s; write an interval above 0, such as 1ms"
+            )
         if not (0 <= self.report_delay_s < inf and 0 <= self.cache_delay_s < inf):
             raise UsageError("a report or a cached prefix is heard of after a delay of 0 or more seconds; write 0ms")
 
@@ -67,7 +69,9 @@ class Fault:
         if not (self.factor > 0 and isfinite(self.factor)):
             raise UsageError(f"steps cannot take {self.factor:g} times as long; write a factor above 0: x3 is slower")
         if not (self.at_s >= 0 and self.for_s > 0):
-            raise UsageError("what happens to a replica begins at 0 s or later and lasts; write at 60s for 30s")
+            raise UsageError(
+                "an event of a replica starts at 0 s or later and lasts longer than 0 s; write at 60s for 30s"
+            )
 
     @property
     def over_s(self) -> float:

@@ -183,8 +183,8 @@ def require_rounds(users: int, requests: int) -> None:
     """Raise UsageError if a run is too short to judge users with think time."""
     if requests < _MIN_ROUNDS * users:
         raise UsageError(
-            f"{requests:,} requests are too few for {users:,} users who think: the first of each is not judged; "
-            f"write --requests {_MIN_ROUNDS * users} or more"
+            f"{requests:,} requests are too few for {users:,} users with think time: "
+            f"the first request of each is not judged; write --requests {_MIN_ROUNDS * users} or more"
         )
 
 
@@ -239,12 +239,12 @@ def _pools(
 ) -> list[ReplicaPool]:
     replica, name = placement.at(log_factor), placement.deployment.accelerator.id
     if replica is None:
-        raise ValueError("only what fits is simulated")
+        raise ValueError("only deployments that fit are simulated")
     if prefill is None:
         return [ReplicaPool(name=name, replica=replica, replicas=question.replicas, usd_per_hour=usd_per_hour)]
     ahead = prefill.at(log_factor)
     if ahead is None:
-        raise ValueError("only what fits is simulated")
+        raise ValueError("only deployments that fit are simulated")
     deployed = Disaggregated(
         prefill=prefill.deployment,
         prefill_replicas=question.prefill_replicas,

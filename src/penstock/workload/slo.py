@@ -78,7 +78,7 @@ class SloClass:
 def parse_slo(text: str) -> Slo:
     """Parse an SLO such as `ttft=1s,tpot=50ms,e2e=2min,attain=95%`."""
     if len(text) > _MAX_TEXT:
-        raise UsageError(f"an SLO of {len(text)} characters cannot be meant; {_EXAMPLE}")
+        raise UsageError(f"an SLO of {len(text)} characters is too long; {_EXAMPLE}")
     given: dict[str, float] = {}
     for part in text.split(","):
         name, _, value = (piece.strip().lower() for piece in part.partition("="))
@@ -89,7 +89,7 @@ def parse_slo(text: str) -> Slo:
         elif name in _LIMITS:
             given[name] = parse_duration(value)
         else:
-            raise UsageError(f"'{part.strip()}' is not a part of an SLO; known: ttft, tpot, e2e, attain; {_EXAMPLE}")
+            raise UsageError(f"'{part.strip()}' is not a term of an SLO; known: ttft, tpot, e2e, attain; {_EXAMPLE}")
     return Slo(
         **{field: given[name] for name, field in _LIMITS.items() if name in given},
         attainment_fraction=given.get("attain", DEFAULT_ATTAINMENT_FRACTION),

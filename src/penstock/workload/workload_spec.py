@@ -45,12 +45,12 @@ class Workload:
         if self.classes and not isclose(total, 1, abs_tol=1e-6):
             raise UsageError(f"the shares of the classes sum to {total:g}; make them sum to 1")
         if len(self.classes) > MAX_CLASSES:
-            raise UsageError(f"{len(self.classes)} classes; at most {MAX_CLASSES} are told apart")
+            raise UsageError(f"{len(self.classes)} classes; at most {MAX_CLASSES} are supported")
         recording = self._recording
         if recording is not None and self.sharing is not None:
             raise UsageError(f"'{recording.name}' is recorded; sharing cannot be put on top of it")
         if recording is not None and recording.classes and len(self.classes) != len(recording.classes):
-            raise UsageError(f"'{recording.name}' tells {len(recording.classes)} classes apart; name each of them")
+            raise UsageError(f"'{recording.name}' has {len(recording.classes)} classes; name each of them")
 
     @property
     def users(self) -> int | None:
@@ -76,9 +76,7 @@ class Workload:
     ) -> Iterator[Requests]:
         """Yield the first `requests` requests. Neither their number nor the block size changes any of them."""
         if requests < 0 or block_requests < 1 or seed < 0:
-            raise UsageError(
-                "a seed of 0 or more, 0 or more requests and blocks of at least 1 are what can be asked for"
-            )
+            raise UsageError("write a seed of 0 or more, 0 or more requests and blocks of at least 1")
         rate = self._rate(rate_per_s)
         if not isinstance(self.lengths, Lengths):
             endless = self._replay(self.lengths, seed, rate)

@@ -27,7 +27,7 @@ def test_requests_are_at_all_stages_of_their_answers() -> None:
 def test_a_setup_without_room_for_a_cache_has_no_likely_speed() -> None:
     found = judged_sentence("deepseek-r1 fp8 on 8x h100 at 64 users: 1500 tok/s")
     assert found.verdict is Verdict.IMPLAUSIBLE
-    assert "no cache is left" in found.reason
+    assert "no memory is left for a cache" in found.reason
 
 
 def test_a_ratio_without_a_load_is_of_the_same_loads() -> None:
@@ -145,4 +145,4 @@ def test_a_time_that_is_too_short_is_not_called_below_the_model() -> None:
     assert found.verdict is Verdict.IMPLAUSIBLE
     assert "faster than" in found.reason or "shorter than" in found.reason
     slow = judged_sentence("llama-3.1-70b fp8 on 8x h100 in 1k/300 at 2 users: 200 ms")
-    assert "more modest than what the performance model gives" in slow.reason
+    assert "more modest than the prediction of the performance model" in slow.reason

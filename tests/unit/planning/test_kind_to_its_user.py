@@ -180,7 +180,7 @@ def test_a_clock_is_told_by_its_digits(tmp_path: Path, clock: list[str]) -> None
 def test_columns_may_be_named(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("t,p,c\n0,5,6\n1000,7,8\n")
-    with pytest.raises(TraceError, match="say which is which"):
+    with pytest.raises(TraceError, match="name the columns"):
         read_trace(path)
     trace = read_trace(path, columns=parse_columns("arrival=t,input=p,output=c,unit=ms"))
     (block,) = trace.blocks()

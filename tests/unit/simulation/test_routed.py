@@ -69,7 +69,7 @@ def test_a_python_policy_decides_as_the_same_one_compiled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("index", "fix"), [(7, "endpoint 7, not of 0 to 3"), (10**12, "return"), (-(10**12), "return")]
+    ("index", "fix"), [(7, "endpoint 7, which is not in 0 to 3"), (10**12, "return"), (-(10**12), "return")]
 )
 def test_a_policy_that_chooses_no_endpoint_is_refused(index: int, fix: str) -> None:
     with pytest.raises(DeploymentError, match=fix) as caught:

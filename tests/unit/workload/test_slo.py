@@ -39,7 +39,7 @@ def test_what_is_shown_reads_back(text: str) -> None:
         ("ttft=1s,attain=0%", "above 0%"),
         ("ttft=1s,attain=101%", "at most 100%"),
         ("attain=95%", "at least one of"),
-        ("ttft=1s," * 100, "cannot be meant"),
+        ("ttft=1s," * 100, "is too long"),
     ],
 )
 def test_an_slo_that_cannot_be_meant_is_refused_in_one_line(text: str, message: str) -> None:

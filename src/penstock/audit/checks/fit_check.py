@@ -63,11 +63,11 @@ class FitAttempt:
         if room <= 0 or self.best.obstacle_is("model_limit"):
             obstacle = self.best.obstacle
             limit = obstacle is not None and obstacle.obstacle == "model_limit"
-            return "the model has no such context" if limit else "no cache is left beside what engines reserve"
+            return "the model has no such context" if limit else "no memory is left for a cache after engine reserves"
         wanted = f"{self.best.context_tokens:,}"
         if self.requests > 1:
             wanted = f"{self.requests} x {wanted}"
-        return f"what is left beside what engines reserve holds {room:,} tokens of cache, not {wanted}"
+        return f"the memory left after weights and engine reserves holds {room:,} tokens of cache, not {wanted}"
 
     def _holds(self, tokens: int) -> bool:
         capacity = None if self.best is None else self.best.capacity
@@ -82,7 +82,7 @@ class FitAttempt:
         return working_line(
             f"{plainly(round(self.memory_bytes / GB, 1))} - {plainly(round(self.weight_bytes / GB, 1))}",
             left,
-            f"10^9 bytes left beside {self.precision} weights, before any cache",
+            f"10^9 bytes left after {self.precision} weights, before any cache",
         )
 
 
@@ -184,7 +184,7 @@ def _judge_fits(
     if fitting:
         formats = " or ".join(attempt.precision for attempt in fitting)
         missing = [attempt.precision for attempt in attempts if not attempt.fits]
-        but = f", not in {' or '.join(missing)}" if missing else ", though not at every level of what engines reserve"
+        but = f", not in {' or '.join(missing)}" if missing else ", though not at every estimate of engine reserves"
         return Verdict.PLAUSIBLE, f"on {where} it fits in {formats}{but}", f"weights are in {formats}"
     if any(attempt.holds_weights for attempt in attempts):
         nearest = min((a for a in attempts if a.holds_weights), key=lambda attempt: attempt.weight_bytes)
@@ -400,4 +400,4 @@ def _free_memory(
         memory_gb - weights_gb,
         "GB on the box less weights" if printed else "10^9 bytes of memory less weights",
     )
-    return (memory_gb - weights_gb) * GB, line, f"memory of {statement.devices} x {accelerator.name} beside {name}"
+    return (memory_gb - weights_gb) * GB, line, f"memory of {statement.devices} x {accelerator.name} after {name}"

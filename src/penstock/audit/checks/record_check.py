@@ -87,12 +87,12 @@ def _catalog_fact(statement: FactStatement, library: Library) -> SourcedFact | N
 
 def _judge_figure(amount: Amount, fact: SourcedFact) -> Judgement:
     if fact.low is None:
-        return Judgement(verdict=Verdict.UNDETERMINED, reason="what is on record has no figure", sources=(fact.cited,))
+        return Judgement(verdict=Verdict.UNDETERMINED, reason="the fact on record has no figure", sources=(fact.cited,))
     high = fact.low if fact.high is None else fact.high
     line = working_line(
         f"{plainly(amount.middle)} / {plainly((fact.low + high) / 2)}",
         float(plainly(amount.middle)) / float(plainly((fact.low + high) / 2)),
-        "claimed over what its source says",
+        "claimed over the figure of its source",
     )
     met = amount.meets(fact.low) and amount.meets(high)
     near = met or (amount.overlaps(fact.low, high))
@@ -118,7 +118,7 @@ def _figure_text(value: float, fact: SourcedFact) -> str:
 def _judge_name(says: str, fact: SourcedFact) -> Judgement:
     """Compare names: every word of one of the alternatives must appear."""
     if not fact.text:
-        return Judgement(verdict=Verdict.UNDETERMINED, reason="what is on record has no name", sources=(fact.cited,))
+        return Judgement(verdict=Verdict.UNDETERMINED, reason="the fact on record has no name", sources=(fact.cited,))
     words = set(re.findall(r"[a-z0-9]+", says.lower()))
     wanted = [set(re.findall(r"[a-z0-9]+", option.lower())) for option in fact.text.split("|")]
     met = any(option <= words for option in wanted if option)
@@ -133,15 +133,13 @@ def _judge_name(says: str, fact: SourcedFact) -> Judgement:
 
 def _judge_state(fact: SourcedFact, library: Library, said_on: date | None, *, says: bool) -> Judgement:
     if fact.holds is None:
-        return Judgement(verdict=Verdict.UNDETERMINED, reason="what is on record does not say", sources=(fact.cited,))
+        return Judgement(verdict=Verdict.UNDETERMINED, reason="the fact on record does not say", sources=(fact.cited,))
     day = said_on or library.today
     then = fact.holds if fact.first is None or day >= fact.first else not fact.holds
     now = fact.holds
     lines: tuple[Working, ...] = ()
     if fact.first is not None:
-        lines = (
-            working_line(f"{day} >= {fact.first}", day >= fact.first, "the day of the claim is not before it was so"),
-        )
+        lines = (working_line(f"{day} >= {fact.first}", day >= fact.first, "the claim is not older than the fact"),)
     since = "" if fact.first is None else f" since {fact.first}"
     verdict, today = (Verdict.CONFIRMED if says == state else Verdict.CONTRADICTED for state in (then, now))
     return Judgement(
@@ -187,7 +185,7 @@ def audit_date(statement: DateStatement, library: Library, said_on: date | None)
         return Judgement(
             verdict=Verdict.UNDETERMINED,
             reason=f"no sourced date is on record for '{statement.subject}: {statement.event}'; "
-            "events are said as launched, released, announced or available",
+            "events are launched, released, announced or available",
         )
     real, source = found
     said = statement.when
@@ -278,7 +276,7 @@ def _judge_by_bound(statement: FollowsStatement, value: float, line: Working) ->
     return Judgement(
         verdict=Verdict.IMPLAUSIBLE if far else Verdict.PLAUSIBLE,
         reason=f"its own inputs allow {shown}, and {statement.amount.written} is {share:.2g} of that"
-        + (": a unit is wrong, or hardly anybody is served" if far else ", if waiting and prompts take the rest"),
+        + (": a unit is wrong, or very few requests are served" if far else ", if waiting and prompts take the rest"),
         workings=(line,),
         true_if=f"it said up to {shown}" if far else None,
     )
@@ -294,4 +292,4 @@ def _bracket(value: float) -> str:
 
 def audit_uncheckable(statement: UncheckableStatement) -> Judgement:
     """Return undetermined, and name the missing evidence."""
-    return Judgement(verdict=Verdict.UNDETERMINED, reason=f"nothing here can check it; it would take {statement.needs}")
+    return Judgement(verdict=Verdict.UNDETERMINED, reason=f"no source here can check it; missing: {statement.needs}")

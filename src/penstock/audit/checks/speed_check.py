@@ -232,7 +232,7 @@ def _requests_line(limit: PhysicalLimit, context_tokens: float) -> Working:
     return working_line(
         f"{ranks} * {plainly(free)} / {plainly(each)}",
         ranks * float(plainly(free)) / float(plainly(each)),
-        "requests: 10^6 bytes beside the weights over the cache of one",
+        "requests: 10^6 bytes after the weights, over the cache of one",
     )
 
 
@@ -354,7 +354,7 @@ def _by_model(statement: SpeedStatement, rows: Mapping[Measurement, float], libr
             verdict=Verdict.UNDETERMINED,
             reason="within the bounds of physics; no measurement or model of this setup says more",
         )
-    line = _claim_over_value(statement, found.middle, "claimed over what the performance model says")
+    line = _claim_over_value(statement, found.middle, "claimed over the prediction of the performance model")
     said = f"{_in_unit(found.low, statement)} to {_in_unit(found.high, statement)} ({found.tier}, {found.engine})"
     missing = "" if found.stated else f", over {found.loads} usual loads, for none is stated"
     verdict, where = _against(statement, found, list(rows.values()))
@@ -362,7 +362,7 @@ def _by_model(statement: SpeedStatement, rows: Mapping[Measurement, float], libr
         verdict, where = Verdict.PLAUSIBLE, "with drafted tokens inside, and without them faster than"
     return Judgement(
         verdict=verdict,
-        reason=f"{where} what the performance model gives, {said}{missing}",
+        reason=f"{where} the prediction of the performance model, {said}{missing}",
         workings=(line,),
         sources=(Cited(title="Penstock's performance model, P10 to P90", url="docs/accuracy.md"),),
         true_if=None if verdict is Verdict.PLAUSIBLE else f"it were {said}",

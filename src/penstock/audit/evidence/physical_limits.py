@@ -142,7 +142,7 @@ class PhysicalLimit:
         memory = round(self.accelerator.memory.hbm_bytes / GB, 1)
         weights = round((self.work.dense_bytes + self.work.expert_bytes) / GB, 1)
         return working_line(
-            f"{plainly(memory)} - {plainly(weights)}", memory - weights, "10^9 bytes of a device beside weights"
+            f"{plainly(memory)} - {plainly(weights)}", memory - weights, "10^9 bytes of a device after weights"
         )
 
     def rate_lines(self) -> tuple[Working, ...]:

@@ -66,7 +66,7 @@ class DraftedRow:
     def measured_log_gain(self) -> float:
         """Return the logarithm of the pair's times per token: with drafts over without."""
         if self.pair is None or not self.pair.tpot_s or not self.measurement.tpot_s:
-            raise LookupError(f"{self.measurement.id} has no run without drafts beside it")
+            raise LookupError(f"{self.measurement.id} has no matching run without drafts")
         return float(np.log(self.measurement.tpot_s / self.pair.tpot_s))
 
 

@@ -187,7 +187,7 @@ def _compression_notes(result: MemoryFit) -> Iterator[str]:
     if result.deployment.engine.name != "vllm":
         yield "how SGLang divides memory between DeepSeek-V4's caches was not read: its tokens are undetermined"
         return
-    yield "what DeepSeek-V4 takes beside its weights is known from four published logs, on Hopper and B200"
+    yield "the memory of DeepSeek-V4 besides its weights is known from four published logs, on Hopper and B200"
     capacity, ranks = result.capacity, result.deployment.parallelism.dp
     if capacity.cached_requests and capacity.start_bytes > capacity.request_bytes:
         logged = int(result.budget.kv_bytes / capacity.start_bytes * capacity.context_tokens)

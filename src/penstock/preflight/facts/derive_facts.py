@@ -253,7 +253,7 @@ def _host(situation: Situation) -> Mapping[str, Value | Unknown]:
     known = {name.removeprefix("host.") for name in facts} | {"install"}
     strange = sorted(set(situation.host) - known)
     if strange:
-        raise UsageError(f"--host: nothing is known about '{strange[0]}'; write one of {', '.join(sorted(known))}")
+        raise UsageError(f"--host: unknown fact '{strange[0]}'; write one of {', '.join(sorted(known))}")
     return facts
 
 

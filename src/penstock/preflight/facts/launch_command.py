@@ -47,7 +47,7 @@ _MAX_COMMAND: Final = 20_000
 def parse_command(text: str) -> tuple[EngineName | None, Launch]:
     """Parse a launch command; the engine is None if the command does not name it."""
     if len(text) > _MAX_COMMAND:
-        raise UsageError(f"--command: a launch line of {len(text):,} characters is beyond reason")
+        raise UsageError(f"--command: a launch line of {len(text):,} characters is too long")
     read = shell_words(text)
     environment = dict(_variables(read.words))
     _refuse_other_programs(read.words)

@@ -143,7 +143,7 @@ def plan_launch(
     flags, variables = build(subject, chip, version, asked)
     flags += _drafting(engine, asked.drafted_tokens)
     if asked.quantization is not None:
-        flags.append(Setting(name="quantization", value=asked.quantization, why="the weights' format asked for"))
+        flags.append(Setting(name="quantization", value=asked.quantization, why="the requested weight format"))
     nodes = -(-asked.parallelism.devices // accelerator.node.largest)
     if recipe is not None:
         flags += list(recipe.flags)
@@ -220,9 +220,9 @@ def _vllm(subject: Subject, chip: str, version: Release, asked: LaunchChoices) -
     if asked.parallelism.expert_parallel:
         flags.append(Setting(name="enable-expert-parallel", value=None, why="each device holds whole experts"))
     if asked.context_tokens is not None:
-        flags.append(Setting(name="max-model-len", value=str(asked.context_tokens), why="the context asked for"))
+        flags.append(Setting(name="max-model-len", value=str(asked.context_tokens), why="the requested context"))
     if asked.cache_dtype is not None:
-        flags.append(Setting(name="kv-cache-dtype", value=asked.cache_dtype, why="the KV cache dtype asked for"))
+        flags.append(Setting(name="kv-cache-dtype", value=asked.cache_dtype, why="the requested KV cache dtype"))
     if subject.model.architecture == "DeepseekV4ForCausalLM":
         flags.append(Setting(name="tokenizer-mode", value="deepseek_v4", why="its chat format is code, no template"))
     special, variables = (
@@ -246,10 +246,10 @@ def _sglang(subject: Subject, chip: str, version: Release, asked: LaunchChoices)
             why = f"the same number of experts on each of {ranks} ranks"
             flags.append(Setting(name="ep-num-redundant-experts", value=str(copies), why=why))
     if asked.context_tokens is not None:
-        flags.append(Setting(name="context-length", value=str(asked.context_tokens), why="the context asked for"))
+        flags.append(Setting(name="context-length", value=str(asked.context_tokens), why="the requested context"))
     if asked.cache_dtype is not None:
         spelled = "fp8_e4m3" if asked.cache_dtype == "fp8" else asked.cache_dtype
-        flags.append(Setting(name="kv-cache-dtype", value=spelled, why="the KV cache dtype asked for"))
+        flags.append(Setting(name="kv-cache-dtype", value=spelled, why="the requested KV cache dtype"))
     variables = []
     if chip in {"gfx942", "gfx950"}:
         variables.append(Setting(name="SGLANG_USE_AITER", value="1", why="AMD's kernels; the images set it too"))

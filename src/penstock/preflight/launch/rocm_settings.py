@@ -21,7 +21,7 @@ def rocm_settings(
     """Return flags and variables; both empty if AITER does not support the chip."""
     if chip not in _AITER_CHIPS:
         return [], []
-    variables = [Setting(name="VLLM_ROCM_USE_AITER", value="1", why="AMD's kernels; off unless asked for")]
+    variables = [Setting(name="VLLM_ROCM_USE_AITER", value="1", why="AMD's kernels; off by default")]
     return _flags(subject, chip, version), variables + _gaps(subject, chip, version, split)
 
 

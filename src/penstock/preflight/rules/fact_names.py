@@ -31,7 +31,8 @@ VOCABULARY: Final[Mapping[str, Fact]] = {
     "chip.fp4": Fact(Kind.TEXTS, "fp4 formats its matrix units read"),
     "model.architecture": Fact(Kind.TEXT, "the architecture config.json names"),
     "model.attention": Fact(
-        Kind.TEXTS, "gqa, mla, sparse, sliding, chunked, sinks, linear, compressed: what its layers do"
+        Kind.TEXTS,
+        "gqa, mla, sparse, sliding, chunked, sinks, linear, compressed: the kinds of attention in its layers",
     ),
     "model.head_dim": Fact(Kind.NUMBER, "width of the widest attention head"),
     "model.gqa_ratio": Fact(Kind.NUMBER, "query heads per key-value head, the most of any layer"),
@@ -42,7 +43,9 @@ VOCABULARY: Final[Mapping[str, Fact]] = {
     "model.context": Fact(Kind.NUMBER, "tokens of context the model allows"),
     "model.rope": Fact(Kind.TEXT, "how its config scales rotary positions: default, llama3, yarn, ...", _CONFIG),
     "quant.method": Fact(Kind.TEXT, "the quant_method its config names, or none"),
-    "quant.algo": Fact(Kind.TEXT, "what most quantised weights are: FP8, NVFP4, MXFP4, MXFP8, INT4, INT8, or NONE"),
+    "quant.algo": Fact(
+        Kind.TEXT, "the format of most quantised weights: FP8, NVFP4, MXFP4, MXFP8, INT4, INT8, or NONE"
+    ),
     "quant.scheme": Fact(Kind.TEXT, "how far a weight scale reaches: tensor, channel, block, group, none"),
     "quant.weight_bits": Fact(Kind.NUMBER, "bits of a quantised weight"),
     "quant.activation_bits": Fact(Kind.NUMBER, "bits activations are quantised to; 16 is weight-only"),
@@ -58,8 +61,8 @@ VOCABULARY: Final[Mapping[str, Fact]] = {
     ),
     "bytes.fp8_nan": Fact(Kind.FLAG, "whether FP8 weights hold NaN codes", "run `penstock fp8 scan`"),
     "bytes.e8m0_top": Fact(Kind.FLAG, "whether e8m0 scales hold bytes 254 or 255", "run `penstock fp8 scan`"),
-    "kv.dtype": Fact(Kind.TEXT, "what the launch asks for: auto, bf16, fp8, fp8_e4m3, fp8_e5m2"),
-    "kv.stored": Fact(Kind.TEXT, "what keys and values end up as: bf16, fp16, fp8"),
+    "kv.dtype": Fact(Kind.TEXT, "the requested KV cache dtype: auto, bf16, fp8, fp8_e4m3, fp8_e5m2"),
+    "kv.stored": Fact(Kind.TEXT, "the dtype in which keys and values are stored: bf16, fp16, fp8"),
     "kv.scales": Fact(Kind.FLAG, "whether the checkpoint has k/v scales", _HEADERS),
     "parallel.tp": Fact(Kind.NUMBER, "tensor parallel ranks"),
     "parallel.dp": Fact(Kind.NUMBER, "attention data-parallel ranks"),
@@ -68,9 +71,9 @@ VOCABULARY: Final[Mapping[str, Fact]] = {
     "parallel.dcp": Fact(Kind.NUMBER, "decode context-parallel ranks"),
     "parallel.pcp": Fact(Kind.NUMBER, "prefill context-parallel ranks"),
     "parallel.all2all": Fact(Kind.TEXT, "the expert all-to-all backend, or default"),
-    "launch.attention_backend": Fact(Kind.TEXT, "the backend asked for, or auto"),
+    "launch.attention_backend": Fact(Kind.TEXT, "the requested backend, or auto"),
     "launch.attention": Fact(Kind.TEXT, "the backend the engine will use", "the selection for this chip was not read"),
-    "launch.moe_backend": Fact(Kind.TEXT, "the MoE backend asked for, or auto"),
+    "launch.moe_backend": Fact(Kind.TEXT, "the requested MoE backend, or auto"),
     "launch.graphs": Fact(Kind.FLAG, "whether CUDA or HIP graphs are captured"),
     "launch.max_model_len": Fact(Kind.NUMBER, "the longest request"),
     "launch.batched_tokens": Fact(Kind.NUMBER, "tokens of the largest step"),

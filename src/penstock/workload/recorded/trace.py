@@ -138,8 +138,8 @@ def require_whole(trace: Trace) -> None:
     if unreadable > MAX_UNREADABLE_FRACTION * (trace.requests + sum(trace.dropped.values())):
         said = usable_rows_sentence(trace.requests, trace.dropped)
         raise TraceError(
-            f"{trace.name} rows: {said}{trace.time_hint}; more than {MAX_UNREADABLE_FRACTION:.0%} lost is no trace of "
-            "what was asked: mend or remove those rows"
+            f"{trace.name} rows: {said}{trace.time_hint}; more than {MAX_UNREADABLE_FRACTION:.0%} of the rows cannot "
+            "be used: fix or remove them"
         )
 
 

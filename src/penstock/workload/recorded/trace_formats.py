@@ -136,7 +136,9 @@ def recognise(columns: Collection[str], file_name: str, named: Mapping[str, str]
     if found is not None:
         twice = [column for column in found.columns.values() if list(columns).count(column) > 1]
         if twice:
-            raise TraceError(f"{file_name}: two columns are named '{twice[0][:40]}'; rename the one that is not meant")
+            raise TraceError(
+                f"{file_name}: two columns are named '{twice[0][:40]}'; rename the one that should not be read"
+            )
         return found
     only = next(iter(columns), "")
     if len(columns) == 1 and (other := next((mark for mark in _NOT_COMMAS if mark in only), None)):
@@ -146,7 +148,7 @@ def recognise(columns: Collection[str], file_name: str, named: Mapping[str, str]
     shown = ", ".join(repr(column[:40]) for column in list(columns)[:6]) or "none"
     raise TraceError(
         f"{file_name}: the columns are {shown}; expected one of {layouts}; "
-        "or say which is which: arrival=COLUMN,input=COLUMN,output=COLUMN (in a plan `columns: {arrival: COLUMN, ...}`)"
+        "or name the columns: arrival=COLUMN,input=COLUMN,output=COLUMN (in a plan `columns: {arrival: COLUMN, ...}`)"
     )
 
 

@@ -98,7 +98,7 @@ class Diurnal:
 def day_curve(peak_to_trough: float, *, peak_hour: float = 14.0) -> tuple[float, ...]:
     """Return the weights of a sinusoidal day with the given ratio of peak to trough rate."""
     if not 1 <= peak_to_trough < np.inf:
-        raise UsageError(f"a peak of {peak_to_trough:g} times the trough cannot be meant; it is at least 1")
+        raise UsageError(f"a peak of {peak_to_trough:g} times the trough is out of range; write 1 or more")
     swing = (peak_to_trough - 1) / (peak_to_trough + 1)
     hours = ((quarter + 0.5) * 24 / _QUARTERS for quarter in range(_QUARTERS))
     return tuple(1 + swing * cos(2 * pi * (hour - peak_hour) / 24) for hour in hours)
@@ -130,7 +130,7 @@ class ClosedLoop:
         if self.users < 1:
             raise UsageError(f"a closed loop needs at least one user, not {self.users}")
         if not 0 <= self.think_s < np.inf:
-            raise UsageError(f"a think time of {self.think_s:g} s cannot be meant")
+            raise UsageError(f"a think time of {self.think_s:g} s is not possible; write 0 or more")
 
     def times(self, _seed: int, _rate_per_s: float) -> Iterator[Float64s]:
         """Yield zeros: in a closed loop the answers decide the times."""
@@ -170,9 +170,11 @@ def _renewals(seed: int, cv: float) -> Iterator[Float64s]:
 
 def _require_rate(rate_per_s: float | None) -> None:
     if rate_per_s is not None and not 0 < rate_per_s < np.inf:
-        raise UsageError(f"a rate of {rate_per_s:g} requests/s cannot be meant; it is above 0")
+        raise UsageError(f"a rate of {rate_per_s:g} requests/s is not possible; write a rate above 0")
 
 
 def _require_cv(cv: float) -> None:
     if not 0 <= cv <= 100:  # beyond it nearly all gaps are zero
-        raise UsageError(f"a cv of {cv:g} cannot be meant; 1 is Poisson, production traffic is seldom above 10")
+        raise UsageError(
+            f"a cv of {cv:g} is out of range; write 0 to 100: 1 is Poisson, production traffic is seldom above 10"
+        )

@@ -49,7 +49,7 @@ class Uniform:
 def uniform_around(input_tokens: int, output_tokens: int, range_ratio: float) -> Uniform:
     """Return lengths as `vllm bench --random-range-ratio r` draws them: from (1 - r) to (1 + r) times the length."""
     if not 0 <= range_ratio < 1:
-        raise UsageError(f"a range ratio of {range_ratio:g} around a length cannot be meant; it is 0 to below 1")
+        raise UsageError(f"a range ratio of {range_ratio:g} around a length is out of range; write 0 to below 1")
     return Uniform(
         input_low_tokens=max(1, floor(input_tokens * (1 - range_ratio))),
         input_high_tokens=ceil(input_tokens * (1 + range_ratio)),
@@ -61,7 +61,7 @@ def uniform_around(input_tokens: int, output_tokens: int, range_ratio: float) ->
 def uniform_below(input_tokens: int, output_tokens: int, range_ratio: float) -> Uniform:
     """Return lengths as SGLang's and InferenceX's benchmark draws them: from r times the length up to the length."""
     if not 0 <= range_ratio <= 1:
-        raise UsageError(f"a range ratio of {range_ratio:g} below a length cannot be meant; it is 0 to 1")
+        raise UsageError(f"a range ratio of {range_ratio:g} below a length is out of range; write 0 to 1")
     return Uniform(
         input_low_tokens=max(1, floor(input_tokens * range_ratio)),
         input_high_tokens=input_tokens,
@@ -137,4 +137,4 @@ def _tokens(median: float, sigma: float, normal: Float64s, max_tokens: int) -> I
 def _require_tokens(*counts: int) -> None:
     for count in counts:
         if not 1 <= count <= MAX_TOKENS:
-            raise UsageError(f"a length of {count:,} tokens cannot be meant; it is between 1 and {MAX_TOKENS:,}")
+            raise UsageError(f"a length of {count:,} tokens is out of range; write 1 to {MAX_TOKENS:,}")

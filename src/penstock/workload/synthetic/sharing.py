@@ -31,9 +31,12 @@ class SystemPrompts:
 
     def __post_init__(self) -> None:
         if not (1 <= self.prompts <= _MAX_PROMPTS and 1 <= self.tokens <= MAX_ADDED_TOKENS):
-            raise UsageError(f"{self.prompts:,} system prompts of {self.tokens:,} tokens cannot be meant")
+            raise UsageError(
+                f"{self.prompts:,} system prompts of {self.tokens:,} tokens are out of range; write 1 to "
+                f"{_MAX_PROMPTS:,} prompts of 1 to {MAX_ADDED_TOKENS:,} tokens"
+            )
         if not 0 <= self.zipf_exponent < np.inf:
-            raise UsageError(f"a Zipf exponent of {self.zipf_exponent:g} cannot be meant; 0 makes all equally popular")
+            raise UsageError(f"a Zipf exponent of {self.zipf_exponent:g} is out of range; 0 makes all equally popular")
 
     def draw(self, rng: np.random.Generator, requests: int) -> Int32s:
         """Draw a system prompt for each request."""
@@ -66,13 +69,17 @@ class Conversations:
 
     def __post_init__(self) -> None:
         if not 1 <= self.mean_turns < np.inf:
-            raise UsageError(f"a mean of {self.mean_turns:g} turns cannot be meant; it is at least 1")
+            raise UsageError(f"a mean of {self.mean_turns:g} turns is out of range; write 1 or more")
         if not 0 < self.turn_gap_s < np.inf:
-            raise UsageError(f"a gap of {self.turn_gap_s:g} s between turns cannot be meant; it is above 0")
+            raise UsageError(f"a gap of {self.turn_gap_s:g} s between turns is not possible; write more than 0 s")
         if not 1 <= self.max_history_tokens <= MAX_ADDED_TOKENS:
-            raise UsageError(f"a history of {self.max_history_tokens:,} tokens cannot be meant")
+            raise UsageError(
+                f"a history of {self.max_history_tokens:,} tokens is out of range; write 1 to {MAX_ADDED_TOKENS:,}"
+            )
         if not 1 <= self.max_turns <= _MAX_TURNS:
-            raise UsageError(f"conversations of {self.max_turns:,} turns are not followed; at most {_MAX_TURNS:,} are")
+            raise UsageError(
+                f"conversations of {self.max_turns:,} turns are too long; the limit is {_MAX_TURNS:,} turns"
+            )
 
 
 Sharing = SystemPrompts | Conversations

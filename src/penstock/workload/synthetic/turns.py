@@ -55,7 +55,7 @@ class Turns:
 
     def __init__(self, sharing: Conversations, *, seed: int, slots: int, shuffled: bool) -> None:
         if slots > _MAX_OPEN:
-            raise UsageError(f"{slots:,} conversations open at once; {_MAX_OPEN:,} is the most: lower turn_gap_s")
+            raise UsageError(f"{slots:,} conversations open at once; the limit is {_MAX_OPEN:,}: lower turn_gap_s")
         system = sharing.system
         prompts, self._system_tokens = (0, 0) if system is None else (system.prompts, system.tokens)
         self._sharing = sharing
