@@ -10,22 +10,14 @@ from itertools import product
 
 import numpy as np
 
-from penstock.routing.autoscaler.scaler import (
-    CheapestSet,
-    EvenScaling,
-    HorizontalPodAutoscaler,
-    LoadReport,
-    PoolReport,
-    ScaledPool,
-    Scaler,
-    VariantAutoscaler,
-)
+from penstock.routing.autoscaler.scaler import CheapestSet, LoadReport, PoolReport, ScaledPool
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.run import simulate
 from penstock.simulation.run_options import Options
 from routing.cases import Load, fleet, load
 from routing.experiments import SEEDS, Row, parts, routing
+from routing.rival_autoscalers import EvenScaling, HorizontalPodAutoscaler, Scaler, VariantAutoscaler
 
 WINDOW_S, SAMPLE_S, LOAD_S = 300.0, 30.0, 300.0
 ASKED_EVERY_S = (15.0, 300.0)
@@ -116,7 +108,7 @@ def day(
             if asked:
                 state.step(now_s, wanted)
             seen = rate if every_s == WINDOW_S else float(rng.poisson(rate * every_s)) / every_s
-            wanted = scaler.wanted(state.report(now_s, seen, outcome))
+            wanted = scaler.desired_replicas(state.report(now_s, seen, outcome))
     return state
 
 

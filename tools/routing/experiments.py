@@ -11,7 +11,6 @@ import numpy as np
 from penstock.routing.baselines.policies import policy_of
 from penstock.routing.endpoint_updates import refresh
 from penstock.routing.harm import pick
-from penstock.routing.numpy_policy import pick_columns
 from penstock.routing.policy_compiler import compiled_pick
 from penstock.routing.records import default_parameters, new_endpoints, new_request
 from penstock.simulation.capacity import RateSearch, highest_rate, trial
@@ -20,6 +19,7 @@ from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.run import simulate
 from penstock.simulation.run_options import Fault, Options, RouterVisibility, Routing
 from routing.cases import FLEETS, LOADS, Load, fleet, load
+from routing.numpy_policy import pick_columns
 
 if TYPE_CHECKING:
     from penstock.workload import Workload

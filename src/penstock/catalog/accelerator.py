@@ -162,11 +162,6 @@ class Accelerator:
         return max(1, (domain or 0) // self.node.devices)
 
     @property
-    def unverified_fields(self) -> tuple[str, ...]:
-        """Return the facts stated from general knowledge, which no stored source confirms."""
-        return tuple(name for name in fact_names(self) if self.source_of(name).basis is Basis.UNVERIFIED)
-
-    @property
     def recommendable(self) -> bool:
         """Return whether recommendations can name it: it ships, and the facts behind fit and speed are verified."""
         deciding = ("memory.hbm_bytes", "memory.hbm_bytes_per_s", "dense_flops_per_s.bf16")

@@ -200,11 +200,6 @@ class Preflight:
         """The model with every format as executed, for speed predictions."""
         return as_executed(self.question.subject.model, self.kernels)
 
-    @property
-    def unknown_facts(self) -> tuple[str, ...]:
-        """Names of unknown facts, whether or not a rule uses them."""
-        return tuple(name for name, value in self.facts.items() if isinstance(value, Unknown))
-
 
 def _obstacles(answer: Preflight) -> Iterator[StartObstacle]:
     question = answer.question

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from routing.numpy_policy import pick_columns
 
 from penstock.routing.baselines.policies import POLICIES
 from penstock.routing.endpoint_updates import begin_report, divide, finished, first_token, lost, refresh, reported, sent
 from penstock.routing.harm import harm_of, holds, pick, rank, terms_of
-from penstock.routing.numpy_policy import pick_columns
 from penstock.routing.policy_compiler import compiled_pick
 from penstock.routing.records import (
     EVERYBODYS,

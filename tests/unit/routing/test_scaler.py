@@ -9,19 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from routing.rival_autoscalers import EvenScaling, HorizontalPodAutoscaler, VariantAutoscaler
 
 from penstock.errors import UsageError
 from penstock.routing.autoscaler import scaler
-from penstock.routing.autoscaler.scaler import (
-    CheapestSet,
-    EvenScaling,
-    HorizontalPodAutoscaler,
-    LoadReport,
-    PoolReport,
-    ScaledPool,
-    VariantAutoscaler,
-    cheapest,
-)
+from penstock.routing.autoscaler.scaler import CheapestSet, LoadReport, PoolReport, ScaledPool, cheapest
 
 Answers = list[tuple[int, ...]]
 EVERY_S = 15.0
@@ -63,7 +55,8 @@ def test_no_set_that_serves_the_load_is_cheaper(pools: list[ScaledPool], rate: f
 
 def asked(scaler: CheapestSet, rates: Sequence[float], counts: tuple[int, ...], begin_s: float = 0.0) -> Answers:
     """Ask every 15 s, as the gateway does, of a fleet that stays as it is."""
-    return [scaler.wanted(report(begin_s + EVERY_S * place, rate, counts)) for place, rate in enumerate(rates)]
+    times = (begin_s + EVERY_S * place for place in range(len(rates)))
+    return [scaler.desired_replicas(report(now_s, rate, counts)) for now_s, rate in zip(times, rates, strict=True)]
 
 
 def takes(pools: Sequence[ScaledPool], counts: tuple[int, ...]) -> float:
@@ -72,9 +65,9 @@ def takes(pools: Sequence[ScaledPool], counts: tuple[int, ...]) -> float:
 
 def test_it_grows_ahead_of_a_rising_load() -> None:
     scaler = CheapestSet([FAST, CHEAP])
-    scaler.wanted(report(0.0, 10.0, (2, 0)))
+    scaler.desired_replicas(report(0.0, 10.0, (2, 0)))
     # It rose by 10 in the five minutes a replica loads, so 30 are expected when one asked for now is up.
-    assert takes(scaler.pools, scaler.wanted(report(300.0, 20.0, (2, 0)))) >= 1.1 * 30.0
+    assert takes(scaler.pools, scaler.desired_replicas(report(300.0, 20.0, (2, 0)))) >= 1.1 * 30.0
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -123,7 +116,7 @@ def test_after_a_gap_in_the_reports_what_was_wanted_stays() -> None:
     begin_s = 100 * EVERY_S + 660.0
     assert set(asked(scaler, [2.0] * 39, (5, 0), begin_s=begin_s)) == {(5, 0)}
     assert asked(scaler, [2.0] * 3, (5, 1), begin_s=begin_s + 39 * EVERY_S)[-1] == (0, 1)
-    assert scaler.wanted(report(begin_s + 2000.0, 0.0, (0, 0))) == (0, 1)
+    assert scaler.desired_replicas(report(begin_s + 2000.0, 0.0, (0, 0))) == (0, 1)
 
 
 @pytest.mark.parametrize(("rate", "most"), [(20.0, 1.35), (5.0, 1.6), (100.0, 1.2)])
@@ -179,22 +172,22 @@ def test_a_pool_that_loads_in_no_time_there_is_is_refused(load_s: float) -> None
 
 def test_even_scaling_takes_the_same_share_of_every_pool() -> None:
     # Half of 8 * 6 + 8 * 2.5 = 68 requests/s.
-    assert EvenScaling([FAST, CHEAP], spare_fraction=0.0).wanted(report(0.0, 34.0, (8, 8))) == (4, 4)
+    assert EvenScaling([FAST, CHEAP], spare_fraction=0.0).desired_replicas(report(0.0, 34.0, (8, 8))) == (4, 4)
 
 
 def test_the_hpa_scales_by_the_ratio_of_metric_and_target_and_waits_before_it_shrinks() -> None:
     scaler = HorizontalPodAutoscaler([FAST, CHEAP], target=5.0)
-    assert scaler.wanted(report(0.0, 0.0, (2, 2), running=10.0)) == (4, 4)
-    assert scaler.wanted(report(60.0, 0.0, (4, 4), running=5.2)) == (4, 4)
-    assert scaler.wanted(report(120.0, 0.0, (4, 4), running=2.5)) == (4, 4)
-    assert scaler.wanted(report(500.0, 0.0, (4, 4), running=2.5)) == (2, 2)
+    assert scaler.desired_replicas(report(0.0, 0.0, (2, 2), running=10.0)) == (4, 4)
+    assert scaler.desired_replicas(report(60.0, 0.0, (4, 4), running=5.2)) == (4, 4)
+    assert scaler.desired_replicas(report(120.0, 0.0, (4, 4), running=2.5)) == (4, 4)
+    assert scaler.desired_replicas(report(500.0, 0.0, (4, 4), running=2.5)) == (2, 2)
 
 
 def test_the_variant_autoscaler_adds_the_cheapest_and_removes_the_dearest() -> None:
     scaler = VariantAutoscaler([FAST, CHEAP])
     # The published example: 75% and 76% of the KV leave 4.5% of 80% to spare, less than 10%.
-    assert scaler.wanted(report(0.0, 0.0, (2, 2), kv_used_fraction=0.755)) == (2, 3)
-    assert scaler.wanted(report(0.0, 0.0, (2, 2), kv_used_fraction=0.2)) == (1, 2)
+    assert scaler.desired_replicas(report(0.0, 0.0, (2, 2), kv_used_fraction=0.755)) == (2, 3)
+    assert scaler.desired_replicas(report(0.0, 0.0, (2, 2), kv_used_fraction=0.2)) == (1, 2)
 
 
 @given(pools=st.lists(scaled, min_size=1, max_size=3), rate=st.floats(0.0, 100.0))
@@ -204,7 +197,7 @@ def test_of_too_many_sets_one_is_found_that_serves_and_costs_at_most_a_replica_m
     def usd(counts: tuple[int, ...]) -> float:
         return sum(count * pool.usd_per_hour for count, pool in zip(counts, pools, strict=True))
 
-    best, filled = cheapest(pools, rate), scaler._filled(pools, rate)  # noqa: SLF001 - what many pools get
+    best, filled = cheapest(pools, rate), scaler._fill_by_price(pools, rate)  # noqa: SLF001 - what many pools get
     served = [sum(c * p.requests_per_s for c, p in zip(counts, pools, strict=True)) for counts in (best, filled)]
     assert served[1] >= min(rate, served[0]) - 1e-6
     dearest = max(pool.usd_per_hour for pool in pools)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from routing.numpy_policy import pick_columns
 
 from penstock.routing.endpoint_updates import first_token, refresh, sent
 from penstock.routing.harm import harm_of, misses, pick, terms_of
-from penstock.routing.numpy_policy import pick_columns
 from penstock.routing.records import FLIGHT, Records, default_parameters, new_endpoints, new_request
 
 NO_HITS = np.zeros(2, np.int64)

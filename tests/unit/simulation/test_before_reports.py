@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from routing.numpy_policy import pick_columns
 
 from penstock.routing.baselines.policies import POLICIES
 from penstock.routing.harm import pick as least_harm
-from penstock.routing.numpy_policy import pick_columns
 from penstock.routing.policy_compiler import Pick
 from penstock.routing.records import Records
 from penstock.simulation.outcome import Outcome

@@ -17,7 +17,6 @@ from penstock.workload import (
 )
 from penstock.workload.randomness import RandomStream, generator
 from penstock.workload.summary import length_fit as fitting
-from penstock.workload.synthetic.lengths import uniform_around, uniform_below
 from workloads import joined, recorded
 
 RNG = (11, RandomStream.LENGTHS, 0)
@@ -30,21 +29,13 @@ def test_fixed_lengths_are_fixed() -> None:
     assert outputs.tolist() == [3] * 5
 
 
-def test_uniform_lengths_fill_their_range_as_vllm_bench_draws_it() -> None:
-    # vllm/benchmarks/datasets/utils.py, 0.32.0: floor(length * (1 - r)) to ceil(length * (1 + r)), both included.
-    lengths = uniform_around(10, 5, 0.25)
-    assert lengths == Uniform(input_low_tokens=7, input_high_tokens=13, output_low_tokens=3, output_high_tokens=7)
+def test_uniform_lengths_fill_their_range() -> None:
+    lengths = Uniform(input_low_tokens=7, input_high_tokens=13, output_low_tokens=3, output_high_tokens=7)
     inputs, outputs = lengths.draw(generator(*RNG), DRAWS)
     assert set(inputs.tolist()) == set(range(7, 14))
     assert set(outputs.tolist()) == set(range(3, 8))
     # A uniform over 7 values has variance (49 - 1) / 12.
     assert inputs.mean() == pytest.approx(10, abs=4 * sqrt(48 / 12 / DRAWS))
-
-
-def test_uniform_lengths_below_reach_down_to_the_ratio() -> None:
-    assert uniform_below(1024, 1, 0.8) == Uniform(
-        input_low_tokens=819, input_high_tokens=1024, output_low_tokens=1, output_high_tokens=1
-    )
 
 
 def test_log_normal_lengths_have_their_median_spread_and_correlation() -> None:
@@ -125,8 +116,6 @@ def test_long_traces_keep_a_sample_of_their_pairs(monkeypatch: pytest.MonkeyPatc
         lambda: Fixed(input_tokens=0, output_tokens=1),
         lambda: Fixed(input_tokens=1, output_tokens=2**30),
         lambda: Uniform(input_low_tokens=2, input_high_tokens=1, output_low_tokens=1, output_high_tokens=1),
-        lambda: uniform_around(10, 10, 1.0),
-        lambda: uniform_below(10, 10, 1.5),
         lambda: LogNormal(input_median_tokens=0, input_sigma=1, output_median_tokens=1, output_sigma=1),
         lambda: LogNormal(input_median_tokens=1, input_sigma=-1, output_median_tokens=1, output_sigma=1),
         lambda: LogNormal(

@@ -151,12 +151,6 @@ class Amount:
         """Return the distance to a value, in percent of it."""
         return f"{abs(self.middle / value - 1):.0%}" if value else "all"
 
-    def factor_from(self, value: float) -> float:
-        """Return the ratio of claim to value: above 1 the claim is too high, below 1 too low, 1 if it matches."""
-        if self.meets(value) or value <= 0:
-            return 1.0
-        return self.low / value if value < self.low else self.high / value
-
     def rest(self) -> "Amount":
         """Return the remainder of a share: 30% less is 70%."""
         return replace(self, low=1 - self.high, high=1 - self.low, at_least=self.at_most, at_most=self.at_least)

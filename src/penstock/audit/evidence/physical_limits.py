@@ -137,14 +137,6 @@ class PhysicalLimit:
         roofline: Array = self.work.roofline(load)[0]
         return roofline
 
-    def capacity_line(self) -> Working:
-        """Return the arithmetic of memory minus weights of one device."""
-        memory = round(self.accelerator.memory.hbm_bytes / GB, 1)
-        weights = round((self.work.dense_bytes + self.work.expert_bytes) / GB, 1)
-        return working_line(
-            f"{plainly(memory)} - {plainly(weights)}", memory - weights, "10^9 bytes of a device after weights"
-        )
-
     def rate_lines(self) -> tuple[Working, ...]:
         """Return the arithmetic of the rate's upper bound."""
         gb, rate = round(self.min_weight_s * self.work.bytes_per_s / GB, 2), self.work.bytes_per_s / TERA

@@ -85,7 +85,7 @@ class DesiredReplicas:
                     for place in places
                 ),
             )
-            self._desired.update(zip(places, scaler.wanted(load), strict=True))
+            self._desired.update(zip(places, scaler.desired_replicas(load), strict=True))
 
     def metrics(self, reports: Records) -> dict[str, tuple[str, Sequence[float]]]:
         """Return help text and values per pool, by metric name."""

@@ -69,8 +69,8 @@ class MediansDocument(TypedDict):
     """Medians with their P10 and P90."""
 
     ttft_s: Annotated[Range | None, at(lambda scenario: scenario.first_token(ttft_of, 0.5))]
-    tpot_s: Annotated[Range | None, at(lambda scenario: scenario.ranged(tpot_of, 0.5))]
-    e2e_s: Annotated[Range | None, at(lambda scenario: scenario.ranged(e2e_of, 0.5))]
+    tpot_s: Annotated[Range | None, at(lambda scenario: scenario.quantile_range(tpot_of, 0.5))]
+    e2e_s: Annotated[Range | None, at(lambda scenario: scenario.quantile_range(e2e_of, 0.5))]
 
 
 class ClassDocument(TypedDict):

@@ -1,4 +1,4 @@
-"""Chooses the replicas to run: the cheapest set that meets the SLO for the coming minutes, and the rules of peers.
+"""Chooses the replicas to run: the cheapest set that meets the SLO for the coming minutes.
 
 A replica takes minutes to load, so a decision is for the load at the time it is up. Scaling down waits, because a load
 that fell may rise again. All functions are pure: the gateway publishes the result, and KEDA or an HPA acts on it.
@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Final, Protocol
+from typing import Final
 
 from penstock.errors import UsageError
 from penstock.routing.autoscaler.forecast import ObservedRate, expected_requests_per_s
@@ -61,13 +61,6 @@ class LoadReport:
     pools: tuple[PoolReport, ...]
 
 
-class Scaler(Protocol):
-    """A rule that decides the desired replicas of each pool."""
-
-    def wanted(self, report: LoadReport) -> tuple[int, ...]:
-        """Return the desired number of replicas per pool, up or coming."""
-
-
 def cheapest(pools: Sequence[ScaledPool], requests_per_s: float) -> tuple[int, ...]:
     """Return the cheapest set of replicas that serves a rate; all replicas if none is enough."""
     if not math.isfinite(requests_per_s):
@@ -76,10 +69,10 @@ def cheapest(pools: Sequence[ScaledPool], requests_per_s: float) -> tuple[int, .
         )
     choices = [pool.max_replicas - pool.floor + 1 for pool in pools]
     tried = math.prod(choices) / max(choices)
-    return _filled(pools, requests_per_s) if tried > _MAX_SETS else _best_of_all(pools, requests_per_s)
+    return _fill_by_price(pools, requests_per_s) if tried > _MAX_SETS else _best_of_all(pools, requests_per_s)
 
 
-def _filled(pools: Sequence[ScaledPool], requests_per_s: float) -> tuple[int, ...]:
+def _fill_by_price(pools: Sequence[ScaledPool], requests_per_s: float) -> tuple[int, ...]:
     """Fill pools in order of dollars per request; the last replica is the cheapest one that is enough."""
     counts = [pool.floor for pool in pools]
     lacking = requests_per_s - sum(pool.floor * pool.requests_per_s for pool in pools)
@@ -143,7 +136,7 @@ class CheapestSet:
     """Minimum replicas per pool until the load has been known for `hold_s`."""
     _answer: tuple[int, ...] = ()
 
-    def wanted(self, report: LoadReport) -> tuple[int, ...]:
+    def desired_replicas(self, report: LoadReport) -> tuple[int, ...]:
         """Return the cheapest set for the highest recent forecast. Nothing is removed before its replacement is up."""
         if not self._seen or not 0 < report.now_s - self._seen[-1].now_s <= self.gap_s:
             self._begin(report)
@@ -152,12 +145,12 @@ class CheapestSet:
         both = zip(report.pools, self.pools, strict=True)
         present = tuple(min(one.up + one.coming, pool.max_replicas) for one, pool in both)
         if known_s < self.hold_s:
-            self._held = _each_most(self._held, present)
+            self._held = _each_max(self._held, present)
             answer = self._cheapest(rate, self._held)
         else:
             answer = self._cheapest(rate, tuple(pool.floor for pool in self.pools))
             if not all(one.up >= want for one, want in zip(report.pools, answer, strict=True)):
-                answer = _each_most(present, answer)
+                answer = _each_max(present, answer)
         self._answer = answer
         return answer
 
@@ -170,7 +163,7 @@ class CheapestSet:
         up = any(one.up + one.coming for one in report.pools)
         starting = not (up or self.to_zero or self._answer)
         self._held = tuple(pool.max_replicas if starting else pool.floor for pool in self.pools)
-        self._held = _each_most(self._held, self._answer or self._held)
+        self._held = _each_max(self._held, self._answer or self._held)
 
     def _highest_expected(self, report: LoadReport, known_s: float) -> float:
         """Return the highest load expected over the holding time; 0 before the load could settle."""
@@ -191,95 +184,5 @@ class CheapestSet:
         return cheapest(staying, max(requests_per_s, least))
 
 
-def _each_most(some: Sequence[int], others: Sequence[int]) -> tuple[int, ...]:
+def _each_max(some: Sequence[int], others: Sequence[int]) -> tuple[int, ...]:
     return tuple(max(pair) for pair in zip(some, others, strict=True))
-
-
-@dataclass(slots=True)
-class EvenScaling:
-    """A rule that scales every pool by the same share, for the current load and the same margin as `CheapestSet`."""
-
-    pools: Sequence[ScaledPool]
-    spare_fraction: float = 0.1
-
-    def wanted(self, report: LoadReport) -> tuple[int, ...]:
-        """Return the smallest even share that serves the load."""
-        whole = sum(pool.max_replicas * pool.requests_per_s for pool in self.pools)
-        share = min(1.0, report.requests_per_s * (1.0 + self.spare_fraction) / whole)
-        return tuple(max(pool.floor, math.ceil(share * pool.max_replicas)) for pool in self.pools)
-
-
-_TOLERANCE: Final = 0.1
-_STABILISATION_S: Final = 300.0
-
-
-@dataclass(slots=True)
-class HorizontalPodAutoscaler:
-    """Kubernetes' HPA on requests per replica, one for each pool (kubernetes.io, "Algorithm details", v1.34).
-
-    desired = ceil(current * metric / target). There is no change within 10%. Scaling down uses the highest of the last
-    300 s.
-    """
-
-    pools: Sequence[ScaledPool]
-    target: float = 5.0
-    """Target of waiting and running requests per replica."""
-    _advised: list[tuple[float, tuple[int, ...]]] = field(default_factory=list)
-
-    def wanted(self, report: LoadReport) -> tuple[int, ...]:
-        """Return the desired replicas of each pool's own HPA."""
-        advice = tuple(self._one(pool, one) for pool, one in zip(self.pools, report.pools, strict=True))
-        history = [*self._advised, (report.now_s, advice)]
-        self._advised = [entry for entry in history if entry[0] >= report.now_s - _STABILISATION_S]
-        highest = [max(entry[1][place] for entry in self._advised) for place in range(len(self.pools))]
-        return tuple(
-            max(want, min(high, one.up + one.coming)) if want < one.up + one.coming else want
-            for want, high, one in zip(advice, highest, report.pools, strict=True)
-        )
-
-    def _one(self, pool: ScaledPool, one: PoolReport) -> int:
-        current = max(1, one.up)
-        ratio = (one.waiting + one.running) / self.target
-        if abs(ratio - 1.0) <= _TOLERANCE:
-            return one.up + one.coming
-        return min(pool.max_replicas, max(pool.floor, 1, math.ceil(current * ratio)))
-
-
-@dataclass(slots=True)
-class VariantAutoscaler:
-    """llm-d's workload variant autoscaler, percentage analyser (v0.7.0, `saturation-scaling-config.md`).
-
-    A replica is saturated at 80% of its KV or 5 waiting requests. If the mean spare is below 10% or 3 requests, add one
-    replica of the cheapest pool, unless one is coming. If the spare would be enough with one replica less, remove one
-    of the most expensive pool.
-    """
-
-    pools: Sequence[ScaledPool]
-    kv_threshold: float = 0.80
-    queue_threshold: float = 5.0
-    kv_spare: float = 0.1
-    queue_spare: float = 3.0
-
-    def wanted(self, report: LoadReport) -> tuple[int, ...]:
-        """Change the total by at most one replica."""
-        counts = [one.up + one.coming for one in report.pools]
-        up = sum(one.up for one in report.pools)
-        kv = sum(one.up * one.kv_used_fraction for one in report.pools) / max(1, up)
-        queue = sum(one.up * one.waiting for one in report.pools) / max(1, up)
-        by_price = sorted(range(len(counts)), key=lambda place: self.pools[place].usd_per_hour)
-        if self.kv_threshold - kv < self.kv_spare or self.queue_threshold - queue < self.queue_spare:
-            if not any(one.coming for one in report.pools):
-                _step(counts, by_price, self.pools, 1)
-        elif up > 1:
-            kv, queue = kv * up / (up - 1), queue * up / (up - 1)
-            if self.kv_threshold - kv >= self.kv_spare and self.queue_threshold - queue >= self.queue_spare:
-                _step(counts, by_price[::-1], self.pools, -1)
-        return tuple(counts)
-
-
-def _step(counts: list[int], order: Sequence[int], pools: Sequence[ScaledPool], by: int) -> None:
-    """Add or remove one replica of the first pool that allows it."""
-    for place in order:
-        if pools[place].floor <= counts[place] + by <= pools[place].max_replicas:
-            counts[place] += by
-            return

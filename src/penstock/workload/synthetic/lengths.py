@@ -1,7 +1,7 @@
 """Draws prompt and answer lengths: fixed, from a distribution, or as pairs from a trace."""
 
 from dataclasses import dataclass
-from math import ceil, floor, log
+from math import log
 
 import numpy as np
 
@@ -44,30 +44,6 @@ class Uniform:
             rng.integers(self.input_low_tokens, self.input_high_tokens, count, np.int32, endpoint=True),
             rng.integers(self.output_low_tokens, self.output_high_tokens, count, np.int32, endpoint=True),
         )
-
-
-def uniform_around(input_tokens: int, output_tokens: int, range_ratio: float) -> Uniform:
-    """Return lengths as `vllm bench --random-range-ratio r` draws them: from (1 - r) to (1 + r) times the length."""
-    if not 0 <= range_ratio < 1:
-        raise UsageError(f"a range ratio of {range_ratio:g} around a length is out of range; write 0 to below 1")
-    return Uniform(
-        input_low_tokens=max(1, floor(input_tokens * (1 - range_ratio))),
-        input_high_tokens=ceil(input_tokens * (1 + range_ratio)),
-        output_low_tokens=max(1, floor(output_tokens * (1 - range_ratio))),
-        output_high_tokens=ceil(output_tokens * (1 + range_ratio)),
-    )
-
-
-def uniform_below(input_tokens: int, output_tokens: int, range_ratio: float) -> Uniform:
-    """Return lengths as SGLang's and InferenceX's benchmark draws them: from r times the length up to the length."""
-    if not 0 <= range_ratio <= 1:
-        raise UsageError(f"a range ratio of {range_ratio:g} below a length is out of range; write 0 to 1")
-    return Uniform(
-        input_low_tokens=max(1, floor(input_tokens * range_ratio)),
-        input_high_tokens=input_tokens,
-        output_low_tokens=max(1, floor(output_tokens * range_ratio)),
-        output_high_tokens=output_tokens,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
