@@ -6,7 +6,7 @@ from functools import cache
 from penstock.api.audit import shipped_library
 from penstock.audit.judge_claims import judge
 from penstock.audit.judgement import Judgement
-from penstock.audit.parsing.claims_yaml import parse_claims
+from penstock.audit.parsing.claims_file import parse_claims
 from penstock.audit.parsing.sentence import parse_sentence
 from penstock.audit.reference_library import Library
 
@@ -19,8 +19,8 @@ def library() -> Library:
 
 
 def judged(claim: str, said_on: str = "2026-06-01") -> Judgement:
-    """Judge one claim, written as the entry of a file: `spec: {part: h100, ...}`."""
-    text = f"version: 1\nsource: {{said_on: {said_on}}}\nclaims:\n  - {claim}\n"
+    """Judge one claim, written as the entry of a file: `spec: {accelerator: h100, ...}`."""
+    text = f"version: 2\nsource: {{said_on: {said_on}}}\nclaims:\n  - {claim}\n"
     return judge(parse_claims(text, "test.yaml")[0], library())
 
 

@@ -11,12 +11,12 @@ import yaml
 from audits import library
 from effort import fuzz_cases
 from penstock.audit.judge_claims import judge
-from penstock.audit.parsing.claims_yaml import EXAMPLE_CLAIMS, parse_claims, read_claims
+from penstock.audit.parsing.claims_file import EXAMPLE_CLAIMS, parse_claims, read_claims
 from penstock.audit.parsing.sentence import parse_sentence
 from penstock.audit.parsing.tender_sheet import parse_sheet
 from penstock.audit.reference_library import Library
 from penstock.errors import PenstockError, UsageError
-from penstock.reading.yaml import Table, Value
+from penstock.reading.yaml_tree import YamlTree
 
 CASES = fuzz_cases(10_000, 100_000)
 WORDS = (
@@ -104,10 +104,10 @@ MORE = """\
   - {id: there, mention: {subject: mi325x}}
   - {id: sum, follows: {inputs: {a: 1, b: 2}, formula: a / b, figure: 0.5x}}
   - {id: so, fact: {subject: fnuz, about: stands for, says: finite}}
-  - {id: price, price: {part: h100, paid_for: rent, figure: $2.5 /h}}
+  - {id: price, price: {accelerator: h100, paid_for: rent, figure: $2.5 /h}}
   - {id: ratio, faster: {model: llama-3.1-8b, hardware: h100, over: h200, figure: 1.2x, input: 1k, output: 1k}}
   - {id: bytes, size: {model: llama-3.1-8b, of: cache, figure: 1 GB, context: 8k}}
-  - {id: rule, limit: {part: h20, rule: 3a090-2023, side: below}}
+  - {id: rule, limit: {accelerator: h20, rule: 3a090-2023, side: below}}
 """
 
 
@@ -123,14 +123,14 @@ def test_claim_files_are_read_or_refused_with_the_line_and_the_fix() -> None:
     """The file is parsed once and its nodes are changed: composing YAML is the slow part, and not ours."""
     chance, outcomes = random.Random(1), {"read": 0, "refused": 0}
     files = [(whole, scalars(whole)) for whole in trees()]
-    assert all(read_claims(Table(Value(whole, "c.yaml", "the file"))) for whole, _ in files)
+    assert all(read_claims(YamlTree(whole, "c.yaml", "file of claims")) for whole, _ in files)
     for _ in range(CASES // 2):
         whole, leaves = chance.choice(files)
         changed = [(leaf, leaf.value, leaf.tag) for leaf in chance.sample(leaves, chance.choice((1, 1, 1, 2)))]
         for leaf, _, _ in changed:
             leaf.value = mutated(leaf.value, chance) if isinstance(leaf, yaml.ScalarNode) else []
         try:
-            read_claims(Table(Value(whole, "c.yaml", "the file")))
+            read_claims(YamlTree(whole, "c.yaml", "file of claims"))
             outcomes["read"] += 1
         except UsageError as error:
             refused_well(str(error), "c.yaml")
@@ -213,7 +213,7 @@ def test_whatever_was_read_is_judged() -> None:
         value = leaf.value
         leaf.value = mutated(value, chance)
         try:
-            found = read_claims(Table(Value(whole, "c.yaml", "the file")))
+            found = read_claims(YamlTree(whole, "c.yaml", "file of claims"))
         except UsageError:
             continue
         finally:
@@ -228,15 +228,21 @@ def test_whatever_was_read_is_judged() -> None:
     ("text", "complaint"),
     [
         ("claims: []", "has no `version`"),
-        ("version: 2\nclaims: []", "c.yaml:1: version: this penstock reads version 1"),
-        ("version: 1\nclaims: []", "c.yaml:2: claims: is empty"),
-        ("version: 1\nclaims:\n  - {spec: {part: h1000, quantity: fp8, figure: 1 TFLOPS}}", "did you mean h100"),
-        ("version: 1\nclaims:\n  - {spec: {part: h100, quantity: fp8, figur: 1 TFLOPS}}", "did you mean `figure`?"),
-        ("version: 1\nclaims:\n  - {spec: {part: h100, quantity: fp8, figure: 1 GB}}", "fp8 is measured in flops/s"),
-        ("version: 1\nclaims:\n  - {specs: {}}", "did you mean `spec`?"),
-        ("version: 1\nclaims:\n  - {says: x}", "a claim has one of spec"),
-        ("version: 1\nclaims:\n  - {mention: {subject: a}, contradicts: [b]}", "no claim has that id"),
-        ("version: 1\nclaims:\n  - {key: a b c d e f g h i j k l m, mention: {subject: a}}", "at most 12"),
+        ("version: 1\nclaims: []", "c.yaml:1: version: this penstock reads version 2"),
+        ("version: 2\nclaims: []", "c.yaml:2: claims: is empty"),
+        ("version: 2\nclaims:\n  - {spec: {accelerator: h1000, quantity: fp8, figure: 1 TFLOPS}}", "did you mean h100"),
+        (
+            "version: 2\nclaims:\n  - {spec: {accelerator: h100, quantity: fp8, figur: 1 TFLOPS}}",
+            "did you mean `figure`?",
+        ),
+        (
+            "version: 2\nclaims:\n  - {spec: {accelerator: h100, quantity: fp8, figure: 1 GB}}",
+            "fp8 is measured in flops/s",
+        ),
+        ("version: 2\nclaims:\n  - {specs: {}}", "did you mean `spec`?"),
+        ("version: 2\nclaims:\n  - {says: x}", "a claim has one of spec"),
+        ("version: 2\nclaims:\n  - {mention: {subject: a}, contradicts: [b]}", "no claim has that id"),
+        ("version: 2\nclaims:\n  - {key: a b c d e f g h i j k l m, mention: {subject: a}}", "at most 12"),
     ],
 )
 def test_mistakes_are_named_with_their_fix(text: str, complaint: str) -> None:

@@ -88,7 +88,8 @@ def test_a_rate_is_confirmed_in_one_interval(setup: str) -> None:
 def test_a_price_is_confirmed_in_one_interval(part: str, paid_for: str) -> None:
     middle, unit = PRICES[part, paid_for], " /h" if paid_for == "rent" else ""
     claims = [
-        f"price: {{part: {part}, paid_for: {paid_for}, figure: '${middle * factor:.3f}{unit}'}}" for factor in STEPS
+        f"price: {{accelerator: {part}, paid_for: {paid_for}, figure: '${middle * factor:.3f}{unit}'}}"
+        for factor in STEPS
     ]
     assert_rises_once(swept(claims))
 
@@ -96,7 +97,8 @@ def test_a_price_is_confirmed_in_one_interval(part: str, paid_for: str) -> None:
 @pytest.mark.parametrize("paid_for", ["rent", "purchase"])
 def test_a_discount_is_confirmed_in_one_interval(paid_for: str) -> None:
     claims = [
-        f"cheaper: {{part: mi300x, over: h100, paid_for: {paid_for}, figure: {share}%}}" for share in range(1, 96)
+        f"cheaper: {{accelerator: mi300x, over: h100, paid_for: {paid_for}, figure: {share}%}}"
+        for share in range(1, 96)
     ]
     assert_rises_once(swept(claims))
 
@@ -115,14 +117,15 @@ def test_at_most_half_of_the_published_loads_lie_between_what_is_confirmed(setup
 def test_neither_the_cheapest_nor_the_dearest_offer_is_the_price() -> None:
     rents = [p.usd_per_device for p in library().prices_of("h100_sxm") if p.usable and p.kind.startswith("rent")]
     for usd in (min(rents), 1, 8, 10, 12, max(rents)):
-        found = judged(f"price: {{part: h100, paid_for: rent, figure: ${usd:.2f} /h}}")
+        found = judged(f"price: {{accelerator: h100, paid_for: rent, figure: ${usd:.2f} /h}}")
         assert found.verdict in {Verdict.PLAUSIBLE, Verdict.IMPLAUSIBLE}, (usd, found.reason)
     assert (
-        judged(f"price: {{part: h100, paid_for: rent, figure: ${median(rents):.2f} /h}}").verdict is Verdict.CONFIRMED
+        judged(f"price: {{accelerator: h100, paid_for: rent, figure: ${median(rents):.2f} /h}}").verdict
+        is Verdict.CONFIRMED
     )
 
 
 def test_a_list_price_that_nobody_pays_confirms_nothing() -> None:
-    found = judged("price: {part: mi300x, paid_for: purchase, figure: '$117,000'}")
+    found = judged("price: {accelerator: mi300x, paid_for: purchase, figure: '$117,000'}")
     assert found.verdict is Verdict.IMPLAUSIBLE
-    assert judged("price: {part: mi300x, paid_for: purchase, figure: '$18,100'}").verdict is Verdict.CONFIRMED
+    assert judged("price: {accelerator: mi300x, paid_for: purchase, figure: '$18,100'}").verdict is Verdict.CONFIRMED

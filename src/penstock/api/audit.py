@@ -15,7 +15,7 @@ from penstock.audit.article_claims import shipped_claims
 from penstock.audit.claims.claim import Claim
 from penstock.audit.claims.kind_names import kind_of
 from penstock.audit.judge_claims import Audited, audit_claims
-from penstock.audit.parsing.claims_yaml import parse_claims
+from penstock.audit.parsing.claims_file import parse_claims
 from penstock.audit.parsing.sentence import parse_sentence
 from penstock.audit.parsing.tender_sheet import parse_sheet
 from penstock.audit.reference_library import Library, shipped_facts

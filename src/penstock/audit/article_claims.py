@@ -5,7 +5,7 @@ from importlib.resources import files
 from typing import Final
 
 from penstock.audit.claims.claim import Claim
-from penstock.audit.parsing.claims_yaml import filed_under, parse_claims, unknown_targets
+from penstock.audit.parsing.claims_file import filed_under, parse_claims, unknown_targets
 from penstock.errors import CatalogError
 
 _ENDING: Final = ".claims.yaml"

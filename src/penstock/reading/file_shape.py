@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from penstock.errors import UsageError
 from penstock.reading.scalars import parse_number
-from penstock.reading.yaml_tree import Place, YamlTree, without_nulls
+from penstock.reading.yaml_tree import Place, YamlTree, parse_yaml, without_nulls
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -61,11 +61,14 @@ class FileShape(Generic[_T]):
 
     def read(self, text: str, where: str) -> _T:
         """Read a file; an error is one line with the file name, the line, the key and the correction."""
-        return self.validate(YamlTree(text, where, kind=self.kind, written_by=self.written_by))
+        return self.validate(self.parse(text, where))
 
-    def convert(self, text: str, where: str, make: Callable[[_T], _U]) -> _U:
-        """Read a file and make something else of it; a problem found by `make` is reported like one of the file."""
-        tree = YamlTree(text, where, kind=self.kind, written_by=self.written_by)
+    def parse(self, text: str, where: str) -> YamlTree:
+        """Parse the YAML of a file."""
+        return parse_yaml(text, where, kind=self.kind, written_by=self.written_by)
+
+    def convert(self, tree: YamlTree, make: Callable[[_T], _U]) -> _U:
+        """Make something else of a file; a problem found by `make` is reported like one of the file."""
         found = self.validate(tree)
         try:
             return make(found)
@@ -119,7 +122,7 @@ class FileShape(Generic[_T]):
         _, _, first = min(found, key=lambda entry: entry[:2])
         place, kind = _place(first), first["type"]
         if kind in _UNKNOWN:
-            known = _known_keys(_json_schema(cast("type", self.of), documented=False), place[:-1])
+            known = _known_keys(_plain_schema(cast("type", self.of)), place[:-1])
             near = get_close_matches(str(place[-1]), known, n=1, cutoff=0.6)
             hint = f"did you mean `{near[0]}`?" if near else f"known keys: {', '.join(known)}"
             raise tree.unknown_key(place, hint) from None
@@ -183,8 +186,10 @@ def _known_keys(schema: Mapping[str, Any], place: Place) -> list[str]:
 def _nested(schema: Mapping[str, Any], at: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the table or list among the alternatives at a place."""
     at = _resolved(schema, at)
-    options = [_nested(schema, option) for option in at.get("anyOf", at.get("oneOf", ()))] or [at]
-    return next((option for option in options if {"properties", "items", "additionalProperties"} & set(option)), {})
+    if {"properties", "items", "additionalProperties"} & set(at):
+        return at
+    options = (_nested(schema, option) for option in at.get("anyOf", at.get("oneOf", ())))
+    return next(filter(None, options), {})
 
 
 def _resolved(schema: Mapping[str, Any], at: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -198,6 +203,11 @@ def _adapter(kind: type) -> "TypeAdapter[Any]":
     from pydantic import TypeAdapter  # noqa: PLC0415 - as above
 
     return TypeAdapter(kind)
+
+
+@cache
+def _plain_schema(kind: type) -> Mapping[str, Any]:
+    return _json_schema(kind, documented=False)
 
 
 def _json_schema(kind: type, *, documented: bool) -> dict[str, Any]:

@@ -44,6 +44,10 @@ class Parsed:
         return self.parse(raw)
 
     def __get_pydantic_core_schema__(self, source: object, handler: object) -> "CoreSchema":
+        return self.core_schema()
+
+    def core_schema(self) -> "CoreSchema":
+        """Return how pydantic reads and writes the value."""
         from pydantic_core import core_schema  # noqa: PLC0415 - only where a file is read
 
         written = None if self.write is None else core_schema.plain_serializer_function_ser_schema(self.write)
@@ -113,9 +117,18 @@ def _date(text: str) -> date:
 
 
 def _flag(text: str) -> bool:
-    if text.lower() not in {"true", "false"}:
-        raise UsageError(f"'{text[:40].lower()}' is not one of true, false")
-    return text.lower() == "true"
+    return _one_of(text, ("true", "false")) == "true"
+
+
+def choice(*words: str) -> Parsed:
+    """Return a parser of one of a few words, in any case."""
+    return Parsed(lambda text: _one_of(text, words), {"enum": list(words)})
+
+
+def _one_of(text: str, words: tuple[str, ...]) -> str:
+    if text.lower() not in words:
+        raise UsageError(f"'{text[:40].lower()}' is not one of {', '.join(words)}")
+    return text.lower()
 
 
 _TYPED: Final = "must be a number, true, false or a word"
@@ -167,9 +180,12 @@ LOWER_CASE: Final = _LowerCase()
 Number = Annotated[float, number()]
 Count = Annotated[int, whole(low=1)]
 Whole = Annotated[int, whole()]
-Tokens = Annotated[int, Parsed(_tokens, {"type": ["integer", "string"], "minimum": 1})]
-Day = Annotated[date, Parsed(_date, {"type": "string", "format": "date"})]
-Flag = Annotated[bool, Parsed(_flag, {"type": "boolean"})]
+TOKENS: Final = Parsed(_tokens, {"type": ["integer", "string"], "minimum": 1})
+DAY: Final = Parsed(_date, {"type": "string", "format": "date"})
+FLAG: Final = Parsed(_flag, {"type": "boolean"})
+Tokens = Annotated[int, TOKENS]
+Day = Annotated[date, DAY]
+Flag = Annotated[bool, FLAG]
 Typed = Annotated[str | int | float | bool, Parsed(_typed, {"type": ["string", "number", "boolean"]}, expected=_TYPED)]
 Text = Annotated[str, Parsed(str, {"type": ["string", "number"]})]
 """Text that may look like a number, such as a version."""

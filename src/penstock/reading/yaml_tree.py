@@ -32,23 +32,11 @@ class Scalar(str):
 class YamlTree:
     """One YAML document: tables as dicts, lists, scalars as text, and nulls as None."""
 
-    def __init__(self, text: str, where: str, *, kind: str, written_by: str) -> None:
-        """Parse a text. `kind` names the type of file, `written_by` the command that writes one."""
-        if len(text) > _MAX_CHARACTERS:
-            raise UsageError(f"{where}: {len(text):,} characters cannot be a {kind}; the limit is {_MAX_CHARACTERS:,}")
-        self.where, self.kind = where, kind
+    def __init__(self, node: yaml.Node, where: str, kind: str) -> None:
+        """Convert a document; `kind` names the type of file."""
+        self.where, self.kind, self._root = where, kind, node
         self._sizes: dict[int, int | None] = {}
         self._values: dict[int, object] = {}
-        try:
-            node = yaml.compose(text, Loader=yaml.SafeLoader)
-        except yaml.MarkedYAMLError as error:
-            line = error.problem_mark.line + 1 if error.problem_mark else 1
-            raise UsageError(f"{where}:{line}: {error.problem or 'not YAML'}; check indentation and quotes") from None
-        except (yaml.YAMLError, RecursionError, ValueError) as error:
-            raise UsageError(f"{where}: not YAML: {str(error).splitlines()[0][:120]}") from None
-        if node is None:
-            raise UsageError(f"{where}: the file is empty; `{written_by}` writes one to start from")
-        self._root: yaml.Node = node
         self._measure(node)
         self.value = self._value(node)
 
@@ -117,6 +105,22 @@ class YamlTree:
         scalar = Scalar(str(node.value).strip())
         scalar.tag = node.tag
         return scalar
+
+
+def parse_yaml(text: str, where: str, *, kind: str, written_by: str) -> YamlTree:
+    """Parse a text; `written_by` is the command that writes such a file."""
+    if len(text) > _MAX_CHARACTERS:
+        raise UsageError(f"{where}: {len(text):,} characters cannot be a {kind}; the limit is {_MAX_CHARACTERS:,}")
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise UsageError(f"{where}:{line}: {error.problem or 'not YAML'}; check indentation and quotes") from None
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise UsageError(f"{where}: not YAML: {str(error).splitlines()[0][:120]}") from None
+    if node is None:
+        raise UsageError(f"{where}: the file is empty; `{written_by}` writes one to start from")
+    return YamlTree(node, where, kind)
 
 
 def without_nulls(value: object) -> object:

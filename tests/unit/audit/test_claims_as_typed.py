@@ -6,7 +6,14 @@ from audits import judged, judged_sentence, library
 from penstock.audit.claims.amount import parse_amount
 from penstock.audit.judge_claims import judge
 from penstock.audit.judgement import Verdict
-from penstock.audit.parsing.claim_terms import ENGINES, counted_part, engine_name, model_name, part_name, span
+from penstock.audit.parsing.claim_terms import (
+    ENGINES,
+    accelerator_name,
+    counted_accelerator,
+    engine_name,
+    model_name,
+    span,
+)
 from penstock.audit.parsing.sentence import parse_sentence
 from penstock.audit.parsing.tender_sheet import parse_sheet
 from penstock.catalog import load_measurements
@@ -121,19 +128,19 @@ def test_a_rack_has_the_memory_of_all_its_devices() -> None:
     ],
 )
 def test_parts_are_known_by_what_people_call_them(typed: str, part: str) -> None:
-    assert part_name(typed) == part
+    assert accelerator_name(typed) == part
 
 
 def test_a_memory_the_part_does_not_have_is_not_overlooked() -> None:
     with pytest.raises(UsageError, match="a100_40gb"):
-        part_name("a100_40gb")
+        accelerator_name("a100_40gb")
     with pytest.raises(UsageError, match="no accelerator"):
-        part_name("NVIDIA H100 40GB")
+        accelerator_name("NVIDIA H100 40GB")
 
 
 @pytest.mark.parametrize("typed", ["2x h100", "2 h100", "2 x NVIDIA H100", "h100:2"])
 def test_devices_are_counted_however_it_is_written(typed: str) -> None:
-    assert counted_part(typed) == ("h100_sxm", 2)
+    assert counted_accelerator(typed) == ("h100_sxm", 2)
 
 
 @pytest.mark.parametrize("typed", ["Llama 3.1 70B", "llama3.1-70b", "Meta-Llama-3.1-70B-Instruct", "llama_3.1_70b"])

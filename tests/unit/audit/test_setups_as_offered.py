@@ -9,7 +9,7 @@ from audits import judged, judged_sentence, library
 from penstock.audit.claims.amount import parse_amount
 from penstock.audit.judge_claims import audit_claims
 from penstock.audit.judgement import Verdict
-from penstock.audit.parsing.claims_yaml import parse_claims
+from penstock.audit.parsing.claims_file import parse_claims
 from penstock.errors import UsageError
 from penstock.report.audit.terminal import render_audit
 
@@ -64,7 +64,7 @@ def test_a_pair_of_one_source_counts_before_rows_of_two() -> None:
 
 
 def test_a_range_that_misses_the_median_by_what_about_allows_is_not_confirmed() -> None:
-    found = judged("price: {part: h100, paid_for: purchase, figure: '~$30,000-40,000'}", said_on="2026-03-18")
+    found = judged("price: {accelerator: h100, paid_for: purchase, figure: '~$30,000-40,000'}", said_on="2026-03-18")
     assert found.verdict is Verdict.PLAUSIBLE
     assert "median $27,500" in found.reason
 
@@ -95,21 +95,21 @@ def test_rates_have_several_names(unit: str) -> None:
 
 
 def test_prices_say_where_a_claim_stands_among_them() -> None:
-    found = judged("price: {part: h100, paid_for: rent, figure: $20 /h}")
+    found = judged("price: {accelerator: h100, paid_for: rent, figure: $20 /h}")
     assert found.verdict is Verdict.IMPLAUSIBLE
     assert "$20 /h: above all 49 prices" in found.reason
-    high = judged("price: {part: h100, paid_for: rent, figure: $10 /h}")
+    high = judged("price: {accelerator: h100, paid_for: rent, figure: $10 /h}")
     assert high.verdict is Verdict.PLAUSIBLE
     assert "above 45 of 49 prices, median $2.99" in high.reason
 
 
 def test_discounts_are_those_of_providers_that_offer_both() -> None:
-    rent = "cheaper: {part: mi300x, over: h100, paid_for: rent, figure: "
+    rent = "cheaper: {accelerator: mi300x, over: h100, paid_for: rent, figure: "
     assert judged(rent + "40%}").verdict is Verdict.CONFIRMED
     small = judged(rent + "5%}")
     assert small.verdict is Verdict.PLAUSIBLE
     assert "a smaller discount than 10 of 11 offers" in small.reason
-    assert "-" not in judged("cheaper: {part: mi300x, over: h100, paid_for: purchase, figure: ~50%}").reason
+    assert "-" not in judged("cheaper: {accelerator: mi300x, over: h100, paid_for: purchase, figure: ~50%}").reason
 
 
 def test_a_claim_older_than_the_rows_may_be_slower_than_them() -> None:
@@ -122,9 +122,11 @@ def test_a_claim_older_than_the_rows_may_be_slower_than_them() -> None:
 
 
 def test_a_long_list_says_what_undetermined_claims_lack_and_names_every_claim() -> None:
-    known = "\n".join(f"  - spec: {{part: h100, quantity: memory, figure: {80 + one / 100} GB}}" for one in range(24))
+    known = "\n".join(
+        f"  - spec: {{accelerator: h100, quantity: memory, figure: {80 + one / 100} GB}}" for one in range(24)
+    )
     missing = "  - date: {subject: vllm, event: shipped, when: 2023-06}"
-    audited = audit_claims(parse_claims(f"version: 1\nclaims:\n{known}\n{missing}\n", "t.yaml"), library())
+    audited = audit_claims(parse_claims(f"version: 2\nclaims:\n{known}\n{missing}\n", "t.yaml"), library())
     screen = Console(file=StringIO(), width=100, color_system=None)
     screen.print(render_audit(audited))
     shown = screen.file.getvalue()  # type: ignore[attr-defined]  # a StringIO

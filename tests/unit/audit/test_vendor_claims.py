@@ -18,13 +18,13 @@ CLAIMS = {
     # blogs.oracle.com, 10 October 2024: measured, batch 64 of 128/128.
     f"speed: {{{ORACLE}, input: 128, output: 128, figure: 1184 tok/s}}": Verdict.PLAUSIBLE,
     # codesota.com and saulelectric.com call sparse rates dense.
-    "spec: {part: mi300x, quantity: fp16, figure: 2615 TFLOPS, basis: dense}": Verdict.CONTRADICTED,
-    "spec: {part: h200, quantity: fp8, figure: 3.94 PFLOPS, basis: dense}": Verdict.CONTRADICTED,
+    "spec: {accelerator: mi300x, quantity: fp16, figure: 2615 TFLOPS, basis: dense}": Verdict.CONTRADICTED,
+    "spec: {accelerator: h200, quantity: fp8, figure: 3.94 PFLOPS, basis: dense}": Verdict.CONTRADICTED,
     # kontronn.com gives one MI350 the rate of eight.
-    "spec: {part: mi350x, quantity: fp8, figure: 37 PFLOPS}": Verdict.CONTRADICTED,
+    "spec: {accelerator: mi350x, quantity: fp8, figure: 37 PFLOPS}": Verdict.CONTRADICTED,
     # aiminingco.com on H200.
-    "ratio: {part: h200, over: h100, quantity: bandwidth, figure: 1.43x}": Verdict.CONFIRMED,
-    "ratio: {part: h200, over: h100, quantity: memory, figure: 1.76x}": Verdict.CONFIRMED,
+    "ratio: {accelerator: h200, over: h100, quantity: bandwidth, figure: 1.43x}": Verdict.CONFIRMED,
+    "ratio: {accelerator: h200, over: h100, quantity: memory, figure: 1.76x}": Verdict.CONFIRMED,
     # NVIDIA: 250 tok/s per user with draft layers, which a claim that excludes them cannot have.
     f"speed: {{{R1}, figure: over 250 tok/s/user}}": Verdict.PLAUSIBLE,
     f"speed: {{{R1}, drafts: false, figure: over 250 tok/s/user}}": Verdict.IMPLAUSIBLE,
@@ -33,8 +33,8 @@ CLAIMS = {
     f"speed: {{{LLAMA}, hardware: 1x h100, figure: ~85 tok/s}}": Verdict.IMPOSSIBLE,
     'follows: {inputs: {rate: 155, usd: 3.29}, formula: rate * 3600 / usd, figure: "~169,600"}': Verdict.CONFIRMED,
     # runpod.io, and a price nobody asks.
-    "price: {part: mi300x, paid_for: rent, figure: $3.49 /h}": Verdict.CONFIRMED,
-    "price: {part: mi300x, paid_for: rent, figure: $0.20 /h}": Verdict.IMPLAUSIBLE,
+    "price: {accelerator: mi300x, paid_for: rent, figure: $3.49 /h}": Verdict.CONFIRMED,
+    "price: {accelerator: mi300x, paid_for: rent, figure: $0.20 /h}": Verdict.IMPLAUSIBLE,
 }
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.errors import UsageError
 from penstock.fleet.fleet_file import read_fleet
-from penstock.reading.yaml_tree import YamlTree
+from penstock.reading.yaml_tree import parse_yaml
 
 BOMB = "a0: &a0 [1, 1]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 40))
 
@@ -45,6 +45,6 @@ def test_a_hostile_file_is_refused_in_one_line(text: str, complaint: str) -> Non
 
 
 def test_scalars_keep_the_type_yaml_gives_them() -> None:
-    tree = YamlTree("{a: 1, b: '1', c: true, d: , e: 0.31}", "f.yaml", kind="file", written_by="an editor")
+    tree = parse_yaml("{a: 1, b: '1', c: true, d: , e: 0.31}", "f.yaml", kind="file", written_by="an editor")
     assert isinstance(tree.value, dict)
     assert [value if value is None else value.typed() for value in tree.value.values()] == [1, "1", True, None, 0.31]

@@ -1,8 +1,8 @@
 """A claim: a statement of one kind, its source, and words to find it by."""
 
+import re
 from dataclasses import dataclass
-from datetime import date
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 from penstock.audit.claims.hardware_claims import LimitStatement, RatioStatement, SpecStatement
 from penstock.audit.claims.memory_claims import FitStatement, SizeStatement
@@ -18,6 +18,8 @@ from penstock.audit.claims.record_claims import (
 )
 from penstock.audit.claims.speed_claims import SpeedRatioStatement, SpeedStatement
 from penstock.audit.saving_claim import SavingClaim
+from penstock.errors import UsageError
+from penstock.reading.scalars import Day, Parsed
 
 Statement: TypeAlias = (
     SpecStatement
@@ -41,14 +43,20 @@ Statement: TypeAlias = (
 )
 
 
+def _address(text: str) -> str:
+    if not re.match(r"https?://\S+$", text):
+        raise UsageError(f"'{text[:40]}' is not an address; write https://...")
+    return text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
     """Source of a claim: author, place and date."""
 
     who: str = ""
     title: str = ""
-    address: str | None = None
-    said_on: date | None = None
+    address: Annotated[str, Parsed(_address, {"type": "string"})] | None = None
+    said_on: Day | None = None
     """Date of the claim; None if undated, then it is judged as of today."""
 
 

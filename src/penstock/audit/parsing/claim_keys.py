@@ -1,110 +1,102 @@
 """Keys of a claim: one table that the parser follows and from which the editor schema is generated."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.audit.claims.amount import Amount, parse_amount
 from penstock.audit.claims.speed_claims import Metric, ServedSetup, SpeedStatement
 from penstock.audit.evidence.weight_formats import PRECISIONS, precision_name
-from penstock.audit.parsing.claim_terms import counted_part, engine_name, model_name, part_name, variants
+from penstock.audit.parsing.claim_terms import accelerator_name, counted_accelerator, engine_name, model_name, variants
 from penstock.errors import UsageError
 from penstock.model.cache_dtypes import cache_dtype
-from penstock.reading.yaml import Value
+from penstock.reading.scalars import FLAG, TOKENS, Parsed, choice, number, whole
 
-Reader = Callable[[Value], Any]
-Shape = Mapping[str, object]
-TEXT: Final[Shape] = {"type": "string"}
-AMOUNT: Final[Shape] = {
-    "type": ["number", "string"],
-    "description": "a figure with its unit: 192 GB, ~15-20 tok/s, 31%",
-}
-WHOLE: Final[Shape] = {"type": ["integer", "string"]}
-NUMBER: Final[Shape] = {"type": ["number", "string"]}
-YES: Final[Shape] = {"type": "boolean"}
+if TYPE_CHECKING:
+    from pydantic_core import CoreSchema
+
+Schema = dict[str, Any]
+_TEXT: Final[Schema] = {"type": "string"}
+TEXT: Final = Parsed(str, _TEXT)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedNumbers:
+    """Reads the named numbers of a formula."""
+
+    def core_schema(self) -> "CoreSchema":
+        """Return how pydantic reads them."""
+        from pydantic_core import core_schema as schemas  # noqa: PLC0415 - only where a file is read
+
+        table = schemas.dict_schema(schemas.str_schema(), number(low=-1e15, high=1e15).core_schema())
+        return schemas.no_info_after_validator_function(_named, table)
+
+    @property
+    def schema(self) -> Schema:
+        """JSON schema for editors."""
+        return {"type": "object", "additionalProperties": {"type": ["number", "string"]}}
+
+
+def _named(found: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
+    wrong = [name for name in found if not name.isidentifier()]
+    if wrong:
+        raise UsageError(f"'{wrong[0][:40]}' cannot stand in a formula; name inputs with letters, as in h100_gb")
+    return tuple(found.items())
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key of a claim: its parser, its JSON schema, and whether it is required."""
+    """One key of a claim: how its value is read, and whether it is required."""
 
     name: str
-    read: Reader
-    shape: Shape
+    read: Parsed | NamedNumbers
     needed: bool = False
 
 
-def text(value: Value) -> str:
-    """Parse text."""
-    return value.text()
+def amount(*measures: str) -> Parsed:
+    """Return a parser of a figure with its unit, in one of the measures if any."""
+    words = "a figure with its unit: 192 GB, ~15-20 tok/s, 31%"
+    return Parsed(lambda text: parse_amount(text, *measures), {"type": ["number", "string"], "description": words})
 
 
-def _amount(*measures: str) -> Reader:
-    return lambda value: value.parsed(lambda text: parse_amount(text, *measures))
-
-
-def _one_of(*words: str) -> Reader:
-    return lambda value: value.choice(words)
-
-
-def choice(name: str, *words: str, needed: bool = False) -> Key:
-    """Return a key that takes one of a few words."""
-    return Key(name, _one_of(*words), {"enum": list(words)}, needed)
-
-
-def says(value: Value) -> bool | str | Amount:
+def _says(text: str) -> bool | str | Amount:
     """Parse the value of a fact: yes or no, a figure with a unit, or text."""
-    written = value.text()
-    if written.lower() in {"true", "yes"}:
+    if text.lower() in {"true", "yes"}:
         return True
-    if written.lower() in {"false", "no"}:
+    if text.lower() in {"false", "no"}:
         return False
     try:
-        return parse_amount(written)
+        return parse_amount(text)
     except UsageError:
-        return written
+        return text
 
 
-def inputs(value: Value) -> tuple[tuple[str, float], ...]:
-    """Parse the named numbers of a formula."""
-    found = tuple((name, entry.number(low=-1e15, high=1e15)) for name, entry in value.table().every())
-    wrong = [name for name, _ in found if not name.isidentifier()]
-    if wrong:
-        value.refuse(f"'{wrong[0][:40]}' cannot stand in a formula; name inputs with letters, as in h100_gb")
-    return found
-
-
-def _kv(value: Value) -> str:
-    return value.parsed(lambda text: cache_dtype(text).value if text else "")
-
-
-PART: Final = Key("part", lambda value: value.parsed(part_name), TEXT, needed=True)
-NAMED_PART: Final = Key(
-    "part", lambda value: value.parsed(lambda text: (part_name(text), variants(text))), TEXT, needed=True
+ACCELERATOR: Final = Key("accelerator", Parsed(accelerator_name, _TEXT), needed=True)
+NAMED_ACCELERATOR: Final = Key(
+    "accelerator", Parsed(lambda text: (accelerator_name(text), variants(text)), _TEXT), needed=True
 )
-OVER: Final = Key("over", lambda value: value.parsed(part_name), TEXT, needed=True)
-MODEL: Final = Key("model", lambda value: value.parsed(model_name), TEXT, needed=True)
-HARDWARE: Final = Key(
-    "hardware", lambda value: value.parsed(counted_part), {**TEXT, "description": "2x mi300x"}, needed=True
-)
-PRECISION: Final = Key("precision", lambda value: value.parsed(precision_name), {"enum": list(PRECISIONS)})
-CONTEXT: Final = Key("context", lambda value: value.tokens(), WHOLE)
-BASIS: Final = choice("basis", "dense", "sparse")
-SCOPE: Final = choice("scope", "device", "node", "rack", "unit")
-BOUGHT: Final = choice("paid_for", "purchase", "rent", needed=True)
-ENGINE: Final = Key("engine", lambda value: value.parsed(engine_name), TEXT)
+OVER: Final = Key("over", ACCELERATOR.read, needed=True)
+MODEL: Final = Key("model", Parsed(model_name, _TEXT), needed=True)
+HARDWARE: Final = Key("hardware", Parsed(counted_accelerator, {**_TEXT, "description": "2x mi300x"}), needed=True)
+SAYS: Final = Key("says", Parsed(_says, {}), needed=True)
+PRECISION: Final = Key("precision", Parsed(precision_name, {"enum": list(PRECISIONS)}))
+CONTEXT: Final = Key("context", TOKENS)
+BASIS: Final = Key("basis", choice("dense", "sparse"))
+SCOPE: Final = Key("scope", choice("device", "node", "rack", "unit"))
+BOUGHT: Final = Key("paid_for", choice("purchase", "rent"), needed=True)
+ENGINE: Final = Key("engine", Parsed(engine_name, _TEXT))
 LOAD: Final = (
     PRECISION,
-    Key("kv", _kv, {"enum": ["bf16", "fp16", "fp8"]}),
+    Key("kv", Parsed(lambda text: cache_dtype(text).value, {"enum": ["bf16", "fp16", "fp8"]})),
     ENGINE,
-    Key("concurrency", lambda value: value.whole(low=1, high=10**6), WHOLE),
-    Key("input", lambda value: value.tokens(), WHOLE),
-    Key("output", lambda value: value.tokens(), WHOLE),
-    Key("drafts", lambda value: value.flag(), YES),
-    Key("replicas", lambda value: value.whole(low=1, high=4096), WHOLE),
-    Key("dp", lambda value: value.whole(low=1, high=4096), WHOLE),
-    Key("ep", lambda value: value.flag(), YES),
-    Key("apart", lambda value: value.flag(), YES),
+    Key("concurrency", whole(low=1, high=10**6)),
+    Key("input", TOKENS),
+    Key("output", TOKENS),
+    Key("drafts", FLAG),
+    Key("replicas", whole(low=1, high=4096)),
+    Key("dp", whole(low=1, high=4096)),
+    Key("ep", FLAG),
+    Key("disaggregated", FLAG),
 )
 _RATES: Final = ("tokens/s", "tokens/s/device", "tokens/s/user")
 METRICS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -117,7 +109,7 @@ METRICS: Final[Mapping[str, tuple[str, ...]]] = {
 
 def figure(*measures: str, name: str = "figure") -> Key:
     """Return the key of the claimed figure."""
-    return Key(name, _amount(*measures), AMOUNT, needed=True)
+    return Key(name, amount(*measures), needed=True)
 
 
 def served_setup(found: Mapping[str, Any], on: tuple[str, int]) -> ServedSetup:
@@ -140,7 +132,7 @@ def served_setup(found: Mapping[str, Any], on: tuple[str, int]) -> ServedSetup:
         replicas=replicas,
         data_parallel=dp,
         expert_parallel=bool(found.get("ep")),
-        disaggregated=bool(found.get("apart")),
+        disaggregated=bool(found.get("disaggregated")),
     )
 
 

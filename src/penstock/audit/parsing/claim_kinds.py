@@ -20,6 +20,7 @@ from penstock.audit.claims.record_claims import (
 )
 from penstock.audit.claims.speed_claims import Metric, SpeedRatioStatement
 from penstock.audit.parsing.claim_keys import (
+    ACCELERATOR,
     BASIS,
     BOUGHT,
     CONTEXT,
@@ -28,57 +29,58 @@ from penstock.audit.parsing.claim_keys import (
     LOAD,
     METRICS,
     MODEL,
-    NAMED_PART,
-    NUMBER,
+    NAMED_ACCELERATOR,
     OVER,
-    PART,
     PRECISION,
+    SAYS,
     SCOPE,
     TEXT,
-    WHOLE,
-    YES,
     Key,
-    choice,
+    NamedNumbers,
+    amount,
     figure,
-    inputs,
-    says,
     served_setup,
     speed_statement,
-    text,
 )
-from penstock.audit.parsing.claim_terms import counted_part, engine_name, span
-from penstock.audit.saving_claim import SavingClaim
+from penstock.audit.parsing.claim_terms import engine_name, span
 from penstock.errors import UsageError
 from penstock.fleet import Release
-from penstock.reading.yaml import Table
+from penstock.reading.scalars import DAY, FLAG, Parsed, choice, number, whole
 
 if TYPE_CHECKING:
+    from pydantic_core import CoreSchema
+
     from penstock.audit.claims.amount import Amount
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ClaimKind:
-    """A kind of claim: its description, its keys, and the constructor of its statement."""
+    """A kind of claim: its description, its keys, and the constructor of its statement. It annotates `Statement`."""
 
     words: str
     keys: tuple[Key, ...]
     make: Callable[[Mapping[str, Any]], Statement]
 
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> "CoreSchema":
+        from pydantic_core import core_schema as schemas  # noqa: PLC0415 - only where a file is read
 
-def read_kind(table: Table, kind: ClaimKind) -> Callable[[], Statement]:
-    """Parse the keys of a kind, reject others, and return a function that builds the statement."""
-    table.only(*(key.name for key in kind.keys))
-    found: dict[str, Any] = {}
-    for key in kind.keys:
-        value = table.required(key.name) if key.needed else table.get(key.name)
-        if value is not None:
-            found[key.name] = key.read(value)
-    return lambda: kind.make(found)
+        fields = {key.name: schemas.typed_dict_field(key.read.core_schema(), required=key.needed) for key in self.keys}
+        table = schemas.typed_dict_schema(fields, extra_behavior="forbid")
+        return schemas.no_info_after_validator_function(self.make, table)
+
+    def __get_pydantic_json_schema__(self, schema: object, handler: object) -> dict[str, object]:
+        return {
+            "type": "object",
+            "description": self.words,
+            "properties": {key.name: dict(key.read.schema) for key in self.keys},
+            "required": [key.name for key in self.keys if key.needed],
+            "additionalProperties": False,
+        }
 
 
 def _spec(found: Mapping[str, Any]) -> Statement:
     _measured_in(found)
-    part, named_so = found["part"]
+    part, named_so = found["accelerator"]
     return SpecStatement(
         accelerator=part,
         quantity=found["quantity"],
@@ -101,7 +103,7 @@ def _ratio(found: Mapping[str, Any]) -> Statement:
     if amount.measure == "share":
         raise UsageError(f"'{amount.written}': write a ratio, such as {1 + amount.low:g}x for so much more")
     return RatioStatement(
-        accelerator=found["part"],
+        accelerator=found["accelerator"],
         over=found["over"],
         quantity=found["quantity"],
         over_quantity=found.get("over_quantity"),
@@ -188,7 +190,7 @@ def _cost(found: Mapping[str, Any]) -> Statement:
 
 def _change(found: Mapping[str, Any]) -> Statement:
     return ChangeStatement(
-        accelerator=found["part"],
+        accelerator=found["accelerator"],
         amount=found["figure"],
         engine=found.get("engine"),
         model=found.get("model"),
@@ -203,64 +205,37 @@ def _follows(found: Mapping[str, Any]) -> Statement:
     return statement
 
 
-def _saving(found: Mapping[str, Any]) -> SavingClaim:
-    return SavingClaim(
-        title=found["title"],
-        cheaper=found["cheaper"],
-        dearer=found["dearer"],
-        devices=found["devices"],
-        cheaper_usd=found["cheaper_usd"],
-        dearer_usd=found["dearer_usd"],
-        discount_fraction=found["discount"],
-        cheaper_watts=found["cheaper_watts"],
-        dearer_watts=found["dearer_watts"],
-        hardware_fraction=found["hardware_share"],
-        years=found["years"],
-        engineers=found["engineers"],
-        engineer_usd_per_year=found["engineer_usd_per_year"],
-        claimed_fraction=found["claimed"],
-        claimed_with_engineers_fraction=found["claimed_with_engineers"],
-        cheaper_throughput_fraction=found.get("throughput_ratio"),
-    )
-
-
-def read_saving(table: Table) -> SavingClaim:
-    """Parse a saving claim with its inputs, as in claims and plans."""
-    statement = read_kind(table, KINDS["saving"])()
-    if not isinstance(statement, SavingClaim):
-        raise TypeError(statement)
-    return statement
-
-
-def _amount(name: str, *, low: float = 0.0, high: float = 1e12, needed: bool = True) -> Key:
-    return Key(name, lambda value: value.number(low=low, high=high), NUMBER, needed)
-
-
-def _day(name: str) -> Key:
-    return Key(name, lambda value: value.date(), TEXT)
-
-
 _PREFLIGHT: Final = ("vllm", "sglang")
-_QUANTITY: Final = choice("quantity", *QUANTITIES, needed=True)
-_PLACED: Final = Key("hardware", HARDWARE.read, HARDWARE.shape)
-_OTHER: Final = Key("over", lambda value: value.parsed(counted_part), TEXT, needed=True)
-_SUBJECT: Final = Key("subject", text, TEXT, needed=True)
+_QUANTITY: Final = Key("quantity", choice(*QUANTITIES), needed=True)
+_PLACED: Final = Key("hardware", HARDWARE.read)
+_OTHER: Final = Key("over", HARDWARE.read, needed=True)
+_SUBJECT: Final = Key("subject", TEXT, needed=True)
 
 KINDS: Final[Mapping[str, ClaimKind]] = {
     "spec": ClaimKind(
         "a figure of a data sheet",
-        (NAMED_PART, _QUANTITY, figure(), BASIS, SCOPE, Key("sustained", lambda value: value.flag(), YES)),
+        (NAMED_ACCELERATOR, _QUANTITY, figure(), BASIS, SCOPE, Key("sustained", FLAG)),
         _spec,
     ),
     "ratio": ClaimKind(
-        "one part's figure over another's",
-        (PART, OVER, _QUANTITY, figure("times", "number"), choice("over_quantity", *QUANTITIES), BASIS, SCOPE),
+        "the ratio of one accelerator's figure to another's",
+        (
+            ACCELERATOR,
+            OVER,
+            _QUANTITY,
+            figure("times", "number"),
+            Key("over_quantity", choice(*QUANTITIES)),
+            BASIS,
+            SCOPE,
+        ),
         _ratio,
     ),
     "limit": ClaimKind(
-        "a part below or above a threshold of a rule",
-        (PART, Key("rule", text, TEXT, needed=True), choice("side", "below", "above", needed=True)),
-        lambda found: LimitStatement(accelerator=found["part"], limit=found["rule"], below=found["side"] == "below"),
+        "an accelerator below or above a threshold of a rule",
+        (ACCELERATOR, Key("rule", TEXT, needed=True), Key("side", choice("below", "above"), needed=True)),
+        lambda found: LimitStatement(
+            accelerator=found["accelerator"], limit=found["rule"], below=found["side"] == "below"
+        ),
     ),
     "fits": ClaimKind(
         "a model fits on devices, or does not, or takes so many at least",
@@ -269,8 +244,8 @@ KINDS: Final[Mapping[str, ClaimKind]] = {
             HARDWARE,
             PRECISION,
             CONTEXT,
-            Key("fits", lambda value: value.flag(), YES),
-            Key("fewest", figure("count", "number").read, figure().shape),
+            Key("fits", FLAG),
+            Key("fewest", amount("count", "number")),
         ),
         _fits,
     ),
@@ -279,9 +254,9 @@ KINDS: Final[Mapping[str, ClaimKind]] = {
         (
             MODEL,
             HARDWARE,
-            Key("engine", lambda value: value.parsed(_served_engine), ENGINE.shape),
-            Key("version", lambda value: value.parsed(_release), TEXT),
-            Key("runs", lambda value: value.flag(), YES),
+            Key("engine", Parsed(_served_engine, {"type": "string"})),
+            Key("version", Parsed(_release, {"type": ["string", "number"]})),
+            Key("runs", FLAG),
         ),
         _runs,
     ),
@@ -289,18 +264,18 @@ KINDS: Final[Mapping[str, ClaimKind]] = {
         "bytes of weights or cache, what is left beside them, or parameters",
         (
             MODEL,
-            choice("of", "weights", "cache", "left", "params", needed=True),
+            Key("of", choice("weights", "cache", "left", "params"), needed=True),
             figure("bytes", "count", "number"),
             PRECISION,
             _PLACED,
             CONTEXT,
-            Key("requests", lambda value: value.whole(low=1, high=10**6), WHOLE),
+            Key("requests", whole(low=1, high=10**6)),
         ),
         _size,
     ),
     "speed": ClaimKind(
         "a rate, a time or a number of requests of one setup",
-        (MODEL, HARDWARE, figure(), choice("metric", *METRICS), *LOAD),
+        (MODEL, HARDWARE, figure(), Key("metric", choice(*METRICS)), *LOAD),
         _speed,
     ),
     "faster": ClaimKind(
@@ -310,16 +285,16 @@ KINDS: Final[Mapping[str, ClaimKind]] = {
     ),
     "price": ClaimKind(
         "what one device costs",
-        (PART, BOUGHT, figure("usd", "usd/h", "number")),
+        (ACCELERATOR, BOUGHT, figure("usd", "usd/h", "number")),
         lambda found: PriceStatement(
-            accelerator=found["part"], bought=found["paid_for"] == "purchase", amount=found["figure"]
+            accelerator=found["accelerator"], bought=found["paid_for"] == "purchase", amount=found["figure"]
         ),
     ),
     "cheaper": ClaimKind(
         "how much less one device costs than another",
-        (PART, OVER, BOUGHT, figure("share")),
+        (ACCELERATOR, OVER, BOUGHT, figure("share")),
         lambda found: PriceRatioStatement(
-            accelerator=found["part"],
+            accelerator=found["accelerator"],
             over=found["over"],
             bought=found["paid_for"] == "purchase",
             amount=found["figure"],
@@ -328,46 +303,24 @@ KINDS: Final[Mapping[str, ClaimKind]] = {
     "cost": ClaimKind(
         "dollars per million tokens with the rent and the rate they come from",
         (
-            _amount("usd_per_hour", low=1e-6),
-            _amount("tokens_per_s", low=1e-6),
+            Key("usd_per_hour", number(low=1e-6, high=1e12), needed=True),
+            Key("tokens_per_s", number(low=1e-6, high=1e12), needed=True),
             figure("usd/Mtok", "usd"),
-            _amount("utilisation", low=0.001, high=1, needed=False),
+            Key("utilisation", number(low=0.001, high=1)),
         ),
         _cost,
     ),
-    "saving": ClaimKind(
-        "a saving with its inputs: prices, watts, the share of hardware, engineers",
-        (
-            Key("title", text, TEXT, needed=True),
-            Key("cheaper", text, TEXT, needed=True),
-            Key("dearer", text, TEXT, needed=True),
-            Key("devices", lambda value: value.whole(low=1), WHOLE, needed=True),
-            _amount("cheaper_usd", low=1),
-            _amount("dearer_usd", low=1),
-            _amount("discount", high=0.99),
-            _amount("cheaper_watts", low=1),
-            _amount("dearer_watts", low=1),
-            _amount("hardware_share", low=0.01, high=0.99),
-            _amount("years", low=0.1, high=30),
-            _amount("engineers"),
-            _amount("engineer_usd_per_year", low=1),
-            _amount("claimed", high=0.99),
-            _amount("claimed_with_engineers", high=0.99),
-            _amount("throughput_ratio", low=0.01, high=100, needed=False),
-        ),
-        _saving,
-    ),
     "fact": ClaimKind(
         "something holds, is called so or was reported",
-        (_SUBJECT, Key("about", text, TEXT, needed=True), Key("says", says, {}, needed=True)),
+        (_SUBJECT, Key("about", TEXT, needed=True), SAYS),
         lambda found: FactStatement(subject=found["subject"], about=found["about"], says=found["says"]),
     ),
     "date": ClaimKind(
         "something happened, or will happen, then",
         (
             _SUBJECT,
-            Key("event", text, TEXT, needed=True),
-            Key("when", lambda value: value.parsed(span), TEXT, needed=True),
+            Key("event", TEXT, needed=True),
+            Key("when", Parsed(span, {"type": "string"}), needed=True),
         ),
         lambda found: DateStatement(subject=found["subject"], event=found["event"], when=found["when"]),
     ),
@@ -377,27 +330,27 @@ KINDS: Final[Mapping[str, ClaimKind]] = {
     "change": ClaimKind(
         "a stack became so much faster between two days",
         (
-            PART,
+            ACCELERATOR,
             figure("times", "number"),
             ENGINE,
-            Key("model", MODEL.read, TEXT),
-            _day("since"),
-            _day("until"),
+            Key("model", MODEL.read),
+            Key("since", DAY),
+            Key("until", DAY),
         ),
         _change,
     ),
     "follows": ClaimKind(
         "a figure computed from others the same text states",
         (
-            Key("inputs", inputs, {"type": "object", "additionalProperties": NUMBER}, needed=True),
-            Key("formula", text, TEXT, needed=True),
+            Key("inputs", NamedNumbers(), needed=True),
+            Key("formula", TEXT, needed=True),
             figure(),
         ),
         _follows,
     ),
     "unknown": ClaimKind(
         "a figure nothing here can check",
-        (figure(), Key("needs", text, TEXT, needed=True)),
+        (figure(), Key("needs", TEXT, needed=True)),
         lambda found: UncheckableStatement(amount=found["figure"], needs=found["needs"]),
     ),
 }

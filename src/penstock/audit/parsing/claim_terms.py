@@ -43,7 +43,7 @@ def _named(text: str) -> str:
     return text
 
 
-def part_name(text: str) -> str:
+def accelerator_name(text: str) -> str:
     """Parse an accelerator, with or without its vendor: `AMD Instinct MI300X`, `H100 SXM5 80GB`."""
     named = _named(text)
     for spelled, gb in _spellings(named):
@@ -110,22 +110,22 @@ def engine_name(text: str) -> str:
     return name
 
 
-def counted_part(text: str) -> tuple[str, int]:
+def counted_accelerator(text: str) -> tuple[str, int]:
     """Parse `mi300x`, `2x mi300x`, `2 mi300x` or `mi300x:2`."""
     found = _COUNTED.fullmatch(text.strip())
     if found is None or (found[1] and found[3]):
         raise UsageError(f"'{text[:40]}' names no devices; write mi300x, 2x mi300x or mi300x:2")
-    if found[1] and _is_part(text.strip()):
-        return part_name(text.strip()), 1
+    if found[1] and _is_accelerator(text.strip()):
+        return accelerator_name(text.strip()), 1
     devices = int(found[1] or found[3] or 1)
     if not 1 <= devices <= _MAX_DEVICES:
         raise UsageError(f"'{text[:40]}': the count must be 1 to {_MAX_DEVICES}")
-    return part_name(found[2].strip().replace(" ", "_")), devices
+    return accelerator_name(found[2].strip().replace(" ", "_")), devices
 
 
-def _is_part(text: str) -> bool:
+def _is_accelerator(text: str) -> bool:
     try:
-        part_name(text)
+        accelerator_name(text)
     except UsageError:
         return False
     return True

@@ -17,7 +17,7 @@ from penstock.audit.claims.hardware_claims import MEASURES, QUANTITIES, FlopsBas
 from penstock.audit.claims.memory_claims import FitStatement
 from penstock.audit.evidence.weight_formats import PRECISIONS, precision_name
 from penstock.audit.parsing.claim_keys import served_setup, speed_statement
-from penstock.audit.parsing.claim_terms import counted_part, engine_name, model_name, part_name, variants
+from penstock.audit.parsing.claim_terms import accelerator_name, counted_accelerator, engine_name, model_name, variants
 from penstock.errors import UsageError
 from penstock.units import parse_tokens
 
@@ -95,10 +95,10 @@ def _devices(text: str) -> tuple[tuple[str, int], str]:
     spaces = [at.start() for at in re.finditer(r"(?<=\S)\s", text)]
     for end in (len(text), *reversed(spaces)):
         try:
-            return counted_part(text[:end]), text[:end]
+            return counted_accelerator(text[:end]), text[:end]
         except UsageError:
             continue
-    return counted_part(text), text
+    return counted_accelerator(text), text
 
 
 def _model_and_format(words: list[str]) -> dict[str, object]:
@@ -173,7 +173,7 @@ def _of_part(about: str, said: str) -> Statement:
     quantity = " ".join(words[len(named) :]).lower()
     quantity = _QUANTITIES.get(quantity, quantity)
     rack = len(named) > 1 and named[-1].lower() == _RACK
-    part = part_name("_".join(named[:-1] if rack else named))
+    part = accelerator_name("_".join(named[:-1] if rack else named))
     if quantity not in QUANTITIES:
         near = difflib.get_close_matches(quantity[:20], [*QUANTITIES, *PRECISIONS], n=1, cutoff=0.5)
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(QUANTITIES)}"
@@ -181,7 +181,7 @@ def _of_part(about: str, said: str) -> Statement:
     ratio = re.fullmatch(r"(.+?)\s*(?:of|over|vs)\s+(.+)|(.+(?:x|times))\s+([a-z].*)", said, re.IGNORECASE)
     if ratio is not None:
         amount = parse_amount(ratio[1] or ratio[3], "times", "number")
-        over = part_name((ratio[2] or ratio[4]).strip())
+        over = accelerator_name((ratio[2] or ratio[4]).strip())
         return RatioStatement(accelerator=part, over=over, quantity=quantity, amount=amount)
     bare, basis = _basis(said)
     measure = MEASURES[quantity]

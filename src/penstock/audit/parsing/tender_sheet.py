@@ -10,7 +10,7 @@ from penstock.audit.claims.record_claims import FollowsStatement
 from penstock.audit.claims.speed_claims import Metric, ServedSetup
 from penstock.audit.evidence.weight_formats import precision_name
 from penstock.audit.parsing.claim_keys import served_setup, speed_statement
-from penstock.audit.parsing.claim_terms import counted_part, engine_name, model_name
+from penstock.audit.parsing.claim_terms import counted_accelerator, engine_name, model_name
 from penstock.audit.parsing.sheet_columns import SheetRow, sheet_rows
 from penstock.errors import ConfigError, UsageError
 from penstock.model.cache_dtypes import cache_dtype
@@ -89,7 +89,7 @@ def _setup(row: SheetRow) -> ServedSetup:
 
 
 def _devices(on: str, count: str | None) -> tuple[str, int]:
-    part, devices = counted_part(on)
+    part, devices = counted_accelerator(on)
     if count is None:
         return part, devices
     if devices > 1:

@@ -46,15 +46,15 @@ def audit_command(
     impossible or contradicted.
     """
     if init:
-        from penstock.audit.parsing.claims_yaml import EXAMPLE_CLAIMS
+        from penstock.audit.parsing.claims_file import EXAMPLE_CLAIMS
 
         typer.echo(EXAMPLE_CLAIMS, nl=False)
         return
     if schema:
-        from penstock.audit.parsing.claims_schema import claims_schema
+        from penstock.audit.parsing.claims_file import CLAIMS_FILE
         from penstock.report.drawing.plain_json import to_json
 
-        typer.echo(to_json(claims_schema()))
+        typer.echo(to_json(CLAIMS_FILE.schema()))
         return
     from penstock.api.audit import audit
     from penstock.cli.console import show, write_file

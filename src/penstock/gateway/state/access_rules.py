@@ -135,7 +135,7 @@ ACCESS_FILE: Final = FileShape(
 def read_access(path: Path) -> Access:
     """Read an access file. Paths in it are relative to its folder."""
     text = read_text(path, "write one (docs/gateway.md)")
-    return ACCESS_FILE.convert(text, path.name, lambda file: file.access(path.parent))
+    return ACCESS_FILE.convert(ACCESS_FILE.parse(text, path.name), lambda file: file.access(path.parent))
 
 
 def access_of(path: Path | None) -> Access | None:

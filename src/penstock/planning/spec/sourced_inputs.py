@@ -58,7 +58,7 @@ class Stated:
     def __get_pydantic_core_schema__(self, source: object, handler: object) -> "CoreSchema":
         from pydantic_core import core_schema as schemas  # noqa: PLC0415 - only where a file is read
 
-        figure = schemas.no_info_plain_validator_function(number(low=self.low, high=self.high).read)
+        figure = number(low=self.low, high=self.high).core_schema()
         keys = {key: schemas.typed_dict_field(figure, required=key == "value") for key in ("value", "low", "high")}
         keys["source"] = schemas.typed_dict_field(schemas.str_schema(min_length=1), required=False)
         table = schemas.typed_dict_schema(keys, extra_behavior="forbid")
