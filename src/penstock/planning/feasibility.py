@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from penstock.errors import UsageError
 from penstock.planning.candidates.candidate_search import Candidate
-from penstock.planning.optimizer.build_problem import denied
+from penstock.planning.optimizer.build_problem import is_denied
 from penstock.planning.spec.resolve_plan import Resolved
 
 
@@ -29,7 +29,7 @@ def _refuse_unknown_engines(resolved: Resolved, engines_of_vendor: Callable[[str
 def _refuse_impossible_shares(resolved: Resolved) -> None:
     """Refuse rules on vendors and sites that the plan's accelerators cannot satisfy in any number."""
     rules, plan = resolved.plan.constraints, resolved.plan
-    if all(denied(site, resolved.accelerators[entry.id]) for site in plan.sites for entry in plan.accelerators):
+    if all(is_denied(site, resolved.accelerators[entry.id]) for site in plan.sites for entry in plan.accelerators):
         raise UsageError("sites: `deny` excludes every accelerator of the plan at every site; allow one at a site")
     vendors = sorted({resolved.accelerators[entry.id].vendor for entry in plan.accelerators})
     available = f"the plan has accelerators of {', '.join(vendors)} only"

@@ -18,7 +18,7 @@ from penstock.planning.optimizer.cash_flow import cash_of
 from penstock.planning.optimizer.cheapest_mix import cheapest
 from penstock.planning.optimizer.competing_fleets import Family, find_family, steps_of
 from penstock.planning.optimizer.fleet_bill import bill
-from penstock.planning.optimizer.node_costs import BillingTerms, stepped, terms_of
+from penstock.planning.optimizer.node_costs import BillingTerms, terms_of, with_steps
 from penstock.planning.optimizer.problem import Mix, Problem
 from penstock.planning.plan_result import Answer, Bill, NoFleet, PlanResult
 from penstock.planning.plan_sources import Sources
@@ -28,7 +28,7 @@ from penstock.planning.spec.resolve_plan import LeftOut, Resolved, assumptions, 
 from penstock.planning.spec.trace_workload import with_trace
 from penstock.planning.uncertainty.people import people_decide
 from penstock.planning.uncertainty.quantify_uncertainty import find_competing, quantify_uncertainty
-from penstock.planning.uncertainty.scenarios import blocked, demand_scenarios, owned_worth, rule_prices
+from penstock.planning.uncertainty.scenarios import demand_scenarios, find_blocking_rules, owned_worth, rule_prices
 from penstock.planning.uncertainty.solve_again import as_solved
 from penstock.planning.uncertainty.verdict import judge
 from penstock.planning.verification.fleet_simulator import FleetSimulator
@@ -60,7 +60,7 @@ def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_:
         assumptions=assumptions(resolved),
         capacity_note=sources.capacity_note,
         claims=tuple(check_claim(claim) for claim in plan.claims),
-        answer=answer or NoFleet(reasons=unserved or blocked(problem)),
+        answer=answer or NoFleet(reasons=unserved or find_blocking_rules(problem)),
     )
 
 
@@ -89,7 +89,7 @@ def _resolve(plan: Plan, sources: Sources) -> tuple[Resolved, tuple[LeftOut, ...
         served=sources.served,
     )
     notes = tuple(note for _, notes in traced for note in notes)
-    return replace(resolved, plan=stepped(resolved.plan)), notes
+    return replace(resolved, plan=with_steps(resolved.plan)), notes
 
 
 def _answer(question: _Question, sources: Sources, progress: StageProgress) -> Answer | None:

@@ -38,7 +38,7 @@ def shared_fraction(result: PlanResult, answer: Answer) -> float | None:
     return 1 / vendors if vendors > 1 else None
 
 
-def asked_nodes(result: PlanResult, answer: Answer) -> Mapping[str, LotSizes]:
+def nodes_to_request(result: PlanResult, answer: Answer) -> Mapping[str, LotSizes]:
     """Return the nodes to request by accelerator, those of the recommended fleet first.
 
     Accelerators that need no new node, because owned nodes are enough, are left out.
@@ -74,7 +74,7 @@ def _alone(result: PlanResult, answer: Answer, vendor: str, chosen: set[str]) ->
         return answer.by_label[vendor].mix
     problem = answer.family.informed(replace(result.problem, min_vendors=1, max_vendor_share=None))
     only = Restriction(only_accelerators=frozenset(chosen))
-    return cheapest(problem, only, gap_fraction=_GAP, most_nodes=_MAX_NODES, patient=False) if chosen else None
+    return cheapest(problem, only, gap_fraction=_GAP, search_nodes=_MAX_NODES, patient=False) if chosen else None
 
 
 def _of_one(answer: Answer, ident: str) -> Mix | None:

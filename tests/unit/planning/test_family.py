@@ -70,8 +70,8 @@ def test_a_solver_that_misses_the_optimum_of_one_question_is_corrected_by_the_ot
     right = find_family(problem, runner_up_count=1)
     solve, calls = Milp.solve, []
 
-    def wrong_once(milp: Milp, *, gap_fraction: float, most_nodes: int) -> object:
-        optimum = solve(milp, gap_fraction=gap_fraction, most_nodes=most_nodes)
+    def wrong_once(milp: Milp, *, gap_fraction: float, search_nodes: int) -> object:
+        optimum = solve(milp, gap_fraction=gap_fraction, search_nodes=search_nodes)
         calls.append(optimum)
         return replace(optimum, cost=optimum.cost * 1.75) if len(calls) == 1 and optimum is not None else optimum
 

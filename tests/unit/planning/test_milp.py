@@ -46,7 +46,7 @@ def place(milp: Milp, needed: float, prices: tuple[float, float]) -> tuple[list[
 
 @pytest.mark.parametrize("requests_per_s", [500, 1000, 1180, 1500])
 def test_two_parts_never_cost_more_than_one_of_them_alone(requests_per_s: float) -> None:
-    found = two_parts(requests_per_s).solve(gap_fraction=1e-5, most_nodes=1_000)
+    found = two_parts(requests_per_s).solve(gap_fraction=1e-5, search_nodes=1_000)
     assert found is not None
     for rate, (_, volume_usd), people_usd in PARTS:
         nodes = ceil(ceil(requests_per_s / rate / UTILISATION) / DEVICES) + 1

@@ -8,7 +8,13 @@ import pytest
 from penstock.planning.optimizer.build_problem import build_problem
 from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.uncertainty.drawn_worlds import drawn_worlds
-from penstock.planning.uncertainty.monte_carlo import Confidence, Span, draw_confidence, draw_inputs, widened
+from penstock.planning.uncertainty.monte_carlo import (
+    Confidence,
+    Span,
+    add_fleets_of_drawn_worlds,
+    draw_confidence,
+    draw_inputs,
+)
 from penstock.planning.uncertainty.sensitivity import Judge
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, capacity_spreads, knobs_of
 from penstock.planning.verification.serving_fleet import Check, ServingFleet
@@ -80,7 +86,7 @@ def test_where_nothing_is_uncertain_no_other_world_is_solved(exact: PlanResult) 
     knobs = knobs_of(exact.resolved, capacity_spreads(exact.candidates))
     family = replace(answer_of(exact).family, of_other_worlds=())
     world = InputWorld(resolved=exact.resolved)
-    assert widened(family, world, exact.candidates, knobs, seed=0).of_other_worlds == ()
+    assert add_fleets_of_drawn_worlds(family, world, exact.candidates, knobs, seed=0).of_other_worlds == ()
 
 
 def test_the_same_seed_draws_the_same_worlds_and_another_seed_others(uncertain: PlanResult) -> None:

@@ -5,7 +5,7 @@ import pytest
 from penstock.economics.bill_line import Item, total_usd
 from penstock.errors import UsageError
 from penstock.planning.optimizer.build_problem import build_problem
-from penstock.planning.optimizer.node_costs import periods_of, stepped, terms_of
+from penstock.planning.optimizer.node_costs import periods_of, terms_of, with_steps
 from penstock.planning.optimizer.problem import Offer
 from penstock.planning.plan_result import Answer, NoFleet
 from penstock.planning.verification.serving_fleet import Check, ServingFleet
@@ -246,7 +246,7 @@ def test_contracts_of_two_terms_follow_one_another_where_that_is_cheapest() -> N
 
 def test_terms_that_cover_the_plan_need_no_step() -> None:
     for terms in (((12, 1.9), (36, 1.6)), ((12, 1.5), (24, 1.6)), ((36, 1.6),)):
-        plan = stepped(plan_of(with_contracts(H200, *terms) + "acquire: [contract]\n"))
+        plan = with_steps(plan_of(with_contracts(H200, *terms) + "acquire: [contract]\n"))
         assert periods_of(plan) == ((0, 3),)
 
 

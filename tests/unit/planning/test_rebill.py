@@ -9,7 +9,7 @@ from penstock.economics.bill_line import total_usd
 from penstock.planning.optimizer.fleet_bill import fleet_lines
 from penstock.planning.optimizer.resize_fleet import Worlds, resized_usd
 from penstock.planning.plan_result import Answer, Bill, PlanResult
-from penstock.planning.uncertainty.rebill import LOADS, Rebilled, bill_of, counted, other_terms, rebilled
+from penstock.planning.uncertainty.rebill import LOADS, Rebilled, bill_of, count_units, other_terms, rebill_fleets
 from small_plans import PLAIN, TWO_PARTS, solved
 
 GROWING = (
@@ -27,7 +27,7 @@ def found(name: str) -> tuple[PlanResult, list[Bill], Rebilled]:
         result = solved(SEVERAL[name])
         assert isinstance(result.answer, Answer)
         bills = [result.answer.winner, *result.answer.by_label.values(), *result.answer.runners_up]
-        _FOUND[name] = result, bills, rebilled([bill.mix for bill in bills], result.resolved, result.problem)
+        _FOUND[name] = result, bills, rebill_fleets([bill.mix for bill in bills], result.resolved, result.problem)
     return _FOUND[name]
 
 
@@ -70,14 +70,14 @@ def test_another_term_is_the_bill_of_a_plan_that_long() -> None:
         asked = replace(result.resolved, plan=replace(result.plan, horizon_years=years))
         terms = other_terms(asked)[years]
         for bill in bills:
-            total = sum(count * total_usd(again.bills[unit][years]) for unit, count in counted(bill.mix).items())
+            total = sum(count * total_usd(again.bills[unit][years]) for unit, count in count_units(bill.mix).items())
             assert total == pytest.approx(total_usd(fleet_lines(bill.mix, terms)))
 
 
 def test_a_fleet_that_changes_is_not_billed_beyond_its_last_change() -> None:
     result, bills, again = found("growing")
     assert list(other_terms(result.resolved)) == [1, 2, 3]
-    later = [unit for unit in counted(bills[0].mix) if unit.period == 2]
+    later = [unit for unit in count_units(bills[0].mix) if unit.period == 2]
     assert later
     assert all(not again.bills[unit][1.0] and again.bills[unit][3.0] for unit in later)
 
@@ -85,7 +85,7 @@ def test_a_fleet_that_changes_is_not_billed_beyond_its_last_change() -> None:
 def test_what_a_power_cap_or_a_limit_forbids_is_not_counted() -> None:
     capped = solved(TWO_PARTS + "sites: [{name: main, power_cap_kw: 60}]\n")
     assert isinstance(capped.answer, Answer)
-    [fleet] = rebilled([capped.answer.winner.mix], capped.resolved, capped.problem).fleets
+    [fleet] = rebill_fleets([capped.answer.winner.mix], capped.resolved, capped.problem).fleets
     watts = capped.answer.winner.mix.pools[0].offer.node_watts
     for counts in fleet:
         if counts is not None:
@@ -94,7 +94,7 @@ def test_what_a_power_cap_or_a_limit_forbids_is_not_counted() -> None:
     assert fleet[LOADS.index(2.0)] is None
     limited = solved(TWO_PARTS.replace("tp: [1]}", "tp: [1], max_nodes: 4}"))
     assert isinstance(limited.answer, Answer)
-    [fleet] = rebilled([limited.answer.winner.mix], limited.resolved, limited.problem).fleets
+    [fleet] = rebill_fleets([limited.answer.winner.mix], limited.resolved, limited.problem).fleets
     assert fleet[-1] is None
 
 

@@ -62,7 +62,7 @@ def test_one_workload_of_two_kinds_takes_as_few_devices_as_trying_every_number_o
     split["b"] = 1 - split["a"]
     only = pool("red", {"a": 3, "b": 2}, {(name, ("chat", 0)): part for name, part in split.items()})
     filling = Filling(problem_of([only], kinds, asked / 10), [only])
-    found = float(filling.least_devices(only, {"chat": np.array([more])})[0])
+    found = float(filling.min_devices(only, {"chat": np.array([more])})[0])
     needed = asked / 10 * more
     best = min(
         count * sizes[0] + max(0, ceil((needed - count * each[0]) / each[1] - 1e-6)) * sizes[1]
@@ -80,8 +80,8 @@ def test_a_kind_that_cannot_serve_a_length_is_given_nothing_of_it() -> None:
     kinds = [kind("a", "red", 1, 1.0, 1.0), kind("b", "red", 1, 9.0)]
     only = pool("red", {"a": 5, "b": 1}, {("a", ("chat", 0)): 0.5, ("a", ("chat", 1)): 1.0, ("b", ("chat", 0)): 0.5})
     filling = Filling(problem_of([only], kinds, 4.0, 3.0), [only])
-    assert filling.least_devices(only, {"chat": np.ones(1)}).tolist() == [5 + 1]
-    assert filling.least_devices(only, {"chat": np.full(1, 2.0)}).tolist() == [10 + 1]
+    assert filling.min_devices(only, {"chat": np.ones(1)}).tolist() == [5 + 1]
+    assert filling.min_devices(only, {"chat": np.full(1, 2.0)}).tolist() == [10 + 1]
 
 
 def test_a_kind_of_another_period_may_serve_and_carries_the_least_it_was_seen_to() -> None:
@@ -90,9 +90,9 @@ def test_a_kind_of_another_period_may_serve_and_carries_the_least_it_was_seen_to
     later = pool("red", {"b": 4}, {("b", ("chat", 0)): 1.0}, period=1, carried={"b": 0.9})
     problem = problem_of([now, later], kinds, 8.0)
     more = {"chat": np.array([1.0, 1.07])}
-    assert Filling(problem, [now]).least_devices(now, more).tolist() == [8, 9]
+    assert Filling(problem, [now]).min_devices(now, more).tolist() == [8, 9]
     # Four of 2.16 carry 8.64; nine of 1 carry 9.
-    assert Filling(problem, [now, later]).least_devices(now, more).tolist() == [8, 8]
+    assert Filling(problem, [now, later]).min_devices(now, more).tolist() == [8, 8]
 
 
 def test_kinds_nobody_simulated_fill_nodes_with_what_is_said_of_them_and_less_beside_another() -> None:
@@ -103,7 +103,7 @@ def test_kinds_nobody_simulated_fill_nodes_with_what_is_said_of_them_and_less_be
 
     def taken(*instead: str) -> float:
         entry = replace(only, instead=dict.fromkeys(instead, 1.0))
-        return float(Filling(problem, [entry]).least_devices(entry, {"chat": np.ones(1)})[0])
+        return float(Filling(problem, [entry]).min_devices(entry, {"chat": np.ones(1)})[0])
 
     assert taken() == 14
     assert taken("one") == 13
@@ -185,7 +185,7 @@ def can_be_shared(mix: Mix, problem: Problem, factors: Mapping[str, float], *, r
             milp.row([*counted[vendor], *every], at_most=0)
         if problem.min_vendors > 1:
             milp.row(own, at_least=(problem.min_vendor_share - 1e-4) * sum(weight.values()))
-    return milp.solve(gap_fraction=0.0, most_nodes=1) is not None
+    return milp.solve(gap_fraction=0.0, search_nodes=1) is not None
 
 
 @law

@@ -61,7 +61,7 @@ def large_problem(models: int, parts: int, buckets: int, requests_per_s: float) 
 
 
 def test_ten_models_on_twenty_parts_and_a_thousand_nodes_solve_within_half_a_percent() -> None:
-    found = cheapest(large_problem(10, 20, 4, 68_000), gap_fraction=5e-3, most_nodes=20_000)
+    found = cheapest(large_problem(10, 20, 4, 68_000), gap_fraction=5e-3, search_nodes=20_000)
     assert found is not None
     assert 900 < sum(pool.nodes for pool in found.pools) < 1200
     assert found.gap_fraction <= 5e-3
@@ -69,7 +69,7 @@ def test_ten_models_on_twenty_parts_and_a_thousand_nodes_solve_within_half_a_per
 
 def test_effort_is_counted_in_nodes_so_that_a_busy_machine_answers_the_same() -> None:
     problem = large_problem(3, 6, 2, 5_000)
-    first, again, more = (cheapest(problem, gap_fraction=0.0, most_nodes=nodes) for nodes in (2, 2, 400))
+    first, again, more = (cheapest(problem, gap_fraction=0.0, search_nodes=nodes) for nodes in (2, 2, 400))
     assert first is not None
     assert again is not None
     assert more is not None

@@ -143,6 +143,6 @@ def test_a_stated_price_that_turns_the_answer_at_once_stands_before_a_guess_that
         instead_named=("amd",),
         within_range=False,
     )
-    guess = replace(near, name="a guess", current=1.0, at=1.1, within_range=True, doubt_fraction=0.15)
-    loose = replace(near, name="a wide guess", current=1.0, at=1.05, within_range=True, doubt_fraction=0.45)
+    guess = replace(near, name="a guess", current=1.0, at=1.1, within_range=True, uncertainty_fraction=0.15)
+    loose = replace(near, name="a wide guess", current=1.0, at=1.05, within_range=True, uncertainty_fraction=0.45)
     assert [flip.name for flip in nearest_first([guess, near, loose])] == ["a wide guess", "a quote", "a guess"]

@@ -26,7 +26,7 @@ def options(name: str, part: str, *, tp: tuple[int, ...] = (), mtp: bool = True)
     placing = WorkloadOnAccelerator(
         workload=replace(CHAT, model=name, mtp=mtp),
         accelerator=accelerator,
-        part=AcceleratorPlan(id=accelerator.id, tp=tp),
+        planned=AcceleratorPlan(id=accelerator.id, tp=tp),
         drafts_of=own_drafts,
     )
     return options_of(model(name), placing, ("sglang", "vllm"))[0]
@@ -93,7 +93,7 @@ def test_stages_do_not_draft() -> None:
     placing = WorkloadOnAccelerator(
         workload=replace(CHAT, model="deepseek-r1", weights=("bf16",)),
         accelerator=load_accelerator("h100"),
-        part=AcceleratorPlan(id="h100_sxm"),
+        planned=AcceleratorPlan(id="h100_sxm"),
         drafts_of=own_drafts,
     )
     found, _ = options_of(model("deepseek-r1"), placing, ("vllm",))

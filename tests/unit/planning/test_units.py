@@ -42,7 +42,7 @@ def workload(*lengths: Bucket, engines: tuple[str, ...] = (), rate: float = 60.0
 def placing(asked: WorkloadPlan, part: str) -> WorkloadOnAccelerator:
     accelerator = load_accelerator(part)
     return WorkloadOnAccelerator(
-        workload=asked, accelerator=accelerator, part=AcceleratorPlan(id=accelerator.id), drafts_of=lambda *_: None
+        workload=asked, accelerator=accelerator, planned=AcceleratorPlan(id=accelerator.id), drafts_of=lambda *_: None
     )
 
 

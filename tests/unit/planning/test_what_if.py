@@ -86,7 +86,7 @@ def test_what_the_solver_did_not_prove_is_said_to_be_a_bound() -> None:
     """A rule whose absence may save more costs at least this; demand a cheaper fleet may serve at most this."""
     rule = RulePrice(rule="a rule", without_usd=9e6, usd=1e6, without="h200_sxm", proven=False)
     scenario = DemandScenario(name="high", usd=2e6, label="nvidia", accelerators={"h200_sxm": 8}, proven=False)
-    assert (rule_usd(rule), scenario_usd(scenario)) == ("$1.00M at least", "$2.00M at most")
+    assert (rule_usd(rule), scenario_usd(scenario)) == ("at least $1.00M", "at most $2.00M")
     assert rule_usd(replace(rule, proven=True)) == "$1.00M"
     assert all(found.proven for found in answer_of(DUAL).rules)
 

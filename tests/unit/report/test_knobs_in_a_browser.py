@@ -9,7 +9,7 @@ import pytest
 
 from browser import opened
 from penstock.planning.plan_result import Answer, Bill, PlanResult
-from penstock.planning.uncertainty.rebill import Unit, counted, counted_at
+from penstock.planning.uncertainty.rebill import Unit, count_units, count_units_at
 from penstock.report.plan.page import plan_html
 from penstock.report.plan.page_knobs import fleets_of
 from small_plans import solved
@@ -145,11 +145,11 @@ def test_rebilled_totals_are_those_of_a_fresh_plan_wherever_the_fleet_stays_the_
             shown = {
                 row.get_attribute("data-fleet"): float(row.get_attribute("data-usd") or "inf") for row in rows.all()
             }
-            fresh = {fleet_key(counted(bill.mix)): bill for bill in bills_of(answered(setting))}
+            fresh = {fleet_key(count_units(bill.mix)): bill for bill in bills_of(answered(setting))}
             load = setting.get("rate", PLANNED["rate"]) / PLANNED["rate"]
             same = 0
             for number, bill in enumerate(fleets):
-                counts = counted_at(bill.mix, planned.problem, load)
+                counts = count_units_at(bill.mix, planned.problem, load)
                 again = None if counts is None else fresh.get(fleet_key(counts))
                 if again is not None:
                     same += 1

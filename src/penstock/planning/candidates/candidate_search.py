@@ -91,7 +91,7 @@ class Choice:
 def find_candidates(
     workload: WorkloadPlan,
     model: ModelSpec,
-    parts: Sequence[tuple[Accelerator, AcceleratorPlan]],
+    accelerators: Sequence[tuple[Accelerator, AcceleratorPlan]],
     capacity_of: CapacityOf,
     *,
     screen: CapacityOf | None = None,
@@ -107,11 +107,13 @@ def find_candidates(
     kept: list[Candidate] = []
     left_out: list[LeftOut] = []
     considered = 0
-    for accelerator, part in parts:
+    for accelerator, planned in accelerators:
         step(accelerator.id)
-        placing = WorkloadOnAccelerator(workload=workload, accelerator=accelerator, part=part, drafts_of=drafts_of)
+        placing = WorkloadOnAccelerator(
+            workload=workload, accelerator=accelerator, planned=planned, drafts_of=drafts_of
+        )
         measured = engines_of(accelerator.id, None if workload.engines else model)
-        engines = asked_engines(workload.engines, measured=measured)
+        engines = engines_to_consider(workload.engines, measured=measured)
         feasible: list[Option] = []
         reason: str | None = _unmeasured(workload, measured)
         if engines is not None:
@@ -134,7 +136,7 @@ def _whole(
     screen: CapacityOf | None,
 ) -> tuple[list[Candidate], int, str]:
     """Judge replicas that prefill and decode; return those worth keeping, the number of ways, and why none is kept."""
-    judged = [_judged(workload, option, screen or capacity_of) for option in feasible]
+    judged = [_judge(workload, option, screen or capacity_of) for option in feasible]
     useful = [entry for entry in judged if any(entry.rates)]
     if screen is not None:
         bounds = zip(feasible, judged, strict=True)
@@ -143,7 +145,7 @@ def _whole(
     return undominated(_best_engines(workload, useful)), len({option.id for option in feasible}), why
 
 
-def asked_engines(asked: Sequence[str], *, measured: Sequence[str]) -> Sequence[str] | None:
+def engines_to_consider(asked: Sequence[str], *, measured: Sequence[str]) -> Sequence[str] | None:
     """Return the engines to consider on an accelerator: those requested among those measured; None if none is left.
 
     For an accelerator without measurements, similar ones are used, with any engine requested.
@@ -170,7 +172,7 @@ def _simulated(
     for option, bound in sorted(screened, key=lambda pair: -_mixed(workload, pair[1]) / pair[1].devices):
         if any(_beats(other, bound, margin=_SCREEN_MARGIN) for other in found):
             continue
-        careful = _judged(workload, option, capacity_of)
+        careful = _judge(workload, option, capacity_of)
         found += [careful] if any(careful.rates) else []
     return found
 
@@ -183,7 +185,7 @@ def _units(
     screen: CapacityOf,
 ) -> list[Candidate]:
     """Judge disaggregated units and keep those that replicas doing both do not dominate."""
-    bounds = [(option, _judged(workload, option, screen)) for option in units]
+    bounds = [(option, _judge(workload, option, screen)) for option in units]
     hopeful = [(o, b) for o, b in bounds if not any(_beats(other, b, margin=_SCREEN_MARGIN) for other in others)]
     found = _simulated(workload, [(o, b) for o, b in hopeful if any(b.rates)], capacity_of)
     return [
@@ -223,7 +225,7 @@ def _beats(other: Candidate, one: Candidate, *, margin: float = 1.0) -> bool:
     return same and copies > 0 and all(b * copies >= a * margin for a, b in zip(one.rates, other.rates, strict=True))
 
 
-def _judged(workload: WorkloadPlan, option: Option, capacity_of: CapacityOf) -> Candidate:
+def _judge(workload: WorkloadPlan, option: Option, capacity_of: CapacityOf) -> Candidate:
     return Candidate(
         id=option.id,
         workload=workload.name,

@@ -32,7 +32,7 @@ class WorkloadOnAccelerator:
 
     workload: WorkloadPlan
     accelerator: Accelerator
-    part: AcceleratorPlan
+    planned: AcceleratorPlan
     drafts_of: DraftsOf
 
     @property
@@ -103,7 +103,7 @@ def _split(
     weights: str, spec: ModelSpec, placing: WorkloadOnAccelerator, engines: Sequence[str]
 ) -> tuple[list[Option], str | None]:
     """Split in every way considered; in pipeline stages only if nothing else holds the model."""
-    named = tuple(Parallelism(tp=tp) for tp in placing.part.tp)
+    named = tuple(Parallelism(tp=tp) for tp in placing.planned.tp)
     found, reason = _fitting(weights, spec, placing, named or splits_of(spec, placing.accelerator), engines)
     linked = linked_devices(placing.accelerator)
     if named or any(option.deployment.parallelism.devices <= linked for option in found):

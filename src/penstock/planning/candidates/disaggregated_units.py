@@ -55,7 +55,7 @@ def find_units(model: ModelSpec, placing: WorkloadOnAccelerator, screen: UnitScr
 
 
 def _pairs(model: ModelSpec, placing: WorkloadOnAccelerator, screen: UnitScreen) -> Iterator[_Pair]:
-    named = tuple(Parallelism(tp=tp) for tp in placing.part.tp)
+    named = tuple(Parallelism(tp=tp) for tp in placing.planned.tp)
     prompts = min(share.bucket.input_tokens for share in placing.workload.shares)
     for weights, spec in stored(placing.workload, model):
         if emulated_format(placing, model, spec) is not None:
@@ -71,8 +71,10 @@ def _pairs(model: ModelSpec, placing: WorkloadOnAccelerator, screen: UnitScreen)
 
 def _engines(spec: ModelSpec, placing: WorkloadOnAccelerator, screen: UnitScreen) -> list[str]:
     """Return the requested engines measured disaggregated on the accelerator: with this model format, or else any."""
-    asked, part = placing.workload.engines, placing.accelerator.id
-    measured = screen.phase_factors.engines(part, None if asked else spec) or screen.phase_factors.engines(part)
+    asked, accelerator = placing.workload.engines, placing.accelerator.id
+    measured = screen.phase_factors.engines(accelerator, None if asked else spec) or screen.phase_factors.engines(
+        accelerator
+    )
     return [name for name in measured if not asked or name in asked]
 
 
@@ -112,7 +114,7 @@ def _sized(
     if not served:
         return None
     node, peak = placing.accelerator.node.devices, placing.workload.peak_requests_per_s
-    doubt = exp(min(0.0, screen.spread(pair.unit, pair.engine).rate[0]))
+    low_factor = exp(min(0.0, screen.spread(pair.unit, pair.engine).rate[0]))
     best: tuple[_Needs, Disaggregated] | None = None
     for prefills, decodes in _ratios():
         unit = replace(pair.unit, prefill_replicas=prefills, decode_replicas=decodes)
@@ -121,7 +123,7 @@ def _sized(
             continue
         unit = replace(unit, prefill_replicas=times * prefills, decode_replicas=times * decodes)
         rate = min(_WORKING * ahead * unit.prefill_replicas, after * unit.decode_replicas)
-        needs = _devices(unit, rate, doubt * rate, peak * served, served)
+        needs = _devices(unit, rate, low_factor * rate, peak * served, served)
         if best is None or needs < best[0]:
             best = needs, unit
     if best is None:
@@ -161,7 +163,7 @@ def _needs(placing: WorkloadOnAccelerator, option: Option, screen: UnitScreen) -
         mixed_rate(fractions, tuple(getattr(capacity.requests_per_s, end) for capacity in capacities))
         for end in ("value", "low")
     )
-    served = sum(part for part, seen in zip(fractions, capacities, strict=True) if seen.meets_slo)
+    served = sum(fraction for fraction, seen in zip(fractions, capacities, strict=True) if seen.meets_slo)
     unit = option.disaggregated or _unit(option.deployment, 1, option.deployment, 1)
     return _devices(unit, rate, low, placing.workload.peak_requests_per_s * served, served)
 

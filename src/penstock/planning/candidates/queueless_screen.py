@@ -142,8 +142,8 @@ class QueuelessScreen:
 
 def _layout(deployment: Deployment) -> tuple[object, ...]:
     """Return a key of a deployment, shared by engines with the same settings; its last entry is whether it drafts."""
-    part, model, engine = deployment.accelerator, deployment.model, deployment.engine
-    plain = (model.name, model.quantisation, part.id, deployment.parallelism, deployment.cache_dtype, engine)
+    accelerator, model, engine = deployment.accelerator, deployment.model, deployment.engine
+    plain = (model.name, model.quantisation, accelerator.id, deployment.parallelism, deployment.cache_dtype, engine)
     return (*plain, deployment.speculative)
 
 

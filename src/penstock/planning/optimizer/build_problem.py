@@ -39,10 +39,10 @@ def build_problem(
     """Build the optimizer's problem; `capacity_scale` multiplies the capacity of each replica, by accelerator."""
     plan, terms = resolved.plan, terms_of(resolved)
     offers = tuple(
-        _offer(terms, part, site)
-        for part in plan.accelerators
+        _offer(terms, planned, site)
+        for planned in plan.accelerators
         for site in plan.sites
-        if not denied(site, resolved.accelerators[part.id])
+        if not is_denied(site, resolved.accelerators[planned.id])
     )
     vendors = dict.fromkeys(offer.vendor for offer in offers)
     periods = range(len(terms.periods))
@@ -53,7 +53,7 @@ def build_problem(
         demands=tuple(demand for workload in plan.workloads for demand in demands_of(workload, terms.periods)),
         vendor_usd={vendor: tuple(total_usd(terms.people(vendor, period)) for period in periods) for vendor in vendors},
         site_watts={site.name: site.power_cap_watts for site in plan.sites if site.power_cap_watts is not None},
-        max_nodes={part.id: part.max_nodes for part in plan.accelerators if part.max_nodes is not None},
+        max_nodes={planned.id: planned.max_nodes for planned in plan.accelerators if planned.max_nodes is not None},
         spare_nodes=plan.constraints.spare_nodes,
         utilisation_fraction=plan.constraints.utilisation.value,
         min_vendors=plan.constraints.min_vendors,
@@ -89,46 +89,46 @@ def demands_of(workload: WorkloadPlan, periods: Sequence[Period]) -> tuple[Deman
     )
 
 
-def _offer(terms: BillingTerms, part: AcceleratorPlan, site: SitePlan) -> Offer:
-    accelerator = terms.resolved.accelerators[part.id]
+def _offer(terms: BillingTerms, planned: AcceleratorPlan, site: SitePlan) -> Offer:
+    accelerator = terms.resolved.accelerators[planned.id]
     count = len(terms.periods)
-    levels = (0, *(discount.devices for discount in part.discounts))
+    levels = (0, *(discount.devices for discount in planned.discounts))
     tiers = tuple(
         Tier(
             min_devices=least,
-            node_usd=tuple(total_usd(terms.bought(part, site, level, period)) for period in range(count)),
+            node_usd=tuple(total_usd(terms.bought(planned, site, level, period)) for period in range(count)),
         )
         for level, least in enumerate(levels)
     )
-    rents = tuple(total_usd(terms.rented(part, site, period)) for period in range(count))
+    rents = tuple(total_usd(terms.rented(planned, site, period)) for period in range(count))
     return Offer(
-        accelerator=part.id,
+        accelerator=planned.id,
         vendor=accelerator.vendor,
         site=site.name,
         devices=accelerator.node.devices,
-        node_watts=terms.resolved.power[part.id].node_watts,
-        tiers=tiers if part.buy is not None and not part.owned_only else (),
-        rent_usd=rents if part.rent is not None else None,
-        contracts=tuple(_contract(terms, part, site, number) for number in range(len(part.contracts))),
-        kept=_kept(terms, part, site),
-        first_period=_first_period(terms, part),
-        first_bought=_period_from(terms, delivered_years(terms.resolved.plan, part)),
+        node_watts=terms.resolved.power[planned.id].node_watts,
+        tiers=tiers if planned.buy is not None and not planned.owned_only else (),
+        rent_usd=rents if planned.rent is not None else None,
+        contracts=tuple(_contract(terms, planned, site, number) for number in range(len(planned.contracts))),
+        kept=_kept(terms, planned, site),
+        first_period=_first_period(terms, planned),
+        first_bought=_period_from(terms, delivered_years(terms.resolved.plan, planned)),
         lot_nodes=accelerator.rack_nodes,
     )
 
 
-def _contract(terms: BillingTerms, part: AcceleratorPlan, site: SitePlan, number: int) -> Contract:
-    periods, months = range(len(terms.periods)), part.contracts[number].months
+def _contract(terms: BillingTerms, planned: AcceleratorPlan, site: SitePlan, number: int) -> Contract:
+    periods, months = range(len(terms.periods)), planned.contracts[number].months
     return Contract(
         months=months,
-        node_usd=tuple(total_usd(terms.contracted(part, site, number, period)) for period in periods),
+        node_usd=tuple(total_usd(terms.contracted(planned, site, number, period)) for period in periods),
         spans=tuple(terms.served_periods(months, period) for period in periods),
     )
 
 
-def _kept(terms: BillingTerms, part: AcceleratorPlan, site: SitePlan) -> Kept | None:
+def _kept(terms: BillingTerms, planned: AcceleratorPlan, site: SitePlan) -> Kept | None:
     plan = terms.resolved.plan
-    entry = next((entry for entry in plan.owned if (entry.id, entry.site) == (part.id, site.name)), None)
+    entry = next((entry for entry in plan.owned if (entry.id, entry.site) == (planned.id, site.name)), None)
     if entry is None:
         return None
     ends = terms.horizon_years if entry.until is None else years_until(plan, entry.until)
@@ -137,9 +137,9 @@ def _kept(terms: BillingTerms, part: AcceleratorPlan, site: SitePlan) -> Kept | 
     return Kept(nodes=entry.nodes or 0, node_usd=usd, sale_usd=entry.resale_usd.value)
 
 
-def _first_period(terms: BillingTerms, part: AcceleratorPlan) -> int:
+def _first_period(terms: BillingTerms, planned: AcceleratorPlan) -> int:
     """Return the first period that starts once the accelerator is available; the period count if there is none."""
-    return 0 if part.available is None else _period_from(terms, years_until(terms.resolved.plan, part.available))
+    return 0 if planned.available is None else _period_from(terms, years_until(terms.resolved.plan, planned.available))
 
 
 def _period_from(terms: BillingTerms, years: float) -> int:
@@ -158,6 +158,6 @@ def _replica(candidate: Candidate) -> ReplicaKind:
     )
 
 
-def denied(site: SitePlan, accelerator: Accelerator) -> bool:
+def is_denied(site: SitePlan, accelerator: Accelerator) -> bool:
     """Return whether a site excludes an accelerator or its vendor."""
     return accelerator.id in site.deny or accelerator.vendor in site.deny

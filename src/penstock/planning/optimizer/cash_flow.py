@@ -11,7 +11,7 @@ from penstock.economics.bill_line import Item, Line
 from penstock.economics.finance import MONTHS_PER_YEAR, Window
 from penstock.economics.rent import Term
 from penstock.planning.optimizer.fleet_bill import holdings, people_lines
-from penstock.planning.optimizer.node_costs import DAYS_PER_YEAR, BillingTerms, part_of
+from penstock.planning.optimizer.node_costs import DAYS_PER_YEAR, BillingTerms, accelerator_plan
 from penstock.planning.optimizer.problem import Mix
 from penstock.planning.spec.plan_types import OwnedPlan
 
@@ -149,11 +149,11 @@ def _orders(mix: Mix, terms: BillingTerms) -> Iterator[Order]:
     for months_of, ways in ((None, mix.purchases), (0, mix.contracts)):
         for key, nodes in ways.items():
             accelerator, site, number, period = key
-            part = part_of(plan, accelerator)
+            planned = accelerator_plan(plan, accelerator)
             on = day_of(terms, terms.periods[period][0])
-            lead = timedelta(weeks=part.lead_weeks) if part.lead_weeks is not None else None
+            lead = timedelta(weeks=planned.lead_weeks) if planned.lead_weeks is not None else None
             bought = months_of is None
-            price = part.buy if bought else part.contracts[number].rent
+            price = planned.buy if bought else planned.contracts[number].rent
             yield Order(
                 on=on,
                 by=on - lead if lead is not None and bought else None,
@@ -161,7 +161,7 @@ def _orders(mix: Mix, terms: BillingTerms) -> Iterator[Order]:
                 site=site,
                 nodes=nodes,
                 devices=nodes * terms.resolved.accelerators[accelerator].node.devices,
-                months=None if bought else part.contracts[number].months,
+                months=None if bought else planned.contracts[number].months,
                 usd=_paid_once(mix, terms, key) if bought else _committed(mix, terms, key),
                 quoted=price is not None and price.given,
             )
@@ -181,7 +181,7 @@ def _paid_once(mix: Mix, terms: BillingTerms, key: Key) -> float:
 def _committed(mix: Mix, terms: BillingTerms, key: Key) -> float:
     """Return the rent a contract commits to at signing: its first term, even if the plan renews it later."""
     accelerator, site, number, period = key
-    term = Term(months=part_of(terms.resolved.plan, accelerator).contracts[number].months)
+    term = Term(months=accelerator_plan(terms.resolved.plan, accelerator).contracts[number].months)
     whole = _windowed(terms, -1.0, terms.periods[period][0] + term.years)
     lines = whole.contracted(*terms.named(accelerator, site), number, period, nodes=mix.contracts[key])
     return _sum(lines, frozenset({Item.RENT}))

@@ -31,7 +31,7 @@ def cheapest(
     restriction: Restriction | None = None,
     *,
     gap_fraction: float | None = None,
-    most_nodes: int = _MAX_NODES,
+    search_nodes: int = _MAX_NODES,
     patient: bool = True,
 ) -> Mix | None:
     """Find the cheapest fleet; None if no fleet satisfies every rule.
@@ -40,9 +40,9 @@ def cheapest(
     """
     built = _Built(problem, restriction or Restriction())
     gap = _gap(problem, len(built.count)) if gap_fraction is None else gap_fraction
-    optimum = built.milp.solve(gap_fraction=gap, most_nodes=most_nodes)
+    optimum = built.milp.solve(gap_fraction=gap, search_nodes=search_nodes)
     if patient and optimum is not None and optimum.gap_fraction > LOOSE:
-        longer = built.milp.solve(gap_fraction=LOOSE, most_nodes=_PATIENCE * most_nodes)
+        longer = built.milp.solve(gap_fraction=LOOSE, search_nodes=_PATIENCE * search_nodes)
         optimum = optimum if longer is None else longer.or_cheaper(optimum)
     return None if optimum is None else built.read(optimum)
 
@@ -54,14 +54,14 @@ def _gap(problem: Problem, placements: int) -> float:
 
 
 def runners_up(
-    problem: Problem, first: Mix, *, count: int, gap_fraction: float | None = None, most_nodes: int = 1_000
+    problem: Problem, first: Mix, *, count: int, gap_fraction: float | None = None, search_nodes: int = 1_000
 ) -> tuple[Mix, ...]:
     """Find the next cheapest fleets, each without at least one accelerator of every fleet before it."""
     found: list[Mix] = []
     while len(found) < count:
         seen = tuple(mix.support for mix in (first, *found))
         other = Restriction(not_supports=seen)
-        following = cheapest(problem, other, gap_fraction=gap_fraction, most_nodes=most_nodes, patient=False)
+        following = cheapest(problem, other, gap_fraction=gap_fraction, search_nodes=search_nodes, patient=False)
         if following is None:
             break
         found.append(following)
@@ -85,11 +85,12 @@ class _Built:
     offers: tuple[Offer, ...] = ()
 
     def __post_init__(self) -> None:
-        vendors, parts = self.restriction.only_vendors, self.restriction.only_accelerators
+        vendors, accelerators = self.restriction.only_vendors, self.restriction.only_accelerators
         self.offers = tuple(
             offer
             for offer in self.problem.offers
-            if (vendors is None or offer.vendor in vendors) and (parts is None or offer.accelerator in parts)
+            if (vendors is None or offer.vendor in vendors)
+            and (accelerators is None or offer.accelerator in accelerators)
         )
         for offer in self.offers:
             self._nodes(offer)
@@ -98,7 +99,7 @@ class _Built:
         self._price_levels()
         self._serve_everything()
         self._sites()
-        self._most_nodes()
+        self._limit_nodes()
         self._vendors()
         self._other_supports()
 
@@ -109,7 +110,7 @@ class _Built:
         return range(offer.first_period if offer.kept is None else 0, self.problem.periods)
 
     def _nodes(self, offer: Offer) -> None:
-        most = self.problem.most_nodes(offer)
+        most = self.problem.node_bound(offer)
         for period in self._served(offer):
             self.used[offer.key, period] = self.milp.variable(upper=1, whole=True)
             self._keep(offer, period)
@@ -145,7 +146,7 @@ class _Built:
 
     def _placement(self, offer: Offer, period: int) -> None:
         """Add the replicas on a pool's nodes: the load they serve and the devices they occupy."""
-        problem, most = self.problem, self.problem.most_nodes(offer)
+        problem, most = self.problem, self.problem.node_bound(offer)
         taken: list[tuple[int, float]] = []
         for replica in problem.replicas_on(offer.accelerator):
             loads = []
@@ -211,7 +212,7 @@ class _Built:
                     for (key, level, _), variable in self.bought.items()
                     if key == offer.key and level == number
                 ]
-                most = sum(self.problem.most_nodes(offer) * offer.devices for offer in offers) * self.problem.periods
+                most = sum(self.problem.node_bound(offer) * offer.devices for offer in offers) * self.problem.periods
                 self.milp.row([*volume, (chosen, -float(most))], at_most=0)
                 self.milp.row([*volume, (chosen, -float(tier.min_devices))], at_least=0)
             self.milp.row(levels, at_most=1)
@@ -235,7 +236,7 @@ class _Built:
                 ]
                 self.milp.row(drawn, at_most=watts)
 
-    def _most_nodes(self) -> None:
+    def _limit_nodes(self) -> None:
         for accelerator, limit in self.problem.max_nodes.items():
             for period in range(self.problem.periods):
                 nodes = [

@@ -90,7 +90,7 @@ class Family:
     @property
     def support(self) -> frozenset[str]:
         """Return every accelerator used by some fleet."""
-        return frozenset(part for mix in self.fleets for part in mix.support)
+        return frozenset(accelerator for mix in self.fleets for accelerator in mix.support)
 
     def label(self, mix: Mix) -> str:
         """Return the label a fleet competes under: its vendor or `mix`, or its accelerators."""

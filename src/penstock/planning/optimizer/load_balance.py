@@ -49,7 +49,7 @@ def _loads(
         served = [(variable, 1.0) for (_, _, asked), variable in shares.items() if asked == key]
         milp.row(served, at_least=1, at_most=1)
     _keep_rules(milp, shares, pools, problem)
-    found = milp.solve(gap_fraction=0.0, most_nodes=1)
+    found = milp.solve(gap_fraction=0.0, search_nodes=1)
     if found is None:
         return {}
     loads: dict[int, dict[tuple[str, DemandKey], float]] = {number: {} for number in numbers}

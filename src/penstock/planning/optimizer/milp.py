@@ -72,22 +72,22 @@ class Milp:
         self.row_lower.append(at_least)
         self.row_upper.append(at_most)
 
-    def solve(self, *, gap_fraction: float, most_nodes: int) -> Optimum | None:
-        """Minimise; None if the program is infeasible or no solution was found within `most_nodes` of the search."""
-        found = self._solved(gap_fraction=gap_fraction, most_nodes=most_nodes)
+    def solve(self, *, gap_fraction: float, search_nodes: int) -> Optimum | None:
+        """Minimise; None if the program is infeasible or no solution was found within `search_nodes` of the search."""
+        found = self._solved(gap_fraction=gap_fraction, search_nodes=search_nodes)
         if found is None or len(self.costs) > _SMALL:
             return found
-        plain = self._solved(gap_fraction=gap_fraction, most_nodes=most_nodes, presolve="off")
+        plain = self._solved(gap_fraction=gap_fraction, search_nodes=search_nodes, presolve="off")
         wrong = plain is not None and plain.cost < found.cost * (1 - found.gap_fraction - _FEASIBILITY)
         return plain if wrong else found
 
-    def _solved(self, *, gap_fraction: float, most_nodes: int, presolve: str = "choose") -> Optimum | None:
+    def _solved(self, *, gap_fraction: float, search_nodes: int, presolve: str = "choose") -> Optimum | None:
         solver = highspy.Highs()  # type: ignore[no-untyped-call]
         for option, value in (
             ("output_flag", False),
             ("mip_rel_gap", gap_fraction),
             ("mip_abs_gap", 0.0),
-            ("mip_max_nodes", most_nodes),
+            ("mip_max_nodes", search_nodes),
             ("time_limit", _LAST_RESORT_S),
             ("mip_feasibility_tolerance", _FEASIBILITY),
             ("primal_feasibility_tolerance", _FEASIBILITY),

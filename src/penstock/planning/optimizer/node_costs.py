@@ -41,30 +41,32 @@ def periods_of(plan: Plan) -> tuple[Period, ...]:
     There is one period unless the plan sets a step, demand may grow, or nodes arrive or end later.
     """
     moves = any(entry.growth_per_year.value or entry.growth_per_year.uncertain for entry in plan.workloads)
-    waits = any(part.available is not None and part.available > plan.start for part in plan.accelerators)
+    waits = any(planned.available is not None and planned.available > plan.start for planned in plan.accelerators)
     step = (plan.step_months or 12) / MONTHS_PER_YEAR if plan.step_months or moves or waits else plan.horizon_years
     count = max(1, ceil(plan.horizon_years / step - EPSILON_YEARS))
     dates = {number * step for number in range(count)}
-    dates |= {years for part in plan.accelerators if 0 < (years := delivered_years(plan, part)) < plan.horizon_years}
+    dates |= {
+        years for planned in plan.accelerators if 0 < (years := delivered_years(plan, planned)) < plan.horizon_years
+    }
     ends = {years_until(plan, entry.until) for entry in plan.owned if entry.until is not None}
     cuts = sorted(dates | {years for years in ends if 0 < years < plan.horizon_years})
     return tuple(zip(cuts, (*cuts[1:], plan.horizon_years), strict=True))
 
 
-def stepped(plan: Plan) -> Plan:
+def with_steps(plan: Plan) -> Plan:
     """Allow a change of the fleet every year if contracts of different terms in sequence are cheaper.
 
     This is decided once, with the prices of the plan: drawn worlds with other prices have the same periods.
     """
-    if plan.step_months is None and any(_best_in_turn(part, plan.horizon_years) for part in plan.accelerators):
+    if plan.step_months is None and any(_best_in_turn(planned, plan.horizon_years) for planned in plan.accelerators):
         return replace(plan, step_months=12)
     return plan
 
 
-def _best_in_turn(part: AcceleratorPlan, years: float) -> bool:
+def _best_in_turn(planned: AcceleratorPlan, years: float) -> bool:
     """Return whether a sequence of terms, or hourly rent at the end, is cheaper than renewing any single term."""
-    terms = [(contract.months, contract.rent.value) for contract in part.contracts]
-    terms += [] if part.rent is None else [(1, part.rent.value)]
+    terms = [(contract.months, contract.rent.value) for contract in planned.contracts]
+    terms += [] if planned.rent is None else [(1, planned.rent.value)]
     needed = ceil(years * MONTHS_PER_YEAR - EPSILON_YEARS)
     least = [0.0]
     for months in range(1, needed + 1):
@@ -78,11 +80,11 @@ def years_until(plan: Plan, day: date) -> float:
     return (day - plan.start).days / DAYS_PER_YEAR
 
 
-def delivered_years(plan: Plan, part: AcceleratorPlan) -> float:
+def delivered_years(plan: Plan, planned: AcceleratorPlan) -> float:
     """Return when an order placed on the first possible day serves, in years; 0 if it can be placed in time."""
-    if plan.orders_from is None or part.lead_weeks is None:
+    if plan.orders_from is None or planned.lead_weeks is None:
         return 0.0
-    return max(0.0, years_until(plan, plan.orders_from + timedelta(weeks=part.lead_weeks)))
+    return max(0.0, years_until(plan, plan.orders_from + timedelta(weeks=planned.lead_weeks)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,16 +103,16 @@ class BillingTerms:
 
     def named(self, accelerator: str, site: str) -> tuple[AcceleratorPlan, SitePlan]:
         """Return an accelerator and a site of the plan by name."""
-        return part_of(self.resolved.plan, accelerator), site_of(self.resolved.plan, site)
+        return accelerator_plan(self.resolved.plan, accelerator), site_of(self.resolved.plan, site)
 
     def bought(
-        self, part: AcceleratorPlan, site: SitePlan, level: int, period: int, *, nodes: float = 1.0
+        self, planned: AcceleratorPlan, site: SitePlan, level: int, period: int, *, nodes: float = 1.0
     ) -> tuple[Line, ...]:
         """Bill nodes bought in a period at a price level and kept to the end."""
-        accelerator = self.resolved.accelerators[part.id]
+        accelerator = self.resolved.accelerators[planned.id]
         span = (self.periods[period][0], self.horizon_years)
         bill = ownership_bill(
-            self._ownership(part, f"{part.id} at {site.name}", level, span[0]),
+            self._ownership(planned, f"{planned.id} at {site.name}", level, span[0]),
             nodes=nodes,
             period_years=span,
             site=_site(site),
@@ -121,10 +123,10 @@ class BillingTerms:
 
     def kept(self, entry: OwnedPlan, period: int, *, nodes: float = 1.0) -> tuple[Line, ...]:
         """Bill nodes owned already for a period."""
-        part, site = part_of(self.resolved.plan, entry.id), site_of(self.resolved.plan, entry.site)
-        accelerator, span = self.resolved.accelerators[part.id], self.periods[period]
+        planned, site = accelerator_plan(self.resolved.plan, entry.id), site_of(self.resolved.plan, entry.site)
+        accelerator, span = self.resolved.accelerators[planned.id], self.periods[period]
         bill = retention_bill(
-            self._ownership(part, f"{part.id} at {site.name}, kept", 0, 0.0),
+            self._ownership(planned, f"{planned.id} at {site.name}, kept", 0, 0.0),
             self.resale(entry),
             nodes=nodes,
             period_years=span,
@@ -139,17 +141,17 @@ class BillingTerms:
         ends = self.horizon_years if entry.until is None else years_until(self.resolved.plan, entry.until)
         return Resale(today_usd=entry.resale_usd.value, ends_years=ends)
 
-    def _ownership(self, part: AcceleratorPlan, label: str, level: int, years: float) -> Ownership:
+    def _ownership(self, planned: AcceleratorPlan, label: str, level: int, years: float) -> Ownership:
         """Return one node at the price of its day; the host costs nothing extra if the price includes it."""
-        devices, node = self.resolved.accelerators[part.id].node.devices, self.resolved.plan.node
-        price = part.buy.value * self._price_factor(years) if part.buy is not None else 0.0
-        off = (0.0, *(discount.fraction for discount in part.discounts))[level]
-        power = self.resolved.power[part.id]
+        devices, node = self.resolved.accelerators[planned.id].node.devices, self.resolved.plan.node
+        price = planned.buy.value * self._price_factor(years) if planned.buy is not None else 0.0
+        off = (0.0, *(discount.fraction for discount in planned.discounts))[level]
+        power = self.resolved.power[planned.id]
         return Ownership(
             label=label,
             devices=devices,
             device_usd=price * (1 - off),
-            host_usd=0.0 if part.with_host else node.host_usd.value * devices / _HOST_DEVICES,
+            host_usd=0.0 if planned.with_host else node.host_usd.value * devices / _HOST_DEVICES,
             network_usd_per_device=node.network_usd_per_device.value,
             node_watts=power.node_watts,
             serving_watts=power.serving_watts,
@@ -161,21 +163,21 @@ class BillingTerms:
     def _price_factor(self, years: float) -> float:
         return float((1 + self.resolved.plan.money.price_change_per_year.value) ** years)
 
-    def rented(self, part: AcceleratorPlan, site: SitePlan, period: int, *, nodes: float = 1.0) -> tuple[Line, ...]:
+    def rented(self, planned: AcceleratorPlan, site: SitePlan, period: int, *, nodes: float = 1.0) -> tuple[Line, ...]:
         """Bill nodes rented by the hour for a period."""
-        label, rent = f"{part.id} at {site.name}, rented", 0.0 if part.rent is None else part.rent.value
-        return self._rented(part, label, rent, self.periods[period], nodes, agreed_years=_AGREED_YEARS)
+        label, rent = f"{planned.id} at {site.name}, rented", 0.0 if planned.rent is None else planned.rent.value
+        return self._rented(planned, label, rent, self.periods[period], nodes, agreed_years=_AGREED_YEARS)
 
     def contracted(
-        self, part: AcceleratorPlan, site: SitePlan, number: int, period: int, *, nodes: float = 1.0
+        self, planned: AcceleratorPlan, site: SitePlan, number: int, period: int, *, nodes: float = 1.0
     ) -> tuple[Line, ...]:
         """Bill nodes on a contract that begins in a period, to the end of its last term."""
-        contract = part.contracts[number]
+        contract = planned.contracts[number]
         start, end = self.periods[period]
         term = Term(months=contract.months)
         span = (start, term.ends_years(start, end - start))
-        label = f"{part.id} at {site.name}, {counted(contract.months, 'month')}"
-        return self._rented(part, label, contract.rent.value, span, nodes, agreed_years=term.years)
+        label = f"{planned.id} at {site.name}, {counted(contract.months, 'month')}"
+        return self._rented(planned, label, contract.rent.value, span, nodes, agreed_years=term.years)
 
     def served_periods(self, contract_months: int, period: int) -> int:
         """Return how many whole periods a contract serves."""
@@ -184,9 +186,9 @@ class BillingTerms:
         return sum(1 for _, until in self.periods[period:] if until <= ends + EPSILON_YEARS)
 
     def _rented(
-        self, part: AcceleratorPlan, label: str, usd: float, span: Period, nodes: float, *, agreed_years: float
+        self, planned: AcceleratorPlan, label: str, usd: float, span: Period, nodes: float, *, agreed_years: float
     ) -> tuple[Line, ...]:
-        accelerator = self.resolved.accelerators[part.id]
+        accelerator = self.resolved.accelerators[planned.id]
         bill = rent_bill(
             label,
             nodes=nodes,
@@ -256,9 +258,9 @@ def terms_of(resolved: Resolved) -> BillingTerms:
     )
 
 
-def part_of(plan: Plan, ident: str) -> AcceleratorPlan:
+def accelerator_plan(plan: Plan, ident: str) -> AcceleratorPlan:
     """Return the plan's entry for an accelerator."""
-    return next(part for part in plan.accelerators if part.id == ident)
+    return next(planned for planned in plan.accelerators if planned.id == ident)
 
 
 def site_of(plan: Plan, name: str | None) -> SitePlan:

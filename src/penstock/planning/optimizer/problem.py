@@ -176,7 +176,7 @@ class Problem:
             if demand.key[0] == replica.workload and served.get(demand.key[1], 0.0) > 0
         )
 
-    def most_nodes(self, offer: Offer) -> int:
+    def node_bound(self, offer: Offer) -> int:
         """Return an upper bound on nodes: all demand on the least efficient replica, each kind rounded up."""
         replicas = self.replicas_on(offer.accelerator)
         hungriest: dict[DemandKey, float] = {}

@@ -13,7 +13,7 @@ Truths = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
-class AskedOfPool:
+class PoolDemand:
     """Load on one pool in every world."""
 
     pool: PoolPeriod
@@ -23,7 +23,7 @@ class AskedOfPool:
     """Factor on the requests, by workload."""
 
 
-def reassign_overflow(asked: Sequence[AskedOfPool], filling: Filling) -> Truths:
+def reassign_overflow(asked: Sequence[PoolDemand], filling: Filling) -> Truths:
     """Return the worlds where the planned replicas of all pools carry every workload within the vendor rules.
 
     Like a router that shares by capacity, it sends overflow to replicas with room, each of which takes the same share
@@ -40,7 +40,7 @@ def reassign_overflow(asked: Sequence[AskedOfPool], filling: Filling) -> Truths:
 class _Station:
     """Replicas of one kind in one pool, with the share of each demand they carry in every world."""
 
-    def __init__(self, asked: AskedOfPool, name: str, filling: Filling) -> None:
+    def __init__(self, asked: PoolDemand, name: str, filling: Filling) -> None:
         self.pool, self.filling, self.name = asked.pool, filling, name
         self.workload, self.devices = filling.kinds[name].workload, filling.kinds[name].devices
         self.times, self.demand = asked.times[self.workload], asked.demand[self.workload]
@@ -83,9 +83,9 @@ def _share_out(stations: Sequence[_Station]) -> Truths:
         able.append(np.divide(station.room, taken, out=np.zeros_like(taken), where=taken > 0))
     together = sum(able, np.zeros_like(stations[0].times))
     for station, share in zip(stations, able, strict=True):
-        part = np.divide(share, together, out=np.zeros_like(together), where=together > 0)
+        portion = np.divide(share, together, out=np.zeros_like(together), where=together > 0)
         for demand, missing in left.items():
-            station.shares[demand] = station.shares.get(demand, 0.0) + part * missing
+            station.shares[demand] = station.shares.get(demand, 0.0) + portion * missing
     nothing: Truths = np.max(np.vstack([*left.values(), np.zeros_like(together)]), axis=0) <= ROUNDING
     return nothing | (together >= 1 - ROUNDING)
 

@@ -13,7 +13,7 @@ from penstock.planning.optimizer.problem import DemandKey, PoolPeriod, Problem, 
 Array = npt.NDArray[np.float64]
 ROUNDING: Final = 1e-6
 """Tolerance, as a fraction of a replica, a node or a watt; smaller amounts count as zero."""
-_BESIDE: Final = 0.85
+_COMBINED: Final = 0.85
 """Capacity, relative to its rates, of a kind that was not simulated in this pool and is combined with another kind.
 Rates are of up to eight replicas, which share bursts; one alone carried 0.91 of that (Llama 3.1 70B on an H200)."""
 
@@ -63,9 +63,9 @@ class Filling:
 
     def nodes(self, pool: PoolPeriod, times: Mapping[str, Array]) -> Array:
         """Return the whole nodes for `times` the load of each workload relative to capacity, without spares."""
-        return whole(self.least_devices(pool, times) / pool.offer.devices)
+        return whole(self.min_devices(pool, times) / pool.offer.devices)
 
-    def least_devices(self, pool: PoolPeriod, times: Mapping[str, Array]) -> Array:
+    def min_devices(self, pool: PoolPeriod, times: Mapping[str, Array]) -> Array:
         """Return the devices for `times` the load of each workload, relative to the capacity of its replicas.
 
         Nodes are bought; the replicas on them can be changed. Every workload takes the least of three ways: its
@@ -95,7 +95,7 @@ class Filling:
         for name, needed in alone.items():
             if 0 < needed < inf:
                 yield whole(needed * times) * size[name]
-        beside = {name: needed / self._few(pool, name) for name, needed in alone.items() if 0 < needed < inf}
+        beside = {name: needed / self._when_combined(pool, name) for name, needed in alone.items() if 0 < needed < inf}
         for first, rest in permutations(beside, 2):
             # A count that fills the devices of whole replicas of the other kind is not tried: one kind alone is then
             # better.
@@ -104,9 +104,9 @@ class Filling:
             if len(counts):
                 yield np.min(counts * size[first] + whole(left) * size[rest], axis=0)
 
-    def _few(self, pool: PoolPeriod, name: str) -> float:
+    def _when_combined(self, pool: PoolPeriod, name: str) -> float:
         """Return the capacity of a kind combined with another, relative to its capacity alone."""
-        return 1.0 if (pool.offer.key, name) in self._serving else _BESIDE
+        return 1.0 if (pool.offer.key, name) in self._serving else _COMBINED
 
 
 def _seen(pools: Sequence[PoolPeriod]) -> Mapping[_OfferKey, Mapping[str, float]]:

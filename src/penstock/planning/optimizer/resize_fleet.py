@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from penstock.planning.optimizer.acquire_nodes import Acquired, acquire_nodes
 from penstock.planning.optimizer.problem import Mix, Offer, PoolPeriod, Problem
-from penstock.planning.optimizer.reassign_load import AskedOfPool, reassign_overflow
+from penstock.planning.optimizer.reassign_load import PoolDemand, reassign_overflow
 from penstock.planning.optimizer.refill_nodes import ROUNDING, Array, Filling
 
 OfferKey = tuple[str, str]
@@ -118,7 +118,7 @@ class _Resizing:
     def together(self, period: int) -> npt.NDArray[np.bool_]:
         """Return the worlds where the planned pools of a period carry all load, whichever pool it is sent to."""
         asked = [
-            AskedOfPool(pool=pool, times=self.times(pool), demand=self.demand(pool))
+            PoolDemand(pool=pool, times=self.times(pool), demand=self.demand(pool))
             for pool in self.mix.pools
             if pool.period == period
         ]

@@ -87,7 +87,7 @@ class Confidence:
         return max(sorted(self.probability), key=lambda label: self.probability[label])
 
 
-def widened(
+def add_fleets_of_drawn_worlds(
     family: Family, world: InputWorld, candidates: Sequence[Candidate], knobs: Sequence[Knob], *, seed: int
 ) -> Family:
     """Add the fleets that are cheapest in a few drawn worlds, so that every label has an alternative.
@@ -105,7 +105,7 @@ def widened(
         problem = family.informed(drawn.problem(candidates))
         for _, restriction in questions(problem):
             if restriction.only_accelerators is None:
-                mix = cheapest(problem, restriction, gap_fraction=_WORLD_GAP, most_nodes=_WORLD_NODES)
+                mix = cheapest(problem, restriction, gap_fraction=_WORLD_GAP, search_nodes=_WORLD_NODES)
                 found += [mix] if mix is not None else []
     return family.joined_by(found)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from penstock.planning.candidates.candidate_search import Candidate
 from penstock.planning.optimizer.competing_fleets import Family
 from penstock.planning.spec.resolve_plan import Resolved
-from penstock.planning.uncertainty.monte_carlo import Confidence, draw_confidence, widened
+from penstock.planning.uncertainty.monte_carlo import Confidence, add_fleets_of_drawn_worlds, draw_confidence
 from penstock.planning.uncertainty.sensitivity import Flip, Judge, Swing, tornado
 from penstock.planning.uncertainty.settled_flips import settled_flips
 from penstock.planning.uncertainty.solve_again import Sized
@@ -49,7 +49,7 @@ def find_competing(
     competing = tuple(entry for entry in candidates if entry.disaggregated is None or entry.id in used)
     world = InputWorld(resolved=_without_unused(resolved, family))
     knobs = knobs_of(world.resolved, capacity_spreads(competing))
-    family = widened(family, world, competing, knobs, seed=resolved.plan.seed)
+    family = add_fleets_of_drawn_worlds(family, world, competing, knobs, seed=resolved.plan.seed)
     return CompetingFleets(family=family, candidates=competing, world=world, knobs=knobs)
 
 

@@ -22,14 +22,14 @@ LOADS: Final = tuple(round(0.5 + 0.1 * step, 1) for step in range(16))
 """Demand relative to plan: 0.5 to 2 in steps of 0.1."""
 _TERMS: Final = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
 
-HadWay = Literal["kept", "bought", "contract", "hour", "people"]
+UnitKind = Literal["kept", "bought", "contract", "hour", "people"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
     """A unit of billing: a node acquired in one way from one period on, or a vendor's engineers in a period."""
 
-    way: HadWay
+    way: UnitKind
     vendor: str
     period: int
     accelerator: str = ""
@@ -51,11 +51,11 @@ def bill_of(unit: Unit, terms: BillingTerms) -> tuple[Line, ...]:
         plan = terms.resolved.plan
         entry = next(entry for entry in plan.owned if (entry.id, entry.site) == (unit.accelerator, unit.site))
         return terms.kept(entry, unit.period)
-    part, site = terms.named(unit.accelerator, unit.site)
+    planned, site = terms.named(unit.accelerator, unit.site)
     if unit.way == "hour":
-        return terms.rented(part, site, unit.period)
+        return terms.rented(planned, site, unit.period)
     billed = terms.bought if unit.way == "bought" else terms.contracted
-    return billed(part, site, unit.number, unit.period)
+    return billed(planned, site, unit.number, unit.period)
 
 
 def other_terms(resolved: Resolved) -> Mapping[float, BillingTerms]:
@@ -73,7 +73,7 @@ def other_terms(resolved: Resolved) -> Mapping[float, BillingTerms]:
     return dict(sorted(found.items()))
 
 
-def counted(mix: Mix) -> Counts:
+def count_units(mix: Mix) -> Counts:
     """Count the units of a fleet as planned."""
     counts: dict[Unit, int] = dict(_people(mix))
     vendors = {pool.offer.key: pool.offer.vendor for pool in mix.pools}
@@ -88,7 +88,7 @@ def counted(mix: Mix) -> Counts:
 
 
 def _unit(way: str, vendor: str, key: tuple[str, str], period: int, number: int = 0) -> Unit:
-    known: dict[str, HadWay] = {"kept": "kept", "bought": "bought", "contract": "contract", "hour": "hour"}
+    known: dict[str, UnitKind] = {"kept": "kept", "bought": "bought", "contract": "contract", "hour": "hour"}
     return Unit(way=known[way], vendor=vendor, period=period, accelerator=key[0], site=key[1], number=number)
 
 
@@ -97,14 +97,14 @@ def _people(mix: Mix) -> Iterator[tuple[Unit, int]]:
         yield Unit(way="people", vendor=vendor, period=period), 1
 
 
-def counted_at(mix: Mix, problem: Problem, load: float) -> Counts | None:
+def count_units_at(mix: Mix, problem: Problem, load: float) -> Counts | None:
     """Count the units of a fleet at `load` times the requests; None if a power cap or a node limit forbids it.
 
     Each offer keeps its share of every length and is refilled, as in draws. Spare nodes stay, and nodes are acquired in
     the same proportions as before.
     """
     if load == 1:
-        return counted(mix)
+        return count_units(mix)
     counts: dict[Unit, int] = dict(_people(mix))
     watts: dict[tuple[str, int], float] = {}
     nodes: dict[tuple[str, int], int] = {}
@@ -154,9 +154,9 @@ class Rebilled:
     """Bill of one unit, by horizon in years."""
 
 
-def rebilled(mixes: Sequence[Mix], resolved: Resolved, problem: Problem) -> Rebilled:
+def rebill_fleets(mixes: Sequence[Mix], resolved: Resolved, problem: Problem) -> Rebilled:
     """Compute everything a page needs to bill these fleets again."""
-    fleets = tuple(tuple(counted_at(mix, problem, load) for load in LOADS) for mix in mixes)
+    fleets = tuple(tuple(count_units_at(mix, problem, load) for load in LOADS) for mix in mixes)
     units = dict.fromkeys(unit for fleet in fleets for counts in fleet if counts is not None for unit in counts)
     terms = other_terms(resolved)
     return Rebilled(

@@ -121,7 +121,7 @@ def without_each_rule(problem: Problem) -> Mapping[str, Problem]:
     return {name: changed for name, changed in looser.items() if changed != problem}
 
 
-def blocked(problem: Problem) -> tuple[str, ...]:
+def find_blocking_rules(problem: Problem) -> tuple[str, ...]:
     """Drop one rule at a time; report the rules whose absence makes a fleet possible, and by how much it exceeds them.
 
     Such a fleet need not be the one that breaks its rule least: the text states its excess, not the smallest possible
@@ -174,9 +174,11 @@ def rule_prices(problem: Problem, family: Family, sized: Sized = as_solved) -> t
         fleet = first if dearer else size_solved(first, looser, sized) or family.winner
         mix = _cheapest_known(fleet, family, looser)
         without, least = min(winner_usd, mix.cost_usd), mix.cost_usd * (1 - mix.gap_fraction)
-        parts = " + ".join(sorted(mix.support if mix.cost_usd < winner_usd else family.winner.support))
+        accelerators = " + ".join(sorted(mix.support if mix.cost_usd < winner_usd else family.winner.support))
         proven = least >= without * (1 - LOOSE)
-        found.append(RulePrice(rule=name, without_usd=without, usd=winner_usd - without, without=parts, proven=proven))
+        found.append(
+            RulePrice(rule=name, without_usd=without, usd=winner_usd - without, without=accelerators, proven=proven)
+        )
     return tuple(sorted(found, key=lambda entry: -entry.usd))
 
 

@@ -65,7 +65,7 @@ class Flip:
     """The vendor or `mix`, or the accelerators, that `instead` stands for; empty if no fleet is feasible."""
     within_range: bool
     """Whether the value lies within the input's own range: then the plan's uncertainty includes it."""
-    doubt_fraction: float = 0.0
+    uncertainty_fraction: float = 0.0
     """Half of the input's range relative to its value; 0 if it is stated without a range."""
     solved: bool = False
     """Whether fleets were solved again at this value; otherwise it rests on resizing the compared fleets."""
@@ -80,9 +80,9 @@ class Flip:
         return abs(self.at - self.current) / max(abs(self.current), 1e-9)
 
     @property
-    def doubts_away(self) -> float:
+    def uncertainties_away(self) -> float:
         """Return the distance in units of the uncertainty: 3% of a stated price is nearer than 40% of a guess."""
-        return self.distance_fraction / max(self.doubt_fraction, _STATED_MOVES)
+        return self.distance_fraction / max(self.uncertainty_fraction, _STATED_MOVES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +168,7 @@ def flips(judge: Judge, world: InputWorld, knobs: Sequence[Knob]) -> tuple[Flip,
 
 def nearest_first(found: Iterable[Flip]) -> tuple[Flip, ...]:
     """Sort flips by distance in units of each input's uncertainty."""
-    return tuple(sorted(found, key=lambda flip: (flip.doubts_away, flip.distance_fraction, flip.id)))
+    return tuple(sorted(found, key=lambda flip: (flip.uncertainties_away, flip.distance_fraction, flip.id)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,7 +238,7 @@ def _flip(judge: Judge, world: InputWorld, knob: Knob, side: Literal["above", "b
         instead=instead,
         instead_named=family.named_by.get(instead, ()),
         within_range=knob.input.low <= lost <= knob.input.high,
-        doubt_fraction=(knob.input.high - knob.input.low) / 2 / max(abs(current), 1e-9),
+        uncertainty_fraction=(knob.input.high - knob.input.low) / 2 / max(abs(current), 1e-9),
         returns=found.returns,
         months=knob.months,
     )

@@ -48,10 +48,10 @@ def settled_flips(
         open_ones = [flip for flip in _shown(found) if flip not in settled]
         if not open_ones:
             break
-        told = _told(judge, world, by_id, open_ones, sized)
-        settled |= {flip for flip in open_ones if flip not in told}
-        if told:
-            family = judge.family.joined_by(mix for mixes in told.values() for mix in mixes)
+        contradictions = _contradicting_fleets(judge, world, by_id, open_ones, sized)
+        settled |= {flip for flip in open_ones if flip not in contradictions}
+        if contradictions:
+            family = judge.family.joined_by(mix for mixes in contradictions.values() for mix in mixes)
             if len(family.of_other_worlds) == len(judge.family.of_other_worlds):
                 break
             judge = replace(judge, family=family)
@@ -67,27 +67,27 @@ def _shown(found: Sequence[Flip]) -> Iterator[Flip]:
     return (flip for flip in found if flip.id in nearest and flip.kind != "delivery")
 
 
-def _told(
+def _contradicting_fleets(
     judge: Judge, world: InputWorld, by_id: Mapping[str, Knob], found: Sequence[Flip], sized: Sized
 ) -> Mapping[Flip, Sequence[Mix]]:
     """Solve next to flips; return the fleets that move a flip and still do so after simulation."""
-    asked = [(flip, place) for flip in found for place in _beside(judge, world, by_id[flip.id], flip)]
-    problems = [place.world.problem(judge.candidates) for _, place in asked]
-    restricted = [(problem, place.only) for problem, (_, place) in zip(problems, asked, strict=True)]
+    places = [(flip, place) for flip in found for place in _places_near(judge, world, by_id[flip.id], flip)]
+    problems = [place.world.problem(judge.candidates) for _, place in places]
+    restricted = [(problem, place.only) for problem, (_, place) in zip(problems, places, strict=True)]
     solved = solve_each(judge.family, restricted, search_nodes=_SEARCH_NODES)
-    told: dict[Flip, list[Mix]] = {}
-    for (flip, place), problem, mix in zip(asked, problems, solved, strict=True):
+    contradictions: dict[Flip, list[Mix]] = {}
+    for (flip, place), problem, mix in zip(places, problems, solved, strict=True):
         if mix is None or judge.family.label(mix) == place.winner:
             continue
         least_usd = (1 - _HAIR) * judge.costs(place.world, place.knob.kind).get(place.winner, inf)
         if mix.cost_usd < least_usd:
             fleet = sized(mix, problem)
             if fleet is not None and judge.family.label(fleet) != place.winner and fleet.cost_usd < least_usd:
-                told.setdefault(flip, []).append(fleet)
-    return told
+                contradictions.setdefault(flip, []).append(fleet)
+    return contradictions
 
 
-def _beside(judge: Judge, world: InputWorld, knob: Knob, flip: Flip) -> Iterator[_Place]:
+def _places_near(judge: Judge, world: InputWorld, knob: Knob, flip: Flip) -> Iterator[_Place]:
     """Yield the world just before a flip, where any fleet may win, and at it, where only the winner's label matters."""
     before = flip.at + _JUST_BEFORE * (flip.current - flip.at)
     yield _Place(world=knob.apply(world, before), knob=knob, winner=flip.winner, only=Restriction())

@@ -169,7 +169,7 @@ def plan_with_simulated_rates(proven: ProvenFleets, problem: Problem, verify: Ve
         known = replace(problem, carried=proof.optimistic_capacity(problem))
         solves = [
             partial(
-                cheapest, known, planned.restriction(label), gap_fraction=_GAP, most_nodes=_MAX_NODES, patient=False
+                cheapest, known, planned.restriction(label), gap_fraction=_GAP, search_nodes=_MAX_NODES, patient=False
             )
             for label in best
         ]

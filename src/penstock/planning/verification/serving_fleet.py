@@ -114,12 +114,13 @@ def at_todays_speed(fleet: ServingFleet, problem: Problem) -> ServingFleet:
     """Reduce load by the software gains assumed, because the simulator knows only today's engines."""
     if not problem.gains:
         return fleet
-    parts = {pool.id: pool.option.deployment.accelerator.id for pool in fleet.pools}
+    accelerators = {pool.id: pool.option.deployment.accelerator.id for pool in fleet.pools}
     ones = (1.0,) * problem.periods
     streams = []
     for stream in fleet.streams:
         sent = {
-            pool: share / problem.gains.get(parts[pool], ones)[fleet.period] for pool, share in stream.shares.items()
+            pool: share / problem.gains.get(accelerators[pool], ones)[fleet.period]
+            for pool, share in stream.shares.items()
         }
         total = sum(sent.values())
         shares = {pool: share / total for pool, share in sent.items()}

@@ -63,7 +63,7 @@ def simulated_capacity(sustained: LoadJudge, predicted: CapacityOf) -> CapacityO
             return light
         needed = ceil(workload.peak_requests_per_s * sum(fractions) / each)
         replicas = _simulated(option, min(_REFERENCE, max(1, needed)))
-        mix = _mix([(share.bucket, part) for share, part in zip(workload.shares, fractions, strict=True)])
+        mix = _mix([(share.bucket, fraction) for share, fraction in zip(workload.shares, fractions, strict=True)])
         load = PoolLoad(option=option, replicas=replicas, mix=mix, requests_per_s=each * replicas, slo=workload.slo)
         factor = sustained(load) / load.requests_per_s
         return tuple(_scaled(seen, factor, replicas) for seen in light)

@@ -20,7 +20,7 @@ from penstock.planning.verification.serving_fleet import Check, VerifyOf, at_tod
 _HEADROOM: Final = 0.98
 MAY_CARRY: Final = 1.07
 """Factor by which simulation may raise capacity: many replicas carry up to 7% more each than the eight judged first."""
-_LEAST: Final = 0.01
+_MIN_CAPACITY: Final = 0.01
 _ROUNDING: Final = 1e-6
 _ATTEMPTS, _ENOUGH, _TIGHTER = 10, 4, 60
 """Maximum fleets simulated, number after which one that meets the SLO is enough, and steps of headroom between two
@@ -73,10 +73,10 @@ def verify_fleet(
     If the final fleet narrowly misses, which the bounds did not show, it is sized again by the attainment of every
     pool.
     """
-    found = _purest(mix, problem, candidates, workloads, sizing_of or verify_of)
+    found = _size_with_fewest_kinds(mix, problem, candidates, workloads, sizing_of or verify_of)
     checks = _checks(found.mix, problem, candidates, workloads, verify_of)
     if found.met and not all(check.met for check in checks.values()):
-        found = _purest(mix, problem, candidates, workloads, verify_of)
+        found = _size_with_fewest_kinds(mix, problem, candidates, workloads, verify_of)
         checks = _checks(found.mix, problem, candidates, workloads, verify_of)
     seen = with_simulated_rates(found.mix, checks, problem)
     return replace(found, mix=seen, checks=_worst(checks), pools=tuple(checks.values()))
@@ -94,7 +94,7 @@ def with_simulated_rates(mix: Mix, checks: Mapping[CheckKey, Check], problem: Pr
         seen = {**pool.carried, **{name: factor for name, factor in own.items() if factor is not None}}
         pools.append(replace(pool, carried=seen, instead=dict.fromkeys(_other_kinds(pool, mix, problem), 1.0)))
     filling = Filling(plain, pools)
-    needed = (pool if pool.offer.lot_nodes > 1 else _taking_its_nodes(pool, filling) for pool in pools)
+    needed = (pool if pool.offer.lot_nodes > 1 else _cap_to_node_count(pool, filling) for pool in pools)
     return replace(mix, pools=tuple(needed))
 
 
@@ -112,7 +112,7 @@ def _other_kinds(pool: PoolPeriod, mix: Mix, problem: Problem) -> Iterator[str]:
     return (kind.id for kind in best.values())
 
 
-def _taking_its_nodes(pool: PoolPeriod, filling: Filling) -> PoolPeriod:
+def _cap_to_node_count(pool: PoolPeriod, filling: Filling) -> PoolPeriod:
     """Lower a pool's capacities until it needs all of its nodes: sizing found that it does.
 
     Each kind was searched alone and by chance carries slightly more. If together they would need fewer nodes, each
@@ -135,7 +135,7 @@ def _taking_its_nodes(pool: PoolPeriod, filling: Filling) -> PoolPeriod:
     return carrying(bisect_left(range(_STEPS), own, key=nodes))
 
 
-def _purest(
+def _size_with_fewest_kinds(
     mix: Mix,
     problem: Problem,
     candidates: Sequence[Candidate],
@@ -149,14 +149,14 @@ def _purest(
     with fewer kinds is planned with `MAY_CARRY`, the relative capacity possible in one large pool; if it is not cheaper
     even then, it is not simulated.
     """
-    best = _sized(mix, problem, candidates, workloads, verify_of)
+    best = _size(mix, problem, candidates, workloads, verify_of)
     for unmixed in _unmixed(mix, problem.each_carrying(MAY_CARRY)):
         if best.met and best.added_usd <= _WORTH_UNMIXING * mix.cost_usd:
             break
         planned = of_same_accelerators(unmixed, mix)
         if planned is None or (best.met and planned.cost_usd >= best.mix.cost_usd * (1 - _ROUNDING)):
             continue
-        found = _sized(planned, replace(unmixed, carried=problem.carried), candidates, workloads, verify_of)
+        found = _size(planned, replace(unmixed, carried=problem.carried), candidates, workloads, verify_of)
         if (not found.met, found.mix.cost_usd) < (not best.met, best.mix.cost_usd):
             best = replace(found, planned=mix, attempts=best.attempts + found.attempts)
     return best
@@ -173,7 +173,7 @@ def _unmixed(mix: Mix, problem: Problem) -> Iterator[Problem]:
             yield replace(problem, replicas=tuple(kind for kind in problem.replicas if kind.id not in others))
 
 
-def _sized(
+def _size(
     mix: Mix,
     problem: Problem,
     candidates: Sequence[Candidate],
@@ -197,9 +197,9 @@ def _sized(
         best = replace(best, attempts=attempt)
         if best.met and attempt >= _ENOUGH:
             break
-        carried = _learnt(tried, checks, replace(problem, carried=carried), least=attempt >= _ENOUGH)
+        carried = _learn_capacities(tried, checks, replace(problem, carried=carried), lowest=attempt >= _ENOUGH)
         known = replace(problem, carried=carried)
-        larger = _planned_again(tried, checks, known if attempt == 1 else _of_its_kinds(tried, known), seen)
+        larger = _plan_again(tried, checks, known if attempt == 1 else _restrict_to_kinds(tried, known), seen)
         if larger is None or (best.met and larger[1].cost_usd >= best.mix.cost_usd):
             break
         carried, tried = larger
@@ -208,17 +208,19 @@ def _sized(
     return best
 
 
-def _learnt(tried: Mix, checks: Mapping[CheckKey, Check], problem: Problem, *, least: bool) -> dict[PoolKey, float]:
-    """Return each pool's simulated capacity relative to its rates; with `least`, the lowest seen so far."""
+def _learn_capacities(
+    tried: Mix, checks: Mapping[CheckKey, Check], problem: Problem, *, lowest: bool
+) -> dict[PoolKey, float]:
+    """Return each pool's simulated capacity relative to its rates; with `lowest`, the lowest seen so far."""
     carried = dict(problem.carried)
     for key, check, busy in _pools_checked(tried, checks, problem):
         if check.sustained_share is not None:
             before, now = carried.get(key), carried.get(key, 1.0) * check.sustained_share * busy
-            carried[key] = max(_LEAST, now if before is None or not least else min(before, now))
+            carried[key] = max(_MIN_CAPACITY, now if before is None or not lowest else min(before, now))
     return carried
 
 
-def _planned_again(
+def _plan_again(
     tried: Mix, checks: Mapping[CheckKey, Check], problem: Problem, seen: AbstractSet[tuple[object, ...]]
 ) -> tuple[dict[PoolKey, float], Mix] | None:
     """Solve with the learnt capacities; if the fleet was seen before, add headroom to pools that missed and repeat."""
@@ -226,7 +228,7 @@ def _planned_again(
     missed = [key for key, check, _ in _pools_checked(tried, checks, problem) if not check.met]
     for _ in range(_TIGHTER if missed else 1):
         known = replace(problem, carried=dict(carried))
-        larger = _still_carrying(larger, known) or of_same_accelerators(known, tried)
+        larger = _reuse_if_feasible(larger, known) or of_same_accelerators(known, tried)
         if larger is None:
             return None
         if sizes_of(larger) not in seen:
@@ -236,7 +238,7 @@ def _planned_again(
     return None
 
 
-def _still_carrying(mix: Mix | None, problem: Problem) -> Mix | None:
+def _reuse_if_feasible(mix: Mix | None, problem: Problem) -> Mix | None:
     """Return the previous fleet if it still serves: with less room the solver finds none that is cheaper."""
     if mix is None:
         return None
@@ -257,7 +259,7 @@ def of_same_accelerators(problem: Problem, mix: Mix) -> Mix | None:
         problem,
         Restriction(only_accelerators=mix.support, require_vendors=vendors if len(vendors) > 1 else frozenset()),
         gap_fraction=None if problem.periods == 1 else _PERIODS_GAP,
-        most_nodes=_MAX_NODES,
+        search_nodes=_MAX_NODES,
     )
     return None if found is None else balance_load(found, problem)
 
@@ -281,7 +283,7 @@ def vendors_above_minimum_share(problem: Problem, mix: Mix) -> frozenset[str]:
     )
 
 
-def _of_its_kinds(tried: Mix, problem: Problem) -> Problem:
+def _restrict_to_kinds(tried: Mix, problem: Problem) -> Problem:
     """Keep only the kinds of replicas a fleet has; periods without a simulation use the lowest capacity of the others.
 
     Kinds that were not simulated look better than they are, so a fleet would be replanned with new kinds forever.

@@ -13,7 +13,7 @@ from typing import Final
 from penstock.economics.bill_line import Item, Line
 from penstock.planning.optimizer.problem import Mix
 from penstock.planning.plan_result import Answer, Bill, PlanResult
-from penstock.planning.uncertainty.rebill import LOADS, Rebilled, Unit, rebilled
+from penstock.planning.uncertainty.rebill import LOADS, Rebilled, Unit, rebill_fleets
 from penstock.report.plan.plan_charts import LABEL_COLOURS, PART_COLOURS
 from penstock.report.plan.sentences import label_name, part_names
 from penstock.units import counted
@@ -61,7 +61,7 @@ def fleets_of(answer: Answer) -> list[Bill]:
 def knobs_section(result: PlanResult, answer: Answer) -> Iterator[str]:
     """Write the inputs, the table that they update, and its data."""
     bills = fleets_of(answer)
-    bill = rebilled([entry.mix for entry in bills], result.resolved, result.problem)
+    bill = rebill_fleets([entry.mix for entry in bills], result.resolved, result.problem)
     knobs = page_knobs(result, bill)
     yield '<section id="knobs" class="screen" hidden><h1 class="part">Try other numbers</h1>'
     yield f'<p class="lead">{escape(_LEAD)}</p><p id="now" class="now" aria-live="polite"></p>'

@@ -13,12 +13,12 @@ from penstock.planning.acceptance_file import write_acceptance
 from penstock.planning.acceptance_tests import Acceptance, AcceptanceCase, Margin, margins_of
 from penstock.planning.optimizer.build_problem import peak_requests_per_s
 from penstock.planning.optimizer.cash_flow import day_of
-from penstock.planning.optimizer.node_costs import part_of
+from penstock.planning.optimizer.node_costs import accelerator_plan
 from penstock.planning.optimizer.problem import Mix
 from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.spec.plan_types import AcceleratorPlan, Plan, WorkloadPlan
 from penstock.planning.spec.sourced_inputs import Input
-from penstock.planning.tender_lots import LotSizes, asked_nodes, shared_fraction
+from penstock.planning.tender_lots import LotSizes, nodes_to_request, shared_fraction
 from penstock.planning.uncertainty.sensitivity import Flip
 from penstock.planning.verification.simulated_capacity import LoadJudge
 from penstock.report.plan.flips import cheaper_then
@@ -58,7 +58,7 @@ class VendorSheet:
 
 def vendor_sheets(result: PlanResult, answer: Answer) -> tuple[VendorSheet, ...]:
     """List the questions by accelerator: the chosen fleet's first, then those of other vendors' complete fleets."""
-    return tuple(_sheet(result, answer, ident, nodes) for ident, nodes in asked_nodes(result, answer).items())
+    return tuple(_sheet(result, answer, ident, nodes) for ident, nodes in nodes_to_request(result, answer).items())
 
 
 def _ways(mix: Mix, ident: str) -> set[str]:
@@ -74,7 +74,7 @@ def _ways(mix: Mix, ident: str) -> set[str]:
 def _sheet(result: PlanResult, answer: Answer, ident: str, nodes: LotSizes) -> VendorSheet:
     fleets = (answer.winner.mix, *(bill.mix for bill in answer.by_label.values()))
     ways = next((_ways(mix, ident) for mix in fleets if ident in mix.support), set[str]())
-    part, accelerator = part_of(result.plan, ident), result.resolved.accelerators[ident]
+    part, accelerator = accelerator_plan(result.plan, ident), result.resolved.accelerators[ident]
     flips, names = [flip for flip in answer.flips if flip.subject == ident], part_names(result)
     return VendorSheet(
         accelerator=accelerator,
