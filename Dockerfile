@@ -13,8 +13,8 @@ RUN python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheel . \
 FROM python:3.13-slim
 RUN useradd --system --no-create-home --uid 10001 penstock
 COPY --from=build /opt/penstock /opt/penstock
-# The root may be read-only: what is compiled at the first simulation goes to /tmp.
-ENV PATH=/opt/penstock/bin:$PATH PYTHONDONTWRITEBYTECODE=1 NUMBA_CACHE_DIR=/tmp/penstock HOME=/tmp
+# The root may be read-only. The wheel brings the compiled library; a cache, if one is needed, goes to /tmp.
+ENV PATH=/opt/penstock/bin:$PATH PYTHONDONTWRITEBYTECODE=1 HOME=/tmp
 USER penstock
 WORKDIR /work
 ENTRYPOINT ["penstock"]

@@ -45,7 +45,7 @@ types: $(VENV)/.installed ## mypy, strict, tests included
 imports: $(VENV)/.installed ## the layer contract
 	$(BIN)/lint-imports
 
-machine-code: $(VENV)/.installed ## compile the simulator and the policy once, for tests and the wheel (a minute)
+machine-code: $(VENV)/.installed ## build the compiled library, unless the one that is there has the stamp of the sources (a minute)
 	$(BIN)/python tools/build_machine_code.py
 
 test: machine-code ## unit, property, golden and integration tests

@@ -6,9 +6,9 @@ from time import process_time
 
 import numpy as np
 
+from penstock.compiled.library import load
 from penstock.emulator.emulated_engine import Totals
 from penstock.emulator.metrics_page import EngineState, Observed, vllm_page
-from penstock.gateway.picker import compiled_policy
 from penstock.gateway.picker.fleet_state import SharedTables
 from penstock.gateway.picker.picker import EndpointChoice, Picker
 from penstock.gateway.picker.request_body import RequestHints, read_body
@@ -92,7 +92,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=2000)
     times = parser.parse_args().times
-    compiled_policy.compile_once()
+    load()
     decision_us(10, 200)
     print("| endpoints | decision with its end, us | decisions/s per core | one report, us |")
     print("|---|---|---|---|")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter, process_time
 
+from penstock.compiled.library import load
 from penstock.performance.step.step_cost import StepCost
-from penstock.simulation.compile_simulator import compile_once
 from penstock.simulation.replica import Replica, ReplicaPool
 from penstock.simulation.run import simulate
 from penstock.workload import LogNormal, Poisson, Requests, SystemPrompts, Workload, fit_empirical, read_trace
@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=11.0)
     asked = parser.parse_args()
     start_s = perf_counter()
-    compile_once()
+    load()
     print(f"compile or load: {perf_counter() - start_s:.1f} s")
     drawn_from, name = lengths(asked.trace)
     workload = Workload(

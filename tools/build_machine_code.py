@@ -1,45 +1,46 @@
-"""Compiles the simulator and the gateway's policy for any processor of this kind: a wheel's first run need not.
+"""Builds the compiled library of the package, unless the one that is there has the stamp of the sources.
 
-One file is written for the Python and numba that run this; a wheel may carry several.
+python tools/build_machine_code.py             # for this platform
+python tools/build_machine_code.py --portable  # for Linux x86-64 and aarch64 with an old glibc, as wheels carry it
 """
 
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
-from tempfile import mkdtemp
 
-# Code read back from a cache cannot be written again: numba keeps no object file of it.
-os.environ["NUMBA_CACHE_DIR"] = mkdtemp()
-os.environ["NUMBA_CPU_NAME"] = "generic"
-os.environ["NUMBA_CPU_FEATURES"] = ""
+sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from penstock.gateway.picker import compiled_policy
-from penstock.simulation import collect, compile_simulator
-from penstock.simulation.loop import events, observe, shipped_code
+from penstock.compiled.c_header import c_header
+from penstock.compiled.library import SHIPPED, STAMP_FILE, file_name, platform_name
+from penstock.compiled.source_stamp import raw_digest, stamp
 
-FOLDER = Path(__file__).parents[1] / "src/penstock/simulation/loop/machine_code"
+HEADER = SHIPPED.parent / "penstock.h"
+PORTABLE = ("linux-x86_64", "linux-aarch64")
 
 
-def main() -> None:
-    """Compile, and write the file, unless it was made from these very sources."""
-    # By identity: modules import each other's.
-    entries = {
-        id(function): function
-        for module in (events, collect, observe, compiled_policy)
-        for function in vars(module).values()
-        if hasattr(function, "overloads") and isinstance(getattr(function, "_cache", None), shipped_code.ShippedFirst)
-    }
-    target = FOLDER / shipped_code.file_name()
-    if all(entry._cache.ready for entry in entries.values()):  # noqa: SLF001 - there is no public way
-        print(f"{target.name} is up to date")
-        return
-    target.unlink(missing_ok=True)
-    shipped_code.shipped_code.cache_clear()
-    compile_simulator.compile_once()
-    compiled_policy.compile_once()
-    FOLDER.mkdir(exist_ok=True)
-    target.write_bytes(shipped_code.code_file(entries.values()))
-    print(f"{target.name}: {len(entries)} entries, {target.stat().st_size / 1024:,.0f} kB")
+def build(platforms: tuple[str, ...], *, portable: bool) -> None:
+    """Build the libraries of platforms into the package, and write the stamp of their sources beside them."""
+    built_from = {"stamp": stamp(), "sources": raw_digest()}
+    stamp_file = SHIPPED / STAMP_FILE
+    before = json.loads(stamp_file.read_text(encoding="ascii")) if stamp_file.is_file() else {}
+    current = before.get("stamp") == built_from["stamp"]
+    missing = [name for name in platforms if not (current and (SHIPPED / file_name(name)).is_file())]
+    SHIPPED.mkdir(exist_ok=True)
+    if not current:
+        for old in SHIPPED.iterdir():
+            old.unlink()
+    if missing:
+        wanted = [f"{name if portable else ''}={SHIPPED / file_name(name)}".removeprefix("=") for name in missing]
+        command = [sys.executable, "-m", "penstock.compiled.builder.build_library", *wanted]
+        subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": sys.path[0]})  # noqa: S603 - our own builder
+    else:
+        print("the compiled library is up to date")
+    stamp_file.write_text(json.dumps(built_from), encoding="ascii")
+    HEADER.write_text(c_header(), encoding="ascii")
 
 
 if __name__ == "__main__":
-    main()
+    for_wheels = "--portable" in sys.argv[1:]
+    build(PORTABLE if for_wheels else (platform_name(),), portable=for_wheels)

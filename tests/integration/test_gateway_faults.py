@@ -17,8 +17,8 @@ from ports import free_ports
 pytest.importorskip("httptools", reason='the gateway is an extra: pip install "penstock[gateway]"')
 
 from gateway_stack import Running, chat, running, until
-from penstock.gateway.picker.compiled_policy import rank
 from penstock.gateway.picker.decision_receipts import DecisionReceipt, read_receipts
+from penstock.routing.picker_calls import picker_table, rank
 
 pytestmark = pytest.mark.xdist_group("gateway")
 
@@ -192,7 +192,15 @@ def test_requests_in_flight_come_back_to_zero(stack: Running) -> None:
 
 def ranked_again(receipt: DecisionReceipt) -> tuple[int, ...]:
     order, harms = np.zeros(len(receipt.order) or 1, np.int64), np.zeros(len(receipt.endpoints))
-    count = rank(receipt.request, receipt.endpoints, receipt.hits, receipt.parameters, order, harms)
+    table = picker_table(
+        request=receipt.request,
+        endpoints=receipt.endpoints,
+        hits=receipt.hits,
+        parameters=receipt.parameters,
+        order=order,
+        harms=harms,
+    )
+    count = rank(table)
     return tuple(order[:count].tolist())
 
 

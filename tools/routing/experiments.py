@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from penstock.compiled.marks import interpreted
 from penstock.routing.baselines.policies import policy_of
 from penstock.routing.endpoint_updates import refresh
 from penstock.routing.harm import pick
-from penstock.routing.policy_compiler import compiled_pick
 from penstock.routing.records import default_parameters, new_endpoints, new_request
 from penstock.simulation.capacity import RateSearch, highest_rate, trial
 from penstock.simulation.outcome import Outcome
@@ -19,7 +19,6 @@ from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.run import simulate
 from penstock.simulation.run_options import Fault, Options, RouterVisibility, Routing
 from routing.cases import FLEETS, LOADS, Load, fleet, load
-from routing.numpy_policy import pick_columns
 
 if TYPE_CHECKING:
     from penstock.workload import Workload
@@ -204,7 +203,7 @@ def _picks() -> Iterator[Row]:
         endpoints["residents"][:, 0] = 20
         for index in range(count):
             refresh(endpoints, index, 0.0, parameters)
-        for name, function in (("compiled", compiled_pick(pick)), ("numpy twin", pick_columns)):
+        for name, function in (("compiled", pick), ("interpreted", interpreted(pick))):
             function(request, endpoints, hits, parameters)
             best = np.inf
             for _ in range(30):

@@ -1,18 +1,23 @@
-"""Compiles the simulator on first use, once per machine and version."""
+"""Builds the compiled library on first use, once per machine and version, and says how long it takes."""
 
 from time import perf_counter
 
 from penstock.api.progress import ProgressListener
-from penstock.simulation.compile_simulator import COMPILE_COST, compile_once, is_compiled, is_kept
+from penstock.compiled.library import BUILD_COST, build, is_kept, is_ready
+from penstock.errors import DeploymentError
 
 
 def compile_first(watch: ProgressListener) -> None:
-    """Compile the simulator if this machine has no compiled copy, and report the time taken."""
-    if is_compiled():
+    """Build the compiled library if neither the package nor this machine has it, and report the time taken."""
+    if is_ready():
         return
-    watch.message(f"Compiling the simulator, once per machine and version: {COMPILE_COST}.")
+    watch.message(f"Compiling the simulator, once per machine and version: {BUILD_COST}.")
     watch.progress("compiling the simulator, once per machine and version", 0, 0)
     start_s = perf_counter()
-    compile_once()
+    try:
+        build()
+    except DeploymentError as error:
+        watch.message(f"{error}. The simulator runs as Python, a thousand times slower.")
+        return
     after = "the next run reuses it" if is_kept() else "its cache cannot be written, so the next run compiles again"
     watch.message(f"Compiled the simulator in {perf_counter() - start_s:.0f} s; {after}.")

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from penstock.compiled.library import BUILD_COST, is_ready, load
 from penstock.errors import PenstockError, UsageError
 from penstock.gateway.child_processes import START_S, Child
 from penstock.gateway.envoy.clusters import Value
@@ -19,7 +20,6 @@ from penstock.gateway.envoy.envoy_binary import envoy_program, validate
 from penstock.gateway.envoy.envoy_config import EnvoySettings
 from penstock.gateway.envoy.health_routes import READY_FILE
 from penstock.gateway.envoy_admin import ask_admin, envoy_ready, stats
-from penstock.gateway.picker import compiled_policy
 from penstock.gateway.servers.picker_process import draining_file, run_picker
 from penstock.gateway.state.access_rules import access_of
 from penstock.gateway.state.addresses import split_address
@@ -294,9 +294,9 @@ class Supervisor:
 
 
 def _compile_first() -> None:
-    if not compiled_policy.is_compiled():
-        log.warning("compiling the routing policy once for this machine and version: about 12 s of CPU time")
-    compiled_policy.compile_once()
+    if not is_ready():
+        log.warning("compiling the policy, once per machine and version: %s", BUILD_COST)
+    load()
 
 
 def _check_free(address: str) -> None:

@@ -6,7 +6,7 @@ towards the usual correction of its pool while requests go elsewhere.
 
 import math
 
-from penstock.routing.policy_compiler import native
+from penstock.compiled.marks import compiled
 from penstock.routing.records import Record, Records
 
 _PRIOR = 0.1
@@ -22,13 +22,13 @@ _BESIDE_OTHERS = 0.1
 """Weight of a request sent to another pool as evidence of a request that this endpoint missed."""
 
 
-@native
+@compiled
 def gain(seen: float, usual_requests: float) -> float:
     """Return the weight of one more request: that of an average with a prior, and never below 1 / usual_requests."""
     return 1.0 / min(usual_requests, _PRIOR * usual_requests + seen)
 
 
-@native
+@compiled
 def corrected(correction: float, ratio: float, weight: float) -> float:
     """Move a correction towards the observed ratio, by a share of the difference in logarithms."""
     ratio = min(max(ratio, 1.0 / _MAX_CORRECTION), _MAX_CORRECTION)
@@ -36,7 +36,7 @@ def corrected(correction: float, ratio: float, weight: float) -> float:
     return min(max(moved, _MIN_CORRECTION), _MAX_CORRECTION)
 
 
-@native
+@compiled
 def forget(endpoints: Records, index: int, now_s: float, p: Record) -> bool:
     """Decay the corrections of an endpoint's pool for requests that it did not get; return whether a check was due.
 
@@ -69,7 +69,7 @@ def forget(endpoints: Records, index: int, now_s: float, p: Record) -> bool:
     return True
 
 
-@native
+@compiled
 def fastest(endpoints: Records, pool: int) -> tuple[float, float]:
     """Return the lowest prefill and decode corrections in a pool."""
     prompts, answers = _MAX_CORRECTION, _MAX_CORRECTION
@@ -80,13 +80,13 @@ def fastest(endpoints: Records, pool: int) -> tuple[float, float]:
     return prompts, answers
 
 
-@native
+@compiled
 def is_slow(e: Record, prompts: float, answers: float) -> bool:
     """Return whether an endpoint is clearly slower than the fastest of its pool."""
     return bool(e["prefill_correction"] > _SLOW * prompts or e["decode_correction"] > _SLOW * answers)
 
 
-@native
+@compiled
 def _share(endpoints: Records, e: Record) -> float:
     """Return the mean requests sent per endpoint of its pool.
 
@@ -102,7 +102,7 @@ def _share(endpoints: Records, e: Record) -> float:
     return float(sent / equals + _BESIDE_OTHERS * sent_others / others)
 
 
-@native
+@compiled
 def _fade(e: Record, prompts: float, answers: float, kept: float, usual_requests: float) -> None:
     """Keep a share `kept` of an endpoint's observations, and move its corrections towards those usual in its pool."""
     prior = _PRIOR * usual_requests
@@ -114,7 +114,7 @@ def _fade(e: Record, prompts: float, answers: float, kept: float, usual_requests
     e["answers_seen"] = kept * seen
 
 
-@native
+@compiled
 def _weight(seen: float, prior: float, kept: float) -> float:
     """Return the share that remains of a correction's distance from the usual one.
 
@@ -123,7 +123,7 @@ def _weight(seen: float, prior: float, kept: float) -> float:
     return kept * (seen + prior) / (kept * seen + prior)
 
 
-@native
+@compiled
 def _usual(corrections: Records, seen: Records, pools: Records, pool: int, enough: float) -> float:
     """Return the median of a pool's corrections that have enough answers, with the prediction (1.0) as one more sample.
 

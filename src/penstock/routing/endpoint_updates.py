@@ -6,17 +6,17 @@ information that it has in production.
 
 import math
 
+from penstock.compiled.marks import compiled
 from penstock.routing.corrections import corrected, fastest, forget, gain, is_slow
 from penstock.routing.latency import decode_seconds, prompt_seconds, times_of
 from penstock.routing.miss_probability import squarings, strain_slope
-from penstock.routing.policy_compiler import native
 from penstock.routing.records import ANOTHERS, CLASSES, EVERYBODYS, OWN, Record, Records
 
 _HIGHEST_LOAD = 0.9
 """Upper limit of the believed share of time taken by prompts; above it the queue length shows the overload."""
 
 
-@native
+@compiled
 def refresh(endpoints: Records, index: int, now_s: float, parameters: Records) -> None:
     """Compute the derived fields of an endpoint's record after any change."""
     e, p = endpoints[index], parameters[0]
@@ -58,7 +58,7 @@ def refresh(endpoints: Records, index: int, now_s: float, parameters: Records) -
     _refresh_room(e, sequences, others + e["in_flight"], used)
 
 
-@native
+@compiled
 def _strain_per_s(e: Record, p: Record) -> float:
     strain, times = 0.0, squarings(p["doubt_fraction"])
     for kind in range(CLASSES if e["decodes"] != 0 else 0):
@@ -69,7 +69,7 @@ def _strain_per_s(e: Record, p: Record) -> float:
     return strain
 
 
-@native
+@compiled
 def _refresh_room(e: Record, sequences: float, requests: float, used_tokens: float) -> None:
     """Compute how soon the KV cache and the batch have room."""
     answer = e["resident_output_tokens"] / e["in_flight"] if e["in_flight"] > 0 else 0.0
@@ -82,7 +82,7 @@ def _refresh_room(e: Record, sequences: float, requests: float, used_tokens: flo
     e["resident_tpot_s"] = e["tpot_now_s"] + e["swing_s"] / math.sqrt(max(1.0, answer))
 
 
-@native
+@compiled
 def sent(
     endpoints: Records, index: int, request: Records, hit_tokens: int, flights: Records, place: int, parameters: Records
 ) -> None:
@@ -111,13 +111,13 @@ def sent(
     refresh(endpoints, index, now_s, parameters)
 
 
-@native
+@compiled
 def resident_tokens(f: Record) -> int:
     """Return the mean KV tokens that a request is assumed to hold while in flight."""
     return int(f["input_tokens"] + f["expected_output_tokens"] // 2)
 
 
-@native
+@compiled
 def _fade_load(e: Record, now_s: float, load_s: float) -> None:
     passed = max(0.0, now_s - e["prompt_load_s"])
     faded = math.exp(-passed / load_s)
@@ -126,7 +126,7 @@ def _fade_load(e: Record, now_s: float, load_s: float) -> None:
     e["prompt_load_s"] = now_s
 
 
-@native
+@compiled
 def first_token(endpoints: Records, flights: Records, place: int, now_s: float, parameters: Records) -> None:
     """Record a request's first token, and update the prefill correction of its endpoint."""
     f, p = flights[place], parameters[0]
@@ -148,12 +148,12 @@ def first_token(endpoints: Records, flights: Records, place: int, now_s: float, 
     refresh(endpoints, index, now_s, parameters)
 
 
-@native
+@compiled
 def _used_tokens(e: Record) -> float:
     return max(0.0, float(e["kv_used_tokens"] + e["resident_tokens"] - e["resident_tokens_then"]))
 
 
-@native
+@compiled
 def _leave_prefill(e: Record, f: Record) -> None:
     e["prefilling"] -= 1
     e["outstanding_prompt_tokens"] -= f["uncached_tokens"]
@@ -162,7 +162,7 @@ def _leave_prefill(e: Record, f: Record) -> None:
         e["outstanding_prompt_s"] = 0.0  # removes rounding errors
 
 
-@native
+@compiled
 def finished(
     endpoints: Records, flights: Records, place: int, output_tokens: int, now_s: float, parameters: Records
 ) -> None:
@@ -186,7 +186,7 @@ def finished(
     refresh(endpoints, index, now_s, parameters)
 
 
-@native
+@compiled
 def lost(endpoints: Records, flights: Records, place: int, now_s: float, parameters: Records) -> None:
     """Record that a request will not be answered by its endpoint: refused, broken off or cancelled."""
     f = flights[place]
@@ -198,7 +198,7 @@ def lost(endpoints: Records, flights: Records, place: int, now_s: float, paramet
     refresh(endpoints, f["endpoint"], now_s, parameters)
 
 
-@native
+@compiled
 def _leave(e: Record, f: Record) -> None:
     e["in_flight"] -= 1
     e["resident_tokens"] -= resident_tokens(f)
@@ -206,7 +206,7 @@ def _leave(e: Record, f: Record) -> None:
     e["residents"][f["slo_class"]] -= 1
 
 
-@native
+@compiled
 def divide(endpoints: Records, picker: int, pickers: int) -> None:
     """Assign to one of several pickers its share of the endpoints of every pool.
 
@@ -240,7 +240,7 @@ def divide(endpoints: Records, picker: int, pickers: int) -> None:
                 place += 1
 
 
-@native
+@compiled
 def begin_report(endpoints: Records, index: int, reports: Records, place: int, now_s: float) -> None:
     """Store the picker's own counts of an endpoint at the time it requests a report."""
     e, report = endpoints[index], reports[place]
@@ -249,7 +249,7 @@ def begin_report(endpoints: Records, index: int, reports: Records, place: int, n
     report["prefilling"], report["resident_tokens"] = e["prefilling"], e["resident_tokens"]
 
 
-@native
+@compiled
 def reported(endpoints: Records, index: int, reports: Records, place: int, now_s: float, parameters: Records) -> bool:
     """Apply a report to an endpoint's record; return whether it is time to divide the endpoints again."""
     e, report = endpoints[index], reports[place]

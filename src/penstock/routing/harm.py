@@ -7,9 +7,10 @@ cost of a nearly full KV cache, and the dollars that leaving the endpoint idle w
 
 import math
 
+from penstock.compiled.marks import compiled
 from penstock.routing.latency import first_seconds, prompt_seconds, share_of_chance, times_of, token_seconds
 from penstock.routing.miss_probability import LENGTH_SQUARINGS, chance, power, squarings, strain
-from penstock.routing.policy_compiler import native
+from penstock.routing.policy_function import policy
 from penstock.routing.records import ANOTHERS, CLASSES, OWN, REJECTED, USUAL_TPOT_S, USUAL_TTFT_S, Record, Records
 
 Terms = tuple[int, float, float, float, float, float, float, float]
@@ -18,7 +19,7 @@ _CLEARLY = 1.0 + 1e-9
 """Factor by which a lower bound must exceed the least harm, to allow for rounding."""
 
 
-@native
+@compiled
 def holds(q: Record, e: Record) -> bool:
     """Return whether an endpoint is up, serves the model, and has the KV cache and context window for a request."""
     longest = q["input_tokens"] + max(q["output_limit_tokens"], q["expected_output_tokens"])
@@ -31,7 +32,7 @@ def holds(q: Record, e: Record) -> bool:
     )
 
 
-@native
+@compiled
 def first_look(turn: int, endpoints: Records) -> int:
     """Return the endpoint at which the search starts, so that ties are spread over all endpoints that are up."""
     count = len(endpoints)
@@ -49,7 +50,7 @@ def first_look(turn: int, endpoints: Records) -> int:
     return int(begin)
 
 
-@native
+@compiled
 def terms_of(q: Record, p: Record, endpoints: Records, hits: Records) -> Terms:
     """Return the terms of a request's harm that are the same at every endpoint, computed once."""
     promised = q["ttft_s"] < math.inf or q["tpot_s"] < math.inf or q["e2e_s"] < math.inf
@@ -70,7 +71,7 @@ def terms_of(q: Record, p: Record, endpoints: Records, hits: Records) -> Terms:
     )
 
 
-@native
+@compiled
 def harm_of(q: Record, e: Record, hit_tokens: int, p: Record, terms: Terms, enough: float) -> float:
     """Return the expected missed SLOs, with dollars converted, of sending a request to an endpoint that can hold it.
 
@@ -102,13 +103,13 @@ def harm_of(q: Record, e: Record, hit_tokens: int, p: Record, terms: Terms, enou
     return float(harm)
 
 
-@native
+@compiled
 def _ends_late(q: Record, e: Record, first_s: float, tpot_s: float, per_e2e: float) -> float:
     """Return the probability that the last token is late: the answer may be longer than expected as well as slower."""
     return chance((first_s + q["expected_output_tokens"] * tpot_s * e["decodes"]) * per_e2e, LENGTH_SQUARINGS)
 
 
-@native
+@compiled
 def _made_to_miss(e: Record, p: Record, slower_s: float, times: int) -> float:
     """Return the weighted number of residents that miss their SLO if each token takes `slower_s` longer."""
     harm, before_s = 0.0, e["tpot_now_s"]
@@ -126,7 +127,7 @@ def _made_to_miss(e: Record, p: Record, slower_s: float, times: int) -> float:
     return harm
 
 
-@native
+@compiled
 def work_seconds(q: Record, e: Record, prompt_s: float) -> float:
     """Return the seconds of an endpoint's time that a request uses for itself, independent of other requests.
 
@@ -137,7 +138,7 @@ def work_seconds(q: Record, e: Record, prompt_s: float) -> float:
     return float(prompt_s + q["expected_output_tokens"] * token_s * e["decode_correction"] * e["decodes"])
 
 
-@native
+@policy
 def pick(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
     """Return the endpoint of least expected harm, or REJECTED if none can hold the request, or it is to be shed."""
     q, p = request[0], parameters[0]
@@ -159,7 +160,7 @@ def pick(request: Records, endpoints: Records, hits: Records, parameters: Record
     return best
 
 
-@native
+@compiled
 def misses(q: Record, e: Record, hit_tokens: int, terms: Terms) -> float:
     """Return the probability that a request misses its SLO at an endpoint."""
     ttft_s, tpot_s, _ = times_of(q, e, hit_tokens, terms[3])
@@ -170,7 +171,7 @@ def misses(q: Record, e: Record, hit_tokens: int, terms: Terms) -> float:
     return float(missed)
 
 
-@native
+@compiled
 def rank(
     request: Records, endpoints: Records, hits: Records, parameters: Records, order: Records, harms: Records
 ) -> int:
@@ -202,7 +203,7 @@ def rank(
     return found
 
 
-@native
+@compiled
 def _least(endpoints: Records, harms: Records, not_vendor: int) -> int:
     best, least = REJECTED, math.inf
     for index in range(len(endpoints)):

@@ -6,18 +6,18 @@ terms that depend on the endpoint alone into its record.
 
 import math
 
-from penstock.routing.policy_compiler import native
+from penstock.compiled.marks import compiled
 from penstock.routing.records import Record
 
 
-@native
+@compiled
 def prompt_seconds(e: Record, cached_tokens: int, input_tokens: int) -> float:
     """Return the seconds that a prompt adds to the steps that process it, uncorrected."""
     start, stop = float(cached_tokens), float(input_tokens)
     return float((stop - start) * e["prompt_token_s"] + 0.5 * (stop * stop - start * start) * e["prompt_pair_s"])
 
 
-@native
+@compiled
 def decode_seconds(e: Record, sequences: float, context_tokens: float) -> float:
     """Return the seconds of a step that only decodes, uncorrected."""
     seconds = e["step_s"] + sequences * e["sequence_s"] + context_tokens * e["context_token_s"]
@@ -26,13 +26,13 @@ def decode_seconds(e: Record, sequences: float, context_tokens: float) -> float:
     return float(seconds)
 
 
-@native
+@compiled
 def share_of_chance(q: Record) -> float:
     """Return the share of random delay by other prompts that affects an answer. A longer answer averages over more."""
     return 1.0 / math.sqrt(max(1.0, float(q["expected_output_tokens"])))
 
 
-@native
+@compiled
 def token_seconds(q: Record, e: Record, hit_tokens: int, chance_share: float) -> tuple[float, float]:
     """Predict a request's time per output token in seconds, and the mean KV tokens that it adds."""
     held = float(q["input_tokens"] - hit_tokens) + 0.5 * q["expected_output_tokens"] * e["decodes"]
@@ -40,7 +40,7 @@ def token_seconds(q: Record, e: Record, hit_tokens: int, chance_share: float) ->
     return e["tpot_now_s"] + more_s * e["stretch"] + e["swing_s"] * chance_share, held
 
 
-@native
+@compiled
 def first_seconds(q: Record, e: Record, hit_tokens: int, held_tokens: float, prompt_s: float) -> float:
     """Predict a request's time to first token in seconds, given the seconds of its own prompt."""
     uncached, steps = float(q["input_tokens"] - hit_tokens), 1.0
@@ -52,7 +52,7 @@ def first_seconds(q: Record, e: Record, hit_tokens: int, held_tokens: float, pro
     return float(e["request_s"] + wait_s + e["first_token_ratio"] * (prompt_s + steps * e["carry_s"]))
 
 
-@native
+@compiled
 def times_of(q: Record, e: Record, hit_tokens: int, chance_share: float) -> tuple[float, float, float]:
     """Predict a request's time to first token, its time per output token, and the seconds of its own prompt."""
     tpot_s, held = token_seconds(q, e, hit_tokens, chance_share)

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from penstock.routing.policy_compiler import native
+from penstock.compiled.marks import compiled
 from penstock.routing.records import Record, Records
 
 BUCKETS: Final = 24
@@ -28,7 +28,7 @@ def new_lengths(classes: int, *, answer_tokens: float = 256.0, bytes_per_token: 
     return lengths
 
 
-@native
+@compiled
 def _bucket(input_tokens: int) -> int:
     place = 1
     while input_tokens > 1 and place < BUCKETS - 1:
@@ -37,7 +37,7 @@ def _bucket(input_tokens: int) -> int:
     return place
 
 
-@native
+@compiled
 def expected_tokens(lengths: Records, slo_class: int, input_tokens: int, limit_tokens: int) -> int:
     """Return the expected answer length of a prompt in tokens, capped by the client's limit if there is one."""
     kind = min(max(slo_class, 0), lengths.shape[0] - 1)
@@ -47,7 +47,7 @@ def expected_tokens(lengths: Records, slo_class: int, input_tokens: int, limit_t
     return int(min(tokens, limit_tokens) if limit_tokens > 0 else tokens)
 
 
-@native
+@compiled
 def saw_answer(lengths: Records, slo_class: int, input_tokens: int, output_tokens: int) -> None:
     """Update the averages with the length of a finished answer."""
     kind = min(max(slo_class, 0), lengths.shape[0] - 1)
@@ -55,20 +55,20 @@ def saw_answer(lengths: Records, slo_class: int, input_tokens: int, output_token
     _average(lengths[kind, _bucket(input_tokens)], output_tokens)
 
 
-@native
+@compiled
 def _average(entry: Record, output_tokens: int) -> None:
     entry["answers"] = min(entry["answers"] + 1.0, _MEMORY)
     entry["mean_tokens"] += (output_tokens - entry["mean_tokens"]) / entry["answers"]
 
 
-@native
+@compiled
 def tokens_of(lengths: Records, slo_class: int, prompt_bytes: int) -> int:
     """Estimate the tokens of a prompt from its bytes."""
     kind = min(max(slo_class, 0), lengths.shape[0] - 1)
     return int(max(1, round(prompt_bytes / lengths[kind, 0]["bytes_per_token"])))
 
 
-@native
+@compiled
 def saw_prompt(lengths: Records, slo_class: int, prompt_bytes: int, input_tokens: int) -> None:
     """Update the bytes per token with a prompt whose tokens the engine counted."""
     kind = min(max(slo_class, 0), lengths.shape[0] - 1)

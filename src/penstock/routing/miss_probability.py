@@ -4,7 +4,7 @@ The probability is log-logistic around the prediction: r^n / (1 + r^n). n is one
 prediction, rounded to a power of two so that it takes a few squarings.
 """
 
-from penstock.routing.policy_compiler import native
+from penstock.compiled.marks import compiled
 
 LENGTH_SQUARINGS = 1
 """Squarings for times that depend on answer length. Lengths vary by about their own size, so n is 2."""
@@ -15,7 +15,7 @@ _HOPELESS = 1e3
 """Ratio of time to limit beyond which a request is late for certain; higher powers would overflow."""
 
 
-@native
+@compiled
 def squarings(doubt_fraction: float) -> int:
     """Return the number of squarings for which 2^n is nearest to one over the uncertainty."""
     times = 0
@@ -25,7 +25,7 @@ def squarings(doubt_fraction: float) -> int:
     return times
 
 
-@native
+@compiled
 def power(ratio: float, times: int) -> float:
     """Return a ratio squared `times` times; the ratio is capped to avoid overflow."""
     powered = min(ratio, _HOPELESS)
@@ -34,14 +34,14 @@ def power(ratio: float, times: int) -> float:
     return powered
 
 
-@native
+@compiled
 def chance(ratio: float, times: int) -> float:
     """Return the probability that a time exceeds its limit, given the ratio of its prediction to the limit."""
     powered = power(ratio, times)
     return powered / (1.0 + powered)
 
 
-@native
+@compiled
 def strain(ratio: float, times: int) -> float:
     """Return the harm to residents at a ratio of time to limit: a power below 1, and linear with its slope above.
 
@@ -52,7 +52,7 @@ def strain(ratio: float, times: int) -> float:
     return power(ratio, times)
 
 
-@native
+@compiled
 def strain_slope(ratio: float, times: int) -> float:
     """Return the slope of `strain` at a ratio, which is a lower bound on the harm per added share of the limit."""
     squared, slope = min(ratio, 1.0), float(1 << times)

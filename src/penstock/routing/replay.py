@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock.routing.harm import harm_of, misses, terms_of, work_seconds
 from penstock.routing.latency import share_of_chance, times_of
-from penstock.routing.policy_compiler import Pick
+from penstock.routing.policy_function import Pick
 from penstock.routing.records import REJECTED, Records
 
 _RULES: Final = ("is down", "does not serve the model", "its context window is too short", "its KV cache is too small")

@@ -3,12 +3,14 @@
 import math
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.simulation.loop.compiler import compiled, entry
+from penstock.compiled.interface import exported
+from penstock.compiled.marks import compiled
+from penstock.compiled.tables import ArrayOf
 from penstock.simulation.loop.events import settled
 from penstock.simulation.loop.observe import bin_of, client_lag_s, count_queues
 from penstock.simulation.loop.world import (
@@ -49,24 +51,26 @@ _MIN_COLUMNS = 5
 """Minimum number of timeline points for a line fit."""
 
 
-class _Tables(NamedTuple):
+class ClassTables(NamedTuple):
     """Arrays that the compiled code adds to, by SLO class."""
 
-    limits: Any
-    bins: Any
-    sums: Any
-    peaks: Any
-    counts: Any
-    by_replica: Any
+    limits: Annotated[Any, ArrayOf(np.float64, 2)]
+    bins: Annotated[Any, ArrayOf(np.int64, 3)]
+    sums: Annotated[Any, ArrayOf(np.float64, 2)]
+    peaks: Annotated[Any, ArrayOf(np.float64, 2)]
+    counts: Annotated[Any, ArrayOf(np.int64, 2)]
+    by_replica: Annotated[Any, ArrayOf(np.int64, 2)]
     """The same counts by replica."""
-    last_seen_s: Any
+    last_seen_s: Annotated[Any, ArrayOf(np.float64)]
     """Time at which a client saw the last token of the run, as an array of length one."""
+    observed_s: Annotated[Any, ArrayOf(np.float64, 2)]
+    """Result: time to the first and to the last token of each row, as its client sees them."""
 
 
-@entry
-def _tally(w: World, tables: _Tables, base: int, observed_s: Any, warm_up: int) -> None:  # noqa: ANN401 - an array, to numba
+@exported
+def tally(w: World, tables: ClassTables, base: int, warm_up: int) -> None:
     """Record when a client sees each row's first and last token, and compare both with the SLO of its class."""
-    mask = len(w.rows) - 1
+    mask, observed_s = len(w.rows) - 1, tables.observed_s
     for place in range(len(observed_s)):
         row = w.rows[(base + place) & mask]
         group = min(row.slo_class, len(tables.limits) - 1)
@@ -97,7 +101,7 @@ def _tally(w: World, tables: _Tables, base: int, observed_s: Any, warm_up: int) 
 
 
 @compiled
-def _count(tables: _Tables, group: int, what: int, seconds: float) -> None:
+def _count(tables: ClassTables, group: int, what: int, seconds: float) -> None:
     tables.bins[group, what, bin_of(seconds)] += 1
     tables.sums[group, what] += seconds
     tables.peaks[group, what] = max(tables.peaks[group, what], seconds)
@@ -119,7 +123,7 @@ class Collected:
         for index, item in enumerate(self.classes):
             promised = (item.slo.ttft_s, item.slo.tpot_s, item.slo.e2e_s) if item.slo is not None else (None,) * 3
             limits[index] = [np.inf if limit is None else limit for limit in promised]
-        self.tables = _Tables(
+        self.tables = ClassTables(
             limits=limits,
             bins=np.zeros((count, 3, BINS), np.int64),
             sums=np.zeros((count, 3)),
@@ -127,6 +131,7 @@ class Collected:
             counts=np.zeros((count, 7), np.int64),
             by_replica=np.zeros((replicas, 7), np.int64),
             last_seen_s=np.zeros(1),
+            observed_s=np.zeros((0, 2)),
         )
 
     @property
@@ -150,7 +155,7 @@ class Collected:
         if self.first_arrival_s is None and upto > self.base:
             self.first_arrival_s = float(world.rows[self.base & (len(world.rows) - 1)]["arrival_s"])
         observed_s = np.empty((upto - self.base, 2))
-        _tally(world, self.tables, self.base, observed_s, self.warm_up)
+        tally(world, self.tables._replace(observed_s=observed_s), self.base, self.warm_up)
         if self.kept is not None:
             self.kept.append(_serve(world, self.base, observed_s))
         self.base = upto

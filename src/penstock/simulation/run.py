@@ -1,11 +1,11 @@
 """Feeds requests to the compiled loop and collects the outcome."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from penstock.errors import DeploymentError
 from penstock.routing.harm import pick as least_harm
-from penstock.routing.policy_compiler import NOWHERE, NoPick, PythonPick, pick_pointer
+from penstock.routing.policy_function import NOWHERE, Pick, PythonPick, policy_address
 from penstock.simulation.collect import Collected
 from penstock.simulation.loop import events
 from penstock.simulation.loop.layout import Users, beyond_context, build, feed, make_room
@@ -42,11 +42,11 @@ def simulate(
     control = world.control[0]
     users = Users(world, chosen)
     asked = _python_pick(chosen.routing, world)
-    pick = _pointer(chosen.routing) if asked is None else asked.pointer()
+    pick = _called(chosen.routing, asked)
     collected = Collected(classes, replicas=len(world.replicas), keep=chosen.keep_requests, warm_up=chosen.warm_up)
     rows, places = _split_blocks(blocks, _BLOCK), SegmentPlaces()
     while True:
-        why = events.run(world, _EVENTS, pick)
+        why = events.run(world, _EVENTS, cast("Any", pick))
         if why in {events.SAMPLED, events.IMPOSSIBLE}:
             _consult(why, world, pools, chosen.routing, asked)
             continue
@@ -88,8 +88,13 @@ def _python_pick(routing: Routing | None, world: World) -> PythonPick | None:
     return PythonPick(routing.pick, world.request, world.endpoints, world.hits, world.parameters)
 
 
-def _pointer(routing: Routing | None) -> Any:  # noqa: ANN401 - numba's callbacks have no type
-    return NoPick() if routing is None else pick_pointer(routing.pick or least_harm)
+def _called(routing: Routing | None, asked: PythonPick | None) -> Pick | int:
+    """Return what the loop calls: the address of a policy, or its function if the loop runs as Python."""
+    if cast("Any", events.run).native is None:
+        return asked or (least_harm if routing is None else routing.pick or least_harm)
+    if asked is not None:
+        return asked.address()
+    return 0 if routing is None else policy_address(routing.pick or least_harm)
 
 
 def _split_blocks(blocks: Iterable[Requests], size: int) -> Iterator[Requests]:

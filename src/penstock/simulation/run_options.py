@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.errors import UsageError
-from penstock.routing.policy_compiler import Pick, is_native
+from penstock.routing.policy_function import Pick, is_compiled
 from penstock.routing.records import Records
 from penstock.workload import Requests
 
@@ -105,7 +105,7 @@ class Routing:
     @property
     def is_python(self) -> bool:
         """Whether the policy is a plain Python function, for which the loop must pause."""
-        return self.pick is not None and not is_native(self.pick)
+        return self.pick is not None and not is_compiled(self.pick)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,39 +1,22 @@
-"""The compiled policy: compiled before the first request, cached, and equal to the simulator's."""
-
-from typing import Any
+"""The compiled policy that pickers decide with: the same function as the simulator's and as its source."""
 
 import numpy as np
-import pytest
 
 from gateway_fakes import Clock, body_fields, fleet, picker_of, report
-from penstock.gateway.picker import compiled_policy
+from penstock.gateway.picker.compiled_policy import CompiledPolicy
 from penstock.gateway.picker.picker import EndpointChoice
 from penstock.gateway.picker.request_body import RequestHints
-from penstock.routing import endpoint_updates, harm
+from penstock.routing import harm
+from penstock.routing.picker_calls import picker_table
 from penstock.routing.records import Records, default_parameters, new_endpoints, new_request
-from penstock.simulation.loop.compiler import cached_on_disk, keeps
-
-ENTRIES: tuple[Any, ...] = (
-    compiled_policy.rank,
-    compiled_policy.refresh,
-    compiled_policy.sent,
-    compiled_policy.first_token,
-    compiled_policy.finished,
-    compiled_policy.lost,
-    compiled_policy.begin_report,
-    compiled_policy.reported,
-)
 
 
-def test_a_picker_compiles_nothing_once_it_has_started() -> None:
-    compiled_policy.compile_once()
-    assert compiled_policy.is_compiled()
-    before = [len(entry.signatures) for entry in ENTRIES]
-    assert before == [1] * len(ENTRIES)
+def test_a_picker_that_runs_out_of_room_for_requests_goes_on() -> None:
     clock = Clock()
     picker, tables = picker_of(fleet(), clock)
     for _ in range(600):  # more than there is room for at first
         picker.decide(body_fields(), b"", RequestHints())
+    assert picker.state.endpoints["in_flight"].sum() == 600
     for status in (200, 503):
         clock.now_s += 1.0
         report(tables, 0, clock, running=1)
@@ -42,7 +25,7 @@ def test_a_picker_compiles_nothing_once_it_has_started() -> None:
         clock.now_s += 1000.0
         picker.state.tick()
         picker.state.end(named.ticket, "", status, "-", 1)
-    assert [len(entry.signatures) for entry in ENTRIES] == before
+    assert picker.state.endpoints["in_flight"].sum() == 600
 
 
 def states(count: int) -> tuple[Records, Records, Records]:
@@ -58,24 +41,13 @@ def states(count: int) -> tuple[Records, Records, Records]:
     return request, endpoints, rng.integers(0, 2, count)
 
 
-def test_it_equals_the_simulators_function_bit_by_bit() -> None:
+def test_it_is_the_function_the_simulator_runs_to_the_last_bit() -> None:
+    """And its source, run as Python."""
     for count in range(1, 40):
         request, endpoints, hits = states(count)
-        answers = []
-        for rank in (compiled_policy.rank, harm.rank):
-            order, harms = np.zeros(3, np.int64), np.zeros(count)
-            found = rank(request, endpoints, hits, default_parameters(), order, harms)
-            answers.append((found, order.tobytes(), harms.tobytes()))
-        assert answers[0] == answers[1]
-
-
-def test_a_policy_runs_where_nothing_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: object) -> None:
-        raise PermissionError("read-only file system")
-
-    monkeypatch.setattr("numba.core.caching._CacheLocator.ensure_cache_path", refuse)
-    source: Any = endpoint_updates.resident_tokens
-    compiled: Any = cached_on_disk(source.py_func, "any sources")
-    assert not keeps(compiled)
-    flight = np.array([(100, 7)], [("input_tokens", "i8"), ("expected_output_tokens", "i8")])
-    assert compiled(flight[0]) == 103
+        arrays = {"order": np.zeros(3, np.int64), "harms": np.zeros(count), "parameters": default_parameters()}
+        table = picker_table(request=request, endpoints=endpoints, hits=hits, **arrays)
+        found = CompiledPolicy(table).rank()
+        order, harms = np.zeros(3, np.int64), np.zeros(count)
+        assert harm.rank(request, endpoints, hits, table.parameters, order, harms) == found
+        assert (order.tobytes(), harms.tobytes()) == (table.order.tobytes(), table.harms.tobytes())

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from gateway_fakes import MODELS, Clock, body_fields, fleet, picker_of, report
-from penstock.gateway.picker.compiled_policy import refresh
 from penstock.gateway.picker.decayed_sum import DecayedMean
 from penstock.gateway.picker.fleet_state import RUN_TIME_FIELDS, SharedTables
 from penstock.gateway.picker.in_flight_reconciliation import COMPARISONS, LeakedPicks
@@ -473,7 +472,7 @@ def test_an_idle_endpoint_predicts_what_a_new_picker_predicts() -> None:
     busy.state.endpoints["prefill_correction"][0] = 1.5
     new, _ = picker_of(routed, Clock())
     new.state.endpoints["prefill_correction"][0] = 1.5
-    refresh(new.state.endpoints, 0, 0.0, new.state.parameters)
+    new.state.policy.refresh(0, 0.0)
     request, hits = busy._arrays.request, np.zeros(4, np.int64)  # noqa: SLF001
     alone = busy._idle.predict_latency(request, busy.state.endpoints, hits)  # noqa: SLF001
     assert alone.ttft_s.tolist() == predict_latency(request, new.state.endpoints, hits).ttft_s.tolist()

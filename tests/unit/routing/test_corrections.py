@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.compiled.marks import interpreted
 from penstock.routing.corrections import corrected, gain
 from penstock.routing.corrections import forget as compiled_forget
 from penstock.routing.harm import pick
-from penstock.routing.policy_compiler import interpreted
 from penstock.routing.records import Records, default_parameters, new_endpoints
 from penstock.simulation.run import simulate
 from penstock.simulation.run_options import Fault, Options, Routing

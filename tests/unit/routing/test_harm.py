@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from routing.numpy_policy import pick_columns
 
+from penstock.compiled.marks import interpreted
 from penstock.routing.baselines.policies import POLICIES
 from penstock.routing.endpoint_updates import begin_report, divide, finished, first_token, lost, refresh, reported, sent
 from penstock.routing.harm import harm_of, holds, pick, rank, terms_of
-from penstock.routing.policy_compiler import compiled_pick
 from penstock.routing.records import (
     EVERYBODYS,
     FLIGHT,
@@ -66,7 +65,7 @@ def parameters() -> Records:
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 30), tokens=st.integers(1, 140_000), answer=st.integers(1, 4000), turn=st.integers(0, 999))
-def test_the_numpy_twin_picks_the_same(seed: int, tokens: int, answer: int, turn: int) -> None:
+def test_the_compiled_policy_picks_as_its_source_does(seed: int, tokens: int, answer: int, turn: int) -> None:
     e, p, q = fleet(9, seed), parameters(), asking(tokens, answer=answer, turn=turn)
     rng = np.random.default_rng(seed)
     hits = rng.integers(0, tokens, len(e)).astype(np.int64)
@@ -77,7 +76,7 @@ def test_the_numpy_twin_picks_the_same(seed: int, tokens: int, answer: int, turn
         refresh(e, index, 1.0, p)
     for sheddable in (0, 1):
         q["sheddable"] = sheddable
-        assert pick_columns(q, e, hits, p) == pick(q, e, hits, p)
+        assert interpreted(pick)(q, e, hits, p) == pick(q, e, hits, p)
 
 
 @settings(max_examples=40, deadline=None)
@@ -217,13 +216,6 @@ def test_corrections_find_how_fast_an_endpoint_really_is(truth: float) -> None:
     assert e[0]["decode_correction"] == pytest.approx(truth, rel=0.06)
 
 
-def test_the_compiled_pick_and_its_source_agree() -> None:
-    e, p, hits = fleet(5), parameters(), np.zeros(5, np.int64)
-    compiled = compiled_pick(pick)
-    for tokens in (1, 500, 20_000):
-        assert compiled(asking(tokens), e, hits, p) == pick(asking(tokens), e, hits, p)
-
-
 def test_dollars_that_are_paid_anyway_leave_no_endpoint_idle() -> None:
     e, p = new_endpoints(2), parameters()
     e["step_s"], e["prompt_token_s"], e["usd_per_s"] = 0.02, 1e-4, (1e-3, 3e-3)
@@ -232,10 +224,10 @@ def test_dollars_that_are_paid_anyway_leave_no_endpoint_idle() -> None:
         refresh(e, index, 1.0, p)
     sent(e, 0, asking(2_000), 0, flights, 0, p)
     q, hits = asking(2_000), np.zeros(2, np.int64)
-    assert pick(q, e, hits, p) == pick_columns(q, e, hits, p) == 1
+    assert pick(q, e, hits, p) == 1
     # Where idle replicas are given back, the dear one stays idle as long as the cheap one keeps the promise.
     e["saved_usd_per_s"] = e["usd_per_s"]
-    assert pick(q, e, hits, p) == pick_columns(q, e, hits, p) == 0
+    assert pick(q, e, hits, p) == 0
 
 
 def test_who_is_promised_nothing_goes_where_it_is_served_soonest() -> None:
@@ -248,7 +240,7 @@ def test_who_is_promised_nothing_goes_where_it_is_served_soonest() -> None:
         sent(e, 0, q, 0, flights, place, p)
     for turn in range(4):
         q["turn"] = turn
-        assert pick(q, e, np.zeros(2, np.int64), p) == pick_columns(q, e, np.zeros(2, np.int64), p) == 1
+        assert pick(q, e, np.zeros(2, np.int64), p) == 1
 
 
 @pytest.mark.parametrize("name", ["penstock", "least-request", "round-robin", "llm-d"])
@@ -262,8 +254,6 @@ def test_ties_are_shared_by_those_that_are_up(name: str) -> None:
         q = asking(100, turn=turn * 7)
         q["number"] = turn
         chosen.append(POLICIES[name].pick(q, e, np.zeros(12, np.int64), p))
-        if name == "penstock":
-            assert pick_columns(q, e, np.zeros(12, np.int64), p) == chosen[-1]
     assert np.bincount(chosen, minlength=12)[:3] == pytest.approx([400] * 3, abs=20)
 
 
@@ -284,9 +274,9 @@ def test_a_picker_sends_to_its_own_share_unless_that_is_hopeless_or_the_prompt_i
     q = asking(4_000)
     for place in range(3):
         sent(e, 1 + 2 * (place % 2), q, 0, flights, place, p)
-    assert pick(q, e, hits, p) == pick_columns(q, e, hits, p) == 3
+    assert pick(q, e, hits, p) == 3
     hits[2] = 3_000
-    assert pick(q, e, hits, p) == pick_columns(q, e, hits, p) == 2
+    assert pick(q, e, hits, p) == 2
     hits[2] = 0
     e["max_context_tokens"][[1, 3]] = 100
     assert pick(q, e, hits, p) in {0, 2}

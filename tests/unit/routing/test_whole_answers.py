@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from routing.numpy_policy import pick_columns
 
+from penstock.compiled.marks import interpreted
 from penstock.routing.endpoint_updates import first_token, refresh, sent
 from penstock.routing.harm import harm_of, misses, pick, terms_of
 from penstock.routing.records import FLIGHT, Records, default_parameters, new_endpoints, new_request
@@ -73,7 +73,7 @@ def test_residents_that_would_end_too_late_count() -> None:
     first_s=st.sampled_from([inf, 2.0]),
     sheddable=st.integers(0, 1),
 )
-def test_the_numpy_twin_judges_whole_answers_the_same(
+def test_the_compiled_policy_judges_whole_answers_as_its_source_does(
     seed: int, answer: int, e2e_s: float, first_s: float, sheddable: int
 ) -> None:
     rng, p = np.random.default_rng(seed), default_parameters()
@@ -91,4 +91,4 @@ def test_the_numpy_twin_judges_whole_answers_the_same(
     q = asking(answer, e2e_s=e2e_s, ttft_s=first_s, tpot_s=0.03 * first_s)
     q["sheddable"] = sheddable
     hits = rng.integers(0, 500, 7).astype(np.int64)
-    assert pick_columns(q, e, hits, p) == pick(q, e, hits, p)
+    assert interpreted(pick)(q, e, hits, p) == pick(q, e, hits, p)

@@ -2,11 +2,9 @@
 
 import numpy as np
 import pytest
-from routing.numpy_policy import pick_columns
 
 from penstock.routing.baselines.policies import POLICIES
-from penstock.routing.harm import pick as least_harm
-from penstock.routing.policy_compiler import Pick
+from penstock.routing.policy_function import Pick
 from penstock.routing.records import Records
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.run import simulate
@@ -40,14 +38,6 @@ def test_requests_that_come_before_any_report_are_shared_by_endpoints_that_are_a
     shared = counts(sent_blind(in_parallel(count), replicas=replicas, sight=RouterVisibility()))
     assert sum(shared) == count
     assert max(shared) - min(shared) <= 1
-
-
-@pytest.mark.parametrize("count", [100, 500])
-def test_the_numpy_twin_shares_them_as_the_compiled_policy_does(count: int) -> None:
-    once, again = (sent_blind(in_parallel(count), pick).served for pick in (least_harm, pick_columns))
-    assert once is not None
-    assert again is not None
-    assert once.replica.tolist() == again.replica.tolist()
 
 
 def test_an_endpoint_nobody_has_heard_of_is_known_to_be_idle() -> None:

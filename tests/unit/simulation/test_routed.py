@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import DeploymentError
 from penstock.routing.baselines.policies import POLICIES
-from penstock.routing.policy_compiler import Pick
+from penstock.routing.policy_function import Pick
 from penstock.routing.records import REQUEST, Records
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import Replica, ReplicaPool, Transfer

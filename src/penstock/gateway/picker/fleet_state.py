@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from penstock.gateway.picker import compiled_policy
+from penstock.gateway.picker.compiled_policy import CompiledPolicy, PolicyArrays
 from penstock.gateway.picker.failure_detector import FailureDetector, has_failed
 from penstock.gateway.picker.in_flight import InFlightRequest, InFlightRequests
 from penstock.gateway.picker.in_flight_reconciliation import OLD_S, LeakedPicks, oldest
@@ -17,6 +17,7 @@ from penstock.gateway.picker.pick_counters import PickCounters
 from penstock.gateway.picker.readiness import EndpointReadiness
 from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.gateway.state.shared_tables import read_row
+from penstock.routing.picker_calls import PickerTable
 from penstock.routing.records import REPORT, Records
 
 _REPORTS_EVERY_S: Final = 0.002
@@ -62,9 +63,9 @@ class FleetState:
         number: int,
         clock: Callable[[], float],
         min_silence_s: float,
+        arrays: PolicyArrays,
     ) -> None:
         self.fleet, self._tables, self._number, self._clock = fleet, tables, number, clock
-        self._policy = compiled_policy.every_request()
         self._index_of = {address: index for index, address in enumerate(fleet.addresses)}
         count = len(fleet.addresses)
         # Records of the policy, and what is known about each endpoint beyond them.
@@ -84,24 +85,37 @@ class FleetState:
         self._sequences, self._applied_sequences = tables.reports["sequence"], np.zeros(count, np.uint64)
         self._report_record = np.zeros(1, REPORT)
         self._applied_reports_s = -math.inf
+        self.policy = CompiledPolicy(
+            PickerTable(
+                request=arrays.request,
+                endpoints=self.endpoints,
+                hits=arrays.hits,
+                parameters=self.parameters,
+                order=arrays.order,
+                harms=arrays.harms,
+                flights=self.flights.rows,
+                reports=self._report_record,
+            )
+        )
         # Inputs of the last division of endpoints among pickers.
         self._divided_accepts, self._slow_endpoints_changed = np.zeros(count, np.int64), False
         self._divide()
         now_s = clock()
         for index in range(count):
-            compiled_policy.refresh(self.endpoints, index, now_s, self.parameters)
+            self.policy.refresh(index, now_s)
 
     def _divide(self) -> None:
         """Prefer this picker's own share of the endpoints while a whole pool is up and none is slow."""
         changed = self._slow_endpoints_changed or not np.array_equal(self._divided_accepts, self.endpoints["accepts"])
         if changed and len(self._tables.counts) > 1:
             self._divided_accepts, self._slow_endpoints_changed = self.endpoints["accepts"].copy(), False
-            compiled_policy.divide(self.endpoints, self._number, len(self._tables.counts))
+            self.policy.divide(self._number, len(self._tables.counts))
 
-    def send(self, ticket: int, endpoint: int, request: Records, hit_tokens: int, body_bytes: int) -> InFlightRequest:
-        """Record that a request is sent to an endpoint, and return it as a request in flight."""
+    def send(self, ticket: int, endpoint: int, hit_tokens: int, body_bytes: int) -> InFlightRequest:
+        """Record that the request in the arrays is sent to an endpoint, and return it as a request in flight."""
         place = self.flights.add(ticket)
-        self._policy.sent(self.endpoints, endpoint, request, hit_tokens, self.flights.rows, place, self.parameters)
+        self.policy.use_flights(self.flights.rows)
+        self.policy.sent(endpoint, hit_tokens, place)
         flight = self.flights.at(place)
         heappush(self._first_tokens_due, (flight.sent_s + flight.ttft_s, ticket))
         self.counters.count_sent(endpoint, body_bytes, flight.ttft_s)
@@ -120,10 +134,10 @@ class FleetState:
         if self._failures.end(ticket, first, last, status, flags, now_s, unlogged=unlogged):
             self._divide()
         if failed or moved:  # gives no latency sample for this endpoint
-            compiled_policy.lost(self.endpoints, self.flights.rows, place, now_s, self.parameters)
+            self.policy.lost(place, now_s)
         else:
             tokens = self._tokens(flight, now_s)
-            self._policy.finished(self.endpoints, self.flights.rows, place, tokens, now_s, self.parameters)
+            self.policy.finished(place, tokens, now_s)
 
     def fail_try(self, ticket: int, served: str, status: int, flags: str) -> None:
         """Record that an endpoint failed a request, which Envoy then sends to another endpoint."""
@@ -202,11 +216,10 @@ class FleetState:
         if row["reported_s"] > record["reported_s"]:
             # Treat the picker's current state as its state at the scrape: a page is only milliseconds old.
             report = self._report_record
-            compiled_policy.begin_report(self.endpoints, index, report, 0, float(row["reported_s"]))
+            self.policy.begin_report(index, 0, float(row["reported_s"]))
             for name in ("running", "waiting", "kv_used_tokens"):
                 report[name] = row[name]
-            changed = compiled_policy.reported(self.endpoints, index, report, 0, now_s, self.parameters)
-            self._slow_endpoints_changed |= changed
+            self._slow_endpoints_changed |= bool(self.policy.reported(index, 0, now_s))
 
     def _drop_leaks(self, index: int, row: np.void, now_s: float) -> None:
         in_flight = self._tables.counts["in_flight"][:, index].copy()
@@ -218,7 +231,7 @@ class FleetState:
                     self._failures.forget(ticket)
                     self.counters.in_flight[index] -= 1
                     self.counters.dropped_flights += 1
-                    compiled_policy.lost(self.endpoints, self.flights.rows, place, now_s, self.parameters)
+                    self.policy.lost(place, now_s)
 
     def _apply_first_token(self, place: int, due_s: float) -> None:
         """Record a due first token at the time implied by this endpoint's observed TTFT ratio."""
@@ -226,7 +239,7 @@ class FleetState:
         self.learned.add_prediction(flight.endpoint, flight.ttft_s)
         observed_s = flight.sent_s + flight.ttft_s * self.learned.first_ratio.item(flight.endpoint)
         observed_s = max(observed_s, 1e-6) if observed_s > 0 else due_s
-        self._policy.first_token(self.endpoints, self.flights.rows, place, observed_s, self.parameters)
+        self.policy.first_token(place, observed_s)
 
     def tick(self) -> None:
         """Apply reports without a request, and publish the counters."""
@@ -246,6 +259,7 @@ class FleetState:
             new = new_index[flight.endpoint]
             if new is not None:
                 self.flights.adopt(ticket, flight, new)
+        self.policy.use_flights(self.flights.rows)
         self._first_tokens_due = self._still_in_flight(before._first_tokens_due)  # noqa: SLF001 - same class
         self._predicted_ends = self._still_in_flight(before._predicted_ends)  # noqa: SLF001 - same class
         self._failures.adopt(before._failures, new_index)  # noqa: SLF001 - same class

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from penstock.gateway.picker import compiled_policy
+from penstock.gateway.picker.compiled_policy import PolicyArrays
 from penstock.gateway.picker.decision_receipts import ReceiptBook
 from penstock.gateway.picker.fleet_state import FleetState, SharedTables
 from penstock.gateway.picker.in_flight import struct_of
@@ -20,7 +20,7 @@ from penstock.gateway.picker.retry_after import ShedRatio, retry_s
 from penstock.gateway.picker.tenant_weights import TenantWeights
 from penstock.gateway.state.routed_fleet import SHED_FRACTION, RoutedFleet, list_names
 from penstock.gateway.state.timeouts import SILENCE_S, silence_s
-from penstock.routing.records import REQUEST, Records, new_request
+from penstock.routing.records import REQUEST, Records
 
 MAX_CHOSEN: Final = 3
 """Maximum endpoints returned for a request: the picked one and two fallbacks."""
@@ -50,18 +50,6 @@ class Rejection:
     retry_s: int | None = None
 
 
-class _PolicyArrays:
-    """Arrays that the policy reads and writes for one request, allocated once."""
-
-    def __init__(self, endpoints: int) -> None:
-        self.request = new_request()
-        self.request_bytes = self.request.view(np.uint8).data
-        self.hits = np.zeros(endpoints, np.int64)
-        """Prompt tokens that each endpoint is expected to have cached."""
-        self.order = np.zeros(MAX_CHOSEN, np.int64)
-        self.harms = np.zeros(endpoints)
-
-
 class Picker:
     """One picker process's decisions."""
 
@@ -76,9 +64,8 @@ class Picker:
     ) -> None:
         self.fleet, self._number, self._clock = fleet, number, clock
         self._receipts, self._min_silence_s = receipts, min_silence_s
-        self._policy = compiled_policy.every_request()
-        self._arrays = _PolicyArrays(len(fleet.addresses))
-        self.state = FleetState(fleet, tables, number, clock, min_silence_s)
+        self._arrays = PolicyArrays(len(fleet.addresses), MAX_CHOSEN)
+        self.state = FleetState(fleet, tables, number, clock, min_silence_s, self._arrays)
         self._idle = IdleEndpoints(fleet.endpoints, self.state.parameters)
         self._prefixes, self._tenants, self._shed_ratio = PrefixIndex(), TenantWeights(), ShedRatio()
         self._classes = {
@@ -192,15 +179,15 @@ class Picker:
 
     def _rank(self, candidates: Records) -> int:
         """Write the best endpoints into the order, and return how many they are."""
-        arrays, parameters = self._arrays, self.state.parameters
-        return self._policy.rank(arrays.request, candidates, arrays.hits, parameters, arrays.order, arrays.harms)
+        policy = self.state.policy
+        return policy.rank() if candidates is self.state.endpoints else policy.rank_among(candidates)
 
     def _choose(self, count: int, model: str, keys: list[int], tenant: int, request: RequestBody) -> EndpointChoice:
         """Send the request to the first `count` endpoints of the order."""
         state, arrays, ticket = self.state, self._arrays, self._tickets
         order = tuple(arrays.order.tolist()[:count])
         first = order[0]
-        flight = state.send(ticket, first, arrays.request, arrays.hits.item(first), request.body_bytes)
+        flight = state.send(ticket, first, arrays.hits.item(first), request.body_bytes)
         if keys:
             self._prefixes.add(keys, first, flight.sent_s)
         output_tokens = request.choices * flight.expected_output_tokens

@@ -5,7 +5,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.gateway.picker import compiled_policy
+from penstock.gateway.picker.compiled_policy import CompiledPolicy
+from penstock.routing import picker_calls
+from penstock.routing.picker_calls import LatencyTable, picker_table
 from penstock.routing.records import Records
 
 _CORRECTIONS = ("prefill_correction", "decode_correction", "kv_tokens")
@@ -22,7 +24,7 @@ class PredictedLatency(NamedTuple):
 def predict_latency(request: Records, endpoints: Records, hits: Records) -> PredictedLatency:
     """Predict a request's latency at every endpoint with its present load."""
     latency = PredictedLatency(np.empty(len(endpoints)), np.empty(len(endpoints)))
-    compiled_policy.predict(request, endpoints, hits, *latency)
+    picker_calls.predict_latency(LatencyTable(request, endpoints, hits, *latency))
     return latency
 
 
@@ -30,7 +32,8 @@ class IdleEndpoints:
     """The endpoints as the policy would see them without any load."""
 
     def __init__(self, initial: Records, parameters: Records) -> None:
-        self._records, self._parameters = initial.copy(), parameters
+        self._records = initial.copy()
+        self._policy = CompiledPolicy(picker_table(endpoints=self._records, parameters=parameters))
         self._refresh(range(len(initial)))
 
     def predict_latency(self, request: Records, endpoints: Records, hits: Records) -> PredictedLatency:
@@ -44,4 +47,4 @@ class IdleEndpoints:
 
     def _refresh(self, indices: "range | list[int]") -> None:
         for index in indices:
-            compiled_policy.refresh(self._records, index, 0.0, self._parameters)
+            self._policy.refresh(index, 0.0)

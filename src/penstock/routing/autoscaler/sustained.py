@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from penstock.compiled.marks import interpreted
 from penstock.routing.latency import decode_seconds, prompt_seconds
-from penstock.routing.policy_compiler import interpreted
 from penstock.routing.records import Record
 
 _SURE: Final = 1.645

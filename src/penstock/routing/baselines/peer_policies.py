@@ -6,19 +6,20 @@ ties. `tuning` has the settings of their operators; 0 is the peer's default.
 
 import math
 
+from penstock.compiled.marks import compiled
 from penstock.routing.harm import first_look, holds
-from penstock.routing.policy_compiler import native
+from penstock.routing.policy_function import policy
 from penstock.routing.records import REJECTED, Record, Records
 
 _TYPICAL_INPUT, _TYPICAL_OUTPUT, _TYPICAL_BATCH = 1024.0, 256.0, 32.0
 
 
-@native
+@compiled
 def _or(value: float, otherwise: float) -> float:
     return value if value > 0.0 else otherwise
 
 
-@native
+@compiled
 def weight_of(e: Record, p: Record) -> float:
     """Return an endpoint's static weight: its pool's setting, or requests/s of a closed loop of 32."""
     place = min(e["pool"], len(p["tuning"]) - 1)
@@ -29,7 +30,7 @@ def weight_of(e: Record, p: Record) -> float:
     return float(1.0 / (_TYPICAL_INPUT * e["prompt_token_s"] + _TYPICAL_OUTPUT * step_s / _TYPICAL_BATCH))
 
 
-@native
+@policy
 def round_robin(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:  # noqa: ARG001 - the one signature
     """Take endpoints in turn (GIE `pkg/lwepp`, 84436a9; Envoy ROUND_ROBIN)."""
     able = 0
@@ -44,25 +45,25 @@ def round_robin(request: Records, endpoints: Records, hits: Records, parameters:
     return REJECTED
 
 
-@native
+@policy
 def weighted_round_robin(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
     """Take endpoints in turn by static weight, earliest deadline first (Envoy `edf_scheduler.h`, v1.35)."""
     return _least(request, endpoints, hits, parameters, _DEADLINE)
 
 
-@native
+@policy
 def least_request(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
     """Take the endpoint with the fewest own requests in flight (Envoy LEAST_REQUEST, v1.35, over all and not two)."""
     return _least(request, endpoints, hits, parameters, _IN_FLIGHT)
 
 
-@native
+@policy
 def in_flight_per_capacity(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
     """Take the endpoint with the fewest requests in flight over static weight (Envoy LEAST_REQUEST, v1.35, bias 1)."""
     return _least(request, endpoints, hits, parameters, _PER_WEIGHT)
 
 
-@native
+@policy
 def dynamo(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
     """Take the least cost in KV blocks (ai-dynamo/dynamo 2026-08-22, `lib/kv-router/src/scheduling/selector/mod.rs`).
 
@@ -74,7 +75,7 @@ def dynamo(request: Records, endpoints: Records, hits: Records, parameters: Reco
 _DEADLINE, _IN_FLIGHT, _PER_WEIGHT, _DYNAMO = range(4)
 
 
-@native
+@compiled
 def _least(request: Records, endpoints: Records, hits: Records, parameters: Records, what: int) -> int:
     """Take the endpoint with the least value of one figure. Ties go to the first from a random start."""
     q, p = request[0], parameters[0]
@@ -99,7 +100,7 @@ def _least(request: Records, endpoints: Records, hits: Records, parameters: Reco
     return int(best)
 
 
-@native
+@policy
 def llmd_scorers(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
     """Take the highest weighted score (llm-d-router v0.10.0, `pkg/epp/framework/plugins/scheduling/scorer`).
 
@@ -129,7 +130,7 @@ def llmd_scorers(request: Records, endpoints: Records, hits: Records, parameters
     return int(best)
 
 
-@native
+@policy
 def llmd_token_load(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
     """Prefer endpoints that cache the prompt, then the fewest tokens in flight (llm-d-router v0.10.0).
 
@@ -161,12 +162,12 @@ def llmd_token_load(request: Records, endpoints: Records, hits: Records, paramet
     return int(best)
 
 
-@native
+@compiled
 def _in_flight_tokens(e: Record, p: Record) -> float:
     return float(e["outstanding_prompt_tokens"] + p["tuning"][2] * e["resident_tokens"])
 
 
-@native
+@policy
 def sglang_cache_aware(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
     """Balance if loads differ, else follow the cache (sglang 2026-08-23, `sgl-model-gateway/src/policies`).
 

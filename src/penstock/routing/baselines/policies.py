@@ -7,7 +7,7 @@ from typing import Final, Literal
 from penstock.errors import UsageError
 from penstock.routing import harm
 from penstock.routing.baselines import peer_policies
-from penstock.routing.policy_compiler import Pick
+from penstock.routing.policy_function import Pick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

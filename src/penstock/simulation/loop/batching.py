@@ -10,7 +10,7 @@ after the next step is filled.
 
 import math
 
-from penstock.simulation.loop.compiler import cold, compiled
+from penstock.compiled.marks import cold, compiled
 from penstock.simulation.loop.kv_blocks import compute, hold, lookup, release, take
 from penstock.simulation.loop.observe import client_lag_s, count_gap, grown_blocks, observe
 from penstock.simulation.loop.queues import (

@@ -2,9 +2,11 @@
 
 import math
 
-from penstock.routing.policy_compiler import Pick
+from penstock.compiled.interface import exported
+from penstock.compiled.marks import cold, compiled
+from penstock.compiled.policy_call import call_policy
+from penstock.routing.policy_function import Pick
 from penstock.simulation.loop.batching import begin, end, enqueue
-from penstock.simulation.loop.compiler import cold, compiled, entry
 from penstock.simulation.loop.queues import can_hold, forget_first, leave_transfers
 from penstock.simulation.loop.ranks import begin_together, end_together
 from penstock.simulation.loop.replica_faults import apply_fault, ask_again, give_up, suspect
@@ -21,7 +23,7 @@ policy chose an endpoint that cannot serve the request.
 ROUND_ROBIN, MIN_REQUESTS, MIN_TOKENS = range(3)
 
 
-@entry
+@exported
 def run(w: World, budget: int, pick: Pick) -> int:
     """Advance until the caller must act, or for `budget` events."""
     control = w.control[0]
@@ -88,7 +90,7 @@ def _arrive(w: World, now_s: float, pick: Pick) -> int:
         if control.chosen == UNASKED:
             row.picker = number % w.endpoints.shape[0]
             say_request(w, number, now_s)
-            control.chosen = pick(w.request, w.endpoints[row.picker], w.hits, w.parameters)
+            control.chosen = call_policy(pick, w.request, w.endpoints[row.picker], w.hits, w.parameters)
             if control.sampled_every > 0 and number % control.sampled_every == 0:
                 return SAMPLED
         e = control.chosen
@@ -262,7 +264,7 @@ def _rank(w: World, head: int) -> int:
     return best
 
 
-@entry
+@exported
 def settled(w: World, base: int) -> int:
     """Return the first row that is not finished, from `base` on."""
     control = w.control[0]

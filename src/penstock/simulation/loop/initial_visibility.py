@@ -11,11 +11,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.compiled.marks import interpreted
 from penstock.errors import DeploymentError
 from penstock.model.sequence_mixers import EVERYTHING
 from penstock.performance.step.step_cost import StepCost
 from penstock.routing.endpoint_updates import divide
-from penstock.routing.policy_compiler import interpreted
 from penstock.routing.records import CLASSES, Record, Records, default_parameters, new_endpoints
 from penstock.simulation.loop.world import (
     CHANGES_SPEED,

@@ -9,7 +9,7 @@ The cached part of a prompt is always its beginning, because a segment is never 
 count of blocks therefore describes it fully.
 """
 
-from penstock.simulation.loop.compiler import cold, compiled
+from penstock.compiled.marks import cold, compiled
 from penstock.simulation.loop.world import DECODE, NONE, World
 
 SEGMENTS_FROM = -2

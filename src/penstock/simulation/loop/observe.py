@@ -6,7 +6,8 @@ a mean over time is exact.
 
 import math
 
-from penstock.simulation.loop.compiler import cold, compiled, entry
+from penstock.compiled.interface import exported
+from penstock.compiled.marks import cold, compiled
 from penstock.simulation.loop.world import (
     BINS,
     BINS_PER_E,
@@ -140,7 +141,7 @@ def count_queue(w: World, r: int, now_s: float) -> None:
         column += 1
 
 
-@entry
+@exported
 def count_queues(w: World) -> None:
     """Integrate every queue up to now."""
     for r in range(len(w.replicas)):

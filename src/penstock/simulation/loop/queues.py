@@ -3,7 +3,7 @@
 Users of a closed loop in think time, or waiting for the end of an answer, are in a heap ordered by wake time.
 """
 
-from penstock.simulation.loop.compiler import cold, compiled
+from penstock.compiled.marks import cold, compiled
 from penstock.simulation.loop.observe import count_queue
 from penstock.simulation.loop.world import NONE, PREFILL, WAITING, World
 

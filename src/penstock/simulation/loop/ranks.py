@@ -2,8 +2,8 @@
 
 import math
 
+from penstock.compiled.marks import cold
 from penstock.simulation.loop.batching import end, equal_steps, release_finished, schedule
-from penstock.simulation.loop.compiler import cold
 from penstock.simulation.loop.step_time import plan_own, plan_together, take_steps
 from penstock.simulation.loop.world import World
 

@@ -4,10 +4,11 @@ A picker that finds a connection refused or broken avoids that replica until it 
 when health checks notice it. Faults require that every replica has one rank, so that it is its own endpoint.
 """
 
+from penstock.compiled.marks import cold
+from penstock.compiled.policy_call import call_policy
 from penstock.routing.endpoint_updates import divide, lost
-from penstock.routing.policy_compiler import Pick
+from penstock.routing.policy_function import Pick
 from penstock.simulation.loop.batching import enqueue
-from penstock.simulation.loop.compiler import cold
 from penstock.simulation.loop.observe import count_queue
 from penstock.simulation.loop.queues import ask_again_later, can_hold
 from penstock.simulation.loop.step_events import FAR
@@ -73,7 +74,7 @@ def ask_again(w: World, number: int, pick: Pick) -> int:
     """
     picker = w.rows[number & (len(w.rows) - 1)].picker
     for _ in range(len(w.replicas)):
-        r = pick(w.request, w.endpoints[picker], w.hits, w.parameters)
+        r = call_policy(pick, w.request, w.endpoints[picker], w.hits, w.parameters)
         if r < 0 or r >= len(w.replicas) or not w.replicas[r].down:
             return r
         suspect(w, picker, r)

@@ -4,7 +4,7 @@ Every decoding request gains one token per step, so the step at which it finishe
 starts to decode. Until the next such step the sums over the batch change by the same amount every step.
 """
 
-from penstock.simulation.loop.compiler import cold, compiled
+from penstock.compiled.marks import cold, compiled
 from penstock.simulation.loop.world import NONE, World
 
 FAR = 2**62

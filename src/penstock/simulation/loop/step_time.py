@@ -2,7 +2,7 @@
 
 import math
 
-from penstock.simulation.loop.compiler import cold, compiled
+from penstock.compiled.marks import cold, compiled
 from penstock.simulation.loop.step_events import FAR
 from penstock.simulation.loop.world import World
 

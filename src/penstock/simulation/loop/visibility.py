@@ -6,9 +6,9 @@ module passes on only the state that a gateway would see, at the time it would s
 
 import math
 
+from penstock.compiled.marks import cold, compiled
 from penstock.routing.endpoint_updates import begin_report, divide, finished, first_token, refresh, reported, sent
 from penstock.routing.length_estimates import expected_tokens, saw_answer
-from penstock.simulation.loop.compiler import cold, compiled
 from penstock.simulation.loop.observe import client_lag_s, used_at
 from penstock.simulation.loop.world import NONE, World
 

@@ -1,9 +1,13 @@
 """Defines every array that the compiled loop works on."""
 
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from penstock.compiled.tables import ArrayOf
+from penstock.routing.length_estimates import LENGTH
+from penstock.routing.records import ENDPOINT, FLIGHT, PARAMETERS, REPORT, REQUEST
 
 NONE: Final = -1
 """No row, no segment, no event."""
@@ -243,55 +247,55 @@ BINS: Final = 30 * BINS_PER_E
 class World(NamedTuple):
     """The arrays of a run. Rows are addressed by their number modulo a power of two, so that any number can pass."""
 
-    control: Any
-    rows: Any
-    replicas: Any
-    ends: Any
+    control: Annotated[Any, ArrayOf(CONTROL)]
+    rows: Annotated[Any, ArrayOf(ROW)]
+    replicas: Annotated[Any, ArrayOf(REPLICA)]
+    ends: Annotated[Any, ArrayOf(np.float64)]
     """`end_s` of the replicas as a contiguous array, because every event searches it for the minimum."""
-    wakes: Any
+    wakes: Annotated[Any, ArrayOf(np.float64)]
     """Heap of the times at which users in think time, or waiting for the end of an answer, send their next request."""
-    pauses: Any
+    pauses: Annotated[Any, ArrayOf(np.float64)]
     """Think times of users without a further row. Until then a row holds its own think time."""
-    heads: Any
+    heads: Annotated[Any, ArrayOf(np.int64)]
     """First scheduler of each engine: the unit that has an address and that a picker can choose."""
-    costs: Any
-    limits: Any
+    costs: Annotated[Any, ArrayOf(COST)]
+    limits: Annotated[Any, ArrayOf(np.int64, 2)]
     """Maximum tokens that each kind of attention reads, by cost and kind."""
-    context_s: Any
-    pair_s: Any
-    contexts: Any
+    context_s: Annotated[Any, ArrayOf(np.float64, 2)]
+    pair_s: Annotated[Any, ArrayOf(np.float64, 2)]
+    contexts: Annotated[Any, ArrayOf(np.int64, 2)]
     """Sum of min(context, limit) over the decoding requests, by replica and kind."""
-    growing: Any
+    growing: Annotated[Any, ArrayOf(np.int64, 2)]
     """Decoding requests whose context is below the limit, by replica and kind."""
-    phases: Any
+    phases: Annotated[Any, ArrayOf(np.int64, 2)]
     """Decoding requests by their offset in a block: (context - step) modulo the block size."""
-    calendar: Any
+    calendar: Annotated[Any, ArrayOf(np.int64, 2)]
     """First event of a step, by replica and step modulo the calendar size."""
-    chain: Any
+    chain: Annotated[Any, ArrayOf(np.int64, 2)]
     """Next event of the same step, by row and kind. Kind 0 is a finish; kind k is reaching limit k - 1."""
-    segments: Any
+    segments: Annotated[Any, ArrayOf(SEGMENT, 2)]
     """Segments by pool, because the block size of a pool decides which blocks belong to a segment."""
-    cached: Any
-    path: Any
+    cached: Annotated[Any, ArrayOf(CACHED, 2)]
+    path: Annotated[Any, ArrayOf(np.int64)]
     """Scratch: the segments of one prompt from the root."""
-    leaving: Any
+    leaving: Annotated[Any, ArrayOf(np.int64)]
     """Scratch: the requests that finish in a step."""
-    tokens_between: Any
+    tokens_between: Annotated[Any, ArrayOf(np.int64, 2)]
     """Histogram of the time between tokens, by pool."""
-    timeline: Any
-    log: Any
-    endpoints: Any
+    timeline: Annotated[Any, ArrayOf(np.float64, 3)]
+    log: Annotated[Any, ArrayOf(EVENT)]
+    endpoints: Annotated[Any, ArrayOf(ENDPOINT, 2)]
     """State of each endpoint as each picker knows it, by picker and engine."""
-    flights: Any
+    flights: Annotated[Any, ArrayOf(FLIGHT)]
     """The picker's record of each row."""
-    reports: Any
+    reports: Annotated[Any, ArrayOf(REPORT, 2)]
     """Reports in transit, by picker and number modulo the buffer size."""
-    request: Any
-    hits: Any
-    parameters: Any
-    lengths: Any
-    promises: Any
-    faults: Any
+    request: Annotated[Any, ArrayOf(REQUEST)]
+    hits: Annotated[Any, ArrayOf(np.int64)]
+    parameters: Annotated[Any, ArrayOf(PARAMETERS)]
+    lengths: Annotated[Any, ArrayOf(LENGTH, 2)]
+    promises: Annotated[Any, ArrayOf(PROMISE)]
+    faults: Annotated[Any, ArrayOf(FAULT)]
 
 
 Rows = npt.NDArray[np.void]

@@ -1,0 +1,1 @@
+"""Builds the shared library. Only this package imports numba and llvmlite, and only to build."""

@@ -1,0 +1,66 @@
+"""Opens a library and returns its C functions, after comparing the layouts that they were compiled for."""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from penstock.errors import DeploymentError
+
+
+class Opened(Protocol):
+    """An opened library."""
+
+    def function(self, symbol: str, digest: int, result: Any, kinds: Sequence[Any]) -> Callable[..., Any]:  # noqa: ANN401 - ctypes' types
+        """Return a C function, or raise DeploymentError if its arguments have another layout."""
+
+
+class SharedLibrary:
+    """A library opened by the operating system."""
+
+    def __init__(self, path: Path) -> None:
+        self._library, self._path = ctypes.CDLL(str(path)), path
+
+    def function(self, symbol: str, digest: int, result: Any, kinds: Sequence[Any]) -> Callable[..., Any]:  # noqa: ANN401 - same
+        """Return a C function, or raise DeploymentError if its arguments have another layout."""
+        try:
+            found = ctypes.c_int64.in_dll(self._library, f"{symbol}_layout").value
+        except ValueError:
+            found = None
+        _check_layout(symbol, found, digest, self._path)
+        native = self._library[symbol]
+        native.restype, native.argtypes = result, kinds
+        return native
+
+
+class ObjectFile:
+    """An object file that llvmlite loads, where no linker could make a shared library of it."""
+
+    def __init__(self, path: Path) -> None:
+        import llvmlite.binding as llvm  # noqa: PLC0415 - seldom needed, and an extra
+
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
+        self._path, self._engine = path, llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+        self._engine.add_object_file(llvm.object_file.ObjectFileRef.from_path(str(path)))
+        self._engine.finalize_object()
+
+    def function(self, symbol: str, digest: int, result: Any, kinds: Sequence[Any]) -> Callable[..., Any]:  # noqa: ANN401 - same
+        """Return a C function, or raise DeploymentError if its arguments have another layout."""
+        place = self._engine.get_global_value_address(f"{symbol}_layout")
+        _check_layout(symbol, ctypes.c_int64.from_address(place).value if place else None, digest, self._path)
+        return ctypes.CFUNCTYPE(result, *kinds)(self._engine.get_function_address(symbol))
+
+
+def open_library(path: Path) -> Opened:
+    """Open a shared library or an object file."""
+    return ObjectFile(path) if path.suffix == ".o" else SharedLibrary(path)
+
+
+def _check_layout(symbol: str, found: int | None, digest: int, path: Path) -> None:
+    """Raise DeploymentError if a function was compiled for other records than this version has."""
+    if found != digest:
+        raise DeploymentError(
+            f"{path.name}: {symbol} was compiled for other record layouts; delete {path}, or install penstock again"
+        )

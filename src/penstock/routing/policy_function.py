@@ -1,0 +1,101 @@
+"""Defines policies as functions of four arrays, and gives compiled code an address to call each of them by.
+
+The policies of this package are in the compiled library. A user's own policy is a plain Python function, which compiled
+code calls back, or is marked with `compiled` and then compiled by numba.
+"""
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
+from typing import Annotated, Any, Final, TypeVar, cast
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from penstock.compiled.interface import POLICY, POLICY_TYPE, ExportedPolicy
+from penstock.compiled.marks import CompiledFunction
+from penstock.errors import DeploymentError
+from penstock.routing.records import ENDPOINT, PARAMETERS, REJECTED, REQUEST, Records
+
+Function = TypeVar("Function", bound=Callable[..., object])
+Pick = Annotated[Callable[[Records, Records, Records, Records], int], POLICY]
+"""A policy: maps a request, the endpoints, the cached tokens at each, and parameters to an index or REJECTED."""
+
+_RECORDS: Final = (REQUEST, ENDPOINT, PARAMETERS)
+
+
+def policy(function: Function) -> Function:
+    """Mark a policy of this package: the library contains it, and C code can call it."""
+    return cast("Function", ExportedPolicy(function, _RECORDS))
+
+
+def is_compiled(pick: object) -> bool:
+    """Return whether a policy is compiled, and not a plain Python function."""
+    return isinstance(pick, CompiledFunction)
+
+
+def policy_address(pick: Pick) -> int:
+    """Return the address of a compiled policy: in the library, or compiled now if it is a user's own."""
+    if isinstance(pick, ExportedPolicy):
+        return pick.address
+    return int(_compiled_now(pick).address)
+
+
+@cache
+def _compiled_now(pick: Pick) -> Any:  # noqa: ANN401 - numba's callbacks have no type
+    if find_spec("numba") is None:
+        raise DeploymentError("a policy marked `compiled` needs numba; install penstock[compile], or remove the mark")
+    from penstock.compiled.builder.own_policy import compile_policy  # noqa: PLC0415 - imports the compiler
+
+    return compile_policy(ExportedPolicy(cast("Any", pick).py_func, _RECORDS))
+
+
+class PythonPick:
+    """A policy in plain Python that compiled code calls back, with the arrays that it reads.
+
+    An exception cannot pass through compiled code, so it is stored in `failed`, and the callback returns NOWHERE.
+    """
+
+    def __init__(self, pick: Pick, request: Records, endpoints: Records, hits: Records, parameters: Records) -> None:
+        self.failed: BaseException | None = None
+        self._pick, self._request, self._hits, self._parameters = pick, request, hits, parameters
+        self._seen = {int(mine.ctypes.data): mine for mine in endpoints}
+        for address in self._seen:
+            _ASKED[address] = self
+
+    def answer(self, address: int) -> int:
+        """Return the policy's choice among the endpoints at an address."""
+        try:
+            chosen = _index(self._pick(self._request, self._seen[address], self._hits, self._parameters))
+        except BaseException as error:  # noqa: BLE001 - the caller of the loop raises it
+            self.failed = error
+            return NOWHERE
+        return min(chosen, NOWHERE)
+
+    def __call__(self, _request: Records, endpoints: Records, _hits: Records, _parameters: Records) -> int:
+        """Return the choice, if the loop runs as Python."""
+        return self.answer(int(endpoints.ctypes.data))
+
+    @staticmethod
+    def address() -> int:
+        """Return the address of the callback for compiled code.
+
+        All policies share it and are identified by the address of their endpoints.
+        """
+        return ctypes.cast(_CALLBACK, ctypes.c_void_p).value or 0
+
+
+def _index(chosen: object) -> int:
+    """Return a policy's answer as an int, or raise DeploymentError: 1.7, "3" and -2 are not endpoints."""
+    if isinstance(chosen, int | np.integer) and not isinstance(chosen, bool) and chosen >= REJECTED:
+        return int(chosen)
+    said = str(chosen) if isinstance(chosen, int | np.integer) else repr(chosen).splitlines()[0][:_SHOWN]
+    raise DeploymentError(f"the policy returned {said}; return an endpoint's index as an int, or -1 to reject")
+
+
+_SHOWN: Final = 60
+NOWHERE: Final = 2**31 - 1
+"""An endpoint index that no fleet has."""
+_ASKED: "WeakValueDictionary[int, PythonPick]" = WeakValueDictionary()
+_CALLBACK = POLICY_TYPE(lambda _request, address, _count, _hits, _parameters: _ASKED[address].answer(address))
