@@ -26,7 +26,7 @@ def test_what_is_shown_reads_back(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "not a part of an SLO"),
+        ("", "not a term of an SLO"),
         ("ttft", "not a time"),
         ("ttft=1", "not a time"),
         ("ttft=-1s", "not a time"),

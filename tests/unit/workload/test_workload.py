@@ -106,7 +106,7 @@ def test_recorded_classes_stay_with_their_requests() -> None:
     recording = Records(name="classes", source="", columns=columns, classes=classes)
     workload = Workload(name="x", arrivals=AsRecorded(), lengths=recording, classes=classes)
     assert joined(workload.blocks(seed=1, requests=6)).slo_class.tolist() == [0, 1, 0, 0, 1, 0]
-    with pytest.raises(UsageError, match="tells 2 classes apart"):
+    with pytest.raises(UsageError, match="has 2 classes"):
         Workload(name="x", arrivals=AsRecorded(), lengths=recording)
 
 
