@@ -1,6 +1,6 @@
 """Writes and parses Prometheus's text format 0.0.4, for the metrics pages of the gateway and the emulator.
 
-Written by hand because prometheus_client takes 12 to 15 times as long (docs/decisions/0011).
+Written by hand because prometheus_client takes 11 to 13 times as long (docs/decisions/0011).
 """
 
 import re
