@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from penstock.errors import UsageError
 from penstock.reading.scalars import parse_number
-from penstock.reading.yaml_tree import Place, YamlTree, parse_yaml, without_nulls
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
     from pydantic_core import ErrorDetails
+
+    from penstock.reading.yaml_tree import Place, YamlTree
 
 _UNKNOWN: Final = ("extra_forbidden", "unexpected_keyword_argument")
 _PROBLEMS: Final = {
@@ -63,11 +64,13 @@ class FileShape(Generic[_T]):
         """Read a file; an error is one line with the file name, the line, the key and the correction."""
         return self.validate(self.parse(text, where))
 
-    def parse(self, text: str, where: str) -> YamlTree:
+    def parse(self, text: str, where: str) -> "YamlTree":
         """Parse the YAML of a file."""
+        from penstock.reading.yaml_tree import parse_yaml  # noqa: PLC0415 - `fit` knows these classes and reads no YAML
+
         return parse_yaml(text, where, kind=self.kind, written_by=self.written_by)
 
-    def convert(self, tree: YamlTree, make: Callable[[_T], _U]) -> _U:
+    def convert(self, tree: "YamlTree", make: Callable[[_T], _U]) -> _U:
         """Make something else of a file; a problem found by `make` is reported like one of the file."""
         found = self.validate(tree)
         try:
@@ -77,12 +80,12 @@ class FileShape(Generic[_T]):
         except UsageError as error:
             raise tree.error((), str(error)) from None
 
-    def validate(self, tree: YamlTree) -> _T:
+    def validate(self, tree: "YamlTree") -> _T:
         """Return the values of a parsed file as the dataclass."""
         from pydantic_core import ValidationError  # noqa: PLC0415 - a tenth of a second that `--help` must not pay
 
         self._check_version(tree)
-        given = without_nulls(tree.value)
+        given = tree.without_nulls()
         if given != tree.value:
             try:
                 self._adapter().validate_python(tree.value)
@@ -98,7 +101,7 @@ class FileShape(Generic[_T]):
     def _adapter(self) -> "TypeAdapter[Any]":
         return _adapter(cast("type", self.of))
 
-    def _check_version(self, tree: YamlTree) -> None:
+    def _check_version(self, tree: "YamlTree") -> None:
         if self.version is None or not isinstance(tree.value, dict):
             return
         found = tree.value.get("version")
@@ -114,7 +117,7 @@ class FileShape(Generic[_T]):
                 f"this penstock reads version {self.version}; write the file again with `{self.written_by}`",
             )
 
-    def _refuse(self, tree: YamlTree, errors: "Sequence[ErrorDetails]") -> None:
+    def _refuse(self, tree: "YamlTree", errors: "Sequence[ErrorDetails]") -> None:
         """Raise the first error: an unknown key before all others, because it often causes them, then by line."""
         found = [(entry["type"] not in _UNKNOWN, tree.line(_place(entry)), entry) for entry in errors]
         if not found:
@@ -157,7 +160,7 @@ def _drop_titles(schema: object) -> None:
             _drop_titles(value)
 
 
-def _place(entry: "ErrorDetails") -> Place:
+def _place(entry: "ErrorDetails") -> "Place":
     error = entry.get("ctx", {}).get("error")
     return (*entry["loc"], *(error.place if isinstance(error, FieldError) else ()))
 
@@ -173,7 +176,7 @@ def _problem(entry: "ErrorDetails") -> str:
     return _PROBLEMS.get(kind, entry["msg"].splitlines()[0])
 
 
-def _known_keys(schema: Mapping[str, Any], place: Place) -> list[str]:
+def _known_keys(schema: Mapping[str, Any], place: "Place") -> list[str]:
     """Return the keys of the table at a place."""
     at: Mapping[str, Any] = schema
     for step in place:

@@ -40,6 +40,10 @@ class YamlTree:
         self._measure(node)
         self.value = self._value(node)
 
+    def without_nulls(self) -> object:
+        """Return the document without the keys that have no value; such a key takes its default."""
+        return _without_nulls(self.value)
+
     def error(self, place: Place, problem: str) -> UsageError:
         """Return an error about a value, with its line and name."""
         node, name = self._find(place)
@@ -123,12 +127,11 @@ def parse_yaml(text: str, where: str, *, kind: str, written_by: str) -> YamlTree
     return YamlTree(node, where, kind)
 
 
-def without_nulls(value: object) -> object:
-    """Return a value without the keys that have none; a key without a value takes its default."""
+def _without_nulls(value: object) -> object:
     if isinstance(value, dict):
-        return {key: without_nulls(entry) for key, entry in value.items() if entry is not None}
+        return {key: _without_nulls(entry) for key, entry in value.items() if entry is not None}
     if isinstance(value, list):
-        return [without_nulls(entry) for entry in value]
+        return [_without_nulls(entry) for entry in value]
     return value
 
 
