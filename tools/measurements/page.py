@@ -110,6 +110,6 @@ def _unlearnt(rows: Sequence[Measurement]) -> str:
 
 
 def _quarantined(left: Sequence[Left]) -> str:
-    head = ("row", "model", "setup", "users x lengths", "TPOT ms", "TTFT s", "of light")
+    head = ("row", "model", "setup", "users x lengths", "TPOT ms", "TTFT s", "of the roofline")
     lines = [f"| {entry.id} | {entry.detail} |" for entry in left if entry.filter == "faster_than_light"]
     return "\n".join([f"| {' | '.join(head)} |", "|" + "---|" * len(head), *lines])
