@@ -63,7 +63,7 @@ thorough: machine-code ## core and plans with every flip, property tests and fuz
 
 wheel: machine-code ## build the wheel into dist/
 	rm -rf dist
-	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
+	$(BIN)/python -m build --wheel --no-isolation --skip-dependency-check --outdir dist .
 
 wheel-venv: wheel ## install the wheel in a clean environment
 	rm -rf $(WHEEL_VENV)

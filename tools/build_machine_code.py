@@ -22,15 +22,16 @@ PORTABLE = ("linux-x86_64", "linux-aarch64")
 
 def build(platforms: tuple[str, ...], *, portable: bool) -> None:
     """Build the libraries of platforms into the package, and write the stamp of their sources beside them."""
-    built_from = {"stamp": stamp(), "sources": raw_digest()}
+    built_from: dict[str, str | bool] = {"stamp": stamp(), "sources": raw_digest(), "portable": portable}
     stamp_file = SHIPPED / STAMP_FILE
     before = json.loads(stamp_file.read_text(encoding="ascii")) if stamp_file.is_file() else {}
-    current = before.get("stamp") == built_from["stamp"]
+    current = before.get("stamp") == built_from["stamp"] and before.get("portable", False) >= portable
     missing = [name for name in platforms if not (current and (SHIPPED / file_name(name)).is_file())]
     SHIPPED.mkdir(exist_ok=True)
     if not current:
         for old in SHIPPED.iterdir():
             old.unlink()
+    built_from["portable"] = portable or (current and before.get("portable", False))
     if missing:
         wanted = [f"{name if portable else ''}={SHIPPED / file_name(name)}".removeprefix("=") for name in missing]
         command = [sys.executable, "-m", "penstock.compiled.builder.build_library", *wanted]
