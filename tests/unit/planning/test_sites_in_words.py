@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from penstock.planning.plan_result import Answer, PlanResult
+from penstock.report.drawing.html_template import render_template
 from penstock.report.plan.buyer_summary import acquisition_plan
 from penstock.report.plan.operation import operation
 from penstock.report.plan.terminal import render_plan
@@ -54,7 +55,7 @@ def test_every_row_of_the_fleet_and_every_order_names_its_site(two: PlanResult) 
 
 def test_the_page_names_them_too(two: PlanResult) -> None:
     assert isinstance(two.answer, Answer)
-    page = "".join(operation(two, two.answer, ()))
+    page = render_template("plan_operation.html.j2", operation=operation(two, two.answer, ()))
     [part] = two.answer.winner.mix.support
     assert f">{part} at [b]north<" in page
     assert f">{part} at south<" in page

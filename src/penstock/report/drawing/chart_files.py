@@ -1,18 +1,10 @@
 """Writes a chart as SVG, PNG, or a self-contained HTML page without scripts or network access."""
 
-from html import escape
 from importlib.util import find_spec
 from typing import Any, Final
 
 from penstock.errors import MissingExtra, UsageError
 
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title><style>body{{margin:2rem auto;max-width:72rem;padding:0 1rem;font-family:system-ui,sans-serif}}
-svg{{width:100%;height:auto}}</style></head><body>
-{drawing}
-</body></html>
-"""
 _DRAWN_BY: Final = ("altair", "vl_convert")
 _SUFFIXES: Final = (".html", ".svg", ".png")
 
@@ -36,4 +28,8 @@ def drawn(chart: dict[str, Any], suffix: str, title: str) -> str | bytes:
     if suffix not in {".svg", ".html"}:
         raise UsageError(f"'{suffix}': a chart is written as .html, .svg or .png")
     drawing: str = vl_convert.vegalite_to_svg(chart)
-    return drawing if suffix == ".svg" else _PAGE.format(title=escape(title), drawing=drawing)
+    if suffix == ".svg":
+        return drawing
+    from penstock.report.drawing.html_template import as_html, render_template  # noqa: PLC0415 - optional extra
+
+    return render_template("chart.html.j2", title=title, drawing=as_html(drawing))

@@ -1,7 +1,6 @@
 """First page of the plan report, for budget owners: answer, cost, options, confidence and questions to vendors."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from html import escape
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from penstock.planning.optimizer.problem import Mix
@@ -12,8 +11,8 @@ from penstock.planning.uncertainty.monte_carlo import Blame
 from penstock.planning.uncertainty.scenarios import DemandScenario
 from penstock.planning.verification.verify_fleet import vendors_above_minimum_share
 from penstock.report.plan.flips import flips_by_input, plain_flip, within_range
-from penstock.report.plan.html_tables import Cell, listed, table
-from penstock.report.plan.plan_charts import cash_bars, compared, cost_bars, figure, span_bars
+from penstock.report.plan.html_tables import Cell, HtmlTable
+from penstock.report.plan.plan_charts import Figure, cash_bars, compared, cost_bars, figure, span_bars
 from penstock.report.plan.rfp import VendorSheet, vendor_sheets
 from penstock.report.plan.scenario_sentences import rule_usd, scenario_usd, small_fleet
 from penstock.report.plan.sentences import (
@@ -46,15 +45,33 @@ _FLIPS_SHOWN: Final = 6
 _MEASURES_SHOWN: Final = 3
 
 
-def summary(result: PlanResult, answer: Answer) -> Iterator[str]:
-    """Write page one."""
-    yield _verdict(result, answer)
-    yield _tiles(answer)
-    cash = answer.winner.cash
-    yield figure("Payments over time.", cash_note(answer), cash_bars(cash))
-    yield from _options(result, answer)
-    yield from _confidence(result, answer)
-    yield from _vendor_questions(result, answer)
+def summary(result: PlanResult, answer: Answer) -> dict[str, object]:
+    """Collect the values of page one."""
+    level, names, verdict = sureness(answer), part_names(result), answer.verdict
+    notes = (people_sentence(answer), not_compared_sentence(result), small_fleet(result, answer))
+    blame = answer.confidence.blame if level == "open" else ()
+    owned = () if answer.owned is None else owned_sentences(answer.owned, names)
+    rules = [f"{capital_first(rule.rule)}: {rule_usd(rule)}." for rule in answer.rules if rule.usd > 0]
+    return {
+        "level": level,
+        "tag": _TAGS[level],
+        "answer": f"{acquisition_plan(answer.winner.mix, result.resolved)}: {_money(result, answer)}",
+        "how_sure": _how_sure(result, answer),
+        "notes": [note for note in notes if note],
+        "to_settle": [_to_settle(entry, names) for entry in blame[:_MEASURES_SHOWN]],
+        "tiles": _tiles(answer),
+        "payments": figure("Payments over time.", cash_note(answer), cash_bars(answer.winner.cash)),
+        **_options(result, answer),
+        "owned": [f"{capital_first(sentence)}." for sentence in owned],
+        "rules": rules if answer.rules else None,
+        "cost_ranges": None if verdict.outcome == "only choice" else _cost_ranges(answer, names),
+        "has_rivals": bool(verdict.others_usd),
+        "flips": [
+            (plain_flip(ends, names), within_range(ends)) for ends in flips_by_input(answer.flips)[:_FLIPS_SHOWN]
+        ],
+        "scenarios": [_scenario(entry, names) for entry in answer.scenarios],
+        "questions": _vendor_questions(result, answer),
+    }
 
 
 def plain_demand(result: PlanResult) -> str:
@@ -120,20 +137,6 @@ def _sold(mix: Mix, resolved: Resolved) -> Iterator[str]:
         kept = max((pool.kept_nodes for pool in mix.pools if pool.offer.key == (entry.id, entry.site)), default=0)
         if (entry.nodes or 0) > kept:
             yield f"sell {(entry.nodes or 0) - kept:,} of your {part_name(resolved.accelerators[entry.id])} servers"
-
-
-def _verdict(result: PlanResult, answer: Answer) -> str:
-    level = sureness(answer)
-    notes = (people_sentence(answer), not_compared_sentence(result), small_fleet(result, answer))
-    noted = "".join(f'<p class="small">{escape(note)}</p>' for note in notes if note)
-    blame = answer.confidence.blame[:_MEASURES_SHOWN] if level == "open" else ()
-    measures = listed([_to_settle(entry, part_names(result)) for entry in blame]) if blame else ""
-    return (
-        f'<section class="verdict {level}"><p class="tagline"><span class="tag">{_TAGS[level]}</span></p>'
-        f'<p class="answer">{escape(acquisition_plan(answer.winner.mix, result.resolved))}: '
-        f"{escape(_money(result, answer))}</p>"
-        f"<p>{escape(_how_sure(result, answer))}</p>{noted}{measures}</section>"
-    )
 
 
 def _to_settle(blame: Blame, names: Mapping[str, str]) -> str:
@@ -234,7 +237,7 @@ def _best_of(label: str, result: PlanResult, answer: Answer) -> str:
     return f"best mix ({parts}, {each})"
 
 
-def _tiles(answer: Answer) -> str:
+def _tiles(answer: Answer) -> list[tuple[str, str]]:
     bill = answer.winner
     cash, mix = bill.cash, bill.mix
     last = max(pool.period for pool in mix.pools)
@@ -263,17 +266,11 @@ def _tiles(answer: Answer) -> str:
         )
     if signed:
         entries[1:1] = [(usd(signed), "committed in rental contracts")]
-    return tiles(entries)
+    return entries
 
 
 def _counted_cases(answer: Answer) -> str:
     return "cases in which there is a fleet" if unserved_fraction(answer) else "cases"
-
-
-def tiles(entries: Sequence[tuple[str, str]]) -> str:
-    """Draw key figures next to each other."""
-    cells = "".join(f"<div><b>{escape(figure)}</b><span>{escape(what)}</span></div>" for figure, what in entries)
-    return f'<div class="tiles">{cells}</div>'
 
 
 def cash_note(answer: Answer) -> str:
@@ -283,9 +280,8 @@ def cash_note(answer: Answer) -> str:
     return f"{payments}. Undiscounted dollars on the day they are due."
 
 
-def _options(result: PlanResult, answer: Answer) -> Iterator[str]:
+def _options(result: PlanResult, answer: Answer) -> dict[str, object]:
     rows = [(plain_fleet(bill.mix, result.resolved), bill) for _, bill in compared(answer)]
-    yield "<h2>The options</h2>"
     best = answer.winner.cost.total_usd
     amounts = ("purchases", "paid in total", "in today's money", "extra cost", "cheapest in")
     heads: list[Cell] = ["option", *((name, "n") for name in amounts)]
@@ -306,19 +302,12 @@ def _options(result: PlanResult, answer: Answer) -> Iterator[str]:
                 chance,
             ]
         )
-    yield table(heads, lines, classes=["total"])
     totals = "; ".join(f"{name} {usd(bill.cost.total_usd)}" for name, bill in rows)
-    yield figure(
-        "Cost by item.",
-        f"In today's money: {totals}.",
-        cost_bars([(chart_name(name), bill) for name, bill in rows]),
-    )
-    if answer.owned is not None:
-        owned = owned_sentences(answer.owned, part_names(result))
-        yield "<h3>Hardware you own</h3>" + listed([f"{capital_first(sentence)}." for sentence in owned])
-    if answer.rules:
-        prices = [f"{capital_first(rule.rule)}: {rule_usd(rule)}." for rule in answer.rules if rule.usd > 0]
-        yield "<h3>Cost of your rules</h3>" + (listed(prices) if prices else "<p>Nothing.</p>")
+    bars = cost_bars([(chart_name(name), bill) for name, bill in rows])
+    return {
+        "options": HtmlTable(heads, lines, classes=["total"]),
+        "cost_by_item": figure("Cost by item.", f"In today's money: {totals}.", bars),
+    }
 
 
 def chart_name(fleet: str) -> str:
@@ -331,34 +320,12 @@ def plain_fleet(mix: Mix, resolved: Resolved) -> str:
     return " + ".join(part_name(resolved.accelerators[part]) for part in sorted(mix.support))
 
 
-def _confidence(result: PlanResult, answer: Answer) -> Iterator[str]:
-    names = part_names(result)
-    if answer.verdict.outcome != "only choice":
-        yield "<h2>How certain this is, and what would change it</h2>"
-        yield figure(
-            "Cost range of the best fleet of each kind.",
-            f"Bars: P10-P90 of all {_counted_cases(answer)}. White mark: median.",
-            span_bars(answer, {ident: chart_name(name) for ident, name in names.items()}),
-        )
-    elif answer.flips:
-        yield "<h2>What would change it</h2>"
-    if answer.verdict.outcome != "only choice" or answer.flips:
-        yield _flips(answer, names)
-    if answer.scenarios:
-        yield "<h3>If demand differs</h3>" + listed([_scenario(entry, names) for entry in answer.scenarios])
-
-
-def _flips(answer: Answer, names: Mapping[str, str]) -> str:
-    if not answer.flips and not answer.verdict.others_usd:
-        return "<p>No other fleet can serve this demand, so no single input changes the choice.</p>"
-    if not answer.flips:
-        return "<p>No single input, varied from 0.1 to 10 times its value, changes the choice.</p>"
-    items = [
-        f'<li class="{"near" if within_range(ends) else ""}">{escape(plain_flip(ends, names))}</li>'
-        for ends in flips_by_input(answer.flips)[:_FLIPS_SHOWN]
-    ]
-    marked = '<p class="small">Marked: the value lies within the range of this input.</p>'
-    return f'<ul class="watch">{"".join(items)}</ul>{marked}'
+def _cost_ranges(answer: Answer, names: Mapping[str, str]) -> Figure:
+    return figure(
+        "Cost range of the best fleet of each kind.",
+        f"Bars: P10-P90 of all {_counted_cases(answer)}. White mark: median.",
+        span_bars(answer, {ident: chart_name(name) for ident, name in names.items()}),
+    )
 
 
 def _scenario(scenario: DemandScenario, names: Mapping[str, str]) -> str:
@@ -367,8 +334,7 @@ def _scenario(scenario: DemandScenario, names: Mapping[str, str]) -> str:
     return f"{where[scenario.name]}: {scenario_usd(scenario)}" + (f" for {fleet}." if fleet else ".")
 
 
-def _vendor_questions(result: PlanResult, answer: Answer) -> Iterator[str]:
-    yield "<h2>What to ask vendors</h2>"
+def _vendor_questions(result: PlanResult, answer: Answer) -> HtmlTable:
     sheets = vendor_sheets(result, answer)
     rows: list[list[Cell]] = []
     for sheet in sheets:
@@ -377,9 +343,7 @@ def _vendor_questions(result: PlanResult, answer: Answer) -> Iterator[str]:
             if entry.topic in {"price", "term", "lead time"} and entry.used and decides:
                 changes = (entry.changes_choice or "-", "small")
                 rows.append([_whom(sheet), entry.question, (entry.assumed, "small"), changes])
-    yield table(["accelerator", "question", "the plan assumes", "the choice changes"], rows)
-    all_of_it = "writes every question, the workload, and the benchmark that an offer must pass."
-    yield f'<p class="small"><code>penstock plan PLAN --rfp DIRECTORY</code> {all_of_it}</p>'
+    return HtmlTable(["accelerator", "question", "the plan assumes", "the choice changes"], rows)
 
 
 def _whom(sheet: VendorSheet) -> str:

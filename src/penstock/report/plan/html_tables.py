@@ -1,27 +1,22 @@
-"""Tables of the HTML report: escaped text, numbers right-aligned, column labels repeated on phones."""
+"""Tables of the HTML report; numbers are right-aligned."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
+from dataclasses import dataclass
 from typing import Final
 
 from penstock.audit.saving_claim import ClaimCheck
-from penstock.planning.candidates.candidate_search import Candidate
 from penstock.planning.candidates.replica_capacity import Capacity
 from penstock.planning.optimizer.cash_flow import Cash, day_of
 from penstock.planning.optimizer.fleet_bill import FleetCost
 from penstock.planning.optimizer.problem import Mix
 from penstock.planning.plan_result import Answer, Bill, PlanResult
-from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.resolve_plan import Assumption, Confirmer, LeftOut
-from penstock.report.plan.cash_sentences import placed, placed_money
+from penstock.report.plan.cash_sentences import placed
 from penstock.report.plan.scenario_sentences import rule_usd
 from penstock.report.plan.sentences import (
     amount,
-    capital_first,
-    cheaper_fleet_sentence,
     in_time_share,
     nodes_by_acquisition,
-    owned_sentences,
     per_mtok,
     runs,
     served,
@@ -33,33 +28,32 @@ Cell = str | tuple[str, str]
 """Cell text, or a pair of text and CSS class."""
 
 
-def table(heads: Sequence[Cell], rows: Sequence[Sequence[Cell]], *, classes: Sequence[str] = ()) -> str:
-    """Write a table that becomes a list of labelled lines on a phone."""
-    named = [_split(head) for head in heads]
-    head = "".join(f'<th class="{kind}">{escape(text)}</th>' for text, kind in named)
-    lines = []
-    for number, row in enumerate(rows):
-        cells = []
-        for (name, kind), cell in zip(named, row, strict=True):
-            text, own = _split(cell)
-            classed = f"{kind} {own}".strip()
-            cells.append(f'<td class="{classed}" data-name="{escape(name, quote=True)}">{escape(text)}</td>')
-        extra = f' class="{classes[number]}"' if number < len(classes) and classes[number] else ""
-        lines.append(f"<tr{extra}>{''.join(cells)}</tr>")
-    body = f"<thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody>"
-    return f'<div class="scroll"><table class="stack">{body}</table></div>'
+@dataclass(frozen=True, slots=True)
+class StyledText:
+    """The text of a cell and its CSS class."""
+
+    text: str
+    style: str
 
 
-def _split(cell: Cell) -> tuple[str, str]:
-    return cell if isinstance(cell, tuple) else (cell, "")
+class HtmlTable:
+    """A table of the page: heads, rows, and CSS classes of rows."""
+
+    def __init__(self, heads: Sequence[Cell], rows: Sequence[Sequence[Cell]], *, classes: Sequence[str] = ()) -> None:
+        self.heads = [_styled(head) for head in heads]
+        self.rows = [[_styled(cell) for cell in row] for row in rows]
+        self._classes = classes
+
+    def row_style(self, number: int) -> str:
+        """Return the CSS class of a row; empty for none."""
+        return self._classes[number] if number < len(self._classes) else ""
 
 
-def listed(entries: Sequence[str]) -> str:
-    """Write a list, each entry's whitespace collapsed to one line."""
-    return "<ul>" + "".join(f"<li>{escape(' '.join(entry.split()))}</li>" for entry in entries) + "</ul>"
+def _styled(cell: Cell) -> StyledText:
+    return StyledText(*cell) if isinstance(cell, tuple) else StyledText(cell, "")
 
 
-def fleet_table(mix: Mix, result: PlanResult) -> str:
+def fleet_table(mix: Mix, result: PlanResult) -> HtmlTable:
     """Write the fleet's nodes, replicas and load by period."""
     several = len({pool.period for pool in mix.pools}) > 1
     rows = []
@@ -84,15 +78,13 @@ def fleet_table(mix: Mix, result: PlanResult) -> str:
         ("of them spare", "n"),
         ("devices", "n"),
     ]
-    return table([*heads, "runs", "serves"], rows)
+    return HtmlTable([*heads, "runs", "serves"], rows)
 
 
-def verification_section(answer: Answer) -> Iterator[str]:
-    """Write the results of the simulation, or that the fleet was not simulated."""
-    yield "<h3>Checked by simulation</h3>"
+def verification_table(answer: Answer) -> HtmlTable | None:
+    """List the results of the simulation; None if the fleet was not simulated."""
     if not answer.verified:
-        yield '<p><span class="tag warn">not simulated</span> Whether the fleet meets its SLO is an estimate.</p>'
-        return
+        return None
     rows = []
     for verified in answer.verified:
         rows.append(
@@ -106,12 +98,10 @@ def verification_section(answer: Answer) -> Iterator[str]:
                 usd(verified.mix.cost_usd),
             ]
         )
-    yield table(["fleet", "requests in time", "SLO", ("nodes added", "n"), ("total cost", "n")], rows)
-    if cheaper := cheaper_fleet_sentence(answer):
-        yield f'<p class="small">{escape(capital_first(cheaper))}.</p>'
+    return HtmlTable(["fleet", "requests in time", "SLO", ("nodes added", "n"), ("total cost", "n")], rows)
 
 
-def token_table(rows: Sequence[tuple[str, Bill]]) -> str:
+def token_table(rows: Sequence[tuple[str, Bill]]) -> HtmlTable:
     """Write the price per million tokens, by fleet and workload."""
     lines = []
     for name, bill in rows:
@@ -136,27 +126,10 @@ def token_table(rows: Sequence[tuple[str, Bill]]) -> str:
         ("per Mtok out", "n"),
         ("blended", "n"),
     ]
-    return "<h3>Cost per million tokens</h3>" + table([*heads, ("idle", "n")], lines)
+    return HtmlTable([*heads, ("idle", "n")], lines)
 
 
-def disaggregated_sentences(mix: Mix, candidates: Sequence[Candidate]) -> Iterator[str]:
-    """Describe each disaggregated unit: its prefill and decode replicas, KV transfer bandwidth, and evidence."""
-    used = {name for pool in mix.pools for name in pool.replicas}
-    for entry in candidates:
-        unit = entry.disaggregated
-        if unit is None or entry.id not in used:
-            continue
-        ahead, after = unit.prefill.parallelism, unit.decode.parallelism
-        tier = next(capacity.tier for capacity in entry.capacities if capacity.meets_slo)
-        known = "measured in this combination" if tier == "calibrated" else "not measured in this combination"
-        yield (
-            f"each unit prefills on {unit.prefill_replicas} x {ahead} and decodes on {unit.decode_replicas} x {after} "
-            f"({unit.devices} devices, {known}); each prefill replica sends KV cache at "
-            f"{unit.sending_bytes_per_s / 1e9:g} GB/s"
-        )
-
-
-def capacity_table(result: PlanResult, answer: Answer) -> str:
+def capacity_table(result: PlanResult, answer: Answer) -> HtmlTable:
     """List the deployments of the compared fleets with their capacity per length bucket, chosen fleet first."""
     chosen = _running([answer.winner])
     shown = chosen | _running([*answer.by_label.values(), *answer.runners_up])
@@ -178,8 +151,7 @@ def capacity_table(result: PlanResult, answer: Answer) -> str:
             ]
         )
     heads: list[Cell] = ["deployment", "workload", ("in/out", "n"), ("requests/s", "n"), "tier", "from"]
-    note = '<p class="small">● in the chosen fleet. Rates: median (P10-P90); "none": misses the SLO at any rate.</p>'
-    return note + table(heads, rows)
+    return HtmlTable(heads, rows)
 
 
 def _carried(capacity: Capacity) -> str:
@@ -191,7 +163,7 @@ def _running(bills: Sequence[Bill]) -> set[str]:
     return {name for bill in bills for pool in bill.mix.pools for name in pool.replicas}
 
 
-def bill_table(cost: FleetCost) -> str:
+def bill_table(cost: FleetCost) -> HtmlTable:
     """List every line of the bill with its formula and inputs."""
     rows: list[list[Cell]] = []
     for line in cost.lines:
@@ -200,30 +172,25 @@ def bill_table(cost: FleetCost) -> str:
             rows.append([str(line.item.value), line.label, usd(line.usd), (f"{line.formula}; {inputs}", "small")])
     rows.append(["all in", "", usd(cost.total_usd), ("", "small")])
     classes = [""] * (len(rows) - 1) + ["total"]
-    return table(["item", "for", ("amount", "n"), "formula and inputs"], rows, classes=classes)
+    return HtmlTable(["item", "for", ("amount", "n"), "formula and inputs"], rows, classes=classes)
 
 
-def cash_table(cash: Cash, plan: Plan) -> Iterator[str]:
-    """Write orders, payments by quarter and year, and residual values."""
-    said = placed_money(cash, plan)
-    yield "".join(f"<p><b>{escape(head)}</b> {escape(sentence)}</p>" for head, sentence in said)
+def payments_table(cash: Cash) -> HtmlTable:
+    """List payments by quarter and year."""
     heads: list[Cell] = ["from", *((name, "n") for name in ("capex", "rent", "running", "people", "sales", "to pay"))]
     rows: list[list[Cell]] = []
     for paid in (*cash.quarters, *cash.years):
         parts = (paid.capex_usd, paid.rent_usd, paid.running_usd, paid.people_usd, paid.sales_usd, paid.total_usd)
         rows.append([f"{paid.start} to {paid.end}", *(usd(part) for part in parts)])
     classes = [""] * len(cash.quarters) + ["total"] * len(cash.years)
-    yield table(heads, rows, classes=classes)
+    return HtmlTable(heads, rows, classes=classes)
 
 
-def rules_table(answer: Answer) -> Iterator[str]:
-    """Write the cost of each rule, and the use of owned hardware."""
-    if answer.rules:
-        heads: list[Cell] = ["rule", ("cost", "n"), ("total without it", "n"), "fleet without it"]
-        rows = [[rule.rule, rule_usd(rule), usd(rule.without_usd), rule.without] for rule in answer.rules]
-        yield "<h3>What each rule costs</h3>" + table(heads, rows)
-    if answer.owned is not None:
-        yield "<h3>Hardware you own</h3>" + listed(list(owned_sentences(answer.owned)))
+def rules_table(answer: Answer) -> HtmlTable | None:
+    """List the cost of each rule; None if the plan has no rules."""
+    heads: list[Cell] = ["rule", ("cost", "n"), ("total without it", "n"), "fleet without it"]
+    rows = [[rule.rule, rule_usd(rule), usd(rule.without_usd), rule.without] for rule in answer.rules]
+    return HtmlTable(heads, rows) if rows else None
 
 
 _CONFIRMERS: Final[Mapping[Confirmer, str]] = {
@@ -234,7 +201,7 @@ _CONFIRMERS: Final[Mapping[Confirmer, str]] = {
 }
 
 
-def assumptions_tables(entries: Sequence[Assumption]) -> Iterator[str]:
+def assumptions_tables(entries: Sequence[Assumption]) -> Iterator[tuple[str, int, HtmlTable]]:
     """List inputs by the department that can confirm them: defaults before given values, then by uncertainty."""
     for whose, title in _CONFIRMERS.items():
         own = sorted(
@@ -243,24 +210,22 @@ def assumptions_tables(entries: Sequence[Assumption]) -> Iterator[str]:
         if not own:
             continue
         open_count = sum(not entry.input.given for entry in own)
-        yield f"<h3>{escape(title)}</h3>"
-        yield f'<p class="small">{open_count} of {len(own)} are defaults to be confirmed.</p>'
         rows: list[list[Cell]] = []
         for entry in own:
             given = entry.input
             span = spread(given.low, given.high, given.unit) if given.uncertain else "fixed"
             rows.append([entry.name, amount(given.value, given.unit), span, (given.source, "small")])
         classes = ["" if entry.input.given else "default" for entry in own]
-        yield table(["input", ("value", "n"), "range", "source"], rows, classes=classes)
+        yield title, open_count, HtmlTable(["input", ("value", "n"), "range", "source"], rows, classes=classes)
 
 
-def left_out_table(entries: Sequence[LeftOut]) -> str:
+def left_out_table(entries: Sequence[LeftOut]) -> HtmlTable:
     """List the options left out, with the reason."""
-    return table(["what", "why"], [[entry.what, (entry.why, "small")] for entry in entries])
+    return HtmlTable(["what", "why"], [[entry.what, (entry.why, "small")] for entry in entries])
 
 
-def claim_section(check: ClaimCheck) -> str:
-    """Write every reading of a saving claim next to the claimed value."""
+def claim_table(check: ClaimCheck) -> HtmlTable:
+    """List every reading of a saving claim next to the claimed value."""
     claim = check.claim
     rows = [
         [
@@ -277,5 +242,4 @@ def claim_section(check: ClaimCheck) -> str:
         ("with the hardware share ±20%", "n"),
         (f"with engineers, claimed {claim.claimed_with_engineers_fraction:.0%}", "n"),
     ]
-    verdicts = "".join(f"<li>{escape(sentence)}</li>" for sentence in check.verdicts)
-    return f"<h3>{escape(claim.title)}</h3><ul>{verdicts}</ul>" + table(heads, rows)
+    return HtmlTable(heads, rows)

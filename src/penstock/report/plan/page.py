@@ -1,21 +1,17 @@
 """Renders a plan as one self-contained HTML page for budget owners and operators, for screen, phone and print."""
 
-from collections.abc import Iterator, Sequence
-from html import escape
-from importlib.resources import files
-from string import Template
+from collections.abc import Sequence
 
 from penstock import __version__
-from penstock.planning.plan_result import NoFleet, PlanResult
+from penstock.planning.plan_result import Answer, NoFleet, PlanResult
 from penstock.planning.pool_launches import PoolLaunch
+from penstock.report.drawing.html_template import as_html, render_template, template_text
 from penstock.report.plan.buyer_summary import plain_demand, summary
-from penstock.report.plan.html_tables import assumptions_tables, claim_section, left_out_table, listed
+from penstock.report.plan.html_tables import assumptions_tables, claim_table, left_out_table
 from penstock.report.plan.operation import operation
 from penstock.report.plan.page_knobs import knobs_section, script_hash
 from penstock.report.plan.plan_charts import unique_ids
 from penstock.report.plan.sentences import NO_FLEET
-
-_TEMPLATES = files("penstock.report") / "templates"
 
 METHOD = (
     """Every accelerator of the plan is tried with every split that fits a node and every requested weight format;
@@ -47,62 +43,37 @@ CAVEATS = (
 
 def plan_html(result: PlanResult, launches: Sequence[PoolLaunch] = ()) -> str:
     """Write the whole report."""
-    plan = result.plan
-    page = Template((_TEMPLATES / "plan.html").read_text(encoding="utf-8")).substitute(
-        title=escape(plan.name),
-        css=(_TEMPLATES / "plan.css").read_text(encoding="utf-8"),
-        question=escape(plain_demand(result)),
-        note=f"<p>{escape(plan.note)}</p>" if plan.note else "",
-        script=f"script-src 'sha256-{script_hash()}'",
-        nav=_nav(result),
-        body="\n".join(_body(result, launches)),
-        version=escape(__version__),
-        start=plan.start.isoformat(),
-        rate=f"{plan.money.discount_rate.value:.1%}",
+    answer = result.answer
+    page = render_template(
+        "plan.html.j2",
+        plan=result.plan,
+        question=plain_demand(result),
+        css=as_html(template_text("plan.css")),
+        script_source=as_html(f"script-src 'sha256-{script_hash()}'"),
+        version=__version__,
+        **_assumptions(result),
+        **(_no_fleet(answer) if isinstance(answer, NoFleet) else _fleet(result, answer, launches)),
     )
     return unique_ids(page)
 
 
-_ANSWERED = (("pays", "For budget owners"), ("knobs", "Try other numbers"), ("runs", "For operators"))
+def _no_fleet(answer: NoFleet) -> dict[str, object]:
+    return {"summary": None, "no_fleet": NO_FLEET, "reasons": answer.reasons}
 
 
-def _nav(result: PlanResult) -> str:
-    answered = () if isinstance(result.answer, NoFleet) else _ANSWERED
-    parts = (*answered, ("assumed", "Assumptions"))
-    return "\n".join(f'<a href="#{ident}">{name}</a>' for ident, name in parts)
+def _fleet(result: PlanResult, answer: Answer, launches: Sequence[PoolLaunch]) -> dict[str, object]:
+    return {
+        "summary": summary(result, answer),
+        "knobs": knobs_section(result, answer),
+        "operation": operation(result, answer, launches),
+    }
 
 
-def _body(result: PlanResult, launches: Sequence[PoolLaunch]) -> Iterator[str]:
-    if isinstance(result.answer, NoFleet):
-        yield '<section class="verdict unmet"><p class="answer">' + NO_FLEET + "</p>"
-        yield listed(result.answer.reasons) + "</section>"
-    else:
-        yield '<section id="pays">'
-        yield from summary(result, result.answer)
-        yield "</section>"
-        yield from knobs_section(result, result.answer)
-        yield '<section id="runs"><h1 class="part">For operators</h1>'
-        yield from operation(result, result.answer, launches)
-        yield "</section>"
-    yield '<section id="assumed"><h1 class="part">Assumptions</h1>'
-    yield from _assumed(result)
-    yield "</section>"
-
-
-def _assumed(result: PlanResult) -> Iterator[str]:
-    if result.claims:
-        yield _section("A published claim", "Recomputed from its own stated inputs, in every reasonable reading.")
-        yield from (claim_section(check) for check in result.claims)
-    yield _section("To be confirmed", "Every input with its range and source, by the department that can confirm it.")
-    yield from assumptions_tables(result.assumptions)
-    if result.left_out:
-        yield _section("Left out", "Accelerators and deployments that were not compared, and why.")
-        yield left_out_table(result.left_out)
-    yield _section("Method", "")
-    yield listed(METHOD)
-    yield _section("Caveats", "")
-    yield listed((result.capacity_note, *CAVEATS))
-
-
-def _section(title: str, lead: str) -> str:
-    return f"<h2>{escape(title)}</h2>" + (f'<p class="lead">{escape(lead)}</p>' if lead else "")
+def _assumptions(result: PlanResult) -> dict[str, object]:
+    return {
+        "claims": [(check.claim.title, check.verdicts, claim_table(check)) for check in result.claims],
+        "assumptions": list(assumptions_tables(result.assumptions)),
+        "left_out": left_out_table(result.left_out) if result.left_out else None,
+        "method": METHOD,
+        "caveats": (result.capacity_note, *CAVEATS),
+    }

@@ -5,8 +5,6 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from html import escape
-from importlib.resources import files
 from math import floor
 from typing import Final
 
@@ -14,11 +12,12 @@ from penstock.economics.bill_line import Item, Line
 from penstock.planning.optimizer.problem import Mix
 from penstock.planning.plan_result import Answer, Bill, PlanResult
 from penstock.planning.uncertainty.rebill import LOADS, Rebilled, Unit, rebill_fleets
+from penstock.report.drawing.html_template import as_html, template_text
 from penstock.report.plan.plan_charts import LABEL_COLOURS, PART_COLOURS
 from penstock.report.plan.sentences import label_name, part_names
 from penstock.units import counted
 
-SCRIPT: Final = (files("penstock.report") / "templates" / "plan.js").read_text(encoding="utf-8")
+SCRIPT: Final = template_text("plan.js")
 """The only script of the page; the content security policy allows no other."""
 _DIGITS: Final = 12
 _WIDEST: Final = 2.0
@@ -34,8 +33,8 @@ class PageKnob:
     group: str
     name: str
     value: float
-    least: float
-    most: float
+    minimum: float
+    maximum: float
     step: float
     unit: str
     before: str = ""
@@ -43,6 +42,11 @@ class PageKnob:
     """The singular of the unit, if it differs."""
     stops: tuple[float, ...] = ()
     """The allowed values, if the input is not continuous."""
+
+    @property
+    def position(self) -> float:
+        """Return the position of the slider: the value, or its place among the stops."""
+        return self.stops.index(self.value) if self.stops else self.value
 
 
 def script_hash() -> str:
@@ -58,55 +62,16 @@ def fleets_of(answer: Answer) -> list[Bill]:
     return list(found.values())
 
 
-def knobs_section(result: PlanResult, answer: Answer) -> Iterator[str]:
-    """Write the inputs, the table that they update, and its data."""
+def knobs_section(result: PlanResult, answer: Answer) -> dict[str, object]:
+    """Collect the inputs of the page, and the data with which its script computes every bill again."""
     bills = fleets_of(answer)
     bill = rebill_fleets([entry.mix for entry in bills], result.resolved, result.problem)
     knobs = page_knobs(result, bill)
-    yield '<section id="knobs" class="screen" hidden><h1 class="part">Try other numbers</h1>'
-    yield f'<p class="lead">{escape(_LEAD)}</p><p id="now" class="now" aria-live="polite"></p>'
-    yield '<div class="scroll"><table id="rebilled"><thead><tr><th>fleet</th><th class="n">as planned</th>'
-    yield '<th class="n">with these numbers</th><th class="n">more</th></tr></thead><tbody></tbody></table></div>'
-    yield '<p><button id="reset" type="button">as planned</button></p>'
-    for group in dict.fromkeys(knob.group for knob in knobs):
-        rows = "".join(_knob(knob) for knob in knobs if knob.group == group)
-        yield f"<fieldset><legend>{escape(group)}</legend>{rows}</fieldset>"
-    yield f'<p class="small">{escape(_ASSUMES)}</p></section>'
+    groups = {knob.group: [entry for entry in knobs if entry.group == knob.group] for knob in knobs}
     document = _document(result, answer, bills, bill, knobs)
     # `</script>` inside a name would end the data. Escaped as \u003c, JSON parses it to the same text.
     data = json.dumps(document, separators=(",", ":")).replace("<", "\\u003c")
-    yield f'<script type="application/json" id="bills">{data}</script><script>{SCRIPT}</script>'
-
-
-_LEAD: Final = (
-    "Move a slider or type a number: the page recomputes the cost of every fleet of this report. The strip under a "
-    "slider has the colour of the fleet that is cheapest at that value, with all other numbers as they are."
-)
-_ASSUMES: Final = (
-    "Assumptions: every fleet keeps its accelerators, what runs on them, and whether each server is bought, on "
-    "contract or rented by the hour. Prices, people, power: the same bill with that number. Load: each kind of request "
-    "stays where it is served, and the number of whole servers is computed again; only the planned load was simulated. "
-    "Term: the same fleet for fewer or more years; contracts run for whole terms. `penstock plan` with these numbers "
-    "may find a cheaper fleet that is not listed here; for prices, people and power it never finds a dearer one."
-)
-
-
-def _knob(knob: PageKnob) -> str:
-    ident, name = escape(knob.id, quote=True), escape(knob.name)
-    least, most, step = knob.least, knob.most, knob.step
-    at = knob.stops.index(knob.value) if knob.stops else knob.value
-    typed = f'<output data-for="{ident}"></output>'
-    if not knob.stops:
-        typed = (
-            f'<span class="typed">{escape(knob.before)}<input type="number" data-for="{ident}" aria-label="{name}" '
-            f'value="{at:.12g}" min="0" step="any"> {escape(knob.unit)}</span>'
-        )
-    return (
-        f'<div class="knob"><label for="k-{ident}">{name}</label>'
-        f'<input type="range" id="k-{ident}" data-knob="{ident}" min="{least:.12g}" max="{most:.12g}" '
-        f'step="{step:.12g}" value="{at:.12g}">{typed}<div class="strip" data-strip="{ident}"></div>'
-        f'<p class="turn small" data-turn="{ident}"></p></div>'
-    )
+    return {"groups": list(groups.items()), "data": as_html(data), "script": as_html(SCRIPT)}
 
 
 def page_knobs(result: PlanResult, bill: Rebilled) -> list[PageKnob]:
@@ -125,8 +90,8 @@ def _people(result: PlanResult, bill: Rebilled) -> Iterator[PageKnob]:
                 group="People",
                 name=f"extra {label_name(vendor)} engineers per 1,000 devices",
                 value=by_size.value,
-                least=0.0,
-                most=max(by_size.high, _BY_SIZE, _WIDEST * by_size.value),
+                minimum=0.0,
+                maximum=max(by_size.high, _BY_SIZE, _WIDEST * by_size.value),
                 step=0.5,
                 unit="engineers",
             )
@@ -135,8 +100,8 @@ def _people(result: PlanResult, bill: Rebilled) -> Iterator[PageKnob]:
             group="People",
             name=f"extra {label_name(vendor)} engineers",
             value=extra.value,
-            least=0.0,
-            most=most,
+            minimum=0.0,
+            maximum=most,
             step=0.05,
             unit="engineers",
         )
@@ -152,8 +117,8 @@ def _dollars(ident: str, group: str, name: str, value: float, unit: str) -> Page
         group=group,
         name=name,
         value=value,
-        least=value - floor(value / _WIDEST / step) * step,
-        most=value * _WIDEST or 1.0,
+        minimum=value - floor(value / _WIDEST / step) * step,
+        maximum=value * _WIDEST or 1.0,
         step=step,
         unit=unit,
         before="$",
@@ -190,8 +155,8 @@ def _power(result: PlanResult, bill: Rebilled) -> Iterator[PageKnob]:
                 group="Power",
                 name=f"facility power over machines' power{at}",
                 value=site.pue.value,
-                least=1.0,
-                most=_WIDEST,
+                minimum=1.0,
+                maximum=_WIDEST,
                 step=0.01,
                 unit="",
             )
@@ -210,7 +175,16 @@ def _stopped(
     """Create an input with a few discrete values, each billed in advance."""
     last = len(stops) - 1.0
     return PageKnob(
-        id=ident, group=group, name=name, value=value, least=0.0, most=last, step=1.0, unit=unit, one=one, stops=stops
+        id=ident,
+        group=group,
+        name=name,
+        value=value,
+        minimum=0.0,
+        maximum=last,
+        step=1.0,
+        unit=unit,
+        one=one,
+        stops=stops,
     )
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
+from dataclasses import dataclass
 from itertools import count
 from math import isfinite
 from typing import Any, Final
@@ -12,11 +12,13 @@ from penstock.errors import MissingExtra
 from penstock.planning.optimizer.cash_flow import Cash
 from penstock.planning.plan_result import Answer, Bill
 from penstock.planning.uncertainty.sensitivity import Swing
+from penstock.report.drawing.html_template import as_html
 from penstock.report.plan.sentences import fleet_name, label_name, plain_label, spread, swing_name, usd
 
 try:
     import altair as alt
     import vl_convert
+    from markupsafe import Markup
 except ImportError:  # pragma: no cover - the extra is installed in CI
     raise MissingExtra("charts need the report extra: pip install 'penstock[report]'") from None
 
@@ -63,14 +65,20 @@ _VISIBLE = 0.01
 """Width, as a fraction of the widest bar, below which a bar is not drawn."""
 
 
-def figure(title: str, note: str, draw: Draw) -> str:
-    """Render a chart at both widths under one caption; the note describes the chart in words."""
-    wide, narrow = (_svg(draw(width)) for width in (WIDE, NARROW))
-    return (
-        f"<figure><figcaption><b>{escape(title)}</b> {escape(note)}</figcaption>"
-        f'<div class="wide" role="img" aria-label="{escape(note, quote=True)}">{wide}</div>'
-        f'<div class="narrow" aria-hidden="true">{narrow}</div></figure>'
-    )
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A chart at both widths under one caption; the note describes the chart in words."""
+
+    title: str
+    note: str
+    wide: Markup
+    narrow: Markup
+
+
+def figure(title: str, note: str, draw: Draw) -> Figure:
+    """Render a chart at both widths."""
+    wide, narrow = (as_html(_svg(draw(width))) for width in (WIDE, NARROW))
+    return Figure(title, note, wide, narrow)
 
 
 def _svg(chart: Drawing) -> str:

@@ -361,6 +361,23 @@ def runs(pool: PoolPeriod, candidates: Sequence[Candidate]) -> str:
     return ", ".join(parts) or "nothing"
 
 
+def disaggregated_sentences(mix: Mix, candidates: Sequence[Candidate]) -> Iterator[str]:
+    """Describe each disaggregated unit: its prefill and decode replicas, KV transfer bandwidth, and evidence."""
+    used = {name for pool in mix.pools for name in pool.replicas}
+    for entry in candidates:
+        unit = entry.disaggregated
+        if unit is None or entry.id not in used:
+            continue
+        ahead, after = unit.prefill.parallelism, unit.decode.parallelism
+        tier = next(capacity.tier for capacity in entry.capacities if capacity.meets_slo)
+        known = "measured in this combination" if tier == "calibrated" else "not measured in this combination"
+        yield (
+            f"each unit prefills on {unit.prefill_replicas} x {ahead} and decodes on {unit.decode_replicas} x {after} "
+            f"({unit.devices} devices, {known}); each prefill replica sends KV cache at "
+            f"{unit.sending_bytes_per_s / 1e9:g} GB/s"
+        )
+
+
 def served(pool: PoolPeriod, workloads: Sequence[WorkloadPlan]) -> str:
     """Describe the requests that a pool serves."""
     shares: dict[tuple[str, int], float] = {}

@@ -14,11 +14,11 @@ from penstock.planning.plan_result import Answer, Bill, NoFleet, PlanResult
 from penstock.report.drawing.bars import Use, legend, stacked_bar
 from penstock.report.plan.cash_sentences import placed, placed_money
 from penstock.report.plan.flips import flip_sentence, flips_by_input, within_range
-from penstock.report.plan.html_tables import disaggregated_sentences
 from penstock.report.plan.scenario_sentences import rule_usd, scenario_sentence, small_fleet
 from penstock.report.plan.sentences import (
     NO_FLEET,
     cheaper_fleet_sentence,
+    disaggregated_sentences,
     enough_sentence,
     fleet_name,
     headline,

@@ -1,0 +1,40 @@
+"""Renders HTML from the Jinja2 templates of the package, with every value escaped unless it is marked as HTML."""
+
+from functools import cache
+from importlib.resources import files
+
+from penstock.errors import MissingExtra
+
+try:
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+    from markupsafe import Markup
+except ImportError:  # pragma: no cover - the extra is installed in CI
+    raise MissingExtra("pages need the report extra: pip install 'penstock[report]'") from None
+
+_TEMPLATES = files("penstock.report") / "templates"
+
+
+def template_text(name: str) -> str:
+    """Read a file of the templates."""
+    return (_TEMPLATES / name).read_text(encoding="utf-8")
+
+
+def render_template(name: str, **values: object) -> str:
+    """Render a template."""
+    return _environment().get_template(name).render(values)
+
+
+def as_html(text: str) -> Markup:
+    """Mark trusted text as HTML, so that it is not escaped."""
+    return Markup(text)  # noqa: S704 - the callers pass drawings, scripts and styles made here
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=FunctionLoader(template_text),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
