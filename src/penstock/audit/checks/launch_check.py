@@ -25,7 +25,7 @@ def audit_runs(statement: RunsStatement, library: Library) -> Judgement:
             accelerator=accelerator,
             engine=engine,
             version=release,
-            asked=LaunchChoices(parallelism=_split(accelerator, statement.devices)),
+            asked=LaunchChoices(parallelism=_replica_split(accelerator, statement.devices)),
         ),
         library.knowledge(),
     )
@@ -58,7 +58,7 @@ def _why(answer: Preflight) -> str:
     return f": {reasons[0][:160]}" if reasons else ""
 
 
-def _split(accelerator: Accelerator, devices: int) -> Parallelism:
+def _replica_split(accelerator: Accelerator, devices: int) -> Parallelism:
     """Return tensor parallelism within a node, and nodes as pipeline stages."""
     within = accelerator.node.devices
     if devices > within and devices % within == 0:

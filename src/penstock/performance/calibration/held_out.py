@@ -121,10 +121,10 @@ class HeldOut:
         held = {name: self._nothing() for name in names}
         folds = {name: folds_of(self.cases, name) for name in names if name != "month"}
         large: dict[tuple[str, int], _Removed] = {}
-        for rows, ask, across, through in self._asked() if folds else ():
+        for rows, ask, across, through in self._setup_grids() if folds else ():
             known = np.einsum("ij,ij->i", through, across[_CENTRE])
             for name, fold in ((each, fold) for each in folds for fold in np.unique(folds[each][rows]).tolist()):
-                gone = large.get((name, fold)) or self._removed(np.flatnonzero(folds[name] == fold))
+                gone = large.get((name, fold)) or self._remove(np.flatnonzero(folds[name] == fold))
                 if len(gone.rows) > _LARGE:
                     large[name, fold] = gone
                 lost = np.einsum("ij,ij->i", through[:, gone.rows] @ gone.block, through[:, gone.rows])
@@ -161,13 +161,13 @@ class HeldOut:
             slowdowns=np.full((count, self.cases.roofline.shape[1]), np.nan),
         )
 
-    def _removed(self, out: Picked) -> "_Removed":
+    def _remove(self, out: Picked) -> "_Removed":
         block = np.linalg.inv(self.inverse[np.ix_(out, out)])
         solved = self.solved - self.inverse[:, out] @ (block @ self.solved[out])
         solved[out] = 0.0
         return _Removed(rows=out, block=block, solved=solved)
 
-    def _asked(self) -> Iterator[tuple[Picked, Cases, Array, Array]]:
+    def _setup_grids(self) -> Iterator[tuple[Picked, Cases, Array, Array]]:
         """Yield each setup and month with its grid and its covariance with all rows.
 
         The last value is the covariance of the grid's centre times the inverse.

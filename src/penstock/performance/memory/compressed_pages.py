@@ -67,29 +67,29 @@ class CompressedPages:
             return BlockTable(None, _PAGE_TOKENS, tuple(size for mixer in chosen for size in self._entries(mixer)))
         if state == 0:
             window = max((mixer.window_tokens for mixer in chosen), default=1)
-            pages = tuple(self._aligned(_WINDOW_TOKENS * mixer.entry_bytes(self._dtype, 1)) for mixer in chosen)
+            pages = tuple(self._align(_WINDOW_TOKENS * mixer.entry_bytes(self._dtype, 1)) for mixer in chosen)
             return BlockTable(window, _WINDOW_TOKENS, pages)
         pages = tuple(size for mixer in chosen for size in self._states(mixer, state))
         return BlockTable(_STATE_WINDOW[state], _STATE_TOKENS[state], pages)
 
     def _entries(self, mixer: CompressedAttention) -> list[int]:
         held = _PAGE_TOKENS // mixer.compress_ratio
-        found = [self._aligned(held * mixer.entry_bytes(self._dtype, 1))]
+        found = [self._align(held * mixer.entry_bytes(self._dtype, 1))]
         if mixer.index_dim:
-            found.append(self._aligned(held * mixer.index_bytes(self._dtype) * mixer.compress_ratio))
+            found.append(self._align(held * mixer.index_bytes(self._dtype) * mixer.compress_ratio))
         return found
 
     def _states(self, mixer: CompressedAttention, ratio: int) -> list[int]:
         # Keys and gates in fp32, twice as wide where windows overlap. Before 0.27 they share a page with entries.
         wide = 2 if ratio == _FINE else 1
         widths = [mixer.entry_dim] + ([mixer.index_dim] if mixer.index_dim else [])
-        sizes = [self._aligned(_STATE_TOKENS[ratio] * wide * 2 * width * _FLOAT32) for width in widths]
+        sizes = [self._align(_STATE_TOKENS[ratio] * wide * 2 * width * _FLOAT32) for width in widths]
         if self._engine.release.reaches(0, 27):
             return sizes
         shared = sorted(set(self._full.pages))
         return [next((page for page in shared if page >= size), size) for size in sizes]
 
-    def _aligned(self, size: float) -> int:
+    def _align(self, size: float) -> int:
         step = _FP8_ALIGNMENT if self._dtype.element_bytes == 1 else _ALIGNMENT
         return ceil(size / step) * step
 

@@ -109,7 +109,7 @@ class Evidence:
         most share little.
         """
         at = linear(asked, self.spreads)
-        moved = at.reference + self._moved(asked)
+        moved = at.reference + self._shift(asked)
         for level, label in LEVELS.items():
             rows = self._sharing(asked, label)
             moved += at.grouped * self.spreads.of_level(level) @ (self._grouped[rows].T @ self.solved[rows])
@@ -120,7 +120,7 @@ class Evidence:
         reasons = alike(asked, self.cases, BY_DATE)
         return np.asarray(sum(self.spreads.of[name] ** 2 * (matrix @ self.solved) for name, matrix in reasons))
 
-    def _moved(self, asked: Cases) -> Array:
+    def _shift(self, asked: Cases) -> Array:
         moved = np.zeros(len(asked))
         for reason in REASONS:
             rows, square = self._sharing(asked, reason.label), self.spreads.of[reason.name] ** 2
