@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema
 
 from penstock.api.catalog import (
     CatalogDiffDocument,
@@ -44,8 +45,26 @@ _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 def json_schema(name: str) -> dict[str, object]:
     """Generate the JSON schema of a document by its `schema` name; unknown fields are allowed."""
-    made = TypeAdapter(DOCUMENTS[name]).json_schema(mode="serialization")
+    made = TypeAdapter(DOCUMENTS[name]).json_schema(mode="serialization", schema_generator=_ResultSchema)
     return {"$schema": _DIALECT, "$id": f"urn:{name.replace('/', ':')}", **_opened(made)}
+
+
+class _ResultSchema(GenerateJsonSchema):
+    """Schemas of results: every field is present, also one that has a default in the code."""
+
+    def field_is_required(self, field: Any, total: bool) -> bool:  # noqa: ANN401, ARG002, FBT001 - pydantic's
+        """Require every field, except those of bytes, which no document has."""
+        return not self._is_bytes(field)
+
+    def default_schema(self, schema: Any) -> dict[str, Any]:  # noqa: ANN401 - pydantic's
+        """Leave the default out."""
+        return self.generate_inner(schema["schema"])
+
+    def _is_bytes(self, field: Any) -> bool:  # noqa: ANN401 - pydantic's
+        schema = field.get("schema", {})
+        while schema.get("type") == "default":
+            schema = schema["schema"]
+        return bool(schema.get("type") == "bytes")
 
 
 def _opened(schema: dict[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
 Schema = dict[str, Any]
+VALUE_TYPE: Final = "value_type"
+"""Key under which a core schema has the type of the value that is read."""
 _PERCENT: Final = re.compile(r"(-?\d{1,9}(?:\.\d{1,9})?)\s*%")
 _NUMBER: Final = re.compile(r"(-?)\$?\s?(-?\d[\d_,]*(?:\.\d+)?(?:e[+-]?\d{1,3})?)\s?([km]?)\$?", re.IGNORECASE)
 _THOUSANDS: Final = {"": 1.0, "k": 1e3, "m": 1e6}
@@ -44,20 +46,28 @@ class Parsed:
         return self.parse(raw)
 
     def __get_pydantic_core_schema__(self, source: object, handler: object) -> "CoreSchema":
-        return self.core_schema()
+        return self.core_schema(source)
 
-    def core_schema(self) -> "CoreSchema":
+    def core_schema(self, value_type: object = None) -> "CoreSchema":
         """Return how pydantic reads and writes the value."""
         from pydantic_core import core_schema  # noqa: PLC0415 - only where a file is read
 
         written = None if self.write is None else core_schema.plain_serializer_function_ser_schema(self.write)
-        return core_schema.no_info_plain_validator_function(self.read, serialization=written)
+        return core_schema.no_info_plain_validator_function(
+            self.read, serialization=written, metadata={VALUE_TYPE: value_type}
+        )
 
-    def __get_pydantic_json_schema__(self, schema: object, handler: "GetJsonSchemaHandler") -> Schema:
-        kinds = self.schema.get("type")
-        if handler.mode == "serialization" and isinstance(kinds, list):  # a result has the value, not its text
-            return {"type": kinds[0]}
-        return dict(self.schema)
+    def __get_pydantic_json_schema__(self, schema: Any, handler: "GetJsonSchemaHandler") -> Schema:  # noqa: ANN401 - pydantic's
+        return result_schema(schema, handler) or dict(self.schema)
+
+
+def result_schema(schema: Any, handler: "GetJsonSchemaHandler") -> Schema | None:  # noqa: ANN401 - pydantic's
+    """Return the JSON schema of the value, for a result; None for a file, which has its text."""
+    if handler.mode == "validation":
+        return None
+    from pydantic import TypeAdapter  # noqa: PLC0415 - only where schemas are published
+
+    return TypeAdapter(schema["metadata"][VALUE_TYPE]).json_schema(mode="serialization")
 
 
 def number(*, low: float = 0.0, high: float = inf, unit: float = 1.0, digits: int = 17) -> Parsed:
@@ -172,8 +182,8 @@ class OrText:
     def _made(self, raw: object) -> object:
         return self.make(raw) if isinstance(raw, str) and raw else raw
 
-    def __get_pydantic_json_schema__(self, schema: object, handler: Callable[[object], Schema]) -> Schema:
-        return {"oneOf": [dict(self.schema), handler(schema)]}
+    def __get_pydantic_json_schema__(self, schema: Any, handler: "GetJsonSchemaHandler") -> Schema:  # noqa: ANN401 - pydantic's
+        return handler(schema) if handler.mode == "serialization" else {"oneOf": [dict(self.schema), handler(schema)]}
 
 
 LOWER_CASE: Final = _LowerCase()

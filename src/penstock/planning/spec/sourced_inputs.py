@@ -6,7 +6,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import UsageError
-from penstock.reading.scalars import number
+from penstock.reading.scalars import VALUE_TYPE, number, result_schema
 
 if TYPE_CHECKING:
     from pydantic_core import CoreSchema
@@ -63,7 +63,9 @@ class Stated:
         keys["source"] = schemas.typed_dict_field(schemas.str_schema(min_length=1), required=False)
         table = schemas.typed_dict_schema(keys, extra_behavior="forbid")
         return schemas.no_info_after_validator_function(
-            self._make, schemas.no_info_before_validator_function(_as_table, table)
+            self._make,
+            schemas.no_info_before_validator_function(_as_table, table),
+            metadata={VALUE_TYPE: source},
         )
 
     def _make(self, found: Mapping[str, Any]) -> Input:
@@ -74,7 +76,9 @@ class Stated:
             raise UsageError("a price is above 0")
         return made
 
-    def __get_pydantic_json_schema__(self, schema: object, handler: object) -> dict[str, object]:
+    def __get_pydantic_json_schema__(self, schema: object, handler: Any) -> dict[str, object]:  # noqa: ANN401 - pydantic's
+        if (of_result := result_schema(schema, handler)) is not None:
+            return of_result
         figure = {"type": ["number", "string"]}
         keys = {"value": figure, "low": figure, "high": figure, "source": {"type": "string"}}
         table = {"type": "object", "properties": keys, "required": ["value"], "additionalProperties": False}
