@@ -11,7 +11,7 @@ from penstock.audit.article_claims import contradictions, shipped_claims
 from penstock.audit.judge_claims import Audited, audit_claims
 from penstock.audit.judgement import Verdict, Working
 from penstock.report.audit.audit_sentences import MEANINGS, ORDER
-from penstock.report.drawing.chart_files import drawn
+from penstock.report.drawing.chart_files import draw_chart
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from planted import FACTORS, false_outcomes, missed, true_outcomes
@@ -29,8 +29,8 @@ def main() -> int:
     audited = audit_claims(shipped_claims(), shipped_library(AUDITED_ON))
     wanted: dict[Path, str] = {
         DOCS / "claims.md": page(audited),
-        DOCS / "images" / "claims.svg": str(drawn(summary_chart(audited), ".svg", "claims")),
-        DOCS / "images" / "planted.svg": str(drawn(missed_chart(), ".svg", "missed")),
+        DOCS / "images" / "claims.svg": str(draw_chart(summary_chart(audited), ".svg", "claims")),
+        DOCS / "images" / "planted.svg": str(draw_chart(missed_chart(), ".svg", "missed")),
     }
     stale = [path for path, text in wanted.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
     if "--check" in sys.argv:

@@ -8,14 +8,14 @@ from typer.testing import CliRunner
 
 from penstock.cli.root import app
 from penstock.errors import MissingExtra, UsageError
-from penstock.report.drawing.chart_files import drawn
+from penstock.report.drawing.chart_files import draw_chart
 from penstock.report.simulate.timeline import timeline
 
 
 def test_a_chart_without_its_extra_names_the_install_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     with pytest.raises(MissingExtra, match=r"pip install 'penstock\[report\]'"):
-        drawn({}, ".svg", "a chart")
+        draw_chart({}, ".svg", "a chart")
     monkeypatch.setitem(sys.modules, "altair", None)
     with pytest.raises(MissingExtra, match=r"pip install 'penstock\[report\]'"):
         timeline([], ".svg")

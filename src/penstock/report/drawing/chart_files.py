@@ -17,7 +17,7 @@ def check_drawable(suffix: str) -> None:
         raise MissingExtra("charts need the report extra: pip install 'penstock[report]'")
 
 
-def drawn(chart: dict[str, Any], suffix: str, title: str) -> str | bytes:
+def draw_chart(chart: dict[str, Any], suffix: str, title: str) -> str | bytes:
     """Render a Vega-Lite chart in the format that the file suffix names."""
     try:
         import vl_convert  # noqa: PLC0415 - optional extra

@@ -33,11 +33,11 @@ def sheet(columns: Sequence[Column], rows: Sequence[Sequence[Figure]], width: in
     begin = 0
     while begin < len(rows):
         count = len(rows) - begin
-        turned = _turned(columns, rows[begin : begin + count])
-        while count > 1 and measured_width(turned) > width:
+        transposed = _transposed_table(columns, rows[begin : begin + count])
+        while count > 1 and measured_width(transposed) > width:
             count -= 1
-            turned = _turned(columns, rows[begin : begin + count])
-        pieces += [Text(), turned] if pieces else [turned]
+            transposed = _transposed_table(columns, rows[begin : begin + count])
+        pieces += [Text(), transposed] if pieces else [transposed]
         begin += count
     return Group(*pieces)
 
@@ -52,7 +52,7 @@ def measured_width(view: RenderableType) -> int:
     return Console(width=_UNBOUNDED).measure(view).maximum
 
 
-def _turned(columns: Sequence[Column], rows: Sequence[Sequence[Figure]]) -> Table:
+def _transposed_table(columns: Sequence[Column], rows: Sequence[Sequence[Figure]]) -> Table:
     table = plain_table()
     table.add_column(columns[0].head.replace("\n", " "), no_wrap=True)
     for row in rows:

@@ -23,10 +23,10 @@ from penstock.report.plan.sentences import (
     likelier,
     not_compared_sentence,
     owned_sentences,
-    part_name,
-    part_names,
     people_sentence,
     plain_label,
+    product_name,
+    product_names,
     rate,
     sureness,
     unserved_fraction,
@@ -47,7 +47,7 @@ _MEASURES_SHOWN: Final = 3
 
 def summary(result: PlanResult, answer: Answer) -> dict[str, object]:
     """Collect the values of page one."""
-    level, names, verdict = sureness(answer), part_names(result), answer.verdict
+    level, names, verdict = sureness(answer), product_names(result), answer.verdict
     notes = (people_sentence(answer), not_compared_sentence(result), small_fleet(result, answer))
     blame = answer.confidence.blame if level == "open" else ()
     owned = () if answer.owned is None else owned_sentences(answer.owned, names)
@@ -102,7 +102,7 @@ def acquisition_plan(mix: Mix, resolved: Resolved) -> str:
     phrases = list(_sold(mix, resolved))
     for ident in sorted(mix.support):
         pools = [pool for pool in mix.pools if pool.offer.accelerator == ident]
-        name, devices = part_name(resolved.accelerators[ident]), pools[0].offer.devices
+        name, devices = product_name(resolved.accelerators[ident]), pools[0].offer.devices
         bought = sum(nodes for key, nodes in mix.purchases.items() if key[0] == ident)
         terms: dict[int, int] = {}
         for (accelerator, site, number, _), nodes in mix.contracts.items():
@@ -136,7 +136,7 @@ def _sold(mix: Mix, resolved: Resolved) -> Iterator[str]:
     for entry in resolved.plan.owned:
         kept = max((pool.kept_nodes for pool in mix.pools if pool.offer.key == (entry.id, entry.site)), default=0)
         if (entry.nodes or 0) > kept:
-            yield f"sell {(entry.nodes or 0) - kept:,} of your {part_name(resolved.accelerators[entry.id])} servers"
+            yield f"sell {(entry.nodes or 0) - kept:,} of your {product_name(resolved.accelerators[entry.id])} servers"
 
 
 def _to_settle(blame: Blame, names: Mapping[str, str]) -> str:
@@ -188,7 +188,7 @@ def _gap(result: PlanResult, answer: Answer) -> str:
 
 def _chances(result: PlanResult, answer: Answer) -> str:
     """State how often the winner is cheapest in the draws, after a kind that is cheapest more often."""
-    verdict, names, named = answer.verdict, part_names(result), answer.family.named_by
+    verdict, names, named = answer.verdict, product_names(result), answer.family.named_by
     varied, winner = "With every uncertain input varied together", plain_label(named[verdict.winner], names)
     other = likelier(answer)
     if other is None:
@@ -317,7 +317,7 @@ def chart_name(fleet: str) -> str:
 
 def plain_fleet(mix: Mix, resolved: Resolved) -> str:
     """Name a fleet by its accelerators."""
-    return " + ".join(part_name(resolved.accelerators[part]) for part in sorted(mix.support))
+    return " + ".join(product_name(resolved.accelerators[part]) for part in sorted(mix.support))
 
 
 def _cost_ranges(answer: Answer, names: Mapping[str, str]) -> Figure:
@@ -347,4 +347,4 @@ def _vendor_questions(result: PlanResult, answer: Answer) -> HtmlTable:
 
 
 def _whom(sheet: VendorSheet) -> str:
-    return f"{part_name(sheet.accelerator)} ({sheet.role})"
+    return f"{product_name(sheet.accelerator)} ({sheet.role})"

@@ -25,7 +25,7 @@ from penstock.report.plan.sentences import (
     fleet_name,
     headline,
     owned_sentences,
-    part_name,
+    product_name,
     question,
     swing_name,
     usd,
@@ -69,7 +69,7 @@ def _over_time(mix: Mix, result: PlanResult) -> Figure | None:
         return None
     nodes = []
     for ident in sorted(mix.support):
-        name = part_name(result.resolved.accelerators[ident])
+        name = product_name(result.resolved.accelerators[ident])
         nodes += [
             (f"{day_of(result.terms, start):%Y-%m}", name, mix.nodes_of(ident, at))
             for at, (start, _) in enumerate(periods)

@@ -13,8 +13,8 @@ from penstock.planning.optimizer.problem import Mix
 from penstock.planning.plan_result import Answer, Bill, PlanResult
 from penstock.planning.uncertainty.rebill import LOADS, Rebilled, Unit, rebill_fleets
 from penstock.report.drawing.html_template import as_html, template_text
-from penstock.report.plan.plan_charts import LABEL_COLOURS, PART_COLOURS
-from penstock.report.plan.sentences import label_name, part_names
+from penstock.report.plan.plan_charts import ACCELERATOR_COLOURS, LABEL_COLOURS
+from penstock.report.plan.sentences import label_name, product_names
 from penstock.units import counted
 
 SCRIPT: Final = template_text("plan.js")
@@ -126,7 +126,7 @@ def _dollars(ident: str, group: str, name: str, value: float, unit: str) -> Page
 
 
 def _prices(result: PlanResult, bill: Rebilled) -> Iterator[PageKnob]:
-    names = part_names(result)
+    names = product_names(result)
     ways = dict.fromkeys((unit.accelerator, unit.way, unit.number) for unit in bill.bills if unit.way != "people")
     for part in result.plan.accelerators:
         name = names[part.id]
@@ -195,7 +195,7 @@ def _document(
     units = list(bill.bills)
     place = {unit: number for number, unit in enumerate(units)}
     known = {knob.id for knob in knobs}
-    names = part_names(result)
+    names = product_names(result)
     colours = _colours(answer, [entry.mix for entry in bills])
     return {
         "knobs": [
@@ -221,7 +221,7 @@ def _document(
 
 def _colours(answer: Answer, mixes: list[Mix]) -> list[str]:
     """Choose a distinct colour per fleet; a vendor's first fleet gets the vendor's colour."""
-    spare = iter(PART_COLOURS * len(mixes))
+    spare = iter(ACCELERATOR_COLOURS * len(mixes))
     taken: set[str] = set()
     found = []
     for mix in mixes:

@@ -59,7 +59,7 @@ ITEM_NAMES: Final = {
     Item.SOFTWARE: "software engineers",
 }
 LABEL_COLOURS: Final = {"amd": "#c8401f", "nvidia": "#4c8c2b", "mix": "#5a5fc7"}
-PART_COLOURS: Final = ("#17405f", "#c8401f", "#4c8c2b", "#7b5ea7", "#d99a00", "#5b6f80")
+ACCELERATOR_COLOURS: Final = ("#17405f", "#c8401f", "#4c8c2b", "#7b5ea7", "#d99a00", "#5b6f80")
 _BARS_SHOWN = 8
 _VISIBLE = 0.01
 """Width, as a fraction of the widest bar, below which a bar is not drawn."""
@@ -254,15 +254,16 @@ def _legend(*, small: bool) -> alt.Legend:
 
 def fleet_bars(nodes: Sequence[tuple[str, str, int]]) -> Draw:
     """Draw servers per accelerator over time; `nodes` are (from, accelerator, count)."""
-    parts = list(dict.fromkeys(part for _, part, _ in nodes))
-    data = [{"from": start, "part": part, "nodes": count} for start, part, count in nodes]
-    scale = alt.Scale(domain=parts, range=[PART_COLOURS[at % len(PART_COLOURS)] for at in range(len(parts))])
+    names = list(dict.fromkeys(name for _, name, _ in nodes))
+    data = [{"from": start, "accelerator": name, "nodes": count} for start, name, count in nodes]
+    colours = [ACCELERATOR_COLOURS[at % len(ACCELERATOR_COLOURS)] for at in range(len(names))]
+    scale = alt.Scale(domain=names, range=colours)
 
     def draw(width: int) -> Drawing:
         steps = len({start for start, _, _ in nodes})
         x = alt.X("from:O", title="from", axis=alt.Axis(labelAngle=0 if steps <= 6 else -45))
         y = alt.Y("nodes:Q", title="servers", axis=alt.Axis(tickCount=4, grid=True, gridColor=_RULE))
-        colour = alt.Color("part:N", scale=scale, legend=_legend(small=width < WIDE))
+        colour = alt.Color("accelerator:N", scale=scale, legend=_legend(small=width < WIDE))
         chart: Drawing = (
             alt.Chart(_data(data)).mark_bar().encode(x=x, y=y, color=colour).properties(width=width - 70, height=160)
         )

@@ -22,7 +22,7 @@ from penstock.planning.tender_lots import LotSizes, nodes_to_request, shared_fra
 from penstock.planning.uncertainty.sensitivity import Flip
 from penstock.planning.verification.simulated_capacity import LoadJudge
 from penstock.report.plan.flips import cheaper_then
-from penstock.report.plan.sentences import amount, label_name, part_name, part_names, rate, spread
+from penstock.report.plan.sentences import amount, label_name, product_name, product_names, rate, spread
 from penstock.units import counted
 
 _WORKLOAD_VERSION: Final = 1
@@ -75,7 +75,7 @@ def _sheet(result: PlanResult, answer: Answer, ident: str, nodes: LotSizes) -> V
     fleets = (answer.winner.mix, *(bill.mix for bill in answer.by_label.values()))
     ways = next((_ways(mix, ident) for mix in fleets if ident in mix.support), set[str]())
     part, accelerator = accelerator_plan(result.plan, ident), result.resolved.accelerators[ident]
-    flips, names = [flip for flip in answer.flips if flip.subject == ident], part_names(result)
+    flips, names = [flip for flip in answer.flips if flip.subject == ident], product_names(result)
     return VendorSheet(
         accelerator=accelerator,
         role="chosen" if ident in answer.winner.mix.support else "to compare",
@@ -225,7 +225,7 @@ def _request(
     yield "\n## Questions\n"
     yield "Please answer each question in writing, with the date until which the answer is valid.\n"
     for sheet in sheets:
-        yield f"### {part_name(sheet.accelerator)}: {_span(sheet, share)}\n"
+        yield f"### {product_name(sheet.accelerator)}: {_span(sheet, share)}\n"
         yield "| # | Topic | Question | Your answer |\n|---|---|---|---|"
         for number, entry in enumerate(sheet.questions, start=1):
             yield f"| {number} | {entry.topic} | {entry.question} | |"
@@ -325,7 +325,7 @@ def _internal(sheets: Sequence[VendorSheet], margins: Sequence[Margin]) -> Itera
     yield "# Internal: do not send\n"
     yield "What the plan assumes, and at which values the choice changes. A vendor who reads this knows your limits.\n"
     for sheet in sheets:
-        yield f"## {part_name(sheet.accelerator)} ({sheet.role})\n"
+        yield f"## {product_name(sheet.accelerator)} ({sheet.role})\n"
         yield "| Topic | The plan assumes | The choice changes |\n|---|---|---|"
         for entry in sheet.questions:
             yield f"| {entry.topic} | {entry.assumed} | {entry.changes_choice or 'no such value found'} |"

@@ -115,15 +115,15 @@ def label_name(label: str) -> str:
     return _NAMES.get(label, label)
 
 
-def part_name(accelerator: Accelerator) -> str:
+def product_name(accelerator: Accelerator) -> str:
     """Return the vendor's product name without memory size and variant."""
     words = accelerator.name.partition(" (")[0].split()
     return " ".join(word for word in words if not (word.endswith("GB") and word[0].isdigit()))
 
 
-def part_names(result: PlanResult) -> dict[str, str]:
+def product_names(result: PlanResult) -> dict[str, str]:
     """Map every accelerator of the plan to its product name."""
-    return {ident: part_name(accelerator) for ident, accelerator in result.resolved.accelerators.items()}
+    return {ident: product_name(accelerator) for ident, accelerator in result.resolved.accelerators.items()}
 
 
 def swing_name(swing: Swing) -> str:

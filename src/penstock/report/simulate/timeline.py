@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from penstock.errors import MissingExtra
-from penstock.report.drawing.chart_files import drawn
+from penstock.report.drawing.chart_files import draw_chart
 from penstock.report.simulate.terminal import pool_label
 from penstock.simulation.scenario import Scenario
 
@@ -48,4 +48,4 @@ def timeline(scenarios: Sequence[Scenario], suffix: str) -> str | bytes:
             f"{scenarios[0].placement.deployment.model.name}: {workload.name}", subtitle=f"Workload: {workload.source}"
         )
     )
-    return drawn(titled.to_dict(), suffix, workload.name)
+    return draw_chart(titled.to_dict(), suffix, workload.name)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from penstock.errors import MissingExtra
 from penstock.fleet.pools import Fleet
-from penstock.report.drawing.chart_files import drawn
+from penstock.report.drawing.chart_files import draw_chart
 from penstock.simulation.compare_policies import PolicyRun
 from penstock.simulation.replica import ReplicaPool
 from penstock.workload import Workload
@@ -62,4 +62,4 @@ def policies_chart(
     chart = alt.vconcat(alt.hconcat(*sized), where).properties(
         title=alt.TitleParams(f"{fleet.name}: {workload.name}", subtitle=f"Workload: {workload.source}")
     )
-    return drawn(chart.to_dict(), suffix, fleet.name)
+    return draw_chart(chart.to_dict(), suffix, fleet.name)

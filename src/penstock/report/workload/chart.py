@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from penstock.report.drawing.chart_files import drawn
+from penstock.report.drawing.chart_files import draw_chart
 from penstock.workload import TraceSummary
 from penstock.workload.summary.histogram import CELLS_PER_OCTAVE
 
@@ -20,7 +20,7 @@ def trace_chart(summary: TraceSummary, suffix: str) -> str | bytes:
         "vconcat": [_over_time(summary), _lengths(summary)],
         "config": {"view": {"stroke": None}},
     }
-    return drawn(chart, suffix, summary.name)
+    return draw_chart(chart, suffix, summary.name)
 
 
 def _over_time(summary: TraceSummary) -> dict[str, Any]:
