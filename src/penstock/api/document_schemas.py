@@ -46,7 +46,7 @@ _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 def json_schema(name: str) -> dict[str, object]:
     """Generate the JSON schema of a document by its `schema` name; unknown fields are allowed."""
     made = TypeAdapter(DOCUMENTS[name]).json_schema(mode="serialization", schema_generator=_ResultSchema)
-    return {"$schema": _DIALECT, "$id": f"urn:{name.replace('/', ':')}", **_opened(made)}
+    return {"$schema": _DIALECT, "$id": f"urn:{name.replace('/', ':')}", **_allow_later_fields(made)}
 
 
 class _ResultSchema(GenerateJsonSchema):
@@ -67,10 +67,10 @@ class _ResultSchema(GenerateJsonSchema):
         return bool(schema.get("type") == "bytes")
 
 
-def _opened(schema: dict[str, Any]) -> dict[str, Any]:
+def _allow_later_fields(schema: dict[str, Any]) -> dict[str, Any]:
     """Remove `additionalProperties: false`, so that documents with later fields validate, and all fields of bytes."""
     return {
-        key: _opened(value)
+        key: _allow_later_fields(value)
         if isinstance(value, dict)
         else [_opened_item(item) for item in value]
         if isinstance(value, list)
@@ -81,7 +81,7 @@ def _opened(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _opened_item(item: object) -> object:
-    return _opened(item) if isinstance(item, dict) else item
+    return _allow_later_fields(item) if isinstance(item, dict) else item
 
 
 def _is_bytes(schema: object) -> bool:

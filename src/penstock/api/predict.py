@@ -104,7 +104,7 @@ def predict(options: PredictOptions) -> PredictAnswer | PredictDisaggregatedAnsw
     placing = RequestedDeployment(options, drafted=options.drafted, accepted=accepted)
     tokens = tokens_choice(options.input_tokens), tokens_choice(options.output_tokens)
     if not options.prefill:
-        return _aggregated(placing, (*tokens, options.concurrency), roofline=options.roofline)
+        return _predict_aggregated(placing, (*tokens, options.concurrency), roofline=options.roofline)
     predictions = tuple(
         placing.predict_disaggregated_deployment(
             accelerator,
@@ -117,7 +117,7 @@ def predict(options: PredictOptions) -> PredictAnswer | PredictDisaggregatedAnsw
     return PredictDisaggregatedAnswer(model=placing.spec, predictions=predictions)
 
 
-def _aggregated(placing: RequestedDeployment, load: tuple[int, int, int], *, roofline: bool) -> PredictAnswer:
+def _predict_aggregated(placing: RequestedDeployment, load: tuple[int, int, int], *, roofline: bool) -> PredictAnswer:
     """Predict prefill and decode on the same replicas."""
     predictions = tuple(
         placing.predict(accelerator, devices, load, roofline=roofline)

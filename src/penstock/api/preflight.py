@@ -156,14 +156,14 @@ class LaunchQuestions:
             tp, pp = self.tp, self.pp
             # A count that a shell variable fills in, or that does not parse, is taken to be all devices.
             unread = tp is None and self.launch is not None and self.launch.flag("tensor-parallel-size") is not None
-            devices = present if unread else self._used(present, tp or 1)
+            devices = present if unread else self._used_devices(present, tp or 1)
             if devices is not None and tp is None and self._spans_nodes(accelerator, devices, pp):
                 # Tensor parallelism stays within the fast link; nodes are pipeline stages.
                 tp, pp = accelerator.node.devices, devices // accelerator.node.devices
             split = split_choice(accelerator, devices, tp=tp, pp=pp, dp=self.dp, ep=self.ep)
             yield self.question(subject, accelerator, split)
 
-    def _used(self, devices: int | None, tp: int) -> int | None:
+    def _used_devices(self, devices: int | None, tp: int) -> int | None:
         """Return the number of devices that the user's command uses, such as 4 of the host's 8."""
         ranks = tp * self.pp * self.dp
         return ranks if self.launch is not None and devices is not None and ranks < devices else devices

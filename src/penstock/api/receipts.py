@@ -81,8 +81,8 @@ def receipts(
         raise UsageError(f"there is no decision {explained}; write 1 to {len(known):,}")
     return ReceiptsAnswer(
         decisions=len(known),
-        replays=tuple(_replayed(known, one) for one in policies),
-        explained=None if explained is None else _explained(known[explained - 1], explained),
+        replays=tuple(_replay_policy(known, one) for one in policies),
+        explained=None if explained is None else _explain(known[explained - 1], explained),
         cut_files=cut,
     )
 
@@ -97,7 +97,7 @@ def _check_once(files: Sequence[Path]) -> None:
         seen[line] = path
 
 
-def _replayed(known: Sequence[DecisionReceipt], policy: RoutingPolicy) -> ReplayedPolicy:
+def _replay_policy(known: Sequence[DecisionReceipt], policy: RoutingPolicy) -> ReplayedPolicy:
     seen = [(receipt.sample, receipt.parameters) for receipt in known]
     found = replay(weighed(seen, policy.name) if policy.weighs else seen, policy.pick)
     sent = Counter(
@@ -116,6 +116,6 @@ def _replayed(known: Sequence[DecisionReceipt], policy: RoutingPolicy) -> Replay
     )
 
 
-def _explained(receipt: DecisionReceipt, number: int) -> Explained:
+def _explain(receipt: DecisionReceipt, number: int) -> Explained:
     predicted = explain(receipt.sample, receipt.parameters)
     return Explained(number=number, addresses=receipt.addresses, order=receipt.order, receipt=predicted)

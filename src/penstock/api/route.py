@@ -46,7 +46,7 @@ def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool =
             raise UsageError(
                 f"pool '{pool.name}' has the role {pool.role}; only pools with `role: both` can be routed to"
             )
-        record = _record(_placed(fleet, pool), pool)
+        record = _record(_place(fleet, pool), pool)
         record["pool"], record["vendor"] = number, vendors.index(pool.vendor)
         record["serves"] = sum(1 << names.index(name) for name in (pool.model, *pool.adapters))
         here = _addresses(pool, follow_names=follow_names)
@@ -110,13 +110,13 @@ class _Key:
         return isinstance(other, _Key) and self.text == other.text
 
 
-def _placed(fleet: Fleet, pool: Pool) -> Replica:
+def _place(fleet: Fleet, pool: Pool) -> Replica:
     settings = repr((pool.model, pool.weights, pool.kv, pool.accelerator, pool.engine, pool.split, pool.drafted_tokens))
-    return _placed_once(_Key(settings, fleet, pool))
+    return _place_once(_Key(settings, fleet, pool))
 
 
 @cache
-def _placed_once(key: _Key) -> Replica:
+def _place_once(key: _Key) -> Replica:
     return placed_pool(key.fleet, key.pool)
 
 

@@ -14,7 +14,7 @@ class HelpOfCommand(TyperCommand):
 
     def format_help(self, ctx: typer.Context, formatter: object) -> None:  # type: ignore[override]
         """Print the help."""
-        _trimmed(lambda: super(HelpOfCommand, self).format_help(ctx, formatter))  # type: ignore[arg-type]
+        _print_trimmed(lambda: super(HelpOfCommand, self).format_help(ctx, formatter))  # type: ignore[arg-type]
 
 
 class HelpOfGroup(TyperGroup):
@@ -22,7 +22,7 @@ class HelpOfGroup(TyperGroup):
 
     def format_help(self, ctx: typer.Context, formatter: object) -> None:  # type: ignore[override]
         """Print the help."""
-        _trimmed(lambda: super(HelpOfGroup, self).format_help(ctx, formatter))  # type: ignore[arg-type]
+        _print_trimmed(lambda: super(HelpOfGroup, self).format_help(ctx, formatter))  # type: ignore[arg-type]
 
 
 def trim_help(app: typer.Typer) -> None:
@@ -35,7 +35,7 @@ def trim_help(app: typer.Typer) -> None:
             trim_help(group.typer_instance)
 
 
-def _trimmed(draw: Callable[[], None]) -> None:
+def _print_trimmed(draw: Callable[[], None]) -> None:
     if sys.stdout.isatty():
         draw()
         return

@@ -41,7 +41,7 @@ def file_name(of_platform: str | None = None) -> str:
     return f"libpenstock-{name}{'.dylib' if name.startswith('macos') else '.so'}"
 
 
-def _shipped() -> Path | None:
+def _shipped_library() -> Path | None:
     """Return the library shipped with the package, if it was built from these sources."""
     try:
         built_from = json.loads((SHIPPED / STAMP_FILE).read_text(encoding="ascii"))
@@ -78,14 +78,14 @@ def _noted_stamp() -> str:
     return found
 
 
-def _kept() -> Path | None:
+def _cached_library() -> Path | None:
     """Return the library, or the object file, that an earlier run built from these sources."""
     return _library_or_object(cache_folder() / f"{_noted_stamp()}-{file_name()}")
 
 
 @cache
 def _ready() -> Path | None:
-    return _shipped() or _kept()
+    return _shipped_library() or _cached_library()
 
 
 def is_ready() -> bool:

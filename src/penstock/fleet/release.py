@@ -17,7 +17,7 @@ _Key = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
 
 
 @lru_cache(maxsize=4096)
-def _parsed(text: str) -> _Key:
+def _parse(text: str) -> _Key:
     """Parse a release. Cached, because rules compare the same few releases thousands of times."""
     match = _RELEASE.fullmatch(text.strip())
     if match is None:
@@ -35,7 +35,7 @@ class Release:
     text: str
 
     def __post_init__(self) -> None:
-        _parsed(self.text)
+        _parse(self.text)
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -45,7 +45,7 @@ class Release:
     @property
     def key(self) -> _Key:
         """Sort key: the numbers, then dev and rc before the release, and post after it."""
-        return _parsed(self.text)
+        return _parse(self.text)
 
     def reaches(self, *numbers: int) -> bool:
         """Return whether this release is at least a version. Pre-releases of that version count."""

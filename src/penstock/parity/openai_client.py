@@ -36,7 +36,7 @@ def ask(url: str, served: str | None) -> Answers:
     for prompt in PROMPTS:
         body = {"model": model, "prompt": prompt, "temperature": 0, "seed": 0, "logprobs": TOP_TOKENS}
         prompts.append(_without_answer(_post(base, {**body, "max_tokens": 1, "echo": True}), base))
-        decoded.append(_scored(_post(base, {**body, "max_tokens": DECODED_TOKENS}), base))
+        decoded.append(_parse_scores(_post(base, {**body, "max_tokens": DECODED_TOKENS}), base))
     return Answers(model=model, prompts=tuple(prompts), decoded=tuple(decoded))
 
 
@@ -112,7 +112,7 @@ def _request(request: Request, base: str) -> Any:  # noqa: ANN401 - JSON of an e
 
 def _without_answer(answer: Any, base: str) -> Scored:  # noqa: ANN401 - JSON of an external server
     """Keep only the prompt's tokens: servers generate at least one token and echo it with them."""
-    scored = _scored(answer, base)
+    scored = _parse_scores(answer, base)
     try:
         count = int(answer["usage"]["prompt_tokens"])
     except (KeyError, TypeError, ValueError):
@@ -120,7 +120,7 @@ def _without_answer(answer: Any, base: str) -> Scored:  # noqa: ANN401 - JSON of
     return Scored(tokens=scored.tokens[:count], logprobs=scored.logprobs[:count], top=scored.top[:count])
 
 
-def _scored(answer: Any, base: str) -> Scored:  # noqa: ANN401 - JSON of an external server
+def _parse_scores(answer: Any, base: str) -> Scored:  # noqa: ANN401 - JSON of an external server
     try:
         found = answer["choices"][0]["logprobs"]
         return _read({"tokens": found["tokens"], "logprobs": found["token_logprobs"], "top": found["top_logprobs"]})

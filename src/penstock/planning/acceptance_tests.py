@@ -170,7 +170,7 @@ def _margin(
     workload = next(plan for plan in result.plan.workloads if plan.name == entry.workload)
     _, units = _system(entry)
     sent = sum(rates.values()) * units
-    judged, low, high = (bound * units for bound in _carried(entry, rates))
+    judged, low, high = (bound * units for bound in _replica_rate(entry, rates))
     alone = 0.0 if sustained is None else sustained(_load(workload, entry, rates, units))
     estimate = alone or judged
     turns = _turns_below(answer, entry.accelerator.id)
@@ -249,7 +249,7 @@ def _system(entry: Candidate) -> tuple[int, int]:
     return (1, node // entry.devices) if entry.devices <= node else (entry.devices // node, 1)
 
 
-def _carried(entry: Candidate, rates: Mapping[int, float]) -> Sequence[float]:
+def _replica_rate(entry: Candidate, rates: Mapping[int, float]) -> Sequence[float]:
     """Return a replica's rate for this mix of lengths: estimate, P10, P90. Lengths are weighted by their time."""
     total = sum(rates.values())
     found = []

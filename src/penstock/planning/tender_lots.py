@@ -47,7 +47,7 @@ def nodes_to_request(result: PlanResult, answer: Answer) -> Mapping[str, LotSize
     found: dict[str, LotSizes] = {}
     for ident, mix in sorted(_whole_fleets(result, answer), key=lambda entry: entry[0] not in chosen):
         whole = None if mix is None else _most((pool, pool.nodes) for pool in _pools(mix, ident))
-        shared = None if mix is None or share is None else _shared(mix, ident, result.problem, share)
+        shared = None if mix is None or share is None else _nodes_for_share(mix, ident, result.problem, share)
         if whole != 0:
             found[ident] = LotSizes(whole_nodes=whole, shared_nodes=shared)
     return found
@@ -82,7 +82,7 @@ def _of_one(answer: Answer, ident: str) -> Mix | None:
     return min(fleets, key=lambda mix: mix.cost_usd, default=None)
 
 
-def _shared(mix: Mix, ident: str, problem: Problem, share: float) -> int:
+def _nodes_for_share(mix: Mix, ident: str, problem: Problem, share: float) -> int:
     """Return the nodes needed for a share of every request."""
     filling = Filling(problem, mix.pools)
 

@@ -180,22 +180,22 @@ def _known_keys(schema: Mapping[str, Any], place: "Place") -> list[str]:
     """Return the keys of the table at a place."""
     at: Mapping[str, Any] = schema
     for step in place:
-        at = _nested(schema, at)
+        at = _table_or_list(schema, at)
         inner = at.get("items") if isinstance(step, int) else at.get("properties", {}).get(step)
         at = inner or at.get("additionalProperties") or {}
-    return list(_nested(schema, at).get("properties", ()))
+    return list(_table_or_list(schema, at).get("properties", ()))
 
 
-def _nested(schema: Mapping[str, Any], at: Mapping[str, Any]) -> Mapping[str, Any]:
+def _table_or_list(schema: Mapping[str, Any], at: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the table or list among the alternatives at a place."""
-    at = _resolved(schema, at)
+    at = _resolve_reference(schema, at)
     if {"properties", "items", "additionalProperties"} & set(at):
         return at
-    options = (_nested(schema, option) for option in at.get("anyOf", at.get("oneOf", ())))
+    options = (_table_or_list(schema, option) for option in at.get("anyOf", at.get("oneOf", ())))
     return next(filter(None, options), {})
 
 
-def _resolved(schema: Mapping[str, Any], at: Mapping[str, Any]) -> Mapping[str, Any]:
+def _resolve_reference(schema: Mapping[str, Any], at: Mapping[str, Any]) -> Mapping[str, Any]:
     while "$ref" in at:
         at = schema["$defs"][at["$ref"].rpartition("/")[2]]
     return at
@@ -232,4 +232,4 @@ def _json_schema(kind: type, *, documented: bool) -> dict[str, Any]:
     # The classes inherit the setting from a list of them, which is then left out.
     listed: TypeAdapter[Any] = TypeAdapter(list[kind], config={"use_attribute_docstrings": documented})  # type: ignore[valid-type]
     made = listed.json_schema(mode="validation", schema_generator=EditorSchema)
-    return {**_resolved(made, made["items"]), "$defs": made["$defs"]}
+    return {**_resolve_reference(made, made["items"]), "$defs": made["$defs"]}

@@ -144,7 +144,7 @@ def _one_of(text: str, words: tuple[str, ...]) -> str:
 _TYPED: Final = "must be a number, true, false or a word"
 
 
-def _typed(text: str) -> object:
+def _parse_scalar(text: str) -> object:
     from penstock.reading.yaml_tree import Scalar  # noqa: PLC0415 - only where a file is read
 
     found = text.typed() if isinstance(text, Scalar) else text
@@ -177,9 +177,9 @@ class OrText:
     def __get_pydantic_core_schema__(self, source: object, handler: Callable[[object], "CoreSchema"]) -> "CoreSchema":
         from pydantic_core import core_schema  # noqa: PLC0415 - only where a file is read
 
-        return core_schema.no_info_before_validator_function(self._made, handler(source))
+        return core_schema.no_info_before_validator_function(self._validate, handler(source))
 
-    def _made(self, raw: object) -> object:
+    def _validate(self, raw: object) -> object:
         return self.make(raw) if isinstance(raw, str) and raw else raw
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: "GetJsonSchemaHandler") -> Schema:  # noqa: ANN401 - pydantic's
@@ -196,7 +196,9 @@ FLAG: Final = Parsed(_flag, {"type": "boolean"})
 Tokens = Annotated[int, TOKENS]
 Day = Annotated[date, DAY]
 Flag = Annotated[bool, FLAG]
-Typed = Annotated[str | int | float | bool, Parsed(_typed, {"type": ["string", "number", "boolean"]}, expected=_TYPED)]
+Typed = Annotated[
+    str | int | float | bool, Parsed(_parse_scalar, {"type": ["string", "number", "boolean"]}, expected=_TYPED)
+]
 Text = Annotated[str, Parsed(str, {"type": ["string", "number"]})]
 """Text that may look like a number, such as a version."""
 Word = Annotated[str, LOWER_CASE]

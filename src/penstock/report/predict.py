@@ -57,7 +57,7 @@ def render_predictions(
         Text(),
         _bars(predictions, width),
     ]
-    pieces += _drawn(predictions, energies)
+    pieces += _energy_rows(predictions, energies)
     for prediction, rows in zip(predictions, nearby, strict=False):
         if prediction.memory.fits:
             pieces.append(_near(prediction, rows))
@@ -82,22 +82,22 @@ def _row(prediction: Prediction, output_tokens: int) -> list[str | Text]:
     return [
         name,
         engine,
-        _ranged(prediction.output_tokens_per_s, 0),
+        _range_text(prediction.output_tokens_per_s, 0),
         f"{prediction.output_tokens_per_s_per_device:,.0f}",
-        _ranged(prediction.tpot_s.scaled(1e3), 1) if has_tpot(output_tokens) else "-",
-        "-" if prediction.ttft_s is None else _ranged(prediction.ttft_s.scaled(1e3), 0),
-        PARTS[_shown(prediction.step.bound_by)].label,
+        _range_text(prediction.tpot_s.scaled(1e3), 1) if has_tpot(output_tokens) else "-",
+        "-" if prediction.ttft_s is None else _range_text(prediction.ttft_s.scaled(1e3), 0),
+        PARTS[_resource_name(prediction.step.bound_by)].label,
         f"{prediction.roofline_s / prediction.tpot_s.value:.0%}",
         prediction.tier,
     ]
 
 
-def _ranged(value: Range, digits: int) -> Text:
+def _range_text(value: Range, digits: int) -> Text:
     span = f"\n{value.low:,.{digits}f}-{value.high:,.{digits}f}"
     return Text.assemble(f"{value.value:,.{digits}f}", (span, "dim"))
 
 
-def _shown(part: str) -> str:
+def _resource_name(part: str) -> str:
     return part if part in PARTS else _WITH.get(part, "layers")
 
 
@@ -112,7 +112,7 @@ def _bars(every: Sequence[Prediction], width: int) -> RenderableType:
     for prediction in predictions:
         shares: dict[str, float] = dict.fromkeys(PARTS, 0.0)
         for part, seconds in prediction.step.parts_s.items():
-            shares[_shown(part)] += seconds
+            shares[_resource_name(part)] += seconds
         whole = prediction.step.seconds
         parts = [(PARTS[name], seconds) for name, seconds in shares.items()]
         bar = stacked_bar(parts, full=whole, width=max(1, round(room * whole / longest)))
@@ -132,7 +132,7 @@ _UNSEEN = {
 }
 
 
-def _drawn(predictions: Sequence[Prediction], energies: Sequence[Energy | None]) -> list[RenderableType]:
+def _energy_rows(predictions: Sequence[Prediction], energies: Sequence[Energy | None]) -> list[RenderableType]:
     grid = Table.grid(padding=(0, 1))
     for prediction, energy in zip(predictions, energies, strict=True):
         if not prediction.memory.fits or prediction.tier == "roofline":

@@ -48,10 +48,10 @@ def _row(prediction: DisaggregatedPrediction) -> list[str | Text]:
     return [
         name,
         prediction.measured_engine,
-        _ranged(prediction.output_tokens_per_s, 0),
+        _range_text(prediction.output_tokens_per_s, 0),
         f"{prediction.output_tokens_per_s_per_device:,.0f}",
-        _ranged(tpot_ms, 1) if prediction.demand.output_tokens > 1 else "-",
-        _ranged(prediction.ttft_s.scaled(1e3), 0),
+        _range_text(tpot_ms, 1) if prediction.demand.output_tokens > 1 else "-",
+        _range_text(prediction.ttft_s.scaled(1e3), 0),
         f"{prediction.steady.prefill_busy:.0%}",
         f"{prediction.steady.decoding:,.0f}",
         _FULL[prediction.steady.bound_by],
@@ -59,7 +59,7 @@ def _row(prediction: DisaggregatedPrediction) -> list[str | Text]:
     ]
 
 
-def _ranged(value: Range, digits: int) -> Text:
+def _range_text(value: Range, digits: int) -> Text:
     span = f"\n{value.low:,.{digits}f}-{value.high:,.{digits}f}"
     return Text.assemble(f"{value.value:,.{digits}f}", (span, "dim"))
 

@@ -42,7 +42,7 @@ def simulate(
     control = world.control[0]
     users = Users(world, chosen)
     asked = _python_pick(chosen.routing, world)
-    pick = _called(chosen.routing, asked)
+    pick = _policy_entry(chosen.routing, asked)
     collected = Collected(classes, replicas=len(world.replicas), keep=chosen.keep_requests, warm_up=chosen.warm_up)
     rows, places = _split_blocks(blocks, _BLOCK), SegmentPlaces()
     while True:
@@ -88,7 +88,7 @@ def _python_pick(routing: Routing | None, world: World) -> PythonPick | None:
     return PythonPick(routing.pick, world.request, world.endpoints, world.hits, world.parameters)
 
 
-def _called(routing: Routing | None, asked: PythonPick | None) -> Pick | int:
+def _policy_entry(routing: Routing | None, asked: PythonPick | None) -> Pick | int:
     """Return what the loop calls: the address of a policy, or its function if the loop runs as Python."""
     if cast("Any", events.run).native is None:
         return asked or (least_harm if routing is None else routing.pick or least_harm)

@@ -32,7 +32,7 @@ def counted_targets(on: Targets) -> list[tuple[Accelerator, int | None]]:
 
 
 def _target(piece: str, text: str) -> tuple[Accelerator, int | None]:
-    name, typed = _counted(piece)
+    name, typed = _split_count(piece)
     if not name:
         raise UsageError(f"'{text}' names no accelerator; write --on mi300x or --on mi300x,h100:2")
     devices = _devices(piece, typed) if typed else None
@@ -46,7 +46,7 @@ def _devices(piece: str, typed: str) -> int:
     return devices
 
 
-def _counted(piece: str) -> tuple[str, str]:
+def _split_count(piece: str) -> tuple[str, str]:
     """Split `h100:8` and `8xh100` into name and count; `7900xtx` is a name."""
     name, colon, count = piece.partition(":")
     if colon:

@@ -61,11 +61,11 @@ def _kinds(
         raise UsageError(f"{policy} has weights for {TUNING} kinds of endpoints, not for {len(first)}; leave it out")
     mine = [[kinds for model, kinds in loads.items() if model & endpoints[index]["serves"]] for index in first]
     everything = [kind for kinds in loads.values() for kind in kinds]
-    asked = [_shared([kind for kinds in some for kind in kinds] or everything) for some in mine]
+    asked = [_normalise_shares([kind for kinds in some for kind in kinds] or everything) for some in mine]
     return number.reshape(-1), np.array(weights_by_capacity([endpoints[index] for index in first], asked))
 
 
-def _shared(kinds: Sequence[LoadKind]) -> list[LoadKind]:
+def _normalise_shares(kinds: Sequence[LoadKind]) -> list[LoadKind]:
     whole = sum(kind.share for kind in kinds)
     return [replace(kind, share=kind.share / whole) for kind in kinds]
 

@@ -27,14 +27,14 @@ def weights_choice(
         raise UsageError(
             f"{', '.join(weighing)} has weights for {TUNING} pools, and the fleet has {len(pools)}; leave it out"
         )
-    stated, taken = _stated(fleet, pools), None
+    stated, taken = _route_weights(fleet, pools), None
     if "capacity" in weighing.values() or (weighing and stated is None):
         taken = capacities(pools, load_kinds(next(iter(blocks)), classes))
     chosen = {name: stated if weighs == "file" and stated is not None else taken for name, weighs in weighing.items()}
     return {name: weights for name, weights in chosen.items() if weights is not None}
 
 
-def _stated(fleet: Fleet, pools: Sequence[ReplicaPool]) -> tuple[float, ...] | None:
+def _route_weights(fleet: Fleet, pools: Sequence[ReplicaPool]) -> tuple[float, ...] | None:
     """Return the weights of the fleet's routes per replica, averaged by route rate; None if there are no routes."""
     shares = [
         sum(route.peak_requests_per_s * route.weights.get(pool.name, 0.0) for route in fleet.routes) for pool in pools

@@ -19,7 +19,7 @@ def audit_spec(statement: SpecStatement, library: Library) -> Judgement:
     accelerator = library.accelerator_of(statement.accelerator)
     found = spec_readings(accelerator, statement.quantity, statement.scope, statement.basis)
     if not found:
-        return _without(statement, accelerator)
+        return _judge_unlisted(statement, accelerator)
     if statement.sustained:
         return _judge_sustained(statement, accelerator, found)
     amount = statement.amount
@@ -29,7 +29,7 @@ def audit_spec(statement: SpecStatement, library: Library) -> Judgement:
     return _judge_mismatch(statement, accelerator, found, library)
 
 
-def _without(statement: SpecStatement, accelerator: Accelerator) -> Judgement:
+def _judge_unlisted(statement: SpecStatement, accelerator: Accelerator) -> Judgement:
     """Judge a figure without a catalog value: unsupported by the accelerator, or missing from the catalog."""
     dialects = {"fp8": accelerator.fp8_dialect, "fp4": accelerator.fp4_formats}
     source = accelerator.source_of(f"dense_flops_per_s.{next(iter(accelerator.dense_flops_per_s))}")

@@ -29,7 +29,7 @@ class NamedNumbers:
         from pydantic_core import core_schema as schemas  # noqa: PLC0415 - only where a file is read
 
         table = schemas.dict_schema(schemas.str_schema(), number(low=-1e15, high=1e15).core_schema())
-        return schemas.no_info_after_validator_function(_named, table)
+        return schemas.no_info_after_validator_function(_formula_inputs, table)
 
     @property
     def schema(self) -> Schema:
@@ -37,7 +37,7 @@ class NamedNumbers:
         return {"type": "object", "additionalProperties": {"type": ["number", "string"]}}
 
 
-def _named(found: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
+def _formula_inputs(found: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
     wrong = [name for name in found if not name.isidentifier()]
     if wrong:
         raise UsageError(f"'{wrong[0][:40]}' cannot stand in a formula; name inputs with letters, as in h100_gb")

@@ -37,7 +37,7 @@ _ENGINE_SPELLINGS: Final = {
 """Names of engines, without case, spaces and punctuation."""
 
 
-def _named(text: str) -> str:
+def _bounded_name(text: str) -> str:
     if len(text) > _MAX_CHARACTERS:
         raise UsageError(f"'{text[:40]}' and {len(text) - 40:,} characters more are no name; shorten it")
     return text
@@ -45,7 +45,7 @@ def _named(text: str) -> str:
 
 def accelerator_name(text: str) -> str:
     """Parse an accelerator, with or without its vendor: `AMD Instinct MI300X`, `H100 SXM5 80GB`."""
-    named = _named(text)
+    named = _bounded_name(text)
     for spelled, gb in _spellings(named):
         try:
             part = load_accelerator(spelled)
@@ -73,7 +73,7 @@ def _spellings(text: str) -> list[tuple[str, int | None]]:
 
 def variants(text: str) -> tuple[str, ...]:
     """List the accelerators that a bare generation may mean: `h100` is SXM, PCIe and NVL, `b200` also within GB200."""
-    bare = next((spelled for spelled, _ in _spellings(_named(text))), "")
+    bare = next((spelled for spelled, _ in _spellings(_bounded_name(text))), "")
     if not bare or bare in accelerator_ids():
         return ()
     return tuple(ident for ident in accelerator_ids() if ident.startswith(f"{bare}_") or ident == f"g{bare}")
@@ -81,7 +81,7 @@ def variants(text: str) -> tuple[str, ...]:
 
 def model_name(text: str) -> str:
     """Parse a model name of the catalog; a path or `hf:` name is returned as it is."""
-    if "/" in _named(text) or text.endswith(".json") or text.startswith("hf:"):
+    if "/" in _bounded_name(text) or text.endswith(".json") or text.startswith("hf:"):
         return text
     for spelled in (text, "-".join(text.split())):
         try:
@@ -104,7 +104,7 @@ def _letters(name: str) -> str:
 
 def engine_name(text: str) -> str:
     """Parse an engine as people write it: `vLLM`, `SGLang`, `TRT-LLM`, `TensorRT-LLM`."""
-    name = _ENGINE_SPELLINGS.get(re.sub(r"[^a-z]", "", _named(text).lower()))
+    name = _ENGINE_SPELLINGS.get(re.sub(r"[^a-z]", "", _bounded_name(text).lower()))
     if name is None:
         raise UsageError(f"'{text[:30]}' is not an engine with published rows; known: {', '.join(ENGINES)}")
     return name

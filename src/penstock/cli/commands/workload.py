@@ -50,7 +50,7 @@ def describe_command(
         from penstock.report.drawing.chart_files import check_drawable
 
         check_drawable(chart.suffix)
-    summary = _described(trace, columns)
+    summary = _summarise(trace, columns)
     if chart is not None:
         from penstock.cli.console import write_file
         from penstock.report.workload.chart import trace_chart
@@ -73,7 +73,7 @@ describe_command.__doc__ = f"{describe_command.__doc__}\n{EXAMPLES}"
 app.command("describe")(describe_command)
 
 
-def _described(path: Path, columns: str | None) -> "TraceSummary":
+def _summarise(path: Path, columns: str | None) -> "TraceSummary":
     """Read and summarise a trace, with progress."""
     from penstock.api.arguments.workload_argument import inspected_trace
     from penstock.cli.console import Watch

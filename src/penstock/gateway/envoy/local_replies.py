@@ -29,18 +29,18 @@ def local_replies() -> Value:
         _by_status(426, "invalid_request_error", "use HTTP/1.1 or HTTP/2"),
         _by_status(431, "invalid_request_error", "the headers are too large"),
         _by_status(500, "server_error", "no picker answered; try again", retry_after_s=1),
-        _with_retry_after(_rewrite(_flagged(*_FLAGS), "server_error", _OWN_TEXT), _UNREACHABLE_S),
+        _with_retry_after(_rewrite(_flag_filter(*_FLAGS), "server_error", _OWN_TEXT), _UNREACHABLE_S),
         _rewrite(_NO_HEADERS, "invalid_request_error", _OWN_TEXT),
         # DPE with 503: the request was valid, so it is the tenant claim of its token that cannot be sent as a header.
         {
             **_rewrite(
-                {"and_filter": {"filters": [_flagged("DPE"), _status(503)]}},
+                {"and_filter": {"filters": [_flag_filter("DPE"), _status(503)]}},
                 "permission_error",
                 "the token's tenant is not a valid header value",
             ),
             "status_code": _FORBIDDEN,
         },
-        _rewrite(_flagged("DPE"), "invalid_request_error", _OWN_TEXT),
+        _rewrite(_flag_filter("DPE"), "invalid_request_error", _OWN_TEXT),
     ]
     return {"mappers": mappers}
 
@@ -55,7 +55,7 @@ def _status(status: int) -> Value:
     return {"status_code_filter": {"comparison": {"op": "EQ", "value": value}}}
 
 
-def _flagged(*flags: str) -> Value:
+def _flag_filter(*flags: str) -> Value:
     return {"response_flag_filter": {"flags": list(flags)}}
 
 

@@ -128,7 +128,7 @@ class _Conversation:
         first = self._pick_response("request_headers")
         if first.HasField("immediate_response"):
             return [first]
-        return [first, *_streamed(b"".join(self._body), "request_body")]
+        return [first, *_body_chunks(b"".join(self._body), "request_body")]
 
     def _pick_response(self, phase: str) -> Any:  # noqa: ANN401 - generated
         answer = self._decide()
@@ -197,7 +197,7 @@ class _Conversation:
         part = message.response_body
         if self._modes[1] != _DUPLEX:
             return [pb.ProcessingResponse(response_body=pb.BodyResponse())]
-        return _streamed(part.body, "response_body", end=part.end_of_stream)
+        return _body_chunks(part.body, "response_body", end=part.end_of_stream)
 
     def _response_trailers(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated
         del message
@@ -285,7 +285,7 @@ def _header(name: str, value: str) -> Any:  # noqa: ANN401 - generated
     return HeaderValueOption(header=HeaderValue(key=name, raw_value=value.encode()), append_action=action)
 
 
-def _streamed(body: bytes, phase: str, *, end: bool = True) -> list[Any]:
+def _body_chunks(body: bytes, phase: str, *, end: bool = True) -> list[Any]:
     """Return a body to the gateway in chunks."""
     pieces = [body[at : at + _CHUNK_BYTES] for at in range(0, len(body), _CHUNK_BYTES)] or [b""]
     answers = []

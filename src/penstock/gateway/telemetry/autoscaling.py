@@ -51,9 +51,9 @@ class DesiredReplicas:
     def begin(self, fleet: RoutedFleet, counts: Records, states: Records, now_s: float) -> None:
         """Continue with a reloaded fleet. Counts of endpoints that left it are dropped."""
         self._fleet, self._decided_s = fleet, now_s
-        self._picked_before, self._shed_before = self._picked(counts), float(states["rejected"].sum())
+        self._picked_before, self._shed_before = self._picks_by_model(counts), float(states["rejected"].sum())
 
-    def _picked(self, counts: Records) -> dict[str, float]:
+    def _picks_by_model(self, counts: Records) -> dict[str, float]:
         """Return the requests sent so far, by model."""
         picked, served = counts["picked"].sum(axis=0), np.array(self._fleet.served)
         return {model: float(picked[served == model].sum()) for model in self._fleet.models}
@@ -65,7 +65,7 @@ class DesiredReplicas:
 
     def decide(self, reports: Records, counts: Records, states: Records, now_s: float) -> None:
         """Run each model's scaler on the load since the last call. Shed requests are split by each model's share."""
-        picked, shed, up = self._picked(counts), float(states["rejected"].sum()), self._up(reports)
+        picked, shed, up = self._picks_by_model(counts), float(states["rejected"].sum()), self._up(reports)
         arrivals = {model: max(0.0, count - self._picked_before.get(model, 0.0)) for model, count in picked.items()}
         shed_ratio = max(0.0, shed - self._shed_before) / max(1.0, sum(arrivals.values()))
         elapsed_s, self._decided_s, self._picked_before, self._shed_before = (

@@ -115,7 +115,7 @@ def find_candidates(
         measured = engines_of(accelerator.id, None if workload.engines else model)
         engines = engines_to_consider(workload.engines, measured=measured)
         feasible: list[Option] = []
-        reason: str | None = _unmeasured(workload, measured)
+        reason: str | None = _unmeasured_reason(workload, measured)
         if engines is not None:
             feasible, reason = options_of(model, placing, engines)
         useful, ways, why = _whole(workload, feasible, reason, capacity_of, screen)
@@ -140,7 +140,7 @@ def _whole(
     useful = [entry for entry in judged if any(entry.rates)]
     if screen is not None:
         bounds = zip(feasible, judged, strict=True)
-        useful = _simulated(workload, [pair for pair in bounds if any(pair[1].rates)], capacity_of)
+        useful = _simulate_options(workload, [pair for pair in bounds if any(pair[1].rates)], capacity_of)
     why = reason or (judged[0].capacities[0].grounds if judged else "no deployment to consider")
     return undominated(_best_engines(workload, useful)), len({option.id for option in feasible}), why
 
@@ -155,11 +155,11 @@ def engines_to_consider(asked: Sequence[str], *, measured: Sequence[str]) -> Seq
     return [engine for engine in measured if engine in asked] or None
 
 
-def _unmeasured(workload: WorkloadPlan, measured: Sequence[str]) -> str:
+def _unmeasured_reason(workload: WorkloadPlan, measured: Sequence[str]) -> str:
     return f"not measured with {' or '.join(workload.engines)}; measured: {', '.join(measured)}"
 
 
-def _simulated(
+def _simulate_options(
     workload: WorkloadPlan, screened: Sequence[tuple[Option, Candidate]], capacity_of: CapacityOf
 ) -> list[Candidate]:
     """Simulate the options that could still be worth it, the most promising first.
@@ -169,7 +169,7 @@ def _simulated(
     carries more once requests queue, and the cheapest fleet runs the large one.
     """
     found: list[Candidate] = []
-    for option, bound in sorted(screened, key=lambda pair: -_mixed(workload, pair[1]) / pair[1].devices):
+    for option, bound in sorted(screened, key=lambda pair: -_mixed_rate(workload, pair[1]) / pair[1].devices):
         if any(_beats(other, bound, margin=_SCREEN_MARGIN) for other in found):
             continue
         careful = _judge(workload, option, capacity_of)
@@ -187,7 +187,7 @@ def _units(
     """Judge disaggregated units and keep those that replicas doing both do not dominate."""
     bounds = [(option, _judge(workload, option, screen)) for option in units]
     hopeful = [(o, b) for o, b in bounds if not any(_beats(other, b, margin=_SCREEN_MARGIN) for other in others)]
-    found = _simulated(workload, [(o, b) for o, b in hopeful if any(b.rates)], capacity_of)
+    found = _simulate_options(workload, [(o, b) for o, b in hopeful if any(b.rates)], capacity_of)
     return [
         one for one in undominated(_best_engines(workload, found)) if not any(_beats(other, one) for other in others)
     ]
@@ -198,12 +198,12 @@ def _best_engines(workload: WorkloadPlan, candidates: Sequence[Candidate]) -> li
     best: dict[str, Candidate] = {}
     for entry in candidates:
         before = best.get(entry.id)
-        if before is None or _mixed(workload, entry) > _mixed(workload, before):
+        if before is None or _mixed_rate(workload, entry) > _mixed_rate(workload, before):
             best[entry.id] = entry
     return list(best.values())
 
 
-def _mixed(workload: WorkloadPlan, candidate: Candidate) -> float:
+def _mixed_rate(workload: WorkloadPlan, candidate: Candidate) -> float:
     return mixed_rate(tuple(share.fraction for share in workload.shares), candidate.rates)
 
 

@@ -44,7 +44,8 @@ def find_units(model: ModelSpec, placing: WorkloadOnAccelerator, screen: UnitScr
     """
     pairs = list(_pairs(model, placing, screen))
     sized = [
-        _sized(pair, rates, placing, screen) for pair, rates in zip(pairs, _rates(pairs, placing, screen), strict=True)
+        _size_unit(pair, rates, placing, screen)
+        for pair, rates in zip(pairs, _rates(pairs, placing, screen), strict=True)
     ]
     promising = sorted((entry for entry in sized if entry is not None), key=lambda entry: entry[0])[:_SHORTLIST]
     judged = []
@@ -106,7 +107,7 @@ def _rates(
     return found
 
 
-def _sized(
+def _size_unit(
     pair: _Pair, rates: tuple[float, float, float], placing: WorkloadOnAccelerator, screen: UnitScreen
 ) -> tuple[_Needs, Option] | None:
     """Choose how many replicas of each kind balance prefill and decode, on a fraction of a node or on whole nodes."""

@@ -110,7 +110,7 @@ def _offer(terms: BillingTerms, planned: AcceleratorPlan, site: SitePlan) -> Off
         tiers=tiers if planned.buy is not None and not planned.owned_only else (),
         rent_usd=rents if planned.rent is not None else None,
         contracts=tuple(_contract(terms, planned, site, number) for number in range(len(planned.contracts))),
-        kept=_kept(terms, planned, site),
+        kept=_kept_nodes(terms, planned, site),
         first_period=_first_period(terms, planned),
         first_bought=_period_from(terms, delivered_years(terms.resolved.plan, planned)),
         lot_nodes=accelerator.rack_nodes,
@@ -126,7 +126,7 @@ def _contract(terms: BillingTerms, planned: AcceleratorPlan, site: SitePlan, num
     )
 
 
-def _kept(terms: BillingTerms, planned: AcceleratorPlan, site: SitePlan) -> Kept | None:
+def _kept_nodes(terms: BillingTerms, planned: AcceleratorPlan, site: SitePlan) -> Kept | None:
     plan = terms.resolved.plan
     entry = next((entry for entry in plan.owned if (entry.id, entry.site) == (planned.id, site.name)), None)
     if entry is None:

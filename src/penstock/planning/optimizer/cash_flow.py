@@ -117,7 +117,7 @@ def _spans(mix: Mix, terms: BillingTerms, length_years: float) -> Iterator[Paid]
 
 def _between(mix: Mix, terms: BillingTerms, start: float, end: float) -> Paid:
     """Bill the fleet for the days between two dates only."""
-    seen = _windowed(terms, start, end)
+    seen = _terms_in_window(terms, start, end)
     lines = [line for holding in holdings(mix, seen) for line in holding.bill(holding.nodes)]
     lines += people_lines(mix, seen)
     sums = {item: sum(line.usd for line in lines if line.item is item) for item in Item}
@@ -133,7 +133,7 @@ def _between(mix: Mix, terms: BillingTerms, start: float, end: float) -> Paid:
     )
 
 
-def _windowed(terms: BillingTerms, start: float, end: float) -> BillingTerms:
+def _terms_in_window(terms: BillingTerms, start: float, end: float) -> BillingTerms:
     finance = terms.finance
     window = Window(
         discount_rate_fraction=0.0,
@@ -162,7 +162,7 @@ def _orders(mix: Mix, terms: BillingTerms) -> Iterator[Order]:
                 nodes=nodes,
                 devices=nodes * terms.resolved.accelerators[accelerator].node.devices,
                 months=None if bought else planned.contracts[number].months,
-                usd=_paid_once(mix, terms, key) if bought else _committed(mix, terms, key),
+                usd=_paid_once(mix, terms, key) if bought else _committed_rent(mix, terms, key),
                 quoted=price is not None and price.given,
             )
 
@@ -173,16 +173,16 @@ Key = tuple[str, str, int, int]
 def _paid_once(mix: Mix, terms: BillingTerms, key: Key) -> float:
     """Return the cost of one purchase on its day: silicon, servers and network."""
     accelerator, site, level, period = key
-    whole = _windowed(terms, -1.0, inf)
+    whole = _terms_in_window(terms, -1.0, inf)
     lines = whole.bought(*terms.named(accelerator, site), level, period, nodes=mix.purchases[key])
     return _sum(lines, _CAPEX)
 
 
-def _committed(mix: Mix, terms: BillingTerms, key: Key) -> float:
+def _committed_rent(mix: Mix, terms: BillingTerms, key: Key) -> float:
     """Return the rent a contract commits to at signing: its first term, even if the plan renews it later."""
     accelerator, site, number, period = key
     term = Term(months=accelerator_plan(terms.resolved.plan, accelerator).contracts[number].months)
-    whole = _windowed(terms, -1.0, terms.periods[period][0] + term.years)
+    whole = _terms_in_window(terms, -1.0, terms.periods[period][0] + term.years)
     lines = whole.contracted(*terms.named(accelerator, site), number, period, nodes=mix.contracts[key])
     return _sum(lines, frozenset({Item.RENT}))
 

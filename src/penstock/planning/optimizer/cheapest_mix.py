@@ -94,7 +94,7 @@ class _Built:
         )
         for offer in self.offers:
             self._nodes(offer)
-            for period in self._served(offer):
+            for period in self._serving_periods(offer):
                 self._placement(offer, period)
         self._price_levels()
         self._serve_everything()
@@ -105,13 +105,13 @@ class _Built:
 
     # Variables.
 
-    def _served(self, offer: Offer) -> range:
+    def _serving_periods(self, offer: Offer) -> range:
         """Return the periods in which the offer's nodes can serve: all periods if some nodes are owned already."""
         return range(offer.first_period if offer.kept is None else 0, self.problem.periods)
 
     def _nodes(self, offer: Offer) -> None:
         most = self.problem.node_bound(offer)
-        for period in self._served(offer):
+        for period in self._serving_periods(offer):
             self.used[offer.key, period] = self.milp.variable(upper=1, whole=True)
             self._keep(offer, period)
             if period < offer.first_period:
@@ -175,7 +175,7 @@ class _Built:
     def _carried_by(self, offer: tuple[str, str], name: str, period: int) -> float:
         return self.problem.carried.get((offer, name, period), 1.0)
 
-    def _owned(self, offer: Offer, period: int) -> list[int]:
+    def _owned_variables(self, offer: Offer, period: int) -> list[int]:
         kept = self.kept.get((offer.key, period))
         bought = [v for (key, _, begun), v in self.bought.items() if key == offer.key and begun <= period]
         return [*([] if kept is None else [kept]), *bought]
@@ -192,7 +192,7 @@ class _Built:
         rented = self.rented.get((offer.key, period))
         contracts = (self._on_contract(offer, number, period) for number in range(len(offer.contracts)))
         on_contract = [variable for found in contracts for variable in found]
-        return [*self._owned(offer, period), *on_contract, *([] if rented is None else [rented])]
+        return [*self._owned_variables(offer, period), *on_contract, *([] if rented is None else [rented])]
 
     # Rules.
 
@@ -232,7 +232,7 @@ class _Built:
                     (variable, offer.node_watts)
                     for offer in self.offers
                     if offer.site == site
-                    for variable in self._owned(offer, period)
+                    for variable in self._owned_variables(offer, period)
                 ]
                 self.milp.row(drawn, at_most=watts)
 
@@ -262,7 +262,7 @@ class _Built:
                         self.milp.row([(present, 1.0), (used, -1.0)], at_least=0)
                 if problem.min_vendors > 1 or vendor in required:
                     counts = self.milp.variable(upper=1, whole=True)
-                    carried = self._carried(vendor, period)
+                    carried = self._vendor_load(vendor, period)
                     whole = self._whole_load(period)
                     self.milp.row([*carried, (counts, -problem.min_vendor_share * whole)], at_least=0)
                     counted.setdefault(period, []).append((counts, 1.0))
@@ -276,7 +276,7 @@ class _Built:
             for period in range(problem.periods):
                 self.milp.row(counted.get(period, []), at_least=problem.min_vendors)
 
-    def _carried(self, vendor: str, period: int) -> list[tuple[int, float]]:
+    def _vendor_load(self, vendor: str, period: int) -> list[tuple[int, float]]:
         weight = {demand.key: demand.requests_per_s[period] * demand.tokens for demand in self.problem.demands}
         keys = {offer.key for offer in self.offers if offer.vendor == vendor}
         return [(v, weight[demand]) for (key, _, demand, at), v in self.share.items() if key in keys and at == period]
@@ -289,7 +289,7 @@ class _Built:
         if limit is None:
             return
         if self.problem.share_of == "load":
-            self.milp.row(self._carried(vendor, period), at_most=limit * self._whole_load(period))
+            self.milp.row(self._vendor_load(vendor, period), at_most=limit * self._whole_load(period))
             return
         # Count devices the load needs, not devices installed: otherwise idle devices of another vendor would satisfy
         # the rule.
@@ -324,7 +324,7 @@ class _Built:
         at = optimum.values
         pools = []
         for offer in self.offers:
-            for period in self._served(offer):
+            for period in self._serving_periods(offer):
                 pool = self._pool(offer, period, at)
                 if pool.nodes:
                     pools.append(pool)
@@ -367,14 +367,14 @@ class _Built:
             owned_nodes=owned,
             rented_nodes=rented_nodes,
             spare_nodes=spare,
-            replicas=self._filled(replicas, load, room, period, carried),
+            replicas=self._fill_paid_devices(replicas, load, room, period, carried),
             load=load,
             kept_nodes=kept_nodes,
             contract_nodes=on_contract,
             carried={name: factor for name, factor in carried.items() if factor != 1.0},
         )
 
-    def _filled(
+    def _fill_paid_devices(
         self,
         replicas: dict[str, int],
         load: dict[tuple[str, DemandKey], float],

@@ -155,10 +155,10 @@ def find_family(
     gap, or errs, in one solve, the other solves correct it. If limits leave a solve without a fleet, it is repeated
     with replicas that carry `may_carry` times as much. Simulation then checks whether they do.
     """
-    solved = _solved(_asked(problem), step)
+    solved = _solve_all(_problems_by_name(problem), step)
     if may_carry is not None and (problem.site_watts or problem.max_nodes):
-        hopeful = _asked(problem.each_carrying(may_carry))
-        solved |= _solved({name: asked for name, asked in hopeful.items() if solved[name] is None}, step)
+        hopeful = _problems_by_name(problem.each_carrying(may_carry))
+        solved |= _solve_all({name: asked for name, asked in hopeful.items() if solved[name] is None}, step)
     fleets = tuple(mix for mix in solved.values() if mix is not None)
     if not fleets:
         return None
@@ -170,7 +170,7 @@ def find_family(
     return family.led_by(min(family.fleets, key=lambda mix: mix.cost_usd))
 
 
-def _solved(asked: Mapping[str, tuple[Problem, Restriction]], step: Step) -> dict[str, Mix | None]:
+def _solve_all(asked: Mapping[str, tuple[Problem, Restriction]], step: Step) -> dict[str, Mix | None]:
     """Run independent solves in parallel and return their fleets by name."""
     found: dict[str, Mix | None] = {}
     for name, mix in zip(asked, in_parallel([partial(cheapest, *entry) for entry in asked.values()]), strict=True):
@@ -179,7 +179,7 @@ def _solved(asked: Mapping[str, tuple[Problem, Restriction]], step: Step) -> dic
     return found
 
 
-def _asked(problem: Problem) -> dict[str, tuple[Problem, Restriction]]:
+def _problems_by_name(problem: Problem) -> dict[str, tuple[Problem, Restriction]]:
     """Return every problem to solve, by name.
 
     The problem without disaggregated units comes first, so that it wins a tie in cost.
@@ -205,7 +205,7 @@ def questions(problem: Problem) -> Iterator[tuple[str, Restriction]]:
 
 def steps_of(problem: Problem) -> tuple[str, ...]:
     """Return the steps that `find_family` reports, for a progress bar."""
-    return (*_asked(problem), _NEXT)
+    return (*_problems_by_name(problem), _NEXT)
 
 
 def cheapest_label(costs: Mapping[str, float]) -> str:

@@ -209,13 +209,15 @@ def _workload_costs(
                 usd=usd,
                 input_tokens=inputs,
                 output_tokens=outputs,
-                price=token_price(usd, input_tokens=inputs, output_tokens=outputs, prefill_fraction=_weighted(shares)),
+                price=token_price(
+                    usd, input_tokens=inputs, output_tokens=outputs, prefill_fraction=_weighted_mean(shares)
+                ),
             )
         )
     return found
 
 
-def _weighted(shares: Sequence[tuple[float, float | None]]) -> float | None:
+def _weighted_mean(shares: Sequence[tuple[float, float | None]]) -> float | None:
     """Return the weighted mean; None if any fraction is None or there is no weight."""
     weight, total = 0.0, 0.0
     for value, fraction in shares:

@@ -74,14 +74,14 @@ class Milp:
 
     def solve(self, *, gap_fraction: float, search_nodes: int) -> Optimum | None:
         """Minimise; None if the program is infeasible or no solution was found within `search_nodes` of the search."""
-        found = self._solved(gap_fraction=gap_fraction, search_nodes=search_nodes)
+        found = self._solve(gap_fraction=gap_fraction, search_nodes=search_nodes)
         if found is None or len(self.costs) > _SMALL:
             return found
-        plain = self._solved(gap_fraction=gap_fraction, search_nodes=search_nodes, presolve="off")
+        plain = self._solve(gap_fraction=gap_fraction, search_nodes=search_nodes, presolve="off")
         wrong = plain is not None and plain.cost < found.cost * (1 - found.gap_fraction - _FEASIBILITY)
         return plain if wrong else found
 
-    def _solved(self, *, gap_fraction: float, search_nodes: int, presolve: str = "choose") -> Optimum | None:
+    def _solve(self, *, gap_fraction: float, search_nodes: int, presolve: str = "choose") -> Optimum | None:
         solver = highspy.Highs()  # type: ignore[no-untyped-call]
         for option, value in (
             ("output_flag", False),

@@ -166,7 +166,7 @@ class BillingTerms:
     def rented(self, planned: AcceleratorPlan, site: SitePlan, period: int, *, nodes: float = 1.0) -> tuple[Line, ...]:
         """Bill nodes rented by the hour for a period."""
         label, rent = f"{planned.id} at {site.name}, rented", 0.0 if planned.rent is None else planned.rent.value
-        return self._rented(planned, label, rent, self.periods[period], nodes, agreed_years=_AGREED_YEARS)
+        return self._rent_lines(planned, label, rent, self.periods[period], nodes, agreed_years=_AGREED_YEARS)
 
     def contracted(
         self, planned: AcceleratorPlan, site: SitePlan, number: int, period: int, *, nodes: float = 1.0
@@ -177,7 +177,7 @@ class BillingTerms:
         term = Term(months=contract.months)
         span = (start, term.ends_years(start, end - start))
         label = f"{planned.id} at {site.name}, {counted(contract.months, 'month')}"
-        return self._rented(planned, label, contract.rent.value, span, nodes, agreed_years=term.years)
+        return self._rent_lines(planned, label, contract.rent.value, span, nodes, agreed_years=term.years)
 
     def served_periods(self, contract_months: int, period: int) -> int:
         """Return how many whole periods a contract serves."""
@@ -185,7 +185,7 @@ class BillingTerms:
         ends = Term(months=contract_months).ends_years(start, end - start)
         return sum(1 for _, until in self.periods[period:] if until <= ends + EPSILON_YEARS)
 
-    def _rented(
+    def _rent_lines(
         self, planned: AcceleratorPlan, label: str, usd: float, span: Period, nodes: float, *, agreed_years: float
     ) -> tuple[Line, ...]:
         accelerator = self.resolved.accelerators[planned.id]

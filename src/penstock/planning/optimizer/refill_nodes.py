@@ -33,12 +33,12 @@ class Filling:
         self.problem = problem
         self.kinds: Mapping[str, ReplicaKind] = {replica.id: replica for replica in problem.replicas}
         self.rates = {demand.key: demand.requests_per_s for demand in problem.demands}
-        self._seen = _seen(pools)
-        self._serving = {(pool.offer.key, name) for pool in pools for name in _loaded(pool)}
+        self._relative_capacities = _relative_capacities(pools)
+        self._serving = {(pool.offer.key, name) for pool in pools for name in _loaded_kinds(pool)}
 
     def workloads(self, pool: PoolPeriod) -> Mapping[str, tuple[str, ...]]:
         """Return the kinds of replicas per workload that the fleet has on the pool's offer, in any period."""
-        return self._by_workload(self._seen[pool.offer.key])
+        return self._by_workload(self._relative_capacities[pool.offer.key])
 
     def _by_workload(self, names: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
         found: dict[str, tuple[str, ...]] = {}
@@ -49,17 +49,17 @@ class Filling:
 
     def replicas(self, pool: PoolPeriod, name: str, demand: DemandKey) -> float:
         """Return how many replicas of a kind all of a demand needs; infinite if it cannot serve that length."""
-        kind, carried = self.kinds[name], self._carried(pool, name)
+        kind, carried = self.kinds[name], self._relative_capacity(pool, name)
         if carried <= 0 or kind.requests_per_s.get(demand[1], 0.0) <= 0:
             return inf
         each = self.problem.rate_of(kind, demand[1], pool.period) * carried * self.problem.utilisation_fraction
         return self.rates[demand][pool.period] / each
 
-    def _carried(self, pool: PoolPeriod, name: str) -> float:
+    def _relative_capacity(self, pool: PoolPeriod, name: str) -> float:
         """Return the capacity of a kind in a pool relative to its rates."""
-        if name in _loaded(pool):
+        if name in _loaded_kinds(pool):
             return pool.carried.get(name, 1.0)
-        return pool.instead[name] if name in pool.instead else self._seen[pool.offer.key][name]
+        return pool.instead[name] if name in pool.instead else self._relative_capacities[pool.offer.key][name]
 
     def nodes(self, pool: PoolPeriod, times: Mapping[str, Array]) -> Array:
         """Return the whole nodes for `times` the load of each workload relative to capacity, without spares."""
@@ -109,7 +109,7 @@ class Filling:
         return 1.0 if (pool.offer.key, name) in self._serving else _COMBINED
 
 
-def _seen(pools: Sequence[PoolPeriod]) -> Mapping[_OfferKey, Mapping[str, float]]:
+def _relative_capacities(pools: Sequence[PoolPeriod]) -> Mapping[_OfferKey, Mapping[str, float]]:
     """Return the capacity of each kind relative to its rates, by offer: the lowest over the periods it serves in.
 
     It is used where a kind serves nothing. A kind that serves in no period was not simulated here and carries its
@@ -118,14 +118,14 @@ def _seen(pools: Sequence[PoolPeriod]) -> Mapping[_OfferKey, Mapping[str, float]
     found: dict[_OfferKey, dict[str, float]] = {}
     for pool in pools:
         here = found.setdefault(pool.offer.key, {})
-        for name in dict.fromkeys((*pool.replicas, *_loaded(pool))):
-            factor = pool.carried.get(name, 1.0) if name in _loaded(pool) else inf
+        for name in dict.fromkeys((*pool.replicas, *_loaded_kinds(pool))):
+            factor = pool.carried.get(name, 1.0) if name in _loaded_kinds(pool) else inf
             here[name] = min(here.get(name, inf), factor)
     return {
         key: {name: 1.0 if factor == inf else factor for name, factor in here.items()} for key, here in found.items()
     }
 
 
-def _loaded(pool: PoolPeriod) -> frozenset[str]:
+def _loaded_kinds(pool: PoolPeriod) -> frozenset[str]:
     """Return the kinds of replicas that serve any load."""
     return frozenset(name for name, _ in pool.load)

@@ -181,10 +181,10 @@ class _Resizing:
 
     def _node_usd(self, offer: Offer, entry: Acquired) -> Array | float:
         if entry.way == "kept":
-            return self._kept(offer, entry.period)
+            return self._kept_usd(offer, entry.period)
         return self._rent(offer, entry.period) if entry.way == "hour" else self._contract(offer, entry)
 
-    def _kept(self, offer: Offer, period: int) -> Array | float:
+    def _kept_usd(self, offer: Offer, period: int) -> Array | float:
         if offer.kept is None or period >= len(offer.kept.node_usd):
             return np.inf
         return self.worlds.kept_usd.get((offer.key, period), offer.kept.node_usd[period])

@@ -66,8 +66,8 @@ def resolve(
     Of the whole catalog only accelerators with serving measurements compete: predictions from similar accelerators must
     be requested by name.
     """
-    asked = _asked(plan, accelerators) if named else {}
-    owned = {entry.id for entry in _owned(plan, accelerators)}
+    asked = _resolve_accelerators(plan, accelerators) if named else {}
+    owned = {entry.id for entry in _resolve_owned(plan, accelerators)}
     kept: dict[str, AcceleratorPlan] = {}
     power: dict[str, NodePower] = {}
     left_out: list[LeftOut] = []
@@ -77,7 +77,7 @@ def resolve(
         part = asked.get(accelerator.id, AcceleratorPlan(id=accelerator.id))
         if not named and not accelerator.recommendable and accelerator.id not in owned:
             continue
-        priced = _priced(part, plan.acquire, prices_of(accelerator.id), accelerator)
+        priced = _with_prices(part, plan.acquire, prices_of(accelerator.id), accelerator)
         drawn = node_power(accelerator, draw_of(accelerator), given_watts=part.node_watts)
         if not (priced.buy or priced.rent or priced.contracts or accelerator.id in owned):
             kinds = " or ".join(f"{kind}" for kind in plan.acquire)
@@ -103,7 +103,7 @@ def resolve(
             accelerators=tuple(kept.values()),
             stacks=stacks,
             sites=_sites(plan, accelerators),
-            owned=_owned(plan, accelerators),
+            owned=_resolve_owned(plan, accelerators),
         ),
         accelerators=chosen,
         power=power,
@@ -113,7 +113,7 @@ def resolve(
     )
 
 
-def _owned(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[OwnedPlan, ...]:
+def _resolve_owned(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[OwnedPlan, ...]:
     """Set the catalog id, node count and site of everything owned."""
     known = {accelerator.id: accelerator for accelerator in accelerators}
     known |= {part.id: accelerator for part, accelerator in zip(plan.accelerators, accelerators, strict=False)}
@@ -134,7 +134,7 @@ def _owned(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[OwnedPlan, 
     return tuple(found)
 
 
-def _asked(plan: Plan, accelerators: Sequence[Accelerator]) -> dict[str, AcceleratorPlan]:
+def _resolve_accelerators(plan: Plan, accelerators: Sequence[Accelerator]) -> dict[str, AcceleratorPlan]:
     """Set the catalog id of each accelerator: a plan may say h200 for h200_sxm."""
     asked: dict[str, AcceleratorPlan] = {}
     for part, accelerator in zip(plan.accelerators, accelerators, strict=True):
@@ -160,7 +160,7 @@ def _sites(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[SitePlan, .
     return tuple(replace(site, deny=tuple(known[name] for name in site.deny)) for site in plan.sites)
 
 
-def _priced(
+def _with_prices(
     part: AcceleratorPlan, acquire: Sequence[Acquisition], prices: Sequence[Price], accelerator: Accelerator
 ) -> AcceleratorPlan:
     """Return the accelerator with prices: the plan file's, otherwise the catalog's, for each way the plan allows."""

@@ -39,11 +39,11 @@ def with_trace(
             "name a model with a longer context"
         )
     return replace(workload, shares=shares, requests_per_s=rate, mean_load=mean), tuple(
-        _unplanned(workload, seen, limit)
+        _unplanned_aspects(workload, seen, limit)
     )
 
 
-def _unplanned(workload: WorkloadPlan, seen: TraceLengths, limit: int | None) -> Iterator[LeftOut]:
+def _unplanned_aspects(workload: WorkloadPlan, seen: TraceLengths, limit: int | None) -> Iterator[LeftOut]:
     """Yield the aspects of a trace that are not planned for."""
     beyond = 0.0 if limit is None else seen.longer_than(limit)
     if limit is not None and beyond:

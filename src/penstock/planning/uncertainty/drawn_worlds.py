@@ -48,7 +48,7 @@ def drawn_worlds(
         if knob.kind == "throughput":
             capacity[knob.subject] = values[knob.id]
             continue
-        for key, moved in _moved(knob, world, candidates, base, values[knob.id]):
+        for key, moved in _drawn_figures(knob, world, candidates, base, values[knob.id]):
             if base[key]:
                 factors[key] = factors[key] * moved / base[key]
             else:
@@ -56,7 +56,7 @@ def drawn_worlds(
     return _as_worlds(count, capacity, factors, added, base)
 
 
-def _moved(
+def _drawn_figures(
     knob: Knob, world: InputWorld, candidates: Sequence[Candidate], base: Mapping[Key, float], drawn: Array
 ) -> Iterator[tuple[Key, Array]]:
     """Yield each figure that one input moves, with its value in every draw."""

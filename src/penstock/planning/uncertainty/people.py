@@ -53,7 +53,7 @@ def people_decide(by_label: Mapping[str, Mix], terms: BillingTerms) -> PeopleDec
             continue
         label, mix = min(own, key=lambda entry: entry[1].cost_usd)
         other = min(rest, key=lambda entry: entry.cost_usd)
-        billed = _billed(mix, vendor, terms)
+        billed = _billed_time(mix, vendor, terms)
         year_usd = terms.resolved.plan.money.engineer_usd_per_year.value
         if not billed.years or not year_usd:
             continue
@@ -78,13 +78,13 @@ def _without_people(mix: Mix, terms: BillingTerms) -> float:
     year_usd = terms.resolved.plan.money.engineer_usd_per_year.value
     usd = mix.cost_usd
     for vendor in mix.vendors:
-        stack, billed = terms.resolved.stack_of(vendor), _billed(mix, vendor, terms)
+        stack, billed = terms.resolved.stack_of(vendor), _billed_time(mix, vendor, terms)
         engineers = billed.engineers(stack.engineers.value, stack.engineers_per_1000_devices.value)
         usd -= engineers * billed.years * year_usd
     return usd
 
 
-def _billed(mix: Mix, vendor: str, terms: BillingTerms) -> _Billed:
+def _billed_time(mix: Mix, vendor: str, terms: BillingTerms) -> _Billed:
     paid = [terms.finance.paid_years(*period) for period in terms.periods]
     pools = [pool for pool in mix.pools if pool.offer.vendor == vendor]
     return _Billed(

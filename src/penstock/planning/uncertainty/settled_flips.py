@@ -45,7 +45,7 @@ def settled_flips(
     found = flips(judge, world, knobs)
     settled: set[Flip] = set()
     for _ in range(_ROUNDS):
-        open_ones = [flip for flip in _shown(found) if flip not in settled]
+        open_ones = [flip for flip in _nearest_flips(found) if flip not in settled]
         if not open_ones:
             break
         contradictions = _contradicting_fleets(judge, world, by_id, open_ones, sized)
@@ -55,13 +55,13 @@ def settled_flips(
             if len(family.of_other_worlds) == len(judge.family.of_other_worlds):
                 break
             judge = replace(judge, family=family)
-            moved = {flip.id for flip in _shown(found)}
+            moved = {flip.id for flip in _nearest_flips(found)}
             again = flips(judge, world, [knob for knob in knobs if knob.id in moved])
             found = nearest_first((*again, *(flip for flip in found if flip.id not in moved)))
     return tuple(replace(flip, solved=flip.kind == "delivery" or flip in settled) for flip in found), judge.family
 
 
-def _shown(found: Sequence[Flip]) -> Iterator[Flip]:
+def _nearest_flips(found: Sequence[Flip]) -> Iterator[Flip]:
     """Return the flips of the nearest inputs, without delivery flips, which are solved when they are searched."""
     nearest = tuple(dict.fromkeys(flip.id for flip in found))[:SETTLED]
     return (flip for flip in found if flip.id in nearest and flip.kind != "delivery")

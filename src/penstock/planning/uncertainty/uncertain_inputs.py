@@ -66,23 +66,23 @@ class Knob:
 
     def apply(self, world: InputWorld, value: float) -> InputWorld:
         """Return the world with another value of this input."""
-        changed: InputWorld = _changed(world, self.path, self.stored or (lambda value: value), value)
+        changed: InputWorld = _with_value(world, self.path, self.stored or (lambda value: value), value)
         return changed
 
 
-def _changed(owner: Any, path: Path, stored: Callable[[float], object], value: float) -> Any:  # noqa: ANN401
+def _with_value(owner: Any, path: Path, stored: Callable[[float], object], value: float) -> Any:  # noqa: ANN401
     """Return a copy of a world, or of a value in it, that differs only at the path."""
     if not path:
         return owner.at(value) if isinstance(owner, Input) else stored(value)
     key, rest = path[0], path[1:]
     if isinstance(owner, tuple):
         return tuple(
-            _changed(entry, rest, stored, value) if key in {number, getattr(entry, "id", None)} else entry
+            _with_value(entry, rest, stored, value) if key in {number, getattr(entry, "id", None)} else entry
             for number, entry in enumerate(owner)
         )
     if isinstance(owner, Mapping):
-        return {**owner, key: _changed(owner.get(key), rest, stored, value)}
-    return replace(owner, **{str(key): _changed(getattr(owner, str(key)), rest, stored, value)})
+        return {**owner, key: _with_value(owner.get(key), rest, stored, value)}
+    return replace(owner, **{str(key): _with_value(getattr(owner, str(key)), rest, stored, value)})
 
 
 def capacity_spreads(candidates: Sequence[Candidate]) -> Mapping[str, tuple[float, float]]:
@@ -112,7 +112,7 @@ def knobs_of(resolved: Resolved, spreads: Mapping[str, tuple[float, float]]) -> 
         *_sites(resolved.plan.sites),
         *_money(resolved.plan),
         *_power_draws(resolved),
-        *_owned(resolved.plan.owned),
+        *_owned_knobs(resolved.plan.owned),
         *_deliveries(resolved.plan),
     )
 
@@ -299,7 +299,7 @@ def _power_draws(resolved: Resolved) -> Iterator[Knob]:
             )
 
 
-def _owned(owned: Sequence[OwnedPlan]) -> Iterator[Knob]:
+def _owned_knobs(owned: Sequence[OwnedPlan]) -> Iterator[Knob]:
     for number, entry in enumerate(owned):
         several = [other.id for other in owned].count(entry.id) > 1
         name = f"resale of owned {entry.id}" + (f" at {entry.site}" if several else "")

@@ -57,14 +57,14 @@ class Simulator:
 
     def sustained(self, load: PoolLoad) -> float:
         """Return the highest rate the pool sustains; the search starts at the result for the same kind of replica."""
-        return self._highest(load, self._asked(load))
+        return self._highest(load, self._rate_search(load))
 
     def sketched(self, load: PoolLoad) -> float:
         """Return the sustained rate from fewer requests.
 
         It is up to 5% too high, equally for all candidates, because they see the same requests.
         """
-        pools, asked = self.pools(load), self._asked(load)
+        pools, asked = self.pools(load), self._rate_search(load)
         if not pools:
             return 0.0
         requests = max(_SKETCH_REQUESTS, requests_for(pools, asked, load.requests_per_s) // _SKETCH_SHARE)
@@ -86,26 +86,26 @@ class Simulator:
     def attained(self, load: PoolLoad) -> float:
         """Return the share of requests that meet the SLO at the load's rate; 0 if the queue keeps growing."""
         pools = self.pools(load)
-        return self._runs_of(load, pools, self._asked(load)).at(load.requests_per_s) if pools else 0.0
+        return self._runs_of(load, pools, self._rate_search(load)).at(load.requests_per_s) if pools else 0.0
 
     def bounded(self, load: PoolLoad) -> float:
         """Return the attainment, or that of another rate that decides whether this one meets the SLO."""
         pools = self.pools(load)
         if not pools:
             return 0.0
-        runs = self._runs_of(load, pools, self._asked(load))
+        runs = self._runs_of(load, pools, self._rate_search(load))
         known = runs.bound(load.requests_per_s)
         return runs.at(load.requests_per_s) if known is None else known
 
     def _runs_of(self, load: PoolLoad, pools: Sequence[ReplicaPool], asked: RateSearch) -> "_Runs":
         """Return the trials of a pool, shared between calls: a replanned fleet keeps most pools at similar loads."""
-        requests = asked.requests or _rounded(requests_for(pools, asked, load.requests_per_s))
+        requests = asked.requests or _round_requests(requests_for(pools, asked, load.requests_per_s))
         key = (_identity(pools), load.mix, load.slo, requests, asked.tolerance)
         if key not in self._runs:
             self._runs[key] = _Runs(pools=pools, asked=replace(asked, requests=requests), requests=requests)
         return self._runs[key]
 
-    def _asked(self, load: PoolLoad) -> RateSearch:
+    def _rate_search(self, load: PoolLoad) -> RateSearch:
         classes = (SloClass(name="all", share_fraction=1.0, slo=load.slo),)
         options = Options(first_of_equals=True)
         return RateSearch(workload=_workload(load, classes), classes=classes, seed=self.seed, options=options)
@@ -221,7 +221,7 @@ def _share(found: Trial) -> float:
     return 0.0 if found.outcome.saturation is not None or found.outcome.refused else found.attained_fraction
 
 
-def _rounded(requests: int) -> int:
+def _round_requests(requests: int) -> int:
     """Round to one of a few request counts, so that nearby rates are tried with the same requests."""
     return round(_COUNT_STEP ** round(log(requests, _COUNT_STEP)))
 

@@ -62,16 +62,16 @@ def simulated_capacity(sustained: LoadJudge, predicted: CapacityOf) -> CapacityO
         if not each:
             return light
         needed = ceil(workload.peak_requests_per_s * sum(fractions) / each)
-        replicas = _simulated(option, min(_REFERENCE, max(1, needed)))
+        replicas = _simulated_replicas(option, min(_REFERENCE, max(1, needed)))
         mix = _mix([(share.bucket, fraction) for share, fraction in zip(workload.shares, fractions, strict=True)])
         load = PoolLoad(option=option, replicas=replicas, mix=mix, requests_per_s=each * replicas, slo=workload.slo)
         factor = sustained(load) / load.requests_per_s
-        return tuple(_scaled(seen, factor, replicas) for seen in light)
+        return tuple(_scale(seen, factor, replicas) for seen in light)
 
     return capacity
 
 
-def _scaled(seen: Capacity, factor: float, replicas: int) -> Capacity:
+def _scale(seen: Capacity, factor: float, replicas: int) -> Capacity:
     if not seen.meets_slo:
         return seen
     if factor <= 0:
@@ -97,7 +97,7 @@ def verify_by(
             alike.setdefault(pool.option.id, []).append(pool.id)
 
         def checked(names: Sequence[str]) -> dict[str, Check]:
-            return {name: _checked(*loads[name], _workload_of(fleet, name), by) for name in names}
+            return {name: _check_pool(*loads[name], _workload_of(fleet, name), by) for name in names}
 
         found: dict[str, Check] = {}
         for checks in in_parallel([partial(checked, names) for names in alike.values()]):
@@ -120,7 +120,7 @@ class _Judges:
     sizing: bool
 
 
-def _checked(pool: ServingPool, load: PoolLoad, workload: str, by: _Judges) -> Check:
+def _check_pool(pool: ServingPool, load: PoolLoad, workload: str, by: _Judges) -> Check:
     """Simulate a pool at its load and, if it meets the SLO, with one replica less.
 
     The pool is exactly sized if it then misses the SLO.
@@ -157,7 +157,7 @@ def _load(fleet: ServingFleet, pool: ServingPool) -> PoolLoad | None:
     rates = [stream.requests_per_s * stream.shares[pool.id] for stream in own]
     if not sum(rates):
         return None
-    replicas = _simulated(pool.option, pool.replicas)
+    replicas = _simulated_replicas(pool.option, pool.replicas)
     return PoolLoad(
         option=pool.option,
         replicas=replicas,
@@ -167,7 +167,7 @@ def _load(fleet: ServingFleet, pool: ServingPool) -> PoolLoad | None:
     )
 
 
-def _simulated(option: Option, replicas: int) -> int:
+def _simulated_replicas(option: Option, replicas: int) -> int:
     """Return how many replicas are simulated in place of `replicas`."""
     unit, ranks = option.disaggregated, option.deployment.parallelism.dp
     if unit is not None:

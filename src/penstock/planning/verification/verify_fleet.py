@@ -150,7 +150,7 @@ def _size_with_fewest_kinds(
     even then, it is not simulated.
     """
     best = _size(mix, problem, candidates, workloads, verify_of)
-    for unmixed in _unmixed(mix, problem.each_carrying(MAY_CARRY)):
+    for unmixed in _single_kind_problems(mix, problem.each_carrying(MAY_CARRY)):
         if best.met and best.added_usd <= _WORTH_UNMIXING * mix.cost_usd:
             break
         planned = of_same_accelerators(unmixed, mix)
@@ -162,7 +162,7 @@ def _size_with_fewest_kinds(
     return best
 
 
-def _unmixed(mix: Mix, problem: Problem) -> Iterator[Problem]:
+def _single_kind_problems(mix: Mix, problem: Problem) -> Iterator[Problem]:
     """Yield problems that keep one kind of replica at a time, for workloads with several kinds on one accelerator."""
     used = {name for pool in mix.pools for name in pool.replicas}
     kinds = [replica for replica in problem.replicas if replica.id in used]

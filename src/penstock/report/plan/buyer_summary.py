@@ -99,7 +99,7 @@ def _job(workload: WorkloadPlan) -> str:
 
 def acquisition_plan(mix: Mix, resolved: Resolved) -> str:
     """List the servers to keep, buy, rent and sell, by accelerator."""
-    phrases = list(_sold(mix, resolved))
+    phrases = list(_unused_owned(mix, resolved))
     for ident in sorted(mix.support):
         pools = [pool for pool in mix.pools if pool.offer.accelerator == ident]
         name, devices = product_name(resolved.accelerators[ident]), pools[0].offer.devices
@@ -131,7 +131,7 @@ def _most(nodes: Iterable[tuple[int, int]]) -> int:
     return max(had.values())
 
 
-def _sold(mix: Mix, resolved: Resolved) -> Iterator[str]:
+def _unused_owned(mix: Mix, resolved: Resolved) -> Iterator[str]:
     """List owned servers that the fleet never uses."""
     for entry in resolved.plan.owned:
         kept = max((pool.kept_nodes for pool in mix.pools if pool.offer.key == (entry.id, entry.site)), default=0)

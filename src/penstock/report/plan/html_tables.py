@@ -40,8 +40,8 @@ class HtmlTable:
     """A table of the page: heads, rows, and CSS classes of rows."""
 
     def __init__(self, heads: Sequence[Cell], rows: Sequence[Sequence[Cell]], *, classes: Sequence[str] = ()) -> None:
-        self.heads = [_styled(head) for head in heads]
-        self.rows = [[_styled(cell) for cell in row] for row in rows]
+        self.heads = [_style(head) for head in heads]
+        self.rows = [[_style(cell) for cell in row] for row in rows]
         self._classes = classes
 
     def row_style(self, number: int) -> str:
@@ -49,7 +49,7 @@ class HtmlTable:
         return self._classes[number] if number < len(self._classes) else ""
 
 
-def _styled(cell: Cell) -> StyledText:
+def _style(cell: Cell) -> StyledText:
     return StyledText(*cell) if isinstance(cell, tuple) else StyledText(cell, "")
 
 
@@ -145,7 +145,7 @@ def capacity_table(result: PlanResult, answer: Answer) -> HtmlTable:
                 f"● {name}" if entry.id in chosen else name,
                 entry.workload,
                 "\n".join(str(share.bucket) for share in workload.shares),
-                "\n".join(_carried(capacity) for capacity in entry.capacities),
+                "\n".join(_rate_text(capacity) for capacity in entry.capacities),
                 grounds.tier,
                 (grounds.grounds, "small"),
             ]
@@ -154,7 +154,7 @@ def capacity_table(result: PlanResult, answer: Answer) -> HtmlTable:
     return HtmlTable(heads, rows)
 
 
-def _carried(capacity: Capacity) -> str:
+def _rate_text(capacity: Capacity) -> str:
     rate = capacity.requests_per_s
     return f"{rate.value:,.3g} ({rate.low:,.3g} to {rate.high:,.3g})" if capacity.meets_slo else "none"
 

@@ -164,12 +164,12 @@ def _power(result: PlanResult, bill: Rebilled) -> Iterator[PageKnob]:
 
 def _stops(result: PlanResult, bill: Rebilled) -> Iterator[PageKnob]:
     years = tuple(next(iter(bill.bills.values())))
-    yield _stopped("load", "Load", "requests", 1.0, LOADS, "x planned")
+    yield _discrete_knob("load", "Load", "requests", 1.0, LOADS, "x planned")
     if len(years) > 1:
-        yield _stopped("term", "Term", "years", result.plan.horizon_years, years, "years", one="year")
+        yield _discrete_knob("term", "Term", "years", result.plan.horizon_years, years, "years", one="year")
 
 
-def _stopped(
+def _discrete_knob(
     ident: str, group: str, name: str, value: float, stops: tuple[float, ...], unit: str, *, one: str = ""
 ) -> PageKnob:
     """Create an input with a few discrete values, each billed in advance."""

@@ -117,7 +117,7 @@ def _prices(
         yield VendorQuestion(
             topic="price",
             question=f"What is the price of {what}, until when is it valid, and what is the volume discount?",
-            assumed=_counted(part.buy),
+            assumed=_price_text(part.buy),
             changes_choice=_changes_choice(flips, names, "price", part.buy),
             used="buy" in ways,
         )
@@ -125,7 +125,7 @@ def _prices(
         yield VendorQuestion(
             topic="price",
             question="What is the price of a device-hour without a term, with host, power, network and storage?",
-            assumed=_counted(part.rent),
+            assumed=_price_text(part.rent),
             changes_choice=_changes_choice(flips, names, "rent", part.rent),
             used="rent" in ways,
         )
@@ -135,13 +135,13 @@ def _prices(
         yield VendorQuestion(
             topic="term",
             question=f"What is the price of a device-hour {term}, when is it paid, and what does leaving early cost?",
-            assumed="no price for this term" if rent is None else _counted(rent),
+            assumed="no price for this term" if rent is None else _price_text(rent),
             changes_choice="" if rent is None else _changes_choice(flips, names, "rent", rent, months),
             used=f"contract {number}" in ways,
         )
 
 
-def _counted(price: Input) -> str:
+def _price_text(price: Input) -> str:
     return amount(price.value, price.unit) + (
         f"; range: {spread(price.low, price.high, price.unit)}" if price.uncertain else ""
     )
@@ -219,7 +219,7 @@ def _request(
     yield f"To {label_name(vendor)} or its partners. {service}\n"
     yield "## Workload\n"
     for workload in plan.workloads:
-        yield from _served(result, workload)
+        yield from _workload_lines(result, workload)
     yield "\n## Offer\n"
     yield from _lots(share)
     yield "\n## Questions\n"
@@ -277,7 +277,7 @@ def _about(nodes: int | None, devices: int) -> str:
     return f"as many nodes of {each} as needed" if nodes is None else f"about {counted(nodes, 'node')} of {each}"
 
 
-def _served(result: PlanResult, workload: WorkloadPlan) -> Iterator[str]:
+def _workload_lines(result: PlanResult, workload: WorkloadPlan) -> Iterator[str]:
     yield f"- **{_line(workload.name)}**: {workload.model}, limits {workload.slo}."
     for period in result.terms.periods:
         peak = rate(peak_requests_per_s(workload, period))

@@ -67,7 +67,7 @@ def render_plan(result: PlanResult, width: int) -> RenderableType:
     pieces: list[RenderableType] = [Text(result.plan.name, style="bold"), Text(question(result), style="dim"), Text()]
     if isinstance(result.answer, NoFleet):
         pieces.append(Text(NO_FLEET, style="bold red"))
-        pieces += [_indented(reason) for reason in result.answer.reasons]
+        pieces += [_indent(reason) for reason in result.answer.reasons]
     else:
         pieces += _answer(result, result.answer, width)
     pieces += [_claim(check) for check in result.claims]
@@ -78,11 +78,11 @@ def render_plan(result: PlanResult, width: int) -> RenderableType:
 def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[RenderableType]:
     yield Text(headline(answer), style=_STYLES[sureness(answer)])
     if answer.verdict.outcome == "too close to call":
-        yield from (_indented(f"To settle it: {what}") for what in answer.verdict.measure[:2])
+        yield from (_indent(f"To settle it: {what}") for what in answer.verdict.measure[:2])
     if near := near_sentence(answer):
-        yield _indented(near, "yellow")
+        yield _indent(near, "yellow")
     if unpriced := not_compared_sentence(result):
-        yield _indented(unpriced, "yellow")
+        yield _indent(unpriced, "yellow")
     yield Text()
     yield _fleet(answer.winner.mix, result)
     yield from (
@@ -200,17 +200,17 @@ def _bar(bill: Bill, most: float, room: int) -> Text:
 def _changes(answer: Answer) -> RenderableType:
     found = flips_by_input(answer.flips)[:_FLIPS_SHOWN]
     lines: list[RenderableType] = [Text("What would change the answer", style="bold")]
-    lines += [_indented(flip_sentence(*ends), "yellow" if within_range(ends) else "") for ends in found]
+    lines += [_indent(flip_sentence(*ends), "yellow" if within_range(ends) else "") for ends in found]
     if not found:
         alone = answer.verdict.outcome != "only choice" and not answer.verdict.others_usd
         nothing = "no other fleet meets demand, so no single input changes the answer"
-        lines.append(_indented(nothing if alone else "no single input, varied from 0.1 to 10 times its value"))
+        lines.append(_indent(nothing if alone else "no single input, varied from 0.1 to 10 times its value"))
     if answer.verdict.others_usd:
-        lines.append(_indented(_widest(answer), "dim"))
+        lines.append(_indent(_widest(answer), "dim"))
     return Group(*lines)
 
 
-def _indented(text: str, style: str = "") -> Padding:
+def _indent(text: str, style: str = "") -> Padding:
     return Padding(Text(text, style=style), (0, 0, 0, 2))
 
 
@@ -251,7 +251,7 @@ def _asked_for_a_mix(result: PlanResult, answer: Answer) -> bool:
 
 def _claim(check: ClaimCheck) -> RenderableType:
     lines: list[RenderableType] = [Text(f"Claim checked: {check.claim.title}", style="bold")]
-    lines += [_indented(sentence) for sentence in check.verdicts]
+    lines += [_indent(sentence) for sentence in check.verdicts]
     return Group(*lines)
 
 

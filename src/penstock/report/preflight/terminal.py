@@ -79,7 +79,7 @@ def render_preflight(answer: Preflight, speed: Speed | None = None, instead: Pre
     )
     pieces += [Text(f"\n{heading}", style="bold"), _predictions(answer, speed)]
     if open_questions := _open_questions(answer):
-        pieces += [Text("\nundecided rules", style="bold"), _undetermined(open_questions)]
+        pieces += [Text("\nundecided rules", style="bold"), _undetermined_rules(open_questions)]
     pieces += [Text("\nlaunch", style="bold"), _launch(answer, instead)]
     return Group(*pieces)
 
@@ -100,23 +100,23 @@ def _headline(answer: Preflight) -> Text:
     if answer.plan.nodes > 1:
         where += f" on {answer.plan.nodes} machines"
     words, style = _READINESS[answer.readiness]
-    text = Text(_called(question.subject), style="bold")
+    text = Text(_model_name(question.subject), style="bold")
     text.append(f" on {where}, {question.engine} {question.version}: ", style="not bold")
-    text.append(words.replace("{with}", _shortened(answer)), style=style)
+    text.append(words.replace("{with}", _context_note(answer)), style=style)
     if answer.newer_than_read is not None:
         text.append(f"\nchecked against {answer.newer_than_read}: later releases were not read", style="bold yellow")
     text.append(f"\n{answer.assessment.rules_checked} rules: {_counts(answer)}", style="not bold dim")
     return text
 
 
-def _called(subject: Subject) -> str:
+def _model_name(subject: Subject) -> str:
     """Name the model; for a repository matched to a known architecture, name both."""
     name = subject.model.name
     own = name not in model_ids() or subject.name.count("/") != 1 or find_model(name).repo == subject.name
     return name if own else f"{subject.name.rpartition('/')[2]} (same architecture as {name})"
 
 
-def _shortened(answer: Preflight) -> str:
+def _context_note(answer: Preflight) -> str:
     cut, capacity, limit = answer.cut, answer.memory.capacity, answer.question.subject.model.max_context_tokens
     longest = None if capacity is None else capacity.longest_context_tokens
     if answer.question.engine == "sglang" and longest is not None and limit is not None and longest < limit:
@@ -132,12 +132,12 @@ def _counts(answer: Preflight) -> str:
     found[Severity.BLOCKER] += len(answer.obstacles)
     found[Severity.WARNING] += len(answer.possible_obstacles)
     words = [f"{count} {_COUNTED[severity]}" for severity, count in found.items() if count]
-    ignored, open_questions = len(_ignored(answer)), len(_open_questions(answer))
+    ignored, open_questions = len(_harmless_flags(answer)), len(_open_questions(answer))
     words += [f"{ignored} ignored"] if ignored else []
     return ", ".join(words or ["nothing found"]) + (f"; {open_questions} undecided" if open_questions else "")
 
 
-def _ignored(answer: Preflight) -> list[FlagFinding]:
+def _harmless_flags(answer: Preflight) -> list[FlagFinding]:
     """Return wrong flags and environment variables that do not stop the launch."""
     return [flag for flag in answer.flags if not flag.stops]
 
@@ -254,7 +254,7 @@ def _speed(speed: Speed) -> str:
     return text if small else f"{text}; formats without their own kernels cost {lost:.0%} of it"
 
 
-def _undetermined(entries: Sequence[Undetermined]) -> RenderableType:
+def _undetermined_rules(entries: Sequence[Undetermined]) -> RenderableType:
     """Group undecided rules by the information that would decide them."""
     by_deed: dict[str, list[str]] = {}
     for entry in entries:
@@ -270,9 +270,9 @@ def _launch(answer: Preflight, instead: Preflight | None) -> RenderableType:
     if answer.launch.typed:
         verdict = "" if answer.passes else "; it is not expected to serve"
         pieces.append(Text(f"  your command, as parsed{verdict}", style="dim"))
-        pieces.append(_pasted(command_lines(answer.launch.typed)))
+        pieces.append(_command_text(command_lines(answer.launch.typed)))
         pieces += [Text(f"  ! {note}", style="yellow") for note in answer.notes]
-    pieces += [Text(f"  ! {flag.message}", style="yellow") for flag in _ignored(answer)]
+    pieces += [Text(f"  ! {flag.message}", style="yellow") for flag in _harmless_flags(answer)]
     if instead is not None:
         pieces += [Text(f"  {_called_instead(answer, instead)}", style="bold"), _plan(instead.plan)]
     elif answer.readiness is Readiness.BLOCKED and not answer.launch.typed:
@@ -303,10 +303,10 @@ def _plan(plan: LaunchPlan) -> RenderableType:
         where = f"  on each of {plan.nodes} machines; {HEAD_NODE} is the address of the first{others}"
         pieces.append(Text(where, style="dim"))
     docker = plan.docker()
-    pieces.append(_pasted(plan.bare()))
+    pieces.append(_command_text(plan.bare()))
     missing = f"no image: {plan.engine} {plan.version} was not found among its releases" if plan.unreleased else None
     pieces.append(
-        _pasted(docker) if docker else Text(f"  {missing or 'no official image for this device'}", style="dim")
+        _command_text(docker) if docker else Text(f"  {missing or 'no official image for this device'}", style="dim")
     )
     reasons = [(variable.name, variable.why) for variable in plan.variables]
     reasons += [(f"--{flag.name}", flag.why) for flag in plan.flags]
@@ -318,7 +318,7 @@ def _plan(plan: LaunchPlan) -> RenderableType:
     return Group(*pieces)
 
 
-def _pasted(command: str) -> Text:
+def _command_text(command: str) -> Text:
     """Show a command for copying: no line is wrapped or cut, and nothing follows a trailing backslash."""
     return Text(indent(command, "  "), style="green", no_wrap=True, overflow="ignore")
 

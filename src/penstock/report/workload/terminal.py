@@ -24,7 +24,7 @@ def render_trace(summary: TraceSummary, path: str, width: int) -> RenderableType
     """Draw the whole answer."""
     room = min(width, _WIDEST)
     requests = summary.requests
-    grid = _labelled()
+    grid = _label_grid()
     grid.add_row("rows", _rows(summary))
     grid.add_row("arrivals", _arrivals(requests))
     if requests.duration_s > 0:
@@ -45,7 +45,7 @@ def render_trace(summary: TraceSummary, path: str, width: int) -> RenderableType
     )
 
 
-def _labelled() -> Table:
+def _label_grid() -> Table:
     grid = Table.grid(padding=(0, 1))
     grid.add_column(width=_LABEL, style="bold")
     grid.add_column()
@@ -138,7 +138,7 @@ def _pictures(summary: TraceSummary, room: int) -> Table:
     least, most = min(tokens.shortest for _, tokens in both), max(tokens.longest for _, tokens in both)
     ends = f"{least:,} ", f" {most:,} tokens"
     drawn = max(10, room - _LABEL - 1 - sum(map(len, ends)))
-    grid = _labelled()
+    grid = _label_grid()
     for name, tokens in both:
         padded = [*tokens.by_length[first:], *[0] * (cells - len(tokens.by_length))]
         grid.add_row(

@@ -234,7 +234,7 @@ def _leaves(prefixes: Prefixes) -> NDArray[np.int64]:
     return leaves
 
 
-def _assigned(pools: Sequence[ReplicaPool], block: Requests, options: Options) -> NDArray[np.int64]:
+def _assigned_pools(pools: Sequence[ReplicaPool], block: Requests, options: Options) -> NDArray[np.int64]:
     """Return the pool that each request must go to; NONE for any."""
     if options.pool_of is None:
         return np.full(len(block), NONE, np.int64)
@@ -273,7 +273,7 @@ def feed(
 
     `refused` is the number left out before: a row keeps its number among all requests that arrived.
     """
-    assigned = _assigned(pools, block, options)
+    assigned = _assigned_pools(pools, block, options)
     fits = _fits(pools, block, assigned)
     kept = np.flatnonzero(fits)
     control = world.control[0]
