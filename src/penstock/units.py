@@ -36,7 +36,7 @@ def format_params(count: float) -> str:
     return f"{count / 10**6:.0f}M"
 
 
-def counted(count: float, noun: str) -> str:
+def count_text(count: float, noun: str) -> str:
     """Write a number of things: 1 year, 1.5 years, 1,200 nodes."""
     return f"{count:,.12g} {noun if count == 1 else f'{noun}s'}"
 

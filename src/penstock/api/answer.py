@@ -78,7 +78,7 @@ class ApiAnswer(ABC):
         return console.export_html(inline_styles=True, code_format=_PRE.format(label=label))
 
 
-def counted(name: str, devices: int) -> str:
+def device_label(name: str, devices: int) -> str:
     """Name an accelerator with its number of devices, as the tables do."""
     return name + (f" x{devices}" if devices > 1 else "")
 

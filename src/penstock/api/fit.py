@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from rich.console import RenderableType
 
-from penstock.api.answer import ApiAnswer, Row, counted
+from penstock.api.answer import ApiAnswer, Row, device_label
 from penstock.api.arguments.choices import (
     cache_choice,
     counted_targets,
@@ -123,7 +123,7 @@ def _row(report: FitReport) -> Row:
 
 def _piece(report: FitReport) -> str:
     placed = report.fit.deployment
-    name = counted(placed.accelerator.id, placed.parallelism.devices)
+    name = device_label(placed.accelerator.id, placed.parallelism.devices)
     if not report.fit.fits:
         return f"{name} does not fit"
     capacity = report.fit.capacity

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rich.console import RenderableType
 
-from penstock.api.answer import ApiAnswer, Row, counted, spread_over
+from penstock.api.answer import ApiAnswer, Row, device_label, spread_over
 from penstock.api.arguments.choices import counted_targets, tokens_choice
 from penstock.api.arguments.deployment_argument import RequestedDeployment
 from penstock.api.arguments.ignored import refuse_ignored
@@ -81,7 +81,7 @@ class PredictDisaggregatedAnswer(ApiAnswer):
 
     def _summary(self) -> tuple[str, Sequence[str]]:
         return self.model.name, [
-            f"{counted(one.deployed.decode.accelerator.id, one.deployed.devices)} "
+            f"{device_label(one.deployed.decode.accelerator.id, one.deployed.devices)} "
             + (f"{one.output_tokens_per_s.value:,.0f} tok/s" if one.fits else "does not fit")
             for one in self.predictions
         ]
@@ -169,7 +169,7 @@ def _row(prediction: Prediction, energy: Energy | None, output_tokens: int) -> R
 
 
 def _piece(prediction: Prediction) -> str:
-    name = counted(prediction.deployment.accelerator.id, prediction.deployment.parallelism.devices)
+    name = device_label(prediction.deployment.accelerator.id, prediction.deployment.parallelism.devices)
     if not prediction.memory.fits:
         return f"{name} does not fit"
     return f"{name} {prediction.output_tokens_per_s.value:,.0f} tok/s ({prediction.measured_engine})"

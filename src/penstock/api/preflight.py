@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from penstock.api.answer import ApiAnswer, Row, counted
+from penstock.api.answer import ApiAnswer, Row, device_label
 from penstock.api.arguments.choices import counted_targets, engine_choice, split_choice, tokens_choice
 from penstock.api.options.argument_types import Targets
 from penstock.api.options.option_fields import takes
@@ -75,7 +75,7 @@ class PreflightAnswer(ApiAnswer):
 
     def _summary(self) -> tuple[str, Sequence[str]]:
         return self.answers[0].question.subject.model.name, [
-            f"{counted(answer.question.accelerator.id, answer.question.asked.parallelism.devices)} "
+            f"{device_label(answer.question.accelerator.id, answer.question.asked.parallelism.devices)} "
             f"{answer.question.engine} {answer.readiness.value}"
             for answer in self.answers
         ]

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import RenderableType
 
 from penstock.api.answer import ApiAnswer, Row
-from penstock.api.arguments.observed_weights import weighed
+from penstock.api.arguments.observed_weights import with_weights
 from penstock.api.arguments.policy_names import policies_choice
 from penstock.errors import UsageError
 from penstock.gateway.picker.decision_receipts import DecisionReceipt, ends_cut, first_line, read_receipts
@@ -99,7 +99,7 @@ def _check_once(files: Sequence[Path]) -> None:
 
 def _replay_policy(known: Sequence[DecisionReceipt], policy: RoutingPolicy) -> ReplayedPolicy:
     seen = [(receipt.sample, receipt.parameters) for receipt in known]
-    found = replay(weighed(seen, policy.name) if policy.weighs else seen, policy.pick)
+    found = replay(with_weights(seen, policy.name) if policy.weighs else seen, policy.pick)
     sent = Counter(
         receipt.addresses[index] for receipt, index in zip(known, found.chosen, strict=True) if index != REJECTED
     )

@@ -13,7 +13,7 @@ from penstock.planning.optimizer.node_costs import BillingTerms
 from penstock.planning.optimizer.problem import Mix, PoolPeriod
 from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.verification.serving_fleet import RequestStream, pool_id, serving_fleet
-from penstock.units import counted
+from penstock.units import count_text
 
 _UNSTATED: Final = "unstated"
 """Version of an engine whose settings are unknown here."""
@@ -56,7 +56,7 @@ def planned_fleet(result: PlanResult, answer: Answer) -> Fleet:
 
 def _note(result: PlanResult, last: int) -> str:
     plan = result.plan
-    note = f"chosen by `penstock plan`, {counted(plan.horizon_years, 'year')} from {plan.start}"
+    note = f"chosen by `penstock plan`, {count_text(plan.horizon_years, 'year')} from {plan.start}"
     return note if last == 0 else f"{note}; as it stands in period {last + 1} of {result.problem.periods}, the last"
 
 

@@ -72,7 +72,7 @@ def _alone(result: PlanResult, answer: Answer, vendor: str, chosen: set[str]) ->
     """Find a vendor's cheapest fleet; if rules forbid a single vendor, of its recommended accelerators without them."""
     if vendor in answer.by_label:
         return answer.by_label[vendor].mix
-    problem = answer.family.informed(replace(result.problem, min_vendors=1, max_vendor_share=None))
+    problem = answer.family.with_simulated_capacities(replace(result.problem, min_vendors=1, max_vendor_share=None))
     only = Restriction(only_accelerators=frozenset(chosen))
     return cheapest(problem, only, gap_fraction=_GAP, search_nodes=_MAX_NODES, patient=False) if chosen else None
 

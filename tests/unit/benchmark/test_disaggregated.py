@@ -131,7 +131,7 @@ def test_what_all_share_goes_to_the_label_all_have() -> None:
 
 def test_holding_out_is_as_if_it_had_never_been_measured() -> None:
     found = [residual(f"c{number}", "engine", f"m{number % 2}", off=0.02 * number) for number in range(6)]
-    without = SharedEffects(found, "prefill").without("c5")
+    without = SharedEffects(found, "prefill").effects_without("c5")
     never = SharedEffects(found[:5], "prefill").all()
     labels = ("engine", "m1")
     assert sum_effects(without, labels) == pytest.approx(sum_effects(never, labels), abs=1e-9)

@@ -10,7 +10,7 @@ from examples import deployment, model
 from penstock.catalog import load_accelerator
 from penstock.fleet import Deployment
 from penstock.performance.prediction.predict_deployment import Range
-from penstock.planning.candidates.candidate_search import Candidate, find_candidates, undominated
+from penstock.planning.candidates.candidate_search import Candidate, drop_dominated, find_candidates
 from penstock.planning.candidates.replica_capacity import Capacity, CapacityOf, Option, length_by_length, mixed_rate
 from penstock.planning.optimizer.cheapest_mix import cheapest
 from penstock.planning.optimizer.problem import Demand, Offer, Problem, ReplicaKind, Tier
@@ -59,8 +59,8 @@ def test_a_part_that_cannot_is_left_out_with_the_reason() -> None:
 
 def test_several_copies_of_a_small_replica_beat_a_large_one() -> None:
     small, large, quick = candidate(1, (1.0, 0.5)), candidate(2, (1.9, 0.9)), candidate(2, (1.9, 1.2))
-    assert undominated([large, small]) == [small]
-    assert undominated([quick, small]) == [small, quick]
+    assert drop_dominated([large, small]) == [small]
+    assert drop_dominated([quick, small]) == [small, quick]
 
 
 def test_what_a_screen_finds_unable_is_not_judged_and_only_careful_rates_prune() -> None:
@@ -209,7 +209,7 @@ def test_pruning_never_changes_the_cheapest_fleet(
     entries: list[tuple[int, tuple[float, float]]], wanted: tuple[int, int]
 ) -> None:
     every = [candidate(tp, pair, f"{number} tp{tp}") for number, (tp, pair) in enumerate(entries)]
-    pruned = undominated(every)
+    pruned = drop_dominated(every)
     costs = [cheapest(_problem(kept, wanted), gap_fraction=0.0) for kept in (every, pruned)]
     assert (costs[0] is None) == (costs[1] is None)
     if costs[0] is not None and costs[1] is not None:

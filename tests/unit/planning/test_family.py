@@ -153,11 +153,11 @@ def test_a_fleet_that_looks_cheapest_by_what_others_carried_is_simulated_itself(
     looked = [
         optimistic_capacity
         for mix in rivals
-        if (optimistic_capacity := proof.mix(mix, replace(problem, carried=proof.carried(problem))))
+        if (optimistic_capacity := proof.mix(mix, replace(problem, carried=proof.relative_capacities(problem))))
     ]
     assert min(mix.cost_usd for mix in looked) < proof.verified[0].mix.cost_usd, "by what the winner's carried"
     for mix in rivals:
-        shown = found.mix(mix, replace(problem, carried=found.carried(problem)))
+        shown = found.mix(mix, replace(problem, carried=found.relative_capacities(problem)))
         assert shown is None or shown.cost_usd >= proof.verified[0].mix.cost_usd
 
 

@@ -34,7 +34,7 @@ from penstock.report.plan.page import plan_html
 from penstock.report.plan.rfp import rfp_pack
 from penstock.report.plan.sentences import amount, spread, sureness, usd
 from penstock.report.plan.terminal import render_plan
-from penstock.units import counted
+from penstock.units import count_text
 from small_plans import TWO_PARTS, solved
 
 SCREEN_LINES = 45
@@ -75,7 +75,11 @@ def test_one_of_a_thing_has_no_plural() -> None:
     texts = (shown(year), plan_html(year), *rfp_pack(year, year.answer).values())
     assert not [found for text in texts for found in re.findall(r"\b1 (?:year|month|week|node|server|device)s\b", text)]
     assert (amount(1.0, "years"), amount(1.5, "years"), amount(1.0, "months")) == ("1 year", "1.5 years", "1 month")
-    assert (counted(1, "node"), counted(1200, "node"), counted(0.5, "year")) == ("1 node", "1,200 nodes", "0.5 years")
+    assert (count_text(1, "node"), count_text(1200, "node"), count_text(0.5, "year")) == (
+        "1 node",
+        "1,200 nodes",
+        "0.5 years",
+    )
 
 
 def test_a_plan_without_a_fleet_says_what_stands_in_the_way() -> None:

@@ -123,4 +123,4 @@ def test_a_pool_that_drafts_is_the_one_simulate_lays_out() -> None:
     drafting = Option(id="drafting", weights="fp8", deployment=placed, measured_engine="vllm", speculation=drafts)
     simulator = Simulator(QueuelessScreen(EFFICIENCIES))
     laid = place(placed, "vllm", EFFICIENCIES, typical_tokens=SHORT.context_tokens, speculation=drafts)
-    assert simulator.placed(drafting, SHORT.context_tokens).replica == laid.replica
+    assert simulator.place(drafting, SHORT.context_tokens).replica == laid.replica

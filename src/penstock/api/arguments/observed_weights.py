@@ -34,7 +34,7 @@ _KIND: Final = [
 """Fields that define a kind of endpoint: replicas that agree in all of them are of one kind."""
 
 
-def weighed(seen: Sequence[ObservedSetups], policy: str) -> list[ObservedSetups]:
+def with_weights(seen: Sequence[ObservedSetups], policy: str) -> list[ObservedSetups]:
     """Assign each pick the weights of its endpoints' kinds; weights set by the running gateway are kept."""
     loads, known, found = seen_loads(seen), dict[bytes, tuple[Records, Records]](), list[ObservedSetups]()
     for sample, parameters in seen:

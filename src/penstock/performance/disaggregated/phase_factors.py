@@ -160,7 +160,7 @@ class SharedEffects:
         """Return the effect of every label."""
         return self._by_label(self._weights)
 
-    def without(self, group: Hashable) -> dict[str, float]:
+    def effects_without(self, group: Hashable) -> dict[str, float]:
         """Return the effects without the residuals of a group.
 
         Outlier weights stay those of the fit with all residuals.

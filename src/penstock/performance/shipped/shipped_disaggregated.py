@@ -241,7 +241,7 @@ def held_out_guesses(found: Sequence[PublishedRun], by: HeldOut) -> list[Guess]:
     for run in found:
         group = group_of(run)
         if group not in effects:
-            effects[group] = {phase: shared[phase].without(group) for phase in PHASES}
+            effects[group] = {phase: shared[phase].effects_without(group) for phase in PHASES}
         logs = {phase: sum_effects(effects[group][phase], run.sides[phase].labels) for phase in PHASES}
         pools.append(run.pools(logs))
     return _guesses(found, pools)

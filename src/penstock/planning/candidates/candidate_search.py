@@ -142,7 +142,7 @@ def _whole(
         bounds = zip(feasible, judged, strict=True)
         useful = _simulate_options(workload, [pair for pair in bounds if any(pair[1].rates)], capacity_of)
     why = reason or (judged[0].capacities[0].grounds if judged else "no deployment to consider")
-    return undominated(_best_engines(workload, useful)), len({option.id for option in feasible}), why
+    return drop_dominated(_best_engines(workload, useful)), len({option.id for option in feasible}), why
 
 
 def engines_to_consider(asked: Sequence[str], *, measured: Sequence[str]) -> Sequence[str] | None:
@@ -189,7 +189,7 @@ def _units(
     hopeful = [(o, b) for o, b in bounds if not any(_beats(other, b, margin=_SCREEN_MARGIN) for other in others)]
     found = _simulate_options(workload, [(o, b) for o, b in hopeful if any(b.rates)], capacity_of)
     return [
-        one for one in undominated(_best_engines(workload, found)) if not any(_beats(other, one) for other in others)
+        one for one in drop_dominated(_best_engines(workload, found)) if not any(_beats(other, one) for other in others)
     ]
 
 
@@ -207,7 +207,7 @@ def _mixed_rate(workload: WorkloadPlan, candidate: Candidate) -> float:
     return mixed_rate(tuple(share.fraction for share in workload.shares), candidate.rates)
 
 
-def undominated(candidates: Sequence[Candidate]) -> list[Candidate]:
+def drop_dominated(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Drop candidates that another of the same workload and accelerator dominates: no more devices, no length slower.
 
     Several copies of a smaller replica may replace a larger one: sizes divide a node, so they fit where it fits.

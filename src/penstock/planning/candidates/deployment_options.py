@@ -64,7 +64,7 @@ def options_of(
     """List the options that hold the shortest requests, and the reason of the last one that does not."""
     found: list[Option] = []
     reason = None
-    for weights, spec in stored(placing.workload, model):
+    for weights, spec in weight_formats(placing.workload, model):
         emulated = emulated_format(placing, model, spec)
         if emulated is not None:
             reason = f"{placing.accelerator.id} has no datapath for {emulated} weights"
@@ -83,7 +83,7 @@ def emulated_format(placing: WorkloadOnAccelerator, model: ModelSpec, spec: Mode
     return None if spec is model else next(iter(placing.accelerator.emulated_formats(spec.formats)), None)
 
 
-def stored(workload: WorkloadPlan, model: ModelSpec) -> Iterator[tuple[str, ModelSpec]]:
+def weight_formats(workload: WorkloadPlan, model: ModelSpec) -> Iterator[tuple[str, ModelSpec]]:
     """Yield the model in every weight format requested."""
     seen = set()
     for name in workload.weights:

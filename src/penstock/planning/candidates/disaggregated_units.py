@@ -9,7 +9,12 @@ from typing import Final
 from penstock.fleet.deployment import Deployment, Parallelism
 from penstock.fleet.disaggregated_replica import NETWORK_BYTES_PER_S, Disaggregated
 from penstock.model import ModelSpec
-from penstock.planning.candidates.deployment_options import WorkloadOnAccelerator, emulated_format, settings_of, stored
+from penstock.planning.candidates.deployment_options import (
+    WorkloadOnAccelerator,
+    emulated_format,
+    settings_of,
+    weight_formats,
+)
 from penstock.planning.candidates.disaggregated_screen import UnitScreen
 from penstock.planning.candidates.replica_capacity import Option, mixed_rate, way_of
 from penstock.planning.candidates.splits import splits_of
@@ -58,7 +63,7 @@ def find_units(model: ModelSpec, placing: WorkloadOnAccelerator, screen: UnitScr
 def _pairs(model: ModelSpec, placing: WorkloadOnAccelerator, screen: UnitScreen) -> Iterator[_Pair]:
     named = tuple(Parallelism(tp=tp) for tp in placing.planned.tp)
     prompts = min(share.bucket.input_tokens for share in placing.workload.shares)
-    for weights, spec in stored(placing.workload, model):
+    for weights, spec in weight_formats(placing.workload, model):
         if emulated_format(placing, model, spec) is not None:
             continue
         for engine in _engines(spec, placing, screen):

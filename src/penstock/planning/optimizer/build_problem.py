@@ -96,11 +96,11 @@ def _offer(terms: BillingTerms, planned: AcceleratorPlan, site: SitePlan) -> Off
     tiers = tuple(
         Tier(
             min_devices=least,
-            node_usd=tuple(total_usd(terms.bought(planned, site, level, period)) for period in range(count)),
+            node_usd=tuple(total_usd(terms.bill_bought(planned, site, level, period)) for period in range(count)),
         )
         for level, least in enumerate(levels)
     )
-    rents = tuple(total_usd(terms.rented(planned, site, period)) for period in range(count))
+    rents = tuple(total_usd(terms.bill_rented(planned, site, period)) for period in range(count))
     return Offer(
         accelerator=planned.id,
         vendor=accelerator.vendor,
@@ -121,7 +121,7 @@ def _contract(terms: BillingTerms, planned: AcceleratorPlan, site: SitePlan, num
     periods, months = range(len(terms.periods)), planned.contracts[number].months
     return Contract(
         months=months,
-        node_usd=tuple(total_usd(terms.contracted(planned, site, number, period)) for period in periods),
+        node_usd=tuple(total_usd(terms.bill_contracted(planned, site, number, period)) for period in periods),
         spans=tuple(terms.served_periods(months, period) for period in periods),
     )
 
@@ -133,7 +133,7 @@ def _kept_nodes(terms: BillingTerms, planned: AcceleratorPlan, site: SitePlan) -
         return None
     ends = terms.horizon_years if entry.until is None else years_until(plan, entry.until)
     serving = sum(1 for _, end in terms.periods if end <= ends + EPSILON_YEARS)
-    usd = tuple(total_usd(terms.kept(entry, period)) for period in range(serving))
+    usd = tuple(total_usd(terms.bill_kept(entry, period)) for period in range(serving))
     return Kept(nodes=entry.nodes or 0, node_usd=usd, sale_usd=entry.resale_usd.value)
 
 

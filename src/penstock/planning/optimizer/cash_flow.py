@@ -174,7 +174,7 @@ def _paid_once(mix: Mix, terms: BillingTerms, key: Key) -> float:
     """Return the cost of one purchase on its day: silicon, servers and network."""
     accelerator, site, level, period = key
     whole = _terms_in_window(terms, -1.0, inf)
-    lines = whole.bought(*terms.named(accelerator, site), level, period, nodes=mix.purchases[key])
+    lines = whole.bill_bought(*terms.find(accelerator, site), level, period, nodes=mix.purchases[key])
     return _sum(lines, _CAPEX)
 
 
@@ -183,7 +183,7 @@ def _committed_rent(mix: Mix, terms: BillingTerms, key: Key) -> float:
     accelerator, site, number, period = key
     term = Term(months=accelerator_plan(terms.resolved.plan, accelerator).contracts[number].months)
     whole = _terms_in_window(terms, -1.0, terms.periods[period][0] + term.years)
-    lines = whole.contracted(*terms.named(accelerator, site), number, period, nodes=mix.contracts[key])
+    lines = whole.bill_contracted(*terms.find(accelerator, site), number, period, nodes=mix.contracts[key])
     return _sum(lines, frozenset({Item.RENT}))
 
 

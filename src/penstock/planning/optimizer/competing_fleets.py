@@ -76,7 +76,7 @@ class Family:
         seen = {mix.identity: mix for mix in (*self.of_other_worlds, *fleets)}
         return replace(self, of_other_worlds=tuple(seen.values()))
 
-    def informed(self, problem: Problem) -> Problem:
+    def with_simulated_capacities(self, problem: Problem) -> Problem:
         """Return the problem with simulated replica capacities, so that fleets not simulated share their basis."""
         return replace(problem, carried=self.carried)
 

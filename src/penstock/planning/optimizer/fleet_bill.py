@@ -102,18 +102,18 @@ def holdings(mix: Mix, terms: BillingTerms) -> Iterator[Holding]:
         label = f"{pool.offer.accelerator} spare, kept"
         yield Holding(label=label, nodes=pool.kept_nodes, standby=_standby(pool, "kept"), bill=bill)
     held: tuple[tuple[Mapping[tuple[str, str, int, int], int], Callable[..., tuple[Line, ...]], Way], ...] = (
-        (mix.purchases, terms.bought, "bought"),
-        (mix.contracts, terms.contracted, "contract"),
+        (mix.purchases, terms.bill_bought, "bought"),
+        (mix.contracts, terms.bill_contracted, "contract"),
     )
     for ways, bill_of, way in held:
         spares = _spares(mix, way)
         for (accelerator, site, number, period), nodes in sorted(ways.items(), key=lambda entry: entry[0][3]):
             standby = min(nodes, spares.get((accelerator, site), 0))
             spares[accelerator, site] = spares.get((accelerator, site), 0) - standby
-            bill = _bill(bill_of, *terms.named(accelerator, site), number, period)
+            bill = _bill(bill_of, *terms.find(accelerator, site), number, period)
             yield Holding(label=f"{accelerator} spare", nodes=nodes, standby=standby, bill=bill)
     for pool in (entry for entry in mix.pools if entry.rented_nodes):
-        bill = _bill(terms.rented, *terms.named(*pool.offer.key), pool.period)
+        bill = _bill(terms.bill_rented, *terms.find(*pool.offer.key), pool.period)
         label = f"{pool.offer.accelerator} spare, rented"
         yield Holding(label=label, nodes=pool.rented_nodes, standby=_standby(pool, "hour"), bill=bill)
 
@@ -123,7 +123,7 @@ def _bill(bill_of: Callable[..., tuple[Line, ...]], *which: object) -> Callable[
 
 
 def _kept_bill(terms: BillingTerms, entry: OwnedPlan, period: int) -> Callable[[float], tuple[Line, ...]]:
-    return lambda nodes: terms.kept(entry, period, nodes=nodes)
+    return lambda nodes: terms.bill_kept(entry, period, nodes=nodes)
 
 
 def _standby(pool: PoolPeriod, way: Way) -> int:

@@ -21,7 +21,7 @@ from penstock.economics.tco import (
 )
 from penstock.planning.spec.plan_types import AcceleratorPlan, OwnedPlan, Plan, SitePlan, WorkloadPlan
 from penstock.planning.spec.resolve_plan import Resolved
-from penstock.units import counted
+from penstock.units import count_text
 
 DAYS_PER_YEAR: Final = 365.25
 EPSILON_YEARS: Final = 1e-9
@@ -101,11 +101,11 @@ class BillingTerms:
         """Return the end of the last period, in years."""
         return self.periods[-1][1]
 
-    def named(self, accelerator: str, site: str) -> tuple[AcceleratorPlan, SitePlan]:
+    def find(self, accelerator: str, site: str) -> tuple[AcceleratorPlan, SitePlan]:
         """Return an accelerator and a site of the plan by name."""
         return accelerator_plan(self.resolved.plan, accelerator), site_of(self.resolved.plan, site)
 
-    def bought(
+    def bill_bought(
         self, planned: AcceleratorPlan, site: SitePlan, level: int, period: int, *, nodes: float = 1.0
     ) -> tuple[Line, ...]:
         """Bill nodes bought in a period at a price level and kept to the end."""
@@ -121,7 +121,7 @@ class BillingTerms:
         )
         return (*bill, *self._by_device(accelerator, nodes, span))
 
-    def kept(self, entry: OwnedPlan, period: int, *, nodes: float = 1.0) -> tuple[Line, ...]:
+    def bill_kept(self, entry: OwnedPlan, period: int, *, nodes: float = 1.0) -> tuple[Line, ...]:
         """Bill nodes owned already for a period."""
         planned, site = accelerator_plan(self.resolved.plan, entry.id), site_of(self.resolved.plan, entry.site)
         accelerator, span = self.resolved.accelerators[planned.id], self.periods[period]
@@ -163,12 +163,14 @@ class BillingTerms:
     def _price_factor(self, years: float) -> float:
         return float((1 + self.resolved.plan.money.price_change_per_year.value) ** years)
 
-    def rented(self, planned: AcceleratorPlan, site: SitePlan, period: int, *, nodes: float = 1.0) -> tuple[Line, ...]:
+    def bill_rented(
+        self, planned: AcceleratorPlan, site: SitePlan, period: int, *, nodes: float = 1.0
+    ) -> tuple[Line, ...]:
         """Bill nodes rented by the hour for a period."""
         label, rent = f"{planned.id} at {site.name}, rented", 0.0 if planned.rent is None else planned.rent.value
         return self._rent_lines(planned, label, rent, self.periods[period], nodes, agreed_years=_AGREED_YEARS)
 
-    def contracted(
+    def bill_contracted(
         self, planned: AcceleratorPlan, site: SitePlan, number: int, period: int, *, nodes: float = 1.0
     ) -> tuple[Line, ...]:
         """Bill nodes on a contract that begins in a period, to the end of its last term."""
@@ -176,7 +178,7 @@ class BillingTerms:
         start, end = self.periods[period]
         term = Term(months=contract.months)
         span = (start, term.ends_years(start, end - start))
-        label = f"{planned.id} at {site.name}, {counted(contract.months, 'month')}"
+        label = f"{planned.id} at {site.name}, {count_text(contract.months, 'month')}"
         return self._rent_lines(planned, label, contract.rent.value, span, nodes, agreed_years=term.years)
 
     def served_periods(self, contract_months: int, period: int) -> int:

@@ -46,13 +46,13 @@ class _Station:
         self.times, self.demand = asked.times[self.workload], asked.demand[self.workload]
         self.planned = {demand: share for (kind, demand), share in self.pool.load.items() if kind == name}
         count = self.pool.replicas[name]
-        needed = self.taken(self.planned)
+        needed = self.replicas_for(self.planned)
         with np.errstate(divide="ignore"):
             self.kept = np.minimum(1.0, np.divide(count, needed))
         self.shares: dict[DemandKey, Array] = {demand: share * self.kept for demand, share in self.planned.items()}
         self.room = count - np.minimum(needed, count)
 
-    def taken(self, shares: Mapping[DemandKey, Array | float]) -> Array:
+    def replicas_for(self, shares: Mapping[DemandKey, Array | float]) -> Array:
         """Return the replicas of this kind that shares of demands need; infinite if it cannot serve one of them."""
         amount = np.zeros_like(self.times)
         for demand, share in shares.items():
@@ -60,7 +60,7 @@ class _Station:
             amount = amount + np.where(np.asarray(share) > ROUNDING, each, 0.0) * share
         return amount * self.times
 
-    def carried(self) -> tuple[Array, Array]:
+    def tokens_and_devices(self) -> tuple[Array, Array]:
         """Return the tokens of its requests, and the devices busy with them."""
         tokens = {demand.key: demand.tokens for demand in self.filling.problem.demands}
         rates, period = self.filling.rates, self.pool.period
@@ -68,7 +68,7 @@ class _Station:
             (share * rates[demand][period] * tokens[demand] for demand, share in self.shares.items()),
             np.zeros_like(self.times),
         )
-        return load * self.demand, self.taken(self.shares) * self.devices
+        return load * self.demand, self.replicas_for(self.shares) * self.devices
 
 
 def _share_out(stations: Sequence[_Station]) -> Truths:
@@ -79,7 +79,7 @@ def _share_out(stations: Sequence[_Station]) -> Truths:
             left[demand] = left.get(demand, np.zeros_like(station.times)) + share * (1 - station.kept)
     able = []
     for station in stations:
-        taken = station.taken(left)
+        taken = station.replicas_for(left)
         able.append(np.divide(station.room, taken, out=np.zeros_like(taken), where=taken > 0))
     together = sum(able, np.zeros_like(stations[0].times))
     for station, share in zip(stations, able, strict=True):
@@ -97,7 +97,7 @@ def _rules_kept(stations: Sequence[_Station], problem: Problem) -> Truths:
     carried: dict[str, Array] = {}
     for station in stations:
         vendor = station.pool.offer.vendor
-        carried[vendor] = carried.get(vendor, 0.0) + np.vstack(station.carried())
+        carried[vendor] = carried.get(vendor, 0.0) + np.vstack(station.tokens_and_devices())
     shares = np.stack(list(carried.values()))
     shares = shares / np.maximum(shares.sum(axis=0), ROUNDING)
     load, devices = shares[:, 0], shares[:, 1]

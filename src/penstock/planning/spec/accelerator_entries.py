@@ -78,7 +78,7 @@ class AcceleratorEntry:
 
     def plan(self) -> AcceleratorPlan:
         """Return the accelerator with its prices."""
-        devices, name = counted(self.id)
+        devices, name = split_count(self.id)
         return AcceleratorPlan(
             id=name,
             node_devices=devices,
@@ -95,7 +95,7 @@ class AcceleratorEntry:
         )
 
 
-def counted(text: str) -> tuple[int | None, str]:
+def split_count(text: str) -> tuple[int | None, str]:
     """Split `8xh100` into a device count and an accelerator; the count of a bare `h100` is None."""
     match = _COUNTED.fullmatch(text.strip())
     return (int(match[1]), match[2]) if match else (None, text)
@@ -125,7 +125,7 @@ class OwnedEntry:
             raise UsageError("say how many, by `nodes:` or by devices: 64xh100, or {id: h100, nodes: 8}")
 
     def _devices(self) -> int | None:
-        return self.devices or counted(self.id)[0]
+        return self.devices or split_count(self.id)[0]
 
     def plan(self) -> OwnedPlan:
         """Return the owned nodes. Without a stated resale, no sale is counted on."""
@@ -133,7 +133,7 @@ class OwnedEntry:
             value=0.0, low=0.0, high=self.book_usd or 0.0, unit="USD/node", source="not given: no sale is counted on"
         )
         return OwnedPlan(
-            id=counted(self.id)[1],
+            id=split_count(self.id)[1],
             devices=self._devices(),
             nodes=self.nodes,
             age_years=self.age_years,

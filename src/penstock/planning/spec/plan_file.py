@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from penstock.audit.saving_claim import SAVING_KEYS, SavingClaim
 from penstock.errors import UsageError
 from penstock.planning.spec import default_inputs as usual
-from penstock.planning.spec.accelerator_entries import AcceleratorEntry, OwnedEntry, counted
+from penstock.planning.spec.accelerator_entries import AcceleratorEntry, OwnedEntry, split_count
 from penstock.planning.spec.plan_types import (
     VENDORS,
     AcceleratorPlan,
@@ -234,7 +234,7 @@ class PlanFile:
             raise FieldError("write some of [buy, rent, contract]; rent is by the hour, contract for a term", "acquire")
         if len({site.name for site in self.sites}) < len(self.sites) or not self.sites:
             raise FieldError("each site needs a name of its own", "sites")
-        places = [(counted(entry.id)[1], entry.site) for entry in self.owned]
+        places = [(split_count(entry.id)[1], entry.site) for entry in self.owned]
         if len(set(places)) < len(places):
             raise FieldError(
                 "an accelerator is listed twice at one site; add its nodes up, with their mean age and value", "owned"

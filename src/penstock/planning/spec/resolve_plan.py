@@ -20,7 +20,7 @@ from penstock.planning.spec.plan_types import (
     StackPlan,
 )
 from penstock.planning.spec.sourced_inputs import Input
-from penstock.units import counted
+from penstock.units import count_text
 
 PricesOf = Callable[[str], Sequence[Price]]
 DrawOf = Callable[[Accelerator], DrawUnderLoad | None]
@@ -237,7 +237,7 @@ def _bought_inputs(resolved: Resolved) -> _Named:
         price = f"{part.id}: price with its share of the server" if part.with_host else f"{part.id}: price"
         found += [(price, part.buy)] if part.buy else []
         found += [(f"{part.id}: rent by the hour", part.rent)] if part.rent else []
-        found += [(f"{part.id}: rent for {counted(entry.months, 'month')}", entry.rent) for entry in part.contracts]
+        found += [(f"{part.id}: rent for {count_text(entry.months, 'month')}", entry.rent) for entry in part.contracts]
     for vendor, entry in plan.stacks.items():
         found += [
             (f"{vendor}: support contract", entry.support_usd_per_device_year),

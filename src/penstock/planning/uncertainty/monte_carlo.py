@@ -73,13 +73,13 @@ class Confidence:
     nodes: Span
     """Nodes the winning fleet needs in the period with the most nodes."""
 
-    def lost(self, winner: str) -> float:
+    def loss_probability(self, winner: str) -> float:
         """Return the share of worlds in which another label is cheapest."""
         return sum(share for label, share in self.probability.items() if label != winner)
 
     def too_close(self, winner: str) -> bool:
         """Return whether the saving could be a loss: another label is cheapest in at least 10% of feasible worlds."""
-        return self.lost(winner) >= _COULD_BE * sum(self.probability.values())
+        return self.loss_probability(winner) >= _COULD_BE * sum(self.probability.values())
 
     @property
     def likeliest(self) -> str:
@@ -102,7 +102,7 @@ def add_fleets_of_drawn_worlds(
         drawn = world
         for knob in uncertain:
             drawn = knob.apply(drawn, float(values[knob.id][number]))
-        problem = family.informed(drawn.problem(candidates))
+        problem = family.with_simulated_capacities(drawn.problem(candidates))
         for _, restriction in questions(problem):
             if restriction.only_accelerators is None:
                 mix = cheapest(problem, restriction, gap_fraction=_WORLD_GAP, search_nodes=_WORLD_NODES)

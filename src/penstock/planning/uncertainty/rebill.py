@@ -50,11 +50,11 @@ def bill_of(unit: Unit, terms: BillingTerms) -> tuple[Line, ...]:
     if unit.way == "kept":
         plan = terms.resolved.plan
         entry = next(entry for entry in plan.owned if (entry.id, entry.site) == (unit.accelerator, unit.site))
-        return terms.kept(entry, unit.period)
-    planned, site = terms.named(unit.accelerator, unit.site)
+        return terms.bill_kept(entry, unit.period)
+    planned, site = terms.find(unit.accelerator, unit.site)
     if unit.way == "hour":
-        return terms.rented(planned, site, unit.period)
-    billed = terms.bought if unit.way == "bought" else terms.contracted
+        return terms.bill_rented(planned, site, unit.period)
+    billed = terms.bill_bought if unit.way == "bought" else terms.bill_contracted
     return billed(planned, site, unit.number, unit.period)
 
 

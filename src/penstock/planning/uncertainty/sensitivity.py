@@ -95,16 +95,16 @@ class Judge:
 
     def costs(self, world: InputWorld, kind: KnobKind) -> Mapping[str, float]:
         """Return the cost of the cheapest fleet of each label, as in `priced`."""
-        return self.priced(world, kind)[0]
+        return self.price(world, kind)[0]
 
-    def priced(self, world: InputWorld, kind: KnobKind) -> tuple[Mapping[str, float], Family]:
+    def price(self, world: InputWorld, kind: KnobKind) -> tuple[Mapping[str, float], Family]:
         """Price the cheapest fleet of each label and return the family they belong to.
 
         Fleets are resized. If an accelerator's delivery date changes, they are solved again.
         """
         problem = build_problem(world.resolved, self.candidates)
         if kind == "delivery":
-            again = find_family(self.family.informed(problem), runner_up_count=1)
+            again = find_family(self.family.with_simulated_capacities(problem), runner_up_count=1)
             costs = dict.fromkeys(self.family.by_label, inf)
             if again is None:
                 return costs, self.family
@@ -223,7 +223,7 @@ def _flip(judge: Judge, world: InputWorld, knob: Knob, side: Literal["above", "b
             holds = middle
         else:
             lost = middle
-    costs, family = judge.priced(knob.apply(world, lost), knob.kind)
+    costs, family = judge.price(knob.apply(world, lost), knob.kind)
     instead = cheapest_label(costs)
     return Flip(
         kind=knob.kind,

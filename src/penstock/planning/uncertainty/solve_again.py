@@ -29,7 +29,7 @@ def solve_again(
 
     `search_nodes` limits the search tree; the gap of the fleet says how much cheaper another fleet could be.
     """
-    informed = family.informed(problem)
+    informed = family.with_simulated_capacities(problem)
     return cheapest(informed, restriction, gap_fraction=_GAP, search_nodes=search_nodes, patient=False)
 
 

@@ -11,7 +11,7 @@ from penstock.planning.optimizer.problem import Problem
 from penstock.planning.spec.plan_types import AcceleratorPlan, OwnedPlan, Plan, SitePlan, StackPlan, WorkloadPlan
 from penstock.planning.spec.resolve_plan import Resolved
 from penstock.planning.spec.sourced_inputs import Input
-from penstock.units import counted
+from penstock.units import count_text
 
 DAYS_PER_MONTH: Final = 365.25 / 12
 _WIDE: Final = 10.0
@@ -142,7 +142,7 @@ def _contracts(accelerators: Sequence[AcceleratorPlan]) -> Iterator[Knob]:
                 kind="rent",
                 id=f"accelerators/{accelerator.id}/contracts/{contract.months}",
                 subject=accelerator.id,
-                name=f"{accelerator.id} rent for {counted(contract.months, 'month')}",
+                name=f"{accelerator.id} rent for {count_text(contract.months, 'month')}",
                 input=contract.rent,
                 minimum=contract.rent.value / _WIDE,
                 maximum=contract.rent.value * _WIDE,

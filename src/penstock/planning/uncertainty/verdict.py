@@ -50,7 +50,7 @@ def judge(
     chances = confidence.probability
     clearly = chances[confidence.likeliest] - chances.get(winner, 0.0) >= _CLEARLY
     likeliest = confidence.likeliest if clearly else winner
-    rivals = bool(more) or confidence.lost(winner) >= _RARE
+    rivals = bool(more) or confidence.loss_probability(winner) >= _RARE
     outcome: Outcome = "too close to call" if confidence.too_close(winner) else "wins"
     return PlanVerdict(
         outcome=outcome if rivals else "only choice",

@@ -118,7 +118,7 @@ class Simulator:
             if ahead is None or after is None:
                 return ()
             return disaggregated_pools(unit, ahead, after, name="pool", units=load.replicas)
-        replica = self.placed(load.option, tokens).replica
+        replica = self.place(load.option, tokens).replica
         return () if replica is None else (ReplicaPool(name="pool", replica=replica, replicas=load.replicas),)
 
     def placed_disaggregated(self, option: Option, phase: Phase, typical_tokens: int) -> Placement:
@@ -134,7 +134,7 @@ class Simulator:
             )
         return self._placed[key]
 
-    def placed(self, option: Option, typical_tokens: int) -> Placement:
+    def place(self, option: Option, typical_tokens: int) -> Placement:
         """Place a replica, once per deployment and length."""
         compiled = self.loop.compiled(option)
         key = (id(compiled), typical_tokens)

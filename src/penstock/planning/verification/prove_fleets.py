@@ -51,7 +51,7 @@ class Proof:
             return of_same_accelerators(informed, planned)
         return own.mix if own.met else None
 
-    def carried(self, problem: Problem) -> dict[PoolKey, float]:
+    def relative_capacities(self, problem: Problem) -> dict[PoolKey, float]:
         """Return each kind's capacity relative to its rates, for fleets that were not simulated.
 
         It is the mean over the pools the kind was simulated in. A kind that was not takes the mean of its accelerator.
@@ -109,8 +109,10 @@ class ProvenFleets:
         """
         if not self.proof.verified:
             return self.planned
-        led = replace(self.planned.led_by(self.proof.verified[0].planned), carried=self.proof.carried(problem))
-        return led.each(lambda mix: self.proof.mix(mix, led.informed(problem)))
+        led = replace(
+            self.planned.led_by(self.proof.verified[0].planned), carried=self.proof.relative_capacities(problem)
+        )
+        return led.each(lambda mix: self.proof.mix(mix, led.with_simulated_capacities(problem)))
 
     @property
     def best_by_label(self) -> dict[str, Verified]:
@@ -196,7 +198,7 @@ def simulate_cheaper_fleets(proven: ProvenFleets, problem: Problem, verify: Veri
     planned = proven.planned
     while True:
         proof, best = proven.proof, proven.best_usd
-        informed, found = replace(problem, carried=proof.carried(problem)), []
+        informed, found = replace(problem, carried=proof.relative_capacities(problem)), []
         for mix in planned.fleets:
             sized = None if proof.knows(mix) else of_same_accelerators(informed, mix)
             if sized is not None and sized.cost_usd < _LESS * best.get(planned.label(mix), inf):

@@ -12,7 +12,7 @@ from penstock.planning.uncertainty.scenarios import DemandScenario
 from penstock.planning.verification.verify_fleet import vendors_above_minimum_share
 from penstock.report.plan.flips import flips_by_input, plain_flip, within_range
 from penstock.report.plan.html_tables import Cell, HtmlTable
-from penstock.report.plan.plan_charts import Figure, cash_bars, compared, cost_bars, figure, span_bars
+from penstock.report.plan.plan_charts import Figure, cash_bars, compared_fleets, cost_bars, figure, span_bars
 from penstock.report.plan.rfp import VendorSheet, vendor_sheets
 from penstock.report.plan.scenario_sentences import rule_usd, scenario_usd, small_fleet
 from penstock.report.plan.sentences import (
@@ -32,7 +32,7 @@ from penstock.report.plan.sentences import (
     unserved_fraction,
     usd,
 )
-from penstock.units import counted
+from penstock.units import count_text
 
 _TAGS: Final[Mapping[Sureness, str]] = {
     "sure": "confident",
@@ -78,7 +78,7 @@ def plain_demand(result: PlanResult) -> str:
     """Describe the demand in plain words for readers who do not operate the fleet."""
     plan = result.plan
     jobs = "; ".join(_job(workload) for workload in plan.workloads)
-    return f"For {counted(plan.horizon_years, 'year')} from {plan.start}: {jobs}."
+    return f"For {count_text(plan.horizon_years, 'year')} from {plan.start}: {jobs}."
 
 
 def _job(workload: WorkloadPlan) -> str:
@@ -113,12 +113,12 @@ def acquisition_plan(mix: Mix, resolved: Resolved) -> str:
         ways = [
             ("keep", _most((pool.period, pool.kept_nodes) for pool in pools), ""),
             ("buy", bought, ""),
-            *(("rent", nodes, f" for {counted(months, 'month')}") for months, nodes in sorted(terms.items())),
+            *(("rent", nodes, f" for {count_text(months, 'month')}") for months, nodes in sorted(terms.items())),
             ("rent", _most((pool.period, pool.rented_nodes) for pool in pools), " by the hour"),
         ]
         for verb, nodes, how in ways:
             if nodes:
-                phrases.append(f"{verb} {counted(nodes, 'server')} of {devices} {name}{how}")
+                phrases.append(f"{verb} {count_text(nodes, 'server')} of {devices} {name}{how}")
     text = ", and ".join(phrases) if len(phrases) < 3 else ", ".join(phrases)  # "and" joins two
     return text[:1].upper() + text[1:]
 
@@ -155,7 +155,7 @@ def _to_settle(blame: Blame, names: Mapping[str, str]) -> str:
 
 
 def _money(result: PlanResult, answer: Answer) -> str:
-    cash, years = answer.winner.cash, counted(result.plan.horizon_years, "year")
+    cash, years = answer.winner.cash, count_text(result.plan.horizon_years, "year")
     order = f"{usd(cash.capex_usd)} of purchases, " if cash.capex_usd else "no purchase, "
     return f"{order}{usd(paid_usd(answer.winner))} paid in total over {years}."
 
@@ -281,7 +281,7 @@ def cash_note(answer: Answer) -> str:
 
 
 def _options(result: PlanResult, answer: Answer) -> dict[str, object]:
-    rows = [(plain_fleet(bill.mix, result.resolved), bill) for _, bill in compared(answer)]
+    rows = [(plain_fleet(bill.mix, result.resolved), bill) for _, bill in compared_fleets(answer)]
     best = answer.winner.cost.total_usd
     amounts = ("purchases", "paid in total", "in today's money", "extra cost", "cheapest in")
     heads: list[Cell] = ["option", *((name, "n") for name in amounts)]

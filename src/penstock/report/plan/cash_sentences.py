@@ -5,15 +5,15 @@ from collections.abc import Iterator
 from penstock.planning.optimizer.cash_flow import Cash, Order
 from penstock.planning.spec.plan_types import Plan
 from penstock.report.plan.sentences import usd
-from penstock.units import counted
+from penstock.units import count_text
 
 
-def placed(what: str, site: str, plan: Plan) -> str:
+def with_site(what: str, site: str, plan: Plan) -> str:
     """Append the site's name if the plan has more than one site."""
     return f"{what} at {_line(site)}" if _several(plan) else what
 
 
-def placed_money(cash: Cash, plan: Plan) -> Iterator[tuple[str, str]]:
+def money_with_site(cash: Cash, plan: Plan) -> Iterator[tuple[str, str]]:
     """Describe orders, by site if there are several, then payments and residual values."""
     for head, sentence in _money_sentences(cash):
         if head == "order" and _several(plan):
@@ -24,10 +24,10 @@ def placed_money(cash: Cash, plan: Plan) -> Iterator[tuple[str, str]]:
 
 def _order_sentence(order: Order) -> str:
     """Describe an order or contract, with its deadline."""
-    what = f"{counted(order.nodes, f'{order.accelerator} node')} ({counted(order.devices, 'device')})"
+    what = f"{count_text(order.nodes, f'{order.accelerator} node')} ({count_text(order.devices, 'device')})"
     price = "" if order.quoted else ", at the catalog price"
     if order.months is not None:
-        return f"{what} for {counted(order.months, 'month')} from {order.on}: {usd(order.usd)} committed{price}"
+        return f"{what} for {count_text(order.months, 'month')} from {order.on}: {usd(order.usd)} committed{price}"
     by = f", order by {order.by}" if order.by is not None else ""
     return f"{what} to serve on {order.on}{by}: {usd(order.usd)}{price}"
 

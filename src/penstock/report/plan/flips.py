@@ -6,7 +6,7 @@ from typing import Final
 from penstock.planning.optimizer.competing_fleets import NOTHING
 from penstock.planning.uncertainty.sensitivity import Flip
 from penstock.report.plan.sentences import amount, capital, engineers, label_name, number, plain_label, spread
-from penstock.units import counted
+from penstock.units import count_text
 
 _PEOPLE: Final = ("engineers", "engineers_by_size")
 
@@ -98,7 +98,7 @@ def plain_flip(ends: Sequence[Flip], names: Mapping[str, str]) -> str:
 
 def _term(flip: Flip) -> str:
     """Return the rental term in words."""
-    return "by the hour" if flip.months is None else f"for {counted(flip.months, 'month')}"
+    return "by the hour" if flip.months is None else f"for {count_text(flip.months, 'month')}"
 
 
 def _flip_condition(flip: Flip, subject: str | None = None) -> str:

@@ -11,7 +11,7 @@ from penstock.planning.optimizer.fleet_bill import FleetCost
 from penstock.planning.optimizer.problem import Mix
 from penstock.planning.plan_result import Answer, Bill, PlanResult
 from penstock.planning.spec.resolve_plan import Assumption, Confirmer, LeftOut
-from penstock.report.plan.cash_sentences import placed
+from penstock.report.plan.cash_sentences import with_site
 from penstock.report.plan.scenario_sentences import rule_usd
 from penstock.report.plan.sentences import (
     amount,
@@ -19,7 +19,7 @@ from penstock.report.plan.sentences import (
     nodes_by_acquisition,
     per_mtok,
     runs,
-    served,
+    served_requests,
     spread,
     usd,
 )
@@ -62,13 +62,13 @@ def fleet_table(mix: Mix, result: PlanResult) -> HtmlTable:
         when = f"{day_of(result.terms, start)} to {day_of(result.terms, end)}" if several else "throughout"
         rows.append(
             [
-                placed(pool.offer.accelerator, pool.offer.site, result.plan),
+                with_site(pool.offer.accelerator, pool.offer.site, result.plan),
                 when,
                 ", ".join(f"{count} {how}" for how, count in nodes_by_acquisition(pool) if count),
                 f"{pool.spare_nodes}",
                 f"{pool.nodes * pool.offer.devices:,}",
                 runs(pool, result.candidates),
-                served(pool, result.plan.workloads),
+                served_requests(pool, result.plan.workloads),
             ]
         )
     heads: list[Cell] = [

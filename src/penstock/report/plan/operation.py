@@ -6,7 +6,7 @@ from penstock.planning.optimizer.cash_flow import day_of
 from penstock.planning.optimizer.problem import Mix
 from penstock.planning.plan_result import Answer, Bill, PlanResult
 from penstock.planning.pool_launches import PoolLaunch
-from penstock.report.plan.cash_sentences import placed_money
+from penstock.report.plan.cash_sentences import money_with_site
 from penstock.report.plan.flips import flip_sentence, flips_by_input, within_range
 from penstock.report.plan.html_tables import (
     bill_table,
@@ -17,7 +17,7 @@ from penstock.report.plan.html_tables import (
     token_table,
     verification_table,
 )
-from penstock.report.plan.plan_charts import Figure, compared, figure, fleet_bars, tornado_bars, waterfall_bars
+from penstock.report.plan.plan_charts import Figure, compared_fleets, figure, fleet_bars, tornado_bars, waterfall_bars
 from penstock.report.plan.sentences import (
     capital_first,
     cheaper_fleet_sentence,
@@ -50,13 +50,13 @@ def operation(result: PlanResult, answer: Answer, launches: Sequence[PoolLaunch]
         "capacities": capacity_table(result, answer),
         "launches": launches,
         "waterfalls": [_waterfall(name, entry) for name, entry in _pair(answer)],
-        "token_prices": token_table(compared(answer)),
+        "token_prices": token_table(compared_fleets(answer)),
         "flips": None if alone and not flips else flips,
         "draws": f"Each input alone; confidence from {confidence.draws:,} draws, seed {confidence.seed}.",
         "tornado": None if alone or not answer.swings else _tornado(answer),
         "rules": rules_table(answer),
         "owned": None if answer.owned is None else list(owned_sentences(answer.owned)),
-        "cash_sentences": list(placed_money(bill.cash, result.plan)),
+        "cash_sentences": list(money_with_site(bill.cash, result.plan)),
         "payments": payments_table(bill.cash),
         "bill": bill_table(bill.cost),
     }

@@ -15,7 +15,7 @@ from penstock.planning.uncertainty.rebill import LOADS, Rebilled, Unit, rebill_f
 from penstock.report.drawing.html_template import as_html, template_text
 from penstock.report.plan.plan_charts import ACCELERATOR_COLOURS, LABEL_COLOURS
 from penstock.report.plan.sentences import label_name, product_names
-from penstock.units import counted
+from penstock.units import count_text
 
 SCRIPT: Final = template_text("plan.js")
 """The only script of the page; the content security policy allows no other."""
@@ -137,7 +137,7 @@ def _prices(result: PlanResult, bill: Rebilled) -> Iterator[PageKnob]:
             yield _dollars(f"rent.{part.id}", "Prices", f"{name}, by the hour", part.rent.value, "a device-hour")
         for number, contract in enumerate(part.contracts):
             if (part.id, "contract", number) in ways:
-                called = f"{name}, for {counted(contract.months, 'month')}"
+                called = f"{name}, for {count_text(contract.months, 'month')}"
                 ident = f"contract.{part.id}.{number}"
                 yield _dollars(ident, "Prices", called, contract.rent.value, "a device-hour")
 

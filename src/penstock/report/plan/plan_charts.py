@@ -358,7 +358,7 @@ def tornado_bars(swings: Sequence[Swing], winner: str) -> Draw:
     return draw
 
 
-def compared(answer: Answer) -> list[tuple[str, Bill]]:
+def compared_fleets(answer: Answer) -> list[tuple[str, Bill]]:
     """Return the winner, the best fleet of up to four other labels, and the first runner-up, without duplicates."""
     rows = [(fleet_name(answer.winner.mix), answer.winner)]
     others = [bill for label, bill in answer.by_label.items() if label != answer.verdict.winner][:4]

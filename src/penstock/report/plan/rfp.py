@@ -23,7 +23,7 @@ from penstock.planning.uncertainty.sensitivity import Flip
 from penstock.planning.verification.simulated_capacity import LoadJudge
 from penstock.report.plan.flips import cheaper_then
 from penstock.report.plan.sentences import amount, label_name, product_name, product_names, rate, spread
-from penstock.units import counted
+from penstock.units import count_text
 
 _WORKLOAD_VERSION: Final = 1
 _INTERNAL: Final = "internal.md"
@@ -131,7 +131,7 @@ def _prices(
         )
     for months, number in terms.items():
         rent = None if number is None else part.contracts[number].rent
-        term = f"for {counted(months, 'month')}"
+        term = f"for {count_text(months, 'month')}"
         yield VendorQuestion(
             topic="term",
             question=f"What is the price of a device-hour {term}, when is it paid, and what does leaving early cost?",
@@ -160,9 +160,9 @@ def _delivery(part: AcceleratorPlan, flips: Sequence[Flip], names: Mapping[str, 
     late_by = (
         ""
         if late is None
-        else f"later than {counted(round(late.at), 'month')} from the start {cheaper_then(late, names)}"
+        else f"later than {count_text(round(late.at), 'month')} from the start {cheaper_then(late, names)}"
     )
-    weeks = "not stated in the plan" if part.lead_weeks is None else counted(part.lead_weeks, "week")
+    weeks = "not stated in the plan" if part.lead_weeks is None else count_text(part.lead_weeks, "week")
     yield VendorQuestion(
         topic="lead time",
         question="How many weeks from order to a node that serves?",
@@ -178,15 +178,15 @@ def _support(result: PlanResult, accelerator: Accelerator) -> VendorQuestion:
     stack = result.resolved.stack_of(accelerator.vendor)
     support, failures = stack.support_usd_per_device_year, result.plan.node.annual_failures
     asked = "What do support, licences and warranty cost for the whole term, and how fast is a failed device replaced?"
-    counted = f"support {amount(support.value, support.unit)}; {amount(failures.value, failures.unit)} fail"
-    return VendorQuestion(topic="support", question=asked, assumed=counted)
+    count_text = f"support {amount(support.value, support.unit)}; {amount(failures.value, failures.unit)} fail"
+    return VendorQuestion(topic="support", question=asked, assumed=count_text)
 
 
 def _power(result: PlanResult, ident: str) -> VendorQuestion:
     power = result.resolved.power[ident]
     asked = "What does one node draw at its maximum and under the acceptance benchmark, and how is it cooled?"
-    counted = f"{power.node_watts / 1000:.1f} kW at most, {power.serving_watts / 1000:.1f} kW while serving"
-    return VendorQuestion(topic="power", question=asked, assumed=counted)
+    count_text = f"{power.node_watts / 1000:.1f} kW at most, {power.serving_watts / 1000:.1f} kW while serving"
+    return VendorQuestion(topic="power", question=asked, assumed=count_text)
 
 
 def rfp_pack(result: PlanResult, answer: Answer, sustained: LoadJudge | None = None) -> Mapping[str, str]:
@@ -215,7 +215,7 @@ def _request(
 ) -> Iterator[str]:
     plan = result.plan
     yield f"# Request for a proposal: {_line(plan.name)}\n"
-    service = f"Service begins on {plan.start} and runs for {counted(plan.horizon_years, 'year')}."
+    service = f"Service begins on {plan.start} and runs for {count_text(plan.horizon_years, 'year')}."
     yield f"To {label_name(vendor)} or its partners. {service}\n"
     yield "## Workload\n"
     for workload in plan.workloads:
@@ -273,8 +273,8 @@ def _span(sheet: VendorSheet, share: float | None) -> str:
 
 
 def _about(nodes: int | None, devices: int) -> str:
-    each = counted(devices, "device")
-    return f"as many nodes of {each} as needed" if nodes is None else f"about {counted(nodes, 'node')} of {each}"
+    each = count_text(devices, "device")
+    return f"as many nodes of {each} as needed" if nodes is None else f"about {count_text(nodes, 'node')} of {each}"
 
 
 def _workload_lines(result: PlanResult, workload: WorkloadPlan) -> Iterator[str]:

@@ -14,7 +14,7 @@ from penstock.planning.uncertainty.sensitivity import Swing
 from penstock.planning.verification.serving_fleet import Check
 from penstock.planning.verification.verify_fleet import vendors_above_minimum_share
 from penstock.report.drawing.attainment import format_attainment
-from penstock.units import counted
+from penstock.units import count_text
 
 _NAMES = {"amd": "AMD", "nvidia": "NVIDIA", "intel": "Intel", "google": "Google", "mix": "a mix"}
 _MONEY: Final = {
@@ -158,7 +158,7 @@ def question(result: PlanResult) -> str:
         + (f", {' or '.join(workload.engines)} only" if workload.engines else "")
         for workload in plan.workloads
     )
-    return f"{counted(plan.horizon_years, 'year')} from {plan.start}: {workloads}"
+    return f"{count_text(plan.horizon_years, 'year')} from {plan.start}: {workloads}"
 
 
 def headline(answer: Answer) -> str:
@@ -272,13 +272,13 @@ def enough_sentence(answer: Answer, *, node: str = "node", draws: str = "draws")
     most = max(sum(pool.nodes for pool in mix.pools if pool.period == period) for period in periods)
     if confidence.nodes.low == confidence.nodes.high:
         return ""
-    these = f"{counted(most, node)} {'is' if most == 1 else 'are'}"
+    these = f"{count_text(most, node)} {'is' if most == 1 else 'are'}"
     # Each draw either refills nodes or redistributes load, not both, so that the share is a lower bound.
     shared = len(mix.pools) > len(periods) or any(len(pool.replicas) > 1 for pool in mix.pools)
     share = f"{'at least ' if shared else ''}{confidence.enough_fraction:.0%}"
     enough = f"{these} enough in {share} of {draws}"
     p90 = round(confidence.nodes.high)
-    return enough if confidence.nodes.high <= most else f"{enough}; P90: {counted(p90, node)}"
+    return enough if confidence.nodes.high <= most else f"{enough}; P90: {count_text(p90, node)}"
 
 
 def in_time_share(check: Check) -> str:
@@ -328,7 +328,7 @@ def not_compared_sentence(result: PlanResult) -> str:
 def nodes_by_acquisition(pool: PoolPeriod) -> tuple[tuple[str, int], ...]:
     """Return the number of nodes by way of acquisition: kept, bought, on contract, by the hour."""
     contracts = zip(pool.offer.contracts, pool.contract_nodes, strict=False)
-    terms = ((f"for {counted(contract.months, 'month')}", nodes) for contract, nodes in contracts)
+    terms = ((f"for {count_text(contract.months, 'month')}", nodes) for contract, nodes in contracts)
     return (("kept", pool.kept_nodes), ("bought", pool.owned_nodes), *terms, ("by the hour", pool.rented_nodes))
 
 
@@ -378,7 +378,7 @@ def disaggregated_sentences(mix: Mix, candidates: Sequence[Candidate]) -> Iterat
         )
 
 
-def served(pool: PoolPeriod, workloads: Sequence[WorkloadPlan]) -> str:
+def served_requests(pool: PoolPeriod, workloads: Sequence[WorkloadPlan]) -> str:
     """Describe the requests that a pool serves."""
     shares: dict[tuple[str, int], float] = {}
     for (_, demand), share in pool.load.items():

@@ -12,7 +12,7 @@ from penstock.economics.bill_line import Item
 from penstock.planning.optimizer.problem import Mix, PoolPeriod
 from penstock.planning.plan_result import Answer, Bill, NoFleet, PlanResult
 from penstock.report.drawing.bars import Use, legend, stacked_bar
-from penstock.report.plan.cash_sentences import placed, placed_money
+from penstock.report.plan.cash_sentences import money_with_site, with_site
 from penstock.report.plan.flips import flip_sentence, flips_by_input, within_range
 from penstock.report.plan.scenario_sentences import rule_usd, scenario_sentence, small_fleet
 from penstock.report.plan.sentences import (
@@ -33,7 +33,7 @@ from penstock.report.plan.sentences import (
     per_mtok,
     question,
     runs,
-    served,
+    served_requests,
     spread,
     sureness,
     swing_name,
@@ -91,7 +91,7 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
     yield from _likelier(result, answer)
     if enough := enough_sentence(answer):
         yield Text(f"nodes  {enough}")
-    yield from (Text(f"{head:<6} {sentence}") for head, sentence in placed_money(answer.winner.cash, result.plan))
+    yield from (Text(f"{head:<6} {sentence}") for head, sentence in money_with_site(answer.winner.cash, result.plan))
     if small := small_fleet(result, answer):
         yield Text(f"note   {small}", style="yellow")
     if answer.owned is not None:
@@ -127,9 +127,9 @@ def _fleet(mix: Mix, result: PlanResult) -> Table:
             _nodes(pool),
             str(pool.nodes * pool.offer.devices),
             runs(pool, result.candidates),
-            served(pool, result.plan.workloads),
+            served_requests(pool, result.plan.workloads),
         )
-        where = placed(pool.offer.accelerator, pool.offer.site, result.plan)
+        where = with_site(pool.offer.accelerator, pool.offer.site, result.plan)
         rows.setdefault((where, *what), []).append(pool.period)
     several = len({pool.period for pool in mix.pools}) > 1
     for (where, *what_runs), periods in rows.items():
