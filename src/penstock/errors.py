@@ -7,7 +7,7 @@ PenstockError
 ├── CheckpointError       a file of a checkpoint cannot be read, or its parts contradict each other
 │   └── ConfigError       config.json or its quantisation section is malformed
 │       └── UnknownArchitecture   well formed, but of an architecture this version cannot read exactly
-├── UsageError            what was typed cannot be meant: a bad flag value, or flags that contradict each other
+├── UsageError            invalid input: a bad flag value, or flags that contradict each other
 │   └── DeploymentError   settings no engine has: a memory fraction above 1, a version that is not one, ...
 ├── UnreadableFile        a file that was named is not there, or is no text
 ├── TraceError            a trace cannot be read, or nothing in it can be used
@@ -46,7 +46,7 @@ class UnknownArchitecture(ConfigError):  # noqa: N818
 
 
 class UsageError(PenstockError, ValueError):
-    """What was typed cannot be meant; the command line exits 2 for it."""
+    """Invalid input of a user; the command line exits 2 for it."""
 
 
 class DeploymentError(UsageError):

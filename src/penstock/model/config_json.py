@@ -163,5 +163,5 @@ def _type_name(value: object) -> str:
 
 
 def _shorten(value: object) -> str:
-    text = str(value) if not isinstance(value, int) or abs(value) < 10**15 else "beyond reason"
+    text = str(value) if not isinstance(value, int) or abs(value) < 10**15 else "a huge number"
     return text[:24]

@@ -18,8 +18,8 @@ _SUFFIX = re.compile(r"For(CausalLM|ConditionalGeneration)$")
 def read_config(data: bytes, name: str, sidecar: bytes | None = None, *, where: str = "config.json") -> ModelSpec:
     """Read the bytes of config.json and, if a checkpoint has it, hf_quant_config.json. Errors start with `where`."""
     config = parse_json(data, where)
-    beside = None if sidecar is None else parse_json(sidecar, "hf_quant_config.json")
-    return read_model(config, name, beside)
+    other_weights = None if sidecar is None else parse_json(sidecar, "hf_quant_config.json")
+    return read_model(config, name, other_weights)
 
 
 def read_model(config: Config, name: str, sidecar: Config | None = None) -> ModelSpec:

@@ -147,7 +147,7 @@ _TYPED: Final = "must be a number, true, false or a word"
 def _parse_scalar(text: str) -> object:
     from penstock.reading.yaml_tree import Scalar  # noqa: PLC0415 - only where a file is read
 
-    found = text.typed() if isinstance(text, Scalar) else text
+    found = text.typed_value() if isinstance(text, Scalar) else text
     if not isinstance(found, str | int | float | bool):
         raise UsageError(_TYPED)
     return found

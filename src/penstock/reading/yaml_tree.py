@@ -21,7 +21,7 @@ class Scalar(str):
     __slots__ = ("tag",)
     tag: str
 
-    def typed(self) -> object:
+    def typed_value(self) -> object:
         """Return the value of the type that YAML gives it."""
         try:
             return yaml.SafeLoader("").construct_object(yaml.ScalarNode(self.tag, str(self)), deep=True)

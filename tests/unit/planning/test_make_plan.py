@@ -295,7 +295,7 @@ def test_a_fleet_that_never_holds_is_reported_as_missing() -> None:
             "{min_vendors: 3}",
             "min_vendors is 3, but the plan has accelerators of amd, nvidia only; add accelerators of another",
         ),
-        ("{min_vendor_share: 30%}", "write `min_vendors: 2` beside it"),
+        ("{min_vendor_share: 30%}", "also write `min_vendors: 2`"),
         ("{max_vendor_share: 150%}", r"1.5 is outside 0.01 to 1$"),
     ],
 )

@@ -113,7 +113,7 @@ def test_0_33_turns_switches_off_with_disable() -> None:
 def test_the_opposite_is_never_suggested() -> None:
     known = KNOWLEDGE.flags["vllm"]
     version = Release("0.32.0")
-    for name in known.flags.offered(version):
+    for name in known.flags.names_in(version):
         if not name.startswith("enable-"):
             continue
         launch = parse_command(f"vllm serve m --disable-{name.removeprefix('enable-')}")[1]

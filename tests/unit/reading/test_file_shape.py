@@ -47,4 +47,10 @@ def test_a_hostile_file_is_refused_in_one_line(text: str, complaint: str) -> Non
 def test_scalars_keep_the_type_yaml_gives_them() -> None:
     tree = parse_yaml("{a: 1, b: '1', c: true, d: , e: 0.31}", "f.yaml", kind="file", written_by="an editor")
     assert isinstance(tree.value, dict)
-    assert [value if value is None else value.typed() for value in tree.value.values()] == [1, "1", True, None, 0.31]
+    assert [value if value is None else value.typed_value() for value in tree.value.values()] == [
+        1,
+        "1",
+        True,
+        None,
+        0.31,
+    ]

@@ -101,7 +101,7 @@ def _measured_in(found: Mapping[str, Any]) -> None:
 def _ratio(found: Mapping[str, Any]) -> Statement:
     amount: Amount = found["figure"]
     if amount.measure == "share":
-        raise UsageError(f"'{amount.written}': write a ratio, such as {1 + amount.low:g}x for so much more")
+        raise UsageError(f"'{amount.written}': write a ratio, such as {1 + amount.low:g}x for {amount.low:.0%} more")
     return RatioStatement(
         accelerator=found["accelerator"],
         over=found["over"],
@@ -238,7 +238,7 @@ KINDS: Final[Mapping[str, ClaimKind]] = {
         ),
     ),
     "fits": ClaimKind(
-        "a model fits on devices, or does not, or takes so many at least",
+        "a model fits on devices, or does not, or needs at least a number of devices",
         (
             MODEL,
             HARDWARE,
@@ -261,7 +261,7 @@ KINDS: Final[Mapping[str, ClaimKind]] = {
         _runs,
     ),
     "size": ClaimKind(
-        "bytes of weights or cache, what is left beside them, or parameters",
+        "bytes of weights or cache, the memory left after them, or parameters",
         (
             MODEL,
             Key("of", choice("weights", "cache", "left", "params"), needed=True),
@@ -328,7 +328,7 @@ KINDS: Final[Mapping[str, ClaimKind]] = {
         "a text speaks of a product as there", (_SUBJECT,), lambda found: MentionStatement(subject=found["subject"])
     ),
     "change": ClaimKind(
-        "a stack became so much faster between two days",
+        "a stack became faster by a factor between two days",
         (
             ACCELERATOR,
             figure("times", "number"),

@@ -159,7 +159,7 @@ def _option(option: "re.Match[str]") -> dict[str, object]:
     if users:
         count = int(users.replace(",", "").replace("_", "") or 0)
         if not 1 <= count <= 10**6:
-            raise UsageError(f"{users} users cannot be meant; write 1 to 1,000,000")
+            raise UsageError(f"{users} users is out of range; write 1 to 1,000,000")
         return {"concurrency": count}
     return {"drafts": bool(option["drafting"])}
 

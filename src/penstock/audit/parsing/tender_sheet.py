@@ -160,7 +160,7 @@ def _price(
         return
     rate = figures.get("tok/s") or (figures["tok/s/gpu"].scaled(setup.devices) if "tok/s/gpu" in figures else None)
     if hourly is None or rate is None or not rate.middle:
-        raise row.refuse("usd_per_mtok", "needs `usd_per_hour` and `tok/s` beside it to be checked")
+        raise row.refuse("usd_per_mtok", "can be checked only with `usd_per_hour` and `tok/s` in the same row")
     yield (
         "cost",
         f"{label}: {_dollars(cost)} per million tokens",

@@ -8,7 +8,7 @@ import typer
 from penstock.api.options.simulate_options import SimulateFleetOptions, SimulateOptions
 from penstock.cli.console import Watch, show
 from penstock.cli.flags.misplaced_flags import refuse_misplaced
-from penstock.cli.flags.option_flags import Given, chosen, with_flags
+from penstock.cli.flags.option_flags import Given, options_of, with_flags
 from penstock.cli.flags.shared_flags import AsJson
 from penstock.errors import UsageError
 
@@ -82,7 +82,7 @@ def simulate_command(
         from penstock.api.simulate_fleet import simulate_fleet
 
         with Watch() as watch:
-            routed = simulate_fleet(fleet, **chosen(SimulateFleetOptions, given), watch=watch)
+            routed = simulate_fleet(fleet, **options_of(SimulateFleetOptions, given), watch=watch)
         _write_policies(routed, chart)
         show(routed, as_json=as_json)
         return
@@ -91,7 +91,7 @@ def simulate_command(
     from penstock.api.simulate import simulate
 
     with Watch() as watch:
-        answer = simulate(model, on, **chosen(SimulateOptions, given), log_steps=perfetto is not None, watch=watch)
+        answer = simulate(model, on, **options_of(SimulateOptions, given), log_steps=perfetto is not None, watch=watch)
     _write_run(answer, chart, perfetto)
     show(answer, as_json=as_json)
 

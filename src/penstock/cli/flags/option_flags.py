@@ -26,7 +26,7 @@ def with_flags(*declared: type) -> Callable[[Callable[..., None]], Callable[...,
     """Add the flags of the option classes to a command, which receives their values as its first argument.
 
     Flags stand between the command's own positional and keyword-only parameters. A parameter that the command declares
-    itself replaces the flag of the same name; of two classes, the first one's flag counts.
+    itself replaces the flag of the same name; of two classes, the first has precedence.
     """
 
     def wrap(command: Callable[..., None]) -> Callable[..., None]:
@@ -50,7 +50,7 @@ def with_flags(*declared: type) -> Callable[[Callable[..., None]], Callable[...,
     return wrap
 
 
-def chosen(declared: Any, given: Mapping[str, object]) -> Given:  # noqa: ANN401 - a class of options
+def options_of(declared: Any, given: Mapping[str, object]) -> Given:  # noqa: ANN401 - a class of options
     """Return the typed options that belong to a class."""
     return {one.name: given[one.name] for one in fields(declared) if one.name in given}
 

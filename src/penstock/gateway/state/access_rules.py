@@ -110,12 +110,12 @@ class AccessFile:
     engine_key: str | None = None
     """API key of the engines themselves."""
 
-    def access(self, beside: Path) -> Access:
-        """Return the rules; a JWKS file is relative to the folder `beside`."""
+    def access(self, folder: Path) -> Access:
+        """Return the rules; a JWKS file is relative to `folder`."""
         tokens = None
         if self.tokens is not None:
             try:
-                jwks, file = _public_keys(self.tokens.jwks, beside)
+                jwks, file = _public_keys(self.tokens.jwks, folder)
             except UsageError as error:
                 raise FieldError(str(error), "tokens", "jwks") from None
             stated = {entry.name: getattr(self.tokens, entry.name) for entry in fields(TokenIssuer)}
@@ -143,13 +143,13 @@ def access_of(path: Path | None) -> Access | None:
     return None if path is None else read_access(path)
 
 
-def _public_keys(written: str, beside: Path) -> tuple[str, Path | None]:
+def _public_keys(written: str, folder: Path) -> tuple[str, Path | None]:
     """Return a URL unchanged, or the text and path of a JWKS file, which is re-read when it changes."""
     if urlsplit(written).scheme in _PORTS:
         return written, None
-    path = beside / written
+    path = folder / written
     try:
-        text = read_text(path, "name a JWKS file beside this one, or its https address")
+        text = read_text(path, "name a JWKS file in the same folder, or its https address")
     except UnreadableFile as error:
         raise UsageError(str(error)) from None
     if not _has_keys(text):

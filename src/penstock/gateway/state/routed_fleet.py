@@ -18,7 +18,7 @@ from penstock.routing.records import CLASSES, ENDPOINT, Records, default_paramet
 SHED_FRACTION: Final = 0.5
 """Probability of a missed SLO above which a sheddable request is shed, because it would delay others.
 
-The threshold falls in proportion for a tenant beyond its fair share. At 150% of capacity, with nine in ten requests
+The threshold falls in proportion for a tenant beyond its fair share. At 150% of capacity, with 90% of requests
 from one tenant whose requests are sheddable, goodput in tokens/s and the other tenant's SLO attainment are 1,861 and
 77% with the policy's default of 0.9, 2,073 and 99% with 0.5, 2,011 and 100% with 0.2 (simulated, 6,000 requests to
 llama-3.1-70b on one H100 pair and one MI300X).

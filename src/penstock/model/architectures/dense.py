@@ -37,11 +37,11 @@ def _decoder(
     *,
     windows: Windows | None = None,
     mlp_bias: bool = False,
-    beside: Callable[[str], None] | None = None,
+    other_weights: Callable[[str], None] | None = None,
 ) -> Outline:
     """Add grouped attention and a gated feed-forward to every layer.
 
-    `beside` adds the other weights of a family.
+    `other_weights` adds the other weights of a family.
     """
     width = config.integer("intermediate_size")
 
@@ -49,8 +49,8 @@ def _decoder(
         window = windows[index] if windows else None
         mixer = grouped_attention(inv, f"{path}.self_attn", shape, window=window)
         gated_mlp(inv, f"{path}.mlp", shape.hidden, width, bias=mlp_bias)
-        if beside is not None:
-            beside(path)
+        if other_weights is not None:
+            other_weights(path)
         return mixer, "dense"
 
     outline = figures(config, hidden=shape.hidden, query_heads=shape.query_heads, widest_ffn=width)
@@ -144,7 +144,7 @@ def read_olmo2(config: Config, inv: Inventory) -> Outline:
         inv.vector(f"{path}.self_attn.q_norm", shape.query_heads * shape.head_dim)
         inv.vector(f"{path}.self_attn.k_norm", shape.kv_heads * shape.head_dim)
 
-    return _decoder(config, inv, shape, Frame(norms=_POST_NORMS), beside=channel_norms)
+    return _decoder(config, inv, shape, Frame(norms=_POST_NORMS), other_weights=channel_norms)
 
 
 def read_exaone4(config: Config, inv: Inventory) -> Outline:
@@ -174,7 +174,7 @@ def read_cohere(config: Config, inv: Inventory) -> Outline:
         shape,
         Frame(norms=("input_layernorm",), tied=True),
         windows=stated_windows(config) if patterned else None,
-        beside=head_norms if config.flag("use_qk_norm", default=False) else None,
+        other_weights=head_norms if config.flag("use_qk_norm", default=False) else None,
     )
 
 

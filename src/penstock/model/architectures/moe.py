@@ -37,18 +37,19 @@ def _decoder(
     *,
     dense_layers: frozenset[int] = frozenset(),
     windows: Windows | None = None,
-    beside: Callable[[str], None] | None = None,
+    other_weights: Callable[[str], None] | None = None,
 ) -> Outline:
     """Add grouped attention and a feed-forward to every layer.
 
-    The feed-forward is dense in `dense_layers` and has experts elsewhere. `beside` adds the other weights of a family.
+    The feed-forward is dense in `dense_layers` and has experts elsewhere. `other_weights` adds the other weights of a
+    family.
     """
 
     def layer(index: int, path: str) -> tuple[GroupedAttention, str]:
         window = windows[index] if windows else None
         mixer = grouped_attention(inv, f"{path}.self_attn", shape, window=window)
-        if beside is not None:
-            beside(path)
+        if other_weights is not None:
+            other_weights(path)
         return mixer, feed_forward(inv, path, shape.hidden, mixture, dense=index in dense_layers)
 
     outline = mixture.outline(config, shape.hidden, shape.query_heads)
@@ -117,7 +118,7 @@ def read_olmoe(config: Config, inv: Inventory) -> Outline:
         inv.vector(f"{path}.self_attn.q_norm", shape.query_heads * shape.head_dim)
         inv.vector(f"{path}.self_attn.k_norm", shape.kv_heads * shape.head_dim)
 
-    return _decoder(config, inv, shape, mixture, beside=channel_norms)
+    return _decoder(config, inv, shape, mixture, other_weights=channel_norms)
 
 
 def read_phimoe(config: Config, inv: Inventory) -> Outline:
@@ -129,7 +130,7 @@ def read_phimoe(config: Config, inv: Inventory) -> Outline:
         for norm in PRE_NORMS:
             inv.vector(f"{path}.{norm}.bias", shape.hidden)
 
-    outline = _decoder(config, inv, shape, mixtral_mixture(config), beside=norm_biases)
+    outline = _decoder(config, inv, shape, mixtral_mixture(config), other_weights=norm_biases)
     inv.vector("model.norm.bias", outline.hidden_size)
     if config.flag("lm_head_bias", default=False):
         inv.vector("lm_head.bias", outline.vocab_size)
@@ -146,7 +147,7 @@ def read_minimax_m2(config: Config, inv: Inventory) -> Outline:
             inv.vector(f"{path}.self_attn.{name}", heads * shape.head_dim, split=Split.COLUMN, units=heads)
 
     norms = channel_norms if config.flag("use_qk_norm", default=True) else None
-    outline = _decoder(config, inv, shape, mixture, beside=norms)
+    outline = _decoder(config, inv, shape, mixture, other_weights=norms)
     if config.has("num_mtp_modules"):
         inv.notes.append("the config names MTP modules, but the published checkpoint holds none; not counted")
     return outline

@@ -80,7 +80,7 @@ class Efficiencies:
         pairs = set(zip(measured.texts["vendor"], measured.engines, strict=True))
         return tuple(sorted(engine.name for made_by, engine in pairs if made_by == vendor and engine.serving))
 
-    def observed(self, work: ReplicaWork, engine: str, label: str = "setup") -> ObservedSetups:
+    def measurements_of(self, work: ReplicaWork, engine: str, label: str = "setup") -> ObservedSetups:
         """Return the measurements that share a label with a deployment.
 
         The label `setup` means the same model, accelerator, engine, format and split.

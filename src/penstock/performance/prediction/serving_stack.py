@@ -57,7 +57,7 @@ def stack_of(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies
     if split.dp > 1 and deployment.model.experts is None:
         alone = replace(deployment, parallelism=replace(split, dp=1))
         return stack_of(ReplicaWork(alone), measured_engine, efficiencies)
-    seen = efficiencies.observed(work, measured_engine)
+    seen = efficiencies.measurements_of(work, measured_engine)
     novelty = efficiencies.novelty(work, measured_engine, seen)
     wanted_path = stack_path(deployment, measured_engine)
     first_path, first = efficiencies.first.nearest(wanted_path)
@@ -80,7 +80,7 @@ def stack_of(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies
 
 def _software(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies) -> Software | None:
     """Return the predicted release: the newest one in the nearest similar setups measured on a known day."""
-    found = (efficiencies.observed(work, measured_engine, label).software for label in DATED_BY)
+    found = (efficiencies.measurements_of(work, measured_engine, label).software for label in DATED_BY)
     return next((software for software in found if software is not None), None)
 
 
@@ -92,7 +92,7 @@ def _grounds(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies
         ("part", (str(accelerator.vendor), accelerator.id)),
         ("vendor", (str(accelerator.vendor),)),
     ):
-        if efficiencies.observed(work, measured_engine, label).rows:
+        if efficiencies.measurements_of(work, measured_engine, label).rows:
             return path
     return ()
 

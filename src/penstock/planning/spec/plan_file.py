@@ -27,7 +27,7 @@ from penstock.planning.spec.plan_types import (
     WorkloadPlan,
 )
 from penstock.planning.spec.plausibility import unlikely
-from penstock.planning.spec.sourced_inputs import Input, Stated, stated
+from penstock.planning.spec.sourced_inputs import Input, Stated, input_of_file
 from penstock.reading.file_shape import FieldError, FileShape, file_config
 from penstock.reading.scalars import LOWER_CASE, Day, Flag, OrText, Parsed, Tokens, Word, number, whole
 from penstock.workload.slo import Slo, parse_duration, parse_slo
@@ -71,8 +71,8 @@ class WorkloadEntry:
     """Requests in flight at the peak; or `requests_per_s`."""
     think: Annotated[float, Parsed(parse_duration, {"type": "string"})] | None = None
     """Pause of a user between two requests: 10s."""
-    growth_per_year: Annotated[Input, stated(usual.GROWTH, low=-0.99, high=10)] = usual.GROWTH
-    mean_load: Annotated[Input, stated(usual.MEAN_LOAD, low=0.001, high=1)] = usual.MEAN_LOAD
+    growth_per_year: Annotated[Input, input_of_file(usual.GROWTH, low=-0.99, high=10)] = usual.GROWTH
+    mean_load: Annotated[Input, input_of_file(usual.MEAN_LOAD, low=0.001, high=1)] = usual.MEAN_LOAD
     """Mean demand relative to peak demand."""
     lengths: tuple[LengthEntry, ...] | None = None
     """Lengths of requests; or `trace`."""
@@ -209,7 +209,7 @@ class PlanFile:
     acquire: tuple[Annotated[Acquisition, LOWER_CASE], ...] = ("buy", "rent", "contract")
     sites: tuple[SitePlan, ...] = (SitePlan(name="site"),)
     stacks: StackEntries = field(default_factory=StackEntries)
-    engineer_usd_per_year: Annotated[Input, stated(usual.ENGINEER_USD)] = usual.ENGINEER_USD
+    engineer_usd_per_year: Annotated[Input, input_of_file(usual.ENGINEER_USD)] = usual.ENGINEER_USD
     finance: FinancePlan = field(default_factory=FinancePlan)
     node: NodePlan = field(default_factory=NodePlan)
     constraints: Constraints = field(default_factory=Constraints)
@@ -240,7 +240,7 @@ class PlanFile:
                 "an accelerator is listed twice at one site; add its nodes up, with their mean age and value", "owned"
             )
         if self.constraints.min_vendor_share is not None and self.constraints.min_vendors == 1:
-            problem = "is what each of several vendors carries; write `min_vendors: 2` beside it"
+            problem = "is what each of several vendors carries; also write `min_vendors: 2`"
             raise FieldError(problem, "constraints", "min_vendor_share")
 
     def plan(self, where: str, today: date) -> Plan:

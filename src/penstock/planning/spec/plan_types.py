@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from penstock.audit.saving_claim import SavingClaim
 from penstock.errors import UsageError
 from penstock.planning.spec import default_inputs as usual
-from penstock.planning.spec.sourced_inputs import Input, stated
+from penstock.planning.spec.sourced_inputs import Input, input_of_file
 from penstock.reading.scalars import LOWER_CASE, Word, number, whole
 from penstock.workload.slo import Slo
 
@@ -182,9 +182,9 @@ class SitePlan:
     """A location with power, and the vendors or accelerators it excludes."""
 
     name: str
-    usd_per_kwh: Annotated[Input, stated(usual.USD_PER_KWH)] = usual.USD_PER_KWH
-    pue: Annotated[Input, stated(usual.PUE, low=1, high=10)] = usual.PUE
-    hosting_usd_per_kw_month: Annotated[Input, stated(usual.HOSTING_USD)] = usual.HOSTING_USD
+    usd_per_kwh: Annotated[Input, input_of_file(usual.USD_PER_KWH)] = usual.USD_PER_KWH
+    pue: Annotated[Input, input_of_file(usual.PUE, low=1, high=10)] = usual.PUE
+    hosting_usd_per_kw_month: Annotated[Input, input_of_file(usual.HOSTING_USD)] = usual.HOSTING_USD
     power_cap_watts: Annotated[float, number(unit=1000.0)] | None = None
     """Cap on the maximum power of owned nodes, without cooling; None for no cap."""
     deny: tuple[Word, ...] = ()
@@ -195,15 +195,15 @@ class SitePlan:
 class StackPlan:
     """Engineers, support and licences that a vendor's software needs."""
 
-    engineers: Annotated[Input, stated(usual.ENGINEERS)] = usual.ENGINEERS
+    engineers: Annotated[Input, input_of_file(usual.ENGINEERS)] = usual.ENGINEERS
     """Extra engineers as soon as one node of the vendor serves."""
-    engineers_per_1000_devices: Annotated[Input, stated(usual.ENGINEERS_BY_SIZE)] = usual.ENGINEERS_BY_SIZE
+    engineers_per_1000_devices: Annotated[Input, input_of_file(usual.ENGINEERS_BY_SIZE)] = usual.ENGINEERS_BY_SIZE
     """Extra engineers per 1,000 devices of the vendor. AMD has 2.5 if `engineers` is not stated either."""
-    support_usd_per_device_year: Annotated[Input, stated(usual.SUPPORT_USD)] = usual.SUPPORT_USD
+    support_usd_per_device_year: Annotated[Input, input_of_file(usual.SUPPORT_USD)] = usual.SUPPORT_USD
     """Support of owned hardware; a rent includes it."""
-    licence_usd_per_device_year: Annotated[Input, stated(usual.LICENCE_USD)] = usual.LICENCE_USD
+    licence_usd_per_device_year: Annotated[Input, input_of_file(usual.LICENCE_USD)] = usual.LICENCE_USD
     """Software licences, for owned and rented devices."""
-    software_gain_per_year: Annotated[Input, stated(usual.SOFTWARE_GAIN, low=-0.5, high=3)] = usual.SOFTWARE_GAIN
+    software_gain_per_year: Annotated[Input, input_of_file(usual.SOFTWARE_GAIN, low=-0.5, high=3)] = usual.SOFTWARE_GAIN
     """Relative increase per year in the capacity of the vendor's replicas, from newer engines."""
 
 
@@ -211,13 +211,15 @@ class StackPlan:
 class FinancePlan:
     """Parameters for comparing money over time."""
 
-    discount_rate: Annotated[Input, stated(usual.DISCOUNT_RATE, high=1)] = usual.DISCOUNT_RATE
-    depreciation_years: Annotated[Input, stated(usual.DEPRECIATION_YEARS, low=0.25, high=30)] = usual.DEPRECIATION_YEARS
-    salvage: Annotated[Input, stated(usual.SALVAGE, high=1)] = usual.SALVAGE
+    discount_rate: Annotated[Input, input_of_file(usual.DISCOUNT_RATE, high=1)] = usual.DISCOUNT_RATE
+    depreciation_years: Annotated[Input, input_of_file(usual.DEPRECIATION_YEARS, low=0.25, high=30)] = (
+        usual.DEPRECIATION_YEARS
+    )
+    salvage: Annotated[Input, input_of_file(usual.SALVAGE, high=1)] = usual.SALVAGE
     """Fraction of the price that fully depreciated hardware sells for."""
-    resale: Annotated[Input, stated(usual.RESALE, high=1)] = usual.RESALE
+    resale: Annotated[Input, input_of_file(usual.RESALE, high=1)] = usual.RESALE
     """Fraction of the book value above salvage that a sale at the end of the horizon brings."""
-    price_change_per_year: Annotated[Input, stated(usual.PRICE_CHANGE, low=-0.9, high=5)] = usual.PRICE_CHANGE
+    price_change_per_year: Annotated[Input, input_of_file(usual.PRICE_CHANGE, low=-0.9, high=5)] = usual.PRICE_CHANGE
     """Relative price change per year of later purchases and rents."""
 
 
@@ -232,10 +234,10 @@ class MoneyPlan(FinancePlan):
 class NodePlan:
     """Costs of a node other than its devices."""
 
-    host_usd: Annotated[Input, stated(usual.HOST_USD)] = usual.HOST_USD
-    network_usd_per_device: Annotated[Input, stated(usual.NETWORK_USD)] = usual.NETWORK_USD
-    idle_power: Annotated[Input, stated(usual.IDLE_POWER, high=1)] = usual.IDLE_POWER
-    annual_failures: Annotated[Input, stated(usual.ANNUAL_FAILURES, high=1)] = usual.ANNUAL_FAILURES
+    host_usd: Annotated[Input, input_of_file(usual.HOST_USD)] = usual.HOST_USD
+    network_usd_per_device: Annotated[Input, input_of_file(usual.NETWORK_USD)] = usual.NETWORK_USD
+    idle_power: Annotated[Input, input_of_file(usual.IDLE_POWER, high=1)] = usual.IDLE_POWER
+    annual_failures: Annotated[Input, input_of_file(usual.ANNUAL_FAILURES, high=1)] = usual.ANNUAL_FAILURES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +246,7 @@ class Constraints:
 
     spare_nodes: Annotated[int, whole(high=1000)] = 1
     """Whole spare nodes per pool beyond the peak's need: 1 is N+1."""
-    utilisation: Annotated[Input, stated(usual.UTILISATION, low=0.05, high=1)] = usual.UTILISATION
+    utilisation: Annotated[Input, input_of_file(usual.UTILISATION, low=0.05, high=1)] = usual.UTILISATION
     min_vendors: Annotated[int, whole(low=1, high=len(VENDORS))] = 1
     min_vendor_share: Annotated[float, number(low=0.01, high=0.5)] | None = None
     """Minimum share of load for each of `min_vendors`; None for 10%."""

@@ -39,7 +39,9 @@ class Input:
         return self.low < self.high
 
 
-def given(value: float, unit: str, *, source: str | None = None, span: tuple[float, float] | None = None) -> Input:
+def exact_or_ranged(
+    value: float, unit: str, *, source: str | None = None, span: tuple[float, float] | None = None
+) -> Input:
     """Return an input for a number in the plan file; without a range it is exact."""
     low, high = span or (value, value)
     return Input(value=value, low=low, high=high, unit=unit, source=source or "plan file", given=True)
@@ -71,7 +73,7 @@ class Stated:
     def _make(self, found: Mapping[str, Any]) -> Input:
         value = found["value"]
         span = (found.get("low", value), found.get("high", value))
-        made = given(value, self.unit, source=found.get("source"), span=span)
+        made = exact_or_ranged(value, self.unit, source=found.get("source"), span=span)
         if self.price and made.low <= 0:
             raise UsageError("a price is above 0")
         return made
@@ -89,6 +91,6 @@ def _as_table(raw: object) -> object:
     return {"value": raw} if isinstance(raw, str) else raw
 
 
-def stated(usual: Input, *, low: float = 0.0, high: float = inf) -> Stated:
+def input_of_file(usual: Input, *, low: float = 0.0, high: float = inf) -> Stated:
     """Return the annotation of an input that has a default."""
     return Stated(usual.unit, low=low, high=high)

@@ -132,7 +132,7 @@ def _choice(
     listed = _listed_value(value, known)
     if listed in known.entries:
         return release_finding(flag, listed, version, known, value=value)
-    unknown = _unknown(flag, value, known.offered(version))
+    unknown = _unknown(flag, value, known.names_in(version))
     return replace(unknown, release=str(version), certain=was_read(version, known))
 
 

@@ -69,7 +69,7 @@ def _flags(launch: Launch, version: Release, known: EngineFlags) -> Iterator[Fla
     for name in launch.flags:
         if "." in name or name in _DERIVED:
             continue
-        listed = known.listed(name)
+        listed = known.table_name(name)
         if listed in known.flags.entries:
             if (finding := release_finding(f"--{name}", listed, version, known.flags)) is not None:
                 yield finding
@@ -95,7 +95,7 @@ def _variables(launch: Launch, version: Release, known: History | None) -> Itera
             if (finding := release_finding(name, name, version, known)) is not None:
                 yield finding
         else:
-            near = get_close_matches(name, known.offered(version), n=1, cutoff=0.75)
+            near = get_close_matches(name, known.names_in(version), n=1, cutoff=0.75)
             instead = near[0] if near else None
             yield FlagFinding(name=name, problem="unknown", release=str(version), instead=instead)
 
@@ -127,7 +127,7 @@ def was_read(version: Release, known: History) -> bool:
 
 def expand_abbreviations(launch: Launch, known: EngineFlags, version: Release) -> Launch:
     """Expand abbreviated flags as the engines' parsers do: `--tensor-parallel` is the one flag with that prefix."""
-    offered = known.flags.offered(version)
+    offered = known.flags.names_in(version)
 
     def whole(name: str) -> str:
         if name in _DERIVED or "." in name:
@@ -162,6 +162,6 @@ def _nearest_flag(name: str, known: EngineFlags, version: Release) -> str | None
     """Return the nearest flag of this release, never one that means the opposite."""
     if (negated := known.turned_off(name, version)) is not None:
         return negated
-    offered = [other for other in known.flags.offered(version) if turns_on(other) == turns_on(name)]
+    offered = [other for other in known.flags.names_in(version) if turns_on(other) == turns_on(name)]
     near = [other for other in offered if one_edit_apart(name, other)] or get_close_matches(name, offered, 1, 0.75)
     return near[0] if near else None

@@ -44,7 +44,7 @@ class History:
         """Return whether a release is known to have a name."""
         return self.presence(name, version) == "has"
 
-    def offered(self, version: Release) -> list[str]:
+    def names_in(self, version: Release) -> list[str]:
         """List the names that a release is known to have."""
         return [name for name in self.entries if self.has(name, version)]
 
@@ -70,13 +70,13 @@ class EngineFlags:
     negations: History
     """`no-` if every switch has `--no-x`; `inverse` if `--disable-x` negates `--enable-x`, and vice versa."""
 
-    def listed(self, name: str) -> str:
+    def table_name(self, name: str) -> str:
         """Return the name under which the table lists a flag: a negated switch without its `no-`."""
         return name if name in self.flags.entries else name.removeprefix(_NO)
 
     def has(self, name: str, version: Release) -> bool:
         """Return whether a release is known to have a flag, negated or not."""
-        return self.flags.has(self.listed(name), version)
+        return self.flags.has(self.table_name(name), version)
 
     def turned_off(self, name: str, version: Release) -> str | None:
         """Return `no-enable-x` for `disable-x`, and `no-disable-x` for `enable-x`, if the release has it; else None."""
