@@ -22,6 +22,7 @@ REPOSITORY: Final = Path(__file__).resolve().parents[1]
 SOURCES: Final = sorted((REPOSITORY / "src" / "penstock").rglob("*.py"))
 MIN_WORDS: Final = 5
 _END: Final = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`<\"])|\n\s*\n|\n\s*[-•*]\s")
+_WHOLE: Final = re.compile(r"[A-Z$\d](?:(?!==| ! ).){10,260}\.")
 _BOX: Final = re.compile(r"[│╭╰─╮╯━┃┏┓┗┛┡┩├┤┬┴┼]+")
 
 
@@ -73,11 +74,12 @@ def help_texts() -> Iterator[str]:
 
 
 def reports(folder: Path) -> Iterator[str]:
-    """Yield the sentences of the printed reports in a folder; rows of tables are left out."""
+    """Yield the sentences of the printed reports in a folder; rows and headings of tables are left out."""
     for path in sorted(folder.rglob("*.txt")):
         for block in re.split(r"\n\s*\n", path.read_text(encoding="utf-8")):
             lines = [_BOX.sub(" ", line).strip() for line in block.splitlines()]
-            yield from sentences("\n".join(line for line in lines if not re.search(r"\S\s{2,}\S", line)))
+            text = "\n".join(line for line in lines if not re.search(r"\S\s{2,}\S", line))
+            yield from (sentence for sentence in sentences(text) if _WHOLE.fullmatch(sentence))
 
 
 def main() -> None:

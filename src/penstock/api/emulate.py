@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from penstock.api.arguments.fleet_argument import fleet_choice, placed_pool, typical_tokens
-from penstock.api.options.argument_types import AskedFleet
+from penstock.api.options.file_types import AskedFleet
 from penstock.api.options.gateway_options import EmulateOptions
 from penstock.api.options.option_fields import takes
 from penstock.errors import MissingExtra, UsageError

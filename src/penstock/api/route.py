@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from penstock.api.arguments.fleet_argument import fleet_choice, placed_pool
-from penstock.api.options.argument_types import AskedFleet
+from penstock.api.options.file_types import AskedFleet
 from penstock.api.options.gateway_options import GatewayOptions
 from penstock.errors import MissingExtra, UsageError
 from penstock.fleet.pools import Fleet, Pool

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, get_args
 
 from penstock.api.arguments.choices import cache_choice, model_choice
-from penstock.api.options.argument_types import AskedFleet
+from penstock.api.options.file_types import AskedFleet
 from penstock.catalog import load_accelerator
 from penstock.catalog.accelerator import Accelerator
 from penstock.errors import UsageError

@@ -5,7 +5,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Final
 
-from penstock.api.options.argument_types import AskedTrace
+from penstock.api.options.file_types import AskedTrace
 from penstock.api.options.simulate_options import WorkloadOptions
 from penstock.api.progress import ProgressListener
 from penstock.errors import UsageError

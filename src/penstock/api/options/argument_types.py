@@ -5,9 +5,7 @@ from os import PathLike
 from typing import TypeAlias
 
 from penstock.catalog.accelerator import Accelerator
-from penstock.fleet.pools import Fleet
 from penstock.model import ModelSpec
-from penstock.workload import Trace
 
 AskedModel: TypeAlias = str | PathLike[str] | ModelSpec
 """A config.json, a checkpoint directory, a catalog name, hf:org/name, or a loaded model."""
@@ -16,7 +14,3 @@ Targets: TypeAlias = Target | Sequence[Target]
 """`mi300x,h100:2,8xb200`, an accelerator, or a sequence of them, each optionally with a device count."""
 Tokens: TypeAlias = int | str
 """A token count: 4096, `32k` or `1M`."""
-AskedFleet: TypeAlias = str | PathLike[str] | Fleet
-"""A fleet file, or a loaded fleet."""
-AskedTrace: TypeAlias = str | PathLike[str] | Trace
-"""A trace file, or a loaded trace."""

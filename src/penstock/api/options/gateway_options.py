@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from penstock.api.options.argument_types import AskedFleet
+    from penstock.api.options.file_types import AskedFleet
     from penstock.fleet.pools import Fleet
 
 

@@ -12,7 +12,8 @@ from penstock.api.progress import LOG, ProgressListener
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.api.options.argument_types import AskedFleet, AskedTrace, Tokens
+    from penstock.api.options.argument_types import Tokens
+    from penstock.api.options.file_types import AskedFleet, AskedTrace
     from penstock.workload import Slo
 
 COLUMNS_HELP = "Columns of the trace: arrival=ts,unit=ms, and likewise input= and output=."
