@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from examples import deployment, model
 from penstock.catalog import load_accelerator, load_accelerators, load_prices
 from penstock.catalog.accelerator_diff import compare
-from penstock.performance.memory.minimum import report_fit
+from penstock.performance.memory.minimum_change import report_fit
 from penstock.report.catalog import render_accelerator, render_comparison, render_list, render_prices
 from penstock.report.fit.terminal import render_fit
 from penstock.report.inspect import render_model

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from penstock.compiled.marks import interpreted
-from penstock.routing.baselines.policies import policy_of
+from penstock.routing.baselines.all_policies import policy_of
 from penstock.routing.endpoint_updates import refresh
 from penstock.routing.harm import pick
 from penstock.routing.records import default_parameters, new_endpoints, new_request

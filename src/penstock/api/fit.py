@@ -21,8 +21,8 @@ from penstock.errors import UsageError
 from penstock.fleet import Deployment, Engine, Parallelism, engine_defaults
 from penstock.model import ModelSpec, Part
 from penstock.performance.memory.budget import usual_context_tokens
-from penstock.performance.memory.minimum import FitReport, report_fit
-from penstock.performance.memory.tuning import TUNABLE
+from penstock.performance.memory.engine_settings_that_fit import TUNABLE
+from penstock.performance.memory.minimum_change import FitReport, report_fit
 from penstock.report.fit.document import FitDocument
 from penstock.report.fit.terminal import render_fit
 

@@ -13,7 +13,7 @@ from penstock.api.arguments.policy_names import policies_choice
 from penstock.errors import UsageError
 from penstock.gateway.picker.decision_receipts import DecisionReceipt, ends_cut, first_line, read_receipts
 from penstock.report.receipts import Explained, ReceiptsDocument, ReplayedPolicy, render_receipts
-from penstock.routing.baselines.policies import RoutingPolicy
+from penstock.routing.baselines.all_policies import RoutingPolicy
 from penstock.routing.records import REJECTED
 from penstock.routing.replay import explain, replay
 

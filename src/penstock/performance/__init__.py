@@ -4,6 +4,6 @@ Pure functions of a model, an accelerator and an engine.
 """
 
 from penstock.performance.memory.budget import MemoryFit, fit
-from penstock.performance.memory.minimum import minimum_devices
+from penstock.performance.memory.minimum_change import minimum_devices
 
 __all__ = ["MemoryFit", "fit", "minimum_devices"]

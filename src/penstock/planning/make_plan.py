@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from penstock.audit.saving_claim import check_claim
 from penstock.planning.candidates.candidate_search import Candidate
+from penstock.planning.candidates_by_workload import search_candidates
 from penstock.planning.feasibility import refuse_impossible, unserved_lengths
 from penstock.planning.optimizer.build_problem import build_problem
 from penstock.planning.optimizer.cash_flow import cash_of
@@ -22,14 +23,13 @@ from penstock.planning.optimizer.node_costs import BillingTerms, terms_of, with_
 from penstock.planning.optimizer.problem import Mix, Problem
 from penstock.planning.plan_result import Answer, Bill, NoFleet, PlanResult
 from penstock.planning.plan_sources import Sources
-from penstock.planning.search_candidates import search_candidates
 from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.resolve_plan import LeftOut, Resolved, assumptions, resolve
 from penstock.planning.spec.trace_workload import with_trace
-from penstock.planning.uncertainty.people import people_decide
 from penstock.planning.uncertainty.quantify_uncertainty import find_competing, quantify_uncertainty
 from penstock.planning.uncertainty.scenarios import demand_scenarios, find_blocking_rules, owned_worth, rule_prices
 from penstock.planning.uncertainty.solve_again import as_solved
+from penstock.planning.uncertainty.staffing import people_decide
 from penstock.planning.uncertainty.verdict import judge
 from penstock.planning.verification.fleet_simulator import FleetSimulator
 from penstock.planning.verification.prove_fleets import Proof, ProvenFleets, add_cheaper_fleets, prove_fleets

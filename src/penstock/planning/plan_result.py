@@ -13,9 +13,9 @@ from penstock.planning.optimizer.problem import Mix, Problem
 from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.resolve_plan import Assumption, LeftOut, Resolved
 from penstock.planning.uncertainty.monte_carlo import Confidence
-from penstock.planning.uncertainty.people import PeopleDecide
 from penstock.planning.uncertainty.scenarios import DemandScenario, Owned, RulePrice
 from penstock.planning.uncertainty.sensitivity import Flip, Swing
+from penstock.planning.uncertainty.staffing import PeopleDecide
 from penstock.planning.uncertainty.verdict import PlanVerdict
 from penstock.planning.verification.verify_fleet import Verified
 

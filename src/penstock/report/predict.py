@@ -9,7 +9,7 @@ from rich.text import Text
 
 from penstock.catalog.measurement import Measurement
 from penstock.model import ModelSpec
-from penstock.performance.memory.tuning import engine_flags
+from penstock.performance.memory.engine_settings_that_fit import engine_flags
 from penstock.performance.prediction.energy_per_token import Energy
 from penstock.performance.prediction.predict_deployment import Prediction, Range
 from penstock.report.drawing.bars import Use, legend, stacked_bar

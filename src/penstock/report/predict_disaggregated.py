@@ -7,7 +7,7 @@ from rich.text import Text
 
 from penstock.model import ModelSpec
 from penstock.performance.disaggregated.disaggregated_prediction import DisaggregatedPrediction
-from penstock.performance.memory.tuning import engine_flags
+from penstock.performance.memory.engine_settings_that_fit import engine_flags
 from penstock.performance.prediction.predict_deployment import Range
 from penstock.report.drawing.comparison_table import Column, sheet
 

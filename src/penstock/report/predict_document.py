@@ -7,7 +7,7 @@ from typing_extensions import TypedDict
 from penstock.catalog import measurement_sources
 from penstock.catalog.measurement import Measurement, Side
 from penstock.fleet import Parallelism
-from penstock.performance.memory.tuning import engine_flags
+from penstock.performance.memory.engine_settings_that_fit import engine_flags
 from penstock.performance.prediction.energy_per_token import Energy
 from penstock.performance.prediction.predict_deployment import Range, Speculation
 from penstock.performance.prediction.serving_stack import Tier

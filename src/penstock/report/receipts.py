@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from penstock.report.drawing.comparison_table import Column, Figure, sheet
 from penstock.report.drawing.json_document import FieldSource, at, build
-from penstock.routing.baselines.policies import RoutingPolicy
+from penstock.routing.baselines.all_policies import RoutingPolicy
 from penstock.routing.replay import Receipt, ReceiptLine
 from penstock.units import format_s
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.errors import UsageError
-from penstock.routing.baselines.policies import RoutingPolicy
+from penstock.routing.baselines.all_policies import RoutingPolicy
 from penstock.routing.records import Records, default_parameters
 from penstock.routing.replay import PickSample
 from penstock.simulation.outcome import Outcome

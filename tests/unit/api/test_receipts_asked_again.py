@@ -18,7 +18,7 @@ from penstock.gateway.picker.picker import EndpointChoice, Picker
 from penstock.gateway.picker.request_body import RequestHints
 from penstock.report.receipts import _dollars
 from penstock.routing.autoscaler.sustained import LoadKind, weights_by_capacity
-from penstock.routing.baselines.policies import POLICIES
+from penstock.routing.baselines.all_policies import POLICIES
 from penstock.routing.records import default_parameters, new_endpoints, new_request
 
 DECISIONS = 24

@@ -10,7 +10,7 @@ from penstock.fleet import Deployment, Parallelism, engine_defaults
 from penstock.model import CacheDtype, Part
 from penstock.model.model_spec import model_as_measured
 from penstock.performance.memory.budget import fit
-from penstock.performance.memory.tuning import with_room
+from penstock.performance.memory.engine_settings_that_fit import with_room
 from penstock.performance.shipped.shipped_runs import model_of
 
 

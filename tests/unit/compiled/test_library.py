@@ -16,7 +16,7 @@ from penstock.compiled.interface import ExportedFunction, exported_functions, la
 from penstock.compiled.source_stamp import raw_digest, stamp
 from penstock.compiled.tables import ArrayOf, Pointers, table_of
 from penstock.errors import DeploymentError
-from penstock.routing.baselines.policies import POLICIES
+from penstock.routing.baselines.all_policies import POLICIES
 from penstock.routing.picker_calls import PickerTable
 from penstock.simulation.loop import events
 from penstock.simulation.outcome import Outcome

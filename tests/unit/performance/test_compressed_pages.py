@@ -10,7 +10,7 @@ from penstock.fleet import Deployment
 from penstock.model import CacheDtype
 from penstock.performance import fit
 from penstock.performance.memory.budget import DeviceRoom
-from penstock.performance.memory.minimum import report_fit
+from penstock.performance.memory.minimum_change import report_fit
 from penstock.units import GIB
 
 FLASH_TUPLE = 22 * (37440 + 8640 + 1728)

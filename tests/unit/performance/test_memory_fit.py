@@ -15,7 +15,7 @@ from penstock.model import CacheDtype, Part
 from penstock.model.weight import FP8_CHANNEL
 from penstock.performance import fit, minimum_devices
 from penstock.performance.memory.budget import DoesNotFit
-from penstock.performance.memory.minimum import report_fit
+from penstock.performance.memory.minimum_change import report_fit
 from penstock.performance.memory.sharding import redundant_experts, stage_of_layers, weight_bytes_by_part
 from penstock.units import GIB
 from published_logs import LOGS, predicted

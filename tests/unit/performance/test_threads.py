@@ -10,9 +10,9 @@ from examples import deployment
 from penstock.performance.prediction.serving_stack import stack_of
 from penstock.performance.shipped.shipped_runs import shipped_efficiencies
 from penstock.performance.similarity import posterior
+from penstock.performance.similarity.blas_threads import STATED_BY, OpenBlas, one_thread, openblas
 from penstock.performance.similarity.cases import Cases
 from penstock.performance.similarity.posterior import Evidence
-from penstock.performance.similarity.threads import STATED_BY, OpenBlas, one_thread, openblas
 from penstock.performance.step.step_work import Array, ReplicaWork
 
 THREADS = 2

@@ -7,7 +7,7 @@ import penstock
 from examples import deployment
 from penstock.model.model_spec import model_as_measured
 from penstock.performance.memory.budget import fit
-from penstock.performance.memory.tuning import engine_flags, with_room
+from penstock.performance.memory.engine_settings_that_fit import engine_flags, with_room
 
 
 def test_a_larger_share_of_memory_comes_before_smaller_steps() -> None:

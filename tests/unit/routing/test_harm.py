@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from penstock.compiled.marks import interpreted
-from penstock.routing.baselines.policies import POLICIES
+from penstock.routing.baselines.all_policies import POLICIES
 from penstock.routing.endpoint_updates import begin_report, divide, finished, first_token, lost, refresh, reported, sent
 from penstock.routing.harm import harm_of, holds, pick, rank, terms_of
 from penstock.routing.records import (

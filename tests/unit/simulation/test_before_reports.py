@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from penstock.routing.baselines.policies import POLICIES
+from penstock.routing.baselines.all_policies import POLICIES
 from penstock.routing.policy_function import Pick
 from penstock.routing.records import Records
 from penstock.simulation.outcome import Outcome

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from penstock.routing.baselines.policies import POLICIES
+from penstock.routing.baselines.all_policies import POLICIES
 from penstock.simulation.run import simulate
 from penstock.simulation.run_options import Options, Routing
 from penstock.workload import SloClass, parse_slo

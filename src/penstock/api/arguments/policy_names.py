@@ -1,7 +1,7 @@
 """Parses policy names from a comma-separated list."""
 
 from penstock.errors import UsageError
-from penstock.routing.baselines.policies import RoutingPolicy, policy_of
+from penstock.routing.baselines.all_policies import RoutingPolicy, policy_of
 
 
 def policies_choice(text: str) -> list[RoutingPolicy]:

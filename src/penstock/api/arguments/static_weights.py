@@ -7,7 +7,7 @@ import numpy as np
 from penstock.errors import UsageError
 from penstock.fleet.pools import Fleet
 from penstock.routing.autoscaler.sustained import NO_WEIGHT, LoadKind, weights_by_capacity
-from penstock.routing.baselines.policies import RoutingPolicy
+from penstock.routing.baselines.all_policies import RoutingPolicy
 from penstock.routing.records import TUNING
 from penstock.simulation.loop.initial_visibility import endpoints_of
 from penstock.simulation.replica import ReplicaPool

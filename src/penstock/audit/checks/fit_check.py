@@ -12,7 +12,7 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.fleet import Deployment, Parallelism, engine_defaults
 from penstock.model import CacheDtype, ModelSpec
 from penstock.performance.memory.budget import MemoryFit, fit
-from penstock.performance.memory.minimum import minimum_devices
+from penstock.performance.memory.minimum_change import minimum_devices
 from penstock.performance.memory.sharding import refusal
 from penstock.units import GB, GIB
 

@@ -8,7 +8,7 @@ from penstock.fleet.deployment import Deployment, Parallelism
 from penstock.fleet.engines import engine_defaults
 from penstock.model import CacheDtype, ModelSpec
 from penstock.performance.calibration.efficiencies import Efficiencies
-from penstock.performance.memory.tuning import with_room
+from penstock.performance.memory.engine_settings_that_fit import with_room
 from penstock.performance.prediction.predict_deployment import Prediction, Speculation, predict
 
 BEST = "best"

@@ -8,10 +8,10 @@ from penstock.performance.calibration.efficiencies import Efficiencies, Novelty,
 from penstock.performance.calibration.error_summary import Logs
 from penstock.performance.calibration.first_token_regression import FittedLevel, Software
 from penstock.performance.calibration.first_token_waits import FIRST, configuration_of, stack_path
+from penstock.performance.similarity.blas_threads import one_thread
 from penstock.performance.similarity.cases import family_of
 from penstock.performance.similarity.posterior import DATED_BY
 from penstock.performance.similarity.slowdowns import slowdowns_of, uncertainty_of
-from penstock.performance.similarity.threads import one_thread
 from penstock.performance.step.first_token import LoopLoad, first_token_work
 from penstock.performance.step.step_work import Array, ReplicaWork
 

@@ -12,7 +12,7 @@ from penstock.fleet.release import Release
 from penstock.model import CacheDtype, ModelSpec, cache_dtype
 from penstock.performance import MemoryFit, fit, minimum_devices
 from penstock.performance.memory.budget import DeviceRoom, usual_context_tokens
-from penstock.performance.memory.tuning import MAX_HUNDREDTHS, TUNABLE, Tunable, with_room
+from penstock.performance.memory.engine_settings_that_fit import MAX_HUNDREDTHS, TUNABLE, Tunable, with_room
 from penstock.preflight.facts.situation import Launch
 from penstock.preflight.launch.launch_plan import LaunchPlan
 from penstock.preflight.launch.setting import Setting

@@ -6,7 +6,7 @@ from typing_extensions import TypedDict
 
 from penstock.fleet import Engine, Parallelism
 from penstock.performance.memory.budget import CacheCapacity, DoesNotFit
-from penstock.performance.memory.minimum import Remedy
+from penstock.performance.memory.minimum_change import Remedy
 from penstock.report.drawing.json_document import at
 from penstock.report.model_heading import ModelDocument
 

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from penstock.model import ModelSpec, Part
 from penstock.performance.memory.budget import MemoryBudget, MemoryFit
-from penstock.performance.memory.minimum import FitReport
+from penstock.performance.memory.minimum_change import FitReport
 from penstock.report.drawing.bars import CACHE, EXPERTS, OVER, UNUSED, WEIGHTS, WORK, Use, legend, stacked_bar
 from penstock.report.drawing.comparison_table import measured_width
 from penstock.units import GIB, format_gib, format_params

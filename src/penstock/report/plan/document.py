@@ -14,9 +14,9 @@ from penstock.planning.plan_result import NoFleet, PlanResult
 from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.resolve_plan import Confirmer, LeftOut
 from penstock.planning.uncertainty.monte_carlo import Blame
-from penstock.planning.uncertainty.people import PeopleDecide
 from penstock.planning.uncertainty.scenarios import DemandScenario, Owned, RulePrice
 from penstock.planning.uncertainty.sensitivity import Flip
+from penstock.planning.uncertainty.staffing import PeopleDecide
 from penstock.planning.uncertainty.uncertain_inputs import KnobKind
 from penstock.planning.uncertainty.verdict import Outcome
 from penstock.planning.verification.serving_fleet import Check

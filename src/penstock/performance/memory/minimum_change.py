@@ -11,8 +11,8 @@ from penstock.model import CacheDtype
 from penstock.model.sequence_mixers import CompressedAttention
 from penstock.model.weight import FP8_CHANNEL
 from penstock.performance.memory.budget import DoesNotFit, MemoryFit, Obstacle, fit
+from penstock.performance.memory.engine_settings_that_fit import MAX_HUNDREDTHS, Tunable, engine_flags, with_room
 from penstock.performance.memory.sharding import redundant_experts, refusal
-from penstock.performance.memory.tuning import MAX_HUNDREDTHS, Tunable, engine_flags, with_room
 from penstock.units import format_gib
 
 MAX_NODES = 16
