@@ -118,10 +118,10 @@ def test_a_split_no_engine_accepts_is_a_value() -> None:
         ("phi-4", "h100", 4, False, "10 key-value heads neither divide over tp 4 nor repeat evenly on it"),
         ("qwen2.5-7b", "h100", 7, False, "4 key-value heads neither divide over tp 7"),
         # 1,536 / 8 = 192 channels, one and a half blocks of 128.
-        ("qwen3-235b-a22b-fp8", "h200", 8, False, "leaves 192 a device, which is not a multiple .* block 128; .*--ep"),
+        ("qwen3-235b-a22b-fp8", "h200", 8, False, "leaves 192 per device, .* multiple .* block 128; .*--ep"),
         ("qwen3-32b-fp8", "h200", 16, False, "dense ffn width 25,600 over tp 16 leaves 1,600 a device"),
         ("llama-3.1-70b", "h100", 2, True, "this model is dense"),
-        ("mixtral-8x7b", "h100", 16, True, "8 routed experts do not fill tp x dp = 16 ranks"),
+        ("mixtral-8x7b", "h100", 16, True, "8 routed experts are too few for tp x dp = 16 ranks"),
     ],
 )
 def test_splits_engines_refuse_at_start_up(name: str, part: str, tp: int, ep: bool, reason: str) -> None:  # noqa: FBT001
@@ -197,7 +197,7 @@ def test_a_stated_number_of_copies_must_divide_and_old_releases_have_none() -> N
     placed = deployment("deepseek-r1", "gb200", dp=48, ep=True, engine="sglang")
     stated = fit(replace(placed, engine=replace(placed.engine, redundant_experts=0)), 8192)
     assert stated.obstacle is not None
-    assert "--ep-num-redundant-experts 32 makes them" in stated.obstacle.reason
+    assert "with --ep-num-redundant-experts 32 they do" in stated.obstacle.reason
     old = fit(deployment("deepseek-r1", "gb200", dp=48, ep=True, engine="sglang", version="0.4.6"), 8192)
     assert old.obstacle_is("refused")
 

@@ -7,10 +7,10 @@ from typing import Final, Literal
 from penstock.catalog.measurement import Measurement
 
 _NOMINAL: Final = 0.9
-"""Mean length over nominal length in InferenceX: lengths are drawn from 0.8 to 1 of the nominal length."""
+"""Ratio of mean to nominal length in InferenceX, which draws lengths between 0.8 and 1 times the nominal length."""
 _LONG_TOKENS: Final = 4096
 _MANY: Final = 16
-"""Users from which InferenceX's SGLang scripts poll for requests less often."""
+"""Number of users from which on InferenceX's SGLang scripts poll for requests less often."""
 _DELAYED_FROM: Final = date(2026, 1, 29)
 """Date of InferenceX pull request 594: delayed batching for DeepSeek-R1 in fp8 on B200."""
 
@@ -21,26 +21,32 @@ class Harness:
 
     statistic: Literal["mean", "median"] = "mean"
     requests_per_user: int = 10
-    """InferenceX: `--num-prompts $(( CONC * 10 ))`. All users send their first request at once; then one follows each
-    that ends."""
+    """InferenceX: `--num-prompts $(( CONC * 10 ))`. All users send their first request at once. Then a new request
+    starts whenever one ends."""
     batched_tokens: int = 8192
     """Prompt tokens that the engine processes in one step, on one data-parallel rank."""
     held_steps: float = 0.0
-    """Decode steps by which a prompt is delayed on purpose: half of SGLang's `--scheduler-recv-interval`, on average,
-    or TensorRT-LLM's `batch_wait_timeout_iters` and `attention_dp_config.timeout_iters`."""
+    """Decode steps by which the engine delays a prompt on purpose. SGLang delays it by half of
+    `--scheduler-recv-interval` on average. TensorRT-LLM sets the delay with `batch_wait_timeout_iters` and
+    `attention_dp_config.timeout_iters`."""
 
     @property
     def burst_share(self) -> float:
-        """Return the share of a mean that comes from the start, when all users send their first request together."""
+        """Return the share of the requests in a mean that were sent at the start, by all users at once.
+
+        A median is not affected by these requests, so its share is zero.
+        """
         return 1 / self.requests_per_user if self.statistic == "mean" else 0.0
 
 
 def harness_of(row: Measurement) -> Harness:
-    """Return the settings of a row, from github.com/SemiAnalysisAI/InferenceX `benchmarks/` at the rows' dates.
+    """Return the benchmark settings of a row.
 
-    The app publishes medians; the file that AIConfigurator ships has means. Where a run is in both, the time per token
-    is the same and the time to first token is not. AIConfigurator's own runs state no settings, so they get the
-    engines' defaults.
+    They come from the scripts in github.com/SemiAnalysisAI/InferenceX `benchmarks/` at the date of the row.
+
+    The InferenceX app publishes medians; the file that AIConfigurator ships has means. Where a run is in both, the time
+    per token is the same and the time to first token is not. AIConfigurator's own runs state no settings, so they get
+    the engines' defaults.
     """
     if row.source == "aiconfigurator-silicon":
         return Harness()
@@ -98,13 +104,14 @@ _SCRIPTS: Final = {"sglang": _sglang, "trtllm": _trtllm}
 
 
 _DRAFTED: Final = 3
-"""Tokens that most of InferenceX's scripts draft. SGLang also counts the verified token and states 4."""
+"""Tokens that most of InferenceX's scripts draft per step. SGLang's scripts state 4, because they also count the
+verified token."""
 
 
 def drafted_tokens(row: Measurement) -> int:
     """Return the drafted tokens per step of a row, from the scripts of InferenceX (`*_mtp.sh`).
 
-    MiniMax-M3 uses a separate EAGLE-3 drafter, at a few loads of its NVFP4 runs with 2, 4 or 6 tokens.
+    MiniMax-M3 uses a separate EAGLE-3 drafter. A few loads of its NVFP4 runs draft 2, 4 or 6 tokens.
     """
     if not row.drafted:
         return 0

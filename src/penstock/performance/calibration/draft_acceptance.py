@@ -1,7 +1,8 @@
 """Fits the acceptance of drafted tokens from runs with and without multi-token prediction.
 
-A pair has the same setup, lengths and load. The step model gives the extra work of the drafting step. The rest is
-explained by the tokens that a step yields (one acceptance per model) and the extra time of an engine (a factor).
+A pair has the same setup, lengths and load. The step model gives the extra work of the drafting step. Two fitted values
+explain the remaining difference: the tokens that a step yields (one acceptance per model) and the extra time of the
+engine (one factor per engine).
 """
 
 from collections import defaultdict
@@ -23,11 +24,12 @@ from penstock.performance.step.step_work import Array, ReplicaWork
 _TRIED: Final = np.linspace(0.2, 0.95, 16)
 _FINE: Final = np.linspace(0.2, 0.95, 301)
 _SEEN_HALF: Final = 2.0
-"""Curves at which a model's acceptance or an engine's factor moves half of the way to its own measurements."""
+"""Number of measured curves at which the fit weighs a model's or an engine's own measurements as much as the pooled
+value."""
 _ROUNDS: Final = 5
 
 UnseenDraft = Literal["split", "model"]
-"""The unit that was never measured with drafts: this split, or this model."""
+"""What was never measured with drafts: the split of a measured model, or the model itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +40,11 @@ class DraftModel:
     """Acceptance for a model that was not measured with drafts."""
     acceptance: Mapping[str, float] = field(default_factory=dict)
     engines: Mapping[str, float] = field(default_factory=dict)
-    """Logarithm of an engine's step time over the time that its work predicts."""
+    """Logarithm of the ratio of an engine's step time to the time that its work predicts."""
     spreads: Mapping[UnseenDraft, tuple[float, float]] = field(default_factory=dict)
-    """P10 and P90 of measured over predicted gain, as logarithms."""
+    """P10 and P90 of the ratio of measured to predicted gain, as logarithms."""
     pairs: Mapping[str, int] = field(default_factory=dict)
-    """Number of pairs by shape."""
+    """Number of pairs for each model shape."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,7 +56,7 @@ class DraftedRow:
     curve: str
     drafted: int
     gains: Array
-    """Logarithm of the time per token over that of the same loop without drafts, for each acceptance in `_TRIED`."""
+    """Logarithm of the ratio of the time per token with drafts to the time without, for each acceptance in `_TRIED`."""
     pair: Measurement | None
     """The matching run without drafts."""
 
@@ -64,7 +66,7 @@ class DraftedRow:
 
     @property
     def measured_log_gain(self) -> float:
-        """Return the logarithm of the pair's times per token: with drafts over without."""
+        """Return the logarithm of the ratio of the measured time per token with drafts to the time without."""
         if self.pair is None or not self.pair.tpot_s or not self.measurement.tpot_s:
             raise LookupError(f"{self.measurement.id} has no matching run without drafts")
         return float(np.log(self.measurement.tpot_s / self.pair.tpot_s))
@@ -78,7 +80,8 @@ def drafted_rows(
 ) -> Iterator[DraftedRow]:
     """Yield every run of one engine with drafts, paired with a run without drafts.
 
-    The pair is the run of the same source, setup, lengths and load nearest in time. None if there is none.
+    The pair is the run closest in date that has the same source, setup, lengths and load. It is None if no such run
+    exists.
     """
     plain: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)
     serving = [row for row in measurements if row.scenario == "online" and row.tpot_s and row.concurrency]
@@ -137,7 +140,7 @@ def fit_drafts(
 ) -> DraftModel:
     """Fit acceptances by least absolute error and engine factors by medians, alternately.
 
-    Both are shrunk where curves are few.
+    Models and engines with few measured curves are shrunk towards the pooled values.
     """
     paired = [row for row in rows if row.pair is not None]
     measured = np.array([row.measured_log_gain for row in paired])
@@ -169,7 +172,7 @@ def fit_drafts(
 
 
 def predicted_log_gain(model: DraftModel, row: DraftedRow) -> float:
-    """Predict the logarithm of the time per token with drafts over that without."""
+    """Predict the logarithm of the ratio of the time per token with drafts to the time without."""
     acceptance = model.acceptance.get(row.shape, model.pooled)
     return row.log_gain(acceptance) + model.engines.get(row.measurement.engine, 0.0)
 
@@ -182,7 +185,10 @@ def without_each_draft(
     unseen: UnseenDraft,
     spreads: Mapping[UnseenDraft, tuple[float, float]] | None = None,
 ) -> Iterator[tuple[DraftModel, list[DraftedRow]]]:
-    """Fit to all but a tenth of the curves or models, in turn. Yield each fitted model with the rows held out of it."""
+    """Hold out a tenth of the curves or models at a time, and fit to the others.
+
+    Yield each fitted model with its held-out rows.
+    """
     labels = [row.curve if unseen == "split" else row.shape for row in rows]
     fold = {label: number % _FOLDS for number, label in enumerate(sorted(set(labels)))}
     for number in sorted(set(fold.values())):
@@ -192,7 +198,7 @@ def without_each_draft(
 
 
 def draft_spreads(rows: Sequence[DraftedRow]) -> dict[UnseenDraft, tuple[float, float]]:
-    """Return the P10 and P90 of measured over predicted gain, with the split or the whole model held out."""
+    """Return P10 and P90 of the ratio of measured to predicted gain, with the split or the whole model held out."""
     found: dict[UnseenDraft, tuple[float, float]] = {}
     kinds: tuple[UnseenDraft, ...] = ("split", "model")
     for unseen in kinds:

@@ -1,4 +1,4 @@
-"""Holds the evidence of a prediction: step times, first-token overhead, and held-out errors of both."""
+"""Holds the evidence for predictions: measured step times, first-token overhead, and the held-out errors of both."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,9 +21,10 @@ from penstock.performance.step.step_work import ReplicaWork
 _DIGITS = 6
 
 Novelty = Literal["shape", "configuration", "model", "accelerator"]
-"""The part of a deployment that was never measured. Errors with the same unit held out give the interval."""
+"""The part of a deployment that was never measured. Its interval comes from the errors of predictions with the same
+part held out."""
 _CURVE = 3
-"""Minimum loads of a setup, or rows of a stack, to count as measured: one or two can be outliers."""
+"""Minimum number of loads of a setup, or of rows of a stack, to count as measured. One or two could be outliers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ class ObservedSetups:
 
     rows: int = 0
     loads: frozenset[tuple[float, int, int]] = frozenset()
-    """Users, input tokens and output tokens."""
+    """Measured loads as users, input tokens and output tokens."""
     software: Software | None = None
     """The newest software with a known day."""
 
@@ -43,25 +44,25 @@ class Efficiencies:
 
     evidence: Evidence
     intervals: Mapping[Novelty, Mapping[str, Logs]]
-    """P10 and P90 of measured over predicted in units of the stated standard deviation, by held-out unit and by
-    accelerator. The empty name applies to all other accelerators."""
+    """P10 and P90 of the ratio of measured to predicted time, in units of the stated standard deviation, by held-out
+    unit and by accelerator. The empty name applies to accelerators without an entry of their own."""
     first: Calibration
-    """First-token time beyond the steps it waits for: `first_token_waits.FIRST`."""
+    """Time to first token that its steps do not explain. The columns are `first_token_waits.FIRST`."""
     first_spreads: Mapping[Novelty, Logs]
     fitted_on: str
 
     def interval(self, novelty: Novelty, accelerator: str, uncertainty: float) -> Logs:
-        """Return P10 and P90 from a standard deviation, scaled by the held-out errors of the same kind."""
+        """Return P10 and P90 for a standard deviation, scaled by the held-out errors of the same novelty."""
         found = self.intervals[novelty]
         low, high = found.get(accelerator, found[EVERYWHERE])
         return low * uncertainty, high * uncertainty
 
     def engines(self, accelerator: str, model: ModelSpec | None = None) -> tuple[str, ...]:
-        """Return the engines with which an accelerator was measured serving, in three rows or more.
+        """Return the engines that have at least three measured serving rows on an accelerator.
 
-        With a model: serving this model. Among several extrapolations the most optimistic is the most wrong. So an
-        engine that was not measured with a model on an accelerator does not compete with those that were. If none was,
-        all engines measured on the accelerator compete.
+        If a model is given, only the engines that served this model are returned, because the fastest of several
+        extrapolations is usually the most wrong. If no engine served it, all engines measured on the accelerator are
+        returned.
         """
         measured = self.evidence.measured
         rows = Counter(zip(measured.texts["part"], measured.engines, measured.texts["family"], strict=True))
@@ -75,7 +76,7 @@ class Efficiencies:
         return tuple(sorted(found or (engine for engine, count in tried.items() if count >= _CURVE)))
 
     def engines_of(self, vendor: str) -> tuple[str, ...]:
-        """Return the engines with which a vendor's accelerators were measured serving."""
+        """Return the engines that have measured serving rows on any accelerator of a vendor."""
         measured = self.evidence.measured
         pairs = set(zip(measured.texts["vendor"], measured.engines, strict=True))
         return tuple(sorted(engine.name for made_by, engine in pairs if made_by == vendor and engine.serving))
@@ -98,7 +99,7 @@ class Efficiencies:
         )
 
     def novelty(self, work: ReplicaWork, engine: str, seen: ObservedSetups) -> Novelty:
-        """Return the part of a deployment that was never measured serving, given the measurements of its setup."""
+        """Return the part of a deployment that no serving measurement covers, given the measurements of its setup."""
         if len(seen.loads) >= _CURVE:
             return "shape"
         if self._shares(work, engine, "stack").sum() < _CURVE:
@@ -116,7 +117,7 @@ class Efficiencies:
 
 
 def to_document(efficiencies: Efficiencies) -> dict[str, Any]:
-    """Return plain values, rounded to six significant digits. Rows and their weights go to `to_arrays`."""
+    """Return plain values, rounded to six significant digits. `to_arrays` returns the rows and their weights."""
     return {
         "fitted_on": efficiencies.fitted_on,
         "spreads": efficiencies.evidence.spreads.to_document(),

@@ -1,4 +1,4 @@
-"""Summarises held-out errors, interval coverage, and how often the faster accelerator was predicted."""
+"""Summarises held-out errors, interval coverage, and how often predictions name the faster of two accelerators."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
@@ -12,15 +12,16 @@ from penstock.performance.similarity.posterior import Measured
 from penstock.performance.step.step_work import Array
 
 _WINNER_GAP: Final = 1.15
-"""Minimum speed ratio at which two accelerators count as different."""
+"""Two accelerators count as equally fast if the ratio of their speeds is below this value."""
 _OWN_ROWS: Final = 50
-"""Minimum rows of an accelerator for its own errors to set the width of its intervals."""
+"""Minimum number of rows of an accelerator. With fewer, the errors of all accelerators set the width of its
+intervals."""
 EVERYWHERE: Final = ""
 _GROUPS: Final = 20
-"""Number of groups of folds in the check of coverage."""
+"""Number of groups into which folds are merged to check the coverage of intervals."""
 _FOUR_BITS: Final = frozenset({"nvfp4", "mxfp4"})
 Logs = tuple[float, float]
-"""P10 and P90 of measured over predicted, as logarithms."""
+"""P10 and P90 of the ratio of measured to predicted, as logarithms."""
 Kept = npt.NDArray[np.bool_]
 
 
@@ -37,7 +38,7 @@ class Errors:
 
     @property
     def off(self) -> Array:
-        """Return the logarithm of measured over predicted."""
+        """Return the logarithm of the ratio of measured to predicted time."""
         return np.asarray(np.log(self.measured_s / self.predicted_s))
 
     def take(self, kept: Kept) -> "Errors":
@@ -79,10 +80,10 @@ def summarise(predicted_s: Array, measured_s: Array, covered: Kept | None = None
 
 
 def intervals(errors: Errors) -> dict[str, Logs]:
-    """Return P10 and P90 of measured over predicted in units of the stated uncertainty, per accelerator and overall.
+    """Return P10 and P90 of the errors in units of the stated uncertainty, per accelerator and overall.
 
-    80% of the errors are smaller. The interval is symmetric, because the sign of an accelerator's error changes from
-    month to month.
+    80% of the errors lie inside the interval. The interval is symmetric, because the sign of an accelerator's error
+    changes from month to month.
     """
     scaled = np.abs(errors.off / errors.uncertainty)
     spans = {EVERYWHERE: _eight_in_ten(scaled)}
@@ -115,14 +116,14 @@ def is_covered(errors: Errors) -> Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Winners:
-    """Share of distinct comparisons in which the faster of two accelerators was predicted."""
+    """Share of comparisons of two accelerators in which the prediction named the faster one."""
 
     comparisons: int
     named: float
     always_nvidia: float
     fixed_ranking: float
-    """The same share for a baseline that names the accelerator that wins most of the other comparisons between the
-    two."""
+    """Share of correct answers of a baseline: it names the accelerator that won most other comparisons of the same two
+    accelerators."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +159,7 @@ def contestants(measured: Measured) -> list[Contestant]:
 def winners(measured: Measured, predicted_s: Array) -> Winners | None:
     """Compare every AMD row with every NVIDIA row of the same model, precision, load and devices.
 
-    Repeats of one comparison on other days or engines count together as one.
+    Repetitions of a comparison on other days or with other engines count as one comparison.
     """
     groups: dict[Hashable, list[Contestant]] = defaultdict(list)
     for entry in contestants(measured):
@@ -175,9 +176,9 @@ def winners(measured: Measured, predicted_s: Array) -> Winners | None:
 
 
 def _average_distinct(found: Mapping[tuple[Hashable, str, str], Sequence[tuple[bool, bool]]]) -> Winners:
-    """Average over distinct comparisons.
+    """Average the correct answers over distinct comparisons.
 
-    The fixed ranking uses how often AMD won the other comparisons between the two accelerators.
+    The fixed ranking names AMD if AMD won most of the other comparisons of the same two accelerators.
     """
     amd_won = {key: float(np.mean([won for _, won in entries])) for key, entries in found.items()}
     by_parts: dict[tuple[str, str], list[float]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Fits the time of first tokens beyond their steps, with shrinkage between similar setups.
+"""Fits the part of the time to first token that its steps do not explain, with shrinkage between similar setups.
 
 The terms are fitted by a bounded ridge regression on logarithms, since first tokens scatter by factors. Each level is
 shrunk towards the more general one: all accelerators, then the same architecture, then the same accelerator, then the
@@ -23,7 +23,7 @@ class FitTerms:
     lower_bounds: Array
     prior: Array
     floor: Array
-    """Minimum standard deviation of each term, whatever the level above."""
+    """Minimum standard deviation of each term at every level."""
 
 
 _FREEDOM: Final = (2.0, 0.4, 0.3, 0.2)
@@ -31,7 +31,7 @@ _FREEDOM: Final = (2.0, 0.4, 0.3, 0.2)
 _PULL: Final = 0.3
 _ROUNDS: Final = 4
 _SEEN_HALF: Final = {"family": 2.0, "software": 1.0, "configuration": 1.0}
-"""Rows at which a factor moves half of the way to its own measurements."""
+"""Number of rows at which a factor moves halfway from one to the value of its own measurements."""
 _HUBER: Final = 1.5
 
 
@@ -54,7 +54,7 @@ class Row:
     roofline: Array
     seconds: float
     path: tuple[str, ...]
-    """Path from the most general level to the narrowest: (architecture, accelerator, engine)."""
+    """Path from the most general level to the most specific one: (architecture, accelerator, engine)."""
     family: str
     software: Software
     configuration: str
@@ -62,7 +62,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Factors:
-    """Logarithms of the factors of model family, software and configuration. Unmeasured ones are zero."""
+    """Logarithms of the factors of model family, software and configuration, zero for an unmeasured one."""
 
     family: Mapping[str, float] = field(default_factory=dict)
     software: Mapping[Software, float] = field(default_factory=dict)
@@ -95,12 +95,12 @@ class Calibration:
     by_path: dict[tuple[str, ...], FittedLevel]
 
     def nearest(self, path: Sequence[str]) -> tuple[tuple[str, ...], FittedLevel]:
-        """Return the narrowest fitted level on the way to `path`, with its path."""
+        """Return the most specific fitted level whose path is a prefix of `path`, together with that prefix."""
         for length in range(len(path), -1, -1):
             found = tuple(path[:length])
             if found in self.by_path:
                 return found, self.by_path[found]
-        raise LookupError("nothing was calibrated")
+        raise LookupError("the calibration has no fitted level")
 
     def slowdowns(self, row: Row) -> Array:
         """Return the terms of a row's nearest level, multiplied by the row's factors."""
@@ -192,7 +192,8 @@ def _on_logarithms(roofline: Array, seconds: Array, prior: Array, spread: Array,
 def _weights(off: Array) -> Array:
     """Return the square roots of Huber weights.
 
-    The weight is one up to a multiple of the scale, then falls so that all rows pull equally.
+    The weight is one up to a multiple of the scale. Beyond it the weight falls, so that no outlier pulls more than a
+    row at that limit.
     """
     scale = max(1.4826 * float(np.median(off)), 0.02)
     return np.asarray(np.sqrt(np.minimum(1.0, _HUBER * scale / np.maximum(off, 1e-9))))

@@ -1,4 +1,4 @@
-"""Fits the measured time to first token beyond the steps it waits for.
+"""Fits the part of the measured time to first token that the steps of the engine do not explain.
 
 Measured times exceed the closed form by three terms: seconds of a request outside the engine's steps, a ratio (prompts
 run without graphs, and alongside each other), and the steps that a scheduler waits before it admits a prompt. The three
@@ -85,12 +85,12 @@ SlowdownsOf = Callable[[Run], Array]
 
 
 def fit_first_tokens(waits: Sequence[Waited], slowdowns_of: SlowdownsOf) -> Calibration:
-    """Fit the first-token time beyond the steps, given the slowdowns of the steps."""
+    """Fit the part of the time to first token that the steps do not explain, given the slowdowns of the steps."""
     return calibrate([first_row(item, slowdowns_of(item.run)) for item in waits], _TERMS)
 
 
 def first_row(item: Waited, slowdowns: Array, served_s: float | None = None) -> Row:
-    """Return a first token as a row of the fit.
+    """Return a measured time to first token as a row of the fit.
 
     `served_s` is the simulated time of the steps; without it the closed form is used.
     """

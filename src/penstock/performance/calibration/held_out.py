@@ -1,4 +1,4 @@
-"""Predicts every measured row, as the product does, with its month, load, setup, model or accelerator held out."""
+"""Predicts every measured row as commands do, with its month, load, setup, model or accelerator held out."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,15 +31,15 @@ FOLDS: Final[Mapping[str, Callable[[Cases], Sequence[npt.NDArray[Any]]]]] = {
     "model": lambda cases: [cases.labels["family"]],
     "accelerator": lambda cases: [cases.labels["part"]],
 }
-"""Columns by which rows are held out together: rows equal in all of them. With a month, all later rows are held out
-too."""
+"""Columns that define a fold: rows that are equal in all these columns are held out together. If a month is held out,
+all later rows are held out too."""
 _MIN_KNOWN: Final = 200
 _AT_ONCE: Final = 40
-"""Number of groups in which folds are left out of the fit of first tokens."""
+"""Number of groups into which folds are merged for the fit of first tokens. Each group is held out at once."""
 _LARGE: Final = 64
-"""Rows of a fold above which its solution is cached for the next setup that shares it."""
+"""The solution without a fold is cached for other setups if the fold has more rows than this."""
 _TOGETHER: Final = 40
-"""Setups multiplied with the inverse at once."""
+"""Number of setups whose covariances are multiplied with the inverse at once."""
 _CENTRE: Final = np.array(CENTRE)
 
 
@@ -68,7 +68,7 @@ def folds_of(cases: Cases, name: str) -> Folds:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Held:
-    """Rows predicted without their fold. Rows that could not be predicted are NaN."""
+    """Predictions of rows from evidence without their fold. A row that cannot be predicted is NaN."""
 
     predicted_s: Array
     uncertainty: Array
@@ -101,7 +101,7 @@ class _Removed:
 
 
 class HeldOut:
-    """Covariance of all rows, inverted once for every fold."""
+    """Covariance of all rows. It is inverted once, and the inverse is reused for every fold."""
 
     def __init__(self, found: Sequence[Run], spreads: Spreads) -> None:
         self.found, self.spreads = found, spreads
@@ -114,9 +114,9 @@ class HeldOut:
         self.solved = self.inverse @ self.left
 
     def without(self, *names: str) -> dict[str, Held]:
-        """Predict with each fold left out in turn, for each of the named kinds.
+        """Predict the rows of each fold without that fold, for each of the named kinds of fold.
 
-        With a month, all later rows are left out too.
+        For months, all later rows are left out too.
         """
         held = {name: self._nothing() for name in names}
         folds = {name: folds_of(self.cases, name) for name in names if name != "month"}
@@ -201,14 +201,14 @@ class HeldOut:
 
 
 class Dated:
-    """Slowdowns of rows, with the software of their day."""
+    """Function that returns the slowdowns of a run with the software of its day."""
 
     def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
         self._found: dict[tuple[object, ...], Array] = {}
 
     def __call__(self, run: Run) -> Array:
-        """Return the slowdowns of a run. They are computed once for each setup and day."""
+        """Return the slowdowns of a run, computed once for each setup and day."""
         key = (*setup_of(run.row), run.row.date)
         if key not in self._found:
             self._found[key] = slowdowns_of(self.evidence, run.work, measured_engine(run.row), run.row.date)
@@ -220,8 +220,8 @@ def first_tokens_without(
 ) -> Array:
     """Predict times to first token with each fold left out.
 
-    `held` are the slowdowns of steps without the fold, one row each. With `served_s` a simulation of each row replaces
-    the closed form.
+    `held` has the slowdowns of the steps, predicted without the fold, for each measured row. If `served_s` is given,
+    the simulated time of the steps replaces the closed form.
     """
     predicted = np.full(len(waits), np.nan)
     groups = folds % _AT_ONCE

@@ -1,4 +1,4 @@
-"""Converts published measurements into the work they did and the time it took."""
+"""Converts each published measurement into the work of its average step and the time of that step."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,10 +21,10 @@ from penstock.performance.similarity.posterior import Measured
 from penstock.performance.step.step_work import Array, Load, ReplicaWork, roofline_s
 
 _SATURATED_LIMIT: Final = {"trtllm": 2048, "vllm": 1024, "sglang": 1024}
-"""The largest batch that each engine forms by default when everything is queued at once."""
+"""The largest batch that each engine forms by default when all requests are queued at once."""
 _SATURATED_CONTEXT: Final = 1024
 _SERVED_ROWS: Final = 20
-"""Serving rows of an accelerator from which its offline rows are not used."""
+"""Offline rows of an accelerator are used only if it has fewer serving rows than this."""
 _NIGHTLY: Final = "rocm-atom-nightly"
 
 ModelOf = Callable[[str], ModelSpec]
@@ -56,7 +56,7 @@ def cache_tokens(deployment: Deployment) -> int:
 
 
 def saturated_batch(held_tokens: int, engine: str, input_tokens: float, output_tokens: float) -> float:
-    """Return the concurrent requests when everything is queued: limited by the KV cache and the engine.
+    """Return the number of concurrent requests, limited by the KV cache and the engine, when all requests are queued.
 
     A running request holds its prompt and, on average, a little over half of its answer.
     """
@@ -70,7 +70,7 @@ def batched_tokens(row: Measurement) -> float:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Run:
-    """Row with its deployment, its average step and the seconds between two tokens of a request."""
+    """Measured row with its deployment, its average step and the seconds between two tokens of a request."""
 
     row: Measurement
     words: dict[str, str]
@@ -81,7 +81,7 @@ class Run:
 
     @property
     def faster_than_roofline(self) -> bool:
-        """Whether it took less time than the physics of its description allows."""
+        """Return whether the run was faster than its described hardware allows."""
         return faster_than_roofline(self.roofline, self.seconds)
 
 
@@ -91,9 +91,9 @@ def faster_than_roofline(roofline: Array, seconds: float) -> bool:
 
 
 def runs(measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of: AcceleratorOf) -> Iterator[Run]:
-    """Yield rows of plain engines as work and time, except rows faster than their own roofline.
+    """Yield rows of single engines without drafts as work and time, except rows faster than their own roofline.
 
-    Such a row is not evidence: its description, or our count of its work, is wrong.
+    A row faster than its roofline is not evidence, because its description or our count of its work is wrong.
     """
     return (run for run in described_runs(measurements, model_of, accelerator_of) if not run.faster_than_roofline)
 
@@ -101,10 +101,10 @@ def runs(measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of:
 def described_runs(
     measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of: AcceleratorOf
 ) -> Iterator[Run]:
-    """Yield rows of plain engines as work and time. A saturated row that would not fit is left out.
+    """Yield rows of single engines without drafts as work and time, except saturated rows that would not fit in memory.
 
-    Drafts and disaggregation are predicted from these rows and are not part of them. A median with a dated twin is
-    skipped, because the twin is a row of its own.
+    Rows with drafts and disaggregated rows are left out, because they are predicted from these rows. A median with a
+    dated twin is skipped, because the twin is a row of its own.
     """
     compiled: dict[tuple[object, ...], tuple[ReplicaWork, int]] = {}
     for row in measurements:
@@ -162,7 +162,7 @@ def as_columns(found: Sequence[Run]) -> Measured:
 
 
 def usable_runs(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """Return the rows to fit: serving rows, fixed batches, and offline rows of accelerators with few serving rows.
+    """Return the rows to fit: serving rows, fixed batches, and offline rows only of accelerators with few serving rows.
 
     Nightly repeats of a cell count once per month, as their median.
     """
@@ -193,7 +193,7 @@ def _batch(row: Measurement, held_tokens: int) -> float:
 
 
 def _seconds_per_token(row: Measurement, batch: float) -> float | None:
-    """Return the seconds between two tokens of one request, as stated or from the throughput.
+    """Return the seconds between two tokens of one request, as published or computed from the throughput.
 
     None if neither is known.
     """

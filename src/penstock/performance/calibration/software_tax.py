@@ -12,7 +12,7 @@ from penstock.performance.step.step_work import rooflines_s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """One stack in one month: the median share of the roofline that its measured steps reached."""
+    """Median share of the roofline that the measured steps of one stack reached in one month."""
 
     accelerator: str
     engine: str
@@ -22,7 +22,7 @@ class Delivered:
     low_fraction: float
     high_fraction: float
     relative_speed: float
-    """Speed of this month's releases on the same work, relative to the stack's first month here."""
+    """Speed of this month's releases on the same work, relative to the first measured month of the stack."""
 
     @property
     def software_tax_fraction(self) -> float:
@@ -31,12 +31,12 @@ class Delivered:
 
 
 def delivered_over_time(evidence: Evidence) -> list[Delivered]:
-    """Group dated serving rows by accelerator, engine and month.
+    """Return the delivered share of the roofline by accelerator, engine and month, from dated serving rows.
 
-    A stack with two months or more shows how its tax moved.
+    A stack with at least two months shows how its software tax changed.
 
-    The workloads differ by month. So the speed of the releases is the effect that the evidence attributes to their
-    date.
+    The workloads differ by month. So the speed of a month's releases is the effect that the evidence attributes to
+    their date.
     """
     cases, texts = evidence.cases, evidence.measured.texts
     groups: dict[tuple[str, str, str], list[int]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Predicts prefill and decode pools in steady state, with their uncertainty."""
+"""Predicts the steady-state speed of a prefill pool and a decode pool, with its uncertainty."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -62,12 +62,12 @@ class DisaggregatedPrediction:
 
     @property
     def fits(self) -> bool:
-        """Return whether both kinds of replicas hold the model and a request."""
+        """Return whether a prefill replica and a decode replica each have memory for the model and one request."""
         return all(memory.fits for memory in self.memory)
 
     @property
     def output_tokens_per_s_per_device(self) -> float:
-        """Return the throughput divided by all devices of both pools."""
+        """Return the throughput divided by the number of devices in both pools."""
         return self.output_tokens_per_s.value / self.deployed.devices
 
 
@@ -78,7 +78,7 @@ def deploy_disaggregated(
     measured_engine: str,
     cache_dtype: CacheDtype | None,
 ) -> Disaggregated:
-    """Return the deployment of both pools, each replica with its engine's defaults."""
+    """Return the deployment of both pools, with the engine's default settings for each replica."""
     ahead, after = (
         Deployment(
             model=model,
@@ -101,9 +101,11 @@ def deploy_disaggregated(
 def disaggregated_engines(
     accelerator: Accelerator, measured_engine: str, efficiencies: Efficiencies, factors: PhaseFactors
 ) -> Sequence[str]:
-    """List the engines to try: the requested one, or those measured on the accelerator, disaggregated ones first.
+    """List the engines to try: the requested engine, or the engines measured on the accelerator.
 
-    Without any measurement the list is vLLM alone.
+    If some of them were measured there in a disaggregated deployment, only these are listed.
+
+    If no engine was measured there, the list has only vLLM.
     """
     known = factors.engines(accelerator.id) or efficiencies.engines(accelerator.id) or ("vllm",)
     if measured_engine == BEST:
@@ -127,9 +129,9 @@ def disaggregated_stack(
 def stack_in_phase(
     stack: Stack, deployment: Deployment, measured_engine: str, phase: Phase, factors: PhaseFactors
 ) -> Stack:
-    """Convert the stack of an engine that does both into one that only prefills or only decodes.
+    """Convert the stack of an engine that prefills and decodes into the stack of one that does only one of the two.
 
-    Its steps are scaled by the measured factor of the phase.
+    The slowdowns of the steps are multiplied by the fitted factor of the phase.
     """
     labels = labels_of(deployment, measured_engine, seen=stack.novelty == "shape")
     measured = factors.measured(labels)
@@ -150,7 +152,7 @@ def predict_disaggregated(
     efficiencies: Efficiencies,
     factors: PhaseFactors,
 ) -> DisaggregatedPrediction:
-    """Predict two pools under a closed loop or a request rate."""
+    """Predict the speed of two pools under a closed loop of users or a request rate."""
     inputs, both = round(demand.input_tokens), round(demand.input_tokens + demand.output_tokens)
     ahead = disaggregated_stack(deployed.prefill, measured_engine, "prefill", efficiencies, factors)
     after = disaggregated_stack(deployed.decode, measured_engine, "decode", efficiencies, factors)
@@ -193,7 +195,7 @@ def predict_disaggregated_on(
     efficiencies: Efficiencies,
     factors: PhaseFactors,
 ) -> DisaggregatedPrediction:
-    """Predict with one engine, or with every measured engine, and return the best.
+    """Predict with the requested engine, or with every measured engine, and return the best prediction.
 
     A prediction that fits is preferred, then a calibrated one, then one whose setup is closest to a measured one, then
     the fastest.
@@ -237,9 +239,9 @@ def observed_s(answer: Steady, request_s: float, first_ratio: float) -> float:
 
 
 def kv_bytes_per_token(deployment: Deployment) -> float:
-    """Return the bytes of one token's KV on one device of its rank.
+    """Return the KV bytes of one token on one device of its rank.
 
-    These are the bytes sent, not the bytes that the engine reserves.
+    These bytes are sent to the decode replica. The engine can reserve more.
     """
     if refusal(deployment) is not None:
         return 0.0
@@ -258,14 +260,14 @@ def transfer_token_s(deployed: Disaggregated) -> float:
 
 
 def seats_of(deployment: Deployment, memory: MemoryFit) -> int:
-    """Return the concurrent requests of a decode replica: its batch limit, or fewer if the KV cache holds fewer."""
+    """Return the concurrent requests of a decode replica, limited by its batch limit and its KV cache."""
     limit = deployment.engine.max_sequences * deployment.parallelism.dp
     held = memory.capacity.concurrent_requests if memory.capacity is not None else None
     return max(1, min(limit, int(held))) if held else limit
 
 
 def range_around(value: float, logs: tuple[float, float]) -> Range:
-    """Return a range around a value from the P10 and P90 of measured over predicted, given as logarithms."""
+    """Return a range around a value, given the logarithms of P10 and P90 of the ratio of measured to predicted."""
     low, high = logs
     if value == inf:
         return Range(value=value, low=value, high=value)

@@ -1,8 +1,9 @@
-"""Fits how much longer engines take that only prefill or only decode.
+"""Fits how much slower an engine's steps are when it only prefills or only decodes.
 
-A stack's slowdowns come from engines that do both. The residual of a measured configuration is the sum of effects, one
-per label: its accelerator and engine, its model there, its split, and whether exactly this setup was measured as one
-engine. Every effect is shrunk towards zero. An unmeasured configuration gets the effects of the labels that it shares.
+A stack's slowdowns come from engines that prefill and decode. The residual of a measured configuration is the sum of
+effects, one per label. The labels are its accelerator and engine, its model on them, its split, and whether exactly
+this setup was measured as one engine. Every effect is shrunk towards zero. An unmeasured configuration gets the effects
+of the labels that it shares.
 """
 
 from collections import defaultdict
@@ -24,7 +25,8 @@ EFFECT: Final[Mapping[Phase, float]] = {"prefill": 0.3, "decode": 0.2}
 """Prior standard deviation of an effect, as a logarithm. Held-out errors change by less than one percentage point
 between half and twice this value."""
 _CONFIGURATION, _ROW = 0.15, 0.25
-"""Standard deviations that no label explains, as logarithms: of a configuration, and of one of its rows."""
+"""Standard deviations, as logarithms, of the part that no label explains: one for a configuration, one for each of its
+rows."""
 _FARTHEST: Final = 2.5
 _OUTLIER: Final = 1.5
 _REWEIGHTS: Final = 4
@@ -33,7 +35,7 @@ Quantiles = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Residual:
-    """Logarithm of a configuration's measured step time over its stack's, in one phase."""
+    """Logarithm of the ratio of a configuration's measured step time to its stack's step time, in one phase."""
 
     labels: tuple[str, ...]
     log_ratio: float
@@ -44,7 +46,7 @@ class Residual:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseSpread:
-    """P10 and P90 of measured over predicted, as logarithms, of runs held out by the same rule."""
+    """P10 and P90 of the ratio of measured to predicted, as logarithms, over runs held out by the same rule."""
 
     tpot: Quantiles
     rate: Quantiles
@@ -57,12 +59,13 @@ class PhaseFactors:
 
     effects: Mapping[Phase, Mapping[str, float]]
     seen: PhaseSpread
-    """Errors if the setups of both engines were measured: with the configuration held out."""
+    """Errors if the setups of both engines were measured. They come from predictions with the configuration held
+    out."""
     unseen: PhaseSpread
-    """Errors for other setups: with every run of the model on its stack held out."""
+    """Errors for other setups. They come from predictions with every run of the model on its stack held out."""
 
     def log_factor(self, phase: Phase, labels: Sequence[str]) -> float:
-        """Return the logarithm of the step time of such an engine over its stack's."""
+        """Return the logarithm of an engine's slowdown in this phase, relative to its stack."""
         return sum_effects(self.effects[phase], labels)
 
     def measured(self, labels: Sequence[str]) -> bool:
@@ -70,9 +73,9 @@ class PhaseFactors:
         return any(labels[-1] in known for known in self.effects.values())
 
     def engines(self, accelerator: str, model: ModelSpec | None = None) -> tuple[str, ...]:
-        """Return the engines measured disaggregated on an accelerator.
+        """Return the engines that were measured in disaggregated deployments on an accelerator.
 
-        With a model: only the engines that served it in its weight format.
+        If a model is given, only the engines that served it in its weight format are returned.
         """
         served = "" if model is None else f"{shape_of(model)} {weights_label(model)}"
         here = f"{accelerator} "
@@ -81,7 +84,7 @@ class PhaseFactors:
         return tuple(sorted({engine for engine, _, rest in named if rest.startswith(served)}))
 
     def document(self) -> dict[str, Any]:
-        """Return the shipped form, rounded to four decimals."""
+        """Return the factors as the document that ships, rounded to four decimals."""
         return {
             "effects": {
                 phase: {label: round(value, 4) for label, value in sorted(known.items())}
@@ -98,7 +101,7 @@ def _round_spread(spread: PhaseSpread) -> dict[str, list[float]]:
 
 
 def phase_factors_from(document: Mapping[str, Any]) -> PhaseFactors:
-    """Parse the shipped form."""
+    """Parse the document that `PhaseFactors.document` returns."""
     seen, unseen = (
         PhaseSpread(**{name: (float(low), float(high)) for name, (low, high) in document[kind].items()})
         for kind in ("seen", "unseen")
@@ -109,7 +112,7 @@ def phase_factors_from(document: Mapping[str, Any]) -> PhaseFactors:
 def labels_of(deployment: Deployment, engine: str, *, seen: bool) -> tuple[str, ...]:
     """Return the labels of an engine, from the most general to exactly this setup.
 
-    `seen`: the setup was measured as one engine that prefills and decodes.
+    `seen` states whether the setup was measured as one engine that prefills and decodes.
     """
     split = deployment.parallelism
     kind = f"{'measured' if seen else 'unseen'} {'ranks' if split.dp > 1 else 'one'}"
@@ -128,7 +131,8 @@ def labels_of(deployment: Deployment, engine: str, *, seen: bool) -> tuple[str, 
 class SharedEffects:
     """Residuals decomposed into effects of labels.
 
-    A Gaussian vector in which two configurations covary through the labels they share.
+    The residuals are modelled as a Gaussian vector in which two configurations covary through the labels that they
+    share.
     """
 
     def __init__(self, residuals: Sequence[Residual], phase: Phase) -> None:
@@ -161,9 +165,9 @@ class SharedEffects:
         return self._by_label(self._weights)
 
     def effects_without(self, group: Hashable) -> dict[str, float]:
-        """Return the effects without the residuals of a group.
+        """Return the effects fitted without the residuals of a group.
 
-        Outlier weights stay those of the fit with all residuals.
+        Each outlier keeps the weight that it has in the fit to all residuals.
         """
         members = self._groups.get(group, [])
         own = self._precision[np.ix_(members, members)]

@@ -1,7 +1,7 @@
-"""Solves prefill and decode pools in steady state: users or a request rate in, times and the bottleneck pool out.
+"""Computes latencies and the bottleneck of prefill and decode pools in steady state, from users or a request rate.
 
-It uses the step costs of the simulator, so both agree. It takes microseconds and does not sample a queue. Many
-deployments are solved at once: every array has one entry per deployment and load.
+The solver uses the step costs of the simulator, so the two agree. It takes microseconds and does not simulate a queue.
+Many deployments are solved at once: every array has one entry per deployment and load.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,9 +14,10 @@ from penstock.performance.step.step_cost import StepCost
 from penstock.performance.step.step_work import Array, pairs
 
 HANDOVER_S: Final = 0.05
-"""Seconds from the end of a prefill to the start of its transfer, plus from the end of the transfer to admission. It is
-the delay of the first token relative to one engine of the same split at 16 users or fewer: 0.05 s, the median over 27
-InferenceX runs (0.04 s at 900 prompt tokens, 0.08 s at 7,400; `shipped_disaggregated.handovers`)."""
+"""Seconds from the end of a prefill to the start of its transfer, plus seconds from the end of the transfer to
+admission. The value is the median over 27 InferenceX runs with 16 users or fewer. In each run the delay of the first
+token is compared with one engine of the same split (0.04 s at 900 prompt tokens, 0.08 s at 7,400;
+`shipped_disaggregated.handovers`)."""
 _HALVINGS: Final = 48
 _ROUNDS: Final = 16
 _ALMOST: Final = 1 - 1e-6
@@ -36,7 +37,7 @@ class TwoPools:
     seats: int
     """Requests that a decode worker runs concurrently."""
     transfer_token_s: float = 0.0
-    """Seconds a prefill worker's link is busy with one token's KV."""
+    """Seconds that the link of a prefill worker is busy with the KV of one token."""
     transfer_start_s: float = HANDOVER_S
 
 
@@ -51,7 +52,7 @@ class PoolsDemand:
 
     def __post_init__(self) -> None:
         if (self.users is None) == (self.requests_per_s is None):
-            raise ValueError("either users or a rate")
+            raise ValueError("give either users or a request rate, not both")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,18 +64,19 @@ class Steady:
     ttft_s: float
     """Seconds until the decode worker returns the first token. Infinite if the request rate exceeds the capacity."""
     served_s: float
-    """Seconds of `ttft_s` spent in steps: those of the prompt and the one with the first token, without waiting and
-    transfer."""
+    """Part of `ttft_s` spent in steps, in seconds: the steps of the prompt and the step with the first token. Waiting
+    and transfer are not included."""
     decoding: float
     """Requests in a decode worker's batch."""
     prefill_busy: float
     """Utilisation of the prefill workers, 0 to 1."""
     bound_by: Literal["prefill", "decode", "users"]
-    """The saturated pool, or `users` if neither is: then more users get more throughput."""
+    """The saturated pool, or `users` if neither pool is saturated. In the latter case more users increase the
+    throughput."""
 
 
 class Columns:
-    """Coefficients of many deployments, each at its token lengths."""
+    """Coefficients of many deployments, each for its own token lengths."""
 
     def __init__(self, cases: Sequence[tuple[TwoPools, PoolsDemand]]) -> None:
         self.inputs = _array(demand.input_tokens for _, demand in cases)
@@ -97,7 +99,7 @@ class Columns:
         )
 
     def prefill_step_s(self, prompts: Array) -> Array:
-        """Return the seconds of the steps that process `prompts` prompts together from start to end."""
+        """Return the seconds of all steps that process `prompts` prompts in one batch."""
         tokens = prompts * self.inputs / self.parts
         return self.parts * self.ahead.fixed_s(tokens) + prompts * self.prompt_s
 
@@ -118,7 +120,7 @@ class Columns:
         return self.decodes * self.seats / (self.outputs * self.decode_step_s(self.seats))
 
     def prefilling_s(self, rate: Array) -> tuple[Array, Array]:
-        """Return the seconds that a prompt waits for a worker at a rate, and the seconds of its steps.
+        """Return the seconds that a prompt waits for a worker at a request rate, and the seconds of its steps.
 
         Prompts that arrive during a step are batched in the next one, so steps grow with the rate up to the token
         budget. Beyond that a queue forms in front of all workers, with constant service time (Sakasegawa's formula,
@@ -135,7 +137,7 @@ class Columns:
         return np.where(self.most > 1, busy * step_s / 2, 0.0) + queued_s, step_s
 
     def decoding(self, rate: Array) -> Array:
-        """Return the requests in a decode worker's batch at a rate."""
+        """Return the number of requests in a decode worker's batch at a request rate."""
         low, high = np.zeros_like(rate), self.seats.copy()
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
@@ -200,9 +202,9 @@ def steady(cases: Sequence[tuple[TwoPools, PoolsDemand]]) -> list[Steady]:
 
 
 def _closed_loop_rate(columns: Columns, limit: Array, users: Array) -> Array:
-    """Return the rate at which the requests in the deployment equal the users.
+    """Return the request rate at which the number of requests in the deployment equals the number of users.
 
-    It bisects over the number of decoding requests.
+    The solver bisects over the number of decoding requests.
     """
     low, high = np.zeros_like(limit), columns.seats.copy()
     for _ in range(_HALVINGS):

@@ -1,4 +1,7 @@
-"""Counts the pages that a vLLM block table takes for one request: all tokens, or a window plus the tokens in flight."""
+"""Counts the pages of a vLLM block table for one request.
+
+A table keeps all tokens, or a window of them and the tokens in flight.
+"""
 
 from dataclasses import dataclass
 from math import ceil
@@ -12,10 +15,10 @@ class BlockTable:
     """Window in tokens. None keeps all tokens."""
     page_tokens: int
     pages: tuple[int, ...]
-    """Bytes of a page, one entry for each cache of the layers on the device."""
+    """Bytes of a page, with one entry for each cache of these layers on the device."""
 
     def blocks(self, tokens: int, in_flight: int) -> int:
-        """Return the maximum pages of one request while `in_flight` of its tokens are being computed."""
+        """Return the maximum number of pages of one request while `in_flight` of its tokens are being computed."""
         if self.window is None:
             return ceil(tokens / self.page_tokens)
         # One more, because a window does not need to begin at a page boundary.

@@ -26,7 +26,7 @@ _USUAL_CONTEXT: Final = 8192
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryBudget:
-    """Use of every byte of one device. The amounts add up to the device, or exceed it by the shortfall."""
+    """Use of every byte of one device. The amounts add up to the device's memory, or exceed it by the shortfall."""
 
     device_bytes: int
     weight_bytes_by_part: Mapping[Part, int]
@@ -35,7 +35,7 @@ class MemoryBudget:
     graph_bytes: int
     kv_bytes: int
     unused_bytes: int
-    """Bytes outside the engine's memory fraction that graphs do not use."""
+    """Bytes that are outside the engine's memory fraction and that graphs do not use."""
     shortfall_bytes: int
 
     @property
@@ -58,19 +58,20 @@ class CacheCapacity:
     request_bytes: int
     """Bytes of one request of that length on a device."""
     start_bytes: int
-    """Bytes that must be free for one such request before the engine starts: its own, and those that a step can add."""
+    """Bytes that must be free for one request of that length before the engine starts: the bytes of the request, and
+    the bytes that a step can add."""
     concurrent_requests: int | None
-    """Concurrent requests of that length: limited by the cache and by vLLM's batch. None if unlimited."""
+    """Concurrent requests of that length, limited by the cache and by vLLM's batch. None if neither limits them."""
     cached_requests: int | None
     """Requests of that length that the cache alone would hold. None if a request caches nothing."""
     tokens: int
     """Tokens that the cache holds in requests of that length. 0 if a request caches nothing."""
     low_tokens: int
-    """P10: activations, runtime and graphs take as much as in the larger published logs."""
+    """P10 of the tokens: activations, runtime and graphs take their P90 over the published logs."""
     high_tokens: int
     """P90 of the tokens."""
     longest_context_tokens: int | None
-    """The longest single request that fits alone and that the model allows. None if the model states no limit."""
+    """The longest request that fits on its own and that the model allows. None if the model states no limit."""
     safe_context_tokens: int
     """The longest request that still fits if activations, runtime and graphs take their P90."""
 
@@ -86,7 +87,7 @@ class DoesNotFit:
     reason: str
     shortfall_bytes: int = 0
     longest_context_tokens: int | None = None
-    """The longest context that would fit, if a shorter context is sufficient."""
+    """The longest context that would fit. None if no shorter context fits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,12 +103,12 @@ class MemoryFit:
 
     @property
     def fits(self) -> bool:
-        """Return whether at least one request of the requested context can be served."""
+        """Return whether at least one request of the requested context length can be served."""
         return self.obstacle is None
 
     @property
     def certain(self) -> bool:
-        """Return whether the result is the same at both ends of the range of the reserves."""
+        """Return whether the result is the same for the P10 and the P90 of the reserves."""
         if self.capacity is None or self.capacity.cached_requests is None:
             return True
         one_each = self.context_tokens * self.deployment.parallelism.dp
@@ -121,7 +122,7 @@ class MemoryFit:
 
 
 def usual_context_tokens(model: ModelSpec) -> int:
-    """Return the default tokens per request: 8k, or the model's limit if that is less."""
+    """Return the default number of tokens per request: 8k, or the model's limit if it is lower."""
     return min(_USUAL_CONTEXT, model.max_context_tokens or _USUAL_CONTEXT)
 
 
@@ -164,7 +165,7 @@ class DeviceRoom:
 
 
 class _Stage:
-    """Pipeline stage: the contents of one of its devices, and the bytes of a request there."""
+    """Pipeline stage: the memory contents of one of its devices, and the bytes of a request on that device."""
 
     def __init__(self, deployment: Deployment, stage: int) -> None:
         self.deployment = deployment
@@ -304,7 +305,7 @@ def _capacity(stages: list[_Stage], deployment: Deployment, context_tokens: int,
 
 
 def _longest(stages: list[_Stage], limit: int | None, case: Literal["median", "high"] = "median") -> int:
-    """Bisect for the longest context of one request. Bytes never shrink as it grows."""
+    """Bisect for the longest context of one request. A longer context never takes fewer bytes."""
     ceiling = limit or 2**24
     if all(stage.requests(ceiling, case) >= 1 for stage in stages):
         return ceiling
@@ -326,8 +327,8 @@ def _memory_obstacle(deployment: Deployment, budget: MemoryBudget) -> DoesNotFit
     if budget.total_bytes - budget.kv_bytes <= budget.device_bytes < budget.total_bytes:
         return DoesNotFit(
             obstacle="fraction",
-            reason=f"a memory fraction of {engine.memory_fraction:g} leaves too little outside it on {where} for "
-            + ("graphs" if engine.name == "vllm" else "activations and graphs"),
+            reason=f"a memory fraction of {engine.memory_fraction:g} leaves too little memory outside it on {where} "
+            + ("for graphs" if engine.name == "vllm" else "for activations and graphs"),
             shortfall_bytes=budget.shortfall_bytes,
         )
     within = budget.total_bytes <= budget.device_bytes
@@ -335,7 +336,7 @@ def _memory_obstacle(deployment: Deployment, budget: MemoryBudget) -> DoesNotFit
         obstacle="weights",
         reason="weights and reserves exceed "
         + (
-            f"the {engine.memory_fraction:g} of memory the engine may use on {where}"
+            f"the fraction of memory ({engine.memory_fraction:g}) that the engine may use on {where}"
             if within
             else f"the memory of {where}"
         ),
@@ -348,7 +349,8 @@ def _context_obstacle(
 ) -> DoesNotFit | None:
     """Return the obstacle to this context.
 
-    Memory comes before the model's limit, because more devices remove the first and nothing removes the second.
+    Memory is checked before the model's limit, because more devices solve a lack of memory and nothing changes the
+    limit.
     """
     limit, asked = deployment.model.max_context_tokens, capacity.context_tokens
     if capacity.cached_requests == 0:

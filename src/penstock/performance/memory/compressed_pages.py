@@ -1,8 +1,8 @@
-"""Computes the bytes that vLLM reserves for a request of DeepSeek-V4: pages of five block tables in one pool.
+"""Computes the bytes that vLLM reserves for a request to DeepSeek-V4: pages of five block tables in one pool.
 
 Read in vLLM's `kv_cache_utils.py`, `kv_cache_interface.py` and `models/deepseek_v4` at 0.20.0, 0.22.0, 0.25.0, 0.26.0,
-0.28.0rc2 and 0.32.0. A page costs the same bytes in any table. Compressed entries fill a page in 256 tokens, the
-running state of the fine compressor in four.
+0.28.0rc2 and 0.32.0. A page costs the same bytes in any table. A page holds the compressed entries of 256 tokens, or
+the running state of the fine compressor for four tokens.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _PAGE_TOKENS: Final = 256
 _FINE: Final = 4
 _COARSE: Final = 128
 _STATE_WINDOW: Final = {_FINE: 8, _COARSE: 128}
-"""Tokens whose state a compressor keeps. The fine compressor overlaps its windows."""
+"""Number of tokens whose state each compressor keeps. The windows of the fine compressor overlap."""
 _STATE_TOKENS: Final = {_FINE: 4, _COARSE: 8}
 _WINDOW_TOKENS: Final = 64
 _FP8_ALIGNMENT: Final = 576
@@ -52,9 +52,9 @@ class CompressedPages:
         return self._page_bytes() * sum(table.blocks(tokens, in_flight) for table in self._tables)
 
     def _page_bytes(self) -> int:
-        """Return the bytes of a page: from 0.32 those of the widest table.
+        """Return the bytes of a page. From vLLM 0.32 on, a page is as large as the widest table needs.
 
-        Before 0.32 a page has one slot for each size and layer of any table.
+        Before 0.32, a page has one slot for each entry size and for each layer of the table with most layers.
         """
         if self._engine.release.reaches(0, 32):
             return max(sum(table.pages) for table in self._tables)
@@ -103,9 +103,9 @@ def _of_ratio(mixers: Sequence[object], ratio: int) -> list[int]:
 
 
 def _least_padding(counts: Sequence[int], at_least: int) -> int:
-    """Return the layers per table for which padding all counts to a multiple adds the fewest.
+    """Return the number of layers per table that adds the fewest padding layers.
 
-    Among equals the largest is chosen.
+    Every count is padded to a multiple of this number. Among equally good numbers the largest is chosen.
     """
     held = [count for count in counts if count]
     choices = range(max(1, at_least), max(held) + 1)

@@ -27,10 +27,10 @@ TUNABLE: Final[frozenset[Tunable]] = frozenset({"memory_fraction", "max_batched_
 def with_room(
     deployment: Deployment, context_tokens: int, *, requests: int = 1, free: Collection[Tunable] = TUNABLE
 ) -> Deployment:
-    """Return the deployment with the engine settings nearest to its own that hold the requests.
+    """Return the deployment with the engine settings closest to its own that have room for the requests.
 
-    Returns the deployment itself if it fits unchanged or no settings help. If no settings surely hold all requests, the
-    result has the settings that hold most. `free` are the settings that may change.
+    The deployment is returned unchanged if it fits or if no settings help. If no settings certainly have room for all
+    requests, the settings with room for most requests are chosen. Only the settings in `free` can change.
     """
     found = fit(deployment, context_tokens)
     if found.fits or not _curable(found):
@@ -54,7 +54,7 @@ def with_room(
 
 
 def engine_flags(deployment: Deployment) -> tuple[str, ...]:
-    """List the flags without which the engine would not start with these settings, in the engine's own names."""
+    """List the flags that the engine needs to start with these settings, under the engine's own names."""
     engine, split = deployment.engine, deployment.parallelism
     usual = engine_defaults(engine.name, deployment.accelerator, version=engine.version, tp=split.tp, pp=split.pp)
     names = _FLAGS[engine.name]

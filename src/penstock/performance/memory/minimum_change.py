@@ -1,4 +1,4 @@
-"""Finds the smallest change that makes a deployment fit: fewest devices, a shorter context, a smaller format."""
+"""Finds the smallest change that makes a deployment fit: more devices, a shorter context, or a smaller format."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ class Remedy:
 
 
 def minimum_devices(deployment: Deployment, context_tokens: int) -> MemoryFit | None:
-    """Return the smallest replica that fits: tensor parallel within a node, then whole nodes in a pipeline.
+    """Return the smallest replica that fits: tensor parallel within a node, or a pipeline of whole nodes.
 
     None if none fits within 16 nodes.
     """
@@ -41,7 +41,7 @@ def minimum_devices(deployment: Deployment, context_tokens: int) -> MemoryFit | 
 
 
 def remedies(result: MemoryFit, fewest: MemoryFit | None) -> tuple[Remedy, ...]:
-    """List the single changes that make it fit, the smallest first."""
+    """List the single changes that make the deployment fit, the smallest first."""
     if result.obstacle is None:
         return ()
     deployment = result.deployment
@@ -67,10 +67,10 @@ def _fits(result: MemoryFit, changed: Deployment) -> bool:
 
 
 def _other_fraction(result: MemoryFit) -> str | None:
-    """Return the nearest memory fraction, in hundredths, at which it fits.
+    """Return the nearest memory fraction, in hundredths, at which the deployment fits.
 
-    It is lower if memory outside the fraction is short, and higher if weights or cache are short. If curing one makes
-    the other short, no fraction fits.
+    The fraction is lowered if memory outside it is short, and raised if memory for weights or cache is short. If
+    removing one shortage causes the other, no fraction fits.
     """
     less, deployment = result.obstacle_is("fraction"), result.deployment
     stated = deployment.engine.memory_fraction * 100
@@ -87,7 +87,10 @@ def _other_fraction(result: MemoryFit) -> str | None:
 
 
 def _smaller_weights(result: MemoryFit, fewest: MemoryFit | None) -> list[Remedy]:
-    """Suggest fp8 weights if the accelerator computes fp8: on the same devices, or on fewer than wider weights need."""
+    """Suggest fp8 weights if the accelerator computes fp8 and they fit.
+
+    They must fit on the same devices, or on fewer devices than wider weights need.
+    """
     deployment = result.deployment
     widest = max((weight.format.bits for weight in deployment.model.weights if weight.quantisable), default=0)
     if widest <= FP8_CHANNEL.bits or Precision.FP8 not in deployment.accelerator.dense_flops_per_s:
@@ -111,7 +114,7 @@ def _replica(layout: Parallelism) -> str:
 
 
 def _layouts(deployment: Deployment) -> Iterator[Parallelism]:
-    """Yield the splits that no engine refuses, the smallest first."""
+    """Yield the splits that the engine accepts, the smallest first."""
     asked = replace(deployment.parallelism, pp=1, dp=1)
     within = [replace(asked, tp=tp) for tp in range(1, deployment.accelerator.node.devices + 1)]
     within = [layout for layout in within if refusal(replace(deployment, parallelism=layout)) is None]
@@ -133,15 +136,15 @@ class FitReport:
     """Full result of `penstock fit` for one deployment."""
 
     fit: MemoryFit
-    """Result with the requested settings. If settings were left out and the defaults do not fit: with the nearest that
-    do."""
+    """Result with the requested settings. If settings were left out and their defaults do not fit, the result is for
+    the nearest settings that fit."""
     flags: tuple[str, ...]
-    """Flags without which the engine would not start with these settings, in its own names."""
+    """Flags that the engine needs to start with these settings, under the engine's own names."""
     with_defaults: DoesNotFit | None
-    """Reason why it does not fit with the engine's defaults for settings left out. None if it does."""
+    """Reason why the engine's defaults do not fit, for settings that were left out. None if they fit."""
     fewest_devices: int | None
-    """Devices of the smallest replica of the same accelerator that fits, by tensor parallelism within a node and then
-    whole nodes. None if none fits within 16 nodes."""
+    """Devices of the smallest replica of the same accelerator that fits: tensor parallel within a node, or a pipeline
+    of whole nodes. None if no replica of at most 16 nodes fits."""
     fewest_split: str | None
     remedies: tuple[Remedy, ...]
     tier: str
@@ -151,10 +154,10 @@ class FitReport:
 
 
 def report_fit(deployment: Deployment, context_tokens: int, *, free: Collection[Tunable] = ()) -> FitReport:
-    """Report whether it fits, the changes that would make it fit, and the fewest devices.
+    """Report whether a deployment fits, which changes would make it fit, and the fewest devices that it needs.
 
-    `free` are the settings that the user left out. If the engine's defaults for them do not fit, the nearest that do
-    are used.
+    `free` are the settings that the user left out. If the engine's defaults for these settings do not fit, the nearest
+    settings that fit are used.
     """
     asked = fit(deployment, context_tokens)
     tuned = with_room(deployment, context_tokens, free=free)
@@ -185,17 +188,17 @@ def _compression_notes(result: MemoryFit) -> Iterator[str]:
     if result.budget is None or result.capacity is None or not _has_compressed_attention(result.deployment):
         return
     if result.deployment.engine.name != "vllm":
-        yield "how SGLang divides memory between DeepSeek-V4's caches was not read: its tokens are undetermined"
+        yield "SGLang divides memory between DeepSeek-V4's caches in an unknown way, so its tokens are unknown"
         return
     yield "the memory of DeepSeek-V4 besides its weights is known from four published logs, on Hopper and B200"
     capacity, ranks = result.capacity, result.deployment.parallelism.dp
     if capacity.cached_requests and capacity.start_bytes > capacity.request_bytes:
         logged = int(result.budget.kv_bytes / capacity.start_bytes * capacity.context_tokens)
         yield (
-            f"vLLM wants {format_gib(capacity.start_bytes)} GiB free for a request to start and logs {logged:,} tokens"
-            + (" a rank" if ranks > 1 else "")
-            + ", as if every request took that; one that decodes takes "
-            + f"{format_gib(capacity.request_bytes)}"
+            f"to start a request, vLLM needs {format_gib(capacity.start_bytes)} GiB free, and it logs {logged:,} tokens"
+            + (" per rank" if ranks > 1 else "")
+            + ", as if every request took that much; a decoding request takes "
+            + f"{format_gib(capacity.request_bytes)} GiB"
         )
 
 
@@ -205,13 +208,13 @@ def _notes(deployment: Deployment) -> Iterator[str]:
     copies, experts, ranks = redundant_experts(deployment), deployment.model.experts, tp * deployment.parallelism.dp
     if copies and experts is not None:
         yield (
-            f"needs --ep-num-redundant-experts {copies}: {experts.routed} routed experts and {copies} copies are "
+            f"needs --ep-num-redundant-experts {copies}: {experts.routed} routed experts and {copies} copies make "
             f"{(experts.routed + copies) // ranks} on each of {ranks} ranks"
         )
     yield from (f"stored in {name}, which {accelerator.id} does not compute natively" for name in emulated)
     together = max(accelerator.node.largest, (accelerator.link.domain_devices if accelerator.link else None) or 0)
     if tp > together:
-        yield f"tp {tp} spans nodes: the scale-up link joins {together} {accelerator.id}"
+        yield f"tp {tp} spans nodes: the scale-up link joins only {together} {accelerator.id}"
     if not accelerator.recommendable:
         status = "announced" if accelerator.status == "announced" else "not verified"
         yield f"{accelerator.id} is {status}: its figures may change, and it is kept out of recommendations"

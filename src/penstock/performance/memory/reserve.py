@@ -29,10 +29,10 @@ _COMPRESSED_STEP_BYTES: Final = {
     "Blackwell": (-150_000, 0, 100_000),
     "Blackwell Ultra": (-150_000, 0, 100_000),
 }
-"""Extra bytes per token: P10, median and P90, from two logs each. GH200 and H20 leave less memory than the formula
-predicts, B200 a little more (its fused experts gather nothing)."""
+"""Extra bytes per token as P10, median and P90, each entry from two logs. GH200 and H20 leave less memory than the
+formula predicts, B200 a little more (its fused experts gather nothing)."""
 _COMPRESSED_STEP_ELSEWHERE: Final = (0, 200_000, 520_000)
-"""Range for architectures without a published log: as wide as the others together."""
+"""Range for architectures without a published log. It covers most of both ranges above."""
 _GRAPH_GIB: Final = {False: (0.3, 0.9, 1.85), True: (0.4, 0.9, 2.0)}
 
 
@@ -46,11 +46,14 @@ class Reserve:
 
     def __post_init__(self) -> None:
         if not 0 <= self.low_bytes <= self.median_bytes <= self.high_bytes:
-            raise ValueError("a reserve's range must be ordered and positive")
+            raise ValueError("a reserve must not be negative, and needs P10 <= median <= P90")
 
 
 def activation_reserve(deployment: Deployment, *, last_stage: bool) -> Reserve:
-    """Return the peak of the largest step: a layer, or on the last stage the sampler with its copies of the logits."""
+    """Return the peak memory of the largest step.
+
+    The peak is in a layer or, on the last stage, in the sampler, which copies the logits.
+    """
     model, engine, tp = deployment.model, deployment.engine, deployment.parallelism.tp
     per_token = _FFN_COPIES * model.widest_ffn / tp + _HIDDEN_COPIES * model.hidden_size
     if model.experts is not None:
@@ -74,7 +77,7 @@ def activation_reserve(deployment: Deployment, *, last_stage: bool) -> Reserve:
 def _compressed_step_bytes(deployment: Deployment) -> tuple[int, int, int]:
     """Return the extra bytes per token of the largest step for DeepSeek-V4.
 
-    No other model's log shows them.
+    The logs of other models show no such bytes.
     """
     compressed = any(isinstance(layer.mixer, CompressedAttention) for layer in deployment.model.layers)
     if deployment.engine.name != "vllm" or not compressed:
@@ -83,7 +86,7 @@ def _compressed_step_bytes(deployment: Deployment) -> tuple[int, int, int]:
 
 
 def runtime_reserve(deployment: Deployment, weight_bytes: int) -> Reserve:
-    """Return the memory of device context, libraries, communication buffers and the padding of loaded weights."""
+    """Return the memory for the device context, libraries, communication buffers and the padding of loaded weights."""
     amd = deployment.accelerator.vendor == "amd"
     fixed = _RUNTIME_GIB[amd, deployment.parallelism.tp > 1]
     padding = _LOADED_OVER_STORED[amd]
@@ -99,9 +102,9 @@ def graph_reserve(deployment: Deployment) -> Reserve:
 
 
 def absorbed_bytes(deployment: Deployment, stage_layers: tuple[int, ...]) -> int:
-    """Return the bytes of vLLM's bf16 copies of the latent up-projections, per head on the device.
+    """Return the bytes of vLLM's bf16 copies of the latent up-projections, for the heads on the device.
 
-    vLLM keeps them in addition to the stored matrix.
+    vLLM keeps these copies in addition to the stored matrix.
     """
     if deployment.engine.name != "vllm":
         return 0
@@ -115,7 +118,10 @@ def absorbed_bytes(deployment: Deployment, stage_layers: tuple[int, ...]) -> int
 
 
 def sglang_fraction(deployment: Deployment) -> float:
-    """Return SGLang's static memory fraction. On AMD its attention backend reserves 15% of it for long contexts."""
+    """Return SGLang's static memory fraction.
+
+    On AMD, SGLang's attention backend takes 15% of this fraction for models with long contexts.
+    """
     engine, limit = deployment.engine, deployment.model.max_context_tokens or 0
     long_context_on_amd = deployment.accelerator.vendor == "amd" and limit > 8192  # the engine's threshold
     return engine.memory_fraction * (0.85 if long_context_on_amd and engine.keeps_decode_workspace else 1.0)

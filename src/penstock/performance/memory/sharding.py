@@ -1,4 +1,4 @@
-"""Computes the part of each weight on one device under tensor, expert and pipeline parallelism, as engines split it."""
+"""Computes which part of each weight one device holds under tensor, expert and pipeline parallelism."""
 
 from math import ceil, gcd
 
@@ -7,7 +7,8 @@ from penstock.model import ModelSpec, Part, Split, Weight
 from penstock.model.sequence_mixers import GroupedAttention
 
 _VOCAB_MULTIPLE = 64
-"""Multiple to which engines pad the vocabulary before they split it (vLLM and SGLang, DEFAULT_VOCAB_PADDING_SIZE)."""
+"""Engines pad the vocabulary to a multiple of this number before they split it (vLLM and SGLang,
+DEFAULT_VOCAB_PADDING_SIZE)."""
 _FINEST_BLOCK = 32
 """The smallest block for which vLLM's Triton experts accept refined scales."""
 _FEED_FORWARD = {Part.DENSE_FFN, Part.SHARED_EXPERTS, Part.ROUTED_EXPERTS}
@@ -49,7 +50,7 @@ def device_bytes(weight: Weight, deployment: Deployment) -> int:
 def _expert_bytes(weight: Weight, deployment: Deployment) -> int:
     """Return the bytes of routed experts on one device.
 
-    Experts are spread over every tensor and data rank: whole with expert parallelism, else in slices.
+    Experts are spread over all tensor and data ranks: as whole experts with expert parallelism, else in slices.
     """
     ranks = deployment.parallelism.tp * deployment.parallelism.dp
     if deployment.parallelism.expert_parallel:
@@ -87,9 +88,9 @@ def _shard_shape(weight: Weight, ranks: int) -> tuple[int, ...]:
 
 
 def _pad_experts(weight: Weight, shape: tuple[int, ...], deployment: Deployment) -> tuple[int, ...]:
-    """Round both sides up as vLLM's expert kernels for gpt-oss do.
+    """Round both dimensions of the experts up, as vLLM's expert kernels for gpt-oss do.
 
-    Hidden is rounded to 256, width per device to 128 (256 on AMD).
+    The hidden size is rounded up to a multiple of 256, and the width per device to a multiple of 128 (256 on AMD).
     """
     if deployment.model.quantisation != "mxfp4" or deployment.engine.name != "vllm" or len(shape) != 2:
         return shape
@@ -113,10 +114,10 @@ def _stages_holding(weight: Weight, stages: tuple[int, ...], pp: int, *, tied: b
 
 
 def refusal(deployment: Deployment) -> str | None:
-    """Return the reason why the engine would refuse this split. None if it would not."""
+    """Return the reason why the engine would refuse this split. None if the engine accepts it."""
     model, split = deployment.model, deployment.parallelism
     if split.pp > max(1, len(model.layers)):
-        return f"{len(model.layers)} layers do not fill {split.pp} pipeline stages"
+        return f"{len(model.layers)} layers are too few for {split.pp} pipeline stages"
     return _refused_heads(model, split) or _refused_experts(deployment) or _refused_widths(deployment)
 
 
@@ -135,22 +136,25 @@ def _refused_experts(deployment: Deployment) -> str | None:
     if not split.expert_parallel:
         return None
     if experts is None:
-        return "expert parallelism needs a mixture of experts, and this model is dense"
+        return "expert parallelism needs a mixture of experts, but this model is dense"
     ranks = split.tp * split.dp
     if ranks > experts.routed:
-        return f"{experts.routed} routed experts do not fill tp x dp = {ranks} ranks"
+        return f"{experts.routed} routed experts are too few for tp x dp = {ranks} ranks"
     copies = redundant_experts(deployment)
     if deployment.engine.name == "sglang" and (experts.routed + copies) % ranks:
         added = f" and {copies} copies" if copies else ""
         needed = experts.copies_to_divide(ranks)
         return f"{experts.routed} routed experts{added} do not divide over tp x dp = {ranks}" + (
-            f"; --ep-num-redundant-experts {needed} makes them" if deployment.engine.holds_experts_twice else ""
+            f"; with --ep-num-redundant-experts {needed} they do" if deployment.engine.holds_experts_twice else ""
         )
     return None
 
 
 def _refused_widths(deployment: Deployment) -> str | None:
-    """Return the reason to refuse a width. Each kind of split weight is checked once, because layers repeat."""
+    """Return the reason why the engine would refuse the width of a weight. None if it accepts all.
+
+    Each kind of split weight is checked once, because layers repeat.
+    """
     kinds = {
         (weight.part, weight.split, _cut_size(weight), weight.units, _block(weight), weight.copies > 1)
         for weight in deployment.model.weights
@@ -167,15 +171,18 @@ def _refused_widths(deployment: Deployment) -> str | None:
             fix = "; spread whole experts with --ep" if routed else ""
             slice_of = f"{part.replace('_', ' ')} width {size:,} over {_over(ranks, routed=routed)}"
             return (
-                f"{slice_of} leaves {held:,} a device, which is not a multiple of the quantisation block {block}{fix}"
+                f"{slice_of} leaves {held:,} per device, which is not a multiple of the quantisation block {block}{fix}"
             )
     return None
 
 
 def _refines(deployment: Deployment, block: int, held: int) -> bool:
-    """Return whether vLLM refines the scales of FP8 experts to blocks, of 32 at least, that a slice does not cut.
+    """Return whether vLLM refines the scales of FP8 experts to smaller blocks that fit into a slice.
 
-    0.28 refuses such a slice and 0.32 refines (fused_moe/oracle/fp8.py). The releases between were not read.
+    The refined blocks have at least 32 channels.
+
+    vLLM 0.28 refuses such a slice, and 0.32 refines the scales (fused_moe/oracle/fp8.py). The releases between were not
+    read.
     """
     engine = deployment.engine
     reads = engine.name == "vllm" and engine.release.reaches(0, 32)
@@ -187,7 +194,10 @@ def _cut_size(weight: Weight) -> int:
 
 
 def _block(weight: Weight) -> int:
-    """Return the channels along the split that share a scale which a slice may not divide. 1 if it may."""
+    """Return the number of channels along the split that share a scale.
+
+    It is 1 if a slice may end inside such a block.
+    """
     stored, routed = weight.format, weight.copies > 1
     padded = routed and stored.name == "mxfp4"
     # Dense columns are fused with their neighbours. There vLLM allows a slice to end inside a block.

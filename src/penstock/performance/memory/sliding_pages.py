@@ -1,9 +1,9 @@
-"""Computes the bytes that vLLM reserves for a request where some layers attend to a window: layer groups in one pool.
+"""Computes the bytes that vLLM reserves for a request if some layers attend only to a window.
 
 Read in vLLM's `kv_cache_utils.py` and `kv_cache_interface.py` at 0.9.1, 0.11.0, 0.14.0, 0.20.0, 0.26.0 and 0.32.0
 (`SlidingWindowSpec`, `unify_kv_cache_spec_page_size`, `_get_kv_cache_groups_uniform_page_size`), and equal to the bytes
 that the functions of 0.32.0 return. Layers of one kind are divided into groups of equal length. A page costs the same
-bytes in any group. The tokens of a step in flight are all kept.
+bytes in any group. All tokens of the running step are kept.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from penstock.performance.memory.block_table import BlockTable
 
 
 def slides(deployment: Deployment, layers: Sequence[int]) -> bool:
-    """Return whether vLLM keeps these layers in groups: all are plain attention, and some of it uses a window."""
+    """Return whether vLLM keeps these layers in groups: all use plain attention, and some attend only to a window."""
     mixers = [mixer for index in layers if (mixer := deployment.model.layers[index].mixer) is not None]
     plain = [mixer for mixer in mixers if isinstance(mixer, GroupedAttention) and not mixer.index_dim]
     return len(plain) == len(mixers) and any(_window(mixer) is not None for mixer in plain)
@@ -55,12 +55,18 @@ def _window(mixer: GroupedAttention) -> int | None:
 
 
 def _page_tokens(page_bytes: int, token_bytes: int, block_tokens: int) -> int:
-    """Return the tokens per page: more for narrower tokens, but unchanged if the page is only padded to the widest."""
+    """Return the number of tokens per page.
+
+    A page holds more tokens if they are narrower, unless the page is only padded to the widest page.
+    """
     own = token_bytes * block_tokens
     return block_tokens * (page_bytes // own) if page_bytes % own == 0 else block_tokens
 
 
 def _layers_together(counts: Sequence[int], *, wide: bool) -> int:
-    """Return the layers per group: those of the rarest kind, or of the most common kind if both are nearly equal."""
+    """Return the number of layers per group.
+
+    It is the count of the rarest kind of layer, or of the most common kind if the two counts are nearly equal.
+    """
     fewest, most = min(counts), max(counts)
     return most if most < fewest * (1.5 if wide else 1.25) else fewest

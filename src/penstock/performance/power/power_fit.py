@@ -1,7 +1,7 @@
-"""Fits device power to measured joules: over all rows first, then per vendor, then per accelerator.
+"""Fits device power to measured joules, first over all rows, then per vendor, then per accelerator.
 
-Each level is shrunk towards the one above. The watts of a cell are its own joules times its own output rate. A rate
-from elsewhere is of other software, and the product could exceed the power limit of the device.
+Each level is shrunk towards the one above. The watts of a cell are its own joules times its own output rate. The rate
+of another run could come from other software, and then the product could exceed the power limit of the device.
 """
 
 from collections import defaultdict
@@ -26,15 +26,16 @@ from penstock.performance.step.step_work import Array, Load, ReplicaWork
 
 _PRIOR: Final = np.log([0.3, 0.7, 3.0])
 _FREEDOM: Final = (1.0, 0.3, 0.3)
-"""Prior standard deviations, as logarithms: of all rows from the prior, a vendor from all rows, an accelerator from its
-vendor."""
+"""Standard deviations of each level from the level above, as logarithms: all rows from the prior, a vendor from all
+rows, and an accelerator from its vendor."""
 _MIN_ROWS: Final = 4
 _MAX_IDLE: Final = 0.9
 _HUBER: Final = 1.5
 _LOADED_USERS: Final = 32
-"""Users from which a replica counts as loaded."""
+"""Minimum number of users for a replica to count as loaded."""
 _STEADY: Final = (0.8, 1.2)
-"""Range of running requests over users. Below it users queued; above it the medians are of different runs."""
+"""Allowed range of the ratio of running requests to users. Below this range, users queued. Above it, the two medians
+come from different runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -59,9 +60,9 @@ class DrawnRow:
 
 
 def power_rows(measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of: AcceleratorOf) -> list[DrawnRow]:
-    """Return the cells that state joules, of one engine without drafts, on accelerators with known board power.
+    """Return the cells of single engines without drafts that state joules, on accelerators with known board power.
 
-    A cell faster than its own roofline is not evidence here either.
+    Cells faster than their own roofline are left out.
     """
     compiled: dict[tuple[object, ...], ReplicaWork] = {}
     found = []
@@ -121,7 +122,7 @@ def fit_power(rows: Sequence[DrawnRow], spreads: dict[Unseen, Logs] | None = Non
 
 
 def _gauss_newton(rows: Sequence[DrawnRow], prior: Array, freedom: float) -> Draw:
-    """Fit by Gauss-Newton on the logarithm of measured over fitted.
+    """Fit by Gauss-Newton on the logarithm of the ratio of measured to fitted power.
 
     It uses Huber weights and shrinkage to the level above.
     """
@@ -162,9 +163,9 @@ def _under_load(rows: Sequence[DrawnRow]) -> UnderLoad:
 
 
 def _factors(rows: Sequence[DrawnRow], draws: dict[tuple[str, ...], Draw]) -> dict[str, float]:
-    """Return the logarithm of each kernel's power over its accelerator's: a mean over its measured curves.
+    """Return the mean logarithm of the ratio of measured to predicted power for each kernel, over its curves.
 
-    The mean is shrunk as if one more curve showed zero.
+    The mean is shrunk towards zero, as if there were one more curve with the value zero.
     """
     curves: dict[tuple[str, str], list[float]] = defaultdict(list)
     for row in rows:
@@ -177,7 +178,7 @@ def _factors(rows: Sequence[DrawnRow], draws: dict[tuple[str, ...], Draw]) -> di
 
 
 def watt_share(draw: Draw, row: DrawnRow, factor: float = 1.0, seconds: float | None = None) -> float:
-    """Return the share of board power that a power curve gives a row, at its own speed or at another."""
+    """Return the share of board power that a power curve predicts for a row, at the given or the measured speed."""
     return float(draw.shares(Utilisation.of(row.roofline[None], np.array([seconds or row.seconds])), factor)[0])
 
 
@@ -187,16 +188,16 @@ UNSEEN: Final[dict[Unseen, Callable[[DrawnRow], str]]] = {
     "accelerator": lambda row: row.path[1],
     "vendor": lambda row: row.path[0],
 }
-"""Key by which rows are held out together."""
+"""Function that returns the key of a row, by kind of unit. Rows with the same key are held out together."""
 _FOLDS: Final = 10
 
 
 def without_each(
     rows: Sequence[DrawnRow], unseen: Unseen, spreads: dict[Unseen, Logs] | None = None
 ) -> Iterator[tuple[PowerModel, list[DrawnRow]]]:
-    """Fit to all but a tenth of the curves, models, accelerators or vendors, in turn.
+    """Hold out a tenth of the curves, models, accelerators or vendors at a time, and fit to the others.
 
-    Yield each fitted model with the rows held out of it.
+    Yield each fitted model with its held-out rows.
     """
     labels = sorted({UNSEEN[unseen](row) for row in rows})
     fold = {label: number % _FOLDS for number, label in enumerate(labels)}
@@ -206,7 +207,7 @@ def without_each(
 
 
 def power_spreads(rows: Sequence[DrawnRow]) -> dict[Unseen, Logs]:
-    """Return the P10 and P90 of measured over predicted watts at known speed, for each kind of held-out unit.
+    """Return P10 and P90 of the ratio of measured to predicted watts at known speed, for each kind of held-out unit.
 
     A more distant unit never gets a narrower interval, because a few vendors can agree by chance.
     """
@@ -226,6 +227,6 @@ def power_spreads(rows: Sequence[DrawnRow]) -> dict[Unseen, Logs]:
 
 
 def predicted_share(model: PowerModel, row: DrawnRow, seconds: float | None = None) -> float:
-    """Predict a row's share of board power, at its own speed or at another."""
+    """Predict a row's share of board power, at the given speed or at its measured one."""
     path = next(row.path[:length] for length in (2, 1, 0) if row.path[:length] in model.draws)
     return watt_share(model.draws[path], row, float(np.exp(model.factors.get(row.kernels, 0.0))), seconds)

@@ -10,9 +10,10 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.performance.step.step_work import COMPONENTS, Array
 
 Logs = tuple[float, float]
-"""P10 and P90 of measured over predicted, as logarithms."""
+"""P10 and P90 of the ratio of measured to predicted, as logarithms."""
 Unseen = Literal["split", "model", "accelerator", "vendor"]
-"""The part of the setup that no power measurement covers. Errors with the same unit held out give the interval."""
+"""The part of the setup that no power measurement covers. Its interval comes from the errors of predictions with the
+same part held out."""
 
 _STREAMED: Final = ("weights", "experts", "cache")
 _MULTIPLIED: Final = ("compute", "prefill")
@@ -20,19 +21,19 @@ _MULTIPLIED: Final = ("compute", "prefill")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Utilisation:
-    """Utilisation of a device: its work at peak speed as a share of the time, one entry per step."""
+    """Utilisation of a device in each step: the time of its work at peak speed as a share of the actual time."""
 
     memory: Array
     arithmetic: Array
 
     @staticmethod
     def of(roofline: Array, seconds: Array) -> "Utilisation":
-        """Return the utilisation of steps, one row of work each, from their times."""
+        """Return the utilisation of steps, from the work of each step (one row per step) and its time."""
         return Utilisation.of_components({name: roofline[:, column] for column, name in enumerate(COMPONENTS)}, seconds)
 
     @staticmethod
     def of_components(roofline: Mapping[str, Array] | Mapping[str, float], seconds: Array) -> "Utilisation":
-        """Return the utilisation from work by component name and the times."""
+        """Return the utilisation, from the work by component name and the time of each step."""
         streamed, multiplied = (sum(roofline[name] for name in names) for names in (_STREAMED, _MULTIPLIED))
         return Utilisation(memory=streamed / seconds, arithmetic=multiplied / seconds)
 
@@ -41,7 +42,7 @@ class Utilisation:
 class Draw:
     """Power of one type of device as shares of its board power.
 
-    An engine that steps with almost no work draws `idle`. Busy memory and busy arithmetic add to it, each with its own
+    An engine whose steps do almost no work draws `idle`. Busy memory and busy arithmetic add power, each with its own
     coefficient. The increase shrinks towards the limit that power management enforces.
     """
 
@@ -50,9 +51,9 @@ class Draw:
     arithmetic: float
 
     def shares(self, use: Utilisation, factor: float = 1.0) -> Array:
-        """Return the share of the board power for each entry.
+        """Return the share of the board power for each entry of `use`.
 
-        `factor` scales it for kernels that draw more than most.
+        `factor` scales the power of kernels that draw more or less than most.
         """
         room = 1.0 - self.idle
         pressed = (self.memory * use.memory + self.arithmetic * use.arithmetic) / room
@@ -71,7 +72,7 @@ class UnderLoad:
 
 @dataclass(frozen=True, kw_only=True)
 class PowerModel:
-    """Fitted power by vendor and accelerator, factors of kernels, and held-out errors."""
+    """Fitted power by vendor and accelerator, with a factor for each kernel and held-out errors."""
 
     draws: Mapping[tuple[str, ...], Draw]
     """Keyed by (), (vendor,) and (vendor, accelerator)."""
@@ -93,7 +94,7 @@ class PowerModel:
         return draw, 1.0, unseen[len(path)]
 
     def nearest(self, accelerator: Accelerator) -> tuple[str, ...]:
-        """Return the narrowest measured path of an accelerator: itself, its vendor, or all."""
+        """Return the most specific measured path of an accelerator: the accelerator itself, its vendor, or all."""
         whole = (accelerator.vendor, accelerator.id)
         return next(whole[:length] for length in (2, 1, 0) if whole[:length] in self.draws)
 

@@ -1,4 +1,4 @@
-"""Selects the engine whose measurements predict an accelerator: the requested one, or the fastest measured one."""
+"""Selects the engine whose measurements a prediction uses: the requested engine, or the fastest measured one."""
 
 from collections.abc import Callable
 
@@ -27,11 +27,12 @@ def predict_on(
 ) -> Prediction:
     """Predict with the requested engine's efficiencies, or with every measured engine, and return the fastest.
 
-    With `measured_engine` BEST the candidates are the engines that served this model on this accelerator. If none did,
-    they are those measured on this accelerator, else on any of its vendor's, else vLLM. The fastest has the lowest P90
-    of the time per output token, so an extrapolation must be much faster than a measurement to be preferred. Each
-    engine has its own settings and rules. An engine that would not start in this split is chosen only if no engine
-    would. If its default settings do not hold the load, the engine starts with the nearest settings that do.
+    With `measured_engine` BEST the candidates are the engines that served this model on this accelerator. If no engine
+    did, the candidates are the engines measured on this accelerator, else the engines measured on any accelerator of
+    its vendor, else vLLM. The fastest has the lowest P90 of the time per output token, so an extrapolation must be much
+    faster than a measurement to be preferred. Each engine has its own settings and rules. An engine that would not
+    start in this split is chosen only if no engine would start. If an engine's default settings have too little room
+    for the load, the nearest settings with room are used.
     """
     input_tokens, output_tokens, concurrency = load
     measured = efficiencies.engines(accelerator.id) if efficiencies else ()

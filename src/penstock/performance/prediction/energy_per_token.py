@@ -15,7 +15,7 @@ from penstock.performance.similarity.cases import shape_of, weights_label
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Energy:
-    """Power of one device and energy of all devices, without host, network and cooling."""
+    """Power of one device, and energy per output token of all devices. Host, network and cooling are not included."""
 
     device_watts: Range
     joules_per_output_token: Range
@@ -28,7 +28,7 @@ class Energy:
 def energy_of(prediction: Prediction, power: PowerModel) -> Energy | None:
     """Compute watts and joules per output token.
 
-    Return None if the board power is unknown or the prediction is a roofline.
+    The result is None if the board power is unknown or the prediction is a roofline.
     """
     placed, engine = prediction.deployment, prediction.measured_engine
     if prediction.tier == "roofline":
@@ -58,8 +58,8 @@ def energy_at(
 
     Every running request gets one token per `token_s`. `device_seconds` is the number of devices per running request:
     the device-seconds that a token costs per second of `token_s`. A slower step draws less power, so the watts are
-    computed separately for both ends of the predicted time. The error of the power model is added as independent of the
-    error of the speed.
+    computed separately for both ends of the predicted time. The error of the power model is treated as independent of
+    the error of the speed.
     """
     if accelerator.tdp_watts is None:
         return None
@@ -89,6 +89,6 @@ def _token_s(prediction: Prediction) -> Range:
 
 
 def _range(value: float, ends: tuple[float, float], spread: Logs) -> Range:
-    """Combine two independent uncertainties: the ends given by the speed, and the spread of the power."""
+    """Combine two independent uncertainties: P10 and P90 due to the speed, and the spread of the power."""
     down, up = log(value / ends[0]), log(ends[1] / value)
     return Range(value=value, low=value * exp(-hypot(down, spread[0])), high=value * exp(hypot(up, spread[1])))

@@ -1,4 +1,4 @@
-"""Predicts speculation with a checkpoint's own multi-token-prediction layers, as in the measured runs."""
+"""Describes speculative decoding with a checkpoint's own multi-token-prediction layers, as in the measured runs."""
 
 from typing import Final
 
@@ -13,9 +13,9 @@ _USUAL: Final = 3
 
 
 def usual_drafted(model: ModelSpec, measured_engine: str, vendor: str, ranks: int) -> int:
-    """Return the default number of drafted tokens per step: that of the measured runs of such a setup.
+    """Return the default number of drafted tokens per step, which measured runs of a similar setup used.
 
-    Runs that draft more were not measured. The gain of a batch on many ranks from more drafts is unknown.
+    No run with more drafted tokens was measured, so the gain from more drafts on many ranks is unknown.
     """
     if model.architecture.startswith("DeepseekV4"):
         return 2 if measured_engine == "vllm" else _USUAL
@@ -29,9 +29,10 @@ def usual_drafted(model: ModelSpec, measured_engine: str, vendor: str, ranks: in
 def multi_token_prediction(
     model: ModelSpec, measured_engine: str, drafts: DraftModel, *, drafted_tokens: int
 ) -> Speculation:
-    """Return speculation with the checkpoint's own layers.
+    """Return the settings of speculative decoding with the checkpoint's own layers.
 
-    The acceptance is that measured for its model, or pooled over all measured models if its own was not measured.
+    The acceptance is the measured one of this model. If this model was not measured, it is pooled over all measured
+    models.
     """
     if not any(weight.part is Part.MTP for weight in model.weights):
         raise DeploymentError(

@@ -40,18 +40,18 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speculation:
-    """Speculative decoding: the tokens drafted per step, and the tokens that the model accepts."""
+    """Speculative decoding: the tokens drafted per step, and the tokens that a step yields."""
 
     drafted_tokens: int
     accepted_tokens: float
     """Tokens per step and request, including the model's own token: 1 to drafted + 1."""
     own_layers: bool = False
-    """Whether the checkpoint's own multi-token-prediction layers draft. Their time is counted; that of a separate
-    drafter is not."""
+    """Whether the checkpoint's own multi-token-prediction layers draft. The time of these layers is counted. The time
+    of a separate drafter is not counted."""
     log_factor: float = 0.0
-    """Natural logarithm of the time of a drafting step relative to the time its work predicts."""
+    """Natural logarithm of the ratio of the time of a drafting step to the time that its work predicts."""
     spread: Logs = (0.0, 0.0)
-    """P10 and P90 of the gain, as logarithms. They widen the spread of the time without drafts."""
+    """P10 and P90 of the error of the gain, as logarithms. They widen the spread of the time without drafts."""
     tier: Tier = "calibrated"
     grounds: str = "as given"
 
@@ -68,11 +68,11 @@ class Speculation:
         return (min(spread[0], -low), max(spread[1], high)) if any(self.spread) else spread
 
     def tier_on(self, stack: Stack) -> Tier:
-        """Return the lower tier of the stack without drafts and of the drafts."""
+        """Return the lower of two tiers: the tier of the stack without drafts, and the tier of the drafts."""
         return "transferred" if "transferred" in {stack.tier, self.tier} else "calibrated"
 
     def roofline(self, work: ReplicaWork, loop: LoopLoad) -> Array:
-        """Return the work of an average step per yielded token: the step's work over its accepted tokens."""
+        """Return the work of an average step, divided by the tokens that the step yields per request."""
         step = drafting_step if self.own_layers else _verifying_step
         return np.asarray(step(work, loop, self.accepted_tokens)[0] / self.accepted_tokens)
 
@@ -97,7 +97,7 @@ class StepTime:
 
     @property
     def bound_by(self) -> str:
-        """Return the component that takes longest."""
+        """Return the component that takes the largest part of the step."""
         return max(self.parts_s, key=lambda name: self.parts_s[name])
 
 
@@ -107,10 +107,11 @@ class Prediction:
 
     deployment: Deployment
     measured_engine: str
-    """The engine whose measurements are used. It can differ from `deployment.engine`, which divides the memory."""
+    """The engine whose measurements are used. It can differ from `deployment.engine`, whose rules divide the memory."""
     concurrency: float
     running: float
-    """Requests that run concurrently: fewer than `concurrency` when the KV cache is full."""
+    """Requests that run concurrently. They are fewer than `concurrency` if the KV cache or the engine's batch is
+    full."""
     tpot_s: Range
     ttft_s: Range | None
     """Time to first token in seconds. None for a roofline."""
@@ -119,7 +120,7 @@ class Prediction:
     roofline_s: float
     """Seconds of the same step at the roofline."""
     roofline_parts_s: Mapping[str, float]
-    """Seconds of its components at the roofline: memory traffic and arithmetic."""
+    """Seconds of each component of the step at the roofline: memory traffic and arithmetic."""
     tier: Tier
     novelty: Novelty
     borrowed_from: tuple[str, ...]
@@ -128,12 +129,13 @@ class Prediction:
     software: Software | None
     memory: MemoryFit
     stack: Stack | None
-    """The stack, which applies to any other load of the same deployment. None for a roofline."""
+    """Measured behaviour of the stack, which also applies to other loads of the same deployment. None for a
+    roofline."""
     speculation: Speculation | None = None
 
     @property
     def output_tokens_per_s_per_device(self) -> float:
-        """Return the throughput divided by the devices of the replica."""
+        """Return the throughput divided by the number of devices of the replica."""
         return self.output_tokens_per_s.value / self.deployment.parallelism.devices
 
     @property
@@ -152,7 +154,7 @@ def predict(
     efficiencies: Efficiencies | None,
     speculation: Speculation | None = None,
 ) -> Prediction:
-    """Predict a closed loop. Without efficiencies the result is the roofline: a bound, not an estimate."""
+    """Predict a closed loop of users. Without `efficiencies` the result is the roofline: a bound, not an estimate."""
     memory = fit(deployment, max(1, round(input_tokens + output_tokens)))
     work = ReplicaWork(deployment)
     stack = None if efficiencies is None else stack_of(work, measured_engine, efficiencies)
@@ -238,7 +240,7 @@ def _around(seconds: float, spread: Logs, *, lower_bound: float) -> Range:
 
 
 def _running(memory: MemoryFit, concurrency: float) -> float:
-    """Return the requests that run concurrently: limited by the users, the KV cache and the engine's batch."""
+    """Return the number of concurrent requests, limited by the users, the KV cache and the engine's batch."""
     limit = memory.capacity.concurrent_requests if memory.capacity is not None else None
     return max(1.0, min(concurrency, limit)) if limit else concurrency
 
@@ -275,7 +277,7 @@ def _physical(roofline: Array) -> dict[str, float]:
 
 
 def _first_token(stack: Stack, work: ReplicaWork, loop: LoopLoad) -> Range:
-    """Return the time to first token in the steady loop. The simulator gives its whole distribution."""
+    """Return the time to first token in the steady loop. The simulator gives the whole distribution."""
     seconds = float(stack.first_token_s(work, loop)[0])
     low, high = stack.first_spread
     return Range(value=seconds, low=seconds * float(np.exp(low)), high=seconds * float(np.exp(high)))

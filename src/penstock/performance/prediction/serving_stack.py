@@ -20,14 +20,15 @@ Tier = Literal["measured", "calibrated", "transferred", "roofline"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Stack:
-    """Measured behaviour of one accelerator, engine and model together: converts work at the roofline into time."""
+    """Measured behaviour of one accelerator, engine and model together. It converts work at the roofline into time."""
 
     slowdowns: Array
     """Factor for each component of a step, all effects included. `step_cost(work, slowdowns)` is the time of a step."""
     request_s: float
     """Seconds of a request outside the engine's steps, before its first token."""
     first_ratio: float
-    """Time to first token relative to the simulated steps: `request_s + first_ratio * simulated`."""
+    """Factor on the simulated seconds of the steps. The time to first token is `request_s + first_ratio *
+    simulated`."""
     spread: Logs
     """P10 and P90 of the time per output token, as logarithms."""
     first_spread: Logs
@@ -35,10 +36,9 @@ class Stack:
     tier: Tier
     novelty: Novelty
     software: Software | None
-    """The newest release with which the nearest similar setup was measured on a known day. The prediction is for this
-    release."""
+    """The newest dated release in the measurements of the most similar setup. The prediction is for this release."""
     path: tuple[str, ...]
-    """Path of the nearest measured setups whose data were used, from the vendor down."""
+    """Labels of the most similar measured setups, from the vendor to the most specific label."""
     seen: ObservedSetups
     """Measurements of exactly this setup."""
 
@@ -79,13 +79,16 @@ def stack_of(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies
 
 
 def _software(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies) -> Software | None:
-    """Return the predicted release: the newest one in the nearest similar setups measured on a known day."""
+    """Return the release that a prediction is for: the newest dated release of the most similar measured setups."""
     found = (efficiencies.measurements_of(work, measured_engine, label).software for label in DATED_BY)
     return next((software for software in found if software is not None), None)
 
 
 def _grounds(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies) -> tuple[str, ...]:
-    """Return the path of the nearest measured setups, from the vendor down. Empty if none was measured."""
+    """Return the labels of the most similar measured setups, from the vendor to the most specific label.
+
+    Empty if no similar setup was measured.
+    """
     accelerator = work.deployment.accelerator
     for label, path in (
         ("stack", (str(accelerator.vendor), accelerator.id, measured_engine)),
@@ -108,6 +111,6 @@ def _first_novelty(
 
 
 def _first_factor(deployment: Deployment, fitted: FittedLevel) -> float:
-    """Return the first-token factor that applies today: model, newest measured software and exact configuration."""
+    """Return the first-token factor for a deployment's model, exact configuration and newest measured software."""
     newest = max(fitted.factors.software, key=lambda software: software.date, default=None)
     return fitted.factors.times(family_of(deployment.model), newest, configuration_of(deployment))

@@ -1,4 +1,4 @@
-"""Evaluates published disaggregated runs: each as two pools, with the extra time of its engines and held-out errors."""
+"""Compares published disaggregated runs with predictions, fits the extra time of their engines, and holds runs out."""
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -35,18 +35,18 @@ from penstock.performance.step.step_work import Array, ReplicaWork
 HeldOut = Literal["configuration", "model"]
 _REQUESTS_PER_USER: Final = 10
 DRAINING: Final = 0.5 / _REQUESTS_PER_USER
-"""Rate correction. A run sends ten requests per user and divides by its whole duration, in which batches empty towards
-the end: half a request per user. Where the time to first token is published, users / rate is 1.05 times the duration of
-a request."""
+"""Correction of published rates. A run sends ten requests per user and divides their number by its whole duration.
+Batches empty towards the end of a run, which costs about half a request per user. Where the time to first token is
+published, users / rate is 1.05 times the duration of a request."""
 _QUEUE_STEPS: Final = 4
-"""Queue length, in full prefill steps of prompts, above which a prefill worker is considered saturated."""
+"""A prefill worker counts as saturated if the queued prompts fill more than this number of prefill steps."""
 _FEW: Final = 16
 _SPARE_SEATS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredSide:
-    """One pool of a run: the step cost of its stack, and the labels that it shares with others."""
+    """One pool of a run: the step cost of its stack, and the labels that it shares with other pools."""
 
     cost: StepCost
     labels: tuple[str, ...]
@@ -89,13 +89,13 @@ class PublishedRun:
         return PoolsDemand(users=row.concurrency, input_tokens=row.input_tokens, output_tokens=row.output_tokens)
 
     def pools(self, logs: Mapping[Phase, float]) -> TwoPools:
-        """Return both pools with steps scaled by factors given as logarithms.
+        """Return both pools, with their steps scaled by factors that are given as logarithms.
 
-        The decode batch limit is set well above the concurrency, because the run was served.
+        The decode batch limit is set well above the concurrency, because the measured run did serve all its users.
         """
         row, side = self.row, self.row.prefill
         if side is None:
-            raise ValueError("a disaggregated row has a side that prefills")
+            raise ValueError("a disaggregated row must state its prefill side")
         return TwoPools(
             prefill=self.sides["prefill"].cost.scaled(exp(logs.get("prefill", 0.0))),
             decode=self.sides["decode"].cost.scaled(exp(logs.get("decode", 0.0))),
@@ -107,9 +107,10 @@ class PublishedRun:
         )
 
     def _transfer_token_s(self) -> float:
-        """Return the link seconds per token of KV.
+        """Return the seconds that a link is busy with the KV of one token.
 
-        The transfer uses the links of a rack that holds both pools, otherwise the network. Each rank has its own link.
+        If one rack holds both pools, the transfer uses the links of the rack, otherwise the network. Each rank has its
+        own link.
         """
         ahead, link = self.sides["prefill"], load_accelerator(self.row.accelerator).link
         inside = link is not None and self.row.devices <= (link.domain_devices or 0)
@@ -118,7 +119,10 @@ class PublishedRun:
 
 
 def published_disaggregated() -> tuple[Measurement, ...]:
-    """Return the disaggregated rows without drafts, each run once."""
+    """Return the published disaggregated rows without drafts.
+
+    A median with a dated twin is left out, because the twin is a row of its own.
+    """
     return tuple(
         row
         for row in load_measurements()
@@ -165,10 +169,12 @@ def _engine(row: Measurement) -> MeasuredSide:
 
 
 def logs_of(found: Sequence[PublishedRun]) -> dict[Phase, Array]:
-    """Return the logarithm of each run's step time over its stack's, per phase. NaN if the run does not determine it.
+    """Return the logarithm of the ratio of each run's step time to its stack's step time, per phase.
+
+    The value is NaN if the run does not determine it.
 
     A time per output token is the time of a decode step, with the batch that the rate and the time imply. The capacity
-    of a prefill worker is observable where prompts queue for it.
+    of a prefill worker can be observed only if prompts queue for it.
     """
     columns = Columns([(run.pools({}), run.demand) for run in found])
     rate = np.array([run.requests_per_s for run in found])
@@ -185,7 +191,7 @@ def logs_of(found: Sequence[PublishedRun]) -> dict[Phase, Array]:
 def residuals(
     found: Sequence[PublishedRun], phase: Phase, group_of: Callable[[PublishedRun], Hashable]
 ) -> list[Residual]:
-    """Return one residual per configuration with a finite value: the median of its runs."""
+    """Return one residual per configuration that has a finite value: the median of its runs."""
     logs, by_configuration = logs_of(found)[phase], defaultdict(list)
     for run, value in zip(found, logs, strict=True):
         if np.isfinite(value):
@@ -211,17 +217,20 @@ class Guess:
 
     @property
     def log_rate(self) -> float:
-        """Return the logarithm of measured over predicted output tokens per second."""
+        """Return the logarithm of the ratio of measured to predicted output tokens per second."""
         return log(self.run.requests_per_s / self.steady.requests_per_s)
 
     @property
     def log_tpot(self) -> float:
-        """Return the logarithm of measured over predicted time per output token."""
+        """Return the logarithm of the ratio of measured to predicted time per output token."""
         return log((self.run.row.tpot_s or 1.0) / self.steady.tpot_s)
 
     @property
     def log_ttft(self) -> float | None:
-        """Return the logarithm of measured over predicted time to first token. None if it is not published."""
+        """Return the logarithm of the ratio of measured to predicted time to first token.
+
+        None if the measured time is not published.
+        """
         if self.run.row.ttft_s is None:
             return None
         after = self.run.sides["decode"]
@@ -229,12 +238,12 @@ class Guess:
 
 
 def stack_alone(found: Sequence[PublishedRun]) -> list[Guess]:
-    """Predict every run from engines that do both phases, with nothing fitted to disaggregated runs."""
+    """Predict every run only from measurements of engines that do both phases."""
     return _guesses(found, [run.pools({}) for run in found])
 
 
 def held_out_guesses(found: Sequence[PublishedRun], by: HeldOut) -> list[Guess]:
-    """Predict every run without its configuration, or without any run of its model on its stack."""
+    """Predict every run with its configuration held out, or with every run of its model on its stack held out."""
     group_of = _GROUPS[by]
     shared = {phase: SharedEffects(residuals(found, phase, group_of), phase) for phase in PHASES}
     pools, effects = [], {}
@@ -259,10 +268,10 @@ _GROUPS: Final[Mapping[HeldOut, Callable[[PublishedRun], Hashable]]] = {
 
 
 def handovers() -> list[tuple[Measurement, float]]:
-    """Return the delay of the first token in seconds, relative to one engine split as the prefill workers are.
+    """Return the delay of the first token in seconds, relative to one engine with the split of the prefill workers.
 
-    It covers runs with 16 users or fewer, in which requests rarely wait. The reference is the median of InferenceX's
-    dated runs of one engine.
+    Only runs with 16 users or fewer are used, in which requests rarely wait. The reference is the median of
+    InferenceX's dated runs of one engine.
     """
     alone = defaultdict(list)
     for row in load_measurements():
@@ -286,7 +295,7 @@ def _first_token_setup(row: Measurement, tp: int, dp: int) -> tuple[object, ...]
 
 
 def fit_phase_factors(found: Sequence[PublishedRun]) -> PhaseFactors:
-    """Fit the shipped factors: effects of all runs, and errors with configurations or models held out."""
+    """Fit the shipped factors: the effects from all runs, and the errors with configurations or models held out."""
     return PhaseFactors(
         effects={
             phase: SharedEffects(residuals(found, phase, _GROUPS["configuration"]), phase).all() for phase in PHASES
@@ -298,7 +307,7 @@ def fit_phase_factors(found: Sequence[PublishedRun]) -> PhaseFactors:
 
 @cache
 def shipped_phase_factors() -> PhaseFactors:
-    """Return the shipped factors with which commands predict disaggregated deployments."""
+    """Return the shipped factors that commands use to predict disaggregated deployments."""
     return phase_factors_from(load_disaggregation())
 
 

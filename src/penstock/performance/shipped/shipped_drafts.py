@@ -1,4 +1,4 @@
-"""Evaluates the shipped runs with drafts: their acceptance, and held-out predictions of each."""
+"""Computes the acceptance of drafts in the shipped runs, and a held-out prediction of each run with drafts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from penstock.performance.shipped.shipped_runs import model_of, predicted_withou
 from penstock.performance.step.step_work import Array, ReplicaWork
 
 Known = Literal["without drafts", "nothing"]
-"""Measurements of the setup that the prediction uses: its runs without drafts, or none."""
+"""Which measurements of a setup its prediction uses: its runs without drafts, or none."""
 
 
 @cache
@@ -37,9 +37,9 @@ def shipped_drafts() -> DraftModel:
 
 
 def own_drafts(model: ModelSpec, measured_engine: str, vendor: str, ranks: int = 1) -> Speculation | None:
-    """Return speculation with a checkpoint's own layers, drafting as in the measured runs.
+    """Return the settings of speculative decoding with a checkpoint's own layers, as in the measured runs.
 
-    None if it has no such layers.
+    None if the checkpoint has no such layers.
     """
     if not any(weight.part is Part.MTP for weight in model.weights):
         return None
@@ -59,22 +59,23 @@ def shipped_drafted_rows() -> tuple[DraftedRow, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedDraft:
-    """Run with drafts, predicted without the drafting runs of its curve."""
+    """Run with drafts, and its prediction from evidence without the drafting runs of its curve."""
 
     row: DraftedRow
     predicted_s: float
 
     @property
     def error(self) -> float:
-        """Return predicted over measured time per output token, minus one."""
+        """Return the relative error of the predicted time per output token."""
         return self.predicted_s / (self.row.measurement.tpot_s or 0.0) - 1
 
 
 @cache
 def held_out_drafts(known: Known) -> tuple[PredictedDraft, ...]:
-    """Predict every drafting run with its curve's drafting runs held out, or with all runs of its curve held out.
+    """Predict every run with drafts, with the drafting runs of its curve or all runs of its curve held out.
 
-    The gains of the remaining runs use the shipped slowdowns. The time that they multiply does not.
+    The gain is computed with the shipped slowdowns in both cases. If all runs of the curve are held out, the time
+    without drafts is a held-out prediction too.
     """
     rows = shipped_drafted_rows()
     spreads = draft_spreads(rows)

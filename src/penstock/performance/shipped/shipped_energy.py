@@ -1,4 +1,4 @@
-"""Evaluates the shipped energy measurements: their inputs to the power model, and held-out predictions of each."""
+"""Converts the shipped energy measurements into inputs of the power model, and predicts each of them held out."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,14 +24,15 @@ def shipped_power() -> PowerModel:
 
 
 def power_under_load(accelerator: Accelerator) -> DrawUnderLoad:
-    """Return the power of an accelerator in measured runs with many users.
+    """Return the measured power of an accelerator under load, as a share of its board power.
 
-    If it was not measured: that of its vendor's measured accelerators, or of all.
+    If this accelerator was not measured, the result is the power of its vendor's measured accelerators. If the vendor
+    has none, it is the power of all measured accelerators.
     """
     power = shipped_power()
     path = power.nearest(accelerator)
     seen = power.under_load[path]
-    where = ("all parts measured", f"{accelerator.vendor} parts measured", accelerator.id)[len(path)]
+    where = ("all measured accelerators", f"measured {accelerator.vendor} accelerators", accelerator.id)[len(path)]
     return DrawUnderLoad(
         median_fraction=seen.median,
         low_fraction=seen.low,
@@ -42,13 +43,13 @@ def power_under_load(accelerator: Accelerator) -> DrawUnderLoad:
 
 @cache
 def shipped_draws() -> tuple[DrawnRow, ...]:
-    """Return every shipped cell that states the joules of one engine without drafts."""
+    """Return every shipped cell of a single engine without drafts that states joules."""
     return tuple(power_rows(load_measurements(), model_of, load_accelerator))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedDraw:
-    """One cell predicted without its curve: with held-out speed and power models, and with the power model alone."""
+    """One cell with its curve held out: predicted at the predicted speed, and predicted at the measured speed."""
 
     row: DrawnRow
     energy: Energy
@@ -56,22 +57,22 @@ class PredictedDraw:
 
     @property
     def joules_error(self) -> float:
-        """Return predicted over measured joules per output token, minus one."""
+        """Return the relative error of the predicted joules per output token."""
         return self.energy.joules_per_output_token.value / self._measured_joules - 1
 
     @property
     def joules_error_at_its_speed(self) -> float:
-        """Return the same error, computed with the measured speed."""
+        """Return the relative error of the joules per output token predicted at the measured speed."""
         return self.at_its_speed.joules_per_output_token.value / self._measured_joules - 1
 
     @property
     def watts_error(self) -> float:
-        """Return predicted over measured watts of a device, minus one."""
+        """Return the relative error of the predicted watts of a device."""
         return self.energy.device_watts.value / self._measured_watts - 1
 
     @property
     def covered(self) -> bool:
-        """Return whether the measured joules lie within P10-P90."""
+        """Return whether the measured joules lie within the predicted P10-P90."""
         span = self.energy.joules_per_output_token
         return span.low <= self._measured_joules <= span.high
 
@@ -86,7 +87,7 @@ class PredictedDraw:
 
 @cache
 def held_out_draws() -> tuple[PredictedDraw, ...]:
-    """Predict every cell with its curve held out of speed and power models.
+    """Predict every cell with its curve held out of the speed model and the power model.
 
     A curve is one model, format, accelerator, engine and split.
     """

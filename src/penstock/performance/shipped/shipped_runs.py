@@ -26,7 +26,7 @@ def model_of(name: str) -> ModelSpec:
 
 @cache
 def shape_of_name(name: str) -> str:
-    """Return the shape name of a catalog model. A measured model is not read for it."""
+    """Return the shape name of a catalog model. The config of a measured model is not read for this."""
     texts = shipped_efficiencies().evidence.measured.texts
     known = dict(zip(texts["model"], texts["family"], strict=True))
     return known.get(name) or shape_of(model_of(name))
@@ -34,13 +34,13 @@ def shape_of_name(name: str) -> str:
 
 @cache
 def shipped_runs() -> tuple[Run, ...]:
-    """Convert the measurements behind the shipped efficiencies into their work and their time."""
+    """Return the measurements behind the shipped efficiencies, each as the work of its average step and its time."""
     return tuple(runs(usable_runs(load_measurements()), model_of, load_accelerator))
 
 
 @cache
 def shipped_efficiencies() -> Efficiencies:
-    """Return the shipped efficiencies with which commands predict."""
+    """Return the shipped efficiencies that commands use for predictions."""
     return from_document(load_efficiencies(), load_evidence())
 
 
@@ -65,7 +65,8 @@ def _held_out_of(name: str) -> Mapping[str, tuple[float, float]]:
 def predicted_without(name: str, row: Measurement) -> tuple[float, float] | None:
     """Return a row's held-out time per output token in seconds, and its uncertainty.
 
-    `name` is the held-out unit, such as setup. A median row has the values of its twin. None if there is none.
+    `name` is the held-out unit, such as setup. A median row has the values of its dated twin. None if the row has no
+    held-out prediction.
     """
     held = _held_out_of(name)
     return held.get(row.id) or held.get(row.twin)

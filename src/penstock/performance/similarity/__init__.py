@@ -1,1 +1,1 @@
-"""Predicts unmeasured runs from measured ones by how similar they are."""
+"""Predicts unmeasured runs from measured runs, weighted by similarity."""

@@ -1,7 +1,7 @@
 """Limits linear algebra to one thread, because on small matrices more threads spin and wait for each other.
 
-The command line sets this before OpenBLAS is loaded. A program that imports penstock has loaded numpy already, and its
-own setting must be restored afterwards. So the limit applies only for the duration of a prediction.
+The command line sets this before OpenBLAS is loaded. A program that imports penstock may have loaded numpy already, and
+its own setting must be restored afterwards. So the limit applies only for the duration of a prediction.
 """
 
 import os
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 STATED_BY: Final = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
-"""Environment variables in which a user sets the number. A number set there is left unchanged."""
+"""Environment variables in which a user sets the number of threads. If one is set, the number is left unchanged."""
 _SPELT: Final = ("scipy_openblas_{}_num_threads64_", "scipy_openblas_{}_num_threads", "openblas_{}_num_threads")
 _LOCK: Final = Lock()
 
@@ -43,7 +43,7 @@ def openblas() -> OpenBlas | None:
 
 
 class _Held:
-    """Number of callers inside the limit, and the thread count before the first of them."""
+    """Number of callers that hold the limit, and the thread count before the first caller."""
 
     inside = 0
     before = 1
@@ -51,7 +51,7 @@ class _Held:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Limit linear algebra to one thread inside the block, unless the user set a number.
+    """Limit linear algebra to one thread inside the block, unless the user set a number of threads.
 
     The previous number is restored when the last caller leaves.
     """

@@ -1,4 +1,4 @@
-"""Describes measured and requested runs: the labels they share with others, their load, their date and their work."""
+"""Describes measured and requested runs by their labels, load, date and work."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ _DAYS_A_MONTH: Final = 30.4
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cases:
-    """Runs as columns, with one entry per run in each."""
+    """Runs as columns. Each column has one entry per run."""
 
     roofline: Array
     """Work of the average step, one column per component."""
@@ -54,7 +54,7 @@ class Cases:
     day: Array
     """Proleptic Gregorian ordinal of the date."""
     undated: npt.NDArray[np.bool_]
-    """Whether the run is a median over months, known only to be no newer than its day."""
+    """Whether the run is a median over months. It is then known only to be no newer than `day`."""
 
     def __len__(self) -> int:
         return len(self.users)
@@ -71,7 +71,7 @@ class Cases:
 
     @property
     def months(self) -> Array:
-        """Return the date in months."""
+        """Return the date of each run in months."""
         return self.day / _DAYS_A_MONTH
 
     def take(self, kept: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> "Cases":
@@ -89,7 +89,7 @@ class Cases:
 
 @dataclass(frozen=True, slots=True)
 class DrivenEngine:
-    """Engine and the scenario it was measured in. Runs that differ in either measure different things."""
+    """Engine, and the scenario in which it was measured. Different scenarios are not comparable."""
 
     name: str
     scenario: Scenario
@@ -103,19 +103,19 @@ class DrivenEngine:
 
     @property
     def word(self) -> str:
-        """Return the label under which runs are similar: the engine, plus the scenario unless it is online serving."""
+        """Return the label that similar runs share: the engine, plus the scenario unless that is online serving."""
         return self.name if self.serving else f"{self.name} {self.scenario}"
 
     @property
     def serving(self) -> bool:
-        """Return whether it served users as they arrived."""
+        """Return whether the scenario is online serving."""
         return self.scenario == "online"
 
 
 def labels_of_run(deployment: Deployment, engine: str) -> dict[str, str]:
     """Return the attributes of a run.
 
-    `engine` is the one whose measurements apply, followed by the scenario unless it is online serving.
+    `engine` is the engine whose measurements apply, followed by the scenario unless that is online serving.
     """
     accelerator, split = deployment.accelerator, deployment.parallelism
     return {
@@ -136,19 +136,19 @@ def family_of(model: ModelSpec) -> str:
 
 
 def shape_of(model: ModelSpec) -> str:
-    """Return the shape name with the experts: a wider mixture of the same layers is another model."""
+    """Return the shape name with the number of experts, because a wider mixture of the same layers is another model."""
     experts = model.experts
     return family_of(model) + ("" if experts is None else f" {experts.routed}/{experts.per_token}")
 
 
 def weights_label(model: ModelSpec) -> str:
-    """Return the format of most weight bytes, as named in measurements."""
+    """Return the format that holds most of the weight bytes, under its name in measurements."""
     largest = next(iter(model.formats))
     return largest if largest in FORMATS else BF16.name
 
 
 def mixers_of(model: ModelSpec) -> str:
-    """Return the names of the sequence mixers of its layers."""
+    """Return the names of the sequence mixers in a model's layers."""
     return "+".join(sorted({layer.mixer.kind for layer in model.layers if layer.mixer is not None}))
 
 

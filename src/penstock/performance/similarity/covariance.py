@@ -1,8 +1,8 @@
-"""Computes the covariance of the logarithms of two runs' times as a sum of reasons for similarity.
+"""Computes the covariance between the log times of two runs as a sum over reasons why they are similar.
 
 Each reason has a spread: the standard deviation by which it can shift the logarithm of a time. Runs share slowdowns of
-components of their work, singly and in groups, at five levels of similarity. They share labels, labels at a similar
-load, software at a similar date, and that software at a similar load.
+components of their work, singly and in groups, at five levels of similarity. They also share effects of labels, of
+labels at a similar load, of software at a similar date, and of that software at a similar load.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,11 +49,11 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
 LEVELS: Final = {"all": None, "vendor": "vendor", "part": "part", "stack": "stack", "engine": "engine"}
 """Levels at which slowdowns are shared, each with the label that two runs must have in common."""
 _USERS, _LENGTHS = 2.0, 2.5
-"""Doublings of the users and of a length at which the similarity of two runs falls to 0.6."""
+"""Number of doublings of users, or of a length, at which the similarity of two runs falls to 0.6."""
 _SLOW_MONTHS, _QUICK_MONTHS = 10.0, 0.7
 _CENTRE_MONTH: Final = date(2026, 1, 1).toordinal() / 30.4
 _HALF_A_PERIOD: Final = 5.0
-"""Months: rows without a day are medians over ten months."""
+"""Half of a period in months. Rows without a day are medians over a period of ten months."""
 _NEVER: Final = 1e4
 _MEMBER: Final = np.array([[name in columns for columns in GROUPS.values()] for name in COMPONENTS], np.float64)
 
@@ -75,7 +75,7 @@ class Spreads:
 
     @property
     def noise(self) -> float:
-        """Return the standard deviation of one run repeated."""
+        """Return the standard deviation between repetitions of one run."""
         return self.of["noise"]
 
     def of_level(self, level: str) -> Array:
@@ -97,12 +97,13 @@ class Spreads:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Linear:
-    """Times under the common slowdowns, and their sensitivity to each slowdown."""
+    """Times of runs under the common slowdowns, and their sensitivity to each slowdown."""
 
     reference: Array
     """Logarithm of the time, minus the contribution of the shift."""
     shares: Array
-    """Share of each component in the time: the derivative of its logarithm with respect to that of a slowdown."""
+    """Share of each component in the time. It is the derivative of the log time with respect to the log slowdown of the
+    component."""
 
     @property
     def grouped(self) -> Array:
@@ -130,7 +131,7 @@ def _load(one: Cases, other: Cases) -> Single:
 def _in_a_year(one: Cases, other: Cases) -> Single:
     """Return the similarity by date, with a scale of ten months.
 
-    A median over months is placed at the middle of them.
+    A median over months is dated to the middle of these months.
     """
     first, second = (np.where(each.undated, each.months - _HALF_A_PERIOD, each.months) for each in (one, other))
     return _since(first, second, _SLOW_MONTHS)
@@ -139,7 +140,7 @@ def _in_a_year(one: Cases, other: Cases) -> Single:
 def _in_a_month(one: Cases, other: Cases) -> Single:
     """Return the similarity by date, with a scale of less than a month.
 
-    A median over months belongs to no month. Medians of one edition share a date of their own.
+    A median over months belongs to no single month. Medians that were published together share a date of their own.
     """
     first, second = (np.where(each.undated, each.months + _NEVER, each.months) for each in (one, other))
     return _since(first, second, _QUICK_MONTHS)
@@ -148,7 +149,7 @@ def _in_a_month(one: Cases, other: Cases) -> Single:
 def _load_in_a_month(one: Cases, other: Cases) -> Single:
     """Return the similarity by load and month.
 
-    A release that saves launches is faster at small loads. One that saves work is faster at large loads.
+    A release that saves launches is faster at small loads. A release that saves work is faster at large loads.
     """
     return _load(one, other) * _in_a_month(one, other)
 
@@ -163,7 +164,7 @@ class Reason:
 
     name: str
     label: str | None
-    """Label that both runs must share. None if none is required."""
+    """Label that both runs must share. None if no label is required."""
     near: Callable[[Cases, Cases], Single] | None = None
     """Similarity, 0 to 1, between two runs that share the label. None means 1."""
 
@@ -188,7 +189,7 @@ REASONS: Final = (
 
 
 def alike(one: Cases, other: Cases, reasons: Sequence[Reason] = REASONS) -> Iterator[tuple[str, Single]]:
-    """Yield each reason with the matrix of its similarity between the runs of both."""
+    """Yield the name of each reason, and the matrix of similarities between the runs of `one` and `other`."""
     near: dict[Callable[[Cases, Cases], Single], Single] = {}
     for reason in reasons:
         if reason.near is not None and reason.near not in near:
@@ -198,7 +199,10 @@ def alike(one: Cases, other: Cases, reasons: Sequence[Reason] = REASONS) -> Iter
 
 
 def covariance(one: Cases, other: Cases, spreads: Spreads) -> Single:
-    """Sum the reasons between the runs of both. Noise is not included, because a run shares it with no other."""
+    """Return the covariance between the runs of `one` and `other`.
+
+    Noise is not included, because no two runs share it.
+    """
     whole = np.zeros((len(one), len(other)), np.float32)
     for name, matrix in alike(one, other):
         whole += np.float32(spreads.of[name] ** 2) * matrix
@@ -210,12 +214,12 @@ def covariance(one: Cases, other: Cases, spreads: Spreads) -> Single:
 
 
 def noise_of(cases: Cases, spreads: Spreads) -> Array:
-    """Return the variance of each run that it shares with no other."""
+    """Return the part of each run's variance that it shares with no other run."""
     return np.asarray(spreads.noise**2 + spreads.of["undated"] ** 2 * cases.undated)
 
 
 def same(one: Cases, other: Cases, label: str | None) -> Single:
-    """Return 1 where two runs share a label, else 0. All runs share None."""
+    """Return 1 where two runs share a label, else 0. If the label is None, all runs share it."""
     if label is None:
         return np.ones((len(one), len(other)), np.float32)
     return np.equal.outer(one.labels[label], other.labels[label]).astype(np.float32)
@@ -227,7 +231,7 @@ def _near(one: Array, other: Array, width: float) -> Single:
 
 
 def _years(cases: Cases) -> Array:
-    """Return the years since a fixed day. A row without a day is assumed to have software of that day."""
+    """Return the years since a fixed day. Software of a row without a date is assumed to be from that fixed day."""
     return np.where(cases.undated, 0.0, (cases.months - _CENTRE_MONTH) / 12)
 
 

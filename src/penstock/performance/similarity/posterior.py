@@ -24,25 +24,25 @@ from penstock.performance.step.step_work import Array
 
 EXTRA_TEXTS: Final = ("version", "model", "devices", "source")
 DATED_BY: Final = ("setup", "family stack", "stack")
-"""Labels in order of preference. A deployment is predicted with the newest software of the first label that was
-measured on a known day."""
+"""Labels in order of preference. The first label with dated measurements decides: a deployment is predicted with the
+newest software of these measurements."""
 _NEAREST: Final = 200
 """Number of nearest measurements that determine the uncertainty of a prediction."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Measured:
-    """Measured rows as columns, with their attributes as text."""
+    """Measured rows as columns, with the attributes of each row as text."""
 
     cases: Cases
     seconds: Array
     """Seconds between two tokens of a request."""
     texts: Mapping[str, tuple[str, ...]]
-    """Attributes of each row as text, and the additional ones of `EXTRA_TEXTS`."""
+    """Attributes of each row as text, including the additional attributes in `EXTRA_TEXTS`."""
 
     @cached_property
     def engines(self) -> tuple[DrivenEngine, ...]:
-        """Return the engine of each row with its scenario."""
+        """Return the engine and the scenario of each row."""
         known = {word: DrivenEngine.parse(word) for word in set(self.texts["engine"])}
         return tuple(known[word] for word in self.texts["engine"])
 
@@ -52,7 +52,7 @@ class Measured:
         return Measured(cases=self.cases.take(kept), seconds=self.seconds[kept], texts=texts)
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return a compact form: attributes as indices into a list of their values."""
+        """Return a compact form, in which each attribute is an index into the list of its values."""
         written: dict[str, npt.NDArray[Any]] = {
             "light": self.cases.roofline.astype(np.float32),
             "seconds": self.seconds.astype(np.float32),
@@ -85,12 +85,13 @@ _NUMBERS: Final = ("users", "input_tokens", "output_tokens", "day")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evidence:
-    """Measurements, their assumed similarity, and the solved weights."""
+    """Measurements, the assumed similarity between them, and the solved weights."""
 
     measured: Measured
     spreads: Spreads
     solved: Array
-    """Inverse covariance of the rows, times the distance of each row from the common slowdowns."""
+    """Inverse covariance of the rows, times the difference of each row's log time from its value under the common
+    slowdowns."""
 
     @property
     def cases(self) -> Cases:
@@ -105,8 +106,8 @@ class Evidence:
     def log_seconds(self, asked: Cases) -> Array:
         """Predict the logarithm of the time between two tokens for each run in `asked`, all of one deployment.
 
-        It equals `covariance(asked, rows) @ solved`, computed reason by reason over the rows that share it, because
-        most share little.
+        The shift from the common slowdowns equals `covariance(asked, rows) @ solved`. It is summed for each reason over
+        only the rows that share the reason, because most rows share few.
         """
         at = linear(asked, self.spreads)
         moved = at.reference + self._shift(asked)
@@ -116,7 +117,7 @@ class Evidence:
         return np.asarray(moved)
 
     def software(self, asked: Cases) -> Array:
-        """Return the contribution of software to the logarithm of the times: the sum of the effects of their dates."""
+        """Return the contribution of software to each run's log time: the sum of the effects of its date."""
         reasons = alike(asked, self.cases, BY_DATE)
         return np.asarray(sum(self.spreads.of[name] ** 2 * (matrix @ self.solved) for name, matrix in reasons))
 
@@ -139,7 +140,7 @@ class Evidence:
         return linear(self.cases, self.spreads).grouped
 
     def spread(self, asked: Cases) -> Array:
-        """Return the standard deviation of a measurement's logarithm around each prediction, from the nearest rows."""
+        """Return the standard deviation of a measured log time around each prediction, from the nearest rows."""
         across = covariance(asked, self.cases, self.spreads)
         nearest = np.argsort(-np.abs(across).max(axis=0), kind="stable")[:_NEAREST]
         rows = self.cases.take(nearest)
@@ -152,9 +153,10 @@ class Evidence:
 
 
 def last_measured(cases: Cases, asked: Cases) -> Cases:
-    """Set the date to the newest day on which the setup was measured.
+    """Return the runs in `asked`, dated to the newest day on which their setup was measured.
 
-    If its setup was not measured: its model on the stack, then its stack, then any row.
+    If the setup was not measured, the newest day of the same model on the stack is used, else of the stack, else of any
+    row.
     """
     for label in DATED_BY:
         rows = (cases.labels[label] == asked.labels[label][0]) & ~cases.undated
@@ -164,7 +166,7 @@ def last_measured(cases: Cases, asked: Cases) -> Cases:
 
 
 def solve(measured: Measured, spreads: Spreads) -> Evidence:
-    """Solve for the weights of all rows."""
+    """Compute the weights of all rows by solving with their covariance."""
     whole = covariance(measured.cases, measured.cases, spreads).astype(np.float64)
     whole[np.diag_indices(len(measured.seconds))] += noise_of(measured.cases, spreads)
     left = np.log(measured.seconds) - linear(measured.cases, spreads).reference

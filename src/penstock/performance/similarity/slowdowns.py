@@ -1,8 +1,8 @@
 """Finds the slowdowns of a deployment that reproduce its predicted times.
 
 The evidence predicts the time of a run, but a simulation needs the time of any step. So a deployment is predicted over
-a grid of loads. Its slowdowns, relative to the roofline of each component, are those that fit these times and stay near
-the common slowdowns.
+a grid of loads. The fit finds slowdowns, relative to the roofline of each component, that reproduce these times and
+stay close to the common slowdowns.
 """
 
 from datetime import date
@@ -19,31 +19,33 @@ _LENGTHS: Final = ((250.0, 250.0), (1000.0, 1000.0), (1000.0, 8000.0), (8000.0, 
 GRID: Final = tuple((users, *lengths) for lengths in _LENGTHS for users in _USERS)
 """Users and lengths at which a deployment is predicted."""
 _WEIGHTS: Final = np.array([1.0 if 1000 <= inputs <= 8000 else 0.1 for _, inputs, _ in GRID])[:, None]
-"""Weights of the grid. The shortest and the longest prompts only bound the slowdowns where measurements are rare; the
-others determine them."""
+"""Weights of the grid. The shortest and the longest prompts, for which measurements are rare, only bound the slowdowns.
+The other prompts determine them."""
 CENTRE: Final = tuple(GRID.index(load) for load in ((4.0, *_LENGTHS[1]), (64.0, *_LENGTHS[1]), (16.0, *_LENGTHS[3])))
-"""Loads whose uncertainty is used as that of the deployment."""
+"""Loads of the grid whose uncertainty is used as the uncertainty of the deployment."""
 _LOG_LOWER_BOUNDS: Final = np.log([1.0] * 5 + [0.5] * 2 + [1e-9] * (len(COMPONENTS) - PHYSICAL))
-"""Lower bounds. No component is faster than its roofline, except communication where a switch reduces in the
-network."""
+"""Lower bounds of the slowdowns, as logarithms. No component is faster than its roofline, except communication if a
+switch reduces in the network."""
 _CLOSE: Final = 0.01
 """Tolerance with which the fit reproduces the times."""
 _FREEDOM: Final = np.array([0.25] * PHYSICAL + [0.7] * (len(COMPONENTS) - PHYSICAL))
-"""Standard deviation of slowdowns from the common ones, as logarithms: small for bandwidths, larger for launches."""
+"""Standard deviation, as a logarithm, of each slowdown from the common one: small for bandwidths, larger for
+launches."""
 _TOGETHER: Final = 0.4
-"""Standard deviation of a shift that all of them share, as a logarithm."""
+"""Standard deviation, as a logarithm, of a shift that all slowdowns share."""
 _PULL: Final = np.linalg.inv(np.diag(_FREEDOM**2) + _TOGETHER**2)
 _FARTHEST: Final = 2.5
 _ROUNDS: Final = 8
 _DIGITS: Final = 5
-"""Decimal places kept: far finer than any error, and equal on every machine's linear algebra library."""
+"""Decimal places to which slowdowns are rounded. This is far finer than any error, and gives equal results with every
+linear algebra library."""
 
 
 Loads = tuple[tuple[float, float, float], ...]
 
 
 def closed_loop_case(work: ReplicaWork, engine: str, loads: Loads, day: date, *, undated: bool = False) -> Cases:
-    """Describe closed loops on a deployment in the form of measured runs."""
+    """Describe closed loops on a deployment in the same form as measured runs."""
     users, inputs, outputs = (np.array(values) for values in zip(*loads, strict=True))
     words = labels_of_run(work.deployment, engine)
     return Cases(
@@ -60,7 +62,7 @@ def closed_loop_case(work: ReplicaWork, engine: str, loads: Loads, day: date, *,
 def slowdowns_through(roofline: Array, log_seconds: Array, common: Array) -> Array:
     """Return the slowdowns closest to the common ones that fit the grid's times.
 
-    A ridge regression on logarithms, bounded by the roofline.
+    This is a ridge regression on logarithms, with the roofline as a bound.
     """
     lower_bounds = _LOG_LOWER_BOUNDS - np.log(common)
     shift = np.maximum(0.0, lower_bounds)
@@ -76,7 +78,10 @@ def slowdowns_through(roofline: Array, log_seconds: Array, common: Array) -> Arr
 
 
 def _solve_bounded(gram: Array, aim: Array, lower_bounds: Array) -> Array:
-    """Solve with lower bounds: clamp each value below its bound and solve for the others again."""
+    """Solve a linear system with lower bounds.
+
+    Each value below its bound is set to the bound, and the system is solved again for the other values.
+    """
     held = np.zeros(len(aim), np.bool_)
     solution = np.empty_like(aim)
     for _ in range(len(aim)):
@@ -95,7 +100,7 @@ def _solve_bounded(gram: Array, aim: Array, lower_bounds: Array) -> Array:
 def slowdowns_of(evidence: Evidence, work: ReplicaWork, engine: str, day: date | None = None) -> Array:
     """Return a deployment's slowdowns with the software of a day.
 
-    Without a day: with the software with which the nearest similar setup was last measured.
+    If no day is given, the newest software of the most similar measured setup is used.
     """
     loads = closed_loop_case(work, engine, GRID, day or evidence.newest)
     loads = loads if day is not None else last_measured(evidence.cases, loads)

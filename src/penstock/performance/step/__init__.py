@@ -1,1 +1,1 @@
-"""Computes the work of one engine step at the roofline, and its time as coefficients."""
+"""Computes the work of an engine step at the roofline, and coefficients that give its time."""

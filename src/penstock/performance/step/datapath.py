@@ -1,4 +1,4 @@
-"""Selects the datapath of an accelerator that multiplies a stored weight format."""
+"""Selects the datapath with which an accelerator multiplies weights of a stored format."""
 
 from typing import Final
 
@@ -11,9 +11,11 @@ _WIDE_BITS: Final = 16
 
 
 def compute_precision(format_name: str, accelerator: Accelerator) -> Precision:
-    """Return the datapath that multiplies a weight format. A format without one is widened to the next available.
+    """Return the datapath that multiplies a weight format.
 
-    FP4 of vendors other than NVIDIA multiplies MX blocks only, so NVFP4 is widened there.
+    A format without a datapath is widened to the next available format.
+
+    The FP4 datapaths of other vendors than NVIDIA multiply only MX blocks, so NVFP4 is widened on them.
     """
     wanted: dict[str, tuple[Precision, ...]] = {
         "fp8": (Precision.FP8, Precision.BF16),
@@ -31,6 +33,6 @@ def compute_precision(format_name: str, accelerator: Accelerator) -> Precision:
 
 
 def widens(weight: Weight, accelerator: Accelerator) -> bool:
-    """Return whether a kernel must convert a matrix to a wider format before it multiplies."""
+    """Return whether a kernel must convert a matrix to a wider format before the multiplication."""
     stored = weight.format
     return stored.bits < _WIDE_BITS and compute_precision(stored.multiplied_as, accelerator) in _WIDE

@@ -1,4 +1,4 @@
-"""Computes the cost of a step with drafts: it verifies more positions per request, and draft layers run before it."""
+"""Computes the cost of a step with drafts, which runs the draft layers and then verifies several tokens per request."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ def expected_tokens(acceptance: float, drafted_tokens: int) -> float:
 
 
 def drafting_step(work: ReplicaWork, loop: LoopLoad, accepted_tokens: float) -> Array:
-    """Return the work of the average step of a loop whose own layers draft: verification, and drafting one by one."""
+    """Return the work of the average step if own layers draft: verification, and one pass per drafted token."""
     verified = work.roofline(loop.average(accepted_tokens))
     return np.asarray(verified + loop.drafted_tokens * _draft_pass(work, loop))
 
@@ -28,7 +28,7 @@ def drafting_step(work: ReplicaWork, loop: LoopLoad, accepted_tokens: float) -> 
 def drafting_cost(work: ReplicaWork, slowdowns: Array, drafted_tokens: int, accepted_tokens: float) -> StepCost:
     """Return the cost of a drafting step per token of each request.
 
-    A caller that counts one token per step is then right on average: tokens arrive evenly instead of several at once.
+    A caller can then count one token per step and is right on average, although real tokens arrive several at once.
     Prompt tokens cost the same as without drafts.
     """
     verifying = slowdowns.copy()
@@ -53,7 +53,8 @@ def drafting_cost(work: ReplicaWork, slowdowns: Array, drafted_tokens: int, acce
 def _draft_pass(work: ReplicaWork, loop: LoopLoad) -> Array:
     """Return the work of drafting one position for every request: one average layer, and the whole output head.
 
-    Draft layers of published checkpoints repeat the model's own layer. None has the fixed cost of a step.
+    Draft layers of published checkpoints have the shape of the model's own layers. A draft pass has no fixed cost of a
+    step.
     """
     whole = decode_step(work, replace(loop, drafted_tokens=0.0))
     drafted = whole / work.layers

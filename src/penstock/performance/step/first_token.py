@@ -1,7 +1,7 @@
-"""Computes the work that a request waits for before its first token, in closed form.
+"""Computes in closed form the work that a request waits for before its first token.
 
-It matches the simulator for the same loop: the step that carries the prompt among the decodes of the other requests.
-For a mean it includes the start, when all users send their prompt at once.
+It matches the simulator for the same loop: the prompt runs in a step together with the decodes of the other requests. A
+mean also includes the start, when all users send their prompts at once.
 """
 
 from dataclasses import dataclass, replace
@@ -13,9 +13,9 @@ from penstock.performance.step.step_work import Array, Load, ReplicaWork, carryi
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoopLoad:
-    """Closed loop of users, each of which sends its next request when its last is answered.
+    """Closed loop of users. Each user sends the next request when the previous one is answered.
 
-    One entry per number of users.
+    Arrays have one entry per number of users.
     """
 
     users: Array
@@ -24,7 +24,7 @@ class LoopLoad:
     batched_tokens: float = 8192
     """Prompt tokens that the replica processes in one step."""
     burst_share: float = 0.0
-    """Share of the requests that are the first of their user, all sent at once."""
+    """Share of requests that are the first of their user. All first requests are sent at once."""
     drafted_tokens: float = 0.0
     """Speculative tokens verified along with each decoded token of the other requests."""
 

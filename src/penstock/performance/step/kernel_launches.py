@@ -1,6 +1,6 @@
 """Counts the launches and messages of a step that do not depend on its batch.
 
-Matrices are counted as engines fuse them, and exchanges between ranks.
+These are the launches of matrices, counted as engines fuse them, and the exchanges between ranks.
 """
 
 from typing import Final
@@ -36,10 +36,10 @@ def link_bytes_per_s(accelerator: Accelerator, ranks: int) -> float:
 
 
 def multiplications(model: ModelSpec, accelerator: Accelerator) -> tuple[int, int]:
-    """Count the matrices that the layers multiply, and those with input quantised in blocks first.
+    """Count the matrices that the layers multiply, and those whose input is first quantised in blocks.
 
-    Matrices of one module that read the same input are one launch, as engines fuse queries with keys and values. Scales
-    of a whole tensor or row are applied by the kernel before. Scales of blocks take a kernel of their own.
+    Matrices of one module that read the same input are one launch, as engines fuse queries with keys and values. The
+    preceding kernel applies scales of a whole tensor or row. Scales of blocks take a kernel of their own.
     """
     fused = {
         (weight.module.rpartition(".")[0], weight.shape[1:], weight.split is Split.ROW, weight.layer): _in_blocks(
@@ -59,10 +59,12 @@ def _in_blocks(weight: Weight, accelerator: Accelerator) -> bool:
 
 
 def exchange(deployment: Deployment) -> tuple[float, int]:
-    """Return the seconds at peak to exchange a token's activations between data-parallel ranks, and messages per step.
+    """Return the seconds per token of exchanges between data-parallel ranks, and the messages per step.
 
-    A rank that holds whole experts receives the tokens routed to one of them and sends them back. Sliced experts
-    process every token, so all ranks gather and scatter everything.
+    The seconds are for the activations of one token at peak bandwidth.
+
+    A rank with whole experts receives only the tokens that are routed to its experts, and sends them back. If experts
+    are sliced, every rank processes every token, so all ranks gather and scatter all tokens.
     """
     model, split = deployment.model, deployment.parallelism
     ranks = split.tp * split.dp

@@ -19,8 +19,8 @@ class StepCost:
     token and a token that it attends to. It is linear in everything that a decode step adds, so any number of equal
     steps has a closed form.
 
-    With attention in `ranks` data-parallel ranks, the coefficients are for a load spread evenly over them. `of_rank` is
-    a rank's own part of a step, without the experts. Ranks that share experts wait for the slowest of them.
+    If attention runs in `ranks` data-parallel ranks, the coefficients are for a load spread evenly over all ranks.
+    `of_rank` is a rank's own part of a step, without the experts. Ranks that share experts wait for the slowest rank.
     """
 
     step_s: float
@@ -38,19 +38,19 @@ class StepCost:
     pair_s: tuple[float, ...] = (0.0,)
     ranks: int = 1
     experts_decode_s: float = 0.0
-    """Part of `decode_s` that a token of any rank takes on all ranks: expert multiplication and the exchange."""
+    """Part of `decode_s` that a token of one rank costs on all ranks: expert multiplication and exchange."""
     experts_prefill_token_s: float = 0.0
-    """The same part of `prefill_token_s`."""
+    """Part of `prefill_token_s` that a token of one rank costs on all ranks."""
 
     def __post_init__(self) -> None:
         if not len(self.limits) == len(self.context_s) == len(self.pair_s):
-            raise ValueError("one context_s and one pair_s for each limit")
+            raise ValueError("each limit needs one context_s and one pair_s")
         amounts = [self.step_s, self.decode_s, self.prefill_token_s, self.prompt_step_s, self.expert_s]
         amounts += [*self.context_s, *self.pair_s]
         if not all(np.isfinite(amount) and amount >= 0 for amount in amounts) or not 0 <= self.expert_miss <= 1:
-            raise DeploymentError("a step's coefficients must be finite and not negative")
+            raise DeploymentError("the coefficients of a step must be finite and must not be negative")
         if min(self.limits) < 1 or self.ranks < 1:
-            raise ValueError("a limit is at least one token, and a step runs on at least one rank")
+            raise ValueError("every limit must be at least one token, and `ranks` must be at least 1")
 
     @property
     def of_rank(self) -> "StepCost":
@@ -70,7 +70,10 @@ class StepCost:
         )
 
     def seconds(self, contexts: tuple[int, ...] = (), chunks: tuple[tuple[int, int], ...] = ()) -> float:
-        """Return the seconds of one step with these decodes (context tokens of each) and prompt chunks (start, end)."""
+        """Return the seconds of one step.
+
+        `contexts` has the context tokens of each decode, and `chunks` the start and end of each prompt chunk.
+        """
         tokens = len(contexts) + sum(to - start for start, to in chunks)
         total = self.step_s + len(contexts) * self.decode_s + (tokens - len(contexts)) * self.prefill_token_s
         total += self.prompt_step_s if any(to - start > 1 for start, to in chunks) else 0.0
@@ -82,7 +85,7 @@ class StepCost:
         return total
 
     def scaled(self, by: float) -> "StepCost":
-        """Return the cost of a replica that takes `by` times as long in everything."""
+        """Return the cost of a replica whose steps all take `by` times as long."""
         return replace(
             self,
             step_s=self.step_s * by,
@@ -130,7 +133,7 @@ def step_cost(work: ReplicaWork, slowdowns: Array) -> StepCost:
 
 
 def _by_limit(work: ReplicaWork, slow: dict[str, float]) -> tuple[dict[int, float], dict[int, float]]:
-    """Return the seconds per context token read by a decode, and per pair of a prompt, keyed by attention limit."""
+    """Return the seconds per context token of a decode and per token pair of a prompt, for each attention limit."""
     dtype, tp = work.deployment.chosen_cache_dtype, work.deployment.parallelism.tp
     reads: dict[int, float] = {}
     paired: dict[int, float] = {}

@@ -37,11 +37,11 @@ COMPONENTS: Final = (
     "step",
     "prompt_layers",
 )
-"""Columns of a step's work: seven in seconds at peak; then bytes of weights whose format has no datapath and is widened
-first, as seconds of reading them; then counts of launches and messages, of steps, and of layers in steps that carry
-prompts, which run outside captured graphs."""
+"""Columns of a step's work. The first seven are seconds at peak. The next is the seconds of reading weights that must
+be widened because their format has no datapath. The rest are counts of launches, of messages, of steps, and of layers
+in steps that carry prompts, which run outside captured graphs."""
 PHYSICAL: Final = 7
-"""Number of physical components. The others count launches, whose cost is fitted."""
+"""Number of physical components. The other components count launches, whose cost is fitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +55,12 @@ class Load:
     prefill_tokens: Array
     """Prompt tokens processed in this step."""
     prompt_tokens: Array
-    """Mean length of their prompts."""
+    """Mean length of the prompts to which these tokens belong."""
     drafted_tokens: float = 0.0
     """Speculative tokens verified along with each decoded token."""
     carrying_share: Array = field(default_factory=lambda: np.ones(1))
-    """Share of the steps that carry prompt tokens: one for a single step, less for an average of many."""
+    """Share of steps that carry prompt tokens. It is one for a single such step, and less for an average over many
+    steps."""
 
     @staticmethod
     def closed_loop(concurrency: Array, input_tokens: Array, output_tokens: Array, batched_tokens: float) -> "Load":
@@ -120,7 +121,7 @@ class ReplicaWork:
         self.attention_flops_per_s = accelerator.peak_flops_per_s(Precision.BF16)
 
     def _multiply_s(self, weight: Weight) -> float:
-        """Return the seconds that one token takes to multiply with an unsplit weight at peak."""
+        """Return the seconds at peak to multiply one token with an unsplit weight."""
         if len(weight.shape) == 1 or weight.part is Part.NORM:
             return 0.0
         accelerator = self.deployment.accelerator
@@ -134,7 +135,7 @@ class ReplicaWork:
     def collective_token_s(self) -> float:
         """Return the seconds per token of the all-reduces.
 
-        There are two per layer, each moving 2 (tp - 1)/tp of a token's activations.
+        Each layer has two all-reduces. Each moves 2 (tp - 1)/tp of a token's activations.
         """
         tp = self.deployment.parallelism.tp
         message_bytes = self.deployment.model.hidden_size * 2
@@ -168,7 +169,7 @@ class ReplicaWork:
     def _experts_read(self, load: Load) -> Array:
         """Return the share of the experts that any token of a step visits: 1 - (1 - k/E)^tokens.
 
-        It counts decoded, drafted and prompt tokens.
+        The tokens of a step are its decoded, drafted and prompt tokens.
         """
         experts = self.deployment.model.experts
         if experts is None:
@@ -179,7 +180,7 @@ class ReplicaWork:
         return 1.0 - (1.0 - share) * missed**decoded - share * missed**carrying
 
     def _attention(self, load: Load, decodes: Array) -> tuple[Array, Array]:
-        """Return the seconds to read the KV cache, and to multiply with it, for the decoding requests."""
+        """Return the seconds to read the KV cache of the decoding requests, and the seconds to multiply with it."""
         dtype, tp = self.deployment.chosen_cache_dtype, self.deployment.parallelism.tp
         peak = self.attention_flops_per_s
         read, multiplied = np.zeros_like(decodes), np.zeros_like(decodes)
@@ -200,9 +201,9 @@ class ReplicaWork:
 
 
 def pairs(tokens: Array, limit: float) -> Array:
-    """Return the pairs of a token and one it attends to, over the first tokens of a prompt.
+    """Return the number of pairs of a query token and a token that it attends to, over the first `tokens` of a prompt.
 
-    It is t²/2, with at most `limit` per token.
+    The number is t²/2, with at most `limit` pairs per query token.
     """
     seen = np.minimum(tokens, limit)
     return seen * (tokens - seen / 2)
@@ -214,12 +215,15 @@ def attended_entries(sight: AttentionSpan, tokens: Array) -> Array:
 
 
 def roofline_s(roofline: Array) -> float:
-    """Return the minimum seconds of a step. Memory and compute can overlap, so it is the larger of the two."""
+    """Return the minimum seconds of a step.
+
+    Memory traffic and computation can overlap, so the minimum is the larger of the two.
+    """
     return float(rooflines_s(roofline[None])[0])
 
 
 def rooflines_s(roofline: Array) -> Array:
-    """Return the minimum seconds of each step, one row of work each."""
+    """Return the minimum seconds of each step, given one row of work per step."""
     memory = roofline[:, [COMPONENTS.index(name) for name in ("weights", "experts", "cache")]].sum(axis=1)
     compute = roofline[:, [COMPONENTS.index(name) for name in ("compute", "prefill")]].sum(axis=1)
     return np.asarray(np.maximum(memory, compute))
