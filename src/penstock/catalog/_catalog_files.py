@@ -1,4 +1,4 @@
-"""Reads the catalog: one TOML file per entry, parsed strictly, and only on request."""
+"""Reads the catalog. Each entry is one TOML file, which is parsed strictly and only on request."""
 
 import difflib
 import json
@@ -64,7 +64,7 @@ def load_prices(name: str) -> tuple[Price, ...]:
 
 @cache
 def find_model(name: str) -> CatalogModel:
-    """Read one model by id, short name or hub name. A repository of the same shape keeps its own name."""
+    """Read one model by id, short name or hub name. The model of a hub repository keeps the name of that repository."""
     ident = _resolve(name, "models", "penstock catalog models")
     known = _load_model(ident)
     written = _hub_names().get(name.strip().lower(), known.repo)
@@ -78,7 +78,7 @@ def load_models() -> tuple[CatalogModel, ...]:
 
 @cache
 def load_measurements(accelerator: str | None = None) -> tuple[Measurement, ...]:
-    """Read every public measurement in the package, or those of one accelerator, file by file in order of name."""
+    """Read the public measurements in the package, all or of one accelerator, in the order of the file names."""
     folder = (_DATA / "measurements").iterdir()
     files = sorted((entry for entry in folder if entry.name.endswith(".csv")), key=lambda entry: entry.name)
     return tuple(
@@ -89,7 +89,7 @@ def load_measurements(accelerator: str | None = None) -> tuple[Measurement, ...]
 
 
 def _only(text: str, accelerator: str | None) -> str:
-    """Return the header and the lines that name an accelerator. Parsing the others would take most of the time."""
+    """Return the header and only the lines that name an accelerator, because parsing all lines takes long."""
     if accelerator is None:
         return text
     header, *lines = text.splitlines(keepends=True)
@@ -136,7 +136,7 @@ def load_evidence() -> "Mapping[str, np.ndarray[Any, Any]]":
 def load_held_out() -> "Mapping[str, np.ndarray[Any, Any]]":
     """Read the held-out prediction of each measurement, written by `make calibration`.
 
-    Each is predicted without its month, setup, model or accelerator.
+    Each measurement is predicted with its month, setup, model or accelerator held out.
     """
     return _arrays("held_out.npz")
 
@@ -181,16 +181,16 @@ def _ids(folder: str) -> tuple[str, ...]:
 
 @cache
 def _aliases(folder: str) -> dict[str, str]:
-    """Return the short names. They are in one file, so that resolving one does not read the whole catalog."""
+    """Return the ids by short name. One file has all short names, so that the whole catalog need not be read."""
     written = read_toml(_DATA / folder / _ALIASES)
     return {str(alias).lower(): str(ident) for alias, ident in written.items() if isinstance(ident, str)}
 
 
 @cache
 def _hub_names() -> dict[str, str]:
-    """Return repositories as written, keyed by full name and by last part.
+    """Return the names of hub repositories, keyed in lower case by full name and by the part after the slash.
 
-    A last part that equals a catalog id is left out.
+    A part that equals a catalog id is left out.
     """
     written = [str(alias) for alias in read_toml(_DATA / "models" / _ALIASES) if "/" in str(alias)]
     tails = {name.rpartition("/")[2].lower(): name for name in reversed(written)}
@@ -210,9 +210,9 @@ def _resolve(name: str, folder: str, listing: str) -> str:
     if ident in _ids(folder):
         return ident
     if folder == "accelerators" and (reason := _not_covered(wanted)) is not None:
-        raise UnknownName(f"'{name}' is not covered: {reason}; `{listing}` lists those that are")
+        raise UnknownName(f"'{name}' is not covered: {reason}; `{listing}` lists all accelerators that are covered")
     if folder == "accelerators" and (similar := _similar_accelerator(wanted)) is not None:
-        raise UnknownName(f"'{name}' is not in the catalog; {similar}; `{listing}` lists those that are")
+        raise UnknownName(f"'{name}' is not in the catalog; {similar}; `{listing}` lists all accelerators")
     near = _nearest(wanted, (*_ids(folder), *aliases))
     hint = f"did you mean {near}? " if near else ""
     raise UnknownName(f"no {folder.removesuffix('s')} named '{name}'; {hint}`{listing}` shows all")
@@ -230,7 +230,7 @@ def _ids_by_letters(folder: str) -> dict[str, str]:
 
 
 def _similar_accelerator(wanted: str) -> str | None:
-    """Return a sentence that names a similar accelerator in the catalog, for a known one that is missing."""
+    """Return a sentence that names a similar accelerator in the catalog, for a known accelerator that is not in it."""
     similar = read_toml(_DATA / "accelerators" / _ALIASES).get("kin", {}).get(_letters(wanted))
     return None if similar is None else str(similar)
 

@@ -1,6 +1,6 @@
-"""Reads measured rows from CSV, checked strictly, column by column.
+"""Reads measured rows from CSV and checks them strictly, column by column.
 
-There are too many rows to parse one at a time.
+Parsing row by row would be too slow for the number of rows.
 """
 
 import csv
@@ -21,7 +21,7 @@ _TRUTH: Final = {"0": False, "1": True}
 
 def _text(text: str) -> str:
     if not text or text != text.strip():
-        raise ValueError("must not be empty or padded")
+        raise ValueError("must not be empty, and must not start or end with a space")
     return text
 
 
@@ -36,13 +36,13 @@ def _one_of(*allowed: str) -> Parse:
 
 def _truth(text: str) -> bool:
     if text not in _TRUTH:
-        raise ValueError(f"'{text}' is neither 0 nor 1")
+        raise ValueError(f"'{text}' must be 0 or 1")
     return _TRUTH[text]
 
 
 def _count(text: str) -> int:
     if not text.isdecimal() or text.startswith("0"):
-        raise ValueError(f"'{text}' is not a whole number above zero")
+        raise ValueError(f"'{text}' must be a whole number above zero")
     return int(text)
 
 
@@ -50,7 +50,7 @@ def _amount(text: str) -> float:
     value = float(text)
     if 0 < value < inf:
         return value
-    raise ValueError(f"'{text}' is not a number above zero")
+    raise ValueError(f"'{text}' must be a finite number above zero")
 
 
 def _amount_or_none(text: str) -> float | None:
@@ -110,7 +110,7 @@ def read_rows(text: str, where: str) -> list[Measurement]:
     _check_header(header, where)
     for number, line in enumerate(lines, start=2):
         if len(line) != len(header):
-            raise CatalogError(f"{where}: line {number}: {len(line)} fields where the header has {len(header)}")
+            raise CatalogError(f"{where}: line {number}: has {len(line)} fields, but the header has {len(header)}")
     columns: dict[str, list[Any]] = {
         name: _parse_column(name, column, where) for name, column in zip(header, zip(*lines, strict=True), strict=False)
     }
@@ -122,7 +122,7 @@ def read_rows(text: str, where: str) -> list[Measurement]:
 def _fill_rows(columns: Mapping[str, Sequence[Any]], count: int) -> list[Measurement]:
     """Create the rows field by field without the constructor.
 
-    The constructor of a frozen dataclass takes longer than everything else.
+    The constructor of a frozen dataclass would take longer than all other parsing.
     """
     rows = [object.__new__(Measurement) for _ in range(count)]
     for field in fields(Measurement):
@@ -136,13 +136,13 @@ def _check_header(header: Sequence[str], where: str) -> None:
     wrong += [f"unknown column '{name}'" for name in header if name not in COLUMNS]
     wrong += [f"column '{name}' twice" for name in sorted({name for name in header if header.count(name) > 1})]
     if _SIDE.keys() & set(header) and not _SIDE.keys() <= set(header):
-        wrong.append(f"only some of {', '.join(_SIDE)}")
+        wrong.append(f"has only some of the columns {', '.join(_SIDE)}; it must have all or none")
     if wrong:
         raise CatalogError(f"{where}: line 1: {wrong[0]}")
 
 
 def _parse_column(name: str, column: Sequence[str], where: str) -> list[Any]:
-    """Parse each distinct text once. Most columns have few, and rows then share the parsed values."""
+    """Parse each distinct text of a column once. Most columns have few, and their rows share the parsed values."""
     parse, known = COLUMNS[name], {}
     for text in set(column):
         try:

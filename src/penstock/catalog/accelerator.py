@@ -1,4 +1,4 @@
-"""Describes one accelerator as the engine sees it, each fact with its source."""
+"""Describes one accelerator as an engine sees it, with a source for each fact."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
@@ -36,7 +36,7 @@ class Precision(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Source of some fields: the publisher, the date it was checked, and the kind of evidence."""
+    """Source of some fields: the publisher, the date of the last check, and the kind of evidence."""
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
@@ -77,7 +77,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """Scale-up link. In a mesh one peer gets one link; behind a switch one peer can get all of them."""
+    """Scale-up links of a device. In a mesh one peer gets one link. Behind a switch one peer can get all links."""
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
@@ -96,7 +96,7 @@ class Node:
 
     devices: int
     most_devices: int | None = None
-    """The maximum devices of one server, if more than the usual number."""
+    """The maximum number of devices in one server, if servers with more than the usual number exist."""
     pcie: str | None = None
     node_watts: float | None = None
     """Maximum power of the whole server, in watts."""
@@ -105,7 +105,7 @@ class Node:
 
     @property
     def largest(self) -> int:
-        """Return the maximum devices of one server."""
+        """Return the maximum number of devices in one server."""
         return max(self.devices, self.most_devices or 0)
 
 
@@ -126,7 +126,8 @@ class Accelerator:
     node: Node
     sources: tuple[Source, ...]
     sparse_flops_per_s: Mapping[Precision, float] | None = None
-    """Peak with 2:4 structured sparsity, which no LLM engine uses: for reading vendor sheets, never for predictions."""
+    """Peak with 2:4 structured sparsity, which no LLM engine uses. It serves to read vendor sheets and is never used in
+    predictions."""
     compute_target: str | None = None
     wavefront_size: int | None = None
     compute_units: int | None = None
@@ -142,28 +143,29 @@ class Accelerator:
         known = set(fact_names(self))
         unknown = [name for name in covered if name not in known and not _is_table(name, known)]
         if unknown:
-            raise ValueError(f"a source names {sorted(unknown)}, which {self.id} does not state")
+            raise ValueError(f"a source lists the fields {sorted(unknown)}, but {self.id} has no such fields")
         unsourced = [name for name in known if not _covering(name, covered)]
         if unsourced:
-            raise ValueError(f"no source for {sorted(unsourced)}; add a [[sources]] entry naming them")
+            raise ValueError(f"no source for {sorted(unsourced)}; add a [[sources]] entry that lists these fields")
         twice = [name for name in known if len(_covering(name, covered)) > 1]
         if twice:
             raise ValueError(f"two sources for {sorted(twice)}; keep the better one and put the other in its note")
 
     @property
     def usable_hbm_bytes(self) -> int:
-        """Return the memory that a process can see, or the physical size if no reading is published."""
+        """Return the memory that the driver reports to a process, or the physical size if no report is published."""
         return self.memory.usable_hbm_bytes or self.memory.hbm_bytes
 
     @property
     def rack_nodes(self) -> int:
-        """Return the nodes that are sold together: those of a rack if links span it, else one."""
+        """Return the number of nodes that are sold together: all nodes of a rack if links span the rack, else one."""
         domain = self.link.domain_devices if self.link is not None else None
         return max(1, (domain or 0) // self.node.devices)
 
     @property
     def recommendable(self) -> bool:
-        """Return whether recommendations can name it: it ships, and the facts behind fit and speed are verified."""
+        """Return whether recommendations can name the accelerator: it ships, and its facts for fit and speed are
+        verified."""
         deciding = ("memory.hbm_bytes", "memory.hbm_bytes_per_s", "dense_flops_per_s.bf16")
         stated = set(fact_names(self))
         return self.status == "shipping" and all(
@@ -178,7 +180,8 @@ class Accelerator:
         raise KeyError(name)
 
     def emulated_formats(self, formats: Iterable[str]) -> tuple[str, ...]:
-        """List the weight formats that it does not multiply natively, in the order given."""
+        """List those of the given weight formats that the accelerator does not multiply natively, in the given
+        order."""
         fp8 = {"fp8", "mxfp8"} if Precision.FP8 in self.dense_flops_per_s else set()
         missing = {"fp8", "mxfp8", "mxfp4", "nvfp4"} - fp8 - set(self.fp4_formats)
         return tuple(name for name in formats if name in missing)

@@ -1,4 +1,4 @@
-"""Describes models known by name: a trimmed config.json, its source, and the published size to check against."""
+"""Describes models known by name: a trimmed config.json, its source, and the published size for a check."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class PublishedSize:
     excludes: tuple[str, ...] = ()
     """Parts of the checkpoint that the total leaves out, such as `mtp` or `vision`."""
     active_excludes: tuple[str, ...] = ()
-    """Parts that the active count leaves out, besides those that no text token passes. Publishers differ on
+    """Parts that the active count leaves out, in addition to the parts that no text token passes. Publishers differ on
     embeddings."""
     note: str | None = None
 

@@ -45,9 +45,9 @@ class Side:
 class Measurement:
     """Published result of one deployment under one load.
 
-    Lengths are those actually served (InferenceX draws 80 to 100% of its nominal lengths). `tp`, `dp` and `ep` are
-    those of one engine: attention tensor ranks, attention data ranks, and whether experts are spread whole over all of
-    them. `output_tokens_per_s` counts output tokens only, of the whole deployment.
+    Lengths are the lengths actually served (InferenceX draws 80 to 100% of its nominal lengths). `tp`, `dp` and `ep`
+    describe one engine: attention tensor ranks, attention data ranks, and whether whole experts are spread over all
+    ranks. `output_tokens_per_s` counts only output tokens, over the whole deployment.
     """
 
     id: str
@@ -80,19 +80,19 @@ class Measurement:
     """mtp: speculative decoding with the draft layers of the checkpoint, so that a step yields more than one token.
     MiniMax-M3, whose checkpoint has none, drafts with a separate EAGLE-3 model."""
     stack: str = ""
-    """Name of the software that runs the engines, if it is more than the engine."""
+    """Name of the software that runs the engines, if there is any besides the engine."""
     prefill: Side | None = None
     """Prefill side of a disaggregated deployment. The rest of the row describes the decode side."""
     decode_workers: int = 1
     nodes: int = 1
-    """The fewest machines that hold the devices of a deployment that is stated to span several."""
+    """The fewest machines that can hold the devices, for a deployment that is stated to span several machines."""
     joules_per_output_token: float | None = None
     """Energy of all devices in joules, measured over the load."""
     twin: str = ""
     """Id of the dated run of the same configuration, lengths and load, if the row is a median over runs."""
     flag: str = ""
-    """Uncertain fields. `gpu_ambiguous`: the printed accelerator can be another of its family. `gpu_unnamed`: only the
-    runner is known. `split_derived`: tp was derived from rates and times."""
+    """Uncertain fields. `gpu_ambiguous`: the accelerator can be another one of the same family as the printed one.
+    `gpu_unnamed`: only the runner is known. `split_derived`: tp was derived from rates and times."""
 
     @property
     def devices(self) -> int:
@@ -101,5 +101,5 @@ class Measurement:
 
     @property
     def plain(self) -> bool:
-        """Return whether it is a result of one engine without drafts, and the only row of its run."""
+        """Return whether the row is of one engine without drafts, and is the only row of its run."""
         return self.scenario != "disaggregated" and not self.drafted and not self.twin

@@ -29,7 +29,7 @@ _HOURLY: Final = frozenset(
     {"rent_on_demand", "rent_spot", "rent_index", "rent_contract", "rent_block", "own_per_hour", "run_per_hour"}
 )
 _RECENT: Final = timedelta(days=365)
-"""Age relative to the newest price above which a price is not used: it belongs to another market."""
+"""A price that is older than the newest price by more than this is not used, because the market has changed."""
 _LONE_SPREAD: Final = {"high": 0.05, "medium": 0.1, "low": 0.2}
 """Assumed relative spread around a single price, by its confidence."""
 
@@ -55,22 +55,23 @@ class Price:
     source: str | None = None
     note: str | None = None
     component: bool = False
-    """Whether it pays for the accelerator alone and the host is billed separately. No machine is available at this
+    """Whether the price is for the accelerator alone, with the host billed separately. No machine is available at this
     price."""
     term_months: int | None = None
     """Term of a `rent_contract` in months. None if its source does not state it."""
     survey: bool = False
-    """Whether it is a survey result over many providers and buyers, and not one provider's list price."""
+    """Whether the price is the result of a survey of many providers and buyers, and not one provider's list price."""
     corrected_by: str | None = None
-    """Id of the entry that has the same offer with the correct label. This entry stays on record and is not used."""
+    """Id of another entry that has the same offer with the correct label. The entry with the wrong label stays on
+    record and is not used."""
 
     def __post_init__(self) -> None:
         if self.usd <= 0 or self.devices < 1:
             raise ValueError(f"price {self.id}: usd and devices must be positive")
         if self.source is None and self.confidence != "unverified":
-            raise ValueError(f"price {self.id}: a {self.confidence} confidence needs a source")
+            raise ValueError(f"price {self.id}: a price of {self.confidence} confidence must have a source")
         if self.term_months is not None and (self.kind != "rent_contract" or self.term_months < 1):
-            raise ValueError(f"price {self.id}: only a rent_contract has a term, of at least a month")
+            raise ValueError(f"price {self.id}: term_months must be at least 1, and only a rent_contract can have it")
 
     @property
     def hourly(self) -> bool:
@@ -79,7 +80,7 @@ class Price:
 
     @property
     def usable(self) -> bool:
-        """Return whether it has a source, pays for a whole machine and has the correct label."""
+        """Return whether the price has a source, pays for a whole machine and has the correct label."""
         return self.confidence != "unverified" and not self.component and self.corrected_by is None
 
     @property
@@ -95,8 +96,8 @@ class MarketPrice:
     usd_per_device: float
     low_usd_per_device: float
     high_usd_per_device: float
-    """Quartiles of the offers, because one cloud's list price is not a market. Around a single price: by its
-    confidence."""
+    """Quartiles of the offers, because one cloud's list price is not a market. If there is only one price, the range
+    around it depends on its confidence."""
     offers: tuple[Price, ...]
     """Each provider's newest price, cheapest first."""
 
@@ -130,7 +131,7 @@ def _middle(offers: tuple[Price, ...]) -> MarketPrice:
 
 
 def _newest_by_provider(prices: Sequence[Price]) -> tuple[Price, ...]:
-    """Return one price per provider: the newest, and among equal dates the one for most devices."""
+    """Return one price per provider: the newest price, and among prices of the same date the price for most devices."""
     kept: dict[str, Price] = {}
     for price in sorted(prices, key=lambda entry: (entry.effective_from, entry.devices, -entry.usd_per_device)):
         kept[price.provider] = price

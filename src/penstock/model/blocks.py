@@ -23,7 +23,7 @@ class GroupedShape:
     output_gate: bool = False
     """Whether the query projection also produces a gate of the same width."""
     value_is_key: bool = False
-    """Whether values are the keys: there is no v_proj."""
+    """Whether the keys are also used as values, so that there is no v_proj."""
 
 
 def grouped_attention(inv: Inventory, path: str, shape: GroupedShape, *, window: int | None = None) -> GroupedAttention:

@@ -110,5 +110,5 @@ class Inventory:
 
     def _add(self, weight: Weight) -> None:
         if len(self.weights) >= _MAX_WEIGHTS:
-            raise ConfigError(f"more than {_MAX_WEIGHTS:,} weights; not a model this can believe")
+            raise ConfigError(f"the config implies more than {_MAX_WEIGHTS:,} weights, which no real model has")
         self.weights.append(weight)

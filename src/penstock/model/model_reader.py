@@ -16,7 +16,7 @@ _SUFFIX = re.compile(r"For(CausalLM|ConditionalGeneration)$")
 
 
 def read_config(data: bytes, name: str, sidecar: bytes | None = None, *, where: str = "config.json") -> ModelSpec:
-    """Read the bytes of config.json and, if a checkpoint has it, hf_quant_config.json. Errors start with `where`."""
+    """Read the bytes of config.json and, if given, of hf_quant_config.json. Errors start with `where`."""
     config = parse_json(data, where)
     other_weights = None if sidecar is None else parse_json(sidecar, "hf_quant_config.json")
     return read_model(config, name, other_weights)
@@ -74,9 +74,9 @@ def _find(config: Config) -> tuple[str, Architecture]:
 
 
 def _nearest(asked: str) -> str | None:
-    """Return the known architecture with the nearest name, without the common ending.
+    """Return the known architecture with the most similar name. Common endings are not compared.
 
-    With the ending, Jamba would look like Mamba2.
+    With their common ending, Jamba would look similar to Mamba2.
     """
     stems = {_SUFFIX.sub("", name): name for name in ARCHITECTURES}
     found = difflib.get_close_matches(_SUFFIX.sub("", asked), stems, n=1, cutoff=0.8)

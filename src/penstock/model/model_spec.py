@@ -1,4 +1,4 @@
-"""Describes a model by the facts that other packages need from a checkpoint's config, exact and frozen."""
+"""Describes a model by the exact facts that other packages need from a checkpoint's config."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ from penstock.model.sequence_mixers import SequenceMixer
 from penstock.model.weight import FORMATS, FP8_BLOCK, Part, Weight, WeightFormat
 
 _FP8_BY_CHANNEL: Final = frozenset({"Glm4MoeForCausalLM"})
-"""Mixtures whose FP8 release has one scale per channel. AITER tunes GLM-4.7-FP8's products as `a8w8_bpreshuffle`, those
-of GLM-5 as `a8w8_blockscale` (aiter/configs/model_configs)."""
+"""Mixtures whose FP8 release has one scale per channel. AITER tunes the matrix products of GLM-4.7-FP8 as
+`a8w8_bpreshuffle`, and the products of GLM-5 as `a8w8_blockscale` (aiter/configs/model_configs)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,14 +28,14 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experts:
-    """Routed mixture: the number of experts, and the number that a token visits."""
+    """Routed mixture: the number of experts, and the number of experts that a token visits."""
 
     routed: int
     per_token: int
     shared: int = 0
 
     def copies_to_divide(self, ranks: int) -> int:
-        """Return the number of redundant experts with which every rank has the same number."""
+        """Return the number of redundant experts that gives every rank the same number of experts."""
         return -self.routed % ranks
 
 
@@ -56,11 +56,12 @@ class ModelSpec:
     quantisation: str
     """Name of the scheme; `none` for an unquantised checkpoint."""
     cache_dtype: CacheDtype
-    """Dtype that an engine uses for `auto`: the checkpoint's own KV scheme, else its dtype."""
+    """Cache dtype that an engine uses for `auto`: the dtype of the checkpoint's own KV scheme, else the checkpoint's
+    dtype."""
     max_context_tokens: int | None = None
     experts: Experts | None = None
     widest_ffn: int = 0
-    """Channels of the widest feed-forward that a token passes (dense, or all its experts together)."""
+    """Channels of the widest feed-forward that a token passes: a dense one, or all its experts together."""
     stored_dtype: WeightFormat | None = None
     """Format of unquantised weights in the files, if it is not `dtype` (fp32)."""
     notes: tuple[str, ...] = ()
@@ -125,7 +126,7 @@ class ModelSpec:
         return sum(layer.mixer.bytes_per_sequence(chosen, tp) for layer in self.layers if layer.mixer)
 
     def stored_as(self, chosen: WeightFormat, only: Part | None = None) -> "ModelSpec":
-        """Return the model with every quantisable weight, or those of one part, stored in another format."""
+        """Return the model with its quantisable weights stored in another format: all of them, or only one part's."""
         return replace(
             self,
             weights=tuple(
@@ -140,7 +141,7 @@ def model_as_measured(model: ModelSpec, weights: str) -> ModelSpec:
     """Return the model in the weight format of a measured row.
 
     A mixture in four bits keeps all weights except its experts as released. In eight bits, mixtures are released with
-    one scale per block. Dense models and the mixtures of `_FP8_BY_CHANNEL` have one per channel.
+    one scale per block. Dense models and the mixtures of `_FP8_BY_CHANNEL` have one scale per channel.
     """
     chosen = FORMATS[weights]
     if weights in model.quantisation or (weights == "bf16" and model.quantisation == "none"):

@@ -22,7 +22,7 @@ def is_pattern(text: str) -> bool:
 def plain_matcher(names: set[str], *, contains: bool) -> Callable[[str], bool]:
     """Return a test for listed modules and modules inside a listed parent.
 
-    With `contains`, any part of the path can be listed; otherwise its last part can.
+    With `contains`, any part of the module path can be listed. Otherwise only its last part can be listed.
     """
 
     def matches(module: str) -> bool:

@@ -1,4 +1,4 @@
-"""Reads the storage format of each weight from every quantisation dialect of a checkpoint, including `ignore` lists."""
+"""Reads the storage format of each weight from any known dialect of quantisation config, including `ignore` lists."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ from penstock.model.weight import (
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """Rule that stores matching modules in a format. None leaves them unquantised."""
+    """Rule that stores matching modules in a format. If the format is None, they stay unquantised."""
 
     matches: Callable[[str], bool]
     format: WeightFormat | None
@@ -103,7 +103,7 @@ def _with_expert_dtype(config: Config, read: Quantisation) -> Quantisation:
 
 
 def _fp8(section: Config) -> Quantisation:
-    """Read FP8 of Transformers, vLLM and DeepSeek: per tensor, or in blocks with a scale each."""
+    """Read FP8 of Transformers, vLLM and DeepSeek, with one scale per tensor or one scale per block."""
     block = section.integers("weight_block_size")
     if not block:
         stored = FP8_TENSOR
@@ -124,7 +124,7 @@ def _fp8(section: Config) -> Quantisation:
 
 
 def _mxfp4(section: Config) -> Quantisation:
-    """Read gpt-oss: expert matrices in mxfp4, the listed modules in the checkpoint's dtype."""
+    """Read gpt-oss: expert matrices are in mxfp4, and the listed modules are in the checkpoint's dtype."""
     return Quantisation(
         scheme="mxfp4",
         experts_only=MXFP4,
@@ -305,7 +305,7 @@ def _scheme_format(weights: Config) -> WeightFormat | None:
 
 
 def _kv_scheme(section: Config) -> CacheDtype | None:
-    """Read the KV-cache scheme in its three spellings."""
+    """Read the KV-cache scheme, which configs spell in three ways."""
     algorithm = section.raw.get("kv_cache_quant_algo")
     if isinstance(algorithm, str) and algorithm.upper() in {"FP8", "FP8_CAST"}:
         return CacheDtype.FP8
@@ -316,7 +316,7 @@ def _kv_scheme(section: Config) -> CacheDtype | None:
 
 
 def _ignore_rules(patterns: tuple[str, ...], *, contains: bool) -> tuple[_Rule, ...]:
-    """Convert an ignore list into rules. Plain names go into one set, so that long lists stay cheap."""
+    """Convert an ignore list into rules. Plain names go into one set, so that long lists are matched fast."""
     if len(patterns) > MAX_PATTERNS:
         raise ConfigError(f"an ignore list of {len(patterns):,} entries is too long")
     plain = {pattern for pattern in patterns if not is_pattern(pattern)}
@@ -329,7 +329,7 @@ def _ignore_rules(patterns: tuple[str, ...], *, contains: bool) -> tuple[_Rule, 
 def _listed_name(exact: dict[str, WeightFormat | None], module: str) -> str | None:
     """Return the listed name of a module, or None.
 
-    Checkpoints list routed experts one by one; here `*` stands for all.
+    Checkpoints list routed experts one by one. In `module`, `*` stands for all of them.
     """
     if module in exact:
         return module

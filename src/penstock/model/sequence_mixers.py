@@ -9,8 +9,8 @@ from penstock.model.cache_dtypes import CacheDtype
 EVERYTHING: Final = 2**62
 """Limit of attention that reads its whole context."""
 AttentionSpan = tuple[tuple[int, float], ...]
-"""Entries that a query attends to, as pairs of limit and share: with t tokens of context, the sum of share x min(t,
-limit)."""
+"""Entries that a query attends to, as pairs of limit and share. With t tokens of context, the number of entries is the
+sum of share x min(t, limit)."""
 
 
 def heads_on_device(heads: int, tp: int) -> int:
@@ -35,10 +35,10 @@ class SequenceMixer(Protocol):
         """Return the short name by which layers are grouped: full, sliding, latent, ..."""
 
     def bytes_per_token(self, dtype: CacheDtype, tp: int) -> float:
-        """Return the bytes that a device caches for one more token, while the layer still keeps all tokens."""
+        """Return the bytes that one more token adds to a device's cache while the layer still keeps all tokens."""
 
     def remembered_tokens(self, tokens: int) -> int:
-        """Return the number of tokens that the layer still keeps, of a sequence of `tokens`."""
+        """Return how many tokens of a sequence of `tokens` tokens the layer still keeps."""
 
     def bytes_per_sequence(self, dtype: CacheDtype, tp: int) -> int:
         """Return the bytes per sequence on a device that do not depend on its length."""
@@ -68,7 +68,7 @@ class SequenceMixer(Protocol):
 
     @property
     def traits(self) -> tuple[str, ...]:
-        """Return the traits by which attention backends distinguish it."""
+        """Return the traits by which attention backends distinguish this mixer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ class GroupedAttention:
         return 0.0 if self.shares_cache else self.entry_bytes(dtype, tp) + self.index_bytes(dtype)
 
     def remembered_tokens(self, tokens: int) -> int:
-        """Return all tokens, or at most the window."""
+        """Return all tokens, or at most the window if there is one."""
         if self.window_tokens is None or self.keeps_all_tokens:
             return tokens
         return min(tokens, self.window_tokens)
@@ -117,7 +117,10 @@ class GroupedAttention:
         return ((self.window_tokens or self.index_topk or EVERYTHING, 1.0),)
 
     def entry_bytes(self, dtype: CacheDtype, tp: int) -> float:
-        """Return the bytes of keys and values of the heads on this device, its own or an earlier layer's."""
+        """Return the bytes of keys and values of the heads on this device.
+
+        A layer that shares its cache reads the keys and values of an earlier layer.
+        """
         return float(heads_on_device(self.kv_heads, tp) * (self.key_dim + self.value_dim) * dtype.element_bytes)
 
     def index_bytes(self, dtype: CacheDtype) -> float:
@@ -129,7 +132,7 @@ class GroupedAttention:
         return 0
 
     def decode_flops(self, tp: int) -> float:
-        """Return the FLOPs of a query with a key and of a weight with a value, for each head."""
+        """Return the FLOPs of a query times a key, and of an attention weight times a value, for the device's heads."""
         return 2 * _share_of_heads(self.query_heads, tp) * (self.key_dim + self.value_dim)
 
     def prefill_flops(self, tp: int) -> float:
@@ -195,7 +198,7 @@ class LatentAttention:
         return float((self.latent_dim + self.rope_dim) * dtype.element_bytes)
 
     def index_bytes(self, dtype: CacheDtype) -> float:  # noqa: ARG002 - has a dtype of its own
-        """Return the bytes of the lightning indexer's key, in fp8 whatever the cache dtype."""
+        """Return the bytes of the lightning indexer's key, which is in fp8 regardless of the cache dtype."""
         return float(_fp8_index_bytes(self.index_dim))
 
     def state_bytes(self, dtype: CacheDtype, tp: int) -> int:  # noqa: ARG002 - part of the protocol
@@ -255,7 +258,7 @@ class CompressedAttention:
 
     @property
     def sight(self) -> AttentionSpan:
-        """Return the window of raw entries, and the compressed ones: all of them, or those that an indexer selects."""
+        """Return the window of raw entries, and all compressed entries or those that an indexer selects."""
         window = (self.window_tokens, 1.0)
         if not self.compress_ratio:
             return (window,)

@@ -46,7 +46,8 @@ class WeightFormat:
     """Columns (inputs) per scale. None means all columns."""
     zero_point_bits: int = 0
     widened_to: str | None = None
-    """Format to which a kernel converts it before it multiplies. None if it is multiplied as stored."""
+    """Format to which a kernel converts this format before it multiplies. None if the weight is multiplied as
+    stored."""
 
     @property
     def multiplied_as(self) -> str:
@@ -89,7 +90,8 @@ class Weight:
     format: WeightFormat
     split: Split = Split.REPLICATED
     units: int = 1
-    """Indivisible pieces along the split dimension (heads, groups). With fewer than tp, each device holds one."""
+    """Indivisible pieces along the split dimension (heads, groups). If there are fewer pieces than tp, each device
+    holds one."""
     copies: int = 1
     active_copies: int = 1
     layer: int | None = None

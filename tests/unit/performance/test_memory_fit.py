@@ -119,7 +119,7 @@ def test_a_split_no_engine_accepts_is_a_value() -> None:
         ("qwen2.5-7b", "h100", 7, False, "4 key-value heads neither divide over tp 7"),
         # 1,536 / 8 = 192 channels, one and a half blocks of 128.
         ("qwen3-235b-a22b-fp8", "h200", 8, False, "leaves 192 per device, .* multiple .* block 128; .*--ep"),
-        ("qwen3-32b-fp8", "h200", 16, False, "dense ffn width 25,600 over tp 16 leaves 1,600 a device"),
+        ("qwen3-32b-fp8", "h200", 16, False, "dense ffn width 25,600 over tp 16 leaves 1,600 per device"),
         ("llama-3.1-70b", "h100", 2, True, "this model is dense"),
         ("mixtral-8x7b", "h100", 16, True, "8 routed experts are too few for tp x dp = 16 ranks"),
     ],

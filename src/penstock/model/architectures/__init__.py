@@ -93,6 +93,7 @@ UNREAD: Mapping[str, str] = {
     "InklingForConditionalGeneration": _INKLING,
     "LagunaForCausalLM": "Laguna gates its attention; vLLM serves it from 0.21.0, SGLang from 0.5.12",
 }
-"""Architectures that engines serve and this version does not read: an estimate from a similar one would be wrong."""
+"""Architectures that engines serve but this version does not read. An estimate from a similar architecture would be
+wrong."""
 
 __all__ = ["ARCHITECTURES", "UNREAD", "Architecture", "Outline"]

@@ -29,7 +29,7 @@ class Frame:
     final_norm: str = "norm"
     head: str = "lm_head"
     tied: bool = False
-    """Whether the head is tied if the config does not state it."""
+    """Whether the output head is tied to the embedding if the config does not state it."""
 
 
 LLAMA = Frame()
@@ -44,7 +44,10 @@ def add_decoder(
     *,
     layers: int | None = None,
 ) -> Outline:
-    """Add the whole decoder and return its outline. `layers` is for configs with another key for their number."""
+    """Add the whole decoder and return its outline.
+
+    `layers` is given if the config has another key for the number of layers.
+    """
     hidden, vocab = outline.hidden_size, outline.vocab_size
     inv.embedding(f"{frame.prefix}{frame.embedding}", vocab, hidden)
     add_layers(inv, hidden, config.layers() if layers is None else layers, layer, frame)
@@ -82,7 +85,7 @@ def mtp_weights(inv: Inventory) -> Iterator[None]:
 def join_mtp(inv: Inventory, path: str, outline: Outline, *, own_tables: bool = True) -> None:
     """Add the weights that join a multi-token-prediction layer to the model.
 
-    These are a projection, norms and optionally tables of its own.
+    These are a projection, norms and optionally its own embedding tables.
     """
     hidden, vocab = outline.hidden_size, outline.vocab_size
     inv.linear(f"{path}.eh_proj", (hidden, 2 * hidden), Part.ROUTER)

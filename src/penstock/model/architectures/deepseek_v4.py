@@ -37,14 +37,14 @@ class _Shape:
 def read_deepseek_v4(config: Config, inv: Inventory) -> Outline:
     """Read DeepSeek-V4.
 
-    Layers differ by compression ratio: 0 keeps a window only, 4 adds an indexed cache, 128 a dense one.
+    Layers differ by compression ratio: 0 keeps only a window, 4 adds an indexed cache, and 128 adds a dense cache.
     """
     shape = _read_shape(config)
     layers, ratios = config.layers(), config.integers("compress_ratios")
     if len(ratios) < layers:
-        raise ConfigError(f"{config.where}: compress_ratios names {len(ratios)} layers of {layers}")
+        raise ConfigError(f"{config.where}: compress_ratios lists {len(ratios)} layers, but the model has {layers}")
     if not set(ratios[:layers]) <= {0, 4, 128}:
-        raise ConfigError(f"{config.where}: compress_ratios other than 0, 4 and 128 are not known")
+        raise ConfigError(f"{config.where}: compress_ratios must be 0, 4 or 128")
 
     def layer(index: int, path: str) -> tuple[CompressedAttention, str]:
         _attention(inv, f"{path}.attn", shape)

@@ -126,7 +126,7 @@ def read_kimi_linear(config: Config, inv: Inventory) -> Outline:
     # Layer numbers in this section start at one.
     kda = {number - 1 for number in linear.integers("kda_layers")}
     if len(kda) + len(linear.integers("full_attn_layers")) != layers:
-        raise ConfigError(f"{config.where}: kda_layers and full_attn_layers must name {layers} layers together")
+        raise ConfigError(f"{config.where}: kda_layers and full_attn_layers together must list {layers} layers")
     mixture = _kimi_mixture(config, hidden)
     first = config.integer("first_k_dense_replace", default=0, low=0)
     residual = config.has("attn_res_block_size")

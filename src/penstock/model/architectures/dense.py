@@ -41,7 +41,7 @@ def _decoder(
 ) -> Outline:
     """Add grouped attention and a gated feed-forward to every layer.
 
-    `other_weights` adds the other weights of a family.
+    `other_weights` adds weights that only some families have.
     """
     width = config.integer("intermediate_size")
 
@@ -58,19 +58,19 @@ def _decoder(
 
 
 def _opted_in_windows(config: Config) -> Windows | None:
-    """Return the windows of families that state one but use it only with `use_sliding_window`."""
+    """Return the windows of families that state a window but use it only if `use_sliding_window` is true."""
     return sliding_windows(config) if config.flag("use_sliding_window", default=False) else None
 
 
 def _refuse_other_layouts(config: Config) -> None:
     """Raise an error if the config describes experts or latent attention.
 
-    Wrappers such as Mistral3 can contain such decoders, and their experts and latents would not be counted.
+    Wrappers such as Mistral3 can contain such decoders, and this reader would not count their experts and latents.
     """
     for key in ("kv_lora_rank", "n_routed_experts", "num_local_experts", "num_experts"):
         if config.has(key) and config.integer(key, low=0):
             raise UnknownArchitecture(
-                f"{config.where}: {key} belongs to no plain decoder; this layout under this name is not read"
+                f"{config.where}: {key} does not belong to a plain decoder; this layout cannot be read"
             )
 
 
@@ -111,7 +111,7 @@ def read_mimo(config: Config, inv: Inventory) -> Outline:
 
 
 def read_phi3(config: Config, inv: Inventory) -> Outline:
-    """Read Phi-3 and Phi-4: q, k, v and gate, up are stored fused. The sum of their sizes is the same."""
+    """Read Phi-3 and Phi-4: q, k and v are stored fused, and so are gate and up. The total size is the same."""
     return _decoder(config, inv, grouped_shape(config), windows=stated_windows(config))
 
 
@@ -196,7 +196,8 @@ def read_starcoder2(config: Config, inv: Inventory) -> Outline:
 def read_falcon(config: Config, inv: Inventory) -> Outline:
     """Read Falcon 7B, 40B and 180B.
 
-    One fused qkv, multi-query or grouped, and an ungated feed-forward of four times hidden.
+    Each layer has one fused qkv projection, multi-query or grouped, and an ungated feed-forward of four times the
+    hidden size.
     """
     shape = _falcon_shape(config)
     hidden, bias = shape.hidden, shape.qkv_bias

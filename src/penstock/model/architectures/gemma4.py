@@ -22,7 +22,7 @@ def read_gemma4(config: Config, inv: Inventory) -> Outline:
     """Read the text model. The vision tower is read separately."""
     layers, hidden = config.layers(), config.integer("hidden_size")
     if config.integer("hidden_size_per_layer_input", default=0, low=0):
-        raise ConfigError(f"{config.where}: per-layer input embeddings (Gemma 4 E2B/E4B) are not read exactly yet")
+        raise ConfigError(f"{config.where}: per-layer input embeddings (Gemma 4 E2B/E4B) cannot be read exactly yet")
     windows = sliding_windows(config)
     local, world = _shapes(config)
     experts, width = _experts(config), config.integer("intermediate_size")
@@ -94,7 +94,7 @@ def _mixture(inv: Inventory, path: str, config: Config, hidden: int, experts: Ex
 def read_gemma4_vision(config: Config, inv: Inventory, text_hidden: int) -> None:
     """Add the vision tower. Engines run it unsplit on every device."""
     if config.has("audio_config"):
-        raise ConfigError(f"{config.where}: the Gemma 4 audio tower is not read exactly yet")
+        raise ConfigError(f"{config.where}: the Gemma 4 audio tower cannot be read exactly yet")
     vision = config.optional("vision_config")
     if vision is None:
         return

@@ -16,7 +16,7 @@ from penstock.model.weight import Part, Split
 def read_step3(config: Config, inv: Inventory) -> Outline:
     """Read Step-3.5 and Step-3.7 Flash.
 
-    Three sliding layers for each full one, more query heads in sliding layers, and head gates.
+    They have three sliding layers for each full layer, more query heads in sliding layers, and head gates.
     """
     first = config.integer("first_k_dense_replace", default=0, low=0, high=2**16)
     windows, gated = sliding_windows(config), config.flag("use_head_wise_attn_gate", default=False)
@@ -76,7 +76,7 @@ def read_mimo_v2(config: Config, inv: Inventory) -> Outline:
     layers = config.layers()
     slides, is_moe = config.integers("hybrid_layer_pattern"), config.integers("moe_layer_freq")
     if len(slides) < layers or len(is_moe) < layers:
-        raise ConfigError(f"{config.where}: hybrid_layer_pattern and moe_layer_freq must name {layers} layers")
+        raise ConfigError(f"{config.where}: hybrid_layer_pattern and moe_layer_freq must each list {layers} layers")
     full, sliding = _mimo_shape(config, ""), _mimo_shape(config, "swa_")
     window = config.integer("sliding_window", "sliding_window_size")
     full_sinks = config.flag("add_full_attention_sink_bias", default=False)
@@ -127,7 +127,7 @@ def read_llama4(config: Config, inv: Inventory) -> Outline:
         dense="feed_forward",
         dense_width=config.integer("intermediate_size_mlp", default=width),
     )
-    inv.notes.append("chunked layers keep the whole sequence: vLLM's hybrid cache is off for them by default")
+    inv.notes.append("chunked layers keep the whole sequence, because vLLM's hybrid cache is off for them by default")
 
     def layer(index: int, path: str) -> tuple[GroupedAttention, str]:
         # A layer with rotary positions attends within its chunk. The others attend to the whole context.
@@ -164,7 +164,7 @@ def read_minimax_m3(config: Config, inv: Inventory) -> Outline:
     layers, sparse = config.layers(), config.section("sparse_attention_config")
     indexed, is_moe = sparse.integers("sparse_attention_freq"), config.integers("moe_layer_freq")
     if len(indexed) < layers or len(is_moe) < layers:
-        raise ConfigError(f"{config.where}: sparse_attention_freq and moe_layer_freq must name {layers} layers")
+        raise ConfigError(f"{config.where}: sparse_attention_freq and moe_layer_freq must each list {layers} layers")
     index_dim = sparse.integer("sparse_index_dim")
     # The block of the query itself counts among the selected ones.
     chosen_tokens = sparse.integer("sparse_topk_blocks") * sparse.integer("sparse_block_size")

@@ -1,4 +1,4 @@
-"""Reads models with latent attention: DeepSeek V2, V3 and V3.2, Kimi K2, GLM-5, with or without lightning indexer."""
+"""Reads models with latent attention: DeepSeek V2, V3 and V3.2, Kimi K2 and GLM-5."""
 
 from penstock.errors import ConfigError
 from penstock.model.architectures.decoder import Frame, add_decoder, join_mtp, mtp_weights
@@ -28,7 +28,7 @@ def latent_shape(config: Config) -> LatentShape:
 def read_deepseek(config: Config, inv: Inventory) -> Outline:
     """Read DeepSeek V2/V3/R1, Kimi K2, V3.2 and GLM-5.
 
-    V3.2 and GLM-5 add an indexer to some or all layers; in the others all attention layers are alike.
+    V3.2 and GLM-5 add a lightning indexer to some or all layers. In the other models all attention layers are alike.
     """
     shape, layers, mixture = latent_shape(config), config.layers(), _mixture(config)
     first_moe = config.integer("first_k_dense_replace", default=0, low=0)
@@ -66,7 +66,7 @@ def _mixture(config: Config) -> Mixture:
         shared=config.integer("n_shared_experts", default=0, low=0, high=1024),
     )
     if experts.per_token > experts.routed:
-        raise ConfigError(f"{config.where}: more experts per token than experts")
+        raise ConfigError(f"{config.where}: num_experts_per_tok must not exceed n_routed_experts")
     corrected = config.text("topk_method", default="") == "noaux_tc" or config.has("scoring_func")
     return Mixture(
         experts=experts,
@@ -78,7 +78,10 @@ def _mixture(config: Config) -> Mixture:
 
 
 def _indexed_layers(config: Config, layers: int) -> tuple[bool, ...]:
-    """Return whether each layer has its own indexer. Others reuse the previous selection (GLM-5.2 and later)."""
+    """Return for each layer whether it has its own indexer.
+
+    Other layers reuse the selection of an earlier layer (GLM-5.2 and later).
+    """
     types = config.per_layer("indexer_types", layers)
     if types:
         return tuple(kind == "full" for kind in types)

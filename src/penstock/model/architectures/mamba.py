@@ -71,11 +71,11 @@ def _mamba2(inv: Inventory, path: str, config: Config) -> RecurrentState:
 
 
 def read_granite_hybrid(config: Config, inv: Inventory) -> Outline:
-    """Read Granite 4: Mamba-2 or attention, then experts and a shared feed-forward in every layer, tied embeddings."""
+    """Read Granite 4: Mamba-2 or attention, then experts and a shared feed-forward in every layer; tied embeddings."""
     layers, hidden = config.layers(), config.integer("hidden_size")
     kinds = config.per_layer("layer_types", layers) or config.per_layer("layers_block_type", layers)
     if not kinds or not set(kinds) <= {"mamba", "attention"}:
-        raise ConfigError(f"{config.where}: layer_types must name every layer mamba or attention")
+        raise ConfigError(f"{config.where}: layer_types must call every layer `mamba` or `attention`")
     shape, mixture = grouped_shape(config), _granite_mixture(config)
     shared = config.integer("shared_intermediate_size")
 
@@ -140,7 +140,7 @@ def _nemotron_pattern(config: Config, text_key: str, list_key: str) -> str:
     names = config.texts(list_key)
     pattern = text or "".join(_NEMOTRON_KINDS.get(name, "?") for name in names)
     if not set(pattern) <= set("M*-E") or len(pattern) > 1024:  # layers of any known model
-        raise ConfigError(f"{config.where}: {text_key} must be a string of M, *, - and E")
+        raise ConfigError(f"{config.where}: {text_key} must contain only the letters M, *, - and E")
     return pattern
 
 

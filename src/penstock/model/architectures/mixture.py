@@ -46,14 +46,14 @@ def read_experts(
     per_token: tuple[str, ...] = ("num_experts_per_tok",),
     shared: int = 0,
 ) -> Experts:
-    """Read the number of experts and the number that a token visits, each under the first key that is present."""
+    """Read the number of experts, and the number of experts that a token visits, each under the first key present."""
     experts = Experts(
         routed=config.integer(*routed, high=2**16),
         per_token=config.integer(*per_token, high=2**16),
         shared=shared,
     )
     if experts.per_token > experts.routed:
-        raise ConfigError(f"{config.where}: {experts.per_token} experts per token of {experts.routed}")
+        raise ConfigError(f"{config.where}: {experts.per_token} experts per token, but only {experts.routed} experts")
     return experts
 
 

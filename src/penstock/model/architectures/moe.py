@@ -41,8 +41,8 @@ def _decoder(
 ) -> Outline:
     """Add grouped attention and a feed-forward to every layer.
 
-    The feed-forward is dense in `dense_layers` and has experts elsewhere. `other_weights` adds the other weights of a
-    family.
+    The feed-forward is dense in `dense_layers` and has experts in the other layers. `other_weights` adds weights that
+    only some families have.
     """
 
     def layer(index: int, path: str) -> tuple[GroupedAttention, str]:
@@ -149,5 +149,5 @@ def read_minimax_m2(config: Config, inv: Inventory) -> Outline:
     norms = channel_norms if config.flag("use_qk_norm", default=True) else None
     outline = _decoder(config, inv, shape, mixture, other_weights=norms)
     if config.has("num_mtp_modules"):
-        inv.notes.append("the config names MTP modules, but the published checkpoint holds none; not counted")
+        inv.notes.append("the config names MTP modules, but the published checkpoint has none, so they are not counted")
     return outline

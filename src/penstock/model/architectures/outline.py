@@ -1,4 +1,4 @@
-"""Reads the figures that all decoder configs state with the same keys, as the outline of a model."""
+"""Reads the outline of a model: the figures that all decoder configs state under the same keys."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Outline:
     widest_ffn: int
     experts: Experts | None = None
     cache_dtype: CacheDtype | None = None
-    """Set if engines store the cache in one format whatever the checkpoint's dtype."""
+    """Set if engines store the cache in one format regardless of the checkpoint's dtype."""
 
 
 Reader = Callable[[Config, Inventory], Outline]
@@ -35,7 +35,7 @@ Windows = tuple[int | None, ...]
 def figures(
     config: Config, *, hidden: int, query_heads: int, widest_ffn: int, experts: Experts | None = None
 ) -> Outline:
-    """Return the outline of a decoder. All configs spell vocabulary and context alike."""
+    """Return the outline of a decoder. All configs use the same keys for vocabulary and context."""
     return Outline(
         hidden_size=hidden,
         vocab_size=config.integer("vocab_size"),
@@ -71,11 +71,14 @@ def text_prefix(config: Config, nested: str) -> str:
 
 
 def grouped_shape(config: Config, **overrides: bool | int) -> GroupedShape:
-    """Read the attention shape under its usual keys. A missing head_dim is hidden_size over heads."""
+    """Read the attention shape under its usual keys.
+
+    If head_dim is missing, it is hidden_size divided by the number of heads.
+    """
     hidden = config.integer("hidden_size", "n_embd", "d_model")
     heads = config.integer("num_attention_heads", "n_head", "n_heads", high=2**16)
     if not config.has("head_dim") and "head_dim" not in overrides and hidden % heads:
-        raise ConfigError(f"{config.where}: {heads} heads do not divide hidden_size {hidden} and head_dim is missing")
+        raise ConfigError(f"{config.where}: without head_dim, hidden_size {hidden} must be a multiple of {heads} heads")
     head_dim = int(overrides.pop("head_dim", 0)) or config.integer("head_dim", default=max(1, hidden // heads))
     values: dict[str, bool | int] = {
         "hidden": hidden,
@@ -88,7 +91,7 @@ def grouped_shape(config: Config, **overrides: bool | int) -> GroupedShape:
 
 
 def stated_windows(config: Config) -> Windows:
-    """Return each layer's window, for families in which the presence of `sliding_window` enables it."""
+    """Return each layer's window, for families that use a window whenever `sliding_window` is present."""
     return sliding_windows(config) if config.has("sliding_window") else (None,) * config.layers()
 
 
@@ -101,7 +104,7 @@ def sliding_windows(config: Config) -> Windows:
         known = {"full_attention": None, "sliding_attention": window, "chunked_attention": window}
         unknown = sorted({name for name in names if name not in known})
         if unknown:
-            raise ConfigError(f"{config.where}: layer_types '{unknown[0][:40]}' is not known here")
+            raise ConfigError(f"{config.where}: layer_types '{unknown[0][:40]}' is not known for this architecture")
         if window is None and "sliding_attention" in names:
             raise ConfigError(f"{config.where}: layer_types names sliding layers but sliding_window is missing")
         return tuple(known[name] for name in names)

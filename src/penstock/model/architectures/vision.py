@@ -47,7 +47,7 @@ def read_qwen3_vision(config: Config, inv: Inventory, text_hidden: int) -> None:
 
 
 def read_moonvit(config: Config, inv: Inventory, text_hidden: int) -> None:
-    """Read MoonViT of Kimi K2.5 (biases, layer norms) and K3 (neither)."""
+    """Read MoonViT of Kimi K2.5 (with biases and layer norms) and of K3 (without them)."""
     vision = config.optional("vision_config")
     if vision is None:
         inv.notes.append(_NOT_COUNTED)
@@ -134,7 +134,7 @@ def _clip_blocks(inv: Inventory, vision: Config, hidden: int) -> None:
 
 
 def note_only(what: str) -> Tower:
-    """Return a reader that notes that the config does not describe the tower, instead of estimating its shape."""
+    """Return a reader that only adds a note that the config does not describe the tower."""
 
     def note(config: Config, inv: Inventory, text_hidden: int) -> None:  # noqa: ARG001 - part of the type
         inv.notes.append(what)
