@@ -164,8 +164,10 @@ class Accelerator:
 
     @property
     def recommendable(self) -> bool:
-        """Return whether recommendations can name the accelerator: it ships, and its facts for fit and speed are
-        verified."""
+        """Return whether recommendations can name the accelerator.
+
+        It must ship, and the facts behind fit and speed must be verified.
+        """
         deciding = ("memory.hbm_bytes", "memory.hbm_bytes_per_s", "dense_flops_per_s.bf16")
         stated = set(fact_names(self))
         return self.status == "shipping" and all(
@@ -180,8 +182,7 @@ class Accelerator:
         raise KeyError(name)
 
     def emulated_formats(self, formats: Iterable[str]) -> tuple[str, ...]:
-        """List those of the given weight formats that the accelerator does not multiply natively, in the given
-        order."""
+        """List the given weight formats that the accelerator does not multiply natively, in the given order."""
         fp8 = {"fp8", "mxfp8"} if Precision.FP8 in self.dense_flops_per_s else set()
         missing = {"fp8", "mxfp8", "mxfp4", "nvfp4"} - fp8 - set(self.fp4_formats)
         return tuple(name for name in formats if name in missing)

@@ -1,4 +1,4 @@
-"""Reads configs and tensor headers of a checkpoint, from disk or the hub; never the weights."""
+"""Reads the configs and tensor headers of a checkpoint, from disk or the hub, and never its weights."""
 
 from penstock.checkpoint.checkpoint_files import Checkpoint
 from penstock.checkpoint.crosscheck import CrossCheck, cross_check

@@ -1,4 +1,4 @@
-"""The Checkpoint type, and bounded reading of its small files."""
+"""Defines the Checkpoint type, and reads the small files of a checkpoint up to a size limit."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +11,12 @@ from penstock.model.config_json import MAX_CONFIG_BYTES, Config
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """A model and its source."""
+    """A model, and the source from which it was read."""
 
     spec: ModelSpec
     source: str
     repository: str | None = None
-    """Hub repository, if it has one: the name that an engine loads."""
+    """Hub repository, which is the name that an engine loads. None if there is none."""
     tensors: tuple[StoredTensor, ...] | None = None
     """Headers of the weight files, if available."""
     config: Config | None = None
@@ -26,7 +26,7 @@ class Checkpoint:
 
 
 def read_bounded(path: Path, limit: int = MAX_CONFIG_BYTES) -> bytes:
-    """Read a small file; one byte more than the limit is read, so that its parser can refuse it."""
+    """Read a small file up to one byte beyond the limit, so that its parser can refuse a larger file."""
     try:
         with path.open("rb") as file:
             return file.read(limit + 1)

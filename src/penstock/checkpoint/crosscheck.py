@@ -22,25 +22,25 @@ _SUFFIX = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrossCheck:
-    """The agreement between the files and the config."""
+    """Result of the comparison between the weight files and the config."""
 
     stored_bytes: int
     expected_bytes: int
     wrong_shapes: tuple[str, ...]
     """Unquantised tensors with an unexpected shape, and scales that cannot cover their weight (the first few)."""
     missing: tuple[str, ...]
-    """Modules implied by the config that no file holds: fused, renamed or absent (the first few)."""
+    """Modules that the config implies but no file holds, because they are fused, renamed or absent (the first few)."""
     unexpected: tuple[str, ...]
     """Stored modules that the config does not imply (the first few)."""
 
     @property
     def difference_fraction(self) -> float:
-        """Stored bytes over expected bytes, minus one."""
+        """Relative difference of the stored bytes from the expected bytes."""
         return self.stored_bytes / self.expected_bytes - 1 if self.expected_bytes else 0.0
 
     @property
     def agrees(self) -> bool:
-        """Whether bytes agree within 1%, no shape contradicts the config and no module is absent."""
+        """Whether the bytes agree within 1%, no shape contradicts the config, and no module is absent."""
         # If there are unexpected modules, missing ones may be the same weights fused or renamed; otherwise they are
         # absent.
         absent = self.missing and not self.unexpected
@@ -101,14 +101,14 @@ def _wrong_scales(tensors: Iterable[StoredTensor], declared: Block | None) -> li
 
 
 def _wrong_shape(tensor: StoredTensor, weights: list[Weight]) -> str | None:
-    """Compare shapes of equal rank exactly, others (a convolution's kernel) by their number of elements."""
+    """Compare shapes of equal rank exactly, and other shapes (a convolution's kernel) by their number of elements."""
     if weights[0].format.bits < 16:  # quantised weights are packed
         return None
     shape, elements = weights[0].shape, sum(prod(weight.shape) for weight in weights)
     if len(weights) == 1 and len(tensor.shape) == len(shape) and tensor.shape != shape:
         return f"{tensor.name} {list(tensor.shape)}: expected {list(shape)}"
     if tensor.elements != elements:
-        return f"{tensor.name} {list(tensor.shape)}: {tensor.elements:,} of {elements:,}"
+        return f"{tensor.name} {list(tensor.shape)}: {tensor.elements:,} elements, expected {elements:,}"
     return None
 
 

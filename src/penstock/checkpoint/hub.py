@@ -60,7 +60,7 @@ def _download(api: "HfApi", name: str, file: str, revision: str | None) -> bytes
 
 
 def _stored_tensors(api: "HfApi", name: str, revision: str | None) -> tuple[StoredTensor, ...]:
-    """Return the tensors in the headers of all shards; the client downloads only the headers."""
+    """Return the tensors in the headers of all shards. The client downloads only the headers."""
     metadata = api.get_safetensors_metadata(name, revision=revision)
     found = []
     for file in metadata.files_metadata.values():

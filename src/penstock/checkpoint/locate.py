@@ -18,7 +18,7 @@ _SIDECAR: Final = "hf_quant_config.json"
 
 
 def open_checkpoint(name: str, *, headers: bool = False) -> Checkpoint:
-    """Open the model that a user names: a path if it exists, else a catalog name, or `hf:org/name` on the hub."""
+    """Open the model that a user names: a path that exists, else a catalog name, or `hf:org/name` on the hub."""
     if not name.strip():
         raise UsageError("no model is named; give a config.json, a directory, a catalog name or hf:org/name")
     if name.startswith("hf:"):
@@ -49,7 +49,7 @@ def _headers(folder: Path) -> tuple[StoredTensor, ...] | None:
 
 
 def _open_shadowed(path: Path) -> Checkpoint:
-    """Open the catalog model that a directory without a checkpoint shares its name with."""
+    """Open the catalog model that has the same name as a directory without a checkpoint."""
     try:
         return _open_catalog(str(path))
     except UnknownName:

@@ -1,4 +1,4 @@
-"""Lists a checkpoint's weight files: those in its index, so that a second copy is not counted."""
+"""Lists a checkpoint's weight files according to its index, so that a second copy of the weights is not counted."""
 
 import json
 import re
@@ -17,7 +17,10 @@ _MAX_SHARDS: Final = 4096
 
 
 def shards_of(folder: Path) -> tuple[Path, ...]:
-    """List the weight files: those in the index, else `model*.safetensors`, else all (Mistral has both kinds)."""
+    """List the weight files: the files in the index, else `model*.safetensors`, else all.
+
+    Checkpoints of Mistral have two copies of the weights, only one of them under these names.
+    """
     index = folder / _INDEX
     if index.is_file():
         return tuple(folder / name for name in _shard_names(index))
@@ -29,13 +32,13 @@ def shards_of(folder: Path) -> tuple[Path, ...]:
 
 
 def indexed_tensors(folder: Path) -> Mapping[str, str]:
-    """Map each tensor to its file according to the index; empty without an index."""
+    """Map each tensor to its file according to the index. Empty if there is no index."""
     index = folder / _INDEX
     return {str(name): str(file) for name, file in _weight_map(index).items()} if index.is_file() else {}
 
 
 def declared_block(folder: Path) -> tuple[int, int] | None:
-    """Return the scale block that config.json declares; None if it declares none or is missing."""
+    """Return the scale block that config.json declares. None if it declares no block or the file is missing."""
     file = folder / "config.json"
     if not file.is_file():
         return None

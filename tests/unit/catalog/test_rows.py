@@ -49,19 +49,28 @@ def test_a_header_alone_is_a_file_without_rows() -> None:
         ("", "rows.csv: line 1: no column 'accelerator'"),
         (f"{HEADER},colour\n{LINE},red\n", "rows.csv: line 1: unknown column 'colour'"),
         (f"{HEADER},tp\n{LINE},8\n", "rows.csv: line 1: column 'tp' twice"),
-        (f"{HEADER},prefill_tp\n{LINE},8\n", "rows.csv: line 1: only some of prefill_workers, prefill_tp"),
-        (f"{HEADER}\n{LINE}\n{LINE},7\n", "rows.csv: line 3: 14 fields where the header has 13"),
+        (
+            f"{HEADER},prefill_tp\n{LINE},8\n",
+            "rows.csv: line 1: has only some of the columns prefill_workers, prefill_tp",
+        ),
+        (f"{HEADER}\n{LINE}\n{LINE},7\n", "rows.csv: line 3: has 14 fields, but the header has 13"),
         (f"{HEADER}\n{LINE}\n{LINE.replace('0.0125', 'fast')}\n", "rows.csv: line 3: tpot_s: could not convert"),
-        (f"{HEADER}\n{LINE.replace('0.0125', 'nan')}\n", "rows.csv: line 2: tpot_s: 'nan' is not a number above zero"),
-        (f"{HEADER}\n{LINE.replace('0.0125', '-1')}\n", "rows.csv: line 2: tpot_s: '-1' is not a number above zero"),
-        (f"{HEADER}\n{LINE.replace(',8,', ',0,')}\n", "rows.csv: line 2: tp: '0' is not a whole number above zero"),
+        (
+            f"{HEADER}\n{LINE.replace('0.0125', 'nan')}\n",
+            "rows.csv: line 2: tpot_s: 'nan' must be a finite number above zero",
+        ),
+        (
+            f"{HEADER}\n{LINE.replace('0.0125', '-1')}\n",
+            "rows.csv: line 2: tpot_s: '-1' must be a finite number above zero",
+        ),
+        (f"{HEADER}\n{LINE.replace(',8,', ',0,')}\n", "rows.csv: line 2: tp: '0' must be a whole number above zero"),
         (f"{HEADER}\n{LINE.replace('01-02', '13-02')}\n", "rows.csv: line 2: date: "),
         (
             f"{HEADER}\n{LINE.replace('online', 'offline')}\n",
             "rows.csv: line 2: scenario: 'offline' is not one of online",
         ),
         (f"{HEADER}\n{LINE.replace('a1', '')}\n", "rows.csv: line 2: id: must not be empty"),
-        (f"{HEADER},ep\n{LINE},yes\n", "rows.csv: line 2: ep: 'yes' is neither 0 nor 1"),
+        (f"{HEADER},ep\n{LINE},yes\n", "rows.csv: line 2: ep: 'yes' must be 0 or 1"),
     ],
 )
 def test_what_is_wrong_is_one_line_with_file_line_and_column(text: str, message: str) -> None:

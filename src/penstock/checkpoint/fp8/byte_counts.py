@@ -1,4 +1,4 @@
-"""Counts FP8 codes: exact for damage, sampled for the distribution, close to read speed."""
+"""Counts FP8 codes close to read speed: all codes for damage, and a sample for the distribution."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ SAMPLE_BYTES: Final = 1 << 16
 SAMPLE_EVERY: Final = 32
 """Sampling interval in chunks.
 
-Sampled are 64 KiB of a tensor that fits in one chunk, and 16 KiB of every 32nd chunk of a larger one.
+The sample is 64 KiB of a tensor that fits in one chunk, and 16 KiB of every 32nd chunk of a larger tensor.
 """
 _BLOCK: Final = 128
 _MAGNITUDE: Final = 0x7F
@@ -30,16 +30,16 @@ def _empty() -> Histogram:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts over the codes of one tensor, or of several alike."""
+    """Counts over the codes of one tensor, or of several tensors of one group."""
 
     codes: int = 0
     sampled: int = 0
     histogram: Histogram = field(default_factory=_empty)
-    """Histogram of the sampled codes; the damage counters below cover all codes."""
+    """Histogram of the sampled codes. The damage counters below cover all codes."""
     nan_codes: int = 0
     """Number of NaN or infinite codes."""
     has_negative_zero: bool = False
-    """Whether 0x80 occurs: OCP's negative zero, FNUZ's NaN."""
+    """Whether the code 0x80 occurs, which is negative zero in OCP and NaN in FNUZ."""
     zero_chunks: int = 0
     """Number of chunks that are all zero, as in a file that was not written completely."""
     chunks: int = 0
@@ -54,14 +54,14 @@ class Tally:
 
     @property
     def scaled_histogram(self) -> Histogram:
-        """The histogram, scaled to all codes."""
+        """The histogram of the sample, scaled to the number of all codes."""
         if not self.sampled or self.sampled == self.codes:
             return self.histogram
         scaled: Histogram = np.rint(self.histogram * (self.codes / self.sampled)).astype(np.int64)
         return scaled
 
     def largest_value(self, dialect: Dialect) -> float:
-        """Return the largest magnitude in a dialect; NaN if the largest code is NaN."""
+        """Return the largest magnitude when read in a dialect. NaN if the largest code is NaN."""
         return float(abs(decode_table(dialect)[self.largest_code]))
 
     def add(self, other: "Tally") -> None:
@@ -79,7 +79,7 @@ class Tally:
 
 
 class _ZeroBlocks:
-    """Detector of all-zero blocks that reads eight bytes of every 128: the start of each row of each block."""
+    """Detector of all-zero blocks. It reads eight of every 128 bytes: the start of each row of each block."""
 
     def __init__(self, columns: int) -> None:
         self.across = columns // _BLOCK if columns % _BLOCK == 0 else 0
@@ -105,13 +105,14 @@ class _ZeroBlocks:
 
     @property
     def count(self) -> int:
-        """Number of blocks whose rows all begin with eight zeros; 128 such rows are no coincidence."""
+        """Number of blocks in which every row begins with eight zeros. 128 such rows are no coincidence."""
         last = self.seen // self.across if self.across else 0
         return sum(zeros >= min(_BLOCK, last - block // self.across * _BLOCK) for block, zeros in self.rows.items())
 
     @property
     def zero_rows(self) -> int:
-        """Number of rows whose blocks all begin with eight zeros; 0 if a row has one block, which proves little."""
+        """Number of rows in which every block begins with eight zeros. 0 if a row has only one block, which proves
+        little."""
         return sum(count == self.across for count in self.whole.values()) if self.across > 1 else 0
 
 
@@ -119,7 +120,7 @@ def tally(chunks: Iterable[Codes], dialect: Dialect, columns: int = 0) -> Tally:
     """Count a tensor's codes, and blocks of zeros if its number of columns is given.
 
     Three reductions read every byte and find any NaN, any 0x80 and the largest code. Only a damaged chunk is counted
-    code by code. That keeps the scan near read speed.
+    code by code, which keeps the scan close to read speed.
     """
     found, blocks = Tally(), _ZeroBlocks(columns)
     for chunk in chunks:

@@ -1,4 +1,4 @@
-"""Exact values of all 256 codes of each FP8 dialect, and the error of reading one dialect as another."""
+"""Computes the exact values of all 256 codes of each FP8 dialect, and the error of reading one dialect as another."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,7 +14,7 @@ Histogram = NDArray[np.int64]
 
 
 class Dialect(StrEnum):
-    """FP8 dialect: the split and bias of eight bits; comments give the safetensors names."""
+    """FP8 dialect: the split of eight bits and the exponent bias. Comments give the safetensors names."""
 
     E4M3FN = "e4m3fn"  # F8_E4M3, OCP
     E4M3FNUZ = "e4m3fnuz"  # F8_E4M3FNUZ, gfx940 to gfx942
@@ -91,7 +91,8 @@ def largest(dialect: Dialect) -> float:
 
 
 def unrepresentable_codes(source: Dialect, target: Dialect) -> tuple[int, ...]:
-    """Return the finite codes whose value the other dialect cannot represent: a cast by value would lose them."""
+    """Return the finite codes whose value the other dialect cannot represent. A cast by value would lose these
+    values."""
     values, held = decode_table(source), decode_table(target)
     finite = np.isfinite(values)
     exact = np.isin(values, held[np.isfinite(held)])
@@ -99,7 +100,10 @@ def unrepresentable_codes(source: Dialect, target: Dialect) -> tuple[int, ...]:
 
 
 def convert_to_fnuz(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Convert codes as engines do for FNUZ chips: keep the bytes, 0x80 becomes 0x00; the caller doubles the scales."""
+    """Convert codes as engines do for FNUZ chips.
+
+    All bytes are kept except 0x80, which becomes 0x00. The caller must double the scales.
+    """
     return np.where(codes == 0x80, np.uint8(0), codes)  # OCP's negative zero is FNUZ's NaN
 
 
@@ -108,7 +112,7 @@ class Misreading:
     """Expected relative error of a layer's output, for inputs of random direction."""
 
     unconverted: float
-    """Error if bytes are read in the other dialect without doubling scales."""
+    """Error if bytes are read in the other dialect and the scales are not doubled."""
     cast_by_value: float
     """Error if values beyond the other dialect's range are clipped."""
     nan_as_finite: float

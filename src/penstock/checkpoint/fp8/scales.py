@@ -48,7 +48,8 @@ def is_scale(name: str) -> bool:
 
 
 def decode_scale(tensor: StoredTensor, raw: Codes) -> Values | None:
-    """Return a scale's values; None for a dtype that no scale has. U8 is read as powers of two (E8M0)."""
+    """Return the values of a scale tensor. None if its dtype is not used for scales. U8 is read as powers of two
+    (E8M0)."""
     if tensor.dtype == "U8":
         return decode_table(Dialect.E8M0)[raw]
     if tensor.dtype in DIALECT_OF:
@@ -63,7 +64,7 @@ def decode_scale(tensor: StoredTensor, raw: Codes) -> Values | None:
 
 
 def problems(values: Values) -> tuple[str, ...]:
-    """Name the invalid values: NaN, infinite, zero or negative."""
+    """Return the kinds of invalid values in a scale: NaN, infinite, zero or negative."""
     found = []
     if np.isnan(values).any():
         found.append("scale_nan")

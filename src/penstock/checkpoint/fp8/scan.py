@@ -1,4 +1,4 @@
-"""Scans all FP8 tensors and scales of a checkpoint for defects, and computes the effect of misread dialects."""
+"""Scans all FP8 tensors and scales of a checkpoint for defects, and computes the error if a dialect is misread."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ from penstock.checkpoint.shards import declared_block, indexed_tensors, shards_o
 from penstock.errors import CheckpointError
 
 _SCALE_LIMIT: Final = 1 << 26
-"""Size limit of a scale tensor: 64 MiB of block scales cover 10^12 weights, more than any published one."""
+"""Size limit of a scale tensor. 64 MiB of block scales cover 10^12 weights, more than any published tensor has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,14 +43,14 @@ class GroupScan:
     tensors: int
     stored_bytes: int
     largest_value: float
-    """Largest value before scaling, in its own dialect."""
+    """Largest value before scaling, read in the group's own dialect."""
     other_largest_value: float
-    """The same code in the other E4M3 dialect."""
+    """Value of the same code, read in the other E4M3 dialect."""
     nan_codes: int
     unrepresentable_fraction: float
     """Fraction of codes whose value the other dialect cannot represent (sampled)."""
     scales: str
-    """Granularity of its scales: none, tensor, channel, block."""
+    """Granularity of the group's scales: none, tensor, channel or block."""
     misreading: Misreading
     tiny_negatives: int
     """Number of sampled codes with the smallest negative value."""
@@ -59,7 +59,7 @@ class GroupScan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fp8Scan:
-    """The scan of a whole checkpoint."""
+    """Result of the scan of a whole checkpoint."""
 
     groups: tuple[GroupScan, ...]
     findings: tuple[ScanFinding, ...]
@@ -69,22 +69,22 @@ class Fp8Scan:
 
     @property
     def sound(self) -> bool:
-        """Whether there are no findings."""
+        """Whether the scan has no findings."""
         return not self.findings
 
     @property
     def has_nan_codes(self) -> bool:
-        """Whether FP8 weights hold NaN codes, for preflight."""
+        """Whether FP8 weights contain NaN codes. Preflight uses this."""
         return any(finding.kind == "nan_codes" for finding in self.findings)
 
     @property
     def has_e8m0_top(self) -> bool:
-        """Whether power-of-two scales hold 254 or 255, for preflight."""
+        """Whether power-of-two scales contain the bytes 254 or 255. Preflight uses this."""
         return any(finding.kind == "e8m0_top" for finding in self.findings)
 
 
 def scan_fp8(folder: Path, progress: Callable[[int], None] | None = None) -> Fp8Scan:
-    """Scan a checkpoint directory or one safetensors file; `progress` is called with the bytes read."""
+    """Scan a checkpoint directory or one safetensors file. `progress` is called with the number of bytes read."""
     files = (folder,) if folder.is_file() else shards_of(folder)
     if not files:
         raise CheckpointError(f"{folder} has no safetensors files")
@@ -111,7 +111,7 @@ def _is_codes(tensor: StoredTensor) -> bool:
 
 @dataclass(slots=True)
 class _Scan:
-    """State kept between tensors: counts and scale summaries, never weights."""
+    """State kept between tensors: counts and summaries of scales, but no weights."""
 
     progress: Callable[[int], None]
     declared: Block | None = None

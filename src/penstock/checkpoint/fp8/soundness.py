@@ -1,4 +1,4 @@
-"""Checks of FP8 tensors and scales, on the summaries that a scan keeps."""
+"""Checks FP8 tensors and scales for defects, using the summaries that a scan keeps."""
 
 import re
 from collections import Counter
@@ -66,15 +66,16 @@ _OUTLIER: Final = 12.0
 _PEAK: Final = 100.0
 _NEXT: Final = 10.0
 _ABSURD: Final = 1e4
-"""Magnitude above any trained weight; the largest code alone is 448."""
+"""A magnitude that no trained weight reaches. The largest code alone is 448."""
 _MX_BLOCK: Final = (1, 32)
-"""Block of MXFP8, whose elements share a power of two; its scales are bytes, labelled F8_E8M0 or U8."""
+"""Block of MXFP8, whose elements share a power of two. Its scales are bytes, labelled F8_E8M0 or U8."""
 _SATURATED: Final = 0.01
 _DEAD: Final = 1e-3
 _BLOCK_CODES: Final = 128 * 128
 _ENOUGH_CODES: Final = 4096
 ENOUGH_TINY: Final = 24
-"""Number of smallest negative codes for the FNUZ check: rounding would have produced about half as many 0x80."""
+"""Minimum number of smallest negative codes for the FNUZ check. Rounding would also have produced about half as many
+codes 0x80."""
 _SMALLEST_GROUP: Final = 4
 _FEWEST_LAYERS: Final = 3
 _NUMBER: Final = re.compile(r"(?<=\.)\d+(?=\.)")
@@ -116,15 +117,15 @@ class ScaleSummary:
     """Whether an e8m0 byte is 254 or 255."""
     ones: bool
     dead: int
-    """Number of values below a thousandth of the median, which quantisers write for blocks of zeros."""
+    """Number of values below a thousandth of the median. Quantisers write such values for blocks of zeros."""
     constant: bool
-    """Whether there are several values, all equal."""
+    """Whether the scale has several values that are all equal."""
     peak: float = 1.0
-    """The largest value over the median, if no other value is close to it."""
+    """Ratio of the largest value to the median. 1 if another value is within a factor of 10 of the largest."""
 
     @property
     def powers(self) -> bool:
-        """Whether its bytes are powers of two: labelled E8M0, or unlabelled."""
+        """Whether the bytes of the scale are powers of two, labelled as E8M0 or unlabelled."""
         return self.tensor.dtype in {"F8_E8M0", "U8"}
 
 
@@ -147,7 +148,8 @@ def summarise(scale: ScaleValues, raw: Codes) -> ScaleSummary:
 
 
 def _peak(ordered: Values, median: float) -> float:
-    """Return the largest scale over the median; 1 if another is within a factor of 10."""
+    """Return the ratio of the largest scale to the median. 1 if another scale is within a factor of 10 of the
+    largest."""
     if ordered.size < _SMALLEST_GROUP:
         return 1.0
     following, largest = ordered[-2:]
@@ -191,7 +193,7 @@ def code_findings(codes: Mapping[str, tuple[StoredTensor, Tally]]) -> Iterable[S
 def magnitude_findings(
     codes: Mapping[str, tuple[StoredTensor, Tally]], scales: Mapping[str, ScaleSummary], paired: Mapping[str, str]
 ) -> Iterable[ScanFinding]:
-    """Check the largest code times the typical scale: weights are small numbers."""
+    """Check that the largest code times the typical scale is a plausible weight, because weights are small numbers."""
     for name, (tensor, seen) in codes.items():
         scale = scales.get(paired.get(name, ""))
         if scale is None or scale.typical is None:
@@ -220,7 +222,7 @@ def declared_findings(
 def zero_block_findings(
     codes: Mapping[str, tuple[StoredTensor, Tally]], scales: Mapping[str, ScaleSummary], paired: Mapping[str, str]
 ) -> Iterable[ScanFinding]:
-    """Check blocks of zeros: they are sound only if their scales are near zero too, as quantisers write them."""
+    """Check blocks of zeros, which are sound only if their scales are near zero too, as quantisers write them."""
     for name, (tensor, seen) in codes.items():
         scale = scales.get(paired.get(name, ""))
         if seen.largest_code == 0:
@@ -241,7 +243,7 @@ def zero_block_findings(
 def twin_findings(
     codes: Mapping[str, tuple[StoredTensor, Tally]], names: Collection[str] = ()
 ) -> Iterable[ScanFinding]:
-    """Compare each tensor with the same one of other layers, and with all others: gaps, shapes, copies."""
+    """Find gaps and unequal shapes between the layers of a tensor, and tensors that are copies of another."""
     groups: dict[str, dict[str, tuple[StoredTensor, Tally]]] = {}
     for name, held in codes.items():
         groups.setdefault(group_of(name), {})[name] = held
@@ -261,9 +263,9 @@ def twin_findings(
 
 
 def _gaps(group: str, members: Iterable[str], names: Collection[str]) -> Iterable[ScanFinding]:
-    """Find missing layers: at most a tenth absent between the first and the last.
+    """Find missing layers of a tensor, if at most a tenth is absent between the first and the last layer.
 
-    More gaps mean that kinds of layers alternate. A layer that stores this tensor in another dtype is not missing.
+    If more are absent, kinds of layers alternate. A layer that stores this tensor in another dtype is not missing.
     """
     found = {name: int(match[0]) for name in members if (match := _NUMBER.search(name))}
     layers = set(found.values())
@@ -302,7 +304,7 @@ def scale_findings(
 
 
 def _of_scale(name: str, scale: ScaleSummary, weight: tuple[int, ...] | None) -> Iterable[ScanFinding]:
-    """Check the values of one scale; `weight` is the shape of its FP8 weight, or None."""
+    """Check the values of one scale. `weight` is the shape of its FP8 weight, or None."""
     unlabelled = scale.kinds == ("scale_dtype",) or scale.tensor.dtype == "U8"
     if unlabelled and weight is None:
         # Packed formats also name integer tensors `scales`.
@@ -324,7 +326,7 @@ def _of_scale(name: str, scale: ScaleSummary, weight: tuple[int, ...] | None) ->
 def _orphans(
     weights: Mapping[str, StoredTensor], scales: Mapping[str, ScaleSummary], of_weights: set[str]
 ) -> Iterable[ScanFinding]:
-    """Find scales without a weight; only `weight_scale_inv` is checked, because packed formats use the other names."""
+    """Find scales without a weight. Only `weight_scale_inv` is checked, because packed formats use the other names."""
     if not weights:
         return
     for name in scales:
@@ -360,7 +362,7 @@ def input_findings(weights: Mapping[str, StoredTensor], scales: Mapping[str, Sca
 
 
 def cache_findings(scales: Mapping[str, ScaleSummary], names: Iterable[str]) -> Iterable[ScanFinding]:
-    """Check that KV scales come in pairs, in every layer with a KV cache, and are not all exactly 1."""
+    """Check that every layer with a KV cache has a pair of KV scales, and that not all scales are exactly 1."""
     held = {name: scale for name, scale in scales.items() if is_cache_scale(name)}
     keys = {_layer(name) for name in held if name.endswith("k_scale")}
     values = {_layer(name) for name in held if name.endswith("v_scale")}

@@ -50,11 +50,11 @@ class StoredTensor:
     dtype: str
     shape: tuple[int, ...]
     begin: int | None = field(default=None, compare=False)
-    """Offset of its first byte after the header, if known."""
+    """Offset of the tensor's first byte, counted from the end of the header. None if unknown."""
 
     @property
     def elements(self) -> int:
-        """Number of stored elements; packed formats store several weights in one."""
+        """Number of stored elements. Packed formats store several weights in one element."""
         return prod(self.shape)
 
     @property
@@ -78,7 +78,7 @@ def read_header(path: Path) -> tuple[StoredTensor, ...]:
 
 
 def parse_header(header: bytes, *, data_bytes: int, where: str) -> tuple[StoredTensor, ...]:
-    """Validate a header: known dtypes, and byte ranges that match their shapes and the file."""
+    """Parse a header, and check that all dtypes are known and all byte ranges match the shapes and the file."""
     try:
         raw = json.loads(header)
     except (ValueError, RecursionError):
@@ -91,7 +91,7 @@ def parse_header(header: bytes, *, data_bytes: int, where: str) -> tuple[StoredT
 
 
 def _refuse_overlaps(tensors: Sequence[StoredTensor], where: str) -> None:
-    """Raise if two tensors share bytes: the format forbids it, so it is damage or an attack."""
+    """Raise an error if two tensors share bytes. The format forbids this, so the file is damaged or an attack."""
     held = sorted((tensor for tensor in tensors if tensor.stored_bytes), key=lambda tensor: tensor.begin or 0)
     for first, second in pairwise(held):
         if (first.begin or 0) + first.stored_bytes > (second.begin or 0):
@@ -118,7 +118,7 @@ def _tensor(name: str, entry: object, data_bytes: int, where: str) -> StoredTens
 
 
 def _sizes(value: object) -> TypeGuard[list[int]]:
-    """Return whether this is a short list of sizes within realistic limits."""
+    """Return whether a value is a short list of sizes within realistic limits."""
     return (
         isinstance(value, list)
         and len(value) <= _MAX_RANK

@@ -1,4 +1,4 @@
-"""Pairs scales with weights, by the names and shapes in headers alone."""
+"""Pairs scales with weights, using only the names and shapes in headers."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ def scale_names(weight: str) -> tuple[str, ...]:
 def covering_blocks(scale: tuple[int, ...], weight: tuple[int, ...]) -> tuple[Block, ...] | None:
     """Return the blocks with which a scale covers a weight.
 
-    Empty for one scale per tensor or channel; None if the scale cannot cover the weight.
+    The list is empty for one scale per tensor or channel. The result is None if the scale cannot cover the weight.
     """
     if prod(scale) == 1:
         return ()
@@ -46,7 +46,7 @@ def covering_blocks(scale: tuple[int, ...], weight: tuple[int, ...]) -> tuple[Bl
 
 
 def blocks_of(shape: tuple[int, ...], block: Block) -> tuple[int, int]:
-    """Count the blocks of a matrix; the last in a row or column may be partial."""
+    """Count the blocks of a matrix. The last block of a row or column can be partial."""
     return ceil(shape[-2] / block[0]), ceil(shape[-1] / block[1])
 
 
@@ -67,7 +67,7 @@ def fits_shape(scale: tuple[int, ...], weight: tuple[int, ...], block: Block | N
 
 
 def _pad_shape(scale: tuple[int, ...], weight: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Pad a scale's shape to the rank of its weight; trailing dimensions are omitted per channel or expert."""
+    """Pad a scale's shape to the rank of its weight. Scales per channel or expert omit trailing dimensions."""
     if len(scale) > len(weight):
         return None
     return (*scale, *(1,) * (len(weight) - len(scale)))

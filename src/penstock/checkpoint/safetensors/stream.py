@@ -13,7 +13,7 @@ from penstock.checkpoint.safetensors.header import StoredTensor, read_header
 from penstock.errors import CheckpointError
 
 CHUNK_BYTES: Final = 1 << 19
-"""Chunk size in bytes; it fits in a core's cache, so that data is processed while cached."""
+"""Chunk size in bytes. A chunk fits in a core's cache, so that it is processed while it is cached."""
 Codes = NDArray[np.uint8]
 
 
@@ -29,7 +29,7 @@ class Shard:
 
     @property
     def spare_bytes(self) -> int:
-        """Bytes that no tensor claims; 0 in a valid file."""
+        """Number of bytes that belong to no tensor. 0 in a valid file."""
         return self.data_bytes - sum(tensor.stored_bytes for tensor in self.tensors)
 
 
@@ -64,7 +64,7 @@ class ShardReader:
             self._file.close()
 
     def chunks(self, tensor: StoredTensor) -> Iterator[Codes]:
-        """Yield a tensor's bytes; each chunk is valid until the next one is requested."""
+        """Yield a tensor's bytes in chunks. Each chunk is valid until the next one is requested."""
         if self._file is None:
             raise CheckpointError(f"{self.shard.path.name} is not open")
         left = tensor.stored_bytes
@@ -79,7 +79,7 @@ class ShardReader:
         """Read a small tensor at once."""
         if tensor.stored_bytes > limit:
             raise CheckpointError(
-                f"{self.shard.path.name}: '{tensor.name[:80]}' has {tensor.stored_bytes:,} bytes; a scale has fewer"
+                f"{self.shard.path.name}: '{tensor.name[:80]}' has {tensor.stored_bytes:,} bytes, too many for a scale"
             )
         pieces = [chunk.copy() for chunk in self.chunks(tensor)]
         return np.concatenate(pieces) if pieces else np.empty(0, np.uint8)
