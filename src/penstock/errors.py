@@ -1,24 +1,20 @@
-"""What can go wrong and is not a bug; the command line prints each as one line.
+"""Defines the expected errors, which are not bugs. The command line prints each as one line.
 
-PenstockError
-├── CatalogError          the shipped or given catalog data is malformed or incomplete
-│   └── UnknownName       no accelerator or model has that name
-├── UnsupportedPrecision  the accelerator has no datapath for the precision asked for
-├── CheckpointError       a file of a checkpoint cannot be read, or its parts contradict each other
-│   └── ConfigError       config.json or its quantisation section is malformed
-│       └── UnknownArchitecture   well formed, but of an architecture this version cannot read exactly
-├── UsageError            invalid input: a bad flag value, or flags that contradict each other
-│   └── DeploymentError   settings no engine has: a memory fraction above 1, a version that is not one, ...
-├── UnreadableFile        a file that was named is not there, or is no text
-├── TraceError            a trace cannot be read, or nothing in it can be used
-└── MissingExtra          the feature needs an optional dependency; the message is the install line
+PenstockError ├── CatalogError the shipped or given catalog data is malformed or incomplete │ └── UnknownName no
+accelerator or model has that name ├── UnsupportedPrecision the accelerator has no datapath for the precision asked for
+├── CheckpointError a file of a checkpoint cannot be read, or its parts contradict each other │ └── ConfigError
+config.json or its quantisation section is malformed │ └── UnknownArchitecture well formed, but of an architecture this
+version cannot read exactly ├── UsageError invalid input: a bad flag value, or flags that contradict each other │ └──
+DeploymentError settings no engine has: a memory fraction above 1, a version that is not one, ... ├── UnreadableFile a
+file that the user named does not exist, is too large, or is not text ├── TraceError a trace cannot be read, or nothing
+in it can be used └── MissingExtra the feature needs an optional dependency; the message is the install line
 
 "Does not fit" and "claim refuted" are results, never exceptions.
 """
 
 
 class PenstockError(Exception):
-    """An expected failure: the message says what, where and the fix."""
+    """An expected failure. The message says what failed, where, and how to fix it."""
 
 
 class CatalogError(PenstockError):
@@ -42,23 +38,23 @@ class ConfigError(CheckpointError):
 
 
 class UnknownArchitecture(ConfigError):  # noqa: N818
-    """The architecture is not one this version reads exactly."""
+    """This version cannot read the architecture exactly."""
 
 
 class UsageError(PenstockError, ValueError):
-    """Invalid input of a user; the command line exits 2 for it."""
+    """The user's input is invalid. The command line exits with status 2."""
 
 
 class DeploymentError(UsageError):
-    """No engine has these settings."""
+    """No engine accepts these settings."""
 
 
 class UnreadableFile(PenstockError):  # noqa: N818
-    """A file that was named is not there, is too large, or is no text."""
+    """A file that the user named does not exist, is too large, or is not text."""
 
 
 class TraceError(PenstockError):
-    """A trace cannot be read, or nothing in it can be used."""
+    """A trace cannot be read, or none of its requests can be used."""
 
 
 class MissingExtra(PenstockError):  # noqa: N818

@@ -1,4 +1,4 @@
-"""How are amounts written at the edges? Inside, everything is SI and bytes, unscaled."""
+"""Parses and formats amounts for input and output. Inside the program, all amounts are in SI units and bytes."""
 
 import re
 
@@ -14,21 +14,21 @@ _TOKEN_SCALE = {"": 1, "k": 1024, "m": 1024**2}
 
 
 def parse_tokens(text: str) -> int:
-    """Read a token count as people write context lengths: 4096, 32k (32,768), 1M (1,048,576)."""
+    """Parse a token count, written like a context length: 4096, 32k (32,768) or 1M (1,048,576)."""
     match = _TOKENS.fullmatch(text.strip())
     tokens = int(match[1]) * _TOKEN_SCALE[match[2].lower()] if match else 0
     if tokens < 1:
-        raise UsageError(f"'{text[:40]}' is not a token count; write 4096, 32k or 1M")
+        raise UsageError(f"'{text[:40]}' is not a token count; use a number such as 4096, 32k or 1M")
     return tokens
 
 
 def format_gib(count_bytes: float) -> str:
-    """Write bytes as GiB, the unit engines log in."""
+    """Format bytes in GiB, the unit in which engines log memory."""
     return f"{count_bytes / GIB:,.1f}"
 
 
 def format_params(count: float) -> str:
-    """Write a parameter count as model cards do: 8.03B, 1.04T, 494M."""
+    """Format a parameter count as model cards do: 8.03B, 1.04T, 494M."""
     if count >= TERA:
         return f"{count / TERA:.2f}T"
     if count >= GB:
@@ -37,17 +37,17 @@ def format_params(count: float) -> str:
 
 
 def count_text(count: float, noun: str) -> str:
-    """Write a number of things: 1 year, 1.5 years, 1,200 nodes."""
+    """Format a number with its noun: 1 year, 1.5 years, 1,200 nodes."""
     return f"{count:,.12g} {noun if count == 1 else f'{noun}s'}"
 
 
 def format_digits(value: float) -> str:
-    """Write a number with three digits: 0.0123, 1.23, 12,300."""
+    """Format a number with three significant digits: 0.0123, 1.23, 12,300."""
     return f"{float(f'{value:.3g}'):,g}"
 
 
 def format_s(seconds: float | None) -> str:
-    """Write a time in the unit people would say it in, with three digits; `-` where there is none."""
+    """Format a time in ms, s, min or h, with three significant digits. The result for None is `-`."""
     if seconds is None:
         return "-"
     for unit, size in (("h", 3600.0), ("min", 60.0), ("s", 1.0)):

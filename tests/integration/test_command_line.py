@@ -96,7 +96,7 @@ FIT_70B = ("fit", "llama-3.1-70b", "--on")
         ((*FIT_70B, "h100:0"), "1 to 4096"),
         ((*FIT_70B, "h100:"), "1 to 4096"),
         ((*FIT_70B, ","), "names no accelerator"),
-        ((*FIT_70B, "h100", "--context", "lots"), "write 4096, 32k or 1M"),
+        ((*FIT_70B, "h100", "--context", "lots"), "use a number such as 4096, 32k or 1M"),
         ((*FIT_70B, "h100", "--kv", "int3"), "known: bf16, fp16, fp8"),
         ((*FIT_70B, "h100", "--precision", "fp5"), "write one of bf16"),
         ((*FIT_70B, "h100", "--engine", "tgi"), "write vllm or sglang"),

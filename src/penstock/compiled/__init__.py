@@ -1,1 +1,1 @@
-"""Compiled code: marks functions, describes their memory, and finds or builds the shared library that contains them."""
+"""Marks functions to compile, describes their memory layout, and finds or builds the shared library with them."""

@@ -55,7 +55,7 @@ def c_header() -> str:
 
 
 def _record_names() -> dict[Any, str]:
-    """Return the C names of records: those of the constants that define them."""
+    """Return the C name of each record, taken from the constant that defines the record."""
     modules = ("penstock.routing.records", "penstock.routing.length_estimates", "penstock.simulation.loop.world")
     found = (item for module in modules for item in vars(import_module(module)).items())
     return {dtype: f"penstock_{name.lower()}" for name, dtype in found if isinstance(dtype, np.dtype)}

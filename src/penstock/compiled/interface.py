@@ -1,4 +1,4 @@
-"""Declares the C functions of the library. Python's calls, the C header and the digests are made from this declaration.
+"""Declares the C functions of the library. Python's calls, the C header and the digests follow from it.
 
 An exported function takes tables, integers, floats and policies. Its C arguments follow from its annotations. The
 library contains a digest of every function's arguments and record layouts, which is compared when it is first called.
@@ -31,7 +31,7 @@ MODULES: Final = (
 
 
 class PolicyArgument:
-    """Marks an argument that is a policy: an address in C, a function in Python."""
+    """Marks an argument that is a policy. In C it is an address, and in Python a function."""
 
 
 POLICY: Final = PolicyArgument()
@@ -51,7 +51,7 @@ class Argument(NamedTuple):
 
 
 def kind_of(annotation: Any) -> Kind | None:  # noqa: ANN401 - any annotation
-    """Return the kind of argument that an annotation declares; None if compiled code cannot know it."""
+    """Return the kind of argument that an annotation declares. None if compiled code cannot use the annotation."""
     if annotation is int or annotation is float:
         return cast("Kind", annotation)
     for item in getattr(annotation, "__metadata__", ()):
@@ -87,7 +87,7 @@ class ExportedFunction(CompiledFunction):
 
     @cached_property
     def native(self) -> Callable[..., Any] | None:
-        """The C function; a table is passed as its address. None if the library is missing."""
+        """The C function, to which a table is passed as its address. None if the library is missing."""
         library = load()
         if library is None:
             return None
@@ -106,10 +106,10 @@ class ExportedFunction(CompiledFunction):
 
 
 class ExportedPolicy(ExportedFunction):
-    """A policy in the library, with the one C signature of policies."""
+    """A policy in the library. All policies share one C signature."""
 
     records: tuple[Any, Any, Any] = (None, None, None)
-    """dtypes of request, endpoint and parameters. `routing` sets them."""
+    """The dtypes of request, endpoint and parameters, which `routing` sets."""
 
     def __init__(self, function: Callable[..., Any], records: tuple[Any, Any, Any]) -> None:
         super().__init__(function)
@@ -131,7 +131,7 @@ class ExportedPolicy(ExportedFunction):
 
     @property
     def address(self) -> int:
-        """The address of the C function; 0 if the library is missing."""
+        """The address of the C function. 0 if the library is missing."""
         return 0 if self.native is None else ctypes.cast(cast("Any", self.native), ctypes.c_void_p).value or 0
 
     def __call__(self, request: Any, endpoints: Any, hits: Any, parameters: Any) -> Any:  # noqa: ANN401 - arrays

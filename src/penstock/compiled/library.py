@@ -1,6 +1,7 @@
-"""Finds the shared library: the one shipped with the package, else one kept in the user's cache, else builds it.
+"""Finds the shared library in the package or in the user's cache, or builds it if neither has one.
 
-A library is used only if it has the stamp of the sources. If none can be built, compiled functions run as Python.
+A library is used only if its stamp equals the stamp of the sources. If no library can be built, compiled functions run
+as Python.
 """
 
 import json
@@ -55,7 +56,7 @@ def _shipped_library() -> Path | None:
 
 
 def _library_or_object(path: Path) -> Path | None:
-    """Return a library, or the object file that was left where no linker was found."""
+    """Return a library, or the object file that a build leaves if no linker was found."""
     return next((item for item in (path, path.with_suffix(".o")) if item.is_file()), None)
 
 
@@ -66,7 +67,7 @@ def cache_folder() -> Path:
 
 
 def _noted_stamp() -> str:
-    """Return the stamp of the sources. Parsing them takes a quarter of a second, so a file notes it by their bytes."""
+    """Return the stamp of the sources. Parsing takes a quarter of a second, so a file keeps the stamp."""
     note = cache_folder() / f"{raw_digest()}.stamp"
     try:
         return note.read_text(encoding="ascii")
@@ -89,7 +90,7 @@ def _ready() -> Path | None:
 
 
 def is_ready() -> bool:
-    """Return whether a library for these sources exists, or none can be built."""
+    """Return whether there is nothing to build: a library for these sources exists, or none can be built."""
     return _ready() is not None or not can_build()
 
 
@@ -99,7 +100,7 @@ def can_build() -> bool:
 
 
 def is_kept() -> bool:
-    """Return whether a library that is built outlives this process."""
+    """Return whether a built library is kept after this process ends."""
     try:
         cache_folder().mkdir(parents=True, exist_ok=True)
     except OSError:
@@ -108,7 +109,7 @@ def is_kept() -> bool:
 
 
 def build() -> Path:
-    """Build the library in another process, which changes numba's internals, and keep it if there is a place for it."""
+    """Build the library in another process, because the build changes numba, and keep it if the cache is writable."""
     folder = cache_folder() if is_kept() else Path(tempfile.mkdtemp(prefix="penstock-"))
     made = Path(tempfile.mkdtemp(dir=folder)) / file_name()
     command = [sys.executable, "-m", "penstock.compiled.builder.build_library", str(made)]
@@ -128,7 +129,7 @@ def build() -> Path:
 
 @cache
 def load() -> Opened | None:
-    """Open the library; build it if there is none. Return None, with a warning, if that is impossible."""
+    """Open the library, and build it first if there is none. If that fails, warn and return None."""
     path = _ready()
     if path is None and can_build():
         start_s = perf_counter()

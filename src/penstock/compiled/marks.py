@@ -1,6 +1,6 @@
 """Marks the functions that the shared library contains. No compiler is imported here.
 
-A marked function runs as Python if Python calls it. The builder compiles it into the exported functions that call it.
+A marked function runs as Python if Python calls it. The builder compiles it for the exported functions that call it.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class CompiledFunction:
 
     @property
     def _numba_type_(self) -> Any:  # noqa: ANN401 - numba's types have none
-        """The type under which compiled code calls this function. numba reads it of every global it meets."""
+        """The type under which compiled code calls this function. numba reads this attribute of every global."""
         if CompiledFunction.dispatcher_of is None:
             raise AttributeError("only the builder compiles")
         return CompiledFunction.dispatcher_of(self)._numba_type_
@@ -40,7 +40,7 @@ def compiled(function: Function) -> Function:
 
 
 def cold(function: Function) -> Function:
-    """Mark a rarely called function: it is never inlined, so that its callers stay small."""
+    """Mark a rarely called function. It is never inlined, so that its callers stay small."""
     return cast("Function", CompiledFunction(function, is_cold=True))
 
 

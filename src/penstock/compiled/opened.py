@@ -34,7 +34,7 @@ class SharedLibrary:
 
 
 class ObjectFile:
-    """An object file that llvmlite loads, where no linker could make a shared library of it."""
+    """An object file that llvmlite loads, for machines without a linker that makes a shared library."""
 
     def __init__(self, path: Path) -> None:
         import llvmlite.binding as llvm  # noqa: PLC0415 - seldom needed, and an extra
@@ -59,7 +59,7 @@ def open_library(path: Path) -> Opened:
 
 
 def _check_layout(symbol: str, found: int | None, digest: int, path: Path) -> None:
-    """Raise DeploymentError if a function was compiled for other records than this version has."""
+    """Raise DeploymentError if a function was compiled for other record layouts than this version has."""
     if found != digest:
         raise DeploymentError(
             f"{path.name}: {symbol} was compiled for other record layouts; delete {path}, or install penstock again"

@@ -1,4 +1,4 @@
-"""Calls a policy from code that is compiled: by its address in the library, as a function in Python."""
+"""Calls a policy from marked functions: by its address in compiled code, as a function in Python."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar

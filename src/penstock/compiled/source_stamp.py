@@ -1,4 +1,4 @@
-"""Computes the stamp of the compiled code: a digest of the parsed source that the library is built from.
+"""Computes the stamp of the compiled code: a digest of the parsed source from which the library is built.
 
 It covers marked functions, tables, and the constants and imports that they use. Comments, docstrings and functions that
 only Python runs do not count.
@@ -29,7 +29,7 @@ def source_files(*packages: str) -> list[Traversable]:
 
 
 def raw_digest() -> str:
-    """Return a digest of the bytes of all source files: it takes a millisecond, and any edit changes it."""
+    """Return a digest of the bytes of all source files. It takes a millisecond, and any edit changes it."""
     digest = hashlib.sha256()
     for item in source_files(*PACKAGES, _BUILDER):
         digest.update(item.read_bytes())
@@ -38,13 +38,13 @@ def raw_digest() -> str:
 
 @cache
 def stamp() -> str:
-    """Return the stamp of the sources as they were when it was first asked for."""
+    """Return the stamp of the sources, as they were at the first call."""
     texts = [[item.read_text(encoding="utf-8") for item in source_files(*names)] for names in (PACKAGES, (_BUILDER,))]
     return stamp_of(*texts)
 
 
 def stamp_of(sources: Iterable[str], builder: Iterable[str] = ()) -> str:
-    """Return the stamp of source texts: of `sources` what is compiled, of the builder everything."""
+    """Return the stamp of source texts. It covers the compiled parts of `sources`, and all of `builder`."""
     nodes = [node for source in sources for node in _compiled_nodes(ast.parse(source))]
     nodes += [node for source in builder for node in ast.parse(source).body if not _is_text(node)]
     digest = hashlib.sha256()

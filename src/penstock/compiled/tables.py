@@ -1,7 +1,7 @@
 """Describes tables: named tuples of arrays that compiled code reads through one pointer.
 
 In memory a table is a C struct: for each array its address, then its shape as int64. A field is declared as
-`Annotated[Any, ArrayOf(ROW)]`, and the C header, the digests and numba's types are all made from that declaration.
+`Annotated[Any, ArrayOf(ROW)]`. The C header, the digests and numba's types all follow from that declaration.
 """
 
 import ctypes
@@ -62,5 +62,5 @@ class Pointers:
 
 
 def as_records(table: Any) -> Any:  # noqa: ANN401 - any table
-    """Return a table whose records have attributes, as compiled code reads them: for functions that run as Python."""
+    """Return a table whose records have attributes as in compiled code, for functions that run as Python."""
     return type(table)(*(array.view(np.recarray) if array.dtype.names else array for array in table))

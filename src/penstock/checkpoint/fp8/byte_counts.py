@@ -111,8 +111,10 @@ class _ZeroBlocks:
 
     @property
     def zero_rows(self) -> int:
-        """Number of rows in which every block begins with eight zeros. 0 if a row has only one block, which proves
-        little."""
+        """Number of rows in which every block begins with eight zeros.
+
+        It is 0 if rows have only one block, because that proves little.
+        """
         return sum(count == self.across for count in self.whole.values()) if self.across > 1 else 0
 
 

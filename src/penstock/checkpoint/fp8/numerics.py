@@ -91,8 +91,7 @@ def largest(dialect: Dialect) -> float:
 
 
 def unrepresentable_codes(source: Dialect, target: Dialect) -> tuple[int, ...]:
-    """Return the finite codes whose value the other dialect cannot represent. A cast by value would lose these
-    values."""
+    """Return the finite codes whose value the other dialect cannot represent, so that a cast would lose it."""
     values, held = decode_table(source), decode_table(target)
     finite = np.isfinite(values)
     exact = np.isin(values, held[np.isfinite(held)])

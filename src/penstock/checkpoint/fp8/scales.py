@@ -48,8 +48,7 @@ def is_scale(name: str) -> bool:
 
 
 def decode_scale(tensor: StoredTensor, raw: Codes) -> Values | None:
-    """Return the values of a scale tensor. None if its dtype is not used for scales. U8 is read as powers of two
-    (E8M0)."""
+    """Return the values of a scale tensor, or None if no scale has its dtype. U8 is read as powers of two (E8M0)."""
     if tensor.dtype == "U8":
         return decode_table(Dialect.E8M0)[raw]
     if tensor.dtype in DIALECT_OF:

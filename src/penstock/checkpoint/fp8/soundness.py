@@ -30,36 +30,48 @@ _KINDS: Final[Mapping[str, tuple[Level, str]]] = {
     "orphan_scale": ("suspicious", "a scale whose weight is not stored"),
     "scale_nan": ("damage", "a scale that is not a number"),
     "scale_infinite": ("damage", "a scale that is infinite"),
-    "scale_zero": ("damage", "a scale of zero: everything under it is lost"),
+    "scale_zero": ("damage", "a scale of zero, which makes all its weights zero"),
     "scale_negative": ("damage", "a negative scale"),
     "scale_shape": ("damage", "a scale whose shape cannot cover its weight"),
     "scale_dtype": ("damage", "a scale stored as integers"),
     "scale_outlier": ("suspicious", "a scale 12 times larger or smaller than the same scale of other layers"),
-    "scale_peak": ("suspicious", "one scale of a tensor 100 times the others, and 10 times the next"),
-    "scale_magnitude": ("damage", "weights in the tens of thousands: a scale that is its own reciprocal?"),
-    "declared_block": ("damage", "scales that do not cover the blocks the config declares"),
+    "scale_peak": ("suspicious", "one scale is over 100 times its tensor's median and 10 times the next largest"),
+    "scale_magnitude": ("damage", "weights in the tens of thousands; was the reciprocal of the scale stored?"),
+    "declared_block": ("damage", "scales that do not match the block size that the config declares"),
     "e8m0_top": ("damage", "a power-of-two scale at the top of its range, which cannot be doubled for an FNUZ chip"),
-    "input_scale_missing": ("suspicious", "a weight without the static input scale its siblings have"),
+    "input_scale_missing": ("suspicious", "a weight without the static input scale that its siblings have"),
     "kv_pair": ("damage", "a k_scale without its v_scale, or the reverse"),
-    "kv_layers": ("suspicious", "KV scales in some layers only"),
-    "kv_placeholder": ("suspicious", "KV scales that are all exactly 1.0: written, not calibrated"),
+    "kv_layers": ("suspicious", "KV scales in only some of the layers"),
+    "kv_placeholder": ("suspicious", "KV scales that are all exactly 1.0, so probably not calibrated"),
     "looks_fnuz": (
         "suspicious",
-        "labelled OCP, but tiny negative values and no negative zero: bytes converted to FNUZ?",
+        "labelled OCP, but has tiny negative values and no negative zero; were the bytes converted to FNUZ?",
     ),
-    "saturated": ("suspicious", "more than 1% of the codes at the largest value: clipped by a scale too small"),
-    "unused_range": ("suspicious", "largest code below 1/16 of the range: a scale 16 times too large"),
+    "saturated": (
+        "suspicious",
+        "more than 1% of the codes have the largest value: the scale is too small and clips weights",
+    ),
+    "unused_range": (
+        "suspicious",
+        "the largest code is below 1/16 of the range: the scale is at least 16 times too large",
+    ),
     "all_zero": ("suspicious", "a tensor of zeros"),
-    "zero_filled": ("damage", "whole chunks of zeros inside a tensor: a file that was not written to its end"),
+    "zero_filled": ("damage", "whole chunks of zeros inside a tensor: the file was not written completely"),
     "mixed_dialects": ("suspicious", "tensors of one group in different dialects"),
     "stored_twice": ("suspicious", "a tensor stored in two files"),
-    "zero_block": ("damage", "blocks of zeros under scales that are not: weights that were lost after quantising"),
-    "zero_rows": ("suspicious", "rows or blocks of zeros inside a tensor, under a scale that does not say so"),
-    "twins": ("suspicious", "two tensors with the same bytes: one copied over another?"),
-    "scale_constant": ("suspicious", "block scales that are all exactly equal: written, not calibrated"),
+    "zero_block": (
+        "damage",
+        "blocks of zeros whose scales are not near zero: the weights were lost after quantisation",
+    ),
+    "zero_rows": (
+        "suspicious",
+        "rows or blocks of zeros inside a tensor, with no block scale near zero to explain them",
+    ),
+    "twins": ("suspicious", "two tensors with the same bytes; was one copied over the other?"),
+    "scale_constant": ("suspicious", "block scales that are all exactly equal, so probably not calibrated"),
     "layer_gap": ("damage", "a layer without a tensor that the layers around it have"),
-    "shape_differs": ("suspicious", "a tensor whose shape is not that of the same tensor in other layers"),
-    "not_stored": ("damage", "a tensor the index names and no file holds"),
+    "shape_differs": ("suspicious", "a tensor whose shape differs from the same tensor in other layers"),
+    "not_stored": ("damage", "a tensor that the index names but no file holds"),
     "unclaimed_bytes": ("suspicious", "bytes in a file that belong to no tensor"),
 }
 _OUTLIER: Final = 12.0
@@ -148,8 +160,7 @@ def summarise(scale: ScaleValues, raw: Codes) -> ScaleSummary:
 
 
 def _peak(ordered: Values, median: float) -> float:
-    """Return the ratio of the largest scale to the median. 1 if another scale is within a factor of 10 of the
-    largest."""
+    """Return the ratio of the largest scale to the median, or 1 if another scale is within a factor of 10."""
     if ordered.size < _SMALLEST_GROUP:
         return 1.0
     following, largest = ordered[-2:]

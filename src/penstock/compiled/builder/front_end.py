@@ -1,7 +1,8 @@
 """Compiles marked functions to LLVM IR with numba, without numba's own optimisation and machine code.
 
 numba would optimise and assemble every function alone, and again within each caller. Here each function keeps its raw
-IR, which is linked and optimised once. This uses private names of numba, and so only runs where the library is built.
+IR, which is linked and optimised once. This code uses private names of numba, so it runs only where the library is
+built.
 """
 
 from typing import Any, Final, get_type_hints
@@ -31,7 +32,7 @@ _TABLES: Final[dict[str, TableType]] = {}
 
 
 def keep_raw_code() -> None:
-    """Change numba in this process so that a compiled function is its raw IR and nothing else."""
+    """Change numba in this process so that compiling a function yields only its raw IR."""
     library: Any = codegen.CPUCodeLibrary
 
     def finalize(self: Any) -> None:  # noqa: ANN401 - numba has no types
@@ -46,7 +47,7 @@ def keep_raw_code() -> None:
 
 
 def teach_numba() -> None:
-    """Let numba compile marked functions wherever it meets them."""
+    """Teach numba to compile a marked function whenever compiled code calls it."""
     CompiledFunction.dispatcher_of = dispatcher_of
     context = cpu_target.typing_context
     context.refresh()
@@ -54,7 +55,7 @@ def teach_numba() -> None:
 
 
 def dispatcher_of(function: CompiledFunction) -> Any:  # noqa: ANN401 - numba's dispatchers have no type
-    """Return numba's dispatcher of a marked function, compiled for its annotations if they say everything."""
+    """Return numba's dispatcher of a marked function, compiled for its annotations if numba knows them all."""
     made = _DISPATCHERS.get(function)
     if made is None:
         made = _DISPATCHERS[function] = numba.njit(**OPTIONS)(function.py_func)
@@ -82,7 +83,7 @@ def _type_of(kind: object) -> Any:  # noqa: ANN401 - numba's types have none
 
 
 def _refuse_truncation(made: Any, function: CompiledFunction, kinds: tuple[Any, ...]) -> None:  # noqa: ANN401 - same
-    """Raise an error if a caller passes a float as an annotated integer, which numba would cut off."""
+    """Raise an error if a caller passes a float for an argument annotated as int, which numba would truncate."""
     resolve = made.get_call_template
 
     def checked(arguments: Any, keywords: Any) -> Any:  # noqa: ANN401 - same
@@ -95,7 +96,7 @@ def _refuse_truncation(made: Any, function: CompiledFunction, kinds: tuple[Any, 
 
 
 def raw_module(functions: list[ExportedFunction]) -> tuple[Any, set[str]]:
-    """Return one LLVM module of all exported functions and what they call, and the names of its cold functions."""
+    """Return an LLVM module of all exported functions and their callees, and the names of its cold functions."""
     whole, seen = llvm.parse_assembly(""), set[Any]()
     for function in functions:
         library = _export(function)
@@ -120,7 +121,10 @@ def _link(whole: Any, library: Any, seen: set[Any]) -> None:  # noqa: ANN401 - n
 
 
 def _export(function: ExportedFunction) -> Any:  # noqa: ANN401 - numba has no types
-    """Compile a function and return the library of its C entry: same arguments, no Python, no exceptions."""
+    """Compile a function, and return numba's code library of its C entry point.
+
+    The entry point has the same arguments, and uses neither Python nor exceptions.
+    """
     if isinstance(function, ExportedPolicy):
         made, kinds = _policy_entry(function)
     else:
@@ -157,7 +161,7 @@ def _policy_entry(function: ExportedPolicy) -> tuple[Any, tuple[Any, ...]]:
 
 
 def policy_wrapper(function: CompiledFunction) -> Any:  # noqa: ANN401 - numba has no types
-    """Return a function with the C arguments of policies that calls a policy with arrays."""
+    """Return a function that takes the C arguments of policies and calls a policy with arrays."""
 
     def entry(q: Any, e: Any, n: Any, h: Any, p: Any) -> Any:  # noqa: ANN401 - same
         return function(carray(q, (1,)), carray(e, (n,)), carray(h, (n,)), carray(p, (1,)))

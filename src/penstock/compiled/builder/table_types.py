@@ -1,4 +1,4 @@
-"""Teaches numba the types of the library: tables of pointers, and calls of policies by their address."""
+"""Teaches numba two types of the library: tables of pointers, and calls of policies by address."""
 
 from typing import Any
 
