@@ -20,7 +20,7 @@ def open_hub(repository: str, *, headers: bool = False) -> Checkpoint:
     """Read `org/name` or `org/name@revision`."""
     if not _REPOSITORY.fullmatch(repository):
         raise CheckpointError(
-            f"'{repository[:120]}' is not a hub repository; write hf:org/name or hf:org/name@revision"
+            f"'{repository[:120]}' is not a hub repository; use `hf:org/name` or `hf:org/name@revision`"
         )
     name, _, revision = repository.partition("@")
     try:

@@ -75,7 +75,7 @@ class ExportedFunction(CompiledFunction):
         for name in signature(self.py_func).parameters:
             kind = kind_of(hints[name])
             if kind is None:
-                raise TypeError(f"{self.symbol}: {name} is neither a table, a number nor a policy")
+                raise TypeError(f"{self.symbol}: argument {name} must be a table, a number or a policy")
             arguments.append(Argument(name, kind))
         return tuple(arguments)
 

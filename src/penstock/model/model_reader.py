@@ -64,12 +64,12 @@ def _find(config: Config) -> tuple[str, Architecture]:
             return name, ARCHITECTURES[name]
     asked = names[0][:80]
     if asked in UNREAD:
-        raise UnknownArchitecture(f"{config.where}: architecture '{asked}' is not read: {UNREAD[asked]}")
+        raise UnknownArchitecture(f"{config.where}: architecture '{asked}' cannot be read: {UNREAD[asked]}")
     near = _nearest(asked)
-    hint = f" (the nearest it reads is {near})" if near else ""
+    hint = f" (the nearest that it can read is {near})" if near else ""
     raise UnknownArchitecture(
-        f"{config.where}: architecture '{asked}' is not one this version reads exactly{hint}; "
-        f"`penstock inspect --architectures` lists the {len(ARCHITECTURES)} it does"
+        f"{config.where}: architecture '{asked}' cannot be read exactly by this version{hint}; "
+        f"`penstock inspect --architectures` lists the {len(ARCHITECTURES)} that it can read"
     )
 
 

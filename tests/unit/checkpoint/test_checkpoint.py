@@ -188,7 +188,7 @@ def test_a_truncated_file_is_refused(folder: Path) -> None:
 
 def test_an_unknown_architecture_is_an_error_that_says_so(folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps({**CONFIG, "architectures": ["Qwen9ForCausalLM"]}))
-    with pytest.raises(UnknownArchitecture, match=r"Qwen9ForCausalLM.*not one this version reads exactly.*nearest"):
+    with pytest.raises(UnknownArchitecture, match=r"Qwen9ForCausalLM.*cannot be read exactly by this version.*nearest"):
         open_checkpoint(str(folder))
 
 

@@ -51,5 +51,5 @@ def test_experts_or_latents_inside_a_plain_wrapper_are_refused_and_not_left_out(
 @pytest.mark.parametrize("name", sorted(UNREAD))
 def test_an_architecture_engines_serve_and_we_do_not_read_is_refused_with_its_reason(name: str) -> None:
     assert name not in ARCHITECTURES
-    with pytest.raises(UnknownArchitecture, match=r"is not read: .*vLLM serves it from 0\.\d+"):
+    with pytest.raises(UnknownArchitecture, match=r"cannot be read: .*vLLM serves it from 0\.\d+"):
         weight_bytes({"architectures": [name], **DECODER})

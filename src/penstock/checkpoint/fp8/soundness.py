@@ -65,7 +65,7 @@ _KINDS: Final[Mapping[str, tuple[Level, str]]] = {
     ),
     "zero_rows": (
         "suspicious",
-        "rows or blocks of zeros inside a tensor, with no block scale near zero to explain them",
+        "rows or blocks of zeros inside a tensor that its scales do not explain",
     ),
     "twins": ("suspicious", "two tensors with the same bytes; was one copied over the other?"),
     "scale_constant": ("suspicious", "block scales that are all exactly equal, so probably not calibrated"),

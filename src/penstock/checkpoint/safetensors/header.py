@@ -70,7 +70,9 @@ def read_header(path: Path) -> tuple[StoredTensor, ...]:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
             if not _SHORTEST_HEADER <= length <= min(MAX_HEADER_BYTES, size - _LENGTH_BYTES):
-                raise CheckpointError(f"{path.name}: a header of {length:,} bytes does not fit a file of {size:,}")
+                raise CheckpointError(
+                    f"{path.name}: the header claims {length:,} bytes, which does not fit in a file of {size:,} bytes"
+                )
             header = file.read(length)
     except OSError as error:
         raise CheckpointError(f"{path.name}: {error.strerror or error}") from error
