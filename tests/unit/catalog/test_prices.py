@@ -32,7 +32,7 @@ def test_a_node_price_is_shared_by_its_devices() -> None:
 
 
 def test_a_price_without_a_source_must_call_itself_unverified() -> None:
-    with pytest.raises(ValueError, match="needs a source"):
+    with pytest.raises(ValueError, match="must have a source"):
         Price(
             id="x",
             kind="purchase_device",
