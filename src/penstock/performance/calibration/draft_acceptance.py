@@ -24,8 +24,8 @@ from penstock.performance.step.step_work import Array, ReplicaWork
 _TRIED: Final = np.linspace(0.2, 0.95, 16)
 _FINE: Final = np.linspace(0.2, 0.95, 301)
 _SEEN_HALF: Final = 2.0
-"""Number of measured curves at which the fit weighs a model's or an engine's own measurements as much as the pooled
-value."""
+"""Number of measured curves at which a model's acceptance is halfway between the pooled and its own value, and an
+engine's factor halfway between one and its own value."""
 _ROUNDS: Final = 5
 
 UnseenDraft = Literal["split", "model"]
@@ -140,7 +140,8 @@ def fit_drafts(
 ) -> DraftModel:
     """Fit acceptances by least absolute error and engine factors by medians, alternately.
 
-    Models and engines with few measured curves are shrunk towards the pooled values.
+    With few measured curves, a model's acceptance is shrunk towards the pooled value, and an engine's factor towards
+    one.
     """
     paired = [row for row in rows if row.pair is not None]
     measured = np.array([row.measured_log_gain for row in paired])
