@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Item(StrEnum):
-    """Cost category of a line, in the order a bill grows from silicon alone to everything."""
+    """Cost category of a line. The order is that of the waterfall: from silicon alone to the complete bill."""
 
     SILICON = "silicon"
     KEPT = "resale given up"
@@ -25,7 +25,7 @@ class Item(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One amount in today's dollars. Evaluating `formula` on `inputs` gives `usd`: the bill can be checked by hand."""
+    """One amount in today's dollars. Readers can check it by hand: `formula` evaluated on `inputs` gives `usd`."""
 
     item: Item
     label: str

@@ -11,14 +11,15 @@ HOST_WATTS_PER_DEVICE: Final[Mapping[int, float]] = {
     8: median((10_200 / 8 - 700, 14_300 / 8 - 1000, 14_500 / 8 - 1100, 6_500 / 8 - 400)),
     4: 7_500 / 4 - 1400,
 }
-"""Watts of host per device, by devices per node: maximum node power minus board power, over devices. From the catalog's
-node_watts of DGX H100, B200, B300 and A100, and of a GB300 tray."""
+"""Host watts per device, by the number of devices per node: maximum node power per device, minus board power.
+
+From the catalog's `node_watts` of DGX H100, B200, B300 and A100, and of a GB300 tray."""
 _TYPICAL_DEVICES: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawUnderLoad:
-    """Power a device draws while serving, as fractions of its board power, with the source."""
+    """Power that a device draws while it serves, as fractions of its board power, with the source."""
 
     median_fraction: float
     low_fraction: float
@@ -34,7 +35,7 @@ class NodePower:
     basis: Literal["catalog", "derived", "given"]
     note: str
     serving_watts: float
-    """Host at its maximum plus devices at their measured draw; the maximum if there is no measurement."""
+    """Host at its maximum plus devices at their measured draw; the node's maximum if no draw was measured."""
     serving_low_watts: float
     serving_high_watts: float
     serving_note: str
@@ -43,7 +44,7 @@ class NodePower:
 def node_power(
     accelerator: Accelerator, drawn: DrawUnderLoad | None = None, *, given_watts: float | None = None
 ) -> NodePower | None:
-    """Return the given or the catalog's node power, or else board power plus a host; None without any figure.
+    """Return the plan's node power, else the catalog's, else board power plus host power; None if all are unknown.
 
     `provisioned_watts_per_device` is not used: it already includes a share of cooling, which PUE would count twice.
     """
@@ -69,7 +70,7 @@ def _serving(
     boards = accelerator.node.devices * (accelerator.tdp_watts or 0.0)
     if drawn is None or not 0 < boards <= node_watts:
         low = typical = high = node_watts
-        grounds = "its maximum: no measured draw of its devices"
+        grounds = "the node's maximum, because the draw of its devices was not measured"
     else:
         fractions = (drawn.low_fraction, drawn.median_fraction, drawn.high_fraction)
         low, typical, high = (node_watts - boards * (1 - fraction) for fraction in fractions)
@@ -86,6 +87,6 @@ def _serving(
 
 
 def average_watts(serving_watts: float, *, idle_watts: float, load_fraction: float) -> float:
-    """Return the average draw in watts: affine in load, from idle to serving."""
+    """Return the average draw in watts: it rises linearly with load, from idle power to serving power."""
     idle = min(idle_watts, serving_watts)
     return idle + (serving_watts - idle) * min(1.0, max(0.0, load_fraction))

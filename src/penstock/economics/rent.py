@@ -12,7 +12,7 @@ _EPSILON: Final = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """Term of a rental contract; it is binding for whole terms, however short the need is."""
+    """Term of a rental contract. Whole terms are paid, even if the nodes are needed for a shorter time."""
 
     months: int
 
@@ -22,7 +22,7 @@ class Term:
         return self.months / MONTHS_PER_YEAR
 
     def ends_years(self, start_years: float, needed_years: float) -> float:
-        """Return the end in years of a contract that starts at one date and is renewed until the need is met."""
+        """Return the end, in years, of a contract that is renewed until it covers the needed time."""
         return start_years + self.years * max(1, ceil(needed_years / self.years - _EPSILON))
 
 
@@ -35,7 +35,7 @@ def rent_bill(
     period_years: tuple[float, float],
     finance: Finance,
 ) -> tuple[Line, ...]:
-    """Bill nodes rented from one date to another, around the clock."""
+    """Bill nodes rented between two dates; every hour is paid."""
     return (
         line(
             Item.RENT,

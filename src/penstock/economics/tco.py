@@ -20,20 +20,20 @@ class Site:
     pue: float
     """Power usage effectiveness: facility power over the power of the machines."""
     hosting_usd_per_kw_month: float
-    """Rent for space and provisioned power, per kilowatt of the nodes' maximum and month."""
+    """Rent for space and provisioned power: dollars per month and kilowatt of the nodes' maximum power."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackCosts:
-    """Cost of one vendor's software beyond the cost every fleet has."""
+    """Cost of one vendor's software stack beyond the software cost that every fleet has."""
 
     vendor: str
     engineers: float
-    """Extra engineers needed as soon as one node of the vendor is in the fleet."""
+    """Extra engineers that a fleet needs if it has any node of this vendor."""
     engineers_per_1000_devices: float
     engineer_usd_per_year: float
     support_usd_per_device_year: float
-    """Support for owned hardware; a rent includes it."""
+    """Support for owned hardware; rent includes support."""
     licence_usd_per_device_year: float = 0.0
     """Software licence, for owned and rented devices alike."""
 
@@ -58,7 +58,7 @@ class Ownership:
     load_fraction: float
     """Mean utilisation of the node over its life."""
     annual_failure_fraction: float
-    """Share of devices per year that fail outside warranty and are replaced."""
+    """Fraction of devices per year that fail outside warranty and are replaced."""
 
 
 def ownership_bill(
@@ -70,7 +70,7 @@ def ownership_bill(
     stack: StackCosts,
     finance: Finance,
 ) -> tuple[Line, ...]:
-    """Bill nodes bought at one date and sold at another for their resale value. Linear in nodes."""
+    """Bill nodes that are bought at one date and sold at another. The bill is proportional to the number of nodes."""
     start, end = period_years
     money = {
         "bought": finance.worth_today(start),
@@ -106,7 +106,7 @@ def ownership_bill(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resale:
-    """Resale value of a node owned already: a straight line from today's to 0 on the day its use ends."""
+    """Resale value of a node owned already. It falls linearly from today's value to 0 on the day its use ends."""
 
     today_usd: float
     ends_years: float
@@ -126,7 +126,7 @@ def retention_bill(
     stack: StackCosts,
     finance: Finance,
 ) -> tuple[Line, ...]:
-    """Bill nodes owned already for a time: running them, and the loss of resale value over that time."""
+    """Bill nodes owned already for a period: the cost of running them and their loss of resale value."""
     start, end = period_years
     years = finance.paid_years(start, end)
     return (
@@ -188,7 +188,7 @@ def _running(terms: Ownership, nodes: float, years: float, site: Site) -> Iterab
 
 
 def people(stack: StackCosts, *, period_years: tuple[float, float], finance: Finance) -> tuple[Line, ...]:
-    """Bill the engineers a vendor's stack needs, however small its share of the fleet is."""
+    """Bill the extra engineers that a vendor's stack needs in a fleet of any size."""
     return (
         line(
             Item.SOFTWARE,
@@ -204,7 +204,7 @@ def people(stack: StackCosts, *, period_years: tuple[float, float], finance: Fin
 def stack_by_device(
     stack: StackCosts, *, devices: float, period_years: tuple[float, float], finance: Finance
 ) -> tuple[Line, ...]:
-    """Bill costs that grow with the fleet, owned or rented: engineers, and licences if there are any."""
+    """Bill stack costs per device, for owned and rented devices: engineers, and licences if there are any."""
     counted = {"devices": devices, "paid_years": finance.paid_years(*period_years)}
     engineers = line(
         Item.SOFTWARE,
@@ -246,12 +246,12 @@ class Waterfall:
 
     @property
     def software_usd(self) -> float:
-        """Return the software tax in dollars: engineers beyond those every fleet needs."""
+        """Return the cost in dollars of extra engineers, beyond those that every fleet needs."""
         return sum(step.usd for step in self.steps if step.item is Item.SOFTWARE)
 
 
 def waterfall(lines: Iterable[Line]) -> Waterfall:
-    """Stack a bill in the order of `Item`; items that cost nothing have no bar."""
+    """Build a waterfall with the costs of a bill in the order of `Item`; items that cost nothing have no bar."""
     sums = by_item(lines)
     running, steps = 0.0, []
     for item in Item:

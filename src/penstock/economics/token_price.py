@@ -1,4 +1,4 @@
-"""Computes the price of a million tokens, separately for input and output, by the device time each takes."""
+"""Computes prices per million input tokens and per million output tokens, by the device time each kind takes."""
 
 from dataclasses import dataclass
 from math import inf
@@ -9,17 +9,17 @@ MTOK: Final = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenPrice:
-    """Levelised price: discounted dollars over discounted tokens; at a rate of 0 it is the plain quotient."""
+    """Levelised price per million tokens: discounted dollars over discounted tokens."""
 
     input_usd_per_mtok: float | None
     output_usd_per_mtok: float | None
-    """None if the split of device time between prefill and decode is unknown."""
+    """Both prices are None if the split of device time between prefill and decode is unknown."""
     blended_usd_per_mtok: float
     """Total cost over all tokens, input and output alike."""
 
 
 def token_price(usd: float, *, input_tokens: float, output_tokens: float, prefill_fraction: float | None) -> TokenPrice:
-    """Divide a bill between input and output tokens: input pays for the share of device time that prefill takes.
+    """Divide a bill between input and output tokens; input tokens pay for the share of device time spent on prefill.
 
     The caller's rule provides the share: by default, device-seconds of prefill over all busy device-seconds. Idle time
     and engineers are divided like busy time.

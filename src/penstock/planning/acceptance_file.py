@@ -8,13 +8,15 @@ from penstock.planning.acceptance_tests import ACCEPTANCE_VERSION, Acceptance
 from penstock.reading.file_shape import FileShape
 
 _HEAD: Final = (
-    "# Acceptance benchmark. For each case: start `replicas` replicas on `nodes` nodes behind one router that sends a\n"
-    "# request to the replica with the fewest, send requests of `lengths` with these arrivals at each load, and count\n"
-    "# those within `slo`: time to first token, mean time per output token after it, end to end. A load passes where\n"
-    "# at least `at_least_fraction` of all its requests, failed ones included, are within.\n"
+    "# Acceptance benchmark. For each case, start `replicas` replicas on `nodes` nodes behind one router, which sends\n"
+    "# each request to the replica with the fewest requests. At each load, send requests of `lengths` with these\n"
+    "# arrivals and count the requests that meet every limit of `slo`: time to first token, mean time per further\n"
+    "# output token, end to end. A load passes if at least `at_least_fraction` of all its requests, including failed\n"
+    "# ones, meet the limits.\n"
 )
 _APART: Final = (
-    "# Where a case has `prefill`, those replicas take the prompts, send KV to the others, and those only decode.\n"
+    "# If a case has `prefill`, its prefill replicas process the prompts and send their KV cache to the `replicas` of\n"
+    "# the case, which only decode.\n"
 )
 ACCEPTANCE_FILE: Final = FileShape(
     of=Acceptance,

@@ -1,4 +1,4 @@
-"""Derives the acceptance benchmark of delivered nodes: the plan's load on one node of each pool, within its SLO."""
+"""Derives the benchmark that delivered nodes must pass: one node of each pool serves the plan's load within the SLO."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,14 +19,16 @@ from penstock.workload.slo import Slo
 
 ACCEPTANCE_VERSION: Final = 1
 _TWO_ERRORS: Final = 0.01
-"""Required precision of the share of requests within the SLO: 0.01 at two standard errors."""
+"""Required precision of the measured share of requests within the SLO: two standard errors are at most 0.01."""
 _MIN_REQUESTS: Final = 500
 _PASSABLE: Final = 0.95
-"""Load required of a node, relative to the load it sustains by itself. Requests that queue together miss together: in
-twelve runs of the benchmark's length, a node as good as estimated passed eight at full load and eleven at this load."""
+"""Load required of a node, relative to the load that the node sustains alone.
+
+Requests that queue together miss together: in twelve runs of the benchmark's length, a node as good as estimated passed
+eight at full load and eleven at this load."""
 _LOADS: Final = (("half", 0.5), ("peak", 1.0))
 _DIGITS: Final = 4
-"""Significant digits of a required rate."""
+"""Number of significant digits of a required rate."""
 _ROUNDING: Final = 1e-12
 
 
@@ -50,12 +52,14 @@ class AcceptedLoad:
 
     def __post_init__(self) -> None:
         if self.requests_per_s <= 0 or self.requests < 1 or not 0 < self.at_least_fraction <= 1:
-            raise UsageError("a load needs a rate, a number of requests and a share above 0; the share is at most 1")
+            raise UsageError(
+                "a load needs `requests_per_s` and `requests` above 0, and `at_least_fraction` above 0 and at most 1"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefillReplicas:
-    """Prefill-only replicas next to the others, which then only decode."""
+    """Prefill-only replicas of a disaggregated case; the other replicas then only decode."""
 
     replicas: Count
     split: Parallelism
@@ -70,18 +74,18 @@ class AcceptanceCase:
     accelerator: str
     vendor: str
     nodes: Count
-    """Nodes under test: one, or as many as a replica spans."""
+    """Number of nodes under test: one, or as many as one replica spans."""
     replicas: Count
-    """Replicas on them, behind one router that sends each request to the replica with the fewest."""
+    """Replicas on these nodes. One router sends each request to the replica with the fewest requests."""
     model: str
     weights: str
     kv: str
     engine: str
     split: Parallelism
     drafted_tokens: Annotated[int, whole(high=64)] = 0
-    """Tokens drafted per step with the checkpoint's own layers; 0 for none."""
+    """Tokens drafted per step by the checkpoint's own draft layers; 0 if it does not draft."""
     prefill: PrefillReplicas | None = None
-    """Prefill replicas of a disaggregated case; `replicas` and the split are then those of the decode replicas."""
+    """Prefill replicas of a disaggregated case; `replicas` and the split then describe the decode replicas."""
     lengths: tuple[AcceptedLength, ...]
     slo: Slo
     loads: tuple[AcceptedLoad, ...]
@@ -95,21 +99,21 @@ class AcceptanceCase:
 
 @dataclass(frozen=True, kw_only=True)
 class Margin:
-    """The plan's estimate relative to the requirement; not shown to vendors."""
+    """The plan's estimate of a case compared with the rate required in it; not shown to vendors."""
 
     case: AcceptanceCase
     sent_requests_per_s: float
-    """Rate the plan sends to as many replicas of the pool at the peak."""
+    """Rate that the plan sends, at the peak, to as many replicas as the case has."""
     estimate_requests_per_s: float
     low_requests_per_s: float
     high_requests_per_s: float
-    """Rate the nodes of the case sustain by themselves within the SLO: the estimate, its P10 and P90."""
+    """P10, estimate and P90 of the rate that the nodes of the case alone sustain within the SLO."""
     turns_below_requests_per_s: float | None
-    """Rate below which another fleet is cheaper; None if no such value was found."""
+    """Rate of these nodes below which another fleet is cheaper; None if no such rate was found."""
 
     @property
     def margin_fraction(self) -> float:
-        """Return how far the estimate exceeds the requirement, as a fraction."""
+        """Return by what fraction the estimated rate exceeds the required rate."""
         return self.estimate_requests_per_s / self.case.loads[-1].requests_per_s - 1
 
 
@@ -126,7 +130,7 @@ class Acceptance:
 
 
 def margins_of(result: PlanResult, answer: Answer, sustained: LoadJudge | None = None) -> tuple[Margin, ...]:
-    """Derive the requirement for every pool of the chosen fleet and of the best fleet of every other label.
+    """Derive the required rates, with margins, for the pools of the chosen fleet and of each other label's best fleet.
 
     A node has fewer replicas to share bursts than its pool. So `sustained` simulates the replicas under test by
     themselves, and the requirement never exceeds their rate. Without it, the predicted capacity of a replica is used.
@@ -140,7 +144,7 @@ def margins_of(result: PlanResult, answer: Answer, sustained: LoadJudge | None =
 
 
 def _of_fleet(result: PlanResult, bill: Bill) -> Iterator[tuple[PoolPeriod, Candidate]]:
-    """Yield each placement once, in the period with the highest load per replica."""
+    """Yield each pool's kind of replica once, in the period with the highest load per replica."""
     hardest: dict[str, tuple[float, PoolPeriod]] = {}
     for pool in bill.mix.pools:
         for name in pool.replicas:
@@ -153,7 +157,7 @@ def _of_fleet(result: PlanResult, bill: Bill) -> Iterator[tuple[PoolPeriod, Cand
 
 
 def _rates(result: PlanResult, pool: PoolPeriod, name: str) -> dict[int, float]:
-    """Return the requests per second of each length per replica: the peak plus the headroom of the plan."""
+    """Return the peak rate of each length per replica, in requests per second, with the plan's headroom added."""
     most = 1 / result.problem.utilisation_fraction
     peaks = {demand.key: demand.requests_per_s[pool.period] * most for demand in result.problem.demands}
     return {
@@ -185,7 +189,7 @@ def _margin(
 
 
 def _load(workload: WorkloadPlan, entry: Candidate, rates: Mapping[int, float], units: int) -> PoolLoad:
-    """Return the replicas under test as a separate pool, with the few lengths that a benchmark sends."""
+    """Return the replicas under test as a pool of their own, with the lengths that the benchmark sends."""
     total = sum(rates.values())
     return PoolLoad(
         option=entry.option,
@@ -244,13 +248,13 @@ def _loads(slo: Slo, peak_requests_per_s: float) -> Iterator[AcceptedLoad]:
 
 
 def _system(entry: Candidate) -> tuple[int, int]:
-    """Return nodes under test and replicas on them: one node of small replicas, or the nodes a large one spans."""
+    """Return the numbers of nodes and replicas under test: one node, or all nodes that one large replica spans."""
     node = entry.accelerator.node.devices
     return (1, node // entry.devices) if entry.devices <= node else (entry.devices // node, 1)
 
 
 def _replica_rate(entry: Candidate, rates: Mapping[int, float]) -> Sequence[float]:
-    """Return a replica's rate for this mix of lengths: estimate, P10, P90. Lengths are weighted by their time."""
+    """Return the estimate, P10 and P90 of a replica's rate for a mix of lengths, each weighted by the time it takes."""
     total = sum(rates.values())
     found = []
     for bound in ("value", "low", "high"):
@@ -272,6 +276,6 @@ def _turns_below(answer: Answer, accelerator: str) -> float | None:
 
 
 def _short(value: float) -> float:
-    """Round down to the significant digits worth requiring."""
+    """Round a rate down to `_DIGITS` significant digits."""
     step = 10.0 ** (floor(log10(value)) + 1 - _DIGITS)
     return float(f"{min(value, floor(value / step * (1 + _ROUNDING)) * step):.{2 * _DIGITS}g}")

@@ -43,9 +43,9 @@ def search_candidates(resolved: Resolved, sources: Sources, progress: StageProgr
 
 
 def _engines_of(workload: WorkloadPlan, resolved: Resolved, sources: Sources) -> EnginesOf:
-    """Return a function for the engines measured on an accelerator.
+    """Return a function that lists the engines measured on an accelerator.
 
-    If the workload requests engines and the accelerator has no measurements, it returns the engines of its vendor.
+    If the workload names engines and the accelerator has no measurements, it lists the engines of its vendor.
     """
 
     def engines_of(accelerator: str, model: ModelSpec | None) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""Refuses plans that no number of nodes can satisfy, before a fleet is searched."""
+"""Refuses plans whose rules no number of nodes can satisfy, before the search for a fleet begins."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,7 +9,7 @@ from penstock.planning.spec.resolve_plan import Resolved
 
 
 def refuse_impossible(resolved: Resolved, engines_of_vendor: Callable[[str], Sequence[str]]) -> None:
-    """Refuse engines no accelerator runs, and rules that the plan's accelerators cannot satisfy."""
+    """Refuse engines that no accelerator of the plan runs, and rules that its accelerators cannot satisfy."""
     _refuse_unknown_engines(resolved, engines_of_vendor)
     _refuse_impossible_shares(resolved)
 
@@ -22,7 +22,7 @@ def _refuse_unknown_engines(resolved: Resolved, engines_of_vendor: Callable[[str
             if known and engine not in known:
                 raise UsageError(
                     f"{workload.name}: no accelerator of the plan runs engine '{engine}'; "
-                    f"write one of {', '.join(known)}"
+                    f"use one of {', '.join(f'`{name}`' for name in known)}"
                 )
 
 
@@ -30,9 +30,9 @@ def _refuse_impossible_shares(resolved: Resolved) -> None:
     """Refuse rules on vendors and sites that the plan's accelerators cannot satisfy in any number."""
     rules, plan = resolved.plan.constraints, resolved.plan
     if all(is_denied(site, resolved.accelerators[entry.id]) for site in plan.sites for entry in plan.accelerators):
-        raise UsageError("sites: `deny` excludes every accelerator of the plan at every site; allow one at a site")
+        raise UsageError("sites: `deny` excludes every accelerator of the plan at every site; allow at least one")
     vendors = sorted({resolved.accelerators[entry.id].vendor for entry in plan.accelerators})
-    available = f"the plan has accelerators of {', '.join(vendors)} only"
+    available = f"the plan only has accelerators of {', '.join(vendors)}"
     more = "add accelerators of another vendor"
     if vendors and rules.min_vendors > len(vendors):
         raise UsageError(f"constraints: min_vendors is {rules.min_vendors}, but {available}; {more}")
@@ -40,12 +40,12 @@ def _refuse_impossible_shares(resolved: Resolved) -> None:
         minimum = f"{1 / len(vendors):.0%}" if len(vendors) > 1 else f"100%, or {more}"
         raise UsageError(
             f"constraints: max_vendor_share is {rules.max_vendor_share:.0%}, but {available}, so part of the load "
-            f"cannot be served; write at least {minimum}"
+            f"cannot be served; set max_vendor_share to at least {minimum}"
         )
 
 
 def unserved_lengths(resolved: Resolved, candidates: Sequence[Candidate]) -> tuple[str, ...]:
-    """Return a sentence with the likely reason for every length that no candidate can serve."""
+    """Return, for every length that no candidate can serve, a sentence that says what to change."""
     reasons = []
     splits = ", allow other splits (`tp`)" if any(entry.tp for entry in resolved.plan.accelerators) else ""
     for workload in resolved.plan.workloads:
@@ -61,6 +61,6 @@ def unserved_lengths(resolved: Resolved, candidates: Sequence[Candidate]) -> tup
         idle = ", ".join(sorted({entry.vendor for entry in resolved.accelerators.values()} - serving))
         reasons.append(
             f"min_vendors is {min_vendors}, but no accelerator of {idle} serves a workload in a way the plan allows; "
-            "loosen its `tp` or the SLO, or lower min_vendors"
+            "allow more splits (`tp`), loosen the SLO or lower min_vendors"
         )
     return tuple(reasons)

@@ -3,8 +3,8 @@
 1. Resolve: read traces, and fill in prices and everything else the plan does not state.
 2. Find candidates: every way to run each workload on each accelerator that meets its SLO.
 3. Optimise: the cheapest fleet and the fleets that compete with it.
-4. Prove by simulation: size every fleet that may be cheapest so that it just meets its SLO.
-5. Quantify uncertainty: confidence, tornado, flips.
+4. Simulate: size every fleet that may be cheapest so that it just meets its SLO.
+5. Quantify uncertainty: confidence, tornado, and flips (values at which another fleet becomes cheapest).
 6. Bill the fleets, and price the rules, the demand scenarios and the nodes owned already.
 """
 
@@ -38,7 +38,7 @@ from penstock.simulation.run_options import StageProgress
 
 RUNNERS_UP = 3
 _ANSWERED_AGAIN = 2
-"""Number of times a plan is answered again with cheaper fleets found while its uncertainty was quantified."""
+"""How often a plan is answered again because a cheaper fleet was found while its uncertainty was quantified."""
 
 
 def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_: None) -> PlanResult:
@@ -66,7 +66,7 @@ def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_:
 
 @dataclass(frozen=True, kw_only=True)
 class _Question:
-    """What the optimizer, the simulator and the uncertainty analysis are asked."""
+    """Common input of the optimizer, the simulator and the uncertainty analysis."""
 
     resolved: Resolved
     candidates: tuple[Candidate, ...]
@@ -78,7 +78,7 @@ class _Question:
 
 
 def _resolve(plan: Plan, sources: Sources) -> tuple[Resolved, tuple[LeftOut, ...]]:
-    """Fill in what the plan does not state; also return what its traces contain that is not planned for."""
+    """Fill in the inputs that the plan does not state; also return aspects of its traces that are not planned for."""
     traced = [with_trace(entry, sources.read_trace, sources.model_of) for entry in plan.workloads]
     resolved = resolve(
         replace(plan, workloads=tuple(workload for workload, _ in traced)),
@@ -93,7 +93,7 @@ def _resolve(plan: Plan, sources: Sources) -> tuple[Resolved, tuple[LeftOut, ...
 
 
 def _answer(question: _Question, sources: Sources, progress: StageProgress) -> Answer | None:
-    """Return the answer with the cheapest fleet; None if no fleet satisfies every rule, even at `MAY_CARRY` capacity.
+    """Return the answer; None if no fleet satisfies every rule, even if replicas carry `MAY_CARRY` times their rates.
 
     Quantifying uncertainty solves for other demands and prices. If a fleet found there is cheaper in this plan too, it
     joins, and the plan is answered again.

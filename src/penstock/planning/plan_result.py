@@ -46,18 +46,18 @@ class Answer:
     by_label: Mapping[str, Bill]
     verdict: PlanVerdict
     people: PeopleDecide | None
-    """The vendor for which engineers decide; None if hardware decides."""
+    """The vendor for which the number of engineers decides the answer; None if hardware decides it."""
     confidence: Confidence
     swings: tuple[Swing, ...]
     flips: tuple[Flip, ...]
     rules: tuple[RulePrice, ...]
     """Cost of each rule of the plan, the most expensive first."""
     scenarios: tuple[DemandScenario, ...]
-    """Demand low, as stated and high; empty if it has no range."""
+    """Scenarios with low, stated and high demand; empty if demand has no range."""
     owned: Owned | None
     """Use of the nodes owned already; None if there are none."""
     verified: tuple[Verified, ...]
-    """The fleets after simulation, the winner first; empty without a simulator."""
+    """The simulated fleets, the winner first; empty without a simulator."""
     regret_usd: float | None
 
 

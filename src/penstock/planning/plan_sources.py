@@ -1,4 +1,4 @@
-"""Names the sources of everything a plan does not state: accelerators, prices, models, capacities and a simulator."""
+"""Defines where a plan gets the data it does not state: accelerators, prices, models, capacities and a simulator."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from penstock.planning.verification.simulated_capacity import LoadJudge
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """Sources of everything a plan does not state: accelerators, prices, models, capacities, and a simulator."""
+    """Sources of the data that a plan does not state: accelerators, prices, models, capacities and a simulator."""
 
     accelerators: Sequence[Accelerator]
     """Accelerators the plan lists, or the whole catalog if it lists none."""
@@ -28,20 +28,20 @@ class Sources:
     """Sentence for the report on how capacity was judged."""
     screen: CapacityOf | None = None
     engines_of: EnginesOf = lambda *_: ()
-    """Engines an accelerator was measured with, optionally with a given model; one is chosen per split."""
+    """Function that returns the engines measured on an accelerator, optionally with a given model."""
     engines_of_vendor: Callable[[str], Sequence[str]] = lambda _: ()
-    """Engines measured on any accelerator of a vendor."""
+    """Function that returns the engines measured on any accelerator of a vendor."""
     served: Callable[[str], bool] = lambda _: True
-    """Whether an accelerator has serving measurements."""
+    """Function that returns whether an accelerator has enough serving measurements."""
     drafts_of: DraftsOf = lambda *_: None
-    """Speculation of a checkpoint's own draft layers with an engine."""
+    """Function that returns the speculation with a checkpoint's own draft layers on an engine."""
     units_of: UnitsOf = lambda *_: ()
-    """Disaggregated units worth simulating on an accelerator."""
+    """Function that returns the disaggregated units worth simulating on an accelerator."""
     verify_of: VerifyOf | None = None
     sizing_of: VerifyOf | None = None
-    """Like `verify_of`, but it decides only whether a pool meets the SLO, not the margin."""
+    """Like `verify_of`, but it finds only whether a pool meets the SLO, not by what margin."""
     sustained_of: LoadJudge | None = None
-    """Highest rate that replicas of one kind sustain together."""
+    """Function that returns the highest rate that replicas of one kind sustain together."""
     read_trace: ReadTrace | None = None
     draw_of: DrawOf = lambda _: None
-    """Power that devices draw while they serve; without it nodes are billed at their maximum."""
+    """Function that returns the power devices draw while they serve; without it, nodes are billed at their maximum."""

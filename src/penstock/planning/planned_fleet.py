@@ -16,7 +16,7 @@ from penstock.planning.verification.serving_fleet import RequestStream, pool_id,
 from penstock.units import count_text
 
 _UNSTATED: Final = "unstated"
-"""Version of an engine whose settings are unknown here."""
+"""Version written for an engine whose settings Penstock does not know."""
 
 
 def planned_fleet(result: PlanResult, answer: Answer) -> Fleet:
@@ -133,7 +133,7 @@ def _route(stream: RequestStream, names: dict[str, str]) -> Route:
 
 
 def _node_hour_usd(pool: PoolPeriod, mix: Mix, terms: BillingTerms) -> float:
-    """Return the levelised dollars per hour of one node, however acquired; spares and engineers are not included."""
+    """Return the levelised dollars per hour of one node, without spares and engineers."""
     offer, years, periods = pool.offer, terms.finance.paid_years, terms.periods
     held = years(*periods[pool.period])
     bought = {key[2:]: nodes for key, nodes in mix.purchases.items() if key[:2] == offer.key}
@@ -152,5 +152,5 @@ def _node_hour_usd(pool: PoolPeriod, mix: Mix, terms: BillingTerms) -> float:
 
 
 def _short(value: float) -> float:
-    """Round to the digits worth writing."""
+    """Round to nine significant digits."""
     return float(f"{value:.9g}")

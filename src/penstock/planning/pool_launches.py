@@ -1,4 +1,4 @@
-"""Proposes the launch command of one replica of each pool, as preflight would, with notes."""
+"""Proposes, with notes, the launch command of one replica of each pool; preflight proposes the same command."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from penstock.preflight.launch.setting import Setting
 from penstock.preflight.rules.knowledge import Knowledge
 
 _CACHE_FLAG: Final = {"fp8": "fp8", "fp8_e4m3": "fp8_e4m3", "fp8_e5m2": "fp8_e5m2"}
-"""Cache format to the value of the engine's flag, if it is not the engine's own choice."""
+"""Maps cache format to the value of the engine's flag; formats that the engine chooses itself are absent."""
 
 SubjectOf = Callable[[str], Subject]
 
@@ -30,7 +30,7 @@ class PoolLaunch:
     devices: int
     engine: str
     command: str | None
-    """Launch command; None if no launch is known for the engine."""
+    """Launch command; None if Penstock knows no launch command for the engine."""
     note: str
 
 
@@ -61,8 +61,8 @@ def _launch(
     engine_name = pool.engine.name
     command = None
     note = (
-        f"see the documentation of {engine_name} for its launch; `engine: [{', '.join(NEWEST)}]` plans with an "
-        "engine whose launch is written here"
+        f"see the documentation of {engine_name} for its launch command; to get a command here, restrict the plan to "
+        f"`engine: [{', '.join(NEWEST)}]`"
     )
     disaggregated = _disaggregated_note(pool)
     if engine_name in NEWEST:
@@ -107,20 +107,21 @@ def _role_flags(pool: Pool) -> tuple[Setting, ...]:
 
 
 def _disaggregated_note(pool: Pool) -> str:
-    """Return a note on the components that the command alone does not start."""
+    """Return a note on the components of a disaggregated deployment that the command does not start."""
     if pool.role == "both":
         return ""
     library = {"vllm": " (NIXL; VLLM_NIXL_SIDE_CHANNEL_HOST is its address)", "sglang": " (Mooncake or NIXL)"}
     kv = "" if pool.kv_bytes_per_s is None else f" at {pool.kv_bytes_per_s / 1e9:g} GB/s per replica"
-    does = f"prefills and sends KV to {pool.feeds}{kv}" if pool.role == "prefill" else "decodes what others prefilled"
+    sends = f"prefills and sends KV to {pool.feeds}{kv}"
+    does = sends if pool.role == "prefill" else "decodes requests that the prefill pool has prefilled"
     return (
-        f"{does}; needs a KV transfer library on every node{library.get(pool.engine.name, '')} and a router of the "
-        "engine that sends each request to both pools, which `penstock route` does not do"
+        f"{does}; needs a KV transfer library on every node{library.get(pool.engine.name, '')} and the engine's own "
+        "router, which sends each request to both pools; `penstock route` does not do that"
     )
 
 
 def _subject(pool: Pool, model: ModelSpec, subject_of: SubjectOf) -> Subject:
-    """Return the preflight subject; weights in another format are a checkpoint whose name is still unknown."""
+    """Return the checkpoint to check; converted weights need a checkpoint whose name the user must fill in."""
     subject = subject_of(pool.model)
     if pool.weights == CHECKPOINT:
         return subject

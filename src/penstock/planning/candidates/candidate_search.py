@@ -1,4 +1,4 @@
-"""Finds the deployments worth considering: all that fit and meet the SLO, without those another one dominates."""
+"""Finds the deployments worth considering: those that fit, meet the SLO and are not dominated by another one."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,9 @@ from penstock.planning.spec.plan_types import AcceleratorPlan, WorkloadPlan
 from penstock.planning.spec.resolve_plan import LeftOut
 
 _SCREEN_MARGIN: Final = 1.1
-"""Factor by which a pool may exceed the screen's closed loop; an option dominated even with it is not simulated."""
+"""Factor by which a simulated pool may exceed the screen's rate.
+
+An option that is dominated even at this factor is not simulated."""
 Step = Callable[[str], None]
 """Progress callback; it receives the name of the next accelerator or step."""
 EnginesOf = Callable[[str, ModelSpec | None], Sequence[str]]
@@ -32,38 +34,38 @@ class Candidate:
     weights: str
     deployment: Deployment
     capacities: tuple[Capacity, ...]
-    """One per length bucket, in the workload's order."""
+    """One capacity per length bucket, in the workload's order."""
     speculation: Speculation | None = None
-    """Speculative decoding with the checkpoint's own layers; None if it does not draft."""
+    """Speculative decoding with the checkpoint's own draft layers; None if the candidate does not draft."""
     disaggregated: Disaggregated | None = None
-    """The prefill and decode replicas of a disaggregated unit, which counts as one replica; None otherwise."""
+    """The replicas of a disaggregated unit, which counts as one replica; None if the candidate is no unit."""
 
     @property
     def way(self) -> str:
-        """Return how it is run: its split and the tokens drafted per step, or both kinds of a unit."""
+        """Describe the deployment: its split and drafted tokens per step, or a unit's prefill and decode replicas."""
         return way_of(self.deployment, self.speculation, self.disaggregated)
 
     @property
     def accelerator(self) -> Accelerator:
-        """Return the accelerator it runs on."""
+        """Return the accelerator that the candidate runs on."""
         return self.deployment.accelerator
 
     @property
     def devices(self) -> int:
-        """Return the devices it takes from its nodes: a split that does not divide a node takes whole nodes."""
+        """Return the number of devices occupied by a replica: whole nodes if its split does not divide a node."""
         wanted = self.deployment.parallelism.devices if self.disaggregated is None else self.disaggregated.devices
         node = self.accelerator.node.devices
         return wanted if wanted <= node and node % wanted == 0 else -(-wanted // node) * node
 
     @property
     def measured_engine(self) -> str:
-        """Return the engine whose measurements its capacity is based on, or else that of its memory accounting."""
+        """Return the engine whose measurements predict the capacity, or else the engine of the memory accounting."""
         named = (capacity.measured_engine for capacity in self.capacities if capacity.measured_engine is not None)
         return next(named, self.deployment.engine.name)
 
     @property
     def option(self) -> Option:
-        """Return the option it was made from, with its engine."""
+        """Return the option that this candidate was made from, with its engine."""
         return Option(
             id=self.id,
             weights=self.weights,
@@ -100,9 +102,10 @@ def find_candidates(
     units_of: UnitsOf = lambda *_: (),
     step: Step = lambda _: None,
 ) -> Choice:
-    """Place a workload on every accelerator in every way, with every engine measured with its model there, or else any.
+    """Find the candidates of a workload on every accelerator, with the engines measured there.
 
-    Disaggregated units are added: replicas that do both stay, so that units never make a fleet more expensive.
+    If the workload names no engine, those measured with its model are considered, or else any. Disaggregated units
+    are added to the replicas that do both, so that units never make a fleet more expensive.
     """
     kept: list[Candidate] = []
     left_out: list[LeftOut] = []
@@ -135,7 +138,7 @@ def _whole(
     capacity_of: CapacityOf,
     screen: CapacityOf | None,
 ) -> tuple[list[Candidate], int, str]:
-    """Judge replicas that prefill and decode; return those worth keeping, the number of ways, and why none is kept."""
+    """Judge replicas that prefill and decode; return those to keep, how many ways were judged, and why none is kept."""
     judged = [_judge(workload, option, screen or capacity_of) for option in feasible]
     useful = [entry for entry in judged if any(entry.rates)]
     if screen is not None:
@@ -146,9 +149,9 @@ def _whole(
 
 
 def engines_to_consider(asked: Sequence[str], *, measured: Sequence[str]) -> Sequence[str] | None:
-    """Return the engines to consider on an accelerator: those requested among those measured; None if none is left.
+    """Return the measured engines that the plan requests, or all measured ones if it requests none; None if none match.
 
-    For an accelerator without measurements, similar ones are used, with any engine requested.
+    For an accelerator without measurements, similar accelerators are used, with any requested engine.
     """
     if not asked or not measured:
         return asked or measured
@@ -162,7 +165,7 @@ def _unmeasured_reason(workload: WorkloadPlan, measured: Sequence[str]) -> str:
 def _simulate_options(
     workload: WorkloadPlan, screened: Sequence[tuple[Option, Candidate]], capacity_of: CapacityOf
 ) -> list[Candidate]:
-    """Simulate the options that could still be worth it, the most promising first.
+    """Simulate the options that may not be dominated, the most promising first.
 
     The screen's rates exceed those with a queue, so an option that falls behind a simulated one even on the screen need
     not be simulated. Nothing else drops an option earlier: without queues two small replicas beat a large one that
@@ -184,7 +187,7 @@ def _units(
     capacity_of: CapacityOf,
     screen: CapacityOf,
 ) -> list[Candidate]:
-    """Judge disaggregated units and keep those that replicas doing both do not dominate."""
+    """Judge disaggregated units; keep those that no replica that both prefills and decodes dominates."""
     bounds = [(option, _judge(workload, option, screen)) for option in units]
     hopeful = [(o, b) for o, b in bounds if not any(_beats(other, b, margin=_SCREEN_MARGIN) for other in others)]
     found = _simulate_options(workload, [(o, b) for o, b in hopeful if any(b.rates)], capacity_of)
@@ -194,7 +197,7 @@ def _units(
 
 
 def _best_engines(workload: WorkloadPlan, candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Keep, for each split, the engine that carries most of the workload's mix."""
+    """Keep, for each split, the engine with the highest rate for the workload's mix of lengths."""
     best: dict[str, Candidate] = {}
     for entry in candidates:
         before = best.get(entry.id)
@@ -208,9 +211,10 @@ def _mixed_rate(workload: WorkloadPlan, candidate: Candidate) -> float:
 
 
 def drop_dominated(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Drop candidates that another of the same workload and accelerator dominates: no more devices, no length slower.
+    """Drop candidates that another one of the same workload and accelerator dominates.
 
-    Several copies of a smaller replica may replace a larger one: sizes divide a node, so they fit where it fits.
+    A candidate dominates another if it needs no more devices and serves no length slower. Several copies of a smaller
+    replica may replace a larger one: sizes divide a node, so the copies fit wherever the larger replica fits.
     """
     kept: list[Candidate] = []
     for one in sorted(candidates, key=lambda entry: (entry.devices, -sum(entry.rates), entry.id)):

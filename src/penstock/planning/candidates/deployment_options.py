@@ -1,4 +1,4 @@
-"""Lists every way to store a model and split it over an accelerator that holds it, engine by engine."""
+"""Lists the weight formats and splits with which an accelerator holds a model, for each engine."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,10 +20,11 @@ from penstock.planning.spec.plan_types import AcceleratorPlan, WorkloadPlan
 
 CHECKPOINT: Final = "checkpoint"
 UNMEASURED: Final = "vllm"
-"""Engine assumed for an accelerator without measurements, which similar accelerators stand in for."""
+"""Engine assumed for an accelerator without measurements; similar accelerators predict its speed."""
 DraftsOf = Callable[[ModelSpec, str, str, int], Speculation | None]
-"""Function from model, engine, vendor and number of ranks to the speculation of a checkpoint's own draft layers; None
-if it has none."""
+"""Function from model, engine, vendor and number of ranks to the speculation with the checkpoint's own draft layers.
+
+It returns None if the checkpoint has no such layers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,17 +38,17 @@ class WorkloadOnAccelerator:
 
     @property
     def shortest_tokens(self) -> int:
-        """Return the tokens of the shortest request: a replica that cannot hold it serves nothing."""
+        """Return the tokens of the shortest request; a replica that cannot hold this request serves nothing."""
         return min(share.bucket.context_tokens for share in self.workload.shares)
 
     def speculation(self, spec: ModelSpec, split: Parallelism, engine: str) -> Speculation | None:
-        """Return the speculation with the checkpoint's own layers; no engine supports it across pipeline stages."""
+        """Return the speculation with the checkpoint's own draft layers; no engine drafts across pipeline stages."""
         if not self.workload.mtp or split.pp > 1:
             return None
         return self.drafts_of(spec, engine, self.accelerator.vendor, split.dp)
 
     def deployment(self, spec: ModelSpec, split: Parallelism, settings: EngineName, drafts: bool) -> Deployment:  # noqa: FBT001 - the fourth of four choices
-        """Describe one replica with its engine's defaults."""
+        """Return the deployment of one replica with its engine's default settings."""
         return Deployment(
             model=spec,
             accelerator=self.accelerator,
@@ -61,7 +62,7 @@ class WorkloadOnAccelerator:
 def options_of(
     model: ModelSpec, placing: WorkloadOnAccelerator, engines: Sequence[str]
 ) -> tuple[list[Option], str | None]:
-    """List the options that hold the shortest requests, and the reason of the last one that does not."""
+    """Return the options that hold the shortest request, and why the last of the other options does not."""
     found: list[Option] = []
     reason = None
     for weights, spec in weight_formats(placing.workload, model):
@@ -76,7 +77,7 @@ def options_of(
 
 
 def emulated_format(placing: WorkloadOnAccelerator, model: ModelSpec, spec: ModelSpec) -> str | None:
-    """Return a converted format the accelerator only emulates, at a speed that cannot be predicted; else None.
+    """Return a converted weight format that the accelerator only emulates, at an unpredictable speed; None if none.
 
     Formats of the checkpoint itself are allowed: engines widen them.
     """
@@ -102,7 +103,7 @@ def weight_formats(workload: WorkloadPlan, model: ModelSpec) -> Iterator[tuple[s
 def _split(
     weights: str, spec: ModelSpec, placing: WorkloadOnAccelerator, engines: Sequence[str]
 ) -> tuple[list[Option], str | None]:
-    """Split in every way considered; in pipeline stages only if nothing else holds the model."""
+    """Return the splits that hold the shortest request; pipeline splits only if no other split holds the model."""
     named = tuple(Parallelism(tp=tp) for tp in placing.planned.tp)
     found, reason = _fitting(weights, spec, placing, named or splits_of(spec, placing.accelerator), engines)
     linked = linked_devices(placing.accelerator)
@@ -144,5 +145,5 @@ def _fitting(
 
 
 def settings_of(engine: str) -> EngineName:
-    """Return the engine whose settings and memory accounting apply: one of the two whose source was read."""
+    """Return the engine whose settings and memory accounting apply: one of the two whose source code was read."""
     return "sglang" if engine == "sglang" else "vllm"

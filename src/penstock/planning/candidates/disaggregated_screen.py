@@ -1,4 +1,4 @@
-"""Estimates the steady-state rate within an SLO of prefill-only and decode-only replicas together."""
+"""Estimates the rate within an SLO that prefill-only and decode-only replicas sustain together in steady state."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -28,13 +28,13 @@ from penstock.planning.spec.plan_types import Bucket, WorkloadPlan
 from penstock.workload.slo import Slo
 
 _RATES: Final = 100
-"""Number of loads tried: steps of 1% of the lower of both pools' limits."""
+"""Number of loads tried, in steps of 1% of the limit of the slower pool."""
 _HALVINGS: Final = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PhaseEngine:
-    """A prefill-only or decode-only replica, on the stack that predicts its speed."""
+    """A prefill-only or decode-only replica, with the fitted stack whose measurements predict its speed."""
 
     work: ReplicaWork
     stack: Stack
@@ -43,14 +43,14 @@ class PhaseEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRates:
-    """Requests per second of one length that one replica of each kind carries, independent of the other kind."""
+    """Requests per second of one length: the rate of one prefill replica and, separately, of one decode replica."""
 
     prefill_per_s: float
     decode_per_s: float
 
 
 class UnitScreen:
-    """Screen of disaggregated units by the steady state of two pools; it caches every engine placed."""
+    """Screens disaggregated units by the steady state of their two pools; results per engine are cached."""
 
     def __init__(self, loop: QueuelessScreen, phase_factors: PhaseFactors) -> None:
         self.loop = loop
@@ -59,13 +59,13 @@ class UnitScreen:
         self._sending: dict[tuple[int, float | None], float] = {}
 
     def __call__(self, option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
-        """Return the highest rate of each length within the SLO; other options are judged by the closed loop."""
+        """Return the highest rate within the SLO for each length; the closed loop judges options that are not units."""
         if option.disaggregated is None:
             return self.loop(option, workload)
         return tuple(self._alone(option, option.disaggregated, share.bucket, workload.slo) for share in workload.shares)
 
     def engine(self, deployment: Deployment, measured_engine: str, phase: Phase) -> PhaseEngine:
-        """Place a replica of one kind, once."""
+        """Return a placed prefill or decode replica; each is placed only once."""
         both = self.loop.compiled_on(deployment, measured_engine)
         key = (id(both), phase)
         if key not in self._engines:
@@ -82,15 +82,15 @@ class UnitScreen:
         )
 
     def spread(self, unit: Disaggregated, measured_engine: str) -> PhaseSpread:
-        """Return the prediction error of such units: smaller if both kinds' setups were measured disaggregated."""
+        """Return the prediction error of a unit; it is smaller if both of its setups were measured disaggregated."""
         return self.phase_factors.seen if self.measured(unit, measured_engine) else self.phase_factors.unseen
 
     def measured(self, unit: Disaggregated, measured_engine: str) -> bool:
-        """Return whether both kinds were measured in a disaggregated deployment."""
+        """Return whether both the prefill and the decode setup were measured in a disaggregated deployment."""
         return all(side.stack.tier == "calibrated" for side in self.engines(unit, measured_engine))
 
     def rates(self, pairs: Sequence[tuple[Disaggregated, str]], bucket: Bucket, slo: Slo) -> list[PairRates]:
-        """Return the rate of a length that one replica of each kind carries within the SLO; 0 if it misses it alone.
+        """Return the rates of a prefill and of a decode replica for one length; 0 if a single request misses the SLO.
 
         Computed for many pairs at once, without the queue in front of the prefill replicas, to choose how many of each
         kind there are.
@@ -135,10 +135,10 @@ class UnitScreen:
         )
 
     def _steps(self, unit: Disaggregated, measured_engine: str) -> tuple[float, float]:
-        """Return how much longer and shorter steps are at P10 and P90 of capacity, as logarithms.
+        """Return the logarithms of the step-time factors at P10 and P90 of capacity.
 
-        Steps are scaled rather than the rate because, near a limit on time per token, the rate changes far more than
-        they do.
+        Steps are scaled, not the rate: near a limit on time per token, a small change of step time changes the rate far
+        more.
         """
         spread = self.spread(unit, measured_engine)
         return max(spread.tpot[1], -spread.rate[0], 0.0), min(spread.tpot[0], -spread.rate[1], 0.0)
@@ -163,7 +163,7 @@ class UnitScreen:
 
 
 def _most(pools: TwoPools, log_factor: float, decoding: Stack, bucket: Bucket, slo: Slo) -> tuple[float, float] | None:
-    """Return the highest rate within the SLO with steps scaled by a factor, and the requests per decode step."""
+    """Return the highest rate within the SLO and its requests per decode step, with step times scaled by a factor."""
     factor = exp(log_factor)
     pools = replace(pools, prefill=pools.prefill.scaled(factor), decode=pools.decode.scaled(factor))
 
@@ -188,7 +188,7 @@ def _within(solved: Sequence[Steady], decoding: Stack, bucket: Bucket, slo: Slo)
 
 
 def _most_decoding(columns: Columns, limit_s: float) -> Array:
-    """Return the largest batch of a decode replica within a time per token; 0 if one request alone takes longer."""
+    """Return the largest batch of a decode replica within a time limit per token; 0 if one request alone exceeds it."""
     low, high = np.zeros_like(columns.seats), columns.seats.copy()
     whole = columns.decode_step_s(high) <= limit_s
     for _ in range(_HALVINGS):

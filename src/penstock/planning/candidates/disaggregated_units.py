@@ -1,4 +1,4 @@
-"""Selects the few disaggregated units worth simulating: which prefill and decode replicas, and how many of each."""
+"""Selects the few disaggregated units worth simulating: the kinds and numbers of prefill and decode replicas."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,22 +20,22 @@ from penstock.planning.candidates.replica_capacity import Option, mixed_rate, wa
 from penstock.planning.candidates.splits import splits_of
 
 _MAX_DEVICES: Final = 64
-"""Maximum devices of a unit: eight nodes of eight, so that one may prefill for seven."""
+"""Maximum devices of a unit: eight nodes of eight devices, so that one node may prefill for seven."""
 _MAX_REPLICAS: Final = 8
-"""Maximum replicas of one kind in a unit."""
+"""Maximum number of prefill replicas, and of decode replicas, in a unit."""
 _WORKING: Final = 0.85
 """Utilisation of prefill replicas at which the prompt queue is short enough for most SLOs."""
 _SHORTLIST, _UNITS = 24, 3
-"""Pairs judged with their queue, and units simulated."""
+"""Number of pairs judged with their prefill queue, and number of units simulated."""
 
 _Needs = tuple[float, float, float]
 UnitsOf = Callable[[ModelSpec, WorkloadOnAccelerator], Sequence[Option]]
-"""Function that returns the units of a workload on an accelerator worth simulating; none without measurements there."""
+"""Function that returns the units worth simulating for a workload on an accelerator; empty without measurements."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Pair:
-    """A prefill and a decode kind, one replica each, with the engine of both."""
+    """One prefill replica and one decode replica, with their common engine."""
 
     unit: Disaggregated
     weights: str
@@ -43,9 +43,10 @@ class _Pair:
 
 
 def find_units(model: ModelSpec, placing: WorkloadOnAccelerator, screen: UnitScreen) -> list[Option]:
-    """List the units that need the fewest devices for the workload's peak, weighted by their uncertainty.
+    """Return the units that need the fewest devices for the workload's peak, weighted by their uncertainty.
 
-    The best of hundreds of predictions is the luckiest, and measured setups have smaller errors.
+    Without that weight, the best of hundreds of predictions would be the one with the most favourable error. Measured
+    setups have smaller errors.
     """
     pairs = list(_pairs(model, placing, screen))
     sized = [
@@ -76,7 +77,7 @@ def _pairs(model: ModelSpec, placing: WorkloadOnAccelerator, screen: UnitScreen)
 
 
 def _engines(spec: ModelSpec, placing: WorkloadOnAccelerator, screen: UnitScreen) -> list[str]:
-    """Return the requested engines measured disaggregated on the accelerator: with this model format, or else any."""
+    """Return the requested engines measured disaggregated on the accelerator, preferably with this model format."""
     asked, accelerator = placing.workload.engines, placing.accelerator.id
     measured = screen.phase_factors.engines(accelerator, None if asked else spec) or screen.phase_factors.engines(
         accelerator
@@ -85,7 +86,7 @@ def _engines(spec: ModelSpec, placing: WorkloadOnAccelerator, screen: UnitScreen
 
 
 def _unit(prefill: Deployment, ahead: int, decode: Deployment, after: int) -> Disaggregated:
-    """Combine both kinds; KV is sent over the network, because units share pools and are rarely on one machine."""
+    """Build a unit. Its KV cache is sent over the network, because the replicas of a unit are rarely on one machine."""
     return Disaggregated(
         prefill=prefill,
         prefill_replicas=ahead,
@@ -98,7 +99,7 @@ def _unit(prefill: Deployment, ahead: int, decode: Deployment, after: int) -> Di
 def _rates(
     pairs: Sequence[_Pair], placing: WorkloadOnAccelerator, screen: UnitScreen
 ) -> list[tuple[float, float, float]]:
-    """Return the share of the workload each pair serves, and the requests per second per replica of each kind."""
+    """Return the share of the workload that each pair serves, and the rates of its prefill and decode replica."""
     workload = placing.workload
     asked = [(pair.unit, pair.engine) for pair in pairs]
     by_length = [screen.rates(asked, share.bucket, workload.slo) for share in workload.shares]
@@ -115,7 +116,7 @@ def _rates(
 def _size_unit(
     pair: _Pair, rates: tuple[float, float, float], placing: WorkloadOnAccelerator, screen: UnitScreen
 ) -> tuple[_Needs, Option] | None:
-    """Choose how many replicas of each kind balance prefill and decode, on a fraction of a node or on whole nodes."""
+    """Choose the replica counts that balance prefill and decode and fill whole nodes or a divisor of one node."""
     served, ahead, after = rates
     if not served:
         return None
@@ -143,7 +144,7 @@ def _ratios() -> Iterator[tuple[int, int]]:
 
 
 def _times(devices: int, node: int) -> int | None:
-    """Return how often a ratio is repeated until its devices divide a node or fill whole nodes; None if too many."""
+    """Return the multiple of a ratio whose devices divide a node or fill whole nodes; None if it is too large."""
     for times in range(1, _MAX_DEVICES // devices + 1):
         whole = times * devices
         if node % whole == 0 or whole % node == 0:
@@ -152,9 +153,9 @@ def _times(devices: int, node: int) -> int | None:
 
 
 def _devices(unit: Disaggregated, rate: float, low: float, peak: float, served: float) -> _Needs:
-    """Return the share not served, devices for the peak in whole units, and devices per request per second.
+    """Return the unserved share, the devices of whole units for the peak, and the devices per request per second.
 
-    Devices are scaled up by the ratio of the rate to its low end.
+    Devices are scaled up by the ratio of the estimated rate to its P10.
     """
     if low <= 0:
         return 1.0, inf, inf
@@ -162,7 +163,7 @@ def _devices(unit: Disaggregated, rate: float, low: float, peak: float, served: 
 
 
 def _needs(placing: WorkloadOnAccelerator, option: Option, screen: UnitScreen) -> _Needs:
-    """Return the same figures with the queue in front of the prefill replicas."""
+    """Return the figures of `_devices` with the queue in front of the prefill replicas included."""
     capacities = screen(option, placing.workload)
     fractions = tuple(share.fraction for share in placing.workload.shares)
     rate, low = (

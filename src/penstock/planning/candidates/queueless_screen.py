@@ -1,4 +1,4 @@
-"""Screens many deployments quickly, before simulation, by the rate a replica carries without queueing."""
+"""Screens many deployments quickly, before simulation, by the rate that a replica serves without queueing."""
 
 from dataclasses import dataclass
 from math import exp
@@ -21,12 +21,12 @@ from penstock.workload.slo import Slo
 
 _MOST: Final = 4096
 _PER_OCTAVE: Final = 16
-"""Concurrencies tried per doubling: steps of 4%."""
+"""Number of concurrencies tried per doubling, which gives steps of 4%."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledSteps:
-    """A deployment's work, and the stack that predicts seconds per unit of it."""
+    """A deployment's work, and the fitted stack that predicts the seconds per unit of work."""
 
     work: ReplicaWork
     stack: Stack
@@ -56,10 +56,10 @@ class CompiledSteps:
 
 
 class QueuelessScreen:
-    """Screen by the largest closed loop whose average step and first token stay within the SLO.
+    """Screens by the largest closed loop whose average step and first token stay within the SLO.
 
-    It ignores queueing, so it is optimistic near saturation, which its callers must state. It caches its results: a
-    deployment is compiled once for all its lengths and for engines with the same settings.
+    The screen ignores queueing, so it is optimistic near saturation; its callers must say so. Results are cached: a
+    deployment is compiled once for all its lengths and for all engines with the same settings.
     """
 
     def __init__(self, efficiencies: Efficiencies) -> None:
@@ -71,7 +71,7 @@ class QueuelessScreen:
         self._fits: dict[tuple[object, ...], MemoryFit] = {}
 
     def __call__(self, option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
-        """Return the rate of the largest loop of each length that meets the SLO."""
+        """Return, for each length, the rate of the largest closed loop that meets the SLO."""
         return tuple(self.alone(option, share.bucket, workload.slo) for share in workload.shares)
 
     def alone(self, option: Option, bucket: Bucket, slo: Slo) -> Capacity:
@@ -132,7 +132,7 @@ class QueuelessScreen:
         return self._compiled[key]
 
     def _stack(self, key: tuple[object, ...], work: ReplicaWork) -> Stack:
-        """Look up a deployment's stack once, whether it drafts or not: measurements are of steps without drafts."""
+        """Return a deployment's stack, looked up once. Drafting does not matter: measured steps are without drafts."""
         *plain, _, engine = key
         known = (*plain, engine)
         if known not in self._stacks:
@@ -141,7 +141,7 @@ class QueuelessScreen:
 
 
 def _layout(deployment: Deployment) -> tuple[object, ...]:
-    """Return a key of a deployment, shared by engines with the same settings; its last entry is whether it drafts."""
+    """Return a key that deployments on engines with the same settings share; its last entry is whether they draft."""
     accelerator, model, engine = deployment.accelerator, deployment.model, deployment.engine
     plain = (model.name, model.quantisation, accelerator.id, deployment.parallelism, deployment.cache_dtype, engine)
     return (*plain, deployment.speculative)

@@ -12,20 +12,20 @@ from penstock.workload.slo import Slo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """Rate one replica of a pool sustains within the SLO; zero if it misses the SLO at any rate."""
+    """Rate that one replica of a pool sustains within the SLO; zero if the replica misses the SLO at any rate."""
 
     requests_per_s: Range
     tier: str
     grounds: str
-    """Source of the figure: which measurements, which engine, simulated or not."""
+    """Source of the rate: its measurements, its engine, and whether it was simulated."""
     prefill_fraction: float | None
     """Share of busy device time that prefill takes; None if unknown."""
     measured_engine: str | None = None
-    """Engine whose measurements it is based on; None if there are none."""
+    """Engine whose measurements predict the rate; None if there are no measurements."""
 
     @property
     def meets_slo(self) -> bool:
-        """Return whether it serves this length at all."""
+        """Return whether the replica serves this length within the SLO at any rate."""
         return self.requests_per_s.value > 0
 
 
@@ -36,17 +36,17 @@ class Option:
     id: str
     weights: str
     deployment: Deployment
-    """Deployment of one replica; of a decode replica for a disaggregated unit."""
+    """Deployment of one replica; for a disaggregated unit, the deployment of a decode replica."""
     measured_engine: str
-    """Engine whose measurements predict its speed."""
+    """Engine whose measurements predict the speed of this option."""
     speculation: Speculation | None = None
-    """Speculative decoding with the checkpoint's own layers; None if it does not draft."""
+    """Speculative decoding with the checkpoint's own draft layers; None if the option does not draft."""
     disaggregated: Disaggregated | None = None
     """The prefill and decode replicas of a disaggregated unit; None if each replica does both."""
 
 
 def way_of(deployment: Deployment, speculation: Speculation | None, unit: Disaggregated | None = None) -> str:
-    """Return how a replica is run: its split and the tokens drafted per step, or both kinds of a unit."""
+    """Describe a replica: its split and drafted tokens per step, or the prefill and decode replicas of a unit."""
     if unit is not None:
         prefill, decode = unit.prefill.parallelism, unit.decode.parallelism
         return f"{unit.prefill_replicas} prefill {prefill} to {unit.decode_replicas} decode {decode}"
@@ -59,7 +59,7 @@ CapacityOf = Callable[[Option, WorkloadPlan], tuple[Capacity, ...]]
 
 
 def length_by_length(capacity_of: Callable[[Deployment, Bucket, Slo], Capacity]) -> CapacityOf:
-    """Return a capacity function that judges every length alone."""
+    """Return a capacity function that judges each length separately."""
 
     def every(option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
         return tuple(capacity_of(option.deployment, share.bucket, workload.slo) for share in workload.shares)
@@ -68,9 +68,9 @@ def length_by_length(capacity_of: Callable[[Deployment, Bucket, Slo], Capacity])
 
 
 def mixed_rate(fractions: tuple[float, ...], rates: tuple[float, ...]) -> float:
-    """Return the requests per second of a mix of lengths, each taking its share of replica time; 0 if none is served.
+    """Return a replica's rate for a mix of lengths, in requests per second; 0 if it serves none of the lengths.
 
-    Lengths it cannot serve are left to other replicas: the mix is of the others.
+    Lengths that the replica cannot serve are left to other replicas and do not count in the mix.
     """
     served = [(fraction, rate) for fraction, rate in zip(fractions, rates, strict=True) if rate > 0]
     busy = sum(fraction / rate for fraction, rate in served)

@@ -1,4 +1,4 @@
-"""Lists the splits of a model over an accelerator: within a node, in a rack linked like one, across nodes."""
+"""Lists the splits of a model over devices: within a node, within a rack that is linked like a node, across nodes."""
 
 from typing import Final
 
@@ -7,15 +7,15 @@ from penstock.fleet.deployment import Parallelism
 from penstock.model import ModelSpec
 
 _WIDEST_TENSOR: Final = 16
-"""Maximum ranks of tensor parallelism, with an all-reduce per layer, even if a whole rack links at full speed."""
+"""Maximum tensor-parallel ranks, even if all devices of a rack are linked at full speed: every layer all-reduces."""
 _WIDEST_EXPERTS: Final = 64
 """Maximum ranks of expert parallelism in a rack."""
 _NODES: Final = (2, 4)
-"""Nodes per replica that spans several: with expert parallelism, or as pipeline stages."""
+"""Node counts considered for a replica that spans several nodes, by expert parallelism or as pipeline stages."""
 
 
 def splits_of(model: ModelSpec, accelerator: Accelerator) -> tuple[Parallelism, ...]:
-    """List the splits without a pipeline, the fewest devices first.
+    """List the splits without pipeline stages, the fewest devices first.
 
     Tensor parallelism is in powers of two: engines run it well, and sizes add up in a node without gaps. A mixture of
     experts may hold whole experts on each rank instead of slices of all, and may also run attention separately on each
@@ -32,7 +32,7 @@ def splits_of(model: ModelSpec, accelerator: Accelerator) -> tuple[Parallelism, 
 
 
 def _expert_ranks(model: ModelSpec, accelerator: Accelerator) -> list[int]:
-    """Return the numbers of devices a mixture is spread over with attention separate on each."""
+    """Return the device counts over which a mixture of experts may be spread with separate attention on each device."""
     node, together = accelerator.node.devices, linked_devices(accelerator)
     if model.weight_bytes <= accelerator.usable_hbm_bytes:
         return _powers(node)[1:]
@@ -44,12 +44,12 @@ def _expert_ranks(model: ModelSpec, accelerator: Accelerator) -> list[int]:
 
 
 def stages_of(accelerator: Accelerator) -> tuple[Parallelism, ...]:
-    """List the pipeline splits, one node per stage, for a model too large for devices linked at full speed."""
+    """List the pipeline splits, one node per stage, for models that devices linked at full speed cannot hold."""
     return tuple(Parallelism(tp=accelerator.node.devices, pp=nodes) for nodes in _NODES)
 
 
 def linked_devices(accelerator: Accelerator) -> int:
-    """Return the number of devices linked at full speed: a node, or the rack whose switches span its nodes."""
+    """Return the number of devices linked at full speed: a node's, or a rack's if its switches link its nodes."""
     link, node = accelerator.link, accelerator.node.devices
     racked = link is not None and link.topology == "switched" and (link.domain_devices or 0) > node
     return (link.domain_devices or node) if link is not None and racked else node

@@ -1,4 +1,4 @@
-"""Acquires the nodes a fleet needs in other worlds in its own proportions: kept, bought, on contract, by the hour."""
+"""Splits the nodes that a fleet needs in other worlds into kept, bought, on contract and by the hour, as planned."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,13 +12,13 @@ from penstock.planning.optimizer.refill_nodes import Array, whole
 
 @dataclass(frozen=True, kw_only=True)
 class Acquired:
-    """Nodes kept in a period, put on contract, or rented by the hour, in every world."""
+    """Number of nodes kept in a period, put on contract, or rented by the hour, in every world."""
 
     way: Literal["kept", "contract", "hour"]
     period: int
     nodes: Array
     number: int = 0
-    """Number of the offer's contract."""
+    """Index of the contract among those of the offer."""
 
 
 @dataclass(kw_only=True)
@@ -29,13 +29,13 @@ class AcquiredNodes:
     count: int
     """Number of worlds."""
     acquired: list[Acquired] = field(default_factory=list)
-    """Everything but purchases, in order; entries that are zero in every world are left out."""
+    """All acquisitions except purchases, in order; entries that are zero in every world are left out."""
     bought: dict[int, Array] = field(default_factory=dict)
     """Nodes bought, by the period they are bought in."""
     at_site: dict[int, Array] = field(default_factory=dict)
-    """Nodes by period that draw the site's power: kept and bought."""
+    """Kept and bought nodes, which draw the site's power, by period."""
     lacking: Array = field(init=False)
-    """Nodes that cannot be acquired in any way."""
+    """Missing nodes: those that cannot be acquired in any way."""
     owned: Array = field(init=False)
     """Nodes bought so far."""
     _max_kept: Array = field(init=False)
@@ -46,7 +46,7 @@ class AcquiredNodes:
         self._max_kept = np.full(self.count, np.inf)
 
     def add(self, pool: PoolPeriod, needed: Array) -> None:
-        """Acquire the nodes of one period; what the fleet's own ways leave missing is rented, contracted or bought."""
+        """Acquire the nodes of one period in the fleet's planned ways; rent, contract or buy any that are missing."""
         kept = self._keep(pool, needed)
         count = needed - kept
         others = max(1, pool.nodes - pool.kept_nodes)
@@ -60,7 +60,7 @@ class AcquiredNodes:
         self.at_site[pool.period] = kept + self.owned
 
     def _keep(self, pool: PoolPeriod, needed: Array) -> Array:
-        """Keep as many owned nodes as the fleet did, or more if needed; never more than in the period before."""
+        """Keep as many owned nodes as planned, or more if needed; never more than in the period before."""
         if self.offer.kept is None or not pool.kept_nodes:
             return np.zeros(self.count)
         # A fleet that also uses other nodes keeps as many as planned: keeping more was not worth it.

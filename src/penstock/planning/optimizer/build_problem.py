@@ -28,7 +28,7 @@ from penstock.planning.spec.resolve_plan import Resolved
 
 
 def peak_requests_per_s(workload: WorkloadPlan, period: Period) -> float:
-    """Return the highest request rate of a period: the rate at its end if demand grows, at its start if it shrinks."""
+    """Return the highest request rate of a period: at its end if demand grows, at its start if demand shrinks."""
     growth = 1 + workload.growth_per_year.value
     return workload.peak_requests_per_s * float(max(growth ** period[0], growth ** period[1]))
 
@@ -65,7 +65,7 @@ def build_problem(
 
 
 def _gains(terms: BillingTerms, scale: Mapping[str, float]) -> Mapping[str, tuple[float, ...]]:
-    """Return the capacity factor per accelerator and period: software gains by its start, times `scale`.
+    """Return the capacity factor by accelerator and period: the software gains up to the period's start, times `scale`.
 
     Accelerators whose factor is always 1 are left out.
     """
@@ -78,7 +78,7 @@ def _gains(terms: BillingTerms, scale: Mapping[str, float]) -> Mapping[str, tupl
 
 
 def demands_of(workload: WorkloadPlan, periods: Sequence[Period]) -> tuple[Demand, ...]:
-    """Split a workload's peak rate in each period over its length buckets."""
+    """Split a workload's peak rate over its length buckets, for each period."""
     return tuple(
         Demand(
             key=(workload.name, number),
@@ -138,7 +138,7 @@ def _kept_nodes(terms: BillingTerms, planned: AcceleratorPlan, site: SitePlan) -
 
 
 def _first_period(terms: BillingTerms, planned: AcceleratorPlan) -> int:
-    """Return the first period that starts once the accelerator is available; the period count if there is none."""
+    """Return the first period that starts when the accelerator is available; the period count if there is none."""
     return 0 if planned.available is None else _period_from(terms, years_until(terms.resolved.plan, planned.available))
 
 

@@ -18,16 +18,16 @@ from penstock.planning.spec.plan_types import OwnedPlan
 QUARTER_YEARS: Final = 0.25
 _CAPEX: Final = frozenset({Item.SILICON, Item.HOST, Item.NETWORK})
 _NOT_PAID: Final = frozenset({Item.KEPT})
-"""Bill items that are no payment: forgone resale is a cost of keeping a node, but no money leaves the account."""
+"""Bill items that are not payments. Forgone resale is a cost of keeping a node, but no money is paid."""
 _EPSILON_YEARS: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """A purchase or contract to sign."""
+    """A purchase order or rental contract to sign."""
 
     on: date
-    """Date from which its nodes serve."""
+    """Date from which the ordered nodes serve."""
     by: date | None
     """Latest order date for delivery by `on`; None if the lead time is unknown, or for a contract."""
     accelerator: str
@@ -37,9 +37,9 @@ class Order:
     months: int | None
     """Term of a contract in months; None for a purchase."""
     usd: float
-    """Amount of the order in dollars: the price with host and network, or every hour of a contract's term."""
+    """Amount in dollars: the price with host and network, or the rent for every hour of a contract's term."""
     quoted: bool
-    """Whether the plan states the price; otherwise it is the catalog's price, which no seller has offered."""
+    """Whether the plan states the price; otherwise it is the catalog's price, which no seller has offered you."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +74,9 @@ class Cash:
     bought_book_usd: float
     """Straight-line book value, at the end of the horizon, of the nodes bought."""
     bought_resale_usd: float
-    """Resale value the plan assumes for the same nodes: salvage, and the stated share of book value."""
+    """Resale value that the plan assumes for the nodes bought: salvage, plus the stated share of book value."""
     kept_book_usd: float | None
-    """Book value, at the end of the horizon, of the nodes owned before; None if the plan states no book value."""
+    """Book value, at the end of the horizon, of nodes owned before the plan; None if the plan states no book value."""
 
     @property
     def capex_usd(self) -> float:
@@ -90,7 +90,7 @@ class Cash:
 
     @property
     def first_order_usd(self) -> float:
-        """Return the capex of the first day: the amount of the first purchase order."""
+        """Return the cost of all purchases on the first day, in dollars."""
         return sum(order.usd for order in self.orders if order.months is None and order.on == self.quarters[0].start)
 
 
@@ -116,7 +116,7 @@ def _spans(mix: Mix, terms: BillingTerms, length_years: float) -> Iterator[Paid]
 
 
 def _between(mix: Mix, terms: BillingTerms, start: float, end: float) -> Paid:
-    """Bill the fleet for the days between two dates only."""
+    """Bill the fleet for only the days between two dates."""
     seen = _terms_in_window(terms, start, end)
     lines = [line for holding in holdings(mix, seen) for line in holding.bill(holding.nodes)]
     lines += people_lines(mix, seen)
@@ -196,7 +196,7 @@ def _kept_by_period(mix: Mix, entry: OwnedPlan) -> Mapping[int, int]:
 
 
 def _sales(mix: Mix, terms: BillingTerms) -> Iterator[tuple[float, float]]:
-    """Yield when nodes owned before are sold, in years, and the proceeds in dollars."""
+    """Yield each sale of nodes owned before the plan: its time in years and its proceeds in dollars."""
     for entry in terms.resolved.plan.owned:
         resale, before, kept = terms.resale(entry), entry.nodes or 0, _kept_by_period(mix, entry)
         for period, (start, _) in enumerate(terms.periods):
@@ -207,7 +207,7 @@ def _sales(mix: Mix, terms: BillingTerms) -> Iterator[tuple[float, float]]:
 
 
 def _kept_book(mix: Mix, terms: BillingTerms) -> float | None:
-    """Return the book value of kept nodes at the end: a straight line from today's to 0 at full depreciation."""
+    """Return the kept nodes' book value at the end; it falls linearly from today's value to 0 at full depreciation."""
     total, last = 0.0, len(terms.periods) - 1
     for entry in terms.resolved.plan.owned:
         if entry.book_usd is None:
@@ -219,7 +219,7 @@ def _kept_book(mix: Mix, terms: BillingTerms) -> float | None:
 
 
 def day_of(terms: BillingTerms, years: float) -> date:
-    """Return the date this many years after the start: whole months by the calendar, anything else in days."""
+    """Return the date this many years after the start: whole months by the calendar, fractions of a month in days."""
     start, months = terms.resolved.plan.start, round(years * MONTHS_PER_YEAR)
     if abs(years * MONTHS_PER_YEAR - months) > _EPSILON_YEARS:
         return start + timedelta(days=round(years * DAYS_PER_YEAR))

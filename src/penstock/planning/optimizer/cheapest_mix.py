@@ -1,4 +1,4 @@
-"""Finds the cheapest mix by integer programming: whole nodes, whole replicas, shares of each length bucket."""
+"""Finds the cheapest fleet by integer programming; variables are nodes, replicas and shares of each length bucket."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,12 +14,13 @@ from penstock.planning.optimizer.problem import (
 )
 
 _SMALL, _LARGE_GAP, _PERIODS_GAP, _SMALL_GAP = 500, 1e-3, 2e-4, 1e-5
-"""Up to `_SMALL` placements a fleet is solved to a gap of 0.001%, or 0.02% if it changes over time; above that, to
-0.1%. The gap is reported."""
+"""Number of placements up to which a fleet is solved to an optimality gap of 0.001%, or 0.02% if it changes over time.
+
+Larger problems are solved to 0.1%. The gap is reported."""
 _MAX_NODES: Final = 2_000
-"""Limit on nodes of the search tree, not of the fleet: ten seconds on this machine for the largest example."""
+"""Limit on the nodes of the solver's search tree: ten seconds on this machine for the largest example."""
 LOOSE: Final = 0.01
-"""Gap above which the search continues: the fleet could still cost 1% too much."""
+"""Optimality gap above which the search continues: another fleet could still be 1% cheaper."""
 _PATIENCE: Final = 10
 _NEGLIGIBLE: Final = 1e-7
 
@@ -56,7 +57,7 @@ def _gap(problem: Problem, placements: int) -> float:
 def runners_up(
     problem: Problem, first: Mix, *, count: int, gap_fraction: float | None = None, search_nodes: int = 1_000
 ) -> tuple[Mix, ...]:
-    """Find the next cheapest fleets, each without at least one accelerator of every fleet before it."""
+    """Find the next cheapest fleets; each lacks at least one accelerator of every fleet before it."""
     found: list[Mix] = []
     while len(found) < count:
         seen = tuple(mix.support for mix in (first, *found))
@@ -70,7 +71,7 @@ def runners_up(
 
 @dataclass(slots=True)
 class _Built:
-    """The integer program, with an index from each decision to its variable."""
+    """The integer program, with a mapping from each decision to its variable."""
 
     problem: Problem
     restriction: Restriction
@@ -134,7 +135,7 @@ class _Built:
         return nodes
 
     def _keep(self, offer: Offer, period: int) -> None:
-        """Add a variable for owned nodes kept; it never rises, because nodes once sold are gone."""
+        """Add variables for the owned nodes kept per period; they never increase, because sold nodes do not return."""
         kept = offer.kept
         if kept is None or period >= len(kept.node_usd):
             return
@@ -145,7 +146,7 @@ class _Built:
             self.milp.row([(now, 1.0), (before, -1.0)], at_most=0)
 
     def _placement(self, offer: Offer, period: int) -> None:
-        """Add the replicas on a pool's nodes: the load they serve and the devices they occupy."""
+        """Add the replicas of one kind on a pool's nodes, with the load they serve and the devices they occupy."""
         problem, most = self.problem, self.problem.node_bound(offer)
         taken: list[tuple[int, float]] = []
         for replica in problem.replicas_on(offer.accelerator):
@@ -197,7 +198,7 @@ class _Built:
     # Rules.
 
     def _price_levels(self) -> None:
-        """Require one price level for all nodes of an accelerator, and the total volume that level needs."""
+        """Require one price level for all nodes of an accelerator, and the minimum volume of that level."""
         for accelerator in dict.fromkeys(offer.accelerator for offer in self.offers):
             offers = [offer for offer in self.offers if offer.accelerator == accelerator and offer.tiers]
             if not offers or (len(offers[0].tiers) == 1 and offers[0].tiers[0].min_devices <= 0):
@@ -225,7 +226,7 @@ class _Built:
                     self.milp.row([(variable, 1.0) for variable in served], at_least=1, at_most=1)
 
     def _sites(self) -> None:
-        """Limit the power of owned nodes per site; rented nodes draw no power of the site."""
+        """Limit the power of owned nodes per site; rented nodes do not draw the site's power."""
         for site, watts in self.problem.site_watts.items():
             for period in range(self.problem.periods):
                 drawn = [
@@ -306,7 +307,7 @@ class _Built:
         self.milp.row(terms, at_most=0)
 
     def _other_supports(self) -> None:
-        """Forbid using every accelerator of a set found before, so that a runner-up lacks at least one of them."""
+        """Forbid fleets that use all accelerators of a set found before, so that a runner-up lacks at least one."""
         for support in self.restriction.not_supports:
             present = []
             for accelerator in sorted(support):
@@ -382,7 +383,7 @@ class _Built:
         period: int,
         carried: dict[str, float],
     ) -> dict[str, int]:
-        """Add replicas on devices that are paid for but unused, always of the busiest kind that fits."""
+        """Fill unused devices of paid nodes with more replicas, always of the busiest kind that fits."""
         kinds = {replica.id: replica for replica in self.problem.replicas if replica.id in replicas}
         rates = {demand.key: demand.requests_per_s[period] for demand in self.problem.demands}
         busy = dict.fromkeys(replicas, 0.0)

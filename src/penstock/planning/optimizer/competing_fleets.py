@@ -25,20 +25,21 @@ _FIRST, _WHOLE, _NEXT = "cheapest fleet", "without disaggregated units", "runner
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """Fleets that keep competing when inputs change."""
+    """Fleets that are compared again whenever inputs change."""
 
     winner: Mix
     runners_up: tuple[Mix, ...]
     others: tuple[Mix, ...]
-    """Best fleet of each vendor alone, the best mix, and each accelerator alone, as far as such a fleet satisfies the
-    rules."""
+    """The best fleet of each vendor alone, the best mix, and the best fleet of each accelerator alone.
+
+    Only fleets that satisfy the rules are included."""
     by_vendor: bool
     """Whether vendors compete; if all accelerators are of one vendor, sets of accelerators compete instead."""
     of_other_worlds: tuple[Mix, ...] = ()
     """Fleets that are cheapest in another drawn world. They are priced in every world but are never the plan's
     answer."""
     carried: Mapping[PoolKey, float] = field(default_factory=dict)
-    """Capacity of replicas in simulation relative to their rates, by pool; empty before simulation."""
+    """Simulated capacity of replicas relative to their estimated rates, by pool; empty before simulation."""
 
     @property
     def fleets(self) -> tuple[Mix, ...]:
@@ -77,11 +78,11 @@ class Family:
         return replace(self, of_other_worlds=tuple(seen.values()))
 
     def with_simulated_capacities(self, problem: Problem) -> Problem:
-        """Return the problem with simulated replica capacities, so that fleets not simulated share their basis."""
+        """Return the problem with simulated replica capacities, so that all fleets are compared on the same basis."""
         return replace(problem, carried=self.carried)
 
     def competing(self) -> "Family":
-        """Drop fleets that cost more than twice the cheapest of their label: no uncertainty modelled makes them win."""
+        """Drop fleets that cost over twice as much as their label's cheapest: no modelled uncertainty favours them."""
         best = {label: mix.cost_usd for label, mix in self.by_label.items()}
         return replace(
             self, others=tuple(mix for mix in self.others if mix.cost_usd <= _HOPELESS * best[self.label(mix)])
@@ -125,7 +126,7 @@ class Family:
         return found
 
     def signed_costs(self, problem: Problem, worlds: Worlds) -> dict[str, Array]:
-        """Return the cost per world of each label's fleet that is cheapest as estimated.
+        """Return, by label, the cost in every world of the fleet that is cheapest with inputs as estimated.
 
         The fleet is chosen today. If the best fleet of each world were taken, the label with more accelerators would
         win by hindsight. Only a label without any fleet as estimated is represented by its fleets from other worlds.
@@ -138,7 +139,7 @@ class Family:
         return any(self.label(mix) not in self.by_label for mix in self.of_other_worlds)
 
     def costs(self, problem: Problem, worlds: Worlds) -> dict[str, Array]:
-        """Return the cost of the cheapest fleet of each label in every world: the plan's answer there."""
+        """Return, by label, the cost in every world of the fleet that is cheapest in that world."""
         found: dict[str, Array] = {}
         for mix in (*self.fleets, *self.of_other_worlds):
             usd, label = resized_usd(mix, problem, worlds), self.label(mix)
@@ -209,11 +210,11 @@ def steps_of(problem: Problem) -> tuple[str, ...]:
 
 
 def cheapest_label(costs: Mapping[str, float]) -> str:
-    """Return the label with the lowest cost: the first by name in a tie, `NOTHING` if every cost is infinite."""
+    """Return the label with the lowest cost: in a tie the first by name, or `NOTHING` if every cost is infinite."""
     least = min(sorted(costs), key=lambda label: costs[label])
     return NOTHING if costs[least] == inf else least
 
 
 def best_other(costs: Mapping[str, float], label: str) -> float:
-    """Return the lowest cost among the other labels; infinite if there is none."""
+    """Return the lowest cost among all labels except the given one; infinite if there is no other label."""
     return min((usd for name, usd in costs.items() if name != label), default=inf)

@@ -33,7 +33,7 @@ class WorkloadCost:
     usd: float
     input_tokens: float
     output_tokens: float
-    """Discounted like money, so that the price is levelised."""
+    """Discounted number of tokens, so that the price is levelised."""
     price: TokenPrice
 
 
@@ -45,7 +45,7 @@ class FleetCost:
     total_usd: float
     waterfall: Waterfall
     idle_usd: float
-    """Cost of idle device time: nights, spares and rounding up to whole nodes."""
+    """Cost of idle device time: low load, spares and rounding up to whole nodes."""
     busy_fraction: float
     workloads: tuple[WorkloadCost, ...]
 
@@ -76,7 +76,7 @@ Way = Literal["kept", "bought", "contract", "hour"]
 
 @dataclass(frozen=True, kw_only=True)
 class Holding:
-    """Nodes of one kind, acquired in one way and from one date on."""
+    """Nodes of one accelerator at one site, acquired in the same way on the same date."""
 
     label: str
     nodes: int
@@ -94,7 +94,7 @@ class Holding:
 
 
 def holdings(mix: Mix, terms: BillingTerms) -> Iterator[Holding]:
-    """Yield every node of a fleet by how it is acquired: kept, bought, on contract, by the hour."""
+    """Yield the nodes of a fleet, grouped by how they are acquired: kept, bought, on contract, by the hour."""
     plan = terms.resolved.plan
     kept: dict[tuple[str, str], OwnedPlan] = {(entry.id, entry.site or ""): entry for entry in plan.owned}
     for pool in (entry for entry in mix.pools if entry.kept_nodes):
@@ -153,7 +153,7 @@ def _spares(mix: Mix, way: Way) -> dict[tuple[str, str], int]:
 
 
 def fleet_lines(mix: Mix, terms: BillingTerms) -> tuple[Line, ...]:
-    """Bill every node, however acquired, and the engineers of every vendor."""
+    """Bill all nodes of a fleet and the extra engineers of its vendors."""
     nodes = (line for holding in holdings(mix, terms) for line in holding.lines())
     return (*nodes, *people_lines(mix, terms))
 
@@ -169,7 +169,7 @@ def people_lines(mix: Mix, terms: BillingTerms) -> list[Line]:
 
 
 Busy = Mapping[tuple[str, str, int], float]
-"""Replica, workload and bucket to busy device-years, discounted."""
+"""Maps replica, workload and length bucket to discounted busy device-years."""
 
 
 def _busy(mix: Mix, terms: BillingTerms, candidates: Mapping[str, Candidate]) -> dict[tuple[str, str, int], float]:

@@ -10,11 +10,11 @@ _NEGLIGIBLE: Final = 1e-7
 _ROUNDING: Final = 1e-9
 
 _Shares = dict[tuple[int, str, DemandKey], int]
-"""Pool number, replica and demand to the index of the variable."""
+"""Maps pool number, replica and demand to the index of the variable."""
 
 
 def balance_load(mix: Mix, problem: Problem) -> Mix:
-    """Redistribute the same requests over the same replicas; vendors keep the shares that the rules require.
+    """Redistribute a fleet's requests over its replicas; vendors keep the shares that the rules require.
 
     The program that chose the fleet is indifferent to where slack is. It fills one pool completely while another has
     room, and the full pool then narrowly misses its SLO in simulation.

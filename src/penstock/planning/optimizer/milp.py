@@ -12,7 +12,7 @@ _FEASIBILITY: Final = 1e-6
 """Feasibility tolerance, HiGHS' default. Below about 1e-8, presolve of HiGHS 1.15 cuts optima off and still reports a
 gap of zero. A millionth of a replica is negligible."""
 _SMALL: Final = 60
-"""Variables up to which a program is solved a second time without presolve, which cut an optimum off at 1e-6 too.
+"""Number of variables up to which a program is also solved without presolve, which cut an optimum off at 1e-6 too.
 
 Of the 146 larger programs of the shipped plans (1,337 in all, up to 200 variables) a second solve contradicted none and
 took as long as the first.
@@ -32,7 +32,7 @@ class Optimum:
     seconds: float
 
     def or_cheaper(self, other: "Optimum") -> "Optimum":
-        """Return the cheaper of two solutions of one program; the bound proven for this one is valid for both."""
+        """Return the cheaper of two solutions of one program, with the bound proven for this solution."""
         if self.cost <= other.cost:
             return self
         bound = self.cost * (1 - self.gap_fraction)
@@ -62,7 +62,7 @@ class Milp:
         return len(self.costs) - 1
 
     def row(self, terms: Iterable[tuple[int, float]], *, at_least: float = -inf, at_most: float = inf) -> None:
-        """Add a constraint; coefficients of a variable named twice are summed."""
+        """Add a constraint; if a variable occurs twice, its coefficients are summed."""
         summed: dict[int, float] = {}
         for index, coefficient in terms:
             summed[index] = summed.get(index, 0.0) + coefficient
@@ -73,7 +73,7 @@ class Milp:
         self.row_upper.append(at_most)
 
     def solve(self, *, gap_fraction: float, search_nodes: int) -> Optimum | None:
-        """Minimise; None if the program is infeasible or no solution was found within `search_nodes` of the search."""
+        """Return the cheapest solution; None if the program is infeasible or the search ended without a solution."""
         found = self._solve(gap_fraction=gap_fraction, search_nodes=search_nodes)
         if found is None or len(self.costs) > _SMALL:
             return found

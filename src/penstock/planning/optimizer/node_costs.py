@@ -1,4 +1,4 @@
-"""Computes dollars per node and per vendor under one reading of the plan, and the periods they are counted in."""
+"""Computes costs per node and per vendor for one set of input values, and the periods in which they are counted."""
 
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
@@ -26,7 +26,7 @@ from penstock.units import count_text
 DAYS_PER_YEAR: Final = 365.25
 EPSILON_YEARS: Final = 1e-9
 _HOST_DEVICES: Final = 8
-"""Devices a host is priced for; a smaller node pays its share of one."""
+"""Number of devices that the host price assumes; a smaller node pays a proportional share of the host."""
 _WORTH_A_STEP: Final = 0.001
 _AGREED_YEARS: Final = 1.0
 """Years for which an hourly price without a contract stays fixed."""
@@ -54,7 +54,7 @@ def periods_of(plan: Plan) -> tuple[Period, ...]:
 
 
 def with_steps(plan: Plan) -> Plan:
-    """Allow a change of the fleet every year if contracts of different terms in sequence are cheaper.
+    """Let the fleet change every year if a sequence of contracts with different terms is cheaper than one term.
 
     This is decided once, with the prices of the plan: drawn worlds with other prices have the same periods.
     """
@@ -81,7 +81,7 @@ def years_until(plan: Plan, day: date) -> float:
 
 
 def delivered_years(plan: Plan, planned: AcceleratorPlan) -> float:
-    """Return when an order placed on the first possible day serves, in years; 0 if it can be placed in time."""
+    """Return when nodes serve that are ordered on the first possible day, in years; 0 if they serve from the start."""
     if plan.orders_from is None or planned.lead_weeks is None:
         return 0.0
     return max(0.0, years_until(plan, plan.orders_from + timedelta(weeks=planned.lead_weeks)))
@@ -89,7 +89,7 @@ def delivered_years(plan: Plan, planned: AcceleratorPlan) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillingTerms:
-    """Cost of nodes and engineers under one reading of the plan's inputs: the only source of dollars per node."""
+    """Computes the cost of nodes and engineers for one set of input values; all costs per node come from here."""
 
     resolved: Resolved
     finance: Finance
@@ -102,7 +102,7 @@ class BillingTerms:
         return self.periods[-1][1]
 
     def find(self, accelerator: str, site: str) -> tuple[AcceleratorPlan, SitePlan]:
-        """Return an accelerator and a site of the plan by name."""
+        """Return the plan's accelerator and site with these names."""
         return accelerator_plan(self.resolved.plan, accelerator), site_of(self.resolved.plan, site)
 
     def bill_bought(
@@ -142,7 +142,7 @@ class BillingTerms:
         return Resale(today_usd=entry.resale_usd.value, ends_years=ends)
 
     def _ownership(self, planned: AcceleratorPlan, label: str, level: int, years: float) -> Ownership:
-        """Return one node at the price of its day; the host costs nothing extra if the price includes it."""
+        """Return the ownership costs of a node at its purchase date; the host is free if the price includes it."""
         devices, node = self.resolved.accelerators[planned.id].node.devices, self.resolved.plan.node
         price = planned.buy.value * self._price_factor(years) if planned.buy is not None else 0.0
         off = (0.0, *(discount.fraction for discount in planned.discounts))[level]
@@ -213,12 +213,12 @@ class BillingTerms:
         return sum(self._price_factor(begun) * years for begun, years in zip(agreed, paid, strict=True)) / sum(paid)
 
     def gain(self, vendor: str, period: int) -> float:
-        """Return how much more a vendor's replica carries in a period than today, as a factor."""
+        """Return a replica's capacity in a period relative to its capacity today, by vendor, as a factor."""
         gain = self.resolved.stack_of(vendor).software_gain_per_year.value
         return float((1 + gain) ** self.periods[period][0])
 
     def people(self, vendor: str, period: int) -> tuple[Line, ...]:
-        """Bill the engineers needed in a period as soon as a vendor is used at all."""
+        """Bill the extra engineers that a fleet with any node of the vendor needs in a period."""
         return people(self.stack(vendor), period_years=self.periods[period], finance=self.finance)
 
     def stack(self, vendor: str) -> StackCosts:

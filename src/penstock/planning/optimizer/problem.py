@@ -11,7 +11,7 @@ MIN_VENDOR_SHARE: Final = 0.1
 """Share of the load from which a vendor counts towards "at least two vendors"; a plan may require more."""
 
 DemandKey = tuple[str, int]
-"""Workload and number of the length bucket."""
+"""Workload name and index of the length bucket."""
 PoolKey = tuple[tuple[str, str], str, int]
 """Offer, replica and period."""
 
@@ -23,27 +23,27 @@ class Demand:
     key: DemandKey
     requests_per_s: tuple[float, ...]
     tokens: int
-    """Input and output tokens of one request: its weight in shares of load."""
+    """Input plus output tokens of one request: the weight of a request in shares of the load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tier:
-    """A price level: the price of every node once at least `min_devices` of an accelerator are bought."""
+    """A price level, which applies to every node if at least `min_devices` devices of an accelerator are bought."""
 
     min_devices: int
     node_usd: tuple[float, ...]
-    """All-in cost of one node in today's dollars, by the period it is bought in, kept to the end."""
+    """All-in cost, in today's dollars, of one node kept to the end, by the period in which it is bought."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contract:
-    """A rent for a fixed term, renewed as often as one period requires."""
+    """A rent for a fixed term, renewed until it covers at least one period."""
 
     months: int
     node_usd: tuple[float, ...]
-    """All-in cost of one node in today's dollars to the end of its term, by the period it begins in."""
+    """All-in cost, in today's dollars, of one node until the contract ends, by the period in which it begins."""
     spans: tuple[int, ...]
-    """Number of periods it serves, by the period it begins in."""
+    """Number of periods the contract covers, by the period in which it begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +52,9 @@ class Kept:
 
     nodes: int
     node_usd: tuple[float, ...]
-    """All-in cost of one node in today's dollars per period; shorter than the horizon if its use ends earlier."""
+    """All-in cost of one node in today's dollars, per period; fewer entries than periods if its use ends earlier."""
     sale_usd: float = 0.0
-    """Price one node sells for today. It counts as a cost of keeping a node, so a fleet that sells it is billed
-    nothing."""
+    """Price for which one node sells today. It counts as a cost of keeping the node; selling the node costs nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,17 +68,17 @@ class Offer:
     """Devices per node."""
     node_watts: float
     tiers: tuple[Tier, ...] = ()
-    """Price levels; empty if it cannot be bought."""
+    """Price levels; empty if the accelerator cannot be bought."""
     rent_usd: tuple[float, ...] | None = None
-    """All-in cost of one node in today's dollars per period; None if it cannot be rented by the hour."""
+    """All-in cost of one node in today's dollars, per period; None if it cannot be rented by the hour."""
     contracts: tuple[Contract, ...] = ()
     kept: Kept | None = None
     first_period: int = 0
     """First period in which a node can serve; a node that is owned serves at once."""
     first_bought: int = 0
-    """First period in which a bought node can serve: orders take time."""
+    """First period in which a bought node can serve, after its lead time."""
     lot_nodes: int = 1
-    """Nodes per purchase lot: a rack whose links span it is sold whole. Rents are for single nodes."""
+    """Nodes per purchase lot: a rack with rack-wide links is sold whole. Nodes are rented singly."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -97,7 +96,7 @@ class ReplicaKind:
     devices: int
     """Devices per replica: a divisor of a node's devices, or whole nodes, so that devices add up exactly."""
     requests_per_s: Mapping[int, float]
-    """Rate within the SLO by length bucket; a bucket it cannot serve is absent."""
+    """Rate within the SLO by length bucket; buckets that this replica cannot serve are absent."""
     disaggregated: bool = False
     """Whether it is a disaggregated unit of prefill-only and decode-only replicas."""
 
@@ -111,7 +110,7 @@ class Problem:
     replicas: tuple[ReplicaKind, ...]
     demands: tuple[Demand, ...]
     vendor_usd: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """Cost per period of using a vendor at all: engineers."""
+    """Cost by vendor and period of the extra engineers that any use of the vendor needs."""
     site_watts: Mapping[str, float] = field(default_factory=dict)
     """Power caps in watts; a site not listed has none."""
     max_nodes: Mapping[str, int] = field(default_factory=dict)
@@ -123,10 +122,10 @@ class Problem:
     max_vendor_share: float | None = None
     share_of: ShareOf = "load"
     gains: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """Capacity factor of a replica per period relative to today, by accelerator: newer engines; 1 if not listed."""
+    """Capacity of a replica per period relative to today, by accelerator, from newer engines; 1 if not listed."""
 
     carried: Mapping[PoolKey, float] = field(default_factory=dict)
-    """Simulated capacity of a pool relative to its replicas' rates; 1 if not listed."""
+    """Simulated capacity of a pool's replicas relative to their estimated rates; 1 if not listed."""
 
     def rate_of(self, replica: ReplicaKind, bucket: int, period: int) -> float:
         """Return the requests per second of one length that a replica carries in a period."""
@@ -134,7 +133,7 @@ class Problem:
         return replica.requests_per_s[bucket] * (gain[period] if gain else 1.0)
 
     def replicas_alone(self, replica: ReplicaKind) -> float:
-        """Return how many replicas of a kind carry all the demand they can serve, in the busiest period."""
+        """Return how many replicas of a kind carry all the demand that this kind can serve, in the busiest period."""
         demands = self.demands_of(replica)
         busy = (
             sum(demand.requests_per_s[period] / self.rate_of(replica, demand.key[1], period) for demand in demands)
@@ -144,12 +143,12 @@ class Problem:
 
     @property
     def whole(self) -> "Problem":
-        """Return the problem without disaggregated units; itself if it has none."""
+        """Return the problem without disaggregated units; the same object if it has none."""
         kinds = tuple(replica for replica in self.replicas if not replica.disaggregated)
         return self if len(kinds) == len(self.replicas) else replace(self, replicas=kinds)
 
     def of_its_kind(self, mix: "Mix") -> "Problem":
-        """Return the problem to plan a fleet with again: without disaggregated units if the fleet has none."""
+        """Return the problem for planning a fleet again; without disaggregated units if the fleet has none."""
         units = {replica.id for replica in self.replicas if replica.disaggregated}
         return self if any(name in units for pool in mix.pools for name in pool.replicas) else self.whole
 
@@ -195,7 +194,7 @@ class Problem:
         return most if limit is None else min(most, limit)
 
     def busy_share(self, pool: "PoolPeriod", name: str) -> float:
-        """Return how busy the replicas of one kind are, as a share of the allowed utilisation."""
+        """Return the load of the replicas of one kind, as a share of the allowed utilisation."""
         replica = next(entry for entry in self.replicas if entry.id == name)
         rates = {demand.key: demand.requests_per_s[pool.period] for demand in self.demands}
         busy = sum(
@@ -209,12 +208,12 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restriction:
-    """A restriction added to the problem: only these vendors, all of these vendors, or not these sets again."""
+    """A restriction on fleets: the vendors allowed, the vendors required, or sets of accelerators found before."""
 
     only_vendors: frozenset[str] | None = None
     require_vendors: frozenset[str] = frozenset()
     not_supports: tuple[frozenset[str], ...] = ()
-    """Sets of accelerators found before; the next fleet does not use all accelerators of any of them."""
+    """Sets of accelerators found before; a fleet must lack at least one accelerator of each set."""
     only_accelerators: frozenset[str] | None = None
 
 
@@ -230,17 +229,17 @@ class PoolPeriod:
     """Nodes rented by the hour."""
     spare_nodes: int
     replicas: Mapping[str, int]
-    """Replica id to count."""
+    """Maps replica id to number of replicas."""
     load: Mapping[tuple[str, DemandKey], float]
-    """Replica id and demand to the share of that demand it serves."""
+    """Maps replica id and demand to the share of that demand that these replicas serve."""
     kept_nodes: int = 0
     """Nodes owned before the plan."""
     contract_nodes: tuple[int, ...] = ()
-    """Nodes on contract, by the number of the offer's contract."""
+    """Nodes on contract, by the index of the contract among those of the offer."""
     carried: Mapping[str, float] = field(default_factory=dict)
-    """Replica id to its simulated capacity here relative to its rates; 1 if not listed."""
+    """Maps replica id to simulated capacity in this pool relative to the estimated rates; 1 if not listed."""
     instead: Mapping[str, float] = field(default_factory=dict)
-    """Replica ids of other kinds that may fill these nodes instead, to their capacity relative to their rates."""
+    """Maps ids of other replica kinds that may fill these nodes to their capacity relative to the estimated rates."""
 
     @property
     def nodes(self) -> int:
@@ -254,13 +253,13 @@ class Mix:
 
     cost_usd: float
     gap_fraction: float
-    """Upper bound on how much cheaper the best possible fleet is, as a fraction."""
+    """Optimality gap: the best possible fleet is cheaper by at most this fraction."""
     seconds: float
     pools: tuple[PoolPeriod, ...]
     purchases: Mapping[tuple[str, str, int, int], int]
-    """Accelerator, site, price level and period to nodes bought."""
+    """Maps accelerator, site, price level and period to nodes bought."""
     contracts: Mapping[tuple[str, str, int, int], int] = field(default_factory=dict)
-    """Accelerator, site, number of the contract and the period it begins in to nodes."""
+    """Maps accelerator, site, index of the contract and first period to nodes on contract."""
 
     @property
     def support(self) -> frozenset[str]:
@@ -279,7 +278,7 @@ class Mix:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """Return a key that distinguishes fleets: accelerators, cost to a dollar, dates of purchases and contracts."""
+        """Return a key that identifies a fleet: accelerators, cost to the dollar, dates of purchases and contracts."""
         return (self.support, round(self.cost_usd), tuple(sorted(self.purchases)), tuple(sorted(self.contracts)))
 
     def nodes_of(self, accelerator: str, period: int) -> int:

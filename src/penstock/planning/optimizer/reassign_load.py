@@ -18,13 +18,13 @@ class PoolDemand:
 
     pool: PoolPeriod
     times: Mapping[str, Array]
-    """Planned load relative to the capacity of its replicas, as a factor by workload."""
+    """Planned load relative to the capacity of the pool's replicas, by workload."""
     demand: Mapping[str, Array]
-    """Factor on the requests, by workload."""
+    """Factor by which the requests differ from the plan, by workload."""
 
 
 def reassign_overflow(asked: Sequence[PoolDemand], filling: Filling) -> Truths:
-    """Return the worlds where the planned replicas of all pools carry every workload within the vendor rules.
+    """Return the worlds where the planned replicas of all pools together carry every workload within the vendor rules.
 
     Like a router that shares by capacity, it sends overflow to replicas with room, each of which takes the same share
     of every length. For one length this is optimal. For several lengths a better split may be enough where this one is
@@ -53,7 +53,7 @@ class _Station:
         self.room = count - np.minimum(needed, count)
 
     def replicas_for(self, shares: Mapping[DemandKey, Array | float]) -> Array:
-        """Return the replicas of this kind that shares of demands need; infinite if it cannot serve one of them."""
+        """Return how many replicas these shares of demands need; infinite if this kind cannot serve one demand."""
         amount = np.zeros_like(self.times)
         for demand, share in shares.items():
             each = self.filling.replicas(self.pool, self.name, demand)
@@ -61,7 +61,7 @@ class _Station:
         return amount * self.times
 
     def tokens_and_devices(self) -> tuple[Array, Array]:
-        """Return the tokens of its requests, and the devices busy with them."""
+        """Return the tokens of the station's requests, and the number of devices busy with these requests."""
         tokens = {demand.key: demand.tokens for demand in self.filling.problem.demands}
         rates, period = self.filling.rates, self.pool.period
         load = sum(
@@ -72,7 +72,7 @@ class _Station:
 
 
 def _share_out(stations: Sequence[_Station]) -> Truths:
-    """Send a workload's overflow to replicas with room; return the worlds where all of it fits."""
+    """Send a workload's overflow to replicas with spare capacity; return the worlds where all of the overflow fits."""
     left: dict[DemandKey, Array] = {}
     for station in stations:
         for demand, share in station.planned.items():

@@ -1,4 +1,4 @@
-"""Computes the fewest devices that carry a pool's load with its kinds of replicas in other numbers, in many worlds."""
+"""Computes the fewest devices that carry a pool's load if the numbers of its replicas may change, in many worlds."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import permutations
@@ -14,8 +14,10 @@ Array = npt.NDArray[np.float64]
 ROUNDING: Final = 1e-6
 """Tolerance, as a fraction of a replica, a node or a watt; smaller amounts count as zero."""
 _COMBINED: Final = 0.85
-"""Capacity, relative to its rates, of a kind that was not simulated in this pool and is combined with another kind.
-Rates are of up to eight replicas, which share bursts; one alone carried 0.91 of that (Llama 3.1 70B on an H200)."""
+"""Capacity relative to the estimated rates for a kind not simulated in this pool and combined with another kind.
+
+Rates are estimated for up to eight replicas, which share bursts. One replica alone carried 0.91 of its rate (Llama 3.1
+70B on an H200)."""
 
 _OfferKey = tuple[str, str]
 
@@ -27,7 +29,7 @@ def whole(amount: Array) -> Array:
 
 
 class Filling:
-    """The kinds of replicas a fleet has on each offer, with the replicas a load needs of each."""
+    """The kinds of replicas that a fleet has on each offer, and how many replicas of each kind a load needs."""
 
     def __init__(self, problem: Problem, pools: Sequence[PoolPeriod]) -> None:
         self.problem = problem
@@ -48,7 +50,7 @@ class Filling:
         return found
 
     def replicas(self, pool: PoolPeriod, name: str, demand: DemandKey) -> float:
-        """Return how many replicas of a kind all of a demand needs; infinite if it cannot serve that length."""
+        """Return how many replicas of a kind serve a whole demand; infinite if the kind cannot serve that length."""
         kind, carried = self.kinds[name], self._relative_capacity(pool, name)
         if carried <= 0 or kind.requests_per_s.get(demand[1], 0.0) <= 0:
             return inf
@@ -56,17 +58,17 @@ class Filling:
         return self.rates[demand][pool.period] / each
 
     def _relative_capacity(self, pool: PoolPeriod, name: str) -> float:
-        """Return the capacity of a kind in a pool relative to its rates."""
+        """Return the capacity of a kind of replica in a pool, relative to its estimated rates."""
         if name in _loaded_kinds(pool):
             return pool.carried.get(name, 1.0)
         return pool.instead[name] if name in pool.instead else self._relative_capacities[pool.offer.key][name]
 
     def nodes(self, pool: PoolPeriod, times: Mapping[str, Array]) -> Array:
-        """Return the whole nodes for `times` the load of each workload relative to capacity, without spares."""
+        """Return the whole nodes, without spares, for `times` the load of each workload relative to capacity."""
         return whole(self.min_devices(pool, times) / pool.offer.devices)
 
     def min_devices(self, pool: PoolPeriod, times: Mapping[str, Array]) -> Array:
-        """Return the devices for `times` the load of each workload, relative to the capacity of its replicas.
+        """Return the number of devices for `times` the load of each workload, relative to the capacity of its replicas.
 
         Nodes are bought; the replicas on them can be changed. Every workload takes the least of three ways: its
         replicas as they share its load now, one kind alone, or two kinds in the best numbers, each with a share of
@@ -110,10 +112,10 @@ class Filling:
 
 
 def _relative_capacities(pools: Sequence[PoolPeriod]) -> Mapping[_OfferKey, Mapping[str, float]]:
-    """Return the capacity of each kind relative to its rates, by offer: the lowest over the periods it serves in.
+    """Return the lowest capacity of each kind relative to its rates, by offer, over the periods in which it serves.
 
-    It is used where a kind serves nothing. A kind that serves in no period was not simulated here and carries its
-    rates.
+    This capacity is used in periods in which the kind serves nothing. A kind that serves in no period was not simulated
+    on this offer and is assumed to carry its estimated rates.
     """
     found: dict[_OfferKey, dict[str, float]] = {}
     for pool in pools:

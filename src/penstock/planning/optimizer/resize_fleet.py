@@ -1,4 +1,4 @@
-"""Prices the same fleet in other worlds: refills its pools and recounts its nodes, in many worlds at once.
+"""Prices a fleet in many other worlds at once, by refilling its pools and recounting its nodes.
 
 A fleet meets another world (another demand, price, capacity or rule) in one of two ways.
 
@@ -35,31 +35,32 @@ class Worlds:
     capacity: Mapping[str, Array]
     """Factor on the capacity of every replica of an accelerator; 1 if not listed."""
     bought_usd: Mapping[tuple[OfferKey, int, int], Array]
-    """Offer, price level and period to dollars per node; the problem's own price if not listed."""
+    """Maps offer, price level and period to dollars per node; the problem's own price if not listed."""
     rented_usd: Mapping[tuple[OfferKey, int], Array]
     contract_usd: Mapping[tuple[OfferKey, int, int], Array] = field(default_factory=dict)
-    """Offer, number of the contract and the period it begins in to dollars per node."""
+    """Maps offer, index of the contract and first period to dollars per node."""
     kept_usd: Mapping[tuple[OfferKey, int], Array] = field(default_factory=dict)
     vendor_usd: Mapping[tuple[str, int], Array] = field(default_factory=dict)
-    """Vendor and period to the cost of using the vendor at all, in dollars."""
+    """Maps vendor and period to the dollars for extra engineers that any use of the vendor needs."""
     demand: Mapping[tuple[str, int], Array] = field(default_factory=dict)
-    """Workload and period to a factor on its demand."""
+    """Maps workload and period to a factor on the workload's demand."""
     gain: Mapping[tuple[str, int], Array] = field(default_factory=dict)
-    """Accelerator and period to a further factor on the capacity of its replicas."""
+    """Maps accelerator and period to a further factor on the capacity of the accelerator's replicas."""
 
 
 def one_world(capacity: Mapping[str, float] | None = None) -> Worlds:
-    """Return a single world: the problem as it stands, or with other capacities."""
+    """Return a single world: the problem unchanged, or with other capacities."""
     factors = {name: np.array([factor]) for name, factor in (capacity or {}).items()}
     return Worlds(count=1, capacity=factors, bought_usd={}, rented_usd={})
 
 
 def resized_usd(mix: Mix, problem: Problem, worlds: Worlds) -> Array:
-    """Return the cost per world of a fleet resized to the nodes its load needs there.
+    """Return the cost per world of a fleet resized to the nodes that its load needs in that world.
 
-    Each offer keeps its share of every length, and its nodes are refilled. If the fleet as planned carries all load
-    under another split, it may stay as planned. The cost is never below that of the world's cheapest fleet: the result
-    is a feasible fleet, not the best one. It is infinite if a site's power cap or a limit on nodes forbids it.
+    Each offer keeps its share of each length bucket, and its nodes are refilled. If the planned fleet carries all load
+    with another distribution of the requests, it may stay as planned. The cost may be overestimated, never
+    underestimated: the resized fleet is feasible, but not always the cheapest. The cost is infinite if a site's power
+    cap or a limit on nodes forbids the fleet.
     """
     resizing = _Resizing(mix, problem, worlds)
     if any(pool.offer.key not in resizing.offers for pool in mix.pools):
@@ -76,9 +77,9 @@ def resized_usd(mix: Mix, problem: Problem, worlds: Worlds) -> Array:
 
 
 def nodes_needed(mix: Mix, problem: Problem, worlds: Worlds) -> tuple[Array, npt.NDArray[np.bool_]]:
-    """Return the nodes needed in the largest period of every world, and where the planned nodes are enough.
+    """Return the nodes needed in each world's largest period, and the worlds in which the planned nodes are enough.
 
-    They are enough if every refilled pool carries its own load, or if all pools as planned carry the load together.
+    The nodes are enough if every refilled pool carries its own load, or if all planned pools together carry the load.
     """
     resizing = _Resizing(mix, problem, worlds)
     most = np.zeros(worlds.count)
@@ -102,7 +103,7 @@ def _at(pool: PoolPeriod) -> _PoolAt:
 
 
 class _Resizing:
-    """A fleet, its problem and the worlds, indexed."""
+    """A fleet, its problem and the worlds, indexed for quick lookup."""
 
     def __init__(self, mix: Mix, problem: Problem, worlds: Worlds) -> None:
         self.mix, self.problem, self.worlds = mix, problem, worlds
@@ -116,7 +117,7 @@ class _Resizing:
         return frozenset(period for period in periods if periods.count(period) > 1)
 
     def together(self, period: int) -> npt.NDArray[np.bool_]:
-        """Return the worlds where the planned pools of a period carry all load, whichever pool it is sent to."""
+        """Return the worlds where the planned pools of a period carry all load if requests may go to any pool."""
         asked = [
             PoolDemand(pool=pool, times=self.times(pool), demand=self.demand(pool))
             for pool in self.mix.pools
@@ -125,7 +126,7 @@ class _Resizing:
         return np.broadcast_to(reassign_overflow(asked, self.filling), self.worlds.count)
 
     def fleet_usd(self, nodes: Mapping[_PoolAt, Array]) -> Array:
-        """Return the cost of these nodes per pool, with engineers; infinite where limits forbid them."""
+        """Return the cost of a fleet with these nodes per pool, engineers included; infinite where limits forbid it."""
         total = np.zeros(self.worlds.count)
         drawn: dict[tuple[str, int], Array] = {}
         serving: dict[tuple[str, int], Array] = {}
@@ -148,12 +149,12 @@ class _Resizing:
         return total
 
     def nodes(self, pool: PoolPeriod) -> Array:
-        """Return whole nodes for whole replicas, spares included."""
+        """Return the number of whole nodes that a pool needs, including spares."""
         nodes = self.filling.nodes(pool, self.times(pool))
         return np.zeros(self.worlds.count) + nodes + np.where(nodes > 0, self.problem.spare_nodes, 0)
 
     def times(self, pool: PoolPeriod) -> Mapping[str, Array]:
-        """Return each workload's load relative to plan and to the capacity of the pool's replicas."""
+        """Return each workload's demand factor divided by the capacity factor of the pool's replicas."""
         carried = self.worlds.capacity.get(pool.offer.accelerator, np.ones(self.worlds.count))
         carried = carried * self.worlds.gain.get((pool.offer.accelerator, pool.period), 1.0)
         return {workload: factor / carried for workload, factor in self.demand(pool).items()}
@@ -169,7 +170,7 @@ class _Resizing:
     def usd(
         self, offer: Offer, pools: Sequence[PoolPeriod], nodes: Mapping[int, Array]
     ) -> tuple[Array, Mapping[int, Array]]:
-        """Return the cost of an offer's nodes, and by period those that draw the site's power."""
+        """Return the cost of an offer's nodes, and the nodes per period that draw the site's power."""
         if any(pool.period < offer.first_period and pool.nodes > pool.kept_nodes for pool in pools):
             return np.full(self.worlds.count, np.inf), nodes
         held = acquire_nodes(offer, pools, nodes, self.worlds.count)
@@ -201,7 +202,7 @@ class _Resizing:
         return self.worlds.rented_usd.get((offer.key, period), offer.rent_usd[period])
 
     def _cheapest_level(self, offer: Offer, bought: Mapping[int, Array]) -> Array:
-        """Return the cost at the best price level, buying up to its minimum volume if that is cheaper."""
+        """Return the cost at the cheapest price level, including any extra nodes bought to reach its minimum volume."""
         volume = np.zeros(self.worlds.count)
         for count in bought.values():
             volume = volume + count * offer.devices

@@ -19,7 +19,7 @@ _Price = Annotated[Input, Stated("USD/device/hour", price=True)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContractEntry:
-    """A rent that is binding for a term, of months or years."""
+    """A rental contract with a fixed term, in months or years."""
 
     months: Annotated[int, whole(low=1, high=180)] | None = None
     years: Annotated[int, whole(low=1, high=15)] | None = None
@@ -58,19 +58,17 @@ class AcceleratorEntry:
     node_kw: Annotated[float, number(low=0.01)] | None = None
     """Maximum power of a server in kW."""
     tp: tuple[Annotated[int, whole(low=1, high=4096)], ...] = ()
-    """Tensor-parallel splits to consider, and no others. Default: every split in common use."""
+    """The only tensor-parallel splits to consider. Default: every split in common use."""
 
     def __post_init__(self) -> None:
         if self.buy_usd is not None and self.node_usd is not None:
-            raise FieldError(
-                "an accelerator has either `buy_usd` of a device or `node_usd` of a whole server", "node_usd"
-            )
+            raise FieldError("give either `buy_usd`, per device, or `node_usd`, per whole server; not both", "node_usd")
         terms = [entry.plan().months for entry in self.contracts]
         if len(set(terms)) < len(terms):
-            raise FieldError("each term needs one price; keep one entry per term", "contracts")
+            raise FieldError("two contracts have the same term; keep one entry per term", "contracts")
         if any(more.fraction <= less.fraction for less, more in pairwise(self._discounts())):
             raise FieldError(
-                "a discount for more devices must be larger; is one of them of another order?", "discounts"
+                "a discount for more devices must be larger than every discount for fewer devices", "discounts"
             )
 
     def _discounts(self) -> tuple[Discount, ...]:
@@ -96,7 +94,7 @@ class AcceleratorEntry:
 
 
 def split_count(text: str) -> tuple[int | None, str]:
-    """Split `8xh100` into a device count and an accelerator; the count of a bare `h100` is None."""
+    """Split `8xh100` into a device count and an accelerator name; for `h100` the count is None."""
     match = _COUNTED.fullmatch(text.strip())
     return (int(match[1]), match[2]) if match else (None, text)
 
@@ -106,7 +104,7 @@ class OwnedEntry:
     """Nodes owned already."""
 
     id: str
-    """Name from `penstock catalog list`; `64xh100` states the devices."""
+    """Name from `penstock catalog list`; `64xh100` also states the number of devices."""
     nodes: Annotated[int, whole(low=1, high=10**6)] | None = None
     devices: Annotated[int, whole(low=1, high=10**7)] | None = None
     """Number of devices, instead of `nodes`."""
@@ -114,23 +112,23 @@ class OwnedEntry:
     book_usd: Annotated[float, number()] | None = None
     """Book value of one node today in dollars."""
     resale_usd: Annotated[Input, Stated("USD/node")] | None = None
-    """Proceeds of selling one node today."""
+    """Dollars that selling one node today brings."""
     until: Day | None = None
-    """End of its use, because of lease, warranty or space. Default: beyond the horizon."""
+    """Last day of use, because of lease, warranty or space. Default: beyond the horizon."""
     site: str | None = None
     """Site name. Default: the first site."""
 
     def __post_init__(self) -> None:
         if (self.nodes is None) == (self._devices() is None):
-            raise UsageError("say how many, by `nodes:` or by devices: 64xh100, or {id: h100, nodes: 8}")
+            raise UsageError("give either devices (64xh100) or nodes ({id: h100, nodes: 8}), but not both")
 
     def _devices(self) -> int | None:
         return self.devices or split_count(self.id)[0]
 
     def plan(self) -> OwnedPlan:
-        """Return the owned nodes. Without a stated resale, no sale is counted on."""
+        """Return the owned nodes. Without a stated resale price, the price assumed is 0."""
         unsold = Input(
-            value=0.0, low=0.0, high=self.book_usd or 0.0, unit="USD/node", source="not given: no sale is counted on"
+            value=0.0, low=0.0, high=self.book_usd or 0.0, unit="USD/node", source="not given: assumes no resale"
         )
         return OwnedPlan(
             id=split_count(self.id)[1],

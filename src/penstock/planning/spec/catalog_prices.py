@@ -8,14 +8,14 @@ from penstock.planning.spec.plan_types import ContractPlan
 from penstock.planning.spec.sourced_inputs import Input
 
 TERMS_MONTHS: Final = (12, 36)
-"""Contract terms looked up if a plan states none, in months."""
+"""Contract terms, in months, that are looked up if a plan states no contract."""
 _WITH_HOST: Final[Sequence[PriceKind]] = ("purchase_node", "purchase_rack")
 
 
 def purchase_price(prices: Sequence[Price]) -> tuple[Input, bool] | None:
-    """Return the price of a device, and whether it includes a share of the host.
+    """Return the price of a device, and whether that price includes a share of the host.
 
-    If no device price is published, it is a device's share of a server or rack, which includes the host.
+    If no device price is published, the price of a server or rack is divided by its devices; it includes the host.
     """
     market = market_price(prices, "purchase_device")
     if market is not None:

@@ -1,4 +1,4 @@
-"""Defaults of a plan's inputs, each with its range, unit and source."""
+"""Defines the default of each plan input, with its range, unit and source."""
 
 from typing import Final
 

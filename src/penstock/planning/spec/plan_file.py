@@ -83,27 +83,29 @@ class WorkloadEntry:
 
     def __post_init__(self) -> None:
         if (self.requests_per_s is None) == (self.users is None) and self.trace is None:
-            raise UsageError("needs either `requests_per_s:` or `users:`, and not both")
+            raise UsageError("needs either `requests_per_s:` or `users:`, but not both")
         if self.think is not None and self.users is None:
             raise FieldError(
-                "is the pause of a user between two requests; give `users:` with it, or leave it out", "think"
+                "is a user's pause between two requests, so it needs `users:`; add `users:` or remove `think:`", "think"
             )
         if (self.lengths is None) == (self.trace is None):
-            raise UsageError("needs either `lengths:` or `trace:`, and not both")
+            raise UsageError("needs either `lengths:` or `trace:`, but not both")
         if self.users is not None and self.slo.e2e_s is None and None in (self.slo.ttft_s, self.slo.tpot_s):
-            raise FieldError("with `users:` it must say how long a request takes: give ttft and tpot, or e2e", "slo")
+            raise FieldError(
+                "with `users:` the SLO must limit a request's duration: give both ttft and tpot, or e2e", "slo"
+            )
         if self.columns is not None and self.trace is None:
-            raise FieldError("names the columns of a trace; give `trace:` as well", "columns")
+            raise FieldError("`columns:` names the columns of a trace; add `trace:` or remove `columns:`", "columns")
         _check_engines(self.engine)
         if self.lengths is not None:
             self._check_lengths(self.lengths)
 
     def _check_lengths(self, lengths: Sequence[LengthEntry]) -> None:
         if not lengths:
-            raise FieldError("has no length; write at least one, such as {input: 1k, output: 256}", "lengths")
+            raise FieldError("the list is empty; add at least one length, such as {input: 1k, output: 256}", "lengths")
         total = sum(length.share for length in lengths)
         if abs(total - 1) > _SUM_TOLERANCE:
-            raise FieldError(f"shares add up to {total:.1%}; make them 100%", "lengths")
+            raise FieldError(f"the shares add up to {total:.1%}; they must add up to 100%", "lengths")
 
     def plan(self, engines: Sequence[str]) -> WorkloadPlan:
         """Return the workload; `engines` are those of the whole plan."""
@@ -137,7 +139,7 @@ class WorkloadEntry:
 
 
 def _demand(peak: Input | None) -> Input:
-    """Return the range of a rate or of users as a factor on it; a trace has no range."""
+    """Return the range of demand as factors on the stated rate or users; demand of a trace has no range."""
     if peak is None:
         return Input(value=1.0, low=1.0, high=1.0, unit="x stated", source="the trace")
     return replace(peak, value=1.0, low=peak.low / peak.value, high=peak.high / peak.value, unit="x stated")
@@ -145,7 +147,7 @@ def _demand(peak: Input | None) -> Input:
 
 def _check_engines(engines: Sequence[str] | None) -> None:
     if engines is not None and not engines:
-        raise FieldError("the list is empty; name an engine, such as vllm, or leave `engine:` out", "engine")
+        raise FieldError("the list is empty; name an engine, such as `vllm`, or remove `engine:`", "engine")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +171,7 @@ def default_stack(vendor: str) -> StackPlan:
 
 
 def _stack(vendor: str, stack: StackPlan) -> StackPlan:
-    """Add engineers by fleet size for AMD. A plan that states a number of engineers states all of them."""
+    """Add AMD's default engineers per 1,000 devices, unless the plan states a number of engineers."""
     if vendor != "amd" or stack.engineers.given or stack.engineers_per_1000_devices.given:
         return stack
     return replace(stack, engineers_per_1000_devices=usual.AMD_ENGINEERS_BY_SIZE)
@@ -177,7 +179,7 @@ def _stack(vendor: str, stack: StackPlan) -> StackPlan:
 
 def _all_verified(text: str) -> None:
     if text.lower() != _ALL_VERIFIED:
-        raise UsageError(f"write a list of accelerators, or `{_ALL_VERIFIED}`")
+        raise UsageError(f"must be a list of accelerators, or `{_ALL_VERIFIED}`")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +196,7 @@ class PlanFile:
     """First day of service. Default: today."""
     horizon_years: Annotated[float, number(low=0.25, high=15)] = 3.0
     step_months: Annotated[int, whole(low=1, high=180)] | None = None
-    """Months between changes of the fleet. Default: a fixed fleet, or yearly if demand grows or offers change."""
+    """Months between changes of the fleet. Default: no changes, or yearly changes if demand grows or offers change."""
     engine: _Engines | None = None
     """Engine of all workloads, or several to choose from. Default: every engine measured on the accelerator."""
     workloads: tuple[WorkloadEntry, ...]
@@ -218,20 +220,20 @@ class PlanFile:
     seed: Annotated[int, whole(high=2**31)] = 0
     draws: Annotated[int, whole(low=100, high=200_000)] = 4000
     sure: Flag = False
-    """Whether every amount is meant, however implausible."""
+    """Set to true to accept implausible amounts without a question."""
 
     def __post_init__(self) -> None:
         _check_engines(self.engine)
         if not self.workloads:
-            raise UsageError("has no workload; add one under `workloads:`")
+            raise UsageError("the plan has no workload; add one under `workloads:`")
         counts = Counter(entry.name for entry in self.workloads)
         twice = next((name for name, count in counts.items() if count > 1), None)
         if twice is not None:
-            raise UsageError(f"two workloads are called '{twice}'; give each a name of its own")
+            raise UsageError(f"two workloads are called '{twice}'; give each workload a different name")
         if self.accelerators is not None and not self.accelerators:
-            raise FieldError(f"the list is empty; name accelerators or write `{_ALL_VERIFIED}`", "accelerators")
+            raise FieldError(f"the list is empty; name an accelerator, or use `{_ALL_VERIFIED}`", "accelerators")
         if not self.acquire:
-            raise FieldError("write some of [buy, rent, contract]; rent is by the hour, contract for a term", "acquire")
+            raise FieldError("use at least one of `buy`, `rent` (by the hour) and `contract` (for a term)", "acquire")
         if len({site.name for site in self.sites}) < len(self.sites) or not self.sites:
             raise FieldError("each site needs a name of its own", "sites")
         places = [(split_count(entry.id)[1], entry.site) for entry in self.owned]
@@ -240,11 +242,11 @@ class PlanFile:
                 "an accelerator is listed twice at one site; add its nodes up, with their mean age and value", "owned"
             )
         if self.constraints.min_vendor_share is not None and self.constraints.min_vendors == 1:
-            problem = "is what each of several vendors carries; also write `min_vendors: 2`"
+            problem = "the minimum share of each vendor needs at least two vendors; add `min_vendors: 2`"
             raise FieldError(problem, "constraints", "min_vendor_share")
 
     def plan(self, where: str, today: date) -> Plan:
-        """Return the plan; its name is `where` and its start `today` if the file states none."""
+        """Return the plan. If the file does not state them, the plan's name is `where` and its start is `today`."""
         finance = {entry.name: getattr(self.finance, entry.name) for entry in fields(FinancePlan)}
         owned = tuple(entry.plan() for entry in self.owned)
         return Plan(
@@ -270,7 +272,7 @@ class PlanFile:
 
 
 def _with_owned(listed: Sequence[AcceleratorPlan], owned: Sequence[OwnedPlan]) -> tuple[AcceleratorPlan, ...]:
-    """Add owned accelerators that the plan does not list: kept, never bought. An empty list stays empty."""
+    """Add owned accelerators that the plan does not list; they are never bought. An empty list stays empty."""
     names = {entry.id for entry in listed}
     missing = dict.fromkeys(entry.id for entry in owned if entry.id not in names)
     return (*listed, *(AcceleratorPlan(id=name, owned_only=True) for name in missing)) if listed else ()
@@ -287,5 +289,5 @@ def parse_plan(text: str, where: str, *, today: date) -> Plan:
     plan = found.plan(where, today)
     questions = () if found.sure else unlikely(plan)
     if questions:
-        raise UsageError(f"{where}: {questions[0]}; if it is meant, add `sure: true` to the plan")
+        raise UsageError(f"{where}: {questions[0]}; if the amount is correct, add `sure: true` to the plan")
     return plan

@@ -29,30 +29,31 @@ class Bucket:
     input_tokens: int
     output_tokens: int
     rows: bytes = field(default=b"", repr=False)
-    """Input and output tokens of the trace's requests, as pairs of int32; empty if all have about this one length.
-    Bytes are hashable values: equal content compares equal and is quick to look up."""
+    """Input and output tokens of the trace's requests, as pairs of int32; empty if all have about the same length.
+
+    Bytes are hashable: buckets with equal content compare equal and can be looked up."""
 
     def __post_init__(self) -> None:
         if min(self.input_tokens, self.output_tokens) < 1:
-            raise UsageError("a request has at least one token of input and one of output")
+            raise UsageError("a request must have at least one input token and one output token")
 
     @property
     def context_tokens(self) -> int:
-        """Return the tokens a request holds when it ends."""
+        """Return the total tokens of a request when it ends: input plus output."""
         return self.input_tokens + self.output_tokens
 
     @property
     def pairs(self) -> NDArray[np.int32]:
-        """Return its rows, one pair of input and output tokens each, the shortest input first."""
+        """Return pairs of input and output tokens, one per request of the trace, the shortest input first."""
         return np.frombuffer(self.rows, np.int32).reshape(-1, 2)
 
     @property
     def longest_tokens(self) -> int:
-        """Return the tokens of its longest request."""
+        """Return the total tokens of the longest request in the bucket."""
         return int(self.pairs.sum(axis=1).max(initial=self.context_tokens))
 
     def at_its_mean(self) -> "Bucket":
-        """Return the same bucket with all requests of its mean length."""
+        """Return the same bucket with all requests at the bucket's mean length."""
         return replace(self, rows=b"")
 
     def __str__(self) -> str:
@@ -61,7 +62,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """Share of a workload with requests of about one length."""
+    """Share of a workload's requests that have about one length."""
 
     bucket: Bucket
     fraction: float
@@ -84,7 +85,7 @@ class WorkloadPlan:
     demand: Input
     """Possible demand as a factor on the rate or the users."""
     users: float | None
-    """Requests in flight, instead of a rate, each answered just within the SLO."""
+    """Requests in flight at the peak, given instead of a rate; each takes as long as the SLO allows."""
     think_s: float
     growth_per_year: Input
     mean_load: Input
@@ -92,15 +93,15 @@ class WorkloadPlan:
     trace: str | None
     """Trace that provides the lengths instead of `shares`, and the rate if none is given."""
     columns: Mapping[str, str]
-    """Meaning to column name of the trace; empty if columns are detected."""
+    """Maps meaning to column name of the trace; empty if the columns are detected."""
     engines: tuple[str, ...] = ()
-    """Engines to choose from, and no others; empty for every engine measured on an accelerator."""
+    """The only engines to choose from; empty for every engine measured on an accelerator."""
     disaggregated: bool = False
     """Whether separate replicas may prefill and decode."""
 
     @property
     def peak_requests_per_s(self) -> float:
-        """Return the rate at the first peak; users are divided by the longest time a request may take under the SLO."""
+        """Return the first year's peak rate; users are divided by the longest request time in the SLO plus their pause."""
         if self.requests_per_s is not None:
             return self.requests_per_s * self.demand.value
         answer = sum(share.fraction * share.bucket.output_tokens for share in self.shares)
@@ -114,16 +115,16 @@ class WorkloadPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discount:
-    """A reduction on every device once at least `devices` are bought."""
+    """A price reduction on every device if at least `devices` devices are bought."""
 
     devices: Annotated[int, whole(low=1)]
-    """Devices bought in all, at any time."""
+    """Minimum number of devices bought in total, over the whole plan."""
     fraction: Annotated[float, number(high=0.99)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContractPlan:
-    """A rent that is binding for a term."""
+    """A rental contract with a fixed term."""
 
     months: int
     rent: Input
@@ -142,9 +143,9 @@ class OwnedPlan:
     book_usd: float | None
     """Book value of one node today in dollars; None if unknown."""
     resale_usd: Input
-    """Proceeds of selling one node today."""
+    """Dollars that selling one node today brings."""
     until: date | None
-    """End of its use, because of lease, warranty or space; None if beyond the horizon."""
+    """Last day of use, because of lease, warranty or space; None if beyond the horizon."""
     site: str | None
     """Site name; None for the first site."""
 
@@ -165,7 +166,7 @@ class AcceleratorPlan:
     node_devices: int | None = None
     """Devices per node according to the plan (`8xh100`); None if not stated."""
     owned_only: bool = False
-    """Whether it is listed only because nodes of it are owned, so that no more are bought."""
+    """Whether the accelerator is listed only because some nodes are owned; then no more nodes are bought."""
     lead_weeks: float | None = None
     """Weeks from order to service of purchased nodes; None if not stated."""
     discounts: tuple[Discount, ...] = ()
@@ -174,7 +175,7 @@ class AcceleratorPlan:
     max_nodes: int | None = None
     node_watts: float | None = None
     tp: tuple[int, ...] = ()
-    """Tensor-parallel splits to consider, and no others; empty for every split in common use."""
+    """The only tensor-parallel splits to consider; empty for every split in common use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,15 +197,15 @@ class StackPlan:
     """Engineers, support and licences that a vendor's software needs."""
 
     engineers: Annotated[Input, input_of_file(usual.ENGINEERS)] = usual.ENGINEERS
-    """Extra engineers as soon as one node of the vendor serves."""
+    """Extra engineers needed if any node of the vendor serves."""
     engineers_per_1000_devices: Annotated[Input, input_of_file(usual.ENGINEERS_BY_SIZE)] = usual.ENGINEERS_BY_SIZE
-    """Extra engineers per 1,000 devices of the vendor. AMD has 2.5 if `engineers` is not stated either."""
+    """Extra engineers per 1,000 devices of the vendor. Default for AMD: 2.5, unless `engineers` is stated."""
     support_usd_per_device_year: Annotated[Input, input_of_file(usual.SUPPORT_USD)] = usual.SUPPORT_USD
-    """Support of owned hardware; a rent includes it."""
+    """Support for owned hardware; rent includes support."""
     licence_usd_per_device_year: Annotated[Input, input_of_file(usual.LICENCE_USD)] = usual.LICENCE_USD
     """Software licences, for owned and rented devices."""
     software_gain_per_year: Annotated[Input, input_of_file(usual.SOFTWARE_GAIN, low=-0.5, high=3)] = usual.SOFTWARE_GAIN
-    """Relative increase per year in the capacity of the vendor's replicas, from newer engines."""
+    """Yearly increase in the capacity of the vendor's replicas, from newer engines, as a fraction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +221,7 @@ class FinancePlan:
     resale: Annotated[Input, input_of_file(usual.RESALE, high=1)] = usual.RESALE
     """Fraction of the book value above salvage that a sale at the end of the horizon brings."""
     price_change_per_year: Annotated[Input, input_of_file(usual.PRICE_CHANGE, low=-0.9, high=5)] = usual.PRICE_CHANGE
-    """Relative price change per year of later purchases and rents."""
+    """Yearly change in the prices of later purchases and rents, as a fraction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +246,7 @@ class Constraints:
     """Rules that every answer must satisfy."""
 
     spare_nodes: Annotated[int, whole(high=1000)] = 1
-    """Whole spare nodes per pool beyond the peak's need: 1 is N+1."""
+    """Spare nodes per pool, beyond the nodes that the peak needs: 1 is N+1."""
     utilisation: Annotated[Input, input_of_file(usual.UTILISATION, low=0.05, high=1)] = usual.UTILISATION
     min_vendors: Annotated[int, whole(low=1, high=len(VENDORS))] = 1
     min_vendor_share: Annotated[float, number(low=0.01, high=0.5)] | None = None
@@ -264,14 +265,15 @@ class Plan:
     start: date
     horizon_years: float
     step_months: int | None
-    """Months between changes of the fleet; None for a fixed fleet, or yearly if demand grows or an accelerator comes
-    later."""
+    """Months between changes of the fleet.
+
+    None for no changes, or yearly changes if demand grows or an accelerator becomes available later."""
     workloads: tuple[WorkloadPlan, ...]
     accelerators: tuple[AcceleratorPlan, ...]
     """Accelerators to choose from; empty for every verified accelerator with a price."""
     owned: tuple[OwnedPlan, ...]
     orders_from: date | None
-    """First possible order date; None if early enough for everything."""
+    """First possible order date; None if all orders can be placed in time."""
     acquire: tuple[Acquisition, ...]
     sites: tuple[SitePlan, ...]
     stacks: Mapping[str, StackPlan]

@@ -16,16 +16,16 @@ class Likely:
     high: float
     unit: str
     slip: float
-    """Factor that corrects a likely typing error: thousands left out, milliseconds as seconds, cents as dollars."""
+    """Factor that corrects a likely mistake: thousands left out, milliseconds as seconds, cents as dollars."""
     other_slip: float = 1.0
-    """Factor that corrects another likely error."""
+    """Factor that corrects another likely mistake."""
 
 
 _KWH: Final = Likely(low=0.003, high=1.5, slip=0.01, unit="$ per kWh")
 _DEVICE: Final = Likely(low=200, high=400_000, slip=1_000, unit="$ a device")
 _NODE: Final = Likely(low=2_000, high=10e6, slip=1_000, unit="$ a node")
 _HOUR: Final = Likely(low=0.05, high=20, slip=0.001, other_slip=1 / 8, unit="$ a device-hour")
-"""Higher amounts are list prices of a whole rack by the hour, or the price of a node given for a device."""
+"""Higher amounts are hourly prices of a whole rack or node, not of a device."""
 _HOSTING: Final = Likely(low=5, high=3_000, slip=0.01, unit="$ per kW and month")
 _HOST: Final = Likely(low=500, high=1e6, slip=1_000, unit="$ a host")
 _NETWORK: Final = Likely(low=10, high=60_000, slip=1_000, unit="$ a device")
@@ -41,7 +41,7 @@ _E2E: Final = Likely(low=0.005, high=86_400, slip=0.001, unit="s for a whole ans
 
 
 _YEARS: Final = (2024, 2039)
-"""Plausible years for the first day of service: before, none of these accelerators was available."""
+"""Plausible years for the first day of service: earlier, none of these accelerators was available."""
 
 
 def unlikely(plan: Plan) -> tuple[str, ...]:
@@ -51,7 +51,7 @@ def unlikely(plan: Plan) -> tuple[str, ...]:
 
 def _questions(plan: Plan) -> Iterator[str]:
     if not _YEARS[0] <= plan.start.year <= _YEARS[1]:
-        yield f"start is {plan.start}, where {_YEARS[0]} to {_YEARS[1]} is usual"
+        yield f"start is {plan.start}; usual are the years {_YEARS[0]} to {_YEARS[1]}"
     for workload in plan.workloads:
         yield from _slo(workload)
         yield _ask(f"{workload.name}: growth_per_year", workload.growth_per_year.value, _GROWTH)
@@ -106,4 +106,4 @@ def _ask(name: str, value: float | None, likely: Likely) -> str:
     meant = [value * slip for slip in (likely.slip, likely.other_slip)]
     hint = next((f"; did you mean {amount:,.6g}?" for amount in meant if likely.low <= amount <= likely.high), "")
     bounds = f"{likely.low:g} to {likely.high:,.10g}"
-    return f"{name} is {value:,.6g} {likely.unit}, where {bounds} is usual{hint}"
+    return f"{name} is {value:,.6g} {likely.unit}; usual is {bounds}{hint}"

@@ -1,4 +1,4 @@
-"""Fills in every price of a plan, and states why each missing accelerator is missing."""
+"""Fills in every price of a plan, and gives the reason for each accelerator that is left out."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ DrawOf = Callable[[Accelerator], DrawUnderLoad | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """Something requested or possible that is not among the choices."""
+    """An accelerator or deployment that was left out of the comparison, and why."""
 
     what: str
     why: str
@@ -81,7 +81,7 @@ def resolve(
         drawn = node_power(accelerator, draw_of(accelerator), given_watts=part.node_watts)
         if not (priced.buy or priced.rent or priced.contracts or accelerator.id in owned):
             kinds = " or ".join(f"{kind}" for kind in plan.acquire)
-            why = f"no sourced price to {kinds}; give one under `accelerators:`"
+            why = f"the catalog has no price to {kinds} it; give one under `accelerators:`"
             left_out.append(LeftOut(what=accelerator.id, why=why))
             unpriced.append(accelerator.id)
         elif not named and not served(accelerator.id) and accelerator.id not in owned:
@@ -114,7 +114,7 @@ def resolve(
 
 
 def _resolve_owned(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[OwnedPlan, ...]:
-    """Set the catalog id, node count and site of everything owned."""
+    """Set the catalog id, node count and site of all owned nodes."""
     known = {accelerator.id: accelerator for accelerator in accelerators}
     known |= {part.id: accelerator for part, accelerator in zip(plan.accelerators, accelerators, strict=False)}
     sites = [site.name for site in plan.sites]
@@ -124,18 +124,18 @@ def _resolve_owned(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[Own
             raise UsageError(f"owned: no accelerator named '{entry.id}'; `penstock catalog list` shows all")
         part, site = known[entry.id], entry.site or sites[0]
         if site not in sites:
-            raise UsageError(f"owned: {entry.id}: '{site}' is not a site of the plan; write one of {', '.join(sites)}")
+            raise UsageError(f"owned: {entry.id}: '{site}' is not a site of the plan; use one of {', '.join(sites)}")
         nodes, left = divmod(entry.devices or 0, part.node.devices)
         if left:
             each = part.node.devices
             whole = f"write {nodes * each} or {(nodes + 1) * each}" if nodes else f"write {each}"
-            raise UsageError(f"owned: {entry.devices} {part.id} are not whole nodes of {each}; {whole}")
+            raise UsageError(f"owned: {entry.devices} {part.id} do not fill whole nodes of {each} devices; {whole}")
         found.append(replace(entry, id=part.id, site=site, nodes=entry.nodes or nodes, devices=None))
     return tuple(found)
 
 
 def _resolve_accelerators(plan: Plan, accelerators: Sequence[Accelerator]) -> dict[str, AcceleratorPlan]:
-    """Set the catalog id of each accelerator: a plan may say h200 for h200_sxm."""
+    """Set the catalog id of each accelerator: a plan may use `h200` for `h200_sxm`."""
     asked: dict[str, AcceleratorPlan] = {}
     for part, accelerator in zip(plan.accelerators, accelerators, strict=True):
         if accelerator.id in asked and part.owned_only:
@@ -147,7 +147,7 @@ def _resolve_accelerators(plan: Plan, accelerators: Sequence[Accelerator]) -> di
 
 
 def _sites(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[SitePlan, ...]:
-    """Resolve each site's `deny` to catalog ids; refuse unknown names, which would silently deny nothing."""
+    """Resolve each site's `deny` to catalog ids; refuse unknown names, which would otherwise be ignored silently."""
     known = {accelerator.id: accelerator.id for accelerator in accelerators}
     known |= {vendor: vendor for vendor in VENDORS}
     known |= {part.id: accelerator.id for part, accelerator in zip(plan.accelerators, accelerators, strict=False)}
@@ -163,11 +163,11 @@ def _sites(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[SitePlan, .
 def _with_prices(
     part: AcceleratorPlan, acquire: Sequence[Acquisition], prices: Sequence[Price], accelerator: Accelerator
 ) -> AcceleratorPlan:
-    """Return the accelerator with prices: the plan file's, otherwise the catalog's, for each way the plan allows."""
+    """Return the accelerator with a price for each allowed way to acquire it: the plan file's, else the catalog's."""
     if part.node_devices not in {None, accelerator.node.devices}:
         raise UsageError(
-            f"accelerators: {part.node_devices}x{part.id}: a node has {accelerator.node.devices}; "
-            f"write {part.id}, and `tp: [{part.node_devices}]` for replicas of that size"
+            f"accelerators: {part.node_devices}x{part.id}: a node has {accelerator.node.devices} devices; "
+            f"write `{part.id}`, and `tp: [{part.node_devices}]` for replicas of {part.node_devices} devices"
         )
     buy, with_host = part.buy, part.with_host
     if buy is not None and with_host:

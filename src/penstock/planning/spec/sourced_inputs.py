@@ -22,12 +22,12 @@ class Input:
     unit: str
     source: str
     given: bool = False
-    """Whether the plan file states it; otherwise it is a default."""
+    """Whether the plan file states this input; otherwise it is a default."""
 
     def __post_init__(self) -> None:
         if not self.low <= self.value <= self.high:
-            said = f"low {self.low:g}, value {self.value:g}, high {self.high:g} {self.unit}: not in order"
-            raise UsageError(f"{said}; write low <= value <= high")
+            said = f"low {self.low:g}, value {self.value:g}, high {self.high:g} {self.unit}"
+            raise UsageError(f"{said}: must satisfy low <= value <= high")
 
     def at(self, value: float) -> "Input":
         """Return the input with another value; the range is extended to include it."""
@@ -35,7 +35,7 @@ class Input:
 
     @property
     def uncertain(self) -> bool:
-        """Return whether it has a range."""
+        """Return whether this input has a range."""
         return self.low < self.high
 
 
@@ -49,13 +49,13 @@ def exact_or_ranged(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stated:
-    """Annotation of an `Input`: a plan file has a number, or a table of value, low, high and source."""
+    """Annotation of an `Input`. In a plan file it is a number, or a table of value, low, high and source."""
 
     unit: str
     low: float = 0.0
     high: float = inf
     price: bool = False
-    """Whether it must be above 0."""
+    """Whether the input is a price, which must be above 0."""
 
     def __get_pydantic_core_schema__(self, source: object, handler: object) -> "CoreSchema":
         from pydantic_core import core_schema as schemas  # noqa: PLC0415 - only where a file is read
@@ -75,7 +75,7 @@ class Stated:
         span = (found.get("low", value), found.get("high", value))
         made = exact_or_ranged(value, self.unit, source=found.get("source"), span=span)
         if self.price and made.low <= 0:
-            raise UsageError("a price is above 0")
+            raise UsageError("a price must be above 0")
         return made
 
     def __get_pydantic_json_schema__(self, schema: object, handler: Any) -> dict[str, object]:  # noqa: ANN401 - pydantic's

@@ -18,9 +18,9 @@ _CELLS_PER_OCTAVE: Final = 4
 _CELLS: Final = 32 * _CELLS_PER_OCTAVE
 _STRETCH_S: Final = 600.0
 _TELLING: Final = 1000
-"""Requests from which a mean length is reliable: to 5% if the spread of lengths is 1.5 times their mean."""
+"""Minimum number of requests for a mean length: it is exact to 5% if the standard deviation is 1.5 times the mean."""
 _ROWS: Final = 100_000
-"""Maximum rows kept, sampled uniformly: their mean is exact to 0.5% if the spread is 1.5 times the mean."""
+"""Maximum rows kept, sampled uniformly: the mean is exact to 0.5% if the standard deviation is 1.5 times the mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,14 +28,14 @@ class TraceLengths:
     """Workload statistics of a trace."""
 
     requests_per_s: float
-    """Rate in its busiest minute."""
+    """Request rate in the busiest minute of the trace."""
     mean_load_fraction: float
-    """Mean rate relative to that of the busiest minute."""
+    """Mean request rate relative to the rate in the busiest minute."""
     shares: tuple[Share, ...]
     reusable_fraction: float | None
-    """Share of prompt tokens already in an earlier request; None if the trace does not contain prefixes."""
+    """Share of prompt tokens that repeat an earlier request; None if the trace does not record shared prefixes."""
     longer_at_times: tuple[float, float] = (1.0, 1.0)
-    """Mean input and output length in the ten minutes with the longest, relative to the overall mean."""
+    """Largest mean input and output length within ten minutes, relative to the overall mean."""
     dropped: Mapping[str, int] = field(default_factory=dict)
     """Rows that could not be used, by reason."""
 
@@ -55,7 +55,7 @@ class TraceLengths:
         return replace(self, shares=shares)
 
     def longer_than(self, tokens: int) -> float:
-        """Return the share of requests with more tokens, input and output."""
+        """Return the share of requests with more than `tokens` tokens, input plus output."""
         return sum(share.fraction * float(np.mean(share.bucket.pairs.sum(axis=1) > tokens)) for share in self.shares)
 
 
@@ -79,7 +79,7 @@ def trace_lengths(blocks: Iterable[Requests]) -> TraceLengths:
     peak = minutes.busiest_per_s
     if peak is None:
         raise UsageError(
-            "the trace has no two requests at different times, so no rate; give it requests at the times they came"
+            "all requests of the trace have the same arrival time, so it has no rate; use a trace with arrival times"
         )
     shared = sharing.summary(int(total), int(inputs.sum()))
     return TraceLengths(
@@ -92,7 +92,7 @@ def trace_lengths(blocks: Iterable[Requests]) -> TraceLengths:
 
 
 class _SomeRows:
-    """A uniform sample of rows from successive blocks: those with the smallest random numbers."""
+    """A uniform sample of rows from successive blocks: each row gets a random number, and the smallest are kept."""
 
     def __init__(self) -> None:
         self.pairs: Int32s = np.empty((0, 2), np.int32)
@@ -109,7 +109,7 @@ class _SomeRows:
 
 
 class _Stretches:
-    """Requests, input tokens and output tokens of every ten minutes."""
+    """Numbers of requests, input tokens and output tokens in each ten minutes of a trace."""
 
     def __init__(self) -> None:
         self._sums: Float64s = np.zeros((0, 3))
@@ -125,9 +125,9 @@ class _Stretches:
 
     @property
     def longest_over_mean(self) -> tuple[float, float]:
-        """Return the largest ratio to the mean length, of inputs and of outputs.
+        """Return the largest mean length of any ten minutes relative to the overall mean, for inputs and for outputs.
 
-        Only stretches with enough requests count; both ratios are 1 if there is none.
+        Only stretches of ten minutes with enough requests count; both ratios are 1 if no stretch has enough.
         """
         known = self._sums[self._sums[:, 0] >= _TELLING]
         if not len(known):

@@ -11,9 +11,9 @@ from penstock.planning.spec.resolve_plan import LeftOut
 from penstock.planning.spec.trace_lengths import TraceLengths
 
 _WORTH_SAYING: Final = 0.02
-"""Share of prompt tokens common to several prompts from which it is reported."""
+"""Minimum share of repeated prompt tokens that is reported."""
 _LONGER: Final = 1.15
-"""Length in ten minutes of a trace relative to the whole trace from which it is reported."""
+"""Minimum ratio that is reported, of the mean length within ten minutes to the mean of the whole trace."""
 
 ReadTrace = Callable[[str], TraceLengths]
 
@@ -21,7 +21,7 @@ ReadTrace = Callable[[str], TraceLengths]
 def with_trace(
     workload: WorkloadPlan, read_trace: ReadTrace | None, model_of: Callable[[str], ModelSpec]
 ) -> tuple[WorkloadPlan, tuple[LeftOut, ...]]:
-    """Take lengths and rate from the trace; shared prefixes are not planned for, which is reported."""
+    """Take lengths and rate from the trace; also report aspects that are not planned for, such as shared prefixes."""
     if workload.trace is None:
         return workload, ()
     if read_trace is None:
@@ -35,7 +35,7 @@ def with_trace(
     shares = (seen if limit is None else seen.within(limit)).shares
     if not shares:
         raise UsageError(
-            f"{workload.name}: every prompt of {workload.trace} is beyond the {limit:,} tokens of {workload.model}; "
+            f"{workload.name}: every prompt of {workload.trace} exceeds the {limit:,}-token context of {workload.model}; "
             "name a model with a longer context"
         )
     return replace(workload, shares=shares, requests_per_s=rate, mean_load=mean), tuple(
