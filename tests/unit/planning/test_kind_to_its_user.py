@@ -65,7 +65,7 @@ def test_percent_without_its_sign_is_hinted_at() -> None:
             "nvidia: {software_gain_per_year: 3}",
             r"3 times more each year.*did you mean 0.03\?",
         ),
-        ("start: 2027", "start: 2020", r"start is 2020-.*2024 to 2039 is usual"),
+        ("start: 2027", "start: 2020", r"start is 2020-.*usual are the years 2024 to 2039"),
         ("engineer_usd_per_year: 300000", "engineer_usd_per_year: 280", r"did you mean 280,000\?"),
     ],
 )
@@ -197,5 +197,5 @@ def test_columns_may_be_named(tmp_path: Path) -> None:
 def test_two_workloads_of_one_name_are_refused() -> None:
     """Attack: the second one was planned for nobody, and the fleet was called verified."""
     chat = "{name: chat, model: llama-3.1-8b, slo: ttft=1s, requests_per_s: 1, lengths: [{input: 1k, output: 9}]}"
-    with pytest.raises(UsageError, match="two workloads are called 'chat'; give each a name of its own"):
+    with pytest.raises(UsageError, match="two workloads are called 'chat'; give each workload a different name"):
         plan_of(PLAIN.replace("workloads:", f"workloads:\n  - {chat}", 1))

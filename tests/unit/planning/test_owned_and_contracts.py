@@ -100,9 +100,9 @@ def test_a_part_that_is_only_owned_is_kept_and_never_bought() -> None:
 
 def test_what_is_owned_comes_in_whole_nodes_and_at_a_known_site() -> None:
     assert resolved(H200 + "\nowned: [32xh200]\n").plan.owned[0].nodes == 4
-    with pytest.raises(UsageError, match="30 h200_sxm are not whole nodes of 8; write 24 or 32"):
+    with pytest.raises(UsageError, match="30 h200_sxm do not fill whole nodes of 8 devices; write 24 or 32"):
         resolved(H200 + "\nowned: [30xh200]\n")
-    with pytest.raises(UsageError, match="'moon' is not a site of the plan; write one of main"):
+    with pytest.raises(UsageError, match="'moon' is not a site of the plan; use one of main"):
         resolved(H200 + "\nowned: [{id: h200, nodes: 2, site: moon}]\n")
 
 

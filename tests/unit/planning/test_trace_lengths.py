@@ -107,7 +107,7 @@ def test_cutting_the_trace_into_blocks_changes_nothing() -> None:
 
 
 def test_a_trace_without_time_has_no_rate() -> None:
-    with pytest.raises(UsageError, match="no two requests"):
+    with pytest.raises(UsageError, match="the same arrival time"):
         trace_lengths([requests([0.0, 0.0], [1, 1], [1, 1])])
 
 

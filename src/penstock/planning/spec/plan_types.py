@@ -101,7 +101,7 @@ class WorkloadPlan:
 
     @property
     def peak_requests_per_s(self) -> float:
-        """Return the first year's peak rate; users are divided by the longest request time in the SLO plus their pause."""
+        """Return the first year's peak rate; users are divided by the SLO's longest request time plus their pause."""
         if self.requests_per_s is not None:
             return self.requests_per_s * self.demand.value
         answer = sum(share.fraction * share.bucket.output_tokens for share in self.shares)

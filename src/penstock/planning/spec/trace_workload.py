@@ -35,8 +35,8 @@ def with_trace(
     shares = (seen if limit is None else seen.within(limit)).shares
     if not shares:
         raise UsageError(
-            f"{workload.name}: every prompt of {workload.trace} exceeds the {limit:,}-token context of {workload.model}; "
-            "name a model with a longer context"
+            f"{workload.name}: every prompt of {workload.trace} exceeds the {limit:,}-token context of "
+            f"{workload.model}; name a model with a longer context"
         )
     return replace(workload, shares=shares, requests_per_s=rate, mean_load=mean), tuple(
         _unplanned_aspects(workload, seen, limit)
