@@ -1,4 +1,4 @@
-"""Sizes the lots each vendor is asked to offer: nodes for the whole demand, or for an equal share of it."""
+"""Sizes the lots that each vendor is asked to offer: nodes for the whole demand, or for an equal share of demand."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -39,9 +39,9 @@ def shared_fraction(result: PlanResult, answer: Answer) -> float | None:
 
 
 def nodes_to_request(result: PlanResult, answer: Answer) -> Mapping[str, LotSizes]:
-    """Return the nodes to request by accelerator, those of the recommended fleet first.
+    """Return the nodes to request by accelerator; accelerators of the recommended fleet come first.
 
-    Accelerators that need no new node, because owned nodes are enough, are left out.
+    Accelerators of which the owned nodes are enough are left out.
     """
     share, chosen = shared_fraction(result, answer), answer.winner.mix.support
     found: dict[str, LotSizes] = {}
@@ -54,7 +54,7 @@ def nodes_to_request(result: PlanResult, answer: Answer) -> Mapping[str, LotSize
 
 
 def _whole_fleets(result: PlanResult, answer: Answer) -> Iterator[tuple[str, Mix | None]]:
-    """Yield accelerators with a fleet that carries the whole demand: of their vendor alone if vendors compete."""
+    """Yield each accelerator with a fleet that carries the whole demand; if vendors compete, of its vendor alone."""
     bills = (answer.winner, *answer.by_label.values())
     if not answer.family.by_vendor:
         fleets = {ident: bill.mix for bill in reversed(bills) for ident in sorted(bill.mix.support)}
@@ -69,7 +69,7 @@ def _whole_fleets(result: PlanResult, answer: Answer) -> Iterator[tuple[str, Mix
 
 
 def _alone(result: PlanResult, answer: Answer, vendor: str, chosen: set[str]) -> Mix | None:
-    """Find a vendor's cheapest fleet; if rules forbid a single vendor, of its recommended accelerators without them."""
+    """Find a vendor's cheapest fleet; if rules forbid a single vendor, use its chosen accelerators without these rules."""
     if vendor in answer.by_label:
         return answer.by_label[vendor].mix
     problem = answer.family.with_simulated_capacities(replace(result.problem, min_vendors=1, max_vendor_share=None))
@@ -83,7 +83,7 @@ def _of_one(answer: Answer, ident: str) -> Mix | None:
 
 
 def _nodes_for_share(mix: Mix, ident: str, problem: Problem, share: float) -> int:
-    """Return the nodes needed for a share of every request."""
+    """Return the nodes needed for a share of every demand."""
     filling = Filling(problem, mix.pools)
 
     def nodes(pool: PoolPeriod) -> int:
@@ -98,7 +98,7 @@ def _pools(mix: Mix, ident: str) -> list[PoolPeriod]:
 
 
 def _most(nodes: Iterable[tuple[PoolPeriod, int]]) -> int:
-    """Return the maximum number of simultaneous nodes beyond those owned already."""
+    """Return the largest number of nodes in any period, without nodes owned already."""
     had: dict[int, int] = {}
     for pool, count in nodes:
         had[pool.period] = had.get(pool.period, 0) + max(0, count - pool.kept_nodes)

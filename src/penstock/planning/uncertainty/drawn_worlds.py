@@ -1,4 +1,4 @@
-"""Prices thousands of drawn worlds: the effect of each input on dollars per node, from problems built at its ends."""
+"""Derives costs and capacities in thousands of drawn worlds from problems built at the ends of each input's range."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -59,7 +59,7 @@ def drawn_worlds(
 def _drawn_figures(
     knob: Knob, world: InputWorld, candidates: Sequence[Candidate], base: Mapping[Key, float], drawn: Array
 ) -> Iterator[tuple[Key, Array]]:
-    """Yield each figure that one input moves, with its value in every draw."""
+    """Yield each figure that one input changes, with the figure's value in every draw."""
     entry = knob.input
     ends = [
         dict(_figures(build_problem(knob.apply(world, end).resolved, candidates))) for end in (entry.low, entry.high)
@@ -103,7 +103,7 @@ def _as_worlds(
     added: Mapping[Key, Array],
     base: Mapping[Key, float],
 ) -> Worlds:
-    """Sort the figures by kind: dollars, and factors on demand and speed."""
+    """Return the figures as worlds: dollars per node, and factors on demand and speed."""
     found: dict[str, dict[Any, Array]] = {
         name: {} for name in (_BOUGHT, _RENTED, _CONTRACT, _KEPT, _VENDOR, _DEMAND, _GAIN)
     }

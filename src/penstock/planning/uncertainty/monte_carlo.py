@@ -1,4 +1,4 @@
-"""Measures certainty by Monte Carlo: worlds drawn from the predictions' P10-P90 and the range of every input."""
+"""Estimates confidence by Monte Carlo: draws each prediction from its P10-P90 and each input from its range."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,13 +20,15 @@ from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob, Kno
 _P10_Z: Final = 1.2815515655446004
 """Standard deviations between the median and P10 of a normal distribution."""
 _SHARED: Final = 0.4
-"""Correlation of the errors of two accelerators of one vendor: 0.27 with the setup unseen, 0.51 with the model unseen,
-over 67 pairs of accelerators that ran the same model with the same engine. Across vendors it is -0.05 and 0.23."""
+"""Assumed correlation of prediction errors between two accelerators of one vendor.
+
+Measured over 67 pairs of accelerators that ran the same model with the same engine: 0.27 if the setup was not seen,
+0.51 if the model was not seen. Across vendors: -0.05 and 0.23."""
 _MAX_BLAMED: Final = 3
 _COULD_BE: Final = 0.1
-"""Share of draws from which a loss counts as possible: a loss outside P10-P90 does not."""
+"""Minimum share of draws with a loss for the loss to count as possible: a loss outside P10-P90 does not count."""
 _NOT_DRAWN: Final = ("delivery",)
-"""Kinds of input that are not drawn: another delivery date makes another problem, which is solved separately."""
+"""Kinds of input that are not drawn: a changed delivery date changes the problem, which is solved separately."""
 _SOLVED_WORLDS: Final = 5
 _WORLD_GAP: Final = 2e-3
 _WORLD_NODES: Final = 200
@@ -59,26 +61,25 @@ class Confidence:
     draws: int
     seed: int
     probability: Mapping[str, float]
-    """Probability by label of being cheapest. The sum is below 1 by the share of worlds where no resized fleet is
-    feasible."""
+    """Probability by label of being cheapest. The sum is below 1 if no resized fleet is feasible in some worlds."""
     fleet_usd: Span
-    """Cost of the winning fleet with the nodes each world requires: the possible cost of signing for it."""
+    """Cost of the winning fleet, with as many nodes as each world requires."""
     cost_usd: Mapping[str, Span]
-    """Cost by label of the fleet that is cheapest as estimated, over the worlds where it is feasible."""
+    """Cost by label of the fleet that is cheapest with inputs as estimated, over the worlds where it is feasible."""
     saving_usd: Span | None
-    """Saving of the winner over the best other label; None if no other label competes, or not in every world."""
+    """Saving of the winner over the best other label; None unless another label competes in every world."""
     blame: tuple[Blame, ...]
     enough_fraction: float
     """Share of worlds in which the planned nodes of the winning fleet carry the demand."""
     nodes: Span
-    """Nodes the winning fleet needs in the period with the most nodes."""
+    """Number of nodes that the winning fleet needs in its largest period."""
 
     def loss_probability(self, winner: str) -> float:
         """Return the share of worlds in which another label is cheapest."""
         return sum(share for label, share in self.probability.items() if label != winner)
 
     def too_close(self, winner: str) -> bool:
-        """Return whether the saving could be a loss: another label is cheapest in at least 10% of feasible worlds."""
+        """Return whether the saving could be a loss: another label is cheapest in 10% or more of feasible worlds."""
         return self.loss_probability(winner) >= _COULD_BE * sum(self.probability.values())
 
     @property
@@ -90,11 +91,11 @@ class Confidence:
 def add_fleets_of_drawn_worlds(
     family: Family, world: InputWorld, candidates: Sequence[Candidate], knobs: Sequence[Knob], *, seed: int
 ) -> Family:
-    """Add the fleets that are cheapest in a few drawn worlds, so that every label has an alternative.
+    """Add the fleets that are cheapest in a few drawn worlds, so that every label has more fleets to choose from.
 
-    A resized fleet keeps its accelerators and their shares of the load; a world with other throughputs may prefer
-    others. On the examples a handful of worlds closes most of the gap to solving every world again
-    (docs/methodology.md, "Plan").
+    A resized fleet keeps its accelerators and their shares of each length bucket. With other throughputs, other
+    accelerators or shares may be cheaper. On the examples, a handful of worlds closes most of the gap to solving every
+    world again (docs/methodology.md, "Plan").
     """
     uncertain, values = draw_inputs(knobs, seed, _SOLVED_WORLDS)
     found = []
@@ -111,7 +112,7 @@ def add_fleets_of_drawn_worlds(
 
 
 def draw_inputs(knobs: Sequence[Knob], seed: int, draws: int) -> tuple[list[Knob], dict[str, Array]]:
-    """Draw the uncertain inputs, each from its own random stream: adding one does not change the others."""
+    """Draw the uncertain inputs, each from its own random stream: adding an input does not change other draws."""
     uncertain = [knob for knob in knobs if knob.input.uncertain and knob.kind not in _NOT_DRAWN]
     shared = {
         stack: _stream(seed, f"stack {stack}").standard_normal(draws)
@@ -136,10 +137,10 @@ def draw_confidence(
     seed: int,
     draws: int,
 ) -> Confidence:
-    """Draw every input that has a range, resize each label's fleet in every world, and count which is cheapest.
+    """Draw every input that has a range, resize each label's fleet in every world, and count which label is cheapest.
 
-    Fleets are resized instead of solved again: thousands of integer programs would take an hour, and resizing never
-    makes a fleet look cheaper than it is.
+    Fleets are resized instead of solved again, because thousands of integer programs would take an hour. The cost of a
+    resized fleet may be overestimated, never underestimated.
     """
     uncertain, values = draw_inputs(knobs, seed, draws)
     problem = build_problem(world.resolved, candidates)
@@ -175,8 +176,8 @@ def draw_confidence(
 def _draw(knob: Knob, generator: np.random.Generator, draws: int, shared: Array | None) -> Array:
     """Draw capacities from a two-piece log-normal through P10, median and P90; all other inputs from two triangles.
 
-    The stated value is the median of both. If it were the mode, a range that only goes up would put every draw above
-    it.
+    The stated value is the median of both distributions. If it were the mode, every draw from a range that only goes
+    up would exceed the stated value.
     """
     entry = knob.input
     if knob.kind == "throughput":
@@ -200,7 +201,7 @@ def _span(values: Array) -> Span:
 
 
 def _blame(knobs: Sequence[Knob], values: Mapping[str, Array], saving: Array) -> tuple[Blame, ...]:
-    """Rank inputs, for measurement, by squared correlation with the saving, or with whether there is one."""
+    """Rank the inputs by their squared correlation with the saving, or with whether the winner saves at all."""
     if not isfinite(float(saving.std())) or saving.std() == 0:
         return ()
     found = [

@@ -18,31 +18,31 @@ _STAGE, _STEPS = "what would change the answer", 4
 
 @dataclass(frozen=True, kw_only=True)
 class CompetingFleets:
-    """The fleets that could win if inputs change, with those inputs."""
+    """The fleets that could win if inputs change, and the inputs that matter to them."""
 
     family: Family
     candidates: tuple[Candidate, ...]
-    """Candidates without the disaggregated units that no competing fleet runs: their error affects no fleet."""
+    """Candidates, without disaggregated units that no competing fleet runs: their errors affect no fleet."""
     world: InputWorld
-    """The plan's values, without accelerators that no competing fleet uses."""
+    """The plan's inputs, without accelerators that no competing fleet uses."""
     knobs: tuple[Knob, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Uncertainty:
-    """The answer's probability, and the inputs that change it."""
+    """The probability that the answer is right, and the inputs that would change it."""
 
     confidence: Confidence
     swings: tuple[Swing, ...]
     flips: tuple[Flip, ...]
     family: Family
-    """The competing fleets and those solved next to flips."""
+    """The competing fleets, and the fleets found by solving next to flips."""
 
 
 def find_competing(
     simulated: Family, resolved: Resolved, candidates: Sequence[Candidate], progress: StageProgress
 ) -> CompetingFleets:
-    """Drop the fleets that cannot win and add those that win in other worlds, with the inputs that matter to them."""
+    """Drop fleets that cannot win, add fleets that win in other worlds, and return the inputs that matter to both."""
     progress(_STAGE, 0, _STEPS)
     family = simulated.competing()
     used = {name for mix in family.fleets for pool in mix.pools for name in pool.replicas}
@@ -54,7 +54,7 @@ def find_competing(
 
 
 def _without_unused(resolved: Resolved, family: Family) -> Resolved:
-    """Drop accelerators that no competing fleet uses, unless they come later or are owned."""
+    """Drop accelerators that no competing fleet uses, unless they become available later or are owned."""
     owned = {entry.id for entry in resolved.plan.owned}
     kept = tuple(
         entry

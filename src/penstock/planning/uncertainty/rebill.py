@@ -19,7 +19,7 @@ from penstock.planning.optimizer.refill_nodes import Array, Filling
 from penstock.planning.spec.resolve_plan import Resolved
 
 LOADS: Final = tuple(round(0.5 + 0.1 * step, 1) for step in range(16))
-"""Demand relative to plan: 0.5 to 2 in steps of 0.1."""
+"""Demand relative to the plan, from 0.5 to 2 in steps of 0.1."""
 _TERMS: Final = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
 
 UnitKind = Literal["kept", "bought", "contract", "hour", "people"]
@@ -27,7 +27,7 @@ UnitKind = Literal["kept", "bought", "contract", "hour", "people"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """A unit of billing: a node acquired in one way from one period on, or a vendor's engineers in a period."""
+    """A unit of billing: a node by way of acquisition and first period, or a vendor's engineers in one period."""
 
     way: UnitKind
     vendor: str
@@ -35,14 +35,14 @@ class Unit:
     accelerator: str = ""
     site: str = ""
     number: int = 0
-    """Price level of a purchase, or number of the contract."""
+    """Price level of a purchase, or index of the contract."""
 
 
 Counts = Mapping[Unit, int]
 
 
 def bill_of(unit: Unit, terms: BillingTerms) -> tuple[Line, ...]:
-    """Bill one unit; empty if its period lies beyond the term."""
+    """Bill one unit; empty if its period starts after the horizon ends."""
     if unit.period >= len(terms.periods):
         return ()
     if unit.way == "people":
@@ -59,7 +59,7 @@ def bill_of(unit: Unit, terms: BillingTerms) -> tuple[Line, ...]:
 
 
 def other_terms(resolved: Resolved) -> Mapping[float, BillingTerms]:
-    """Return billing terms by horizon: the plan's own, and those whose periods the fleets already cover."""
+    """Return billing terms by horizon in years: the plan's horizon, and others whose periods the fleets cover."""
     own = terms_of(resolved)
     cuts = [start for start, _ in own.periods]
     # A fleet that changes is undefined after its last period. A fleet that never changes is the same for longer.
@@ -74,7 +74,7 @@ def other_terms(resolved: Resolved) -> Mapping[float, BillingTerms]:
 
 
 def count_units(mix: Mix) -> Counts:
-    """Count the units of a fleet as planned."""
+    """Count the units of billing of a fleet as planned."""
     counts: dict[Unit, int] = dict(_people(mix))
     vendors = {pool.offer.key: pool.offer.vendor for pool in mix.pools}
     for way, held in (("bought", mix.purchases), ("contract", mix.contracts)):
@@ -100,8 +100,8 @@ def _people(mix: Mix) -> Iterator[tuple[Unit, int]]:
 def count_units_at(mix: Mix, problem: Problem, load: float) -> Counts | None:
     """Count the units of a fleet at `load` times the requests; None if a power cap or a node limit forbids it.
 
-    Each offer keeps its share of every length and is refilled, as in draws. Spare nodes stay, and nodes are acquired in
-    the same proportions as before.
+    Each offer keeps its share of each length bucket, and its nodes are refilled, as in draws. Spare nodes stay, and
+    nodes are acquired in the same proportions as before.
     """
     if load == 1:
         return count_units(mix)
@@ -130,7 +130,7 @@ def _nodes_at(pool: PoolPeriod, filling: Filling, load: float) -> Array:
 
 
 def _units(held: AcquiredNodes) -> dict[Unit, int]:
-    """Return the billed units of one offer: bought, on contract, kept, by the hour; the price level follows volume."""
+    """Return the units of billing of one offer by way of acquisition; the price level depends on the volume."""
     vendor, key = held.offer.vendor, held.offer.key
     bought = {period: int(nodes[0]) for period, nodes in held.bought.items() if nodes[0]}
     volume = sum(bought.values()) * held.offer.devices

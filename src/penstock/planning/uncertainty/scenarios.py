@@ -1,4 +1,4 @@
-"""Prices each rule, and the plan at low and high demand, by solving the plan without the rule or with other demand."""
+"""Prices each rule by solving the plan without it, and prices low and high demand by solving the plan with each."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,26 +15,25 @@ from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob
 _SEARCH_NODES: Final = 500
 """Limit on the search tree; a result not proven within it is reported as a bound."""
 _NO_CHEAPER: Final = 1.01
-"""Cost ratio to the winner above which a fleet is not sized by simulation: it would say nothing about the rule's
-price."""
+"""Cost relative to the winner above which a fleet is not sized by simulation: it cannot affect the rule's price."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulePrice:
-    """A rule of the plan, with the saving of the cheapest fleet without it."""
+    """A rule of the plan, with the saving of the cheapest fleet that need not satisfy the rule."""
 
     rule: str
     without_usd: float
     usd: float
     without: str
-    """Accelerators of that fleet."""
+    """Accelerators of the cheapest fleet without the rule."""
     proven: bool = True
-    """Whether no fleet without the rule is cheaper by more than 1%; otherwise the rule costs at least this."""
+    """Whether it is proven that no fleet without the rule is over 1% cheaper; otherwise `usd` is a lower bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemandScenario:
-    """The cheapest fleet with demand at one end of its range, or the fact that there is none."""
+    """The cheapest fleet with demand at one end of its range; there may be none."""
 
     name: Literal["low", "base", "high"]
     usd: float | None
@@ -43,12 +42,12 @@ class DemandScenario:
     accelerators: Mapping[str, int]
     """Devices by accelerator, in the largest period."""
     proven: bool = True
-    """Whether no fleet is cheaper by more than 1%; otherwise it costs at most this."""
+    """Whether it is proven that no fleet is over 1% cheaper; otherwise `usd` is an upper bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnedWorth:
-    """Nodes owned already: how many are kept, and the cost of keeping one next to that of a new one."""
+    """Nodes owned already: how many are kept, the cost of keeping one, and the cost of a new one."""
 
     accelerator: str
     site: str
@@ -56,9 +55,9 @@ class OwnedWorth:
     kept: tuple[int, ...]
     """Nodes kept, by period."""
     keeping_usd: float
-    """Cost of a node kept to the end: running it, and the forgone sale."""
+    """Cost of keeping one node to the end: running the node, and its forgone sale."""
     new_usd: float | None
-    """Cost of a new node over the same time; None if it cannot be bought."""
+    """Cost of a new node over the same time; None if the accelerator cannot be bought."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +71,7 @@ class Owned:
     without_accelerators: tuple[str, ...]
     """Accelerators of that fleet."""
     saved_usd: float | None
-    """Extra cost of that fleet, plus the proceeds of selling everything owned today, so that both fleets count them."""
+    """Extra cost of the fleet without owned nodes, plus the proceeds of selling all owned nodes today."""
 
 
 def owned_worth(problem: Problem, family: Family, sized: Sized = as_solved) -> Owned | None:
@@ -106,7 +105,7 @@ def _worth(problem: Problem, offer: Offer, winner: Mix) -> OwnedWorth:
 
 
 def without_each_rule(problem: Problem) -> Mapping[str, Problem]:
-    """Return the problem without one rule at a time, by the rule's name; rules without effect are left out."""
+    """Return, by name of the rule, the problem without that rule; rules without effect are left out."""
     instantly = tuple(replace(offer, first_period=0, first_bought=0) for offer in problem.offers)
     looser = {
         "the sites' power caps": replace(problem, site_watts={}),
@@ -122,10 +121,9 @@ def without_each_rule(problem: Problem) -> Mapping[str, Problem]:
 
 
 def find_blocking_rules(problem: Problem) -> tuple[str, ...]:
-    """Drop one rule at a time; report the rules whose absence makes a fleet possible, and by how much it exceeds them.
+    """Drop one rule at a time; report the rules without which a fleet exists, and by how much that fleet exceeds them.
 
-    Such a fleet need not be the one that breaks its rule least: the text states its excess, not the smallest possible
-    excess.
+    The fleet is the cheapest one without the rule. Another fleet may exceed the rule by less.
     """
     found = []
     for name, looser in without_each_rule(problem).items():
@@ -137,7 +135,7 @@ def find_blocking_rules(problem: Problem) -> tuple[str, ...]:
 
 
 def _excess(problem: Problem, mix: Mix) -> Iterator[str]:
-    """Yield by how much a fleet exceeds the limits on power, nodes and dates."""
+    """Yield phrases that state by how much a fleet exceeds the limits on power, nodes and delivery dates."""
     periods = sorted({pool.period for pool in mix.pools})
     for site, watts in problem.site_watts.items():
         here = [pool for pool in mix.pools if pool.offer.site == site]
@@ -155,7 +153,7 @@ def _excess(problem: Problem, mix: Mix) -> Iterator[str]:
 
 
 def _first(problem: Problem, offer: Offer) -> int:
-    """Return the first period of an offer; 0 if some of its nodes are owned already."""
+    """Return the first period in which nodes of an offer can serve; 0 if some nodes are owned already."""
     known = next(entry for entry in problem.offers if entry.key == offer.key)
     return 0 if known.kept is not None else known.first_period
 
@@ -183,7 +181,7 @@ def rule_prices(problem: Problem, family: Family, sized: Sized = as_solved) -> t
 
 
 def _cheapest_known(found: Mix, family: Family, looser: Problem) -> Mix:
-    """Return the fleet solved without a rule, or one of the plan if that is cheaper, for example with fewer spares."""
+    """Return the cheapest of the fleet solved without a rule and the plan's fleets, for example with fewer spares."""
     best = found
     for mix in family.fleets:
         usd = float(resized_usd(mix, looser, one_world())[0])
@@ -198,7 +196,7 @@ def demand_scenarios(
     knobs: Sequence[Knob],
     sized: Sized = as_solved,
 ) -> tuple[DemandScenario, ...]:
-    """Solve again with every range of demand and growth at its low and at its high end; empty if none has a range."""
+    """Solve again with demand and growth at the low and the high ends of their ranges; empty without a range."""
     moving = [knob for knob in knobs if knob.kind == "demand" and knob.input.uncertain]
     if not moving:
         return ()

@@ -1,4 +1,4 @@
-"""Finds inputs that would change the answer: each input through its range, and the value where another fleet wins."""
+"""Finds the inputs that would change the answer, and the values at which another fleet becomes cheapest."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,13 +16,13 @@ from penstock.planning.uncertainty.drawn_worlds import drawn_worlds
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob, KnobKind
 
 _TOLERANCE: Final = 0.005
-"""Relative tolerance to which a flip is located between a value with the same winner and one with another."""
+"""Relative tolerance of a flip's location, between a value with the same winner and a value with another one."""
 _STATED_MOVES: Final = 0.05
-"""Relative change assumed for an input stated without a range, such as a price, before an order is signed."""
+"""Relative uncertainty assumed for an input without a range, such as a price before the order is signed."""
 _STAIRS: Final = ("throughput", "demand")
-"""Inputs that determine the number of nodes: costs change in steps, and the winner may change more than once."""
+"""Inputs that change the number of nodes: costs move in steps, and the winner may change more than once."""
 _LOOKED_AT: Final = (np.arange(1, 193) / 192) ** 1.5
-"""Places tried for such an input as fractions of the way to its bound: every 0.1% at first, then every 2%."""
+"""Values tried for such an input, as fractions of the way to its bound: every 0.1% at first, then every 2%."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Swing:
 
     @property
     def width_usd(self) -> float:
-        """Return how much of the saving depends on the input, in dollars."""
+        """Return by how many dollars the saving differs between the ends of the input's range."""
         return abs(self.saving_at_high_usd - self.saving_at_low_usd)
 
 
@@ -62,17 +62,17 @@ class Flip:
     winner: str
     instead: str
     instead_named: tuple[str, ...]
-    """The vendor or `mix`, or the accelerators, that `instead` stands for; empty if no fleet is feasible."""
+    """Meaning of the label `instead`: a vendor, `mix` or accelerators; empty if no fleet is feasible."""
     within_range: bool
-    """Whether the value lies within the input's own range: then the plan's uncertainty includes it."""
+    """Whether the value lies within the input's own range, so that the draws include it."""
     uncertainty_fraction: float = 0.0
     """Half of the input's range relative to its value; 0 if it is stated without a range."""
     solved: bool = False
-    """Whether fleets were solved again at this value; otherwise it rests on resizing the compared fleets."""
+    """Whether fleets were solved again at this value; otherwise the compared fleets were only resized."""
     returns: bool = False
-    """Whether the winner is cheapest again farther away: node counts change in steps."""
+    """Whether the winner is cheapest again farther away, because node counts change in steps."""
     months: int | None = None
-    """Term of the contract whose rent it is; None for every other input."""
+    """Term in months if the input is the rent of a contract; None for other inputs."""
 
     @property
     def distance_fraction(self) -> float:
@@ -81,13 +81,13 @@ class Flip:
 
     @property
     def uncertainties_away(self) -> float:
-        """Return the distance in units of the uncertainty: 3% of a stated price is nearer than 40% of a guess."""
+        """Return the distance in units of the input's uncertainty, which makes quotes and rough guesses comparable."""
         return self.distance_fraction / max(self.uncertainty_fraction, _STATED_MOVES)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judge:
-    """Pricing of every competing fleet in any world."""
+    """Prices every competing fleet in any world."""
 
     family: Family
     candidates: Sequence[Candidate]
@@ -117,7 +117,7 @@ class Judge:
         return self.margin(self.costs(world, kind))
 
     def margin(self, costs: Mapping[str, float]) -> float:
-        """Return the saving for known costs; minus infinity if the winner has no feasible fleet."""
+        """Return the winning label's saving under given costs; minus infinity if it has no feasible fleet."""
         own, other = costs.get(self.winner, inf), best_other(costs, self.winner)
         return -inf if own == inf else other - own
 
@@ -173,7 +173,7 @@ def nearest_first(found: Iterable[Flip]) -> tuple[Flip, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Loss:
-    """Two values between which the winner first loses, and whether it wins again beyond them."""
+    """Two values between which the winner first loses, and whether the winner wins again farther away."""
 
     holds: float
     lost: float
@@ -181,7 +181,7 @@ class _Loss:
 
 
 def _nearest_loss(judge: Judge, world: InputWorld, knob: Knob, bound: float) -> _Loss | None:
-    """Find where the winner first loses on the way to a bound; None if it does not."""
+    """Find where the winner first loses between the plan's value and a bound; None if it never loses."""
     current = knob.input.value
     if bound == current:
         return None
@@ -204,7 +204,7 @@ def _nearest_loss(judge: Judge, world: InputWorld, knob: Knob, bound: float) -> 
 
 
 def _places(current: float, bound: float) -> Array:
-    """Return values on the way to a bound: in equal ratios if both are positive."""
+    """Return values between the plan's value and a bound, in equal ratios if both are positive."""
     if min(current, bound) > 0:
         return np.asarray(current * (bound / current) ** _LOOKED_AT)
     return np.asarray(current + (bound - current) * _LOOKED_AT)

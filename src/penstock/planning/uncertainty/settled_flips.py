@@ -16,25 +16,25 @@ SETTLED: Final = 6
 _ROUNDS: Final = 6
 _SEARCH_NODES: Final = 200
 _HAIR: Final = 0.002
-"""Relative saving below which a fleet is not another answer: solver and flip location are no more precise."""
+"""Relative saving below which a fleet does not count as cheaper: the solver and the flips are not more precise."""
 _JUST_BEFORE: Final = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Place:
-    """A world next to a flip, and the label known to win there."""
+    """A world next to a flip, and the label that wins in this world as far as known."""
 
     world: InputWorld
     knob: Knob
     winner: str
     only: Restriction
-    """Restriction to the fleets that could contradict it."""
+    """Restriction to the fleets that could win instead of that label."""
 
 
 def settled_flips(
     judge: Judge, world: InputWorld, knobs: Sequence[Knob], sized: Sized = as_solved
 ) -> tuple[tuple[Flip, ...], Family]:
-    """Find the flips and confirm the nearest by solving fleets there, which join the family.
+    """Find the flips, and confirm the nearest by solving again at their values; fleets found join the family.
 
     Fleets that win today were made for today's values. Just before a flip, a fleet not seen before may be cheaper than
     the winner; then the flip is nearer. At the flip, the winner's label may have a better fleet; then the flip is
@@ -62,7 +62,7 @@ def settled_flips(
 
 
 def _nearest_flips(found: Sequence[Flip]) -> Iterator[Flip]:
-    """Return the flips of the nearest inputs, without delivery flips, which are solved when they are searched."""
+    """Return the flips of the nearest inputs, except delivery dates, for which fleets are always solved again."""
     nearest = tuple(dict.fromkeys(flip.id for flip in found))[:SETTLED]
     return (flip for flip in found if flip.id in nearest and flip.kind != "delivery")
 
@@ -88,7 +88,7 @@ def _contradicting_fleets(
 
 
 def _places_near(judge: Judge, world: InputWorld, knob: Knob, flip: Flip) -> Iterator[_Place]:
-    """Yield the world just before a flip, where any fleet may win, and at it, where only the winner's label matters."""
+    """Yield the world just before a flip, open to any fleet, and the world at the flip, open to the winner's label."""
     before = flip.at + _JUST_BEFORE * (flip.current - flip.at)
     yield _Place(world=knob.apply(world, before), knob=knob, winner=flip.winner, only=Restriction())
     own = judge.family.restriction(flip.winner)

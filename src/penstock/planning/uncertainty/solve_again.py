@@ -27,7 +27,7 @@ def solve_again(
 ) -> Mix | None:
     """Return the cheapest fleet under the capacities that the family's replicas had in simulation.
 
-    `search_nodes` limits the search tree; the gap of the fleet says how much cheaper another fleet could be.
+    `search_nodes` limits the search tree; the fleet's optimality gap says how much cheaper another fleet could be.
     """
     informed = family.with_simulated_capacities(problem)
     return cheapest(informed, restriction, gap_fraction=_GAP, search_nodes=search_nodes, patient=False)
@@ -41,6 +41,6 @@ def solve_each(
 
 
 def size_solved(mix: Mix | None, problem: Problem, sized: Sized) -> Mix | None:
-    """Size a fleet, sequentially because simulations share results; the gap stays that of the solved fleet."""
+    """Size a fleet by simulation and keep the optimality gap of the solved fleet. Simulations share results."""
     found = None if mix is None else sized(mix, problem)
     return None if mix is None or found is None else replace(found, gap_fraction=mix.gap_fraction)

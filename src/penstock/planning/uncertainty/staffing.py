@@ -8,19 +8,18 @@ from penstock.planning.optimizer.node_costs import BillingTerms
 from penstock.planning.optimizer.problem import Mix
 
 CLUSTER_ENGINEERS: Final = 2.0
-"""Extra engineers per cluster in the source of the default. The source says nothing about smaller fleets, so one may
-need as many."""
+"""Extra engineers per cluster in the source of the default. The source does not say how many a smaller fleet needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeopleDecide:
-    """A vendor whose fleet is cheaper without engineers, with the number of engineers that would reverse it."""
+    """A vendor whose fleet is cheapest before engineers are billed, and the number of engineers that reverses that."""
 
     vendor: str
     label: str
-    """Label of its fleet: the vendor, or `mix`."""
+    """Label of the vendor's fleet: the vendor, or `mix`."""
     saved_usd: float
-    """How much less its fleet costs than the cheapest without the vendor, engineers of both left out."""
+    """Saving of the vendor's fleet over the cheapest fleet without the vendor, without the engineers of both fleets."""
     break_even_engineers: float
     assumed_engineers: float
     """Engineers billed in the plan, on average over the time the vendor serves."""
@@ -40,7 +39,7 @@ class _Billed:
 
 
 def people_decide(by_label: Mapping[str, Mix], terms: BillingTerms) -> PeopleDecide | None:
-    """Find the vendor for which engineers decide; None if hardware decides or only one vendor can be chosen.
+    """Find the vendor whose number of engineers decides the answer; None if hardware decides or no vendors compete.
 
     Engineers decide if a vendor's fleet is cheaper without them and the break-even number is within the plan's range.
     If the plan states no number, the range extends to the engineers per cluster in the source of the default.

@@ -15,10 +15,10 @@ from penstock.units import count_text
 
 DAYS_PER_MONTH: Final = 365.25 / 12
 _WIDE: Final = 10.0
-"""Factor up to which a flip is searched: from a tenth of the value to ten times it, where such a value is possible."""
+"""Factor that bounds the search for a flip: from a tenth of the value to ten times the value, if possible."""
 _MAX_PUE: Final = 3.0
 _ENGINEER_USD: Final = (2e4, 1.5e6)
-"""Dollars per engineer-year between which a flip is informative; a plan may state more (`unlikely`)."""
+"""Range of dollars per engineer-year in which flips are searched; a plan may state more (`unlikely`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ KnobKind = Literal[
 
 
 Path = tuple[str | int, ...]
-"""Way to a value in a world: attributes, keys of mappings, and numbers or ids of the entries of a tuple."""
+"""Path to a value in a world: attribute names, mapping keys, and indices or ids of tuple entries."""
 _PLAN: Final = ("resolved", "plan")
 
 
@@ -49,18 +49,18 @@ class Knob:
 
     kind: KnobKind
     id: str
-    """Path of the input in the plan. Names are for readers and contain the user's own words."""
+    """Path of the input in the plan, for programs; `name` is for readers."""
     subject: str
-    """The accelerator or vendor it belongs to, or its own name."""
+    """The accelerator or vendor that the input belongs to, or else the input's own name."""
     name: str
     input: Input
     minimum: float
     maximum: float
     path: Path
     stored: Callable[[float], object] | None = None
-    """Function from a value to what the world holds at the path; None if that is an `Input`."""
+    """Function that converts a value to the object stored at the path; None if that object is an `Input`."""
     stack: str = ""
-    """The vendor whose stack shares its error; empty if its error is independent."""
+    """The vendor within whose stack the errors are correlated; empty if the error is independent."""
     months: int | None = None
     """Term of the contract; None for every other input."""
 
@@ -86,9 +86,9 @@ def _with_value(owner: Any, path: Path, stored: Callable[[float], object], value
 
 
 def capacity_spreads(candidates: Sequence[Candidate]) -> Mapping[str, tuple[float, float]]:
-    """Return P10 and P90 relative to the estimate, per accelerator: the widest of its deployments.
+    """Return P10 and P90 of capacity relative to the estimate, by accelerator.
 
-    Errors of one stack are correlated.
+    They are those of its least certain deployment, because errors of one stack are correlated.
     """
     found: dict[str, tuple[float, float]] = {}
     for candidate in candidates:
@@ -194,7 +194,7 @@ def _stacks(stacks: Mapping[str, StackPlan]) -> Iterator[Knob]:
 
 
 def _demands(workloads: Sequence[WorkloadPlan]) -> Iterator[Knob]:
-    """List the peak of each workload, its growth if there is any, and its mean load relative to its peak."""
+    """List three inputs per workload: its peak, its growth if there is any, and its mean load relative to the peak."""
     inputs: tuple[tuple[KnobKind, str, str, float, float], ...] = (
         ("demand", "demand", "demand", 1 / _WIDE, _WIDE),
         ("demand", "growth_per_year", "growth", -0.9, _WIDE),
@@ -220,7 +220,7 @@ def _demands(workloads: Sequence[WorkloadPlan]) -> Iterator[Knob]:
 
 
 def _sites(sites: Sequence[SitePlan]) -> Iterator[Knob]:
-    """Yield the knobs of each site: the prices of one site say nothing about another."""
+    """Yield the inputs of each site; sites are varied independently."""
     for number, site in enumerate(sites):
         for key, called in (("usd_per_kwh", "power price"), ("pue", "PUE"), ("hosting_usd_per_kw_month", "hosting")):
             current: Input = getattr(site, key)
@@ -240,7 +240,7 @@ def _sites(sites: Sequence[SitePlan]) -> Iterator[Knob]:
 
 
 _SINGULAR: Final = {"device failures": "rate of device failures"}
-"""Names for sentences that put them below or above a value."""
+"""Names of inputs for sentences of the form "if the ... is below a value"."""
 
 
 def _money(plan: Plan) -> Iterator[Knob]:

@@ -11,11 +11,11 @@ from penstock.planning.uncertainty.sensitivity import Flip
 
 Outcome = Literal["wins", "too close to call", "only choice"]
 _HAIR: Final = 0.01
-"""Relative difference below the precision of any input."""
+"""Relative difference that is smaller than the precision of any input."""
 _CLEARLY: Final = 0.2
-"""Lead in the share of worlds from which another label counts as likelier than the estimate's winner."""
+"""Minimum lead, in share of worlds, for another label to count as likelier than the winner as estimated."""
 _RARE: Final = 0.005
-"""Share of worlds that rounds to zero."""
+"""Largest share of worlds that is shown as zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +25,9 @@ class PlanVerdict:
     outcome: Outcome
     winner: str
     others_usd: Mapping[str, float]
-    """Extra cost of the best fleet of every other label with inputs as estimated, the smallest first. A label without
-    such a fleet is absent, though it may have one in other worlds."""
+    """Extra cost of the best fleet of every other label with inputs as estimated, the smallest first.
+
+    A label without a feasible fleet is absent, although it may have one in other worlds."""
     probability: float
     """Probability that the winning label is cheapest."""
     likeliest: str
@@ -34,11 +35,11 @@ class PlanVerdict:
     winner."""
     likeliest_probability: float
     cost_usd: Span
-    """P10, median and P90 of the winning fleet's cost, next to its cost as estimated."""
+    """P10, median and P90 of the winning fleet's cost over the draws."""
     near: tuple[str, ...]
-    """Inputs whose change by 1% flips the answer, and labels that cost at most 1% more."""
+    """Inputs of which a change by 1% changes the winner, and labels that cost at most 1% more."""
     measure: tuple[str, ...]
-    """Measurements that would settle it, the most informative first."""
+    """Measurements that would settle a close answer, the most informative first."""
 
 
 def judge(
@@ -69,7 +70,7 @@ def judge(
 
 
 def _is_near(flip: Flip) -> bool:
-    """Return whether a change within the precision of the input flips the answer.
+    """Return whether a change within the precision of the input changes the winner.
 
     Delivery dates never count: a delivery one day late waits for the plan's next step.
     """
@@ -77,7 +78,7 @@ def _is_near(flip: Flip) -> bool:
 
 
 def _measure(blame: Blame, family: Family, candidates: tuple[Candidate, ...]) -> str:
-    """Return the action that settles an input: a benchmark for throughput, a quote for a price."""
+    """Return the action that makes an input certain: a benchmark for throughput, a quote for a price."""
     subject = blame.subject
     settled = {
         "price": f"get a written quote for {subject}, per device",

@@ -17,7 +17,7 @@ class FleetSimulator:
     candidates: Sequence[Candidate]
     workloads: Sequence[WorkloadPlan]
     verify_of: VerifyOf
-    """Check of every pool, with its margin to the SLO."""
+    """Function that checks every pool and finds its margin to the SLO."""
     sizing_of: VerifyOf | None = None
     """Faster check that decides only whether a pool meets the SLO; None to size with `verify_of`."""
 
@@ -26,12 +26,12 @@ class FleetSimulator:
         return self._verify(mix, problem, self.verify_of)
 
     def size(self, mix: Mix, problem: Problem) -> Mix | None:
-        """Return the fleet of a changed problem as simulation sizes it; None if it misses the SLO."""
+        """Size a fleet of a changed problem by simulation; None if the fleet misses the SLO."""
         found = self.verify(mix, problem)
         return found.mix if found.met else None
 
     def size_without_margins(self, mix: Mix, problem: Problem) -> Mix | None:
-        """Return the same as `size`, without the search for each pool's margin."""
+        """Size a fleet like `size`, but without the search for each pool's margin."""
         found = self._verify(mix, problem, self.sizing_of or self.verify_of)
         return found.mix if found.met else None
 

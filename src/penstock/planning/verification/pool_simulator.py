@@ -29,22 +29,23 @@ from penstock.simulation.run_options import Options
 from penstock.workload import Empirical, Poisson, SloClass, Workload
 
 _PAIRS, _MIN_PAIRS = 10_000, 21
-"""Requests that represent a mix of lengths, in all and at least per length: shares are exact to 0.01%."""
+"""Number of requests that represent a mix of lengths, in total and at least per length; shares are exact to 0.01%."""
 _COUNT_STEP: Final = 1.25
 _SAME: Final = 1e-9
-"""Relative difference up to which two rates are equal."""
+"""Relative difference up to which two rates count as equal."""
 _SKETCH_REQUESTS, _SKETCH_SHARE, _SKETCH_TOLERANCE = 8_000, 3, 0.01
 _BESIDE_OTHERS: Final = 1.02
-"""First step of a rate search that starts at the result of another number of replicas of the same kind."""
+"""First step of a rate search that starts from the result for another number of replicas of the same kind."""
 _SPREAD: Final = 0.1
-"""Relative spread of answer lengths around one length. If all were equal, requests prefilled together would end in the
-same step, and a router that counts requests would send the next burst to that one replica. Real traffic is not that
-regular, and the effect halves the capacity of 32 replicas."""
+"""Relative spread of answer lengths around one length.
+
+With equal lengths, requests prefilled together would end in the same step, and a router that counts requests would send
+the next burst to that one replica. Real traffic is less regular, and the effect halves the capacity of 32 replicas."""
 
 
 @dataclass(slots=True)
 class Simulator:
-    """Simulator of pools on the stacks the screen compiled; it runs each distinct question once."""
+    """Simulates pools on the stacks that the screen compiled; each distinct simulation runs only once."""
 
     loop: QueuelessScreen
     seed: int = 0
@@ -56,13 +57,13 @@ class Simulator:
     """Rate that one replica of a kind sustained for a mix in the last search."""
 
     def sustained(self, load: PoolLoad) -> float:
-        """Return the highest rate the pool sustains; the search starts at the result for the same kind of replica."""
+        """Return the highest rate that the pool sustains; the search starts from the last result for the same kind."""
         return self._highest(load, self._rate_search(load))
 
     def sketched(self, load: PoolLoad) -> float:
-        """Return the sustained rate from fewer requests.
+        """Estimate the sustained rate quickly, with fewer requests.
 
-        It is up to 5% too high, equally for all candidates, because they see the same requests.
+        The rate is up to 5% too high, equally for all candidates, because they see the same requests.
         """
         pools, asked = self.pools(load), self._rate_search(load)
         if not pools:
@@ -89,7 +90,7 @@ class Simulator:
         return self._runs_of(load, pools, self._rate_search(load)).at(load.requests_per_s) if pools else 0.0
 
     def bounded(self, load: PoolLoad) -> float:
-        """Return the attainment, or that of another rate that decides whether this one meets the SLO."""
+        """Return the attainment at this rate, or at another rate that decides whether this rate meets the SLO."""
         pools = self.pools(load)
         if not pools:
             return 0.0
@@ -124,7 +125,7 @@ class Simulator:
     def placed_disaggregated(self, option: Option, phase: Phase, typical_tokens: int) -> Placement:
         """Place one replica of a disaggregated unit, once per engine and length."""
         if self.units is None or option.disaggregated is None:
-            raise ValueError("a disaggregated unit needs a simulator of engines that only prefill or decode")
+            raise ValueError("to simulate a disaggregated unit, the simulator needs a `UnitScreen`")
         deployment = option.disaggregated.prefill if phase == "prefill" else option.disaggregated.decode
         engine = self.units.engine(deployment, option.measured_engine, phase)
         key = (id(engine), typical_tokens)
@@ -151,7 +152,7 @@ class Simulator:
 
 @dataclass(slots=True)
 class _Runs:
-    """Trials of one pool with one mix of lengths; each rate runs once, and rates it implies are not run."""
+    """Trials of one pool with one mix of lengths; a rate is run only once, and not if another trial decides it."""
 
     pools: Sequence[ReplicaPool]
     asked: RateSearch
@@ -173,10 +174,10 @@ class _Runs:
         return _share(self.trials[asked_per_s])
 
     def bound(self, rate_per_s: float) -> float | None:
-        """Return the attainment of the nearest rate that decides this one.
+        """Return the attainment of the nearest rate that decides whether this rate meets the SLO.
 
-        It is a faster rate that meets the SLO, or a slower one that misses it. None if there is none, or if by chance
-        two rates disagree.
+        A higher rate that meets the SLO or a lower rate that misses it decides. None if there is no such rate, or if
+        two such rates disagree by chance.
         """
         asked_per_s = rate_per_s / self.came
         trials = self.trials.values()
@@ -188,7 +189,7 @@ class _Runs:
         return _share(near)
 
     def highest_per_s(self, begin_per_s: float, first_step: float) -> float:
-        """Return the highest rate that meets the SLO; searched once."""
+        """Return the highest rate that meets the SLO; the search runs only once."""
         if not self.searched:
             self.highest, tried = highest_rate(
                 self.pools,
@@ -212,7 +213,7 @@ def _rate(entry: Trial) -> float:
 
 
 def _holds(found: Trial) -> bool:
-    """Return whether the SLO is met and no request is refused: a fleet is bought for every request."""
+    """Return whether the SLO is met and no request is refused: a fleet must serve every request."""
     return found.met and not found.outcome.refused
 
 
@@ -240,7 +241,7 @@ def _workload(load: PoolLoad, classes: tuple[SloClass, ...]) -> Workload:
 
 
 def _lengths(bucket: Bucket, count: int, limit: int | None) -> Array:
-    """Return `count` requests of a bucket: its rows, evenly over their lengths, or lengths around its mean."""
+    """Return `count` requests of a bucket: trace rows spread evenly over their lengths, or lengths around the mean."""
     if bucket.rows:
         return bucket.pairs[np.arange(count) * len(bucket.pairs) // count].astype(np.float64)
     outputs = np.round(max(1, bucket.output_tokens) * (1 + _SPREAD * np.linspace(-1, 1, count)))

@@ -1,4 +1,4 @@
-"""Chooses the fleets to simulate, every one that could still win, and learns replica capacities from them."""
+"""Simulates every fleet that could still win, and learns replica capacities from the simulations."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,10 +17,9 @@ from penstock.simulation.run_options import StageProgress
 
 _GAP, _MAX_NODES, _LESS = 1e-3, 500, 1 - 1e-6
 _PLANNED_AGAIN, _WORTH_PLANNING = 4, 0.003
-"""Rounds of planning with simulated capacities, and the relative saving from which a fleet is simulated."""
+"""Number of planning rounds with simulated capacities, and minimum relative saving for a fleet to be simulated."""
 _LARGE: Final = 0.6
-"""Pool size, relative to the replicas that carry a workload alone, from which a kind's capacity in large pools is
-known."""
+"""Minimum size of a pool that counts as large, relative to the replicas that carry a workload alone."""
 _MAY_SHRINK: Final = 1 / MAY_CARRY
 
 Verify = Callable[[Mix], Verified]
@@ -29,12 +28,12 @@ Verify = Callable[[Mix], Verified]
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """The simulated fleets, the cheapest that met its SLO first."""
+    """The simulated fleets. The first one is the cheapest fleet that met its SLO."""
 
     verified: tuple[Verified, ...]
 
     def with_simulated(self, found: Sequence[Verified]) -> "Proof":
-        """Return the proof with more simulated fleets."""
+        """Return a copy with more simulated fleets."""
         return Proof(verified=_cheapest_that_met_first((*self.verified, *found)))
 
     def knows(self, planned: Mix) -> bool:
@@ -42,9 +41,9 @@ class Proof:
         return any(entry.planned.identity == planned.identity for entry in self.verified)
 
     def mix(self, planned: Mix, informed: Problem) -> Mix | None:
-        """Return the fleet as simulation sized it, or solved with simulated replica capacities if not simulated itself.
+        """Return the fleet as simulation sized it; a fleet that was not simulated is solved with simulated capacities.
 
-        None if its accelerators then cannot meet the SLO within the limits of the plan.
+        None if its accelerators cannot meet the SLO within the limits of the plan.
         """
         own = next((entry for entry in self.verified if entry.planned.identity == planned.identity), None)
         if own is None:
@@ -54,7 +53,8 @@ class Proof:
     def relative_capacities(self, problem: Problem) -> dict[PoolKey, float]:
         """Return each kind's capacity relative to its rates, for fleets that were not simulated.
 
-        It is the mean over the pools the kind was simulated in. A kind that was not takes the mean of its accelerator.
+        The value is the mean over the pools in which the kind was simulated. A kind that was not simulated gets the
+        mean of its accelerator.
         """
         kinds = {name: fmean(factor for _, factor in seen) for name, seen in self._seen.items()}
         others = fmean(kinds.values())
@@ -67,7 +67,7 @@ class Proof:
         return found
 
     def optimistic_capacity(self, problem: Problem) -> dict[PoolKey, float]:
-        """Return optimistic capacities: that of the largest pool simulated, or `MAY_CARRY` if none was large."""
+        """Return an optimistic capacity per kind: from its largest simulated pool, or `MAY_CARRY` if no pool was large."""
         found = problem.each_carrying(MAY_CARRY).carried
         kinds = {kind.id: kind for kind in problem.replicas}
         known = {}
@@ -89,7 +89,7 @@ class Proof:
 
     @property
     def regret_usd(self) -> float | None:
-        """Return the extra cost of the first fleet over the cheapest that met its SLO; None if none did."""
+        """Return how much more the first fleet costs than the cheapest that met its SLO; None if no fleet met it."""
         met = [entry.mix.cost_usd for entry in self.verified if entry.met]
         return self.verified[0].mix.cost_usd - min(met) if met else None
 
@@ -105,7 +105,7 @@ class ProvenFleets:
     def as_simulated(self, problem: Problem) -> Family:
         """Return the fleets as simulation sized them, the winner first.
 
-        From here on every figure is of the fleets as simulated: cost, uncertainty and flips share one basis.
+        Cost, uncertainty and flips are all computed for the fleets as simulated.
         """
         if not self.proof.verified:
             return self.planned
@@ -131,7 +131,7 @@ class ProvenFleets:
 
 
 def prove_fleets(planned: Family, problem: Problem, verify: Verify, progress: StageProgress) -> ProvenFleets:
-    """Simulate every fleet that may be cheapest, and the fleets that become cheapest with simulated capacities."""
+    """Simulate every fleet that may be cheapest, then those that become cheapest with simulated capacities."""
 
     def step(number: int) -> None:
         progress("simulating the fleets that may be cheapest", number, len(planned.fleets))
@@ -142,9 +142,9 @@ def prove_fleets(planned: Family, problem: Problem, verify: Verify, progress: St
 
 
 def prove(family: Family, verify: Verify, step: Callable[[int], None] = lambda _: None) -> Proof:
-    """Simulate the winner, the fleets the verdict compares it with, and every fleet that could still be cheaper.
+    """Simulate the winner, the fleets that the verdict compares it with, and every fleet that could still be cheaper.
 
-    Simulation may shrink a fleet, so one that is planned at a higher cost can win, up to the most that fleets shrink.
+    Simulation may shrink a fleet, so that a fleet with a higher planned cost can still win.
     """
     found: list[Verified] = []
     compared = {mix.identity for mix in family.competing().by_label.values()}
@@ -160,7 +160,7 @@ def prove(family: Family, verify: Verify, step: Callable[[int], None] = lambda _
 
 
 def plan_with_simulated_rates(proven: ProvenFleets, problem: Problem, verify: Verify) -> ProvenFleets:
-    """Plan the best of each label again with simulated capacities, and simulate those that are then cheaper.
+    """Plan the best fleet of each label again with simulated capacities, and simulate the fleets that are cheaper.
 
     Before simulation a replica is judged in a pool of up to eight. In a pool of fifty another split, or another
     accelerator, may carry more; only a simulation can tell. A kind of replica that was in no simulation is assumed to
@@ -190,7 +190,7 @@ def plan_with_simulated_rates(proven: ProvenFleets, problem: Problem, verify: Ve
 
 
 def simulate_cheaper_fleets(proven: ProvenFleets, problem: Problem, verify: Verify) -> ProvenFleets:
-    """Simulate every fleet that would be the cheapest of its label under the capacities seen in other fleets.
+    """Simulate every fleet that would be the cheapest of its label with the capacities simulated in other fleets.
 
     Costs are shown next to each other, so each must come from a simulation. Capacities from other fleets are only a
     reason to simulate.

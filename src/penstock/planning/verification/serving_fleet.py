@@ -21,14 +21,14 @@ class ServingPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestStream:
-    """Requests of one length of one workload at the peak, with the pools they are sent to."""
+    """Peak requests of one length of one workload, with the pools to which they are sent."""
 
     workload: str
     bucket: Bucket
     slo: Slo
     requests_per_s: float
     shares: Mapping[str, float]
-    """Pool id to its share of these requests; within a pool the least loaded replica takes the next request."""
+    """Maps pool id to its share of these requests; in a pool, the least loaded replica takes the next request."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +56,11 @@ class Check:
     pool: str | None = None
     """Pool id; None for all pools of the workload together."""
     sustained_share: float | None = None
-    """Highest load it sustains within the SLO, relative to its load. 1 if it is exactly sized and the search was
-    skipped; None if there was no search."""
+    """Highest load that the pool sustains within the SLO, relative to its planned load.
+
+    1 if the pool is exactly sized, so that no search was needed; None if there was no search."""
     just_right: bool = False
-    """Whether it meets the SLO but would not with one replica less."""
+    """Whether the pool meets the SLO, but would miss it with one replica less."""
 
     @property
     def met(self) -> bool:
@@ -111,7 +112,7 @@ def _streams(
 
 
 def at_todays_speed(fleet: ServingFleet, problem: Problem) -> ServingFleet:
-    """Reduce load by the software gains assumed, because the simulator knows only today's engines."""
+    """Divide the load by the assumed software gains, because the simulator models only today's engines."""
     if not problem.gains:
         return fleet
     accelerators = {pool.id: pool.option.deployment.accelerator.id for pool in fleet.pools}

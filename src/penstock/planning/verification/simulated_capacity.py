@@ -1,4 +1,4 @@
-"""Queries the simulator: a pool and its mix of lengths in, capacities and checks out."""
+"""Computes capacities and SLO checks of pools by simulation, from their replicas and mix of lengths."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,16 +14,18 @@ from penstock.workload import Slo
 
 _SIZES: Final = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32)
 """Numbers of replicas simulated. A pool of another size is simulated as the next smaller one with its share of the
-load. Fewer replicas share bursts less well, so the error is conservative: 0.6% from 32 on."""
+load. Fewer replicas share bursts less well, so capacity is underestimated slightly: by 0.6% from 32 replicas on."""
 _SCHEDULERS: Final = 32
-"""Maximum number of queues simulated: each data-parallel rank has its own, and bursts are shared across them. Of
-replicas with four ranks, sixteen carry 0.1% more each than eight; with eight ranks, six carry 0.1% more than four."""
+"""Maximum number of queues simulated: each data-parallel rank has its own queue, and bursts spread over all queues.
+
+With four ranks per replica, each of sixteen replicas carries 0.1% more than each of eight; with eight ranks, each of
+six carries 0.1% more than each of four."""
 _REFERENCE: Final = 8
-"""Maximum number of replicas with which a candidate is first judged; verification uses the fleet's own sizes."""
+"""Maximum number of replicas in the first simulation of a candidate; verification uses the fleet's own sizes."""
 _SMALL: Final = 16
-"""Number of replicas up to which two runs can distinguish one replica less."""
+"""Number of replicas up to which two runs can show the effect of one replica less."""
 _SHARE_STEP: Final = 1.001
-"""Factor up to which two mixes count as equal, applied to each length's share of the requests."""
+"""Factor between two shares of a length, up to which two mixes of lengths count as equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +49,7 @@ LoadJudge = Callable[[PoolLoad], float]
 
 
 def simulated_capacity(sustained: LoadJudge, predicted: CapacityOf) -> CapacityOf:
-    """Take the rate for the workload's mix from the simulator, and everything else from the prediction.
+    """Compute capacities: simulate the rate for the workload's mix, and take all other values from the prediction.
 
     As many replicas are simulated as the workload needs, up to eight. The relative cost of lengths, the tier and the
     interval come from the prediction. A length that misses the SLO in a closed loop without a queue cannot meet it with
@@ -83,7 +85,7 @@ def _scale(seen: Capacity, factor: float, replicas: int) -> Capacity:
 def verify_by(
     sustained: LoadJudge, attained: LoadJudge, *, bounded: LoadJudge | None = None, sizing: bool = False
 ) -> VerifyOf:
-    """Return a function that simulates every pool of a fleet with its requests and judges each separately.
+    """Return a function that simulates every pool of a fleet with its requests and judges each pool separately.
 
     Each request's pool is drawn by the plan's shares, independent of the pools' state. So pools run separately, and
     those of different replicas in parallel. `bounded` decides whether a pool meets the SLO if the margin is not needed.
@@ -123,7 +125,7 @@ class _Judges:
 def _check_pool(pool: ServingPool, load: PoolLoad, workload: str, by: _Judges) -> Check:
     """Simulate a pool at its load and, if it meets the SLO, with one replica less.
 
-    The pool is exactly sized if it then misses the SLO.
+    The pool is exactly sized if it misses the SLO with one replica less.
     """
     required, small, share = load.slo.attainment_fraction, pool.replicas <= _SMALL, 1.0
     if not small:
@@ -152,7 +154,7 @@ def _check_pool(pool: ServingPool, load: PoolLoad, workload: str, by: _Judges) -
 
 
 def _load(fleet: ServingFleet, pool: ServingPool) -> PoolLoad | None:
-    """Return the load of a pool, scaled to the replicas simulated; None if it has none."""
+    """Return the load of a pool, scaled to the replicas simulated; None if the pool has no load."""
     own = [stream for stream in fleet.streams if stream.shares.get(pool.id, 0.0) > 0]
     rates = [stream.requests_per_s * stream.shares[pool.id] for stream in own]
     if not sum(rates):
@@ -177,7 +179,7 @@ def _simulated_replicas(option: Option, replicas: int) -> int:
 
 
 def _mix(weights: list[tuple[Bucket, float]]) -> tuple[tuple[Bucket, float], ...]:
-    """Return the shares of the requests, each rounded to half a step of itself.
+    """Return the share of requests of each length, rounded to a relative step so that similar mixes are equal.
 
     Rounding is relative because a length with 1% of the requests may be a quarter of the work.
     """

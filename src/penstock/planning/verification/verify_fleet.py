@@ -19,21 +19,20 @@ from penstock.planning.verification.serving_fleet import Check, VerifyOf, at_tod
 
 _HEADROOM: Final = 0.98
 MAY_CARRY: Final = 1.07
-"""Factor by which simulation may raise capacity: many replicas carry up to 7% more each than the eight judged first."""
+"""Factor by which simulation may raise capacity: a replica in a large pool carries up to 7% more than in one of 8."""
 _MIN_CAPACITY: Final = 0.01
 _ROUNDING: Final = 1e-6
 _ATTEMPTS, _ENOUGH, _TIGHTER = 10, 4, 60
-"""Maximum fleets simulated, number after which one that meets the SLO is enough, and steps of headroom between two
-fleets."""
+"""Maximum number of fleets simulated, the number after which one that meets the SLO is enough, and headroom steps."""
 _STEPS: Final = 1000
-"""Steps between the simulated capacity of replicas and the load they must carry."""
+"""Number of steps in which a simulated capacity is lowered to the load that the replicas must carry."""
 _WORTH_UNMIXING: Final = 0.01
-"""Growth relative to the planned cost below which no filling with fewer kinds is tried."""
+"""Minimum growth, relative to the planned cost, for which fleets with fewer kinds of replicas are tried."""
 _PERIODS_GAP, _MAX_NODES, _FEW_NODES = 1e-3, 2_000, 500
-"""Effort to plan a fleet that changes over time again: to a gap of 0.1%."""
+"""Solver effort for replanning a fleet that changes over time: an optimality gap of 0.1%."""
 
 CheckKey = tuple[int, str]
-"""Period and pool, or period and workload if a check covers all its pools."""
+"""Period and pool, or period and workload if a check covers all pools of a workload."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +54,7 @@ class Verified:
 
     @property
     def added_usd(self) -> float:
-        """Return the cost that simulation added; negative if the fleet can be smaller."""
+        """Return the cost in dollars that sizing by simulation added; negative if the fleet became smaller."""
         return self.mix.cost_usd - self.planned.cost_usd
 
 
@@ -68,10 +67,10 @@ def verify_fleet(
     *,
     sizing_of: VerifyOf | None = None,
 ) -> Verified:
-    """Simulate and size a fleet by whether pools meet the SLO, then check the attainment of the final fleet.
+    """Size a fleet so that every pool meets the SLO in simulation, then check the attainment of the final fleet.
 
-    If the final fleet narrowly misses, which the bounds did not show, it is sized again by the attainment of every
-    pool.
+    The quick checks while sizing may not show a narrow miss. If the final fleet misses the SLO, it is sized again by
+    the attainment of every pool.
     """
     found = _size_with_fewest_kinds(mix, problem, candidates, workloads, sizing_of or verify_of)
     checks = _checks(found.mix, problem, candidates, workloads, verify_of)
@@ -99,7 +98,7 @@ def with_simulated_rates(mix: Mix, checks: Mapping[CheckKey, Check], problem: Pr
 
 
 def _other_kinds(pool: PoolPeriod, mix: Mix, problem: Problem) -> Iterator[str]:
-    """Return the best kind of each size for workloads of the fleet, of sizes it does not have on these nodes."""
+    """Return, for the fleet's workloads, the best replica kind of each size that the pool does not have."""
     own = {name for other in mix.pools if other.offer.key == pool.offer.key for name in other.replicas}
     kinds = problem.replicas_on(pool.offer.accelerator)
     had = {(kind.workload, kind.devices) for kind in kinds if kind.id in own}
@@ -113,7 +112,7 @@ def _other_kinds(pool: PoolPeriod, mix: Mix, problem: Problem) -> Iterator[str]:
 
 
 def _cap_to_node_count(pool: PoolPeriod, filling: Filling) -> PoolPeriod:
-    """Lower a pool's capacities until it needs all of its nodes: sizing found that it does.
+    """Lower a pool's capacities until the pool needs all of its nodes, as sizing found.
 
     Each kind was searched alone and by chance carries slightly more. If together they would need fewer nodes, each
     capacity is lowered, down to the load it must carry, or to zero for a kind of another filling. Which kind has a
@@ -142,7 +141,7 @@ def _size_with_fewest_kinds(
     workloads: Sequence[WorkloadPlan],
     verify_of: VerifyOf,
 ) -> Verified:
-    """Size a fleet; if one with several kinds of replicas had to grow, also try one kind in place of several.
+    """Size a fleet; if a fleet with several kinds of replicas had to grow, also try single kinds instead.
 
     Nodes of one price hold several kinds, and before a simulation the program is indifferent between them: the filling
     it chooses may miss the SLO where one with fewer kinds meets it. The cheapest fleet that meets it is kept. A fleet
@@ -204,14 +203,14 @@ def _size(
             break
         carried, tried = larger
     if best is None:
-        raise ValueError("a fleet is simulated at least once")
+        raise ValueError("a fleet must be simulated at least once")
     return best
 
 
 def _learn_capacities(
     tried: Mix, checks: Mapping[CheckKey, Check], problem: Problem, *, lowest: bool
 ) -> dict[PoolKey, float]:
-    """Return each pool's simulated capacity relative to its rates; with `lowest`, the lowest seen so far."""
+    """Return each pool's simulated capacity relative to its rates; with `lowest`, the lowest value seen so far."""
     carried = dict(problem.carried)
     for key, check, busy in _pools_checked(tried, checks, problem):
         if check.sustained_share is not None:
@@ -239,7 +238,7 @@ def _plan_again(
 
 
 def _reuse_if_feasible(mix: Mix | None, problem: Problem) -> Mix | None:
-    """Return the previous fleet if it still serves: with less room the solver finds none that is cheaper."""
+    """Return the previous fleet if it still serves: with lower capacities the solver cannot find a cheaper one."""
     if mix is None:
         return None
     spread = balance_load(mix, problem)
@@ -253,7 +252,7 @@ def _reuse_if_feasible(mix: Mix | None, problem: Problem) -> Mix | None:
 
 
 def of_same_accelerators(problem: Problem, mix: Mix) -> Mix | None:
-    """Plan a fleet again on its accelerators; a fleet of several vendors keeps them, because its label requires it."""
+    """Plan a fleet again on its accelerators; a fleet of several vendors keeps all of them, as its label requires."""
     vendors = vendors_above_minimum_share(problem, mix)
     found = cheapest(
         problem,
@@ -284,7 +283,7 @@ def vendors_above_minimum_share(problem: Problem, mix: Mix) -> frozenset[str]:
 
 
 def _restrict_to_kinds(tried: Mix, problem: Problem) -> Problem:
-    """Keep only the kinds of replicas a fleet has; periods without a simulation use the lowest capacity of the others.
+    """Keep only the replica kinds of a fleet; periods without a simulation use the lowest capacity of other periods.
 
     Kinds that were not simulated look better than they are, so a fleet would be replanned with new kinds forever.
     """
@@ -318,7 +317,7 @@ def _pools_checked(
 
 
 def sizes_of(mix: Mix) -> tuple[object, ...]:
-    """Return the sizes and shares the simulator would see: a fleet equal in them need not be run twice."""
+    """Return the simulator's input as a key; fleets with equal keys are simulated only once."""
     return tuple(
         (
             pool.offer.key,
