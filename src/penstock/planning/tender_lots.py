@@ -69,7 +69,7 @@ def _whole_fleets(result: PlanResult, answer: Answer) -> Iterator[tuple[str, Mix
 
 
 def _alone(result: PlanResult, answer: Answer, vendor: str, chosen: set[str]) -> Mix | None:
-    """Find a vendor's cheapest fleet; if rules forbid a single vendor, use its chosen accelerators without these rules."""
+    """Find a vendor's cheapest fleet; if rules forbid a single vendor, ignore them and use its chosen accelerators."""
     if vendor in answer.by_label:
         return answer.by_label[vendor].mix
     problem = answer.family.with_simulated_capacities(replace(result.problem, min_vendors=1, max_vendor_share=None))

@@ -1,4 +1,4 @@
-"""Tables of held-out prediction error, for the terminal and for docs/accuracy.md."""
+"""Renders tables of held-out prediction errors, for the terminal and for docs/accuracy.md."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ SPLITS: Mapping[str, str] = {
     "lengths": "new lengths",
     "load": "a load between measured ones",
 }
-"""Reader-facing name of each hold-out split: what the predictor has not seen."""
+"""Printed name of each hold-out split: the kind of data that the predictor has not seen."""
 _HEAD = ("rows", "median", "mean", "p90", "bias", "in P10-P90")
 
 
@@ -42,7 +42,7 @@ class Published:
 
     @staticmethod
     def of(name: str, errors: Errors, rows: Measured) -> "Published":
-        """Build the split, checking each row against the interval calibrated on the other folds."""
+        """Build the split; each row is checked against the interval that was calibrated on the other folds."""
         return Published(name=name, errors=errors, rows=rows, covered=is_covered(errors))
 
     def summary(self, kept: Kept | None = None) -> ErrorSummary:
@@ -52,18 +52,18 @@ class Published:
         return summarise(errors.predicted_s[chosen], errors.measured_s[chosen], self.covered[chosen])
 
     def by(self, *words: str) -> list[tuple[str, ErrorSummary]]:
-        """Summarise errors by group; a group is the rows with equal values of the given labels."""
+        """Summarise errors by group; rows with equal values of the given labels form a group."""
         labels = np.array([" ".join(spelt) for spelt in zip(*(self.rows.texts[word] for word in words), strict=True)])
         return [(label, self.summary(labels == label)) for label in np.unique(labels).tolist()]
 
     @property
     def winners(self) -> Winners | None:
-        """Accuracy of naming the faster vendor; None if there is nothing to compare."""
+        """Return how often the faster vendor was named correctly; None if there is nothing to compare."""
         return winners(self.rows, self.errors.predicted_s)
 
 
 def render_accuracy(published: Sequence[Published]) -> RenderableType:
-    """Draw the errors of all splits, the first split by accelerator, and how often the faster vendor was named."""
+    """Draw the errors of all splits, of the first split by accelerator, and how often the faster vendor was named."""
     pieces: list[RenderableType] = [
         _table("predicted without", [(SPLITS[each.name], each.summary()) for each in published]),
         Text(),
@@ -75,7 +75,7 @@ def render_accuracy(published: Sequence[Published]) -> RenderableType:
 
 
 def winner_line(published: Published) -> str | None:
-    """Describe how often the faster vendor was named correctly, next to two baselines without a model."""
+    """Describe how often the faster vendor was named correctly, compared with two baselines without a model."""
     found = published.winners
     if found is None:
         return None

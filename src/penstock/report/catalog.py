@@ -40,7 +40,9 @@ def render_list(accelerators: Sequence[Accelerator], width: int) -> RenderableTy
     """Draw the catalog, one line per accelerator. A narrow terminal gets fewer columns; no number is cut."""
     parts = sorted(accelerators, key=lambda part: (part.vendor, part.memory.hbm_bytes))
     table = _list_table(parts, frozenset())
-    caption = "Dense FLOPS, no sparsity. ?: excluded from recommendations. `penstock catalog show ID` lists sources"
+    caption = (
+        "Dense FLOPS, without sparsity. `?`: excluded from recommendations. `penstock catalog show ID` lists sources"
+    )
     if measured_width(table) > width:
         table = _list_table(parts, frozenset(_LEFT_OUT_WHEN_NARROW))
         caption += ". A wider terminal also shows memory as sold, link, TDP and FP8 dialect"
@@ -91,7 +93,10 @@ def render_accelerator(part: Accelerator, prices: Sequence[Price]) -> Renderable
         pieces.append(Text(part.note))
     if not part.recommendable:
         pieces.append(
-            Text("Excluded from recommendations: not shipping, or decisive facts unverified.", style="yellow")
+            Text(
+                "Excluded from recommendations, because it is not shipping or decisive facts are unverified.",
+                style="yellow",
+            )
         )
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("fact")
@@ -213,7 +218,7 @@ def _wide_prices(prices: Sequence[Price]) -> Table:
 
 
 def _narrow_prices(prices: Sequence[Price]) -> RenderableType:
-    """Draw prices for a narrow terminal: text goes on its own line, because a column would wrap it."""
+    """Draw prices for a narrow terminal; long text gets its own line, because a column would wrap it."""
     kinds, width = [_kind(price) for price in prices], 12
     wide = max(map(len, kinds), default=0)
     lines: list[RenderableType] = [

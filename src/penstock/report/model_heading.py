@@ -1,4 +1,4 @@
-"""The values that describe a model in every JSON document."""
+"""Defines the values that describe a model in every JSON document."""
 
 from typing import Annotated
 
@@ -27,7 +27,7 @@ class ModelDocument(TypedDict):
 
 
 def model_document(model: ModelSpec, cache_dtype: CacheDtype) -> ModelDocument:
-    """Describe a model with another KV cache type than that of its checkpoint."""
+    """Describe a model with the given KV cache type, which may differ from the checkpoint's type."""
     return build(
         ModelDocument,
         model,

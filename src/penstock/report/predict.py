@@ -26,7 +26,7 @@ PARTS = {
 }
 
 _WITH = {"exchange": "collectives", "widening": "compute"}
-"""Components drawn as part of another one; every other component without a style is drawn as launches."""
+"""Components drawn as part of another component; all other components without a style are drawn as launches."""
 
 
 _COLUMNS = (
@@ -66,7 +66,7 @@ def render_predictions(
 
 
 def has_tpot(output_tokens: float) -> bool:
-    """Return whether a time per output token exists: it needs at least two tokens."""
+    """Return whether a time per output token exists, which requires at least two output tokens."""
     return output_tokens > 1
 
 
@@ -139,7 +139,7 @@ def _energy_rows(predictions: Sequence[Prediction], energies: Sequence[Energy | 
             continue
         name = _name(prediction)
         if energy is None:
-            grid.add_row(name, Text("watts unknown: the catalog has no board power", style="dim"))
+            grid.add_row(name, Text("power unknown: the catalog has no board power for this accelerator", style="dim"))
             continue
         watts, joules = energy.device_watts, energy.joules_per_output_token
         line = Text(f"{watts.value:,.0f} W per device ")

@@ -84,5 +84,7 @@ def _grounds(predictions: Sequence[DisaggregatedPrediction]) -> Text:
             f"{where}: {deployed.devices} devices, estimated from {path} with {prediction.measured_engine}, "
             f"KV cache sent at {deployed.sending_bytes_per_s / 1e9:,.0f} GB/s from each prefill replica\n"
         )
-    text.append("If the prefill pool is saturated, TTFT is the wait in a queue that grows with every further user.")
+    text.append(
+        "If the prefill pool is saturated, TTFT is mostly time in its queue, which grows with every further user."
+    )
     return text

@@ -1,4 +1,4 @@
-"""Renders replayed gateway decisions: a row per policy, and one decision explained by endpoint."""
+"""Renders replayed gateway decisions: one row per policy, and one explained decision with a row per endpoint."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,13 +38,13 @@ class ReplayedPolicy:
     agreed_fraction: float
     turned_away: int
     expected_miss_fraction: float
-    """Expected share of all requests that miss their SLO, by the state known then; shed requests count as missed."""
+    """Expected share of all requests that miss their SLO, by the state known then; shed requests count as misses."""
     sent_miss_fraction: float
-    """The same share over the requests that it would have sent."""
+    """Expected share of the sent requests that miss their SLO."""
     engine_usd_per_1000_requests: float
     """Price of the time that requests add to engine steps, in dollars. Not a bill, which includes idle time."""
     elastic_usd_per_1000_requests: float
-    """The part of it in elastic pools, in dollars; other pools cost the same under every policy."""
+    """The part of the engine time in elastic pools, in dollars; other pools cost the same under every policy."""
     sent: Mapping[str, int]
     """Requests by endpoint address."""
 

@@ -29,11 +29,11 @@ def render_tax(points: Sequence[Delivered], width: int) -> RenderableType:
 
 
 def _above_roofline(point: Delivered) -> Text:
-    """Describe rows above the roofline. Nothing exceeds its data sheet, so such rows are mislabelled."""
+    """Describe rows above the roofline. No accelerator exceeds its data sheet, so such rows are mislabelled."""
     where = f"{point.accelerator} {point.engine} {point.month}"
     rows = "1 row" if point.rows == 1 else f"{point.rows} rows"
     return Text(
-        f"Not shown: {where}, {rows} at {point.median_fraction:.0%} of the roofline, which is impossible: mislabelled"
+        f"Not shown: {where}, {rows} at {point.median_fraction:.0%} of the roofline: impossible, so mislabelled"
     )
 
 

@@ -1,4 +1,4 @@
-"""Renders a running gateway: one line per endpoint, and totals."""
+"""Renders the state of a running gateway: one line per endpoint, and totals."""
 
 from rich.console import Group, RenderableType
 from rich.table import Table

@@ -54,7 +54,7 @@ def test_percent_without_its_sign_is_hinted_at() -> None:
     ("before", "after", "question"),
     [
         ("usd_per_kwh: 0.1", "usd_per_kwh: 8.7", r"8.7 \$ per kWh.*did you mean 0.087\?"),
-        ("buy_usd: 15000", "buy_usd: 28", r"28 \$ a device,.*did you mean 28,000\?"),
+        ("buy_usd: 15000", "buy_usd: 28", r"28 \$ a device;.*did you mean 28,000\?"),
         ("tpot=50ms", "tpot=60s", r"60 s per token.*did you mean 0.06\?"),
         ("rent_usd_per_hour: 3", "rent_usd_per_hour: 2600", r"2,600 \$ a device-hour.*did you mean 2.6\?"),
         ("rent_usd_per_hour: 3", "rent_usd_per_hour: 24", r"24 \$ a device-hour.*did you mean 3\?"),

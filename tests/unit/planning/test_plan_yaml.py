@@ -141,6 +141,6 @@ def test_an_engine_is_one_or_several_and_a_workload_s_own_goes_before_the_plan_s
 def test_an_engine_no_accelerator_of_the_plan_runs_is_refused_with_those_that_run() -> None:
     plan = plan_of(f"engine: vlm\n{TWO_PARTS}")
     with pytest.raises(
-        UsageError, match=r"chat: no accelerator of the plan runs engine 'vlm'; write one of .*sglang.*vllm"
+        UsageError, match=r"chat: no accelerator of the plan runs engine 'vlm'; use one of .*sglang.*vllm"
     ):
         make_plan(plan, sources_of(plan, Path()))

@@ -166,4 +166,4 @@ def test_a_choice_that_a_hundredth_changes_is_said_to_be_on_a_knife_s_edge(resul
     assert judge(family, answer.confidence, result.candidates).near == ("amd",)
     edge = replace(answer, verdict=replace(answer.verdict, near=("h200_sxm throughput", "amd")))
     assert near_sentence(edge).endswith("makes another fleet cheapest (h200_sxm throughput, AMD).")
-    assert "one percent or less" in plan_html(replace(result, answer=edge))
+    assert "A change of 1% or less in an input" in plan_html(replace(result, answer=edge))

@@ -67,7 +67,7 @@ class Proof:
         return found
 
     def optimistic_capacity(self, problem: Problem) -> dict[PoolKey, float]:
-        """Return an optimistic capacity per kind: from its largest simulated pool, or `MAY_CARRY` if no pool was large."""
+        """Return an optimistic capacity per kind: from its largest simulated pool, or `MAY_CARRY` if none was large."""
         found = problem.each_carrying(MAY_CARRY).carried
         kinds = {kind.id: kind for kind in problem.replicas}
         known = {}

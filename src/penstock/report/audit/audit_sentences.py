@@ -1,4 +1,4 @@
-"""Text shared by all views of an audit: the order of verdicts, counts, and one line per claim."""
+"""Defines the text that all views of an audit share: the order of verdicts, counts, and one line per claim."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,21 +20,21 @@ ORDER: Final = (
 )
 """Verdicts in display order, most serious first."""
 MEANINGS: Final[Mapping[Verdict, str]] = {
-    Verdict.IMPOSSIBLE: "breaks a bound of capacity, bandwidth or arithmetic however it is read",
+    Verdict.IMPOSSIBLE: "exceeds a bound on capacity, bandwidth or arithmetic in every reading",
     Verdict.CONTRADICTED: "contradicted by a sourced fact or date, or by its own inputs",
     Verdict.IMPLAUSIBLE: "possible, but far from all evidence",
-    Verdict.UNDETERMINED: "the data is missing; the reason names it",
-    Verdict.PLAUSIBLE: "within what the evidence allows",
+    Verdict.UNDETERMINED: "data is missing; the reason names the missing data",
+    Verdict.PLAUSIBLE: "consistent with the evidence",
     Verdict.CONFIRMED: "a source, a config or a measurement says the same",
 }
 
 
 _ABOUT: Final = ("subject", "model", "accelerator", "quantity", "event")
-"""Attributes that may name the subject of a statement, whatever its kind."""
+"""Attributes that may name the subject of a statement of any kind."""
 
 
 def counts(audited: Sequence[Audited]) -> dict[Verdict, int]:
-    """Count claims by verdict, most serious first, without verdicts that no claim got."""
+    """Count claims by verdict, most serious first; verdicts without a claim are left out."""
     found = Counter(entry.judgement.verdict for entry in audited)
     return {verdict: found[verdict] for verdict in ORDER if found[verdict]}
 
@@ -45,7 +45,7 @@ def sorted_by_verdict(audited: Sequence[Audited]) -> list[Audited]:
 
 
 def claim_text(claim: Claim) -> str:
-    """Return the claim's own words, or its kind, id, subject and figure if it has none."""
+    """Return the text of a claim; for a claim without text, its kind, id, subject and figure."""
     if claim.words:
         return claim.words
     statement = claim.statement

@@ -1,4 +1,4 @@
-"""Stacked bars of memory use per device; each use has its own colour and glyph."""
+"""Draws stacked bars of memory use per device; each use has its own colour and glyph."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -74,7 +74,7 @@ def _typed_source(name: str, annotation: Any) -> tuple[Any, FieldSource]:  # noq
 
 
 def _convert(annotation: Any, value: Any) -> object:  # noqa: ANN401 - a type and its value
-    """Convert a value to JSON types as its annotation says: documents are built, text is `str`, the rest is plain."""
+    """Convert a value to JSON types by its annotation: documents are built, `str` becomes text, the rest is plain."""
     if value is None:
         return None
     origin, arguments = get_origin(annotation), get_args(annotation)

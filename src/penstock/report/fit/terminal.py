@@ -68,7 +68,7 @@ def _table(reports: Sequence[FitReport], context_tokens: int) -> Table:
 
 
 def _narrow_table(reports: Sequence[FitReport], context_tokens: int) -> Table:
-    """Draw the table in 80 columns: names, ranges and the longest context over several lines."""
+    """Draw the table in 80 columns; names, ranges and the longest context take several lines."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("accelerator\nsplit", overflow="fold")
     table.add_column("fits", no_wrap=True)

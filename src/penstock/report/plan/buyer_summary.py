@@ -1,4 +1,4 @@
-"""First page of the plan report, for budget owners: answer, cost, options, confidence and questions to vendors."""
+"""Builds the first page of the plan report, for budget owners: answer, cost, options, confidence, vendor questions."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -172,7 +172,7 @@ def _how_sure(result: PlanResult, answer: Answer) -> str:
     if level == "alone":
         return f"{_only_kind(result, answer)} {_in_draws(answer)}".rstrip()
     unproven = "" if answer.verified else " It was not simulated; its capacity is an estimate."
-    near = "A change of one percent or less makes another fleet the cheapest." if answer.verdict.near else ""
+    near = "A change of 1% or less in an input makes another fleet the cheapest." if answer.verdict.near else ""
     text = " ".join(filter(None, (_gap(result, answer), near, _chances(result, answer), _in_draws(answer))))
     if likelier(answer) is not None:
         return f"{text} The likelier choice is among the options below; keep both open."
@@ -180,14 +180,14 @@ def _how_sure(result: PlanResult, answer: Answer) -> str:
 
 
 def _gap(result: PlanResult, answer: Answer) -> str:
-    """State the extra cost of the next kind of fleet, with every input as estimated."""
+    """State the extra cost of the second cheapest kind of fleet, with every input as estimated."""
     for label, more in answer.verdict.others_usd.items():
         return f"The {_best_of(label, result, answer)} costs {usd(more)} more in today's money."
     return "No other fleet can serve this demand."
 
 
 def _chances(result: PlanResult, answer: Answer) -> str:
-    """State how often the winner is cheapest in the draws, after a kind that is cheapest more often."""
+    """State how often the winner is cheapest in the draws; a kind that is cheapest more often is named first."""
     verdict, names, named = answer.verdict, product_names(result), answer.family.named_by
     varied, winner = "With every uncertain input varied together", plain_label(named[verdict.winner], names)
     other = likelier(answer)
@@ -223,7 +223,7 @@ def _only_kind(result: PlanResult, answer: Answer) -> str:
 
 
 def _best_of(label: str, result: PlanResult, answer: Answer) -> str:
-    """Name a kind of fleet and the accelerators of its best fleet. If kinds are accelerators, the two are the same."""
+    """Name a kind of fleet and the accelerators of its best fleet, once if the kind is itself a set of accelerators."""
     parts = plain_fleet(answer.by_label[label].mix, result.resolved)
     if not answer.family.by_vendor:
         return f"best of {parts}"
@@ -251,7 +251,7 @@ def _tiles(answer: Answer) -> list[tuple[str, str]]:
         (usd(cash.first_order_usd), "on the first purchase order"),
         (usd(cash.capex_usd), "for all purchases (capex)"),
         (usd(paid_usd(bill)), "paid in total, less sales"),
-        (usd(bill.cost.total_usd), "the same in today's money, which the plan minimises"),
+        (usd(bill.cost.total_usd), "total cost in today's money, which the plan minimises"),
         (f"{devices:,}", "accelerators at the end"),
         (f"{kilowatts:,.0f} kW", "maximum power of the machines"),
     ]
@@ -261,7 +261,7 @@ def _tiles(answer: Answer) -> list[tuple[str, str]]:
             4,
             (
                 f"{usd(span.low)} to {usd(span.high)}",
-                f"P10-P90 of that over all {_counted_cases(answer)}, median {usd(span.median)}",
+                f"P10-P90 of the total in today's money over all {_counted_cases(answer)}, median {usd(span.median)}",
             ),
         )
     if signed:
@@ -270,14 +270,14 @@ def _tiles(answer: Answer) -> list[tuple[str, str]]:
 
 
 def _counted_cases(answer: Answer) -> str:
-    return "cases in which there is a fleet" if unserved_fraction(answer) else "cases"
+    return "cases in which a fleet meets every rule" if unserved_fraction(answer) else "cases"
 
 
 def cash_note(answer: Answer) -> str:
     """List the payments of each year."""
     years = answer.winner.cash.years
     payments = ", ".join(f"{usd(paid.total_usd)} in the year from {paid.start:%B %Y}" for paid in years)
-    return f"{payments}. Undiscounted dollars on the day they are due."
+    return f"{payments}. Dollars as paid, not discounted."
 
 
 def _options(result: PlanResult, answer: Answer) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Sentences about orders and payments; plans with more than one site name the site."""
+"""Writes sentences about orders and payments; plans with more than one site name the site."""
 
 from collections.abc import Iterator
 
@@ -40,7 +40,9 @@ def _money_sentences(cash: Cash) -> Iterator[tuple[str, str]]:
     yield "cash", f"capex {usd(cash.capex_usd)}, opex {usd(cash.opex_usd)}; per year: {years}"
     left = []
     if cash.capex_usd:
-        left.append(f"book value {usd(cash.bought_book_usd)}, of which resale is counted {usd(cash.bought_resale_usd)}")
+        left.append(
+            f"book value {usd(cash.bought_book_usd)}, of which {usd(cash.bought_resale_usd)} is counted as resale"
+        )
     if cash.kept_book_usd:
         left.append(f"book value of nodes owned before {usd(cash.kept_book_usd)}")
     if cash.after_usd:

@@ -148,7 +148,7 @@ class VerifiedDocument(TypedDict):
 
 
 class SpanDocument(TypedDict):
-    """P10, median and P90 over the draws in which the fleet keeps the limits; null if there is none."""
+    """P10, median and P90 over the draws in which the fleet is feasible; null if there is no such draw."""
 
     low: float | None
     median: float | None
@@ -223,7 +223,7 @@ class FleetDocument(TypedDict):
 
 
 class NoFleetDocument(TypedDict):
-    """No fleet keeps every rule."""
+    """The answer if no fleet satisfies every rule."""
 
     feasible: Annotated[Literal[False], at(lambda _: False)]
     headline: Annotated[str, at(lambda _: NO_FLEET)]

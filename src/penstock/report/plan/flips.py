@@ -1,4 +1,4 @@
-"""Sentences about flips: the value of an input at which another fleet becomes cheaper."""
+"""Writes sentences about flips: values of an input at which another fleet becomes cheaper."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -25,7 +25,7 @@ def within_range(ends: Sequence[Flip]) -> bool:
 
 
 def flip_sentence(*ends: Flip) -> str:
-    """State the value of an input at which the answer changes, or the two values between which it holds."""
+    """State the value of an input at which the answer changes, or the two values between which the answer holds."""
     flip, last = ends[0], ends[-1]
     inside = ("; within its range" if within_range(ends) else "") + _not_solved(ends)
     assumed = f"(assumed {_figure(flip.current, flip)}{inside})"
@@ -40,7 +40,7 @@ def flip_sentence(*ends: Flip) -> str:
 
 
 def _again(ends: Sequence[Flip]) -> str:
-    """Add that the winner is cheapest again farther away; this happens because nodes are whole."""
+    """Return a phrase if the winner is cheapest again farther away, which happens because node counts are whole."""
     if not any(end.returns for end in ends):
         return ""
     return f"; farther away {label_name(ends[0].winner)} is cheapest again"

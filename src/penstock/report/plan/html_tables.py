@@ -75,14 +75,14 @@ def fleet_table(mix: Mix, result: PlanResult) -> HtmlTable:
         "accelerator",
         "when",
         "nodes",
-        ("of them spare", "n"),
+        ("spare nodes", "n"),
         ("devices", "n"),
     ]
     return HtmlTable([*heads, "runs", "serves"], rows)
 
 
 def verification_table(answer: Answer) -> HtmlTable | None:
-    """List the results of the simulation; None if the fleet was not simulated."""
+    """List the simulation results of the fleets; None if the fleet was not simulated."""
     if not answer.verified:
         return None
     rows = []

@@ -1,4 +1,4 @@
-"""The operations part of the plan report: fleet over time, placement, launch commands, and the itemised bill."""
+"""Builds the operators' part of the plan report: fleet over time, placement, launch commands, itemised bill."""
 
 from collections.abc import Sequence
 
@@ -35,7 +35,7 @@ _FLIPS_SHOWN = 10
 
 
 def operation(result: PlanResult, answer: Answer, launches: Sequence[PoolLaunch]) -> dict[str, object]:
-    """Collect the values of the part for engineers."""
+    """Collect the values of the report's part for operators."""
     bill, confidence = answer.winner, answer.confidence
     alone = answer.verdict.outcome == "only choice"
     flips = [(flip_sentence(*ends), within_range(ends)) for ends in flips_by_input(answer.flips)[:_FLIPS_SHOWN]]
@@ -52,7 +52,7 @@ def operation(result: PlanResult, answer: Answer, launches: Sequence[PoolLaunch]
         "waterfalls": [_waterfall(name, entry) for name, entry in _pair(answer)],
         "token_prices": token_table(compared_fleets(answer)),
         "flips": None if alone and not flips else flips,
-        "draws": f"Each input alone; confidence from {confidence.draws:,} draws, seed {confidence.seed}.",
+        "draws": f"Each input is varied alone. Confidence is from {confidence.draws:,} draws, seed {confidence.seed}.",
         "tornado": None if alone or not answer.swings else _tornado(answer),
         "rules": rules_table(answer),
         "owned": None if answer.owned is None else list(owned_sentences(answer.owned)),
@@ -99,7 +99,7 @@ def _pair(answer: Answer) -> list[tuple[str, Bill]]:
 def _tornado(answer: Answer) -> Figure:
     widest = answer.swings[0]
     note = (
-        f"The widest range is that of {swing_name(widest)}: {usd(widest.width_usd)}. "
-        "Grey bars reach below zero, where another fleet is cheaper."
+        f"The input with the largest effect is {swing_name(widest)}: over its range, the saving changes by "
+        f"{usd(widest.width_usd)}. Grey bars extend below zero, where another fleet is cheaper."
     )
     return figure("Saving over the range of each input.", note, tornado_bars(answer.swings, answer.verdict.winner))

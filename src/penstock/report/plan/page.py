@@ -16,7 +16,7 @@ from penstock.report.plan.sentences import NO_FLEET
 METHOD = (
     """Every accelerator of the plan is tried with every split that fits a node and every requested weight format;
     deployments that do not fit in memory are dropped. Capacity is the highest rate that is sustained within the SLO;
-    the first caveat says how it was found.""",
+    the first caveat says how this rate was found.""",
     """An integer program (HiGHS) chooses whole nodes, whole replicas, and the share of each length bucket per pool.
     It minimises the present value of the whole bill under the plan's rules: spare nodes, power caps, vendors, delivery
     dates. The same program is solved for each vendor alone, for a mix, and for each accelerator alone.""",
@@ -28,16 +28,17 @@ METHOD = (
     spares and people are distributed like busy time. Token prices are levelised: discounted dollars over discounted
     tokens.""",
     """Confidence: each draw varies every input that has a range (people, demand, prices, rates, and each accelerator's
-    throughput from P10 to P90) and resizes every competing fleet. Resizing keeps each accelerator's share of every
-    length and fills its nodes with one or two kinds of replica per workload; a mix keeps its size if its replicas can
-    carry the load with other shares. A resized fleet can cost too much, never too little. Flips are found the same way,
-    to half a percent.""",
+    throughput from P10 to P90) and resizes every competing fleet. A resized fleet changes its
+    number of nodes: each accelerator still serves the same share of each length bucket, and its nodes run one or two
+    kinds of replica per workload. A mix keeps its number of nodes if its replicas can carry the load with other shares
+    of each length bucket. The cost of a resized fleet may be overestimated, never underestimated. The values at which
+    another fleet becomes cheapest are found in the same way, with a precision of 0.5%.""",
 )
 CAVEATS = (
-    "Throughput depends on the software release: measurements on the same chip moved by 15 to 30% in a year.",
+    "Throughput depends on the software release: measurements on the same chip changed by 15 to 30% within a year.",
     "A length bucket stands for all requests of about its length; the loads of buckets are added up linearly.",
-    "List prices and rents were published on a given day; only a contract fixes a price.",
-    "Errors of one vendor's accelerators are drawn as partly correlated, all others as independent.",
+    "List prices and rents are those of the day they were published; only a contract fixes a price.",
+    "Prediction errors of one vendor's accelerators are drawn as partly correlated, all other inputs as independent.",
 )
 
 

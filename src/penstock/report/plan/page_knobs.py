@@ -1,4 +1,4 @@
-"""The interactive inputs of the HTML report, and every bill as formulas that the browser evaluates again."""
+"""Builds the interactive inputs of the HTML report, with bills as formulas that the browser evaluates again."""
 
 import json
 from base64 import b64encode
@@ -39,7 +39,7 @@ class PageKnob:
     unit: str
     before: str = ""
     one: str = ""
-    """The singular of the unit, if it differs."""
+    """The singular form of the unit, if it differs from the plural."""
     stops: tuple[float, ...] = ()
     """The allowed values, if the input is not continuous."""
 
@@ -236,7 +236,7 @@ def _colours(answer: Answer, mixes: list[Mix]) -> list[str]:
 def _unit(
     unit: Unit, by_years: Mapping[float, tuple[Line, ...]], formulas: dict[str, int], known: set[str]
 ) -> list[list[object]]:
-    """Return a unit's bill for each term: per line its formula, its inputs, and the knob that each input follows."""
+    """Return a unit's bill for each horizon: formulas, their inputs, and the knob that sets each input."""
     return [
         [_line(unit, line, formulas, known) for line in lines if line.usd or _follows(unit, line)]
         for lines in by_years.values()
@@ -251,7 +251,7 @@ def _line(unit: Unit, line: Line, formulas: dict[str, int], known: set[str]) -> 
 
 
 def _follows(unit: Unit, line: Line) -> dict[str, str]:
-    """Map the inputs of a bill line to the knobs that they follow."""
+    """Map the inputs of a bill line to the knobs that set them."""
     if line.item in {Item.POWER, Item.COOLING}:
         return {"usd_per_kwh": f"kwh.{unit.site}", "pue": f"pue.{unit.site}"}
     if line.item is Item.HOSTING:

@@ -1,4 +1,4 @@
-"""Charts of a plan as static SVG, each drawn for a page and for a phone; no script, no network access."""
+"""Draws the charts of a plan as static SVG, each for a page and for a phone, without scripts or network access."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -112,7 +112,7 @@ def _ticks(width: int) -> alt.Axis:
 
 
 def unique_ids(html: str) -> str:
-    """Make the SVG ids unique within the page. Numbers are in order, so that the same plan gives the same bytes."""
+    """Make the SVG ids unique within the page. They are numbered in order: the same plan gives the same bytes."""
     numbers = count()
     pieces = html.split("<svg")
     for index in range(1, len(pieces)):
@@ -338,7 +338,7 @@ def tornado_bars(swings: Sequence[Swing], winner: str) -> Draw:
         small = width < WIDE
         y = alt.Y("name:N", sort=names, title=None, axis=alt.Axis(labelPadding=8, labelLimit=width // 3))
         base = alt.Chart(_data(data))
-        title = f"what {label_name(winner)} saves over the next, million dollars"
+        title = f"saving of {label_name(winner)} over the next cheapest, million dollars"
         bars = base.mark_bar(height=16).encode(
             y=y,
             x=alt.X("from:Q", title=title, scale=alt.Scale(domain=[min(low, 0.0) - room, max(high, 0.0) + room])),

@@ -1,4 +1,4 @@
-"""Questions to vendors, with the values that would change the choice, and the files of a request for proposal."""
+"""Writes a request for proposals: questions to vendors, and internally the values that would change the choice."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class VendorQuestion:
     changes_choice: str = ""
     """The value at which the answer changes the choice; empty if none is known."""
     used: bool = True
-    """Whether the fleet acquires nodes in this way (bought, rented, on contract)."""
+    """Whether the fleet acquires nodes in the way that the question is about (bought, rented, on contract)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class VendorSheet:
 
 
 def vendor_sheets(result: PlanResult, answer: Answer) -> tuple[VendorSheet, ...]:
-    """List the questions by accelerator: the chosen fleet's first, then those of other vendors' complete fleets."""
+    """List the questions by accelerator: first the chosen fleet's accelerators, then those of other vendors' fleets."""
     return tuple(_sheet(result, answer, ident, nodes) for ident, nodes in nodes_to_request(result, answer).items())
 
 
@@ -165,7 +165,7 @@ def _delivery(part: AcceleratorPlan, flips: Sequence[Flip], names: Mapping[str, 
     weeks = "not stated in the plan" if part.lead_weeks is None else count_text(part.lead_weeks, "week")
     yield VendorQuestion(
         topic="lead time",
-        question="How many weeks from order to a node that serves?",
+        question="How many weeks pass from the order until a node serves?",
         assumed=weeks,
         changes_choice=late_by,
     )
@@ -177,14 +177,16 @@ def _delivery(part: AcceleratorPlan, flips: Sequence[Flip], names: Mapping[str, 
 def _support(result: PlanResult, accelerator: Accelerator) -> VendorQuestion:
     stack = result.resolved.stack_of(accelerator.vendor)
     support, failures = stack.support_usd_per_device_year, result.plan.node.annual_failures
-    asked = "What do support, licences and warranty cost for the whole term, and how fast is a failed device replaced?"
+    asked = (
+        "What do support, licences and warranty cost for the whole term, and how fast do you replace a failed device?"
+    )
     count_text = f"support {amount(support.value, support.unit)}; {amount(failures.value, failures.unit)} fail"
     return VendorQuestion(topic="support", question=asked, assumed=count_text)
 
 
 def _power(result: PlanResult, ident: str) -> VendorQuestion:
     power = result.resolved.power[ident]
-    asked = "What does one node draw at its maximum and under the acceptance benchmark, and how is it cooled?"
+    asked = "What power does one node draw at its maximum and in the acceptance benchmark, and how is the node cooled?"
     count_text = f"{power.node_watts / 1000:.1f} kW at most, {power.serving_watts / 1000:.1f} kW while serving"
     return VendorQuestion(topic="power", question=asked, assumed=count_text)
 
@@ -256,7 +258,9 @@ def _replicas(case: AcceptanceCase) -> str:
 
 def _lots(share: float | None) -> Iterator[str]:
     """Write the lots that every vendor is asked to offer, in the same words for all."""
-    every = "Every vendor gets the same request. Node counts are our estimate: offer as many as the limits need."
+    every = (
+        "Every vendor gets the same request. Node counts are our estimate: offer as many nodes as the limits require."
+    )
     if share is None:
         yield f"Offer nodes that serve the whole workload at its peak rates. {every}"
         return
@@ -323,7 +327,7 @@ def _workload_yaml(result: PlanResult) -> str:
 
 def _internal(sheets: Sequence[VendorSheet], margins: Sequence[Margin]) -> Iterator[str]:
     yield "# Internal: do not send\n"
-    yield "What the plan assumes, and at which values the choice changes. A vendor who reads this knows your limits.\n"
+    yield "The plan's assumptions and the values at which the choice changes. A vendor who sees it knows your limits.\n"
     for sheet in sheets:
         yield f"## {product_name(sheet.accelerator)} ({sheet.role})\n"
         yield "| Topic | The plan assumes | The choice changes |\n|---|---|---|"

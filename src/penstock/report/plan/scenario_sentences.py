@@ -1,4 +1,4 @@
-"""Sentences about what-if cases: rules, demand, and loads too small for whole nodes. Unproven costs are bounds."""
+"""Writes sentences about what-if cases: rules, demand, and small loads. A cost that is not proven is a bound."""
 
 from math import ceil
 from typing import Final
@@ -46,6 +46,6 @@ def small_fleet(result: PlanResult, answer: Answer) -> str:
     if not most or most > _SMALL_DEVICES or needed > most / 2:
         return ""
     return (
-        f"The load needs {needed} of these {most} devices; the rest are spares and the remainder of whole nodes. "
+        f"The load needs {needed} of these {most} devices; the others are spares or unused devices of whole nodes. "
         "For a load this small, also ask for single devices by the hour, which this plan does not consider."
     )

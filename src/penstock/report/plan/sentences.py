@@ -1,4 +1,4 @@
-"""Sentences and amounts that the terminal and the HTML report of a plan share."""
+"""Writes the sentences and amounts that the terminal report and the HTML report of a plan share."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal
@@ -141,7 +141,7 @@ def fleet_name(mix: Mix) -> str:
 
 
 def capital(text: str) -> str:
-    """Capitalise a vendor's display name; an accelerator id stays as the catalog writes it."""
+    """Capitalise a vendor's display name; accelerator ids stay unchanged."""
     return text[:1].upper() + text[1:] if text in _NAMES.values() else text
 
 
@@ -185,7 +185,7 @@ def engineers(count: float) -> str:
 
 
 def _verdict(answer: Answer) -> str:
-    """State the winner. If the draws favour another kind of fleet than the estimate, that one comes first."""
+    """State the winner. If another kind of fleet is cheapest in more draws, that kind comes first."""
     verdict = answer.verdict
     winner = label_name(verdict.winner)
     cost = f"{usd(answer.winner.cost.total_usd)} all in{drawn_cost(verdict.cost_usd)}"
@@ -247,7 +247,7 @@ def unserved_fraction(answer: Answer) -> float:
 Sureness = Literal["sure", "likely", "alone", "open", "unmet"]
 NO_FLEET: Final = "No fleet meets every rule of the plan."
 _SURE: Final = 0.9
-"""Probability of being cheapest below which a winner is likely, not sure."""
+"""Probability of being cheapest below which a winner is called likely instead of sure."""
 
 
 def sureness(answer: Answer) -> Sureness:
@@ -295,7 +295,7 @@ def cheaper_fleet_sentence(answer: Answer) -> str:
 
 
 def mix_sentence(result: PlanResult, answer: Answer) -> str:
-    """Define a mix by its minimum share per vendor, or warn that the mix shown falls below it at times."""
+    """Define a mix by its minimum share per vendor, or warn that the mix shown is below that share at times."""
     problem, mix = result.problem, answer.by_label["mix"].mix
     share = f"{problem.min_vendor_share:.0%}"
     if vendors_above_minimum_share(problem, mix) != mix.vendors:
@@ -345,7 +345,7 @@ def owned_sentences(owned: Owned, names: Mapping[str, str] | None = None) -> Ite
     if owned.without_usd is not None and owned.saved_usd is not None:
         instead = f"{usd(owned.without_usd)} ({plain_label(owned.without_accelerators, called)})"
         more = f"{usd(owned.saved_usd)} more in total"
-        yield f"without owned nodes the plan costs {instead}, with nothing to sell: {more}"
+        yield f"if you owned no nodes to use or sell, the plan would cost {instead}: {more}"
 
 
 def runs(pool: PoolPeriod, candidates: Sequence[Candidate]) -> str:

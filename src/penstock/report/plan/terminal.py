@@ -1,4 +1,4 @@
-"""Renders a plan for the terminal: verdict, fleet, alternatives, and the inputs that would change it."""
+"""Renders a plan for the terminal: verdict, fleet, alternatives, and the inputs that would change the answer."""
 
 from collections.abc import Iterator
 
@@ -245,7 +245,7 @@ def _verification(answer: Answer) -> Iterator[Text]:
 
 
 def _asked_for_a_mix(result: PlanResult, answer: Answer) -> bool:
-    """Return whether a mix was required or only compared; a mix that is simply cheapest may break the minimum share."""
+    """Return whether a mix was required or compared. A mix that is merely cheapest may be below the minimum share."""
     return "mix" in answer.by_label and (answer.verdict.winner != "mix" or result.problem.min_vendors > 1)
 
 

@@ -48,7 +48,7 @@ _COUNTED: Mapping[Severity, str] = {
 _ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM", "atom": "ATOM"}
 _SHOWN_BYTES = GIB // 20
 _WORTH_ASKING = {Severity.SILENT_WRONG, Severity.BLOCKER, Severity.WARNING}
-"""Severities whose undecided rules are listed; the others would only be noted."""
+"""Severities whose undecided rules are listed; rules of the other severities give only notes."""
 _SHORT: Mapping[Readiness, str] = {
     Readiness.SILENT_WRONG: "WRONG",
     Readiness.BLOCKED: "no",
@@ -60,7 +60,7 @@ _SHORT: Mapping[Readiness, str] = {
 
 
 def render_preflight(answer: Preflight, speed: Speed | None = None, instead: Preflight | None = None) -> RenderableType:
-    """Draw one answer, with its speed if requested, and the nearest split that runs if it does not."""
+    """Draw one answer, with its speed if requested; if it does not run, with the nearest split that runs."""
     pieces: list[RenderableType] = [_headline(answer)]
     for severity in Severity:
         stops = answer.obstacles if severity is Severity.BLOCKER else ()
@@ -85,7 +85,7 @@ def render_preflight(answer: Preflight, speed: Speed | None = None, instead: Pre
 
 
 def _open_questions(answer: Preflight) -> list[Undetermined]:
-    """Return the undecided rules to list: not those of low severity, nor those that only need a scan of the bytes."""
+    """Return the undecided rules to list: not those of low severity, nor those that a scan of the bytes decides."""
     return [
         entry
         for entry in answer.assessment.undetermined
@@ -215,7 +215,11 @@ def _attention(answer: Preflight) -> str:
     over = f"; not used: {passed}" if passed else ""
     if backend.name is not None:
         return backend.name + (f", block size {backend.block}" if backend.block else "") + over
-    return f"no backend supports it{over}" if backend.determined else "undetermined: its selection was not read"
+    return (
+        f"no backend supports it{over}"
+        if backend.determined
+        else "undetermined: the engine's selection of a backend was not read"
+    )
 
 
 def _memory(answer: Preflight) -> str:
@@ -319,7 +323,7 @@ def _plan(plan: LaunchPlan) -> RenderableType:
 
 
 def _command_text(command: str) -> Text:
-    """Show a command for copying: no line is wrapped or cut, and nothing follows a trailing backslash."""
+    """Draw a command that can be copied: no line is wrapped or cut, and nothing follows a trailing backslash."""
     return Text(indent(command, "  "), style="green", no_wrap=True, overflow="ignore")
 
 

@@ -1,4 +1,4 @@
-"""Sentences about arrivals: number of requests, rate, time of day, and part of the trace."""
+"""Writes sentences about arrivals: number of requests, rate, time of day, and part of the trace."""
 
 from typing import Final
 

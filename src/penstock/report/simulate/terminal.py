@@ -247,7 +247,7 @@ def _capacity(scenario: Scenario) -> str:
     if found is None or spread is None:
         return ""
     if not found.rate_per_s:
-        return f"No rate meets the SLO; saturated it serves {found.saturated_rate_per_s:,.3g} requests/s."
+        return f"No rate meets the SLO; when saturated, it serves {found.saturated_rate_per_s:,.3g} requests/s."
     arrivals = scenario.question.workload.arrivals
     of_day = ""
     if isinstance(arrivals, Diurnal):
@@ -285,7 +285,9 @@ def _grounds(scenarios: Sequence[Scenario]) -> Text:
             "All answers have the same length, so requests that start together end together, and routers that count "
             "requests send the next burst to one replica. Real answers differ in length; use a trace to avoid this.\n"
         )
-    text.append("P10-P90: the same run with a faster and a slower stack, by the errors on held-out measurements.\n")
+    text.append(
+        "P10-P90 are from the same run with a faster and a slower stack, as far apart as errors on held-out data.\n"
+    )
     text.append(f"Workload: {scenarios[0].question.workload.source}. ")
     lengths = scenarios[0].question.workload.lengths
     if isinstance(lengths, Trace):
@@ -294,5 +296,5 @@ def _grounds(scenarios: Sequence[Scenario]) -> Text:
             style="yellow" if lengths.dropped else "",
         )
     text.append(f"Seed {scenarios[0].question.seed}. ")
-    text.append("$: median on-demand price of the catalog for the duration of the run.")
+    text.append("Dollars are the catalog's median on-demand price for the duration of the run.")
     return text

@@ -1,4 +1,4 @@
-"""Renders a trace: its contents as tables and two sparklines, and how to simulate it."""
+"""Renders a trace: tables, two sparklines, and the commands that simulate the trace."""
 
 import shlex
 from typing import Final
@@ -16,7 +16,7 @@ from penstock.workload.summary.describe import SharingSummary, TokenSummary
 _LABEL: Final = 12
 _WIDEST: Final = 132
 _POISSON_CV: Final = (0.9, 1.1)
-"""Range of the coefficient of variation of gaps that is treated as Poisson; a run would show no difference."""
+"""Range of the coefficient of variation of gaps between arrivals that counts as Poisson."""
 _EXAMPLE: Final = ("penstock", "simulate", "llama-3.1-8b", "--on mi300x:1,h100:1")
 
 
@@ -84,7 +84,7 @@ def _rows(summary: TraceSummary) -> Text:
     )
     if summary.contradictions:
         ids = f"{summary.contradictions:,} hash id" + ("s" if summary.contradictions > 1 else "")
-        text.append(f"; {ids} at more than one position: a shared prefix ends before it", style="yellow")
+        text.append(f"; {ids} at more than one position; shared prefixes end before such ids", style="yellow")
     return text
 
 
