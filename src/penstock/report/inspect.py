@@ -1,4 +1,4 @@
-"""Renders a model: its size, its bytes by part, and the cache per kind of layer."""
+"""Renders a model: its size, its bytes by component, and its cache by kind of layer."""
 
 from rich.console import Group, RenderableType
 from rich.table import Table

@@ -199,6 +199,6 @@ def _grounds(predictions: Sequence[Prediction]) -> Text:
         if prediction.running < prediction.concurrency:
             text.append(f"; only {prediction.running:,.0f} of {prediction.concurrency:,.0f} requests run concurrently")
         text.append("\n")
-    text.append("Watts and joules count the devices only: no host, network or cooling. ")
+    text.append("Watts and joules include only the devices, without host, network and cooling. ")
     text.append("TTFT is for a steady closed loop; near saturation use `penstock simulate`, which models the queue.")
     return text

@@ -185,4 +185,4 @@ def test_answers_a_death_broke_off_are_counted_apart() -> None:
         assert told["lost"] > 0
         assert told["served"] + told["rejected"] + told["refused"] + told["lost"] == told["requests"] == 600
         assert sum(one["lost"] for one in told["classes"]) == told["lost"]
-    assert "Lost with a failed replica after the answer had begun: penstock" in drawn(answer)
+    assert "Requests lost because their replica failed after the answer had begun: penstock" in drawn(answer)

@@ -21,7 +21,7 @@ _STYLES: Final = {
 }
 _VERDICT_WIDTH: Final = 12
 _MANY: Final = 24
-"""Number of claims above which a claim without a problem takes one line.
+"""Number of claims above which each claim without a problem is printed in one line.
 
 Undetermined claims still name the missing data.
 """

@@ -10,9 +10,9 @@ _SUFFIXES: Final = (".html", ".svg", ".png")
 
 
 def check_drawable(suffix: str) -> None:
-    """Raise before any computation if the chart's format is unknown or the report extra is missing."""
+    """Raise an error before any computation if the chart's format is unknown or the report extra is not installed."""
     if suffix not in _SUFFIXES:
-        raise UsageError(f"'{suffix}': a chart is written as .html, .svg or .png")
+        raise UsageError(f"'{suffix}' is not a chart format; use .html, .svg or .png")
     if any(find_spec(name) is None for name in _DRAWN_BY):
         raise MissingExtra("charts need the report extra: pip install 'penstock[report]'")
 
@@ -26,7 +26,7 @@ def draw_chart(chart: dict[str, Any], suffix: str, title: str) -> str | bytes:
     if suffix == ".png":
         return bytes(vl_convert.vegalite_to_png(chart, scale=2))
     if suffix not in {".svg", ".html"}:
-        raise UsageError(f"'{suffix}': a chart is written as .html, .svg or .png")
+        raise UsageError(f"'{suffix}' is not a chart format; use .html, .svg or .png")
     drawing: str = vl_convert.vegalite_to_svg(chart)
     if suffix == ".svg":
         return drawing

@@ -1,4 +1,4 @@
-"""Comparison tables that are never cut: transposed if they are too wide for the terminal."""
+"""Draws comparison tables, which are transposed instead of cut if they are too wide for the terminal."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -15,7 +15,7 @@ _TEMPLATES = files("penstock.report") / "templates"
 
 
 def template_text(name: str) -> str:
-    """Read a file of the templates."""
+    """Read a template file of the package."""
     return (_TEMPLATES / name).read_text(encoding="utf-8")
 
 

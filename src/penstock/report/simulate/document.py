@@ -26,7 +26,7 @@ def _rows_left_out(load: Any) -> object:  # noqa: ANN401 - as above
 
 
 class WorkloadDocument(TypedDict):
-    """The workload sent to every deployment; its values are sufficient to repeat the run."""
+    """The workload sent to every deployment, with all values needed to repeat the run."""
 
     name: Annotated[str, at("workload.name")]
     source: Annotated[str, at("workload.source")]

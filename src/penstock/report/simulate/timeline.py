@@ -1,4 +1,4 @@
-"""Chart of a run over time: queue, batch, KV cache and tokens per pool."""
+"""Draws a chart of a run over time: queue, batch, KV cache and tokens per pool."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Chart that compares policies: SLO attainment, cost, and destination of requests."""
+"""Draws a chart that compares policies: SLO attainment, goodput, and destinations of requests."""
 
 from collections.abc import Sequence
 

@@ -29,7 +29,7 @@ class RoutedPoolDocument(PoolDocument):
     """The outcome of a pool of identical replicas.
 
     `finished` counts prompts in a prefill pool and answers in a decode pool. `usd` covers all replicas for the whole
-    span; `idle_fraction` is the share of it without work.
+    span; `idle_fraction` is the share of the span without work.
     """
 
     idle_fraction: float

@@ -119,10 +119,12 @@ def _rejections(pools: Sequence[ReplicaPool], runs: Sequence[PolicyRun]) -> list
         )
     sent_nowhere = [f"{run.policy.name} {run.outcome.rejected:,}" for run in runs if run.outcome.rejected]
     if sent_nowhere:
-        sentences.append(f"Rejected because no endpoint that was up could hold them: {', '.join(sent_nowhere)}.")
+        sentences.append(f"Requests rejected because no running endpoint could hold them: {', '.join(sent_nowhere)}.")
     broken_off = [f"{run.policy.name} {run.outcome.lost:,}" for run in runs if run.outcome.lost]
     if broken_off:
-        sentences.append(f"Lost with a failed replica after the answer had begun: {', '.join(broken_off)}.")
+        sentences.append(
+            f"Requests lost because their replica failed after the answer had begun: {', '.join(broken_off)}."
+        )
     return [Text(" ".join(sentences), style="yellow")] if sentences else []
 
 
@@ -141,7 +143,7 @@ def _bill(pools: Sequence[ReplicaPool], runs: Sequence[PolicyRun]) -> list[Text]
     ]
     if idle:
         text += (
-            f" Elastic pools are billed like the others. With {first.policy.name} they are idle, and could be "
+            f" Elastic pools are billed like other pools. With {first.policy.name} they are idle, and could be "
             f"released, for at most this share of the time: {', '.join(idle)}. docs/routing.md describes autoscaling."
         )
     return [Text(text, style="dim")]
@@ -160,6 +162,7 @@ def _verdict(runs: Sequence[PolicyRun]) -> Text:
     if len(runs) > 1:
         text.append(f"Most good tokens: {', '.join(best)}. " if most else "No request met its SLO. ")
     text.append(
-        "Routers know their own requests and reports of the given age, but not how long an answer will be.", style="dim"
+        "Routers know their own requests and past reports of the replicas, but not how long an answer will be.",
+        style="dim",
     )
     return text

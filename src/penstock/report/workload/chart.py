@@ -1,4 +1,4 @@
-"""Chart of a trace: arrivals over time, and the lengths of prompts and answers."""
+"""Draws a chart of a trace: arrivals over time, and the lengths of prompts and answers."""
 
 from typing import Any, Final
 
