@@ -44,4 +44,4 @@ def test_so_is_a_format_nobody_draws(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.chdir(tmp_path)
     failed = CliRunner().invoke(app, ["workload", "describe", "requests.csv", "--chart", "requests.gif"])
     assert isinstance(failed.exception, UsageError)
-    assert "a chart is written as" in str(failed.exception)
+    assert "is not a chart format" in str(failed.exception)
