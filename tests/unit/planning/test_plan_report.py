@@ -237,7 +237,7 @@ def test_what_is_owned_and_let_go_is_said_on_page_one() -> None:
     assert re.search(
         r"\d of 10 NVIDIA H200 SXM nodes kept: running one to the end, instead of selling it, costs \$", paid
     )
-    assert "Without owned nodes the plan costs $" in paid
+    assert "If you owned no nodes to use or sell, the plan would cost $" in paid
 
 
 def test_where_the_rules_leave_one_kind_the_next_fleet_of_it_is_named() -> None:
