@@ -1,4 +1,4 @@
-"""Console output: results go to stdout; a pipe gets a fixed width, or COLUMNS, and no colour."""
+"""Console output. Results go to stdout. In a pipe they have no colour, and a fixed width unless COLUMNS is set."""
 
 import os
 import sys
@@ -31,7 +31,7 @@ def stdout() -> Console:
 
 
 class _Trimming(RenderHook):
-    """Render hook that removes trailing blanks."""
+    """Render hook that removes blanks at the end of each line."""
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
         """Wrap the renderables that are about to be printed."""
@@ -81,7 +81,7 @@ def show(answer: "ApiAnswer", *, as_json: bool) -> None:
 
 
 class Watch:
-    """Progress display on stderr, if it is a terminal."""
+    """Progress display on stderr. Nothing is displayed if stderr is not a terminal."""
 
     def __init__(self) -> None:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -110,12 +110,12 @@ class Watch:
         self._bar.update(self._task, description=what, completed=done, total=total or None)
 
     def message(self, text: str) -> None:
-        """Print a message on stderr, also if it is a pipe."""
+        """Print a message on stderr, even if stderr is a pipe."""
         self._bar.console.print(text, style="dim", soft_wrap=True)
 
 
 def write_file(path: Path, content: str | bytes) -> None:
-    """Write a file that the user named, and report it; raise a one-line error if it cannot be written."""
+    """Write a file that the user named, and print its path. Raise a one-line error if the file cannot be written."""
     try:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
     except OSError as error:
@@ -133,7 +133,7 @@ def make_directory(path: Path) -> None:
 
 @contextmanager
 def byte_progress(total_bytes: int, label: str) -> Iterator[Callable[[int], None]]:
-    """Show bytes read and their rate on stderr if it is a terminal; yield the function that adds bytes."""
+    """Show bytes read and bytes per second if stderr is a terminal. Yield a function that adds to the bytes read."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     columns = (TextColumn(label), BarColumn(), DownloadColumn(), TransferSpeedColumn())

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 EXIT_USAGE = 2
 EXIT_EXPECTED_FAILURE = 3
 EXIT_BUG = 70
-"""EX_SOFTWARE of sysexits.h; Python's own 1 would read as a negative verdict."""
+"""EX_SOFTWARE of sysexits.h. Python's own exit code for an exception is 1, which here means a negative verdict."""
 
 app = typer.Typer(
     cls=HelpOfGroup,
@@ -63,7 +63,7 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    """Collect the options that belong to no command."""
+    """Declare the options that apply to `penstock` itself."""
     del version  # acted on by its callback
 
 
@@ -110,7 +110,7 @@ def main() -> None:
 
 
 def _prepare_streams() -> None:
-    """Exit quietly if the reader of a pipe closes it, and print characters that the encoding lacks as `?`."""
+    """Exit quietly if the reader of a pipe closes the pipe. Print `?` for characters that the encoding lacks."""
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     for stream in (sys.stdout, sys.stderr):

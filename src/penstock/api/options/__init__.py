@@ -1,1 +1,1 @@
-"""Options of the API functions; each class is also the source of a command's flags, so it imports nothing heavy."""
+"""Options of the API functions. Commands make their flags from the same classes, so these import nothing slow."""

@@ -1,4 +1,4 @@
-"""Types of arguments that may be a file or the loaded object. In a module of their own, because they load numpy."""
+"""Types of arguments that may be a file or the loaded object. They load numpy, so they have their own module."""
 
 from os import PathLike
 from typing import TypeAlias

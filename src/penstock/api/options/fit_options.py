@@ -21,15 +21,15 @@ class FitOptions(ModelOptions):
         "Tokens per request, prompt and answer together: 4096, 32k, 1M. Default: 8k, or the model's limit if lower.",
         default=None,
     )
-    tp: int | None = option("Tensor parallel ranks, on every accelerator named.", default=None, min=1)
+    tp: int | None = option("Tensor parallel ranks, the same on every accelerator in --on.", default=None, min=1)
     pp: int = option("Pipeline stages.", default=1, min=1)
-    engine: str = option("vllm or sglang.", default="vllm")
+    engine: str = option("Engine: vllm or sglang.", default="vllm")
     engine_version: str | None = option(
         "Release of the engine, such as 0.11.2. Defaults and memory accounting differ between releases.", default=None
     )
     memory_fraction: float | None = option(
         "Share of the device memory that the engine may use.", default=None, min=0.05, max=1.0
     )
-    batched_tokens: int | None = option("Tokens of the largest step: max_num_batched_tokens.", default=None, min=1)
-    sequences: int | None = option("Requests of the largest step: max_num_seqs.", default=None, min=1)
+    batched_tokens: int | None = option("Maximum tokens per step (max_num_batched_tokens).", default=None, min=1)
+    sequences: int | None = option("Maximum requests per step (max_num_seqs).", default=None, min=1)
     draft: bool = option("Load the checkpoint's own multi-token-prediction layers.", default=False)

@@ -23,29 +23,30 @@ class GatewayOptions:
     listen: str = option("Address for clients.", default="127.0.0.1:8080", metavar="HOST:PORT")
     pickers: int = option("Number of picker processes, one core each.", default=1, metavar="N", min=1, max=64)
     door: str = option(
-        "Protocol of Envoy's queries: ext_authz, ext_proc (streamed) or ext_proc_buffered.", default="ext_authz"
+        "Protocol by which Envoy asks a picker: ext_authz, ext_proc (streamed) or ext_proc_buffered.",
+        default="ext_authz",
     )
     access_log: Path | str | None = option(
-        "Write one JSON line per request: the endpoint and timings, never the text.", default=None
+        "File for one JSON line per request, with its endpoint and timings, never its text.", default=None
     )
     metrics: str | None = option(
         "Address of the metrics page for Prometheus and `penstock top`.", default="127.0.0.1:9464", metavar="HOST:PORT"
     )
     receipts: Path | str | None = option(
-        "Record every thousandth decision with all its inputs, for `penstock receipts`.", default=None
+        "File that records every thousandth decision with all its inputs, for `penstock receipts`.", default=None
     )
     access: Path | str | None = option(
-        "Access rules: a file of client keys or token issuers. Default: every client may send requests.", default=None
+        "File of access rules: client keys or token issuers. Default: every client may send requests.", default=None
     )
     tls: tuple[str | Path, str | Path] | None = None
     """Paths of the certificate chain and its key, as PEM files."""
     traces: str | None = option(
         "Send OpenTelemetry spans to this OTLP/HTTP collector.", default=None, name="--otlp", metavar="URL"
     )
-    trace_fraction: float = option("Share of requests that are traced.", default=0.01, metavar="0..1")
+    trace_fraction: float = option("Fraction of requests that are traced.", default=0.01, metavar="0..1")
     whole_bodies: bool = False
     only_pick: str | None = option(
-        "Start no Envoy; serve ext_proc queries of your own gateway on this address.",
+        "Start no Envoy, and answer the ext_proc queries of your own gateway on this address.",
         default=None,
         metavar="HOST:PORT",
     )
@@ -55,7 +56,9 @@ class GatewayOptions:
         name="--allow-path",
         metavar="PATH",
     )
-    follow_names: bool = option("Resolve endpoint names repeatedly, each to all its addresses.", default=False)
+    follow_names: bool = option(
+        "Resolve the DNS names of endpoints repeatedly, and route to all addresses of each name.", default=False
+    )
 
 
 @options
@@ -65,7 +68,7 @@ class EmulateOptions:
     fleet: AskedFleet = argument("A fleet file; `penstock plan --fleet` writes one.")
     _: KW_ONLY
     port: int | None = option(
-        "Serve every replica on 127.0.0.1, counting up from this port. Default: the fleet's own endpoints.",
+        "First port. Each replica is served on 127.0.0.1 at the next port. Default: the endpoints in the fleet file.",
         default=None,
         metavar="N",
         min=1,
@@ -73,5 +76,5 @@ class EmulateOptions:
     )
     control: str | None = option("Address that accepts fault commands.", default=None, metavar="HOST:PORT")
     speed: float = option("Engine seconds per second of wall time.", default=1.0, metavar="N", min=0.001, max=1000)
-    seed: int = option("Same seed, same answer lengths.", default=0, metavar="N", min=0)
+    seed: int = option("Random seed. The same seed gives the same answer lengths.", default=0, metavar="N", min=0)
     ready: Callable[[Fleet], None] | None = None

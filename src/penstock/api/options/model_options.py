@@ -21,7 +21,9 @@ class ModelOptions:
     model: AskedModel = argument(MODEL_HELP)
     on: Targets = option("Accelerators, comma separated; `h100:2` is two per replica.", show_default=False)
     _: KW_ONLY
-    precision: str | None = option("Store the weights as bf16, fp16, fp8, mxfp4, nvfp4 or int4 instead.", default=None)
+    precision: str | None = option(
+        "Weight format: bf16, fp16, fp8, mxfp4, nvfp4 or int4. Default: the format of the checkpoint.", default=None
+    )
     kv: str = option("KV cache dtype: auto, bf16, fp16, fp8.", default="auto")
     dp: int = option("Attention data-parallel ranks that share the experts.", default=1, metavar="N", min=1)
     ep: bool = option("Expert parallelism: distribute whole experts over the ranks.", default=False)
@@ -34,24 +36,25 @@ class DeploymentOptions(ModelOptions):
     panel: ClassVar[str | None] = "Deployment"
     _: KW_ONLY
     engine: str = option(
-        "Engine whose measurements are used: vllm, vllm-atom, sglang, sglang-atom, trtllm, atom; `best` takes the "
-        "fastest of them.",
+        "Engine whose measurements are used: vllm, vllm-atom, sglang, sglang-atom, trtllm, atom; `best` uses the "
+        "engine that was measured fastest.",
         default="best",
     )
     mtp: bool = option(
-        "Draft with the checkpoint's own multi-token-prediction layers, at the measured acceptance.", default=False
+        "Draft with the checkpoint's own multi-token-prediction layers, at the acceptance rate measured.", default=False
     )
     prefill: int = option(
-        "Disaggregated prefill: number of replicas that only prefill. The others only decode.",
+        "Disaggregated prefill: number of replicas that only prefill. All other replicas only decode.",
         default=0,
         metavar="N",
         min=0,
     )
     prefill_split: str | None = option(
-        "Split of each prefill replica: tp8 or dp4,ep. Default: as in --on.", default=None
+        "Split of each prefill replica, such as `tp8` or `dp4,ep`. Default: the split of a decode replica.",
+        default=None,
     )
     kv_gbps: float | None = option(
-        "KV bandwidth of one prefill replica, in GB/s. Default: that of the links between the replicas.",
+        "KV transfer bandwidth of one prefill replica, in GB/s. Default: bandwidth of the links between replicas.",
         default=None,
         metavar="N",
         min=0.001,

@@ -1,4 +1,4 @@
-"""Declares options once: a dataclass gives a Python function its parameters and a command its flags."""
+"""Declares options once: the same dataclass defines the parameters of a Python function and the flags of a command."""
 
 from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, field, fields
@@ -38,7 +38,7 @@ def option(
     max: float | None = None,  # noqa: A002 - as typer calls it
     show_default: bool = True,
 ) -> Any:  # noqa: ANN401 - a dataclass field
-    """Declare an option with its flag; Python calls are checked against `min` as well."""
+    """Declare an option with its flag. `min` is checked in Python calls as well as on the command line."""
     flag = Flag(help=help, name=name, metavar=metavar, min=min, max=max, show_default=show_default)
     return field(default=default, metadata={_FLAG: flag})
 
@@ -50,12 +50,12 @@ def argument(help: str, *, default: Any = MISSING) -> Any:  # noqa: ANN401, A002
 
 @dataclass_transform(eq_default=False, frozen_default=True, field_specifiers=(option, argument, field))
 def options(declared: type[Options]) -> type[Options]:
-    """Make a class of options: a frozen dataclass without comparison and repr, which would cost start-up time."""
+    """Make a class of options a frozen dataclass, without `__eq__` and `__repr__` to save start-up time."""
     return dataclass(frozen=True, eq=False, repr=False)(declared)
 
 
 def flags_of(declared: Any) -> "dict[str, tuple[Flag, Field[Any]]]":  # noqa: ANN401 - a class of options
-    """Return the flag and field of every option that has one: required ones first, inherited ones last."""
+    """Return flag and field of every option with a flag. Required options come first, inherited ones last."""
     own_first = {
         name: place for place, kind in enumerate(declared.__mro__) for name in vars(kind).get("__annotations__", ())
     }

@@ -19,14 +19,14 @@ class PredictOptions(DeploymentOptions):
     _: KW_ONLY
     input_tokens: Tokens = option("Prompt tokens per request: 1024, 8k.", default=1024, name="--in", metavar="N")
     output_tokens: Tokens = option("Answer tokens per request: 1024, 8k.", default=1024, name="--out", metavar="N")
-    concurrency: int = option("Requests in flight, in a closed loop.", default=64, min=1)
+    concurrency: int = option("Number of requests in flight, in a closed loop.", default=64, min=1)
     drafted: int = option(
-        "Speculative tokens proposed per step. 0: none, or with --mtp the number used in measured runs.",
+        "Speculative tokens proposed per step. 0 proposes none, or with --mtp as many as measured runs did.",
         default=0,
         min=0,
     )
     accepted: float | None = option(
-        "Tokens that a step yields per request with --drafted or --mtp.", default=None, min=1
+        "With --drafted or --mtp: mean tokens that one step yields per request.", default=None, min=1
     )
     replicas: int = option("With --prefill: number of replicas that only decode.", default=1, min=1, max=1024)
     roofline: bool = option("Print the hardware limit (roofline) instead of an estimate.", default=False)

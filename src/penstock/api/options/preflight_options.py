@@ -21,11 +21,11 @@ class PreflightOptions:
     """A checkpoint, accelerators, an engine, and optionally the user's own launch command."""
 
     model: str | PathLike[str] | None = argument(MODEL_HELP, default=None)
-    on: Targets | None = option("Accelerators, comma separated; `mi300x:8` is eight of them.", default=None)
+    on: Targets | None = option("Accelerators, comma separated; `mi300x:8` is eight MI300X.", default=None)
     _: KW_ONLY
-    engine: str = option("vllm or sglang.", default="vllm")
+    engine: str = option("Engine: vllm or sglang.", default="vllm")
     engine_version: str | None = option(
-        "Release of the engine. Default: the newest release whose source was read.", default=None
+        "Release of the engine. Default: the newest release that the rules were checked against.", default=None
     )
     tp: int | None = option("Tensor parallel ranks.", default=None, min=1)
     pp: int = option("Pipeline stages.", default=1, min=1)
@@ -39,6 +39,6 @@ class PreflightOptions:
     host: Mapping[str, str] | Sequence[str] = option(
         "Software below the engine: rocm=7.2.3, python=3.12, install=wheel, ... Repeat for more.", default=()
     )
-    scan: bool = option("Read the FP8 bytes of a local checkpoint as well, like `penstock fp8 scan`.", default=False)
-    matrix: bool = option("Check every accelerator and both engines, as a table.", default=False)
+    scan: bool = option("Also read the FP8 bytes of a local checkpoint, as `penstock fp8 scan` does.", default=False)
+    matrix: bool = option("Check every accelerator with both engines, and print a table.", default=False)
     watch: ProgressListener = LOG

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from penstock.api.options.file_types import AskedFleet, AskedTrace
     from penstock.workload import Slo
 
-COLUMNS_HELP = "Columns of the trace: arrival=ts,unit=ms, and likewise input= and output=."
-_IN_HELP = "Prompt tokens per request, without a trace: 1024, 8k. Default: 1024, or the fleet's."
-_OUT_HELP = "Answer tokens per request, without a trace: 256, 1k. Default: 256, or the fleet's."
+COLUMNS_HELP = "Names of the trace's columns, such as arrival=ts,unit=ms,input=NAME,output=NAME."
+_IN_HELP = "Prompt tokens per request, without a trace: 1024, 8k. Default: 1024, or the fleet file's."
+_OUT_HELP = "Answer tokens per request, without a trace: 256, 1k. Default: 256, or the fleet file's."
 
 
 @options
@@ -28,21 +28,22 @@ class WorkloadOptions:
     panel: ClassVar[str | None] = "Workload"
     _: KW_ONLY
     trace: AskedTrace | None = option(
-        "Azure, Mooncake, BurstGPT or a plain CSV, JSONL or Parquet of requests.", default=None
+        "A trace file: Azure, Mooncake, BurstGPT, or plain CSV, JSONL or Parquet.", default=None
     )
     columns: str | None = option(COLUMNS_HELP, default=None)
     input_tokens: Tokens | None = option(_IN_HELP, default=None, name="--in", metavar="N", show_default=False)
     output_tokens: Tokens | None = option(_OUT_HELP, default=None, name="--out", metavar="N", show_default=False)
     arrivals: str | None = option(
-        "recorded, poisson, gamma:2 (coefficient of variation) or diurnal:4 (peak over trough; the run starts at the "
-        "peak, and --rate is the mean of the day). Default: recorded with a trace, else poisson.",
+        "Arrival process: recorded, poisson, gamma:2 (coefficient of variation 2) or diurnal:4 (the peak rate is 4 "
+        "times the lowest; the run starts at the peak, and --rate is the mean of the day). Default: recorded with a "
+        "trace, else poisson.",
         default=None,
     )
     rate: float | None = option(
-        "Requests per second; the times of a trace are scaled to it.", default=None, metavar="N", min=0
+        "Requests per second. Arrival times of a trace are scaled to this rate.", default=None, metavar="N", min=0
     )
     requests: int | None = option(
-        "Number of requests. Default: the trace once, else 10,000; with think time at least 5 per user.",
+        "Number of requests. Default: as many as the trace has, or 10,000; with --think at least 5 per user.",
         default=None,
         metavar="N",
         min=1,
@@ -50,8 +51,8 @@ class WorkloadOptions:
     system_prompts: str | None = option(
         "COUNT:TOKENS. Every request begins with one of COUNT system prompts of TOKENS tokens.", default=None
     )
-    slo: str | Slo | None = option("Limits: ttft=1s,tpot=50ms, and likewise e2e=30s or attain=95%.", default=None)
-    seed: int = option("Same seed, same run.", default=0, metavar="N", min=0)
+    slo: str | Slo | None = option("SLO: any of ttft=1s,tpot=50ms,e2e=30s,attain=95%.", default=None)
+    seed: int = option("Random seed. The same seed gives the same run.", default=0, metavar="N", min=0)
     watch: ProgressListener = LOG
 
 
@@ -63,21 +64,23 @@ class SimulateOptions(WorkloadOptions, DeploymentOptions):
     _: KW_ONLY
     input_tokens: Tokens = option(_IN_HELP, default=1024, name="--in", metavar="N")
     output_tokens: Tokens = option(_OUT_HELP, default=256, name="--out", metavar="N")
-    replicas: int = option("Replicas behind one router.", default=1, metavar="N", min=1, max=1024)
+    replicas: int = option("Number of replicas behind one router.", default=1, metavar="N", min=1, max=1024)
     users: int | None = option("A closed loop of N users instead of arrivals.", default=None, metavar="N", min=1)
     think: str = option(
         "Mean think time of a user in a closed loop before the next request: 2s, 500ms. Think times are exponential. "
-        "First requests are spread over one think time and one answer, and are not judged. 0s: all users start at "
-        "once, as in benchmarks.",
+        "Each user's first request is not judged; these are spread over one think time and one answer. 0s: all users "
+        "start at once, as in benchmarks.",
         default="0s",
     )
     capacity: bool = option("Also find the highest rate that meets the SLO.", default=False)
     route: str = option(
         "Routing between replicas: least-requests, least-tokens, round-robin.", default="least-requests"
     )
-    max_num_seqs: int | None = option("Requests in one step. Default: the engine's.", default=None, metavar="N", min=1)
+    max_num_seqs: int | None = option(
+        "Maximum requests per step. Default: the engine's default.", default=None, metavar="N", min=1
+    )
     max_num_batched_tokens: int | None = option(
-        "Tokens in one step. Default: the engine's.", default=None, metavar="N", min=1
+        "Maximum tokens per step. Default: the engine's default.", default=None, metavar="N", min=1
     )
     prefix_caching: bool = option("Turn the prefix cache off.", default=True, show_default=False)
     log_steps: bool = False
@@ -91,7 +94,7 @@ class SimulateFleetOptions(WorkloadOptions):
     fleet: AskedFleet = argument("A fleet file.")
     _: KW_ONLY
     policy: str = option(
-        "Routing policies, comma separated, compared on the same requests: penstock, round-robin, "
+        "Routing policies to compare on the same requests, comma separated: penstock, round-robin, "
         "weighted-round-robin, least-request, in-flight-per-capacity, llm-d, llm-d-scorers, dynamo, "
         "sglang-cache-aware, static-weight.",
         default="penstock",

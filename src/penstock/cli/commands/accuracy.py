@@ -8,14 +8,18 @@ import typer
 def accuracy_command(
     by: Annotated[
         str,
-        typer.Option("--by", help="What is held out: month, setup, model, accelerator, lengths, load, or all."),
+        typer.Option(
+            "--by", help="What the fit leaves out: month, setup, model, accelerator, lengths, load, or all in turn."
+        ),
     ] = "all",
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """How wrong are the predictions on measurements they were not fitted to?
+    """How wrong are the predictions for measurements that they were not fitted to?
 
-    Predicts every public serving measurement without its month and later ones (as in use), without its exact setup,
-    its model, its accelerator, its lengths, or its load. The repository's docs/accuracy.md has the full tables.
+    Predicts every public serving measurement after a fit that leaves out some measurements, and prints the errors.
+    `--by month` leaves out the same month and all later months, which a user would not have either. The other values leave
+    out all measurements with the same setup, model, accelerator, lengths or load. The full tables are in
+    docs/accuracy.md of the repository.
 
     Example: `penstock accuracy --by model`
     """

@@ -22,11 +22,13 @@ Examples:
 
 def audit_command(
     claims: Annotated[
-        str | None, typer.Argument(help="A YAML file of claims, or one claim in quotes.", show_default=False)
+        str | None, typer.Argument(help="A YAML file of claims, or one claim as a quoted sentence.", show_default=False)
     ] = None,
     sheet: Annotated[
         Path | None,
-        typer.Option("--sheet", help="A CSV: the vendor's answers to a tender, row by row.", show_default=False),
+        typer.Option(
+            "--sheet", help="A CSV file of a vendor's answers to a tender, one claim per row.", show_default=False
+        ),
     ] = None,
     ledger: Annotated[
         bool, typer.Option("--ledger", help="Audit the shipped ledger: the claims of five articles.")
@@ -41,9 +43,9 @@ def audit_command(
     """Are these claims true?
 
     Checks claims about specs, ratios, fits, speeds, prices, savings, releases and dates against data sheets, physics,
-    measurements and their own inputs. The verdict is impossible, contradicted, implausible, plausible, confirmed or
-    undetermined, with reproducible arithmetic, sources, and what would make the claim true. Exits 1 if a claim is
-    impossible or contradicted.
+    measurements and the claim's own inputs. Each verdict is impossible, contradicted, implausible, plausible,
+    confirmed or undetermined. It comes with its arithmetic, its sources, and what would make the claim true. Exits 1
+    if a claim is impossible or contradicted.
     """
     if init:
         from penstock.audit.parsing.claims_file import EXAMPLE_CLAIMS

@@ -21,7 +21,7 @@ def list_command(
     everything: Annotated[bool, typer.Option("--all", help="Also list announced or unverified accelerators.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List the accelerators: memory, bandwidth, dense FLOPS, link.
+    """List the accelerators with memory, bandwidth, dense FLOPS and link.
 
     Example: `penstock catalog list --all`
     """
@@ -39,7 +39,7 @@ def list_command(
 def show_command(
     name: Annotated[str, typer.Argument(help="An accelerator, such as mi300x or h100.")], as_json: Json = False
 ) -> None:
-    """Show one accelerator: every fact with its source, date and basis.
+    """Show every fact about one accelerator, with its source, date and basis.
 
     Example: `penstock catalog show mi300x`
     """
@@ -54,7 +54,7 @@ def diff_command(
     right: Annotated[str, typer.Argument(help="Another accelerator.")],
     as_json: Json = False,
 ) -> None:
-    """Compare two accelerators, with common errors in published comparisons.
+    """Compare two accelerators, and list common errors in published comparisons.
 
     Example: `penstock catalog diff mi300x h100`
     """
@@ -66,7 +66,9 @@ def diff_command(
 @app.command("prices")
 def prices_command(
     name: Annotated[str, typer.Argument(help="An accelerator.")],
-    kind: Annotated[str | None, typer.Option("--kind", help="Only this kind, such as rent_on_demand.")] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", help="List only prices of this kind, such as rent_on_demand.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List the dated prices of an accelerator.

@@ -18,15 +18,19 @@ def emulate_command(
     given: Given,
     *,
     write: Annotated[
-        Path | None, typer.Option("--write", help="Write the fleet with these addresses, for `penstock route`.")
+        Path | None,
+        typer.Option(
+            "--write", help="Write a fleet file with the addresses of the mock endpoints, for `penstock route`."
+        ),
     ] = None,
 ) -> None:
     """Serve mock OpenAI endpoints with simulated latency.
 
     One process serves an OpenAI-compatible endpoint for every replica of a fleet: chat and text completions, streamed
-    or not, `/v1/models`, `/health` and the `/metrics` of vLLM or SGLang. Batching, KV blocks and latencies are those of
-    the simulator, in real time. Faults are set while it runs: die, hang, slow, refuse, stale, lie, drop, none. A fault
-    applies to an endpoint, a pool or a model; to all endpoints if none is named.
+    or not, `/v1/models`, `/health` and the `/metrics` of vLLM or SGLang. The simulator's rules for batching, KV blocks
+    and latencies run in real time. Commands to the `--control` address set a fault (die, hang, slow, refuse, stale,
+    lie, drop) or clear it (none). A fault applies to the endpoint, pool or model that the command names, or to all
+    endpoints if the command names none.
 
     Examples:
 
@@ -43,7 +47,7 @@ def emulate_command(
 
             write_file(write, write_fleet(running))
         count = sum(len(pool.endpoints) for pool in running.pools)
-        typer.echo(f"{count} endpoints of {len(running.pools)} pools answer; Ctrl-C stops", err=True)
+        typer.echo(f"{count} endpoints of {len(running.pools)} pools are ready; Ctrl-C stops them", err=True)
 
     typer.echo(f"predicting step times for {given['fleet']}", err=True)
     emulate(**given, ready=ready)

@@ -10,10 +10,11 @@ from penstock.cli.flags.shared_flags import AsJson
 def fit_command(given: Given, *, as_json: AsJson = False) -> None:
     """Does it fit, and what is left for the KV cache?
 
-    One row per accelerator: weights under the split, reserves of the engine, KV tokens with their P10-P90, concurrent
-    requests at that context, and the minimum device count (tensor parallel inside a node, then whole nodes in a
-    pipeline). `tight` fits at the median of the reserves but not at their P90; `flags` fits with the engine flags
-    printed. Exits 1 if the model does not fit on one of the accelerators.
+    Prints one row per accelerator: weight bytes per device, memory that the engine reserves, KV tokens with their
+    P10-P90, concurrent requests of the --context length, and the minimum device count (tensor parallel inside a node,
+    then whole nodes in a pipeline). `tight`: the model fits if the engine reserves its median amount, but not at its
+    P90. `flags`: the model fits only with the engine flags printed. Exits 1 unless the model fits on every
+    accelerator.
 
     Examples:
 

@@ -28,8 +28,8 @@ def scan_command(
     """Read every FP8 tensor and scale, and report defects.
 
     Streams the files in little memory and changes nothing. Reports the FP8 dialect, NaN codes, missing or impossible
-    scales, and how an accelerator of the other dialect would read the bytes. Every byte is checked for damage; shares
-    are from a sample. Exits 1 if something is damaged.
+    scales, and how an accelerator of the other dialect would read the bytes. Damage is searched for in every byte.
+    Percentages of values are estimated from a sample of the bytes. Exits 1 if damage is found.
     """
     from pathlib import Path
 

@@ -11,7 +11,7 @@ def inspect_command(
         typer.Argument(help="A config.json, a checkpoint directory, a name from `catalog models`, or hf:org/name."),
     ] = None,
     architectures: Annotated[
-        bool, typer.Option("--architectures", help="List the architectures that can be read.")
+        bool, typer.Option("--architectures", help="List the supported architectures and stop.")
     ] = False,
     headers: Annotated[
         bool, typer.Option("--headers", help="Also read the safetensors headers and check them against the config.")
@@ -20,8 +20,8 @@ def inspect_command(
 ) -> None:
     """What does this checkpoint's config say?
 
-    Parameters (total and active), bytes by part and format, layers by kind, and KV-cache bytes per token for each.
-    With --headers, exits 1 if the stored tensors contradict the config.
+    Prints total and active parameters, bytes by part of the model and by format, layers by kind, and the KV-cache
+    bytes per token of each kind of layer. With --headers, exits 1 if the stored tensors contradict the config.
 
     Examples:
 
@@ -52,6 +52,6 @@ def inspect_command(
 
         stdout().print(render_model(checkpoint.spec, checkpoint.source, check), crop=False)
     if headers and check is None:
-        typer.echo("no safetensors files next to the config: nothing to check", err=True)
+        typer.echo("no safetensors files next to the config, so --headers checked nothing", err=True)
     if check is not None and not check.agrees:
         raise typer.Exit(1)

@@ -25,13 +25,17 @@ Examples:
 
 
 def plan_command(
-    file: Annotated[Path | None, typer.Argument(help="A plan file; `--init` prints one.", show_default=False)] = None,
+    file: Annotated[
+        Path | None, typer.Argument(help="A plan file; `--init` prints an example.", show_default=False)
+    ] = None,
     init: Annotated[bool, typer.Option("--init", help="Print a commented plan file and stop.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print a JSON schema of plan files for editors.")] = False,
     html: Annotated[
         Path | None,
         typer.Option(
-            "--html", help="Write the report as one self-contained HTML file (extra: report).", show_default=False
+            "--html",
+            help="Write the report as one self-contained HTML file (needs the `report` extra).",
+            show_default=False,
         ),
     ] = None,
     fleet: Annotated[
@@ -41,7 +45,7 @@ def plan_command(
         Path | None,
         typer.Option(
             "--rfp",
-            help="Write the request for proposals into this directory: questions, workload, acceptance benchmark.",
+            help="Write a request for proposals (questions, workload, acceptance benchmark) into this directory.",
             show_default=False,
         ),
     ] = None,
@@ -49,8 +53,9 @@ def plan_command(
 ) -> None:
     """Which fleet should be bought?
 
-    Finds the cheapest fleet, of AMD, NVIDIA or both, that serves the workloads within their SLOs: its accelerators,
-    total cost, confidence, and the inputs that would change it. Exits 1 if no fleet satisfies every rule.
+    Finds the cheapest fleet, of AMD, NVIDIA or both, that serves the workloads within their SLOs. Prints its
+    accelerators, its total cost, the confidence in the choice, and the inputs that would change the choice. Exits 1 if
+    no fleet satisfies every rule of the plan.
     """
     if init:
         from penstock.planning.spec.example_plan import EXAMPLE_PLAN
@@ -64,7 +69,7 @@ def plan_command(
         typer.echo(to_json(PLAN_FILE.schema()))
         return
     if file is None:
-        raise typer.BadParameter("name a plan file, or print one with --init", param_hint="FILE")
+        raise typer.BadParameter("name a plan file, or print an example with --init", param_hint="FILE")
     if html is not None:
         from penstock.report.drawing.chart_files import check_drawable
 

@@ -10,9 +10,9 @@ from penstock.cli.flags.shared_flags import AsJson
 def predict_command(given: Given, *, as_json: AsJson = False) -> None:
     """How fast will it be?
 
-    Throughput, time per output token, time to first token, watts and joules per output token, with P10-P90 from errors
-    on held-out measurements; what bounds a step, the fraction of the roofline, and the nearest public measurements.
-    Exits 1 if the model does not fit on one of the accelerators.
+    Prints throughput, time per output token, time to first token, watts and joules per output token, each with a
+    P10-P90 from errors on held-out measurements. Also prints what limits the step time, the fraction of the roofline
+    reached, and the nearest public measurements. Exits 1 unless the model fits on every accelerator.
 
     Examples:
 

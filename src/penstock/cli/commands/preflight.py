@@ -15,29 +15,39 @@ def preflight_command(
     given: Given,
     *,
     probe: Annotated[
-        str | None, typer.Option("--probe", help="Query a running OpenAI-compatible endpoint instead: its base URL.")
+        str | None, typer.Option("--probe", help="Base URL of a running OpenAI-compatible server to query instead.")
     ] = None,
     reference: Annotated[
-        str | None, typer.Option("--reference", help="With --probe: compare with this file of --save-reference.")
+        str | None,
+        typer.Option(
+            "--reference", help="With --probe: compare with the answers in this file, written by --save-reference."
+        ),
     ] = None,
     against: Annotated[
-        str | None, typer.Option("--against", help="With --probe: compare with a second endpoint (the other vendor).")
+        str | None,
+        typer.Option(
+            "--against",
+            help="With --probe: compare with a second server, such as one on the other vendor's accelerators.",
+        ),
     ] = None,
     save_reference: Annotated[
-        str | None, typer.Option("--save-reference", help="With --probe: write its answers to this file.")
+        str | None, typer.Option("--save-reference", help="With --probe: write the server's answers to this file.")
     ] = None,
     served_model: Annotated[
         str | None,
-        typer.Option("--served-model", help="With --probe: the served model's name. Default: the first listed."),
+        typer.Option(
+            "--served-model",
+            help="With --probe: name of the model to query. Default: the first model that the server lists.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Will this checkpoint run here, will it be right, and with which flags?
 
-    Reads the config and safetensors headers, never the weights. Findings are grouped by how they fail: silent-wrong
-    (the answers are wrong without an error), blocker, slow, info. A rule that cannot be decided is shown with the
-    missing information. Exits 1 on silent-wrong or blocker. With --probe, queries a running server and compares
-    log-probabilities.
+    Reads the config and safetensors headers, and the weights only with --scan. Findings are grouped by effect:
+    silent-wrong (the answers are wrong without an error), blocker (the engine does not start), slow, info. A rule that
+    cannot be decided is shown with the missing information. Exits 1 if a finding is silent-wrong or a blocker. With
+    --probe, queries a running server and compares its log-probabilities with a reference.
 
     Examples:
 

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 def run_probe(
     url: str, *, reference: str | None, against: str | None, save: str | None, served: str | None, as_json: bool
 ) -> None:
-    """Query the endpoint, then save or compare its answers; exit 1 unless they agree."""
+    """Query the server, then save its answers or compare them with a reference. Exit 1 unless they agree."""
     from penstock.parity.compare_answers import ProbeVerdict, compare
     from penstock.parity.openai_client import ask, load_answers, save_answers
 
     if reference is not None and against is not None:
-        raise UsageError("--reference and --against exclude each other; give one")
+        raise UsageError("give --reference or --against, not both")
     if reference is None and against is None and save is None:
         raise UsageError("--probe needs one of --save-reference FILE, --reference FILE or --against URL")
     compared = None if reference is None else load_answers(Path(reference))

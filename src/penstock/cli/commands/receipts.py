@@ -30,15 +30,19 @@ def receipts_command(
         ),
     ] = "penstock,round-robin,least-request",
     explain: Annotated[
-        int | None, typer.Option("--explain", metavar="N", help="Show one decision, endpoint by endpoint.")
+        int | None,
+        typer.Option(
+            "--explain", metavar="N", help="Number of a decision, counted from 1, to show endpoint by endpoint."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """What would another policy have done with yesterday's traffic?
 
-    Replays the recorded decisions of a gateway with other policies, each with the state known at the time: how often
-    they choose the same endpoint, how many requests would miss their SLO, and the engine time in dollars. This is not a
-    bill: pools that are not `elastic` cost the same under every policy.
+    Replays the recorded decisions of a gateway with other policies. Each policy sees the state that the gateway saw
+    at the time. Prints how often each policy chooses the same endpoint as the gateway, the fraction of requests
+    expected to miss their SLO, and the cost of the engine time used. That cost is not a bill: pools that are not
+    `elastic` cost the same under every policy.
     """
     from penstock.api.receipts import receipts
 

@@ -20,25 +20,36 @@ def route_command(
     tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Private key of the certificate, as PEM.")] = None,
     drain: Annotated[
         float,
-        typer.Option("--drain", metavar="SECONDS", min=0, help="After the grace period: time for requests in flight."),
+        typer.Option(
+            "--drain",
+            metavar="SECONDS",
+            min=0,
+            help="Time that requests in flight get to finish, after the grace period.",
+        ),
     ] = 30.0,
     drain_grace: Annotated[
         float,
         typer.Option(
-            "--drain-grace", metavar="SECONDS", min=0, help="After SIGTERM: fail health checks but serve for this time."
+            "--drain-grace",
+            metavar="SECONDS",
+            min=0,
+            help="Time after SIGTERM in which health checks fail but requests are served.",
         ),
     ] = 5.0,
     print_envoy: Annotated[
         bool,
-        typer.Option("--print-envoy", help="Print a configuration for `envoy -c` that queries --only-pick, and stop."),
+        typer.Option(
+            "--print-envoy", help="Print a configuration for `envoy -c` that queries the --only-pick address, and stop."
+        ),
     ] = False,
 ) -> None:
     """Which endpoint should serve each request?
 
-    Starts Envoy in front of a fleet, with pickers that choose the endpoint of every request: the one with the least
-    expected harm, by the same function that the simulator runs. Envoy carries every byte, retries on the next endpoint,
-    and falls back to weights if no picker answers. Editing the fleet file reloads it. SIGTERM drains: first `/health`
-    fails while requests are served for `--drain-grace`, then requests in flight get `--drain`.
+    Starts Envoy in front of a fleet, and pickers that choose an endpoint for every request. They choose the endpoint
+    with the least expected harm, by the same function that the simulator runs. Envoy forwards the requests, retries on
+    the next endpoint, and falls back to weights if no picker answers. When the fleet file is edited, the gateway
+    reloads it. SIGTERM drains the gateway: for `--drain-grace` seconds `/health` fails but requests are served, then
+    requests in flight have `--drain` seconds to finish.
 
     Examples:
 
@@ -66,7 +77,8 @@ def route_command(
         drain_s=drain,
         grace_s=drain_grace,
         ready=lambda: typer.echo(
-            f"routing on {options.only_pick or options.listen}; `penstock top` shows it, Ctrl-C drains and stops",
+            f"routing on {options.only_pick or options.listen}; `penstock top` shows the gateway, Ctrl-C drains and "
+            "stops it",
             err=True,
         ),
     )

@@ -24,8 +24,8 @@ def simulate_command(
     model: Annotated[
         str | None,
         typer.Argument(
-            help="A config.json, a checkpoint directory, a name from `catalog models`, or hf:org/name; with --fleet, "
-            "the fleet file names it.",
+            help="A config.json, a checkpoint directory, a name from `catalog models`, or hf:org/name. With --fleet, "
+            "the fleet file names the model.",
             show_default=False,
         ),
     ] = None,
@@ -37,26 +37,30 @@ def simulate_command(
     ] = None,
     fleet: Annotated[
         Path | None,
-        typer.Option("--fleet", help="A fleet of several pools, as `plan --fleet` writes it, instead of --on."),
+        typer.Option(
+            "--fleet",
+            help="Simulate the pools of a fleet file, as `plan --fleet` writes it, instead of MODEL and --on.",
+        ),
     ] = None,
     fleet_schema: Annotated[
         bool, typer.Option("--fleet-schema", help="Print a JSON schema of fleet files for editors.")
     ] = False,
     *,
     chart: Annotated[
-        Path | None, typer.Option("--chart", help="Write a timeline as .html, .svg or .png (extra: report).")
+        Path | None, typer.Option("--chart", help="Write a timeline as .html, .svg or .png (needs the `report` extra).")
     ] = None,
     perfetto: Annotated[
-        Path | None, typer.Option("--perfetto", help="Write the first replica's steps for ui.perfetto.dev.")
+        Path | None,
+        typer.Option("--perfetto", help="Write the first replica's engine steps as a file for ui.perfetto.dev."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """How does it behave under load?
 
-    Runs requests through a model of the engine: continuous batching with chunked prefill as vLLM V1 schedules it, paged
-    KV with preemption, prefix caching, and a router. Prints latencies with P10-P90 from errors on held-out
-    measurements, goodput, use of the KV cache, cost, and whether the queue keeps up. Exits 1 if the SLO is missed, the
-    queue does not keep up, or the model does not fit.
+    Simulates an engine and a router: continuous batching with chunked prefill as vLLM V1 schedules it, paged KV with
+    preemption, and prefix caching. Prints latencies with P10-P90 from errors on held-out measurements, goodput, use of
+    the KV cache, cost, and whether the replicas keep up with the arrivals. Exits 1 if the SLO is missed, the queue
+    keeps growing, or the model does not fit.
 
     Examples:
 

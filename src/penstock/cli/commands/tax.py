@@ -6,16 +6,17 @@ import typer
 
 
 def tax_command(
-    on: Annotated[str | None, typer.Option("--on", help="Only these accelerators, comma separated.")] = None,
+    on: Annotated[str | None, typer.Option("--on", help="Show only these accelerators, comma separated.")] = None,
     engine: Annotated[
         str | None,
-        typer.Option("--engine", help="Only this engine: vllm, vllm-atom, sglang, sglang-atom, trtllm, atom."),
+        typer.Option("--engine", help="Show only this engine: vllm, vllm-atom, sglang, sglang-atom, trtllm or atom."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """What fraction of the roofline does each stack deliver, and how has it changed?
 
-    The software tax, from public serving measurements, month by month.
+    Prints the software tax, the part of the roofline that a stack does not deliver, for each month with public serving
+    measurements.
 
     Example: `penstock tax --on mi300x,mi355x,h200`
     """

@@ -32,19 +32,19 @@ def group() -> None:
 def describe_command(
     trace: Annotated[
         Path,
-        typer.Argument(help="Azure, Mooncake, BurstGPT or a plain CSV, JSONL or Parquet of requests."),
+        typer.Argument(help="A trace file: Azure, Mooncake, BurstGPT, or plain CSV, JSONL or Parquet."),
     ],
     columns: Columns = None,
     chart: Annotated[
         Path | None,
-        typer.Option("--chart", help="Draw arrivals and lengths as .html, .svg or .png (extra: report)."),
+        typer.Option("--chart", help="Draw arrivals and lengths as .html, .svg or .png (needs the `report` extra)."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """What is in my trace?
 
-    Reports requests kept, rows left out with the reason, rate and burstiness of arrivals, lengths of prompts and
-    answers, shared prefixes, distributions that fit, and commands that use the trace.
+    Prints the number of requests, rows left out and why, rate and burstiness of arrivals, lengths of prompts and
+    answers, shared prefixes, distributions fitted to the lengths and arrivals, and commands that use the trace.
     """
     if chart is not None:
         from penstock.report.drawing.chart_files import check_drawable

@@ -1,4 +1,4 @@
-"""Rejects flags that do not apply to a fleet, or to a single deployment, and names the alternative."""
+"""Rejects flags that have no effect with --fleet, or without it, and names the alternative."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -39,7 +39,7 @@ ONLY_FOR_A_FLEET: Final[Mapping[str, str]] = {
 
 
 def refuse_misplaced(context: typer.Context, *, of_a_fleet: bool) -> None:
-    """Raise a one-line error for given flags that would have no effect."""
+    """Raise a one-line error if the user gave flags that would have no effect."""
     unread = NOT_FOR_A_FLEET if of_a_fleet else ONLY_FOR_A_FLEET
     typed = [
         parameter

@@ -11,7 +11,7 @@ import typer
 from penstock.api.options.option_fields import Flag, flags_of
 
 Given: TypeAlias = dict[str, Any]
-"""The options that were typed, by name."""
+"""Values of the options that the user typed, by option name."""
 _TYPES: Final[Mapping[str, type]] = {
     "int": int,
     "float": float,
@@ -64,7 +64,7 @@ def _parameters(declared: tuple[type, ...]) -> list[inspect.Parameter]:
 
 
 def _parameter(flag: Flag, field: "Field[Any]", declared: type) -> inspect.Parameter:
-    """Turn an option into a parameter as typer reads it; options of types that people cannot type are text."""
+    """Turn an option into a typer parameter. If its type has no command-line form, the parameter is text."""
     first, *others = str(field.type).split(" | ")
     many = "Sequence[str]" in {first, *others}
     kind = list[str] if many else _TYPES.get(first, str)
