@@ -53,8 +53,8 @@ def test_a_file_to_start_from_is_printed_and_read_again(penstock: Run, tmp_path:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ((), "name one thing to audit"),
-        (("answer.csv",), "write --sheet answer.csv"),
+        ((), "give exactly one of"),
+        (("answer.csv",), "use `--sheet answer.csv`"),
         (("h100 is fast",), "has no figure after a colon"),
     ],
 )

@@ -1,1 +1,1 @@
-"""The Python API: one module per question, and the answer types; `import penstock` exports them."""
+"""The Python API: one module per function. `import penstock` exports the functions and their answer types."""

@@ -25,7 +25,7 @@ _PRE: Final = (
 
 
 class ApiAnswer(ABC):
-    """An answer of the API. The methods listed here are stable; fields of subclasses are the library's own types."""
+    """An answer of the API. These methods are stable; fields of subclasses have the library's own types."""
 
     document_type: ClassVar[type]
     """Type of the document; its JSON schema is published."""
@@ -33,7 +33,7 @@ class ApiAnswer(ABC):
     @property
     @abstractmethod
     def good(self) -> bool:
-        """Whether the verdict is yes; the command then exits 0 rather than 1."""
+        """True if the verdict is positive. The command exits 0 if so, else 1."""
 
     def document(self) -> Mapping[str, object]:
         """Return the document that `--json` prints."""
@@ -49,7 +49,7 @@ class ApiAnswer(ABC):
 
     @abstractmethod
     def _summary(self) -> tuple[str, Sequence[str]]:
-        """Return the subject of the question, and the answer as short phrases."""
+        """Return the subject of the question, and short phrases that answer it."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the document that `--json` prints: plain values, `schema` first."""
@@ -79,11 +79,11 @@ class ApiAnswer(ABC):
 
 
 def device_label(name: str, devices: int) -> str:
-    """Name an accelerator with its number of devices, as the tables do."""
+    """Return an accelerator's name with its number of devices, such as `h100 x2`."""
     return name + (f" x{devices}" if devices > 1 else "")
 
 
 def spread_over(name: str, value: "Range | None") -> Row:
-    """Spread a value and its P10-P90 interval over three columns."""
+    """Return a value, its P10 and its P90 as three columns of a row."""
     low, high = (None, None) if value is None else (value.low, value.high)
     return {name: None if value is None else value.value, f"{name}_p10": low, f"{name}_p90": high}

@@ -32,8 +32,8 @@ from penstock.report.audit.terminal import render_audit
 
 AskedClaims: TypeAlias = str | PathLike[str] | Claim | Sequence["str | PathLike[str] | Claim"]
 _MAX_BYTES: Final = 2_000_000
-_FILE_HELP: Final = "`penstock audit --init > claims.yaml` writes one to start from"
-_SHEET_HELP: Final = "name a sheet saved as CSV in UTF-8"
+_FILE_HELP: Final = "`penstock audit --init > claims.yaml` writes an example"
+_SHEET_HELP: Final = "name a sheet that was saved as CSV in UTF-8"
 _FILES: Final = (".yaml", ".yml")
 
 
@@ -73,13 +73,13 @@ def audit(
     ledger: bool = False,
     today: date | None = None,
 ) -> AuditAnswer:
-    """Are these claims true? As `penstock audit`: a file of claims, a sentence, `sheet="answer.csv"`, or typed claims.
+    """Check claims, as `penstock audit` does: a file of claims, a sentence, `sheet="answer.csv"`, or `Claim` objects.
 
     `ledger=True` audits the shipped ledger: every checkable claim of five articles.
     """
     given = [claims is not None, sheet is not None, ledger]
     if sum(given) != 1:
-        raise UsageError("name one thing to audit: a file of claims, a sentence in quotes, --sheet or --ledger")
+        raise UsageError("give exactly one of: a file of claims, a sentence in quotes, --sheet FILE, --ledger")
     if ledger:
         found: Sequence[Claim] = shipped_claims()
     elif sheet is not None:
@@ -119,13 +119,13 @@ def _claims(given: AskedClaims) -> Sequence[Claim]:
         return (given,)
     if isinstance(given, str) and not given.lower().endswith(_FILES):
         if Path(given).suffix.lower() == ".csv" or given.lower().endswith(".csv"):
-            raise UsageError(f"'{given}' is a sheet; write --sheet {given}")
+            raise UsageError(f"'{given}' is a CSV sheet; use `--sheet {given}`")
         return (parse_sentence(given),)
     if isinstance(given, str | PathLike):
         path = Path(given)
         return parse_claims(read_text(path, _FILE_HELP, most_bytes=_MAX_BYTES), path.name)
     if not given:
-        raise UsageError("there is no claim to audit")
+        raise UsageError("there is no claim to audit; give at least one")
     return tuple(claim for one in given for claim in _claims(one))
 
 

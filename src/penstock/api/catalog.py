@@ -92,11 +92,11 @@ class CatalogAnswer(ApiAnswer):
 
     @property
     def good(self) -> bool:
-        """Always true: a catalog has no verdict."""
+        """Always true, because a catalog query has no verdict."""
         return True
 
     def document(self) -> Mapping[str, object]:
-        """Collect what `catalog ... --json` prints."""
+        """Return the document that `catalog ... --json` prints."""
         return self.facts
 
     def rows(self) -> list[Row]:
@@ -114,13 +114,13 @@ class CatalogAnswer(ApiAnswer):
 def catalog(
     what: CatalogQuestion = "list", *names: str, everything: bool = False, kind: str | None = None
 ) -> CatalogAnswer:
-    """What is known? As `penstock catalog`: `catalog("diff", "mi300x", "h100")`, `catalog("prices", "mi300x")`.
+    """Query the catalog, as `penstock catalog` does: `catalog("diff", "mi300x", "h100")` or `catalog("models")`.
 
-    `everything` is --all of `list`, `kind` that of `prices`.
+    `everything` is the --all flag of `catalog list`; `kind` is the --kind flag of `catalog prices`.
     """
     wanted = {"list": 0, "show": 1, "diff": 2, "prices": 1, "models": 0}
     if what not in wanted:
-        raise UsageError(f"'{what}' is not a catalog query; write one of {', '.join(wanted)}")
+        raise UsageError(f"'{what}' is not a catalog query; use one of {', '.join(wanted)}")
     if len(names) != wanted[what]:
         raise UsageError(f"catalog {what} takes {wanted[what]} accelerators, not {len(names)}")
     if what == "list":
@@ -180,7 +180,7 @@ def _show(name: str) -> CatalogAnswer:
 def _diff(left: str, right: str) -> CatalogAnswer:
     ours, theirs = load_accelerator(left), load_accelerator(right)
     if ours.id == theirs.id:
-        raise UsageError(f"'{left}' and '{right}' are both {ours.id}; name two accelerators")
+        raise UsageError(f"'{left}' and '{right}' are both {ours.id}; name two different accelerators")
     found = compare(ours, theirs)
     rows: list[Row] = [
         {"fact": row.name, ours.id: _cell(row.left), theirs.id: _cell(row.right), "ratio": row.ratio}
@@ -203,7 +203,7 @@ def _diff(left: str, right: str) -> CatalogAnswer:
 
 def _prices(name: str, *, kind: str | None) -> CatalogAnswer:
     if kind is not None and kind not in get_args(PriceKind):
-        raise UsageError(f"'{kind}' is not a kind of price; write one of {', '.join(get_args(PriceKind))}")
+        raise UsageError(f"'{kind}' is not a kind of price; use one of {', '.join(get_args(PriceKind))}")
     accelerator = load_accelerator(name)
     prices = [price for price in load_prices(name) if kind is None or price.kind == kind]
     return CatalogAnswer(

@@ -1,4 +1,4 @@
-"""Builds the compiled library on first use, once per machine and version, and says how long it takes."""
+"""Compiles the simulator's library on first use, once per machine and version, and reports how long that takes."""
 
 from time import perf_counter
 
@@ -8,7 +8,7 @@ from penstock.errors import DeploymentError
 
 
 def compile_first(watch: ProgressListener) -> None:
-    """Build the compiled library if neither the package nor this machine has it, and report the time taken."""
+    """Compile the library if neither the package nor this machine has a compiled one, and report the time taken."""
     if is_ready():
         return
     watch.message(f"Compiling the simulator, once per machine and version: {BUILD_COST}.")
@@ -17,7 +17,11 @@ def compile_first(watch: ProgressListener) -> None:
     try:
         build()
     except DeploymentError as error:
-        watch.message(f"{error}. The simulator runs as Python, a thousand times slower.")
+        watch.message(f"{error}. The simulator now runs as plain Python, about a thousand times slower.")
         return
-    after = "the next run reuses it" if is_kept() else "its cache cannot be written, so the next run compiles again"
+    after = (
+        "the next run reuses the compiled simulator"
+        if is_kept()
+        else "the compile cache cannot be written, so the next run compiles again"
+    )
     watch.message(f"Compiled the simulator in {perf_counter() - start_s:.0f} s; {after}.")

@@ -44,20 +44,20 @@ _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 def json_schema(name: str) -> dict[str, object]:
-    """Generate the JSON schema of a document by its `schema` name; unknown fields are allowed."""
+    """Return the JSON schema of the document with this `schema` name. The schema allows unknown fields."""
     made = TypeAdapter(DOCUMENTS[name]).json_schema(mode="serialization", schema_generator=_ResultSchema)
     return {"$schema": _DIALECT, "$id": f"urn:{name.replace('/', ':')}", **_allow_later_fields(made)}
 
 
 class _ResultSchema(GenerateJsonSchema):
-    """Schemas of results: every field is present, also one that has a default in the code."""
+    """Generator of result schemas. Every field is required, even one that has a default in the code."""
 
     def field_is_required(self, field: Any, total: bool) -> bool:  # noqa: ANN401, ARG002, FBT001 - pydantic's
-        """Require every field, except those of bytes, which no document has."""
+        """Require every field except fields of type bytes, which documents leave out."""
         return not self._is_bytes(field)
 
     def default_schema(self, schema: Any) -> dict[str, Any]:  # noqa: ANN401 - pydantic's
-        """Leave the default out."""
+        """Leave the field's default out of the schema."""
         return self.generate_inner(schema["schema"])
 
     def _is_bytes(self, field: Any) -> bool:  # noqa: ANN401 - pydantic's
@@ -68,7 +68,7 @@ class _ResultSchema(GenerateJsonSchema):
 
 
 def _allow_later_fields(schema: dict[str, Any]) -> dict[str, Any]:
-    """Remove `additionalProperties: false`, so that documents with later fields validate, and all fields of bytes."""
+    """Remove fields of type bytes, and `additionalProperties: false` so that documents with later fields validate."""
     return {
         key: _allow_later_fields(value)
         if isinstance(value, dict)

@@ -21,9 +21,9 @@ _BLOCK_TOKENS: Final = 16
 
 
 def emulated_fleet(fleet: AskedFleet, *, port: int | None = None) -> Fleet:
-    """Assign every replica an address on this machine, counting up from `port`.
+    """Give every replica an address on this machine, at consecutive ports from `port` on.
 
-    Without `port` the fleet must have addresses.
+    Without `port`, the fleet file must list the addresses.
     """
     chosen = fleet_choice(fleet)
     pools, number = [], 0
@@ -38,12 +38,12 @@ def emulated_fleet(fleet: AskedFleet, *, port: int | None = None) -> Fleet:
         number += len(pool.endpoints)
         pools.append(pool)
     if not number:
-        raise UsageError("the fleet has no endpoints; serve them on this machine with --port 18000")
+        raise UsageError("the fleet file lists no endpoints; add --port 18000 to serve them on this machine")
     return replace(chosen, pools=tuple(pools))
 
 
 def emulated_replicas(fleet: Fleet) -> "tuple[EmulatedReplica, ...]":
-    """Predict step times and KV cache of every endpoint."""
+    """Predict the step times and the KV cache size of every endpoint."""
     found: list[EmulatedReplica] = []
     for pool in fleet.pools:
         if pool.endpoints:
@@ -80,11 +80,11 @@ def _coarse(replica: Replica) -> Replica:
 def emulate(options: EmulateOptions) -> None:
     """Serve a fleet's endpoints with predicted latencies until SIGTERM or SIGINT.
 
-    As `penstock emulate`: `speed` engine seconds pass per second of wall time; `ready` is called with the fleet and its
-    addresses once all ports are open.
+    Works as `penstock emulate` does. `speed` engine seconds pass per second of wall time. Once all ports are open,
+    `ready` is called with the fleet, which then has the addresses.
     """
     if find_spec("httptools") is None or find_spec("uvloop") is None:
-        raise MissingExtra('emulating needs an extra: pip install "penstock[gateway]"')
+        raise MissingExtra('`penstock emulate` needs an extra: pip install "penstock[gateway]"')
     import uvloop  # noqa: PLC0415 - optional extra
 
     from penstock.emulator import emulator_server  # noqa: PLC0415 - needs the extra

@@ -1,4 +1,4 @@
-"""Checks whether a model fits in memory, and the space left for the KV cache: `penstock.fit`."""
+"""Computes whether a model fits in memory, and how much memory is left for the KV cache: `penstock.fit`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ from penstock.report.fit.terminal import render_fit
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class FitAnswer(ApiAnswer):
-    """Whether a model fits, one report per accelerator."""
+    """Reports of whether a model fits, one per accelerator."""
 
     document_type = FitDocument
     model: ModelSpec
@@ -55,7 +55,7 @@ class FitAnswer(ApiAnswer):
 
 @takes(FitOptions)
 def fit(options: FitOptions) -> FitAnswer:
-    """Does it fit, and what is left for the KV cache? As `penstock fit`: `fit("llama-3.1-70b", "mi300x,h100:2")`."""
+    """Compute whether a model fits, as `penstock fit` does: `fit("llama-3.1-70b", "mi300x,h100:2")`."""
     asked_tokens = None if options.context is None else tokens_choice(options.context)
     cache_dtype, targets = cache_choice(options.kv), counted_targets(options.on)
     spec = model_choice(options.model, options.precision)
@@ -80,7 +80,7 @@ def fit(options: FitOptions) -> FitAnswer:
 
 
 def _engine(options: FitOptions, accelerator: Accelerator, split: Parallelism) -> Engine:
-    """Return the engine with the stated settings; its defaults apply to the others."""
+    """Return the engine with the given settings. All other settings have the engine's defaults."""
     usual = engine_defaults(
         engine_choice(options.engine), accelerator, version=options.engine_version, tp=split.tp, pp=split.pp
     )

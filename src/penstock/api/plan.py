@@ -41,17 +41,17 @@ from penstock.report.plan.terminal import render_plan
 from penstock.workload import Trace
 
 AskedPlan: TypeAlias = str | PathLike[str] | Plan
-"""A plan file, or a loaded plan; traces of a loaded plan are relative to the working directory."""
+"""A plan file or a loaded plan. Trace paths of a loaded plan are relative to the working directory."""
 _MAX_BYTES: Final = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PlanAnswer(ApiAnswer):
-    """The cheapest fleet that keeps every rule, the runners-up, and the confidence in the choice."""
+    """The cheapest fleet that satisfies every rule of the plan, the runners-up, and the confidence in the choice."""
 
     result: PlanResult
     sustained: LoadJudge | None = None
-    """Function that returns the highest rate that replicas of one kind sustain together, by simulation."""
+    """Function that simulates a number of equal replicas and returns the highest request rate that they sustain."""
 
     @property
     def good(self) -> bool:
@@ -59,7 +59,7 @@ class PlanAnswer(ApiAnswer):
         return not isinstance(self.result.answer, NoFleet)
 
     def document(self) -> Mapping[str, object]:
-        """Collect what `plan --json` prints."""
+        """Return the document that `plan --json` prints."""
         return build(PlanDocument, self.result)
 
     def rows(self) -> list[Row]:
@@ -90,7 +90,7 @@ class PlanAnswer(ApiAnswer):
 
 
 def plan(file: AskedPlan, *, watch: ProgressListener = LOG) -> PlanAnswer:
-    """Which fleet should be bought? As `penstock plan`: `plan("plan.yaml")`; `penstock plan --init` prints one."""
+    """Plan a fleet, as `penstock plan` does: `plan("plan.yaml")`. `penstock plan --init` prints an example file."""
     asked = file if isinstance(file, Plan) else read_plan(Path(file))
     folder = Path() if isinstance(file, Plan) else Path(file).parent
     compile_first(watch)
@@ -99,8 +99,8 @@ def plan(file: AskedPlan, *, watch: ProgressListener = LOG) -> PlanAnswer:
 
 
 def read_plan(file: Path) -> Plan:
-    """Read a plan file, and resolve owned accelerators to catalog ids."""
-    text = read_text(file, "`penstock plan --init > plan.yaml` writes one to start from", most_bytes=_MAX_BYTES)
+    """Read a plan file, and replace the names of owned accelerators by catalog ids."""
+    text = read_text(file, "`penstock plan --init > plan.yaml` writes an example", most_bytes=_MAX_BYTES)
     asked = parse_plan(text, file.name, today=datetime.now(tz=UTC).date())
     # A plan that lists no accelerators has no other way to identify owned hardware.
     return replace(asked, owned=tuple(replace(entry, id=load_accelerator(entry.id).id) for entry in asked.owned))

@@ -68,7 +68,7 @@ class PredictDisaggregatedAnswer(ApiAnswer):
 
     @property
     def good(self) -> bool:
-        """Whether prefill and decode replicas fit on every accelerator."""
+        """Whether both prefill and decode replicas fit on every accelerator."""
         return all(prediction.fits for prediction in self.predictions)
 
     def rows(self) -> list[Row]:
@@ -89,9 +89,9 @@ class PredictDisaggregatedAnswer(ApiAnswer):
 
 @takes(PredictOptions)
 def predict(options: PredictOptions) -> PredictAnswer | PredictDisaggregatedAnswer:
-    """How fast will it be? As `penstock predict`: `predict("deepseek-r1", "mi355x:8,b200:8", concurrency=64)`.
+    """Predict speed, as `penstock predict` does: `predict("deepseek-r1", "mi355x:8,b200:8", concurrency=64)`.
 
-    `input_tokens` and `output_tokens` are --in and --out: `in` is a keyword of Python.
+    `input_tokens` and `output_tokens` are the flags --in and --out, because `in` is a keyword of Python.
     """
     refuse_ignored(
         options,
@@ -118,7 +118,7 @@ def predict(options: PredictOptions) -> PredictAnswer | PredictDisaggregatedAnsw
 
 
 def _predict_aggregated(placing: RequestedDeployment, load: tuple[int, int, int], *, roofline: bool) -> PredictAnswer:
-    """Predict prefill and decode on the same replicas."""
+    """Predict deployments whose replicas both prefill and decode."""
     predictions = tuple(
         placing.predict(accelerator, devices, load, roofline=roofline)
         for accelerator, devices in counted_targets(placing.options.on)

@@ -1,4 +1,4 @@
-"""Checks whether a deployment runs, is correct, and with which flags: `penstock.preflight`."""
+"""Checks whether a deployment will start and answer correctly, and proposes its flags: `penstock.preflight`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -45,7 +45,7 @@ from penstock.report.preflight.terminal import render_matrix, render_preflight
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PreflightAnswer(ApiAnswer):
-    """Preflight results, one per accelerator, or per accelerator and engine."""
+    """Preflight results, one per accelerator; in a matrix, one per accelerator and engine."""
 
     document_type = PreflightDocument
     answers: tuple[Preflight, ...]
@@ -83,15 +83,15 @@ class PreflightAnswer(ApiAnswer):
 
 @takes(PreflightOptions)
 def preflight(options: PreflightOptions) -> PreflightAnswer:
-    """Will it run here, and be right? As `penstock preflight`: `preflight("deepseek-r1", "mi300x:8")`.
+    """Check a deployment, as `penstock preflight` does: `preflight("deepseek-r1", "mi300x:8")`.
 
-    `host` is the software below the engine: `{"rocm": "7.2.3"}`, or as on the command line. Only the command can query
-    a running server (--probe).
+    `host` is the software below the engine: `{"rocm": "7.2.3"}`, or text as on the command line. Querying a running
+    server (--probe) is possible only on the command line.
     """
     choices = LaunchQuestions(options)
     named = choices.model if options.model is None else fspath(options.model)
     if named is None:
-        raise UsageError("no model is named; give a config.json, a directory, a catalog name or hf:org/name")
+        raise UsageError("no model is named; give a config.json, a checkpoint directory, a catalog name or hf:org/name")
     subject = _subject(named, options.watch, scan=options.scan)
     _refuse_other_model(named, subject, choices.model)
     if options.matrix:
@@ -99,7 +99,7 @@ def preflight(options: PreflightOptions) -> PreflightAnswer:
             raise UsageError("--matrix covers every accelerator and both engines; leave out --on and --command")
         questions = choices.everywhere(subject)
     elif options.on is None:
-        raise UsageError("no accelerator is named; write --on mi300x:8, or --matrix for all of them")
+        raise UsageError("no accelerator is named; add `--on mi300x:8`, or --matrix for all accelerators")
     else:
         questions = list(choices.questions(subject, options.on))
     knowledge = load_knowledge()
@@ -116,7 +116,7 @@ def preflight(options: PreflightOptions) -> PreflightAnswer:
 
 
 class LaunchQuestions:
-    """The options of a preflight, completed from the launch command and converted to questions."""
+    """The options of a preflight, with missing ones read from the launch command, as one question per deployment."""
 
     def __init__(self, options: PreflightOptions) -> None:
         self.engine, self.version = options.engine, options.engine_version
@@ -133,11 +133,13 @@ class LaunchQuestions:
             self._take(launch)
 
     def _take(self, launch: Launch) -> None:
-        """Take engine version and split from a launch command."""
+        """Fill in the engine version and the split from a launch command."""
         engine = engine_choice(self.engine)
         tagged = image_release(launch.image)
         if tagged is not None and self.version and Release(self.version) != tagged:
-            raise UsageError(f"--engine-version {self.version} and the image {launch.image} disagree; leave one out")
+            raise UsageError(
+                f"--engine-version {self.version} and the image {launch.image} disagree; leave one of them out"
+            )
         self.version = str(tagged) if tagged is not None else self.version
         version = Release(self.version) if self.version else NEWEST[engine]
         self.launch = expand_abbreviations(launch, load_knowledge().flags[engine], version)
@@ -164,12 +166,12 @@ class LaunchQuestions:
             yield self.question(subject, accelerator, split)
 
     def _used_devices(self, devices: int | None, tp: int) -> int | None:
-        """Return the number of devices that the user's command uses, such as 4 of the host's 8."""
+        """Return the number of devices that the launch command uses, which may be fewer than the host has."""
         ranks = tp * self.pp * self.dp
         return ranks if self.launch is not None and devices is not None and ranks < devices else devices
 
     def _spans_nodes(self, accelerator: Accelerator, devices: int, pp: int) -> bool:
-        """Return whether a device count without a split spans several whole nodes without a common link."""
+        """Return whether the devices fill several nodes that no fast link joins, and the user gave no split."""
         linked = accelerator.link.domain_devices if accelerator.link else None
         together = max(accelerator.node.largest, linked or 0)
         return pp == self.dp == 1 and devices > together and devices % accelerator.node.devices == 0
@@ -204,7 +206,7 @@ def _subject(name: str, watch: ProgressListener, *, scan: bool) -> Subject:
         return subject
     folder = Path(name) if Path(name).is_dir() else Path(name).parent
     if not Path(name).exists():
-        raise UsageError(f"--scan reads a local checkpoint, and '{name}' is not one")
+        raise UsageError(f"--scan needs a local checkpoint, and '{name}' is not one")
     total_bytes, read_bytes = scan_bytes(folder), 0
 
     def advance(count: int) -> None:
@@ -216,11 +218,13 @@ def _subject(name: str, watch: ProgressListener, *, scan: bool) -> Subject:
 
 
 def _refuse_other_model(asked: str, subject: Subject, served: str | None) -> None:
-    """Raise if the command serves another catalog model: the verdict would not apply to it."""
+    """Raise if the launch command serves another catalog model than the one named."""
     if served is not None and compare_served(subject, served) == "other":
         known = catalog_id(served)
         called = served if served == known else f"{served} ({known})"
-        raise UsageError(f"--command serves {called}, not {asked}; name the model that it serves, or none")
+        raise UsageError(
+            f"--command serves {called}, not {asked}; name the model that the command serves, or name none"
+        )
 
 
 def _row(answer: Preflight, speed: Speed | None) -> Row:
@@ -246,12 +250,12 @@ def _cache_text(text: str) -> str | None:
     known = ("auto", "bf16", "bfloat16", "fp16", "float16", "fp8", "fp8_e4m3", "fp8_e5m2")
     spelled = text.strip().lower()
     if spelled not in known:
-        raise UsageError(f"--kv: '{text}' is not a cache dtype; write one of {', '.join(known)}")
+        raise UsageError(f"--kv: '{text}' is not a cache dtype; use one of {', '.join(known)}")
     return {"auto": None, "bf16": "bfloat16", "fp16": "float16"}.get(spelled, spelled)
 
 
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip() or not value.strip():
-        raise UsageError(f"--host: '{text}' is not NAME=VALUE; write rocm=7.2.3")
+        raise UsageError(f"--host: '{text}' is not NAME=VALUE; use `rocm=7.2.3`, for example")
     return name.strip(), value.strip()

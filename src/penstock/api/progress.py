@@ -1,4 +1,4 @@
-"""Progress and messages of long computations: a terminal shows them, a script logs the messages."""
+"""Progress and messages of long computations. A terminal shows both; a script logs only the messages."""
 
 import logging
 from typing import Protocol
@@ -10,7 +10,7 @@ class ProgressListener(Protocol):
     """Receiver of progress and messages."""
 
     def progress(self, what: str, done: int, total: int) -> None:
-        """Receive progress of a task; a total of 0 is unknown."""
+        """Receive the progress of a task. A total of 0 means that the total is unknown."""
 
     def message(self, text: str) -> None:
         """Receive a message for the user."""

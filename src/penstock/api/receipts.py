@@ -27,11 +27,11 @@ class ReceiptsAnswer(ApiAnswer):
     replays: tuple[ReplayedPolicy, ...]
     explained: Explained | None
     cut_files: tuple[str, ...] = ()
-    """Files whose last line was truncated and is left out."""
+    """Names of files whose last line is truncated. That line is left out."""
 
     @property
     def good(self) -> bool:
-        """Always true: nothing is judged."""
+        """Always true, because a replay has no verdict."""
         return True
 
     def rows(self) -> list[Row]:
@@ -62,23 +62,23 @@ class ReceiptsAnswer(ApiAnswer):
 def receipts(
     files: Sequence[str | Path], *, policy: str = "penstock,round-robin,least-request", explained: int | None = None
 ) -> ReceiptsAnswer:
-    """Replay recorded decisions with other policies, as `penstock receipts`: `receipts(["receipts.0.jsonl"])`.
+    """Replay recorded decisions with other policies, as `penstock receipts` does: `receipts(["receipts.0.jsonl"])`.
 
-    `explained` is the number of one decision, counted from 1, that is shown with the predictions for all its endpoints.
+    `explained` is the number of a decision, counted from 1. The answer shows its predictions for every endpoint.
     """
     policies = policies_choice(policy)
     if any(one.weighs == "file" for one in policies):
         raise UsageError(
-            "receipts do not contain the weights of a fleet file; use weighted-round-robin, which weighs by capacity"
+            "receipts do not contain the weights of a fleet file; use `weighted-round-robin`, which weighs by capacity"
         )
     _check_once([Path(path) for path in files])
     known = [receipt for path in files for receipt in read_receipts(Path(path))]
     cut = tuple(Path(path).name for path in files if ends_cut(Path(path)))
     if not known:
         only = f" except a truncated line in {', '.join(cut)}" if cut else ""
-        raise UsageError(f"these files contain no decision{only}; a gateway records every thousandth one")
+        raise UsageError(f"these files contain no decision{only}; a gateway records only every thousandth decision")
     if explained is not None and not 1 <= explained <= len(known):
-        raise UsageError(f"there is no decision {explained}; write 1 to {len(known):,}")
+        raise UsageError(f"there is no decision {explained}; give a number from 1 to {len(known):,}")
     return ReceiptsAnswer(
         decisions=len(known),
         replays=tuple(_replay_policy(known, one) for one in policies),
@@ -88,12 +88,14 @@ def receipts(
 
 
 def _check_once(files: Sequence[Path]) -> None:
-    """Raise if two files hold the same decisions, whatever their names: they would count twice."""
+    """Raise if two files hold the same decisions, because these would count twice."""
     seen: dict[str, Path] = {}
     for path in files:
         line = first_line(path)
         if line and line in seen:
-            raise UsageError(f"{seen[line]} and {path} have the same decisions, which would count twice; name one")
+            raise UsageError(
+                f"{seen[line]} and {path} have the same decisions, which would count twice; name only one of them"
+            )
         seen[line] = path
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.routing.records import Records
 
 _PREFIX: Final = "penstock-"
-"""Start of the name of a gateway's folder; the process id of its owner follows."""
+"""Prefix of the name of a gateway's folder. The process id of the gateway follows."""
 
 
 def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool = False) -> "RoutedFleet":
@@ -56,7 +56,7 @@ def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool =
     addresses = tuple(address for _, address in found)
     shared = next((address for address in addresses if addresses.count(address) > 1), None)
     if shared is not None:
-        raise UsageError(f"two endpoints have the address {shared}; give each replica its own")
+        raise UsageError(f"two endpoints have the address {shared}; give each replica its own address")
     return RoutedFleet(
         name=fleet.name,
         generation=generation,
@@ -87,7 +87,7 @@ def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool =
 
 
 def _addresses(pool: Pool, *, follow_names: bool) -> list[str]:
-    """Return the addresses of a pool's replicas: one per endpoint, or all that its name resolves to now."""
+    """Return the addresses of a pool's replicas: one per endpoint, or all to which an endpoint's DNS name resolves."""
     from penstock.gateway.state.addresses import address_of, addresses_of  # noqa: PLC0415 - needs the extra
 
     if not follow_names:
@@ -97,7 +97,7 @@ def _addresses(pool: Pool, *, follow_names: bool) -> list[str]:
 
 @dataclass(frozen=True)
 class _Key:
-    """Cache key of a placement: after a reload of the fleet only changed pools are placed again."""
+    """Cache key of a pool's placement, so that a fleet reload places only the changed pools again."""
 
     text: str
     fleet: Fleet
@@ -121,7 +121,7 @@ def _place_once(key: _Key) -> Replica:
 
 
 def _record(replica: Replica, pool: Pool) -> "Records":
-    """Return a replica as the policy's endpoint record; the ranks behind one address are one endpoint."""
+    """Return a replica as the policy's endpoint record. All ranks behind one address are one endpoint."""
     record = new_endpoints(1)
     describe_replica(record, replica, replica.cost, usd_per_hour=pool.usd_per_hour or 0.0)
     record["saved_usd_per_s"] = record["usd_per_s"] * pool.elastic
@@ -135,7 +135,7 @@ def envoy_settings(options: GatewayOptions, folder: Path) -> "EnvoySettings":
     """Validate the options of a gateway; `folder` holds its files."""
     for name in ("httptools", "uvloop"):
         if find_spec(name) is None:
-            raise MissingExtra('routing needs an extra: pip install "penstock[gateway]"')
+            raise MissingExtra('`penstock route` needs an extra: pip install "penstock[gateway]"')
     from penstock.gateway.envoy.envoy_config import PICK_PROTOCOLS, EnvoySettings  # noqa: PLC0415 - needs the extra
     from penstock.gateway.envoy.inference_paths import validate_paths  # noqa: PLC0415 - needs the extra
     from penstock.gateway.envoy.tracing import Traces  # noqa: PLC0415 - needs the extra
@@ -144,13 +144,13 @@ def envoy_settings(options: GatewayOptions, folder: Path) -> "EnvoySettings":
     if options.only_pick is not None and options.door == "ext_authz":
         raise UsageError("--only-pick serves ext_proc queries; add --door ext_proc")
     if options.door not in PICK_PROTOCOLS:
-        raise UsageError(f"--door is '{options.door}'; write one of {', '.join(PICK_PROTOCOLS)}")
+        raise UsageError(f"--door is '{options.door}'; use one of {', '.join(PICK_PROTOCOLS)}")
     for address in filter(None, (options.listen, options.metrics, options.only_pick)):
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 2**16:
             raise UsageError(f"'{address}' is not an address; write host:port, such as 127.0.0.1:8080")
     if not 1 <= options.pickers <= 64:  # beyond any machine's cores
-        raise UsageError(f"--pickers is {options.pickers}; write 1 to 64")
+        raise UsageError(f"--pickers is {options.pickers}; use a number from 1 to 64")
     return EnvoySettings(
         listen=options.listen,
         folder=folder,
@@ -173,11 +173,13 @@ def _absolute(path: Path | str | None) -> str | None:
 
 
 def _refuse_missing_folders(options: GatewayOptions) -> None:
-    """Raise before anything is started if an output file's directory does not exist."""
+    """Raise if the directory of an output file does not exist. Called before any process is started."""
     for flag, path in (("--receipts", options.receipts), ("--access-log", options.access_log)):
         if path is not None and not Path(path).absolute().parent.is_dir():
             folder = Path(path).absolute().parent
-            raise UsageError(f"{flag}: there is no folder {folder}; make it (mkdir -p {folder}) or choose another path")
+            raise UsageError(
+                f"{flag}: the folder {folder} does not exist; create it (mkdir -p {folder}) or choose another path"
+            )
 
 
 def _memory_folder() -> str | None:
@@ -186,7 +188,7 @@ def _memory_folder() -> str | None:
 
 
 def remove_leftovers(memory: Path) -> None:
-    """Remove the folders of gateways that were killed: they hold keys of clients and engines."""
+    """Remove the folders of killed gateways, because these hold keys of clients and engines."""
     for folder in memory.glob(f"{_PREFIX}*-*"):
         owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists():
@@ -201,9 +203,10 @@ def route(
     grace_s: float = 5.0,
     ready: Callable[[], None] | None = None,
 ) -> None:
-    """Serve a fleet behind one address until SIGTERM, as `penstock route`; an edited fleet file is reloaded.
+    """Serve a fleet behind one address until SIGTERM, as `penstock route` does. Reload the fleet file when it changes.
 
-    After SIGTERM, health checks fail while requests are served for `grace_s`; then requests in flight get `drain_s`.
+    For `grace_s` seconds after SIGTERM, health checks fail but requests are served. Then requests in flight have
+    `drain_s` seconds to finish.
     """
     chosen = options or GatewayOptions()
     _refuse_missing_folders(chosen)
@@ -224,7 +227,7 @@ def route(
 
 
 def envoy_document(fleet: AskedFleet, options: GatewayOptions | None = None) -> str:
-    """Write the configuration file of an external Envoy that asks `penstock route --only-pick`."""
+    """Return the configuration of an external Envoy that asks the pickers of `penstock route --only-pick`."""
     chosen = options or GatewayOptions()
     if chosen.only_pick is None:
         raise UsageError("--print-envoy needs the address of the pickers; add --door ext_proc --only-pick HOST:PORT")

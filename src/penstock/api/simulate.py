@@ -59,9 +59,10 @@ class SimulateAnswer(ApiAnswer):
 
 @takes(SimulateOptions)
 def simulate(options: SimulateOptions) -> SimulateAnswer:
-    """How does it behave under load? As `penstock simulate`: `simulate("llama-3.1-70b", "mi300x,h100:2", rate=4)`.
+    """Simulate a load, as `penstock simulate` does: `simulate("llama-3.1-70b", "mi300x,h100:2", rate=4)`.
 
-    `input_tokens` and `output_tokens` are --in and --out; `log_steps` keeps what --perfetto writes.
+    `input_tokens` and `output_tokens` are the flags --in and --out. `log_steps` keeps the engine steps that --perfetto
+    writes.
     """
     refuse_ignored(options)
     targets = counted_targets(options.on)
@@ -109,7 +110,7 @@ def _scenarios(
 
 
 def _with_settings(options: SimulateOptions, deployment: Deployment) -> Deployment:
-    """Apply the stated engine settings to a deployment."""
+    """Apply the engine settings in the options to a deployment."""
     usual = deployment.engine
     chosen = replace(
         usual,
@@ -122,7 +123,7 @@ def _with_settings(options: SimulateOptions, deployment: Deployment) -> Deployme
 def _typical_tokens(question: SimulationQuestion, limit: int | None) -> tuple[int, int]:
     """Return the mean prompt and answer tokens at the start of a workload.
 
-    Requests beyond the context limit are left out, unless all are.
+    Requests beyond the context limit are left out, unless every request is beyond it.
     """
     sample = min(question.requests, _TYPICAL_REQUESTS)
     blocks = question.workload.blocks(seed=question.seed, requests=sample, rate_per_s=question.rate_per_s)

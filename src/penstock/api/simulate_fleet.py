@@ -34,7 +34,7 @@ from penstock.simulation.run_options import RouterVisibility, Routing
 from penstock.workload import CountProgress, Empirical, Slo, Workload, parse_duration
 
 _PAIRS: Final = 4096
-"""Number of length samples that are divided between a fleet's routes."""
+"""Total number of prompt and answer lengths that are sampled from a fleet's routes."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -50,7 +50,7 @@ class SimulateFleetAnswer(ApiAnswer):
 
     @property
     def workload(self) -> Workload:
-        """The workload sent to every policy."""
+        """The workload, which is the same for every policy."""
         return self.load.workload
 
     @property
@@ -73,15 +73,15 @@ class SimulateFleetAnswer(ApiAnswer):
 
 @takes(SimulateFleetOptions)
 def simulate_fleet(options: SimulateFleetOptions) -> SimulateFleetAnswer:
-    """How do policies route to this fleet? As `penstock simulate --fleet`: `simulate_fleet("fleet.yaml", rate=20)`.
+    """Compare policies on a fleet, as `penstock simulate --fleet` does: `simulate_fleet("fleet.yaml", rate=20)`.
 
-    `policy` names one or several, comma separated; `events` are lines such as `slow h100/0 x3 at 60s`.
+    `policy` names one or several policies, comma separated. `events` are lines such as `slow h100/0 x3 at 60s`.
     """
     unstated = options.input_tokens is None and options.output_tokens is None
     if options.trace is not None and not unstated:
-        raise UsageError("a trace has its own lengths; leave out --trace, or --in and --out")
+        raise UsageError("a trace has its own lengths; give either --trace, or --in and --out")
     if options.trace is None and options.columns is not None:
-        raise UsageError("--columns describes a trace; name it: --trace requests.csv")
+        raise UsageError("--columns needs a trace; add `--trace requests.csv`")
     fleet = fleet_choice(options.fleet)
     policies, pools = policies_choice(options.policy), _pools(fleet)
     rate_per_s = float(options.rate) if options.rate is not None else _peak(fleet, recorded=options.trace is not None)
@@ -124,11 +124,14 @@ def _pools(fleet: Fleet) -> list[ReplicaPool]:
     models = {pool.model for pool in fleet.pools}
     if len(models) > 1:
         raise UsageError(
-            f"the fleet serves {', '.join(sorted(models))}; simulate one model: keep its pools in the file"
+            f"the fleet serves {', '.join(sorted(models))}, but only one model can be simulated; keep only the "
+            "pools of one model in the file"
         )
     decoding = [pool for pool in fleet.pools if pool.role == "decode"]
     if decoding and (len(decoding) > 1 or any(pool.role == "both" for pool in fleet.pools)):
-        raise UsageError("only one decode pool can be simulated; keep one and its prefill pools in the file")
+        raise UsageError(
+            "only one decode pool with its prefill pools can be simulated; keep only these pools in the file"
+        )
     return [
         ReplicaPool(
             name=pool.name,
@@ -157,7 +160,7 @@ def _transfer(ahead: Pool, after: Pool) -> Transfer:
 
 
 def _tokens(fleet: Fleet, inputs: Tokens | None, outputs: Tokens | None) -> tuple[int, int]:
-    """Return the lengths given, or the mean of the fleet's routes weighted by rate."""
+    """Return the given lengths, or the mean lengths of the fleet's routes, weighted by their rates."""
     mean_in, mean_out = fleet_tokens(fleet)
     return tokens_choice(inputs or mean_in), tokens_choice(outputs or mean_out)
 
@@ -177,13 +180,13 @@ def _of_routes(workload: Workload, fleet: Fleet) -> Workload:
 
 
 def _peak(fleet: Fleet, *, recorded: bool) -> float | None:
-    """Return the fleet's peak rate in requests per second; None if the trace has its own times."""
+    """Return the fleet's peak rate in requests per second, or None if a trace gives the arrival times."""
     rate = sum(route.peak_requests_per_s for route in fleet.routes)
     return None if recorded or not rate else rate
 
 
 def _common_slo(fleet: Fleet) -> Slo | None:
-    """Return the SLO of the fleet's routes, or None without routes; raise if the routes differ."""
+    """Return the SLO of the fleet's routes, or None if there are no routes. Raise if the routes have different SLOs."""
     slos = {route.slo for route in fleet.routes}
     if len(slos) > 1:
         raise UsageError("the fleet's routes have different SLOs; give one for all with --slo ttft=1s,tpot=50ms")

@@ -19,7 +19,7 @@ def read_gateway(metrics: str = "127.0.0.1:9464") -> GatewayView:
         ) from None
     if not view.endpoints and not view.pickers:
         raise UsageError(
-            f"{metrics} answers, but it is not a gateway; "
+            f"{metrics} answers, but is not the metrics page of a gateway; "
             "pass the --metrics address of `penstock route` (default 127.0.0.1:9464)"
         )
     return view

@@ -170,7 +170,7 @@ def test_a_promise_may_be_typed_or_read() -> None:
     ("ask", "complaint"),
     [
         (lambda: penstock.fit(LLAMA, []), "no accelerator is named"),
-        (lambda: penstock.fit(LLAMA, ("h100", 0)), "the count must be 1 to 4096"),
+        (lambda: penstock.fit(LLAMA, ("h100", 0)), "the device count must be from 1 to 4096"),
         (lambda: penstock.fit(LLAMA, "h100", tp=0), "tp must be at least 1, not 0"),
         (lambda: penstock.fit(LLAMA, "h100", context=0), "is not a token count"),
         (lambda: penstock.fit(LLAMA, "h100", memory_fraction=0.0), "memory_fraction must be at least 0.05, not 0"),

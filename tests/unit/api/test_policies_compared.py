@@ -189,5 +189,5 @@ def test_a_trace_has_its_own_lengths_and_columns_are_a_traces() -> None:
     trace = Path(__file__).resolve().parents[2] / "data" / "nobody-reads-it.csv"
     with pytest.raises(UsageError, match="a trace has its own lengths"):
         penstock.simulate_fleet(FLEET, trace=trace, input_tokens=100)
-    with pytest.raises(UsageError, match="name it: --trace"):
+    with pytest.raises(UsageError, match="--columns needs a trace"):
         penstock.simulate_fleet(FLEET, columns="arrival=ts")

@@ -151,7 +151,7 @@ def test_more_kinds_than_there_are_weights_are_refused(tmp_path: Path) -> None:
     book = ReceiptBook(path, 1, tuple(f"10.0.0.{index}:8000" for index in range(9)))
     book.add(q, e, np.zeros(9, np.int64), default_parameters(), np.array([0]))
     book.close()
-    with pytest.raises(UsageError, match="weighted-round-robin has weights for 8 kinds of endpoints, not for 9"):
+    with pytest.raises(UsageError, match="weighted-round-robin supports at most 8 kinds of endpoints, and there are 9"):
         receipts([path], policy="weighted-round-robin")
 
 
@@ -232,7 +232,7 @@ def test_decisions_count_once(written: Path, tmp_path: Path) -> None:
     copy = tmp_path / "other-name.jsonl"
     copy.write_bytes(written.read_bytes())
     for again in (written, copy):
-        with pytest.raises(UsageError, match="would count twice; name one") as caught:
+        with pytest.raises(UsageError, match="would count twice; name only one") as caught:
             receipts([written, again])
         assert len(str(caught.value).splitlines()) == 1
 

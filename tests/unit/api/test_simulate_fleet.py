@@ -91,7 +91,7 @@ def test_of_several_losses_the_largest_counts() -> None:
         ("slow b200/0 x3", "names no replica"),
         ("crowd x3", "write crowd x3 at 60s for 20s"),
         ("loss", "write"),
-        ("loss 5% at 60s", "whole run; write loss 5% without"),
+        ("loss 5% at 60s", "whole run; use `loss 5%` without"),
         ("death of h100/0 at noon", "write 50ms"),
     ],
 )
@@ -180,5 +180,5 @@ def test_several_pools_that_decode_are_not_simulated_as_one() -> None:
     one = _fleet(Disaggregated(prefill=replica, prefill_replicas=1, decode=replica, decode_replicas=1), slo)
     ahead, after = one.pools
     more = (replace(ahead, name="ahead 2", feeds="after 2"), replace(after, name="after 2"))
-    with pytest.raises(UsageError, match="keep one and its prefill pools"):
+    with pytest.raises(UsageError, match="only one decode pool can be simulated"):
         penstock.simulate_fleet(replace(one, pools=(*one.pools, *more)), requests=10)

@@ -67,7 +67,7 @@ def serving(page: str) -> Iterator[str]:
 @pytest.mark.parametrize("page", [ENGINE, "[]", ""])
 def test_what_is_no_gateway_is_said_to_be_none(page: str, penstock: Run) -> None:
     with serving(page) as address:
-        with pytest.raises(UsageError, match="answers, but it is not a gateway") as refused:
+        with pytest.raises(UsageError, match="answers, but is not the metrics page of a gateway") as refused:
             read_gateway(address)
         assert address in str(refused.value)
         shown = penstock("top", address, "--once", "--every", "0.1")

@@ -141,8 +141,8 @@ def test_the_beginning_of_a_trace_is_said_to_be_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "fix"),
     [
-        ("loss 200%", "at most loss 100%"),
-        ("slow h100/0 x-3", "has the factor -3; a factor is above 0"),
+        ("loss 200%", "at most `loss 100%`"),
+        ("slow h100/0 x-3", "has the factor -3; a factor must be above 0"),
         ("crowd x1e9 at 1s for 1s", "has the factor 1e9"),
         ("death of h100/9", "its replicas are h100/0"),
     ],

@@ -1,1 +1,1 @@
-"""Parses arguments, as text or as typed objects, for the command line and for Python."""
+"""Parses arguments of the API functions and commands, which may be text or objects of the library."""

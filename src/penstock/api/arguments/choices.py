@@ -1,4 +1,4 @@
-"""Parses argument values; objects of the library's own types are taken as they are."""
+"""Parses argument values. Objects of the library's own types are used unchanged."""
 
 from os import fspath
 
@@ -16,7 +16,7 @@ from penstock.units import parse_tokens
 
 
 def counted_targets(on: Targets) -> list[tuple[Accelerator, int | None]]:
-    """Parse accelerators with their device counts; None if no count is given."""
+    """Parse accelerators and their device counts. The count is None if the argument gives none."""
     if isinstance(on, str):
         return [_target(piece.strip(), on) for piece in on.split(",")]
     if isinstance(on, Accelerator):
@@ -27,14 +27,14 @@ def counted_targets(on: Targets) -> list[tuple[Accelerator, int | None]]:
         return [(accelerator, _devices(f"{accelerator.id}:{devices}", str(devices)))]
     found = [target for piece in on for target in counted_targets(piece)]
     if not found:
-        raise UsageError("no accelerator is named; write mi300x or mi300x,h100:2")
+        raise UsageError("no accelerator is named; use `mi300x` or `mi300x,h100:2`, for example")
     return found
 
 
 def _target(piece: str, text: str) -> tuple[Accelerator, int | None]:
     name, typed = _split_count(piece)
     if not name:
-        raise UsageError(f"'{text}' names no accelerator; write --on mi300x or --on mi300x,h100:2")
+        raise UsageError(f"'{text}' names no accelerator; use `--on mi300x` or `--on mi300x,h100:2`, for example")
     devices = _devices(piece, typed) if typed else None
     return load_accelerator(name), devices
 
@@ -42,7 +42,7 @@ def _target(piece: str, text: str) -> tuple[Accelerator, int | None]:
 def _devices(piece: str, typed: str) -> int:
     devices = int(typed) if typed.isdecimal() and len(typed) <= 5 else 0  # no replica is larger
     if not 1 <= devices <= 4096:
-        raise UsageError(f"'{piece}': the count must be 1 to 4096, as in h100:8 or 8xh100")
+        raise UsageError(f"'{piece}': the device count must be from 1 to 4096, as in `h100:8` or `8xh100`")
     return devices
 
 
@@ -75,7 +75,7 @@ def split_choice(
 ) -> Parallelism:
     """Build the split of a replica.
 
-    Devices without a stated rank are tensor parallel; a given count must divide exactly.
+    Without `tp`, all remaining devices are tensor parallel ranks. The ranks must use all `devices` exactly.
     """
     split = Parallelism(tp=tp or max(1, (devices or 1) // (pp * dp)), pp=pp, dp=dp, expert_parallel=ep)
     if devices is not None and split.devices != devices:
@@ -83,13 +83,13 @@ def split_choice(
             f"{name} {count}" for name, count in (("tp", tp), ("pp", pp), ("dp", dp)) if count not in {None, 1}
         )
         raise UsageError(
-            f"{accelerator.id}:{devices} is {devices} devices, which {ranks or 'tp 1'} does not split evenly"
+            f"{accelerator.id}:{devices} has {devices} devices, which {ranks or 'tp 1'} does not divide evenly"
         )
     return split
 
 
 def ranks_choice(text: str) -> Parallelism:
-    """Parse a split such as `tp8` or `dp4,ep`; unnamed ranks are one."""
+    """Parse a split such as `tp8` or `dp4,ep`. Each of tp, pp and dp that is not named is 1."""
     ranks, whole = {"tp": 1, "pp": 1, "dp": 1}, False
     for piece in text.lower().replace(",", " ").split():
         name, count = piece[:2], piece[2:]
@@ -98,7 +98,9 @@ def ranks_choice(text: str) -> Parallelism:
         elif name in ranks and count.isdecimal() and len(count) <= 4:  # no replica is larger
             ranks[name] = int(count)
         else:
-            raise UsageError(f"'{piece}' is not a part of a split; write --prefill-split tp8 or dp4,ep")
+            raise UsageError(
+                f"'{piece}' is not a part of a split; use `--prefill-split tp8` or `--prefill-split dp4,ep`"
+            )
     return Parallelism(**ranks, expert_parallel=whole)
 
 
@@ -109,11 +111,11 @@ def engine_choice(text: str) -> EngineName:
         return "vllm"
     if name == "sglang":
         return "sglang"
-    raise UsageError(f"'{text}' is not a supported engine; write vllm or sglang")
+    raise UsageError(f"'{text}' is not a supported engine; use `vllm` or `sglang`")
 
 
 def cache_choice(text: str) -> CacheDtype | None:
-    """Parse a KV cache type; `auto` is the engine's own choice and returns None."""
+    """Parse a KV cache type. Return None for `auto`, with which the engine chooses the type."""
     try:
         return None if text.strip().lower() == "auto" else cache_dtype(text)
     except ConfigError as error:
@@ -121,10 +123,10 @@ def cache_choice(text: str) -> CacheDtype | None:
 
 
 def model_choice(model: AskedModel, precision: str | None) -> ModelSpec:
-    """Load a model in the requested weight format, as measurements store it; None keeps the released format."""
+    """Load a model in the requested weight format. None keeps the format of the released checkpoint."""
     name = None if precision is None else precision.strip().lower()
     if name is not None and name != FP16.name and name not in FORMATS:
-        raise UsageError(f"'{precision}' is not a weight format; write one of {', '.join((*FORMATS, FP16.name))}")
+        raise UsageError(f"'{precision}' is not a weight format; use one of {', '.join((*FORMATS, FP16.name))}")
     spec = model if isinstance(model, ModelSpec) else open_checkpoint(fspath(model)).spec
     if name is None:
         return spec

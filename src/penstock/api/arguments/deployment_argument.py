@@ -40,7 +40,7 @@ class RequestedDeployment:
 
     @cached_property
     def cache_dtype(self) -> CacheDtype | None:
-        """The requested KV cache type; None for the engine's default."""
+        """The requested KV cache type, or None for the engine's default."""
         return cache_choice(self.options.kv)
 
     @property
@@ -104,7 +104,9 @@ class RequestedDeployment:
         if not self.drafted:
             return None
         if self.accepted is None:
-            raise UsageError("--drafted needs the tokens that a step yields; add --accepted 2.4")
+            raise UsageError(
+                "--drafted needs the mean tokens that a step yields per request; add `--accepted 2.4`, for example"
+            )
         given = Speculation(drafted_tokens=self.drafted, accepted_tokens=self.accepted)
         return lambda _: given
 

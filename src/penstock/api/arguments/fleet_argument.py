@@ -32,15 +32,15 @@ _VENDORS: Final = frozenset(get_args(Accelerator.__annotations__["vendor"]))
 
 
 def fleet_choice(asked: AskedFleet) -> Fleet:
-    """Read a fleet file; a Fleet is returned as it is."""
+    """Read a fleet file. A loaded fleet is returned unchanged."""
     if isinstance(asked, Fleet):
         return asked
     path = Path(asked)
-    return read_fleet(read_text(path, "`penstock plan plan.yaml --fleet fleet.yaml` writes one"), path.name)
+    return read_fleet(read_text(path, "`penstock plan plan.yaml --fleet fleet.yaml` writes a fleet file"), path.name)
 
 
 def typical_tokens(fleet: Fleet, pool: Pool) -> tuple[int, int]:
-    """Return the mean prompt and answer tokens of a pool's requests by its routes, or of all routes if it has none."""
+    """Return the mean prompt and answer tokens of the routes to a pool, or of all routes if none leads to the pool."""
     names = [pool.name, *(other.name for other in fleet.pools if other.feeds == pool.name)]
     mine = [route.peak_requests_per_s * sum(route.weights.get(name, 0.0) for name in names) for route in fleet.routes]
     return _mean_tokens(fleet, mine) if any(mine) else fleet_tokens(fleet)
@@ -61,7 +61,7 @@ def _mean_tokens(fleet: Fleet, rates: Sequence[float]) -> tuple[int, int]:
 
 
 def placed_pool(fleet: Fleet, pool: Pool) -> Replica:
-    """Place one replica of a pool on the measured stack; raise if it does not fit."""
+    """Place one replica of a pool on the measured stack. Raise if the model does not fit."""
     drafts = _drafts(pool)
     work = ReplicaWork(deployed_pool(pool))
     stack = stack_of(work, pool.engine.name, shipped_efficiencies())
@@ -83,7 +83,7 @@ def placed_pool(fleet: Fleet, pool: Pool) -> Replica:
 
 
 def _misfit(pool: Pool, placement: Placement) -> str:
-    """Explain why a pool does not fit, and give the `penstock fit` command to explore it."""
+    """Return an error message: why a pool does not fit, and the `penstock fit` command that shows the details."""
     obstacle = placement.memory.obstacle
     why = "" if obstacle is None else f" ({obstacle.reason})"
     ranks = {"--tp": pool.split.tp, "--pp": pool.split.pp, "--dp": pool.split.dp}

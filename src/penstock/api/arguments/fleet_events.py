@@ -39,7 +39,7 @@ class FleetEvents:
 
 
 def fleet_events_argument(lines: Sequence[str], pools: Sequence[ReplicaPool]) -> FleetEvents:
-    """Parse events line by line; of several losses the largest applies."""
+    """Parse events, one per line. Of several `loss` lines, only the largest loss applies."""
     faults: list[Fault] = []
     load_spikes: list[LoadSpike] = []
     loss = 0.0
@@ -52,7 +52,7 @@ def fleet_events_argument(lines: Sequence[str], pools: Sequence[ReplicaPool]) ->
         for_s = inf if match["during"] is None else parse_duration(match["during"])
         if what == "loss":
             if match["at"] is not None or match["during"] is not None:
-                raise UsageError(f"'{line[:60]}' holds for the whole run; write loss 5% without at and for")
+                raise UsageError(f"'{line[:60]}' applies to the whole run; use `loss 5%` without `at` and `for`")
             loss = max(loss, _percent(line, match["percent"]))
         elif what == "crowd":
             load_spikes.append(
@@ -72,18 +72,18 @@ def fleet_events_argument(lines: Sequence[str], pools: Sequence[ReplicaPool]) ->
 
 
 def _why_not(line: str) -> str:
-    """Explain why a line cannot be parsed: a factor out of range, or an unknown kind of event."""
+    """Return why a line cannot be parsed: its factor is out of range, or it is not a known event."""
     factor = _FACTOR.search(line)
     if factor is not None and not _FACTOR_READ.fullmatch(factor[1]):
-        return f"has the factor {factor[1][:20]}; a factor is above 0 and below 1,000, with at most three decimals"
+        return f"has the factor {factor[1][:20]}; a factor must be above 0 and below 1,000, with at most three decimals"
     return "is not a known event"
 
 
 def _percent(line: str, percent: str | None) -> float:
     if percent is None:
-        raise UsageError(f"'{line[:60]}' lacks a percentage; write loss 5%")
+        raise UsageError(f"'{line[:60]}' lacks a percentage; use `loss 5%`, for example")
     if float(percent) > 100:
-        raise UsageError(f"'{line[:60]}' is more than 100%; write at most loss 100%")
+        raise UsageError(f"'{line[:60]}' is more than 100%; use at most `loss 100%`")
     return float(percent) / 100
 
 

@@ -1,4 +1,4 @@
-"""Rejects options without effect before anything is computed, and names the flag to drop."""
+"""Rejects options that would have no effect, before anything is computed, and names the flag to drop."""
 
 from penstock.api.options.model_options import DeploymentOptions
 from penstock.errors import UsageError
@@ -12,14 +12,14 @@ def refuse_ignored(
     accepted: float | None = None,
     roofline: bool = False,
 ) -> None:
-    """Raise for options that have no effect in combination with the others.
+    """Raise if an option has no effect in combination with the other options.
 
-    `decode_replicas` is --replicas where it counts decode replicas only.
+    `decode_replicas` is the value of --replicas in commands where that flag counts only decode replicas.
     """
     drafting = {"--mtp": options.mtp, "--drafted": bool(drafted), "--accepted": accepted is not None}
     if options.prefill:
-        _refuse({"--roofline": roofline}, "has no roofline of disaggregated replicas")
-        _refuse(drafting, "does not model drafted tokens in disaggregated replicas yet")
+        _refuse({"--roofline": roofline}, "has no roofline prediction")
+        _refuse(drafting, "does not support drafted tokens yet")
         return
     only = {
         "--prefill-split": options.prefill_split is not None,
@@ -28,9 +28,9 @@ def refuse_ignored(
     }
     words = [flag for flag, given in only.items() if given]
     if words:
-        raise UsageError(f"{', '.join(words)} would change nothing without --prefill; drop it or write --prefill 1")
+        raise UsageError(f"{', '.join(words)} would change nothing without --prefill; drop it or add `--prefill 1`")
     if accepted is not None and not (options.mtp or drafted):
-        raise UsageError("--accepted would change nothing without drafts; drop it or write --drafted 3 or --mtp")
+        raise UsageError("--accepted would change nothing without drafts; drop it, or add `--drafted 3` or --mtp")
 
 
 def _refuse(flags: dict[str, bool], reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Computes static weights for the traffic recorded in receipts, as the simulator does for a load."""
+"""Computes static weights from the traffic recorded in receipts, as the simulator does from its workload."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -31,11 +31,11 @@ _KIND: Final = [
     "first_token_ratio",
     "request_s",
 ]
-"""Fields that define a kind of endpoint: replicas that agree in all of them are of one kind."""
+"""Fields that define a kind of endpoint. Replicas are of the same kind if all these fields are equal."""
 
 
 def with_weights(seen: Sequence[ObservedSetups], policy: str) -> list[ObservedSetups]:
-    """Assign each pick the weights of its endpoints' kinds; weights set by the running gateway are kept."""
+    """Give each recorded decision a weight per kind of endpoint. Weights that the gateway recorded are kept."""
     loads, known, found = seen_loads(seen), dict[bytes, tuple[Records, Records]](), list[ObservedSetups]()
     for sample, parameters in seen:
         if parameters["tuning"].any():
@@ -58,7 +58,9 @@ def _kinds(
     """Number the kinds of a fleet's endpoints, and compute each kind's weight from the load of the models it serves."""
     _, first, number = np.unique(fixed, axis=0, return_index=True, return_inverse=True)
     if len(first) > TUNING:
-        raise UsageError(f"{policy} has weights for {TUNING} kinds of endpoints, not for {len(first)}; leave it out")
+        raise UsageError(
+            f"{policy} supports at most {TUNING} kinds of endpoints, and there are {len(first)}; leave it out"
+        )
     mine = [[kinds for model, kinds in loads.items() if model & endpoints[index]["serves"]] for index in first]
     everything = [kind for kinds in loads.values() for kind in kinds]
     asked = [_normalise_shares([kind for kinds in some for kind in kinds] or everything) for some in mine]
@@ -73,7 +75,7 @@ def _normalise_shares(kinds: Sequence[LoadKind]) -> list[LoadKind]:
 def seen_loads(seen: Sequence[ObservedSetups]) -> dict[int, list[LoadKind]]:
     """Return the mean request of each class per model, with its SLO.
 
-    The picker learns answer lengths over time, so only the expectations of the later half are used.
+    The picker learns answer lengths over time, so the mean answer length is that of the later half of the decisions.
     """
     requests = np.concatenate([sample.request for sample, _ in seen])
     loads = dict[int, list[LoadKind]]()

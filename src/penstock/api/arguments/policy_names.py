@@ -8,8 +8,8 @@ def policies_choice(text: str) -> list[RoutingPolicy]:
     """Return the named policies; raise if one is named twice."""
     names = text.split(",")
     if not all(name.strip() for name in names):
-        raise UsageError(f"'{text}' has a comma without a policy; write penstock,round-robin")
+        raise UsageError(f"'{text}' has a comma without a policy; use `penstock,round-robin`, for example")
     found = [policy_of(name) for name in names]
     if len({one.name for one in found}) != len(found):
-        raise UsageError(f"'{text}' names a policy twice; write penstock,round-robin")
+        raise UsageError(f"'{text}' names a policy twice; name each policy once")
     return found

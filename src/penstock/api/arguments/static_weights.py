@@ -1,4 +1,4 @@
-"""Static weights per pool: from the fleet file, or by the rate that one replica sustains within the SLO."""
+"""Computes static weights per pool, from the fleet file or from the rate that one replica sustains within the SLO."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -21,11 +21,11 @@ def weights_choice(
     blocks: Iterable[Requests],
     classes: Sequence[SloClass],
 ) -> Mapping[str, tuple[float, ...]]:
-    """Return the weight of a replica in each pool, for every policy that uses weights."""
+    """Return the weight of one replica of each pool, for every policy that uses weights."""
     weighing = {policy.name: policy.weighs for policy in policies if policy.weighs is not None}
     if weighing and len(pools) > TUNING:
         raise UsageError(
-            f"{', '.join(weighing)} has weights for {TUNING} pools, and the fleet has {len(pools)}; leave it out"
+            f"{', '.join(weighing)} supports at most {TUNING} pools, and the fleet has {len(pools)}; leave it out"
         )
     stated, taken = _route_weights(fleet, pools), None
     if "capacity" in weighing.values() or (weighing and stated is None):
@@ -35,7 +35,7 @@ def weights_choice(
 
 
 def _route_weights(fleet: Fleet, pools: Sequence[ReplicaPool]) -> tuple[float, ...] | None:
-    """Return the weights of the fleet's routes per replica, averaged by route rate; None if there are no routes."""
+    """Return the weight of one replica by the fleet's routes, averaged by route rate. None if there are no routes."""
     shares = [
         sum(route.peak_requests_per_s * route.weights.get(pool.name, 0.0) for route in fleet.routes) for pool in pools
     ]
@@ -46,9 +46,9 @@ def _route_weights(fleet: Fleet, pools: Sequence[ReplicaPool]) -> tuple[float, .
 
 
 def capacities(pools: Sequence[ReplicaPool], kinds: Sequence[LoadKind]) -> tuple[float, ...]:
-    """Return the requests per second that one replica of each pool sustains within its SLO.
+    """Return the requests per second that one replica of each pool sustains within the SLO.
 
-    If some pool sustains none, the rates of all pools are without SLOs.
+    If a pool cannot meet the SLO at any rate, the rates of all pools are computed without SLOs.
     """
     endpoints, first = endpoints_of(pools), np.cumsum([0, *(pool.replicas for pool in pools)])
     return weights_by_capacity([endpoints[index] for index in first[:-1]], [kinds] * len(pools))

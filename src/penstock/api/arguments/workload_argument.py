@@ -1,4 +1,4 @@
-"""Parses a workload: a trace or lengths, arrivals, routing between replicas, and SLO."""
+"""Parses the arguments of a workload: a trace or lengths, arrivals, routing between replicas, and the SLO."""
 
 from collections.abc import Mapping
 from os import PathLike
@@ -34,7 +34,7 @@ from penstock.workload import (
 
 _SYNTHETIC_REQUESTS: Final = 10_000
 _ROUNDS: Final = 5
-"""Minimum requests per user of a closed loop with think time."""
+"""Minimum requests per user, in a closed loop with think time."""
 
 
 def workload_choice(
@@ -46,15 +46,15 @@ def workload_choice(
     think: str = "0s",
     slo: Slo | None = None,
 ) -> tuple[Workload, int]:
-    """Return the workload, and the number of requests to run; `slo` applies if the options have none."""
+    """Return the workload and its number of requests. `slo` applies only if the options have no SLO."""
     recording = None if options.trace is None else trace_choice(options.trace, options.columns, options.watch)
     arrivals, system_prompts = options.arrivals, options.system_prompts
     if users is not None and (rate_per_s is not None or arrivals is not None):
-        raise UsageError("the users of a closed loop determine its rate; leave out --rate and --arrivals, or --users")
+        raise UsageError("with --users the users determine the rate; give either --users, or --rate and --arrivals")
     if users is None and recording is None and rate_per_s is None:
-        raise UsageError("no load is given; write --rate 4, or --users 64 for a closed loop")
+        raise UsageError("no load is given; add `--rate 4`, or `--users 64` for a closed loop")
     if recording is not None and system_prompts is not None:
-        raise UsageError("a trace records what its prompts share; leave out --system-prompts or --trace")
+        raise UsageError("a trace already has its shared prefixes; give either --trace or --system-prompts")
     sharing = None if system_prompts is None else _system_prompts(system_prompts)
     typed = f"{tokens[0]:,} in, {tokens[1]:,} out{after_system_prompts(sharing)}"
     workload = Workload(
@@ -74,7 +74,7 @@ def arrivals_choice(text: str | None, *, recorded: bool, users: int | None, thin
     if users is not None:
         return ClosedLoop(users=users, think_s=parse_duration(think))
     if parse_duration(think) > 0:
-        raise UsageError("--think applies to a closed loop; add its users, such as --users 64")
+        raise UsageError("--think applies only to a closed loop; add `--users 64`, for example")
     name, _, number = (text or ("recorded" if recorded else "poisson")).strip().lower().partition(":")
     if number and name in {"recorded", "poisson"}:
         raise UsageError(f"'{text}': {name} has no number; a rate is --rate {number}, bursts are gamma:{number}")
@@ -90,13 +90,13 @@ def arrivals_choice(text: str | None, *, recorded: bool, users: int | None, thin
     except UsageError:
         raise
     except ValueError:
-        raise UsageError(f"'{text}' lacks its number; write gamma:2 or diurnal:4") from None
+        raise UsageError(f"'{text}' lacks a number; use `gamma:2` or `diurnal:4`, for example") from None
     known = "recorded, poisson, gamma:2, diurnal:4" if recorded else "poisson, gamma:2, diurnal:4"
-    raise UsageError(f"'{text}' is not an arrival process; write one of {known}")
+    raise UsageError(f"'{text}' is not an arrival process; use one of {known}")
 
 
 def trace_choice(trace: AskedTrace, columns: str | Mapping[str, str] | None, watch: ProgressListener) -> Trace:
-    """Load a trace for a run, report how many rows are usable, and raise if too many are not."""
+    """Load a trace for a run, and report how many rows are usable. Raise if too many rows are unusable."""
     if isinstance(trace, Trace):
         return trace
     read = inspected_trace(trace, columns, watch)
@@ -108,7 +108,7 @@ def trace_choice(trace: AskedTrace, columns: str | Mapping[str, str] | None, wat
 def inspected_trace(
     trace: str | PathLike[str], columns: str | Mapping[str, str] | None, watch: ProgressListener
 ) -> Trace:
-    """Load a trace without judging it, and report the column mapping if it was guessed."""
+    """Load a trace even if many rows are unusable. Report which columns were read if they were guessed."""
     path = Path(trace)
     named = parse_columns(columns) if isinstance(columns, str) else columns or None
     read = read_trace(
@@ -120,9 +120,9 @@ def inspected_trace(
 
 
 def mapping_note(name: str, mapping: Mapping[str, str]) -> str:
-    """Describe which column was read as which field."""
+    """Return a sentence that says which column was read as which field."""
     read = ", ".join(f"{column} as {meaning}" for meaning, column in mapping.items())
-    return f"{name}: read {read}; to change it: columns arrival=NAME,input=NAME,output=NAME,unit=s"
+    return f"{name}: read {read}; to change this, set columns to `arrival=NAME,input=NAME,output=NAME,unit=s`"
 
 
 def _classes(recording: Trace | None, slo: str | Slo | None) -> tuple[SloClass, ...]:
@@ -137,7 +137,7 @@ def _classes(recording: Trace | None, slo: str | Slo | None) -> tuple[SloClass, 
 def _system_prompts(text: str) -> SystemPrompts:
     count, _, tokens = text.partition(":")
     if not (count.isdecimal() and tokens.isdecimal() and len(text) < 20):  # no such prompts
-        raise UsageError(f"'{text}' is not COUNT:TOKENS; write --system-prompts 20:1000")
+        raise UsageError(f"'{text}' is not COUNT:TOKENS; use `--system-prompts 20:1000`, for example")
     return SystemPrompts(prompts=int(count), tokens=int(tokens))
 
 
@@ -158,4 +158,4 @@ def route_choice(text: str) -> Policy:
         return "least-tokens"
     if name == "round-robin":
         return "round-robin"
-    raise UsageError(f"'{text}' is not a routing policy; write least-requests, least-tokens or round-robin")
+    raise UsageError(f"'{text}' is not a routing policy; use `least-requests`, `least-tokens` or `round-robin`")

@@ -45,9 +45,9 @@ def preflight_command(
     """Will this checkpoint run here, will it be right, and with which flags?
 
     Reads the config and safetensors headers, and the weights only with --scan. Findings are grouped by effect:
-    silent-wrong (the answers are wrong without an error), blocker (the engine does not start), slow, info. A rule that
-    cannot be decided is shown with the missing information. Exits 1 if a finding is silent-wrong or a blocker. With
-    --probe, queries a running server and compares its log-probabilities with a reference.
+    silent-wrong (the answers are wrong without an error), blocker (the engine does not start, or crashes), slow, info.
+    A rule that cannot be decided is shown with the missing information. Exits 1 if a finding is silent-wrong or a
+    blocker. With --probe, queries a running server and compares its log-probabilities with a reference.
 
     Examples:
 
