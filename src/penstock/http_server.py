@@ -23,7 +23,7 @@ _REASONS: Final = {
     503: b"Service Unavailable",
 }
 MAX_BODY_BYTES: Final = 32 * 2**20
-"""Maximum body size in bytes; a larger body is rejected before it is stored. A million tokens take four megabytes."""
+"""Maximum body size in bytes. A larger body is rejected before it is stored. A million tokens are about 4 MB."""
 _MAX_HEADER_BYTES: Final = 64 * 2**10
 JSON: Final = b"application/json"
 
@@ -51,7 +51,7 @@ class Exchange:
         self._connection = connection
         self.method, self.path, self.headers, self.body = method, path, headers, body
         self.on_disconnect: Callable[[], None] | None = None
-        """Called if the client disconnects before the response is complete."""
+        """Function that is called if the client disconnects before the response is complete."""
         self.answered = False
         self._chunked = False
 
@@ -103,7 +103,7 @@ Handler = Callable[[Exchange], None]
 
 
 class HttpConnection(asyncio.Protocol):
-    """One connection. It handles requests one after the other, in order."""
+    """One client connection, which handles its requests one after the other."""
 
     def __init__(
         self, handle: Handler, connections: "set[HttpConnection] | None" = None, max_body_bytes: int = MAX_BODY_BYTES
@@ -170,7 +170,7 @@ class HttpConnection(asyncio.Protocol):
             self.refuse(431)
 
     def on_headers_complete(self) -> None:
-        """Record whether to keep the connection open, which the parser knows only at this point."""
+        """Record whether the connection stays open after this request. The parser knows that only now."""
         self._keep = self._parser.should_keep_alive()
 
     def on_body(self, body: bytes) -> None:
@@ -195,7 +195,7 @@ class HttpConnection(asyncio.Protocol):
             self._queued.append(exchange)
 
     def next_exchange(self, ended: Exchange) -> None:
-        """Handle the next queued request, or close the connection if the client asked for that."""
+        """Handle the next queued request, or close the connection if the client asked to close it."""
         if ended is not self._current:
             return
         self._current = None

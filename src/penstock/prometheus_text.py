@@ -25,14 +25,14 @@ class Sample(NamedTuple):
 
 
 def write_labels(labels: Mapping[str, str]) -> str:
-    """Return labels as text for between the braces, with escapes."""
+    """Return labels, escaped, as the text that stands between the braces."""
     return ",".join(f'{name}="{value.translate(_ESCAPE_TABLE)}"' for name, value in labels.items())
 
 
 def metric_lines(name: str, samples: Iterable[tuple[str, float]], help_text: str | None = None) -> list[str]:
-    """Return the lines of a counter, whose name ends in `_total`, or of a gauge.
+    """Return the lines of a counter or a gauge. A metric is a counter if its name ends in `_total`.
 
-    Each sample is the text of `write_labels`, which may be empty, and a value.
+    Each sample is a value and the label text that `write_labels` returns, which may be empty.
     """
     lines = [] if help_text is None else [f"# HELP {name} {help_text}"]
     lines.append(f"# TYPE {name} {'counter' if name.endswith('_total') else 'gauge'}")
@@ -42,7 +42,7 @@ def metric_lines(name: str, samples: Iterable[tuple[str, float]], help_text: str
 
 
 def histogram_lines(name: str, labels: str, bounds: Sequence[float], counts: Sequence[int], total: float) -> list[str]:
-    """Return the lines of a histogram. `counts` has one entry per bound and one for values above the last."""
+    """Return the lines of a histogram. `counts` has one entry per bound, and a last one for values above all bounds."""
     lines, below = [f"# TYPE {name} histogram"], 0
     for bound, count in zip((*bounds, "+Inf"), counts, strict=True):
         below += count
@@ -51,7 +51,7 @@ def histogram_lines(name: str, labels: str, bounds: Sequence[float], counts: Seq
 
 
 def write_page(lines: Iterable[str]) -> bytes:
-    """Return lines as a page."""
+    """Join lines into a metrics page."""
     return ("\n".join(lines) + "\n").encode()
 
 

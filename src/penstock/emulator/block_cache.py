@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 
 class BlockCache:
-    """KV blocks of one engine. A block with cached content has a key; one without is only counted.
+    """KV blocks of one engine. Blocks with cached content have a key; blocks without content are only counted.
 
-    Blocks without content are allocated first. Then the least recently freed blocks are evicted, the end of a prompt
-    before its beginning. Equal content that is computed twice at the same time is cached once.
+    Free blocks without content are allocated first. Then the least recently freed blocks are evicted, those at the end
+    of a prompt before those at its beginning. Equal content that is computed twice at the same time is cached once.
     """
 
     def __init__(self, blocks: int) -> None:
@@ -29,7 +29,7 @@ class BlockCache:
         return self.blocks - self.free
 
     def find(self, keys: Sequence[int]) -> tuple[int, int]:
-        """Return the number of cached blocks at the start of a prompt, and how many of them no request holds."""
+        """Return how many blocks at the start of a prompt are cached, and how many of these no request holds."""
         count = idle = 0
         for key in keys:
             if key in self._idle:
@@ -53,7 +53,7 @@ class BlockCache:
         self._blank -= count - evicted
 
     def register(self, key: int) -> int:
-        """Register a held block by its content. Return the key it is held under."""
+        """Register the content of a held block. Return the key under which the block is held."""
         if key in self._held or key in self._idle:
             key = self.own_key()
         self._held[key] = 1

@@ -10,17 +10,17 @@ from penstock.emulator.fake_text import StopText, first_stop
 from penstock.errors import UsageError
 
 BYTES_PER_TOKEN: Final = 4
-"""Bytes per token of English text, by OpenAI's rule of thumb. The emulator has no tokenizer and counts bytes."""
+"""Bytes per token of English text, by OpenAI's rule of thumb. The emulator has no tokenizer, so it counts bytes."""
 _MESSAGE_TOKENS: Final = 4
 """Tokens that a chat template adds per message."""
 _DEFAULT_LIMIT: Final = 16
-"""Default output limit of text completions. Chat continues to the end of the context."""
+"""Default output limit of text completions, in tokens. Chat completions are limited only by the context length."""
 _MAX_CHOICES: Final = 16384
 """vLLM's limit for `n` (VLLM_MAX_N_SEQUENCES)."""
 _MAX_PROMPTS: Final = 1024
 """vLLM's limit for a list of prompts (VLLM_MAX_COMPLETION_PROMPTS)."""
 _GREEDY_BELOW: Final = 1e-5
-"""vLLM's threshold: sampling is greedy at a lower temperature."""
+"""Temperature below which vLLM samples greedily."""
 _RANGES: Final[Mapping[str, tuple[Callable[[float], bool], str]]] = {
     "temperature": (lambda value: 0 <= value <= 2, "in [0, 2]"),
     "top_p": (lambda value: 0 < value <= 1, "in (0, 1]"),
@@ -62,7 +62,7 @@ class Prompt:
     tokens: int
 
     def keys(self, block_tokens: int) -> list[int]:
-        """Return a key per full block, chained over the blocks before it."""
+        """Return a key for each full block. Each key includes all blocks before."""
         size, keys, chain = block_tokens * BYTES_PER_TOKEN, [], blake2b(digest_size=8)
         for end in range(size, min(len(self.text), self.tokens * BYTES_PER_TOKEN) + 1, size):
             chain.update(self.text[end - size : end])
@@ -84,7 +84,7 @@ class CompletionRequest:
     greedy: bool
     stop: StopText | None
     held_chars: int
-    """Characters a stream holds back because a stop string may start there."""
+    """Number of characters that a stream holds back, because they may start a stop string."""
     stream: bool
     usage_in_stream: bool
     usage_in_every_event: bool
@@ -92,7 +92,7 @@ class CompletionRequest:
 
     @property
     def input_tokens(self) -> int:
-        """Tokens of all prompts. Choices of one prompt share it."""
+        """Total tokens of all prompts. A prompt counts once, even if it has several choices."""
         return sum(prompt.tokens for prompt in self.prompts)
 
     def prompt_of(self, choice: int) -> Prompt:
@@ -101,7 +101,7 @@ class CompletionRequest:
 
 
 def read_completion(path: bytes, body: bytes) -> CompletionRequest:
-    """Parse a request. Raise an error (400) for invalid values, as vLLM does, and for options that are not emulated."""
+    """Parse a request. Raise an error (400) for values that vLLM rejects, and for options that are not emulated."""
     try:
         fields = json.loads(body)
     except (ValueError, RecursionError):
@@ -147,7 +147,7 @@ def _reject_unemulated(fields: Mapping[str, object], *, chat: bool) -> None:
 
 
 def _check_sampling(fields: Mapping[str, object]) -> None:
-    """Validate the sampling parameters, which have no effect here."""
+    """Validate the sampling parameters, although they do not change the emulated response."""
     for name, (holds, text) in _RANGES.items():
         value = fields.get(name)
         if value is None:

@@ -1,4 +1,4 @@
-"""Serves one emulated endpoint: its engine runs in real time, or faster by a factor."""
+"""Serves one emulated endpoint. Its engine runs in real time, or faster or slower by a constant factor."""
 
 import asyncio
 import time
@@ -27,7 +27,7 @@ _METHODS: Final[dict[bytes, tuple[bytes, ...]]] = {
 }
 _EVENTS: Final = b"text/event-stream; charset=utf-8"
 _TRIES: Final = 3
-"""Attempts to plan a step when the only running request was preempted."""
+"""Maximum attempts to plan a step. Another attempt is needed if the only running request was preempted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +38,13 @@ class EmulatedReplica:
     pool: str
     model: str
     adapters: tuple[str, ...] = ()
-    """LoRA adapter names that are also served."""
+    """Names of LoRA adapters that the endpoint serves besides the model."""
     engine: str
     simulated: Replica
     max_tokens: int
     """Maximum tokens of a request, prompt and output together."""
     usual_output_tokens: int
-    """Mean output length in tokens for a request that sets no end."""
+    """Mean output length in tokens of a request that does not set its length."""
 
 
 @dataclass(slots=True, eq=False)
@@ -56,22 +56,22 @@ class _Completion:
     exchange: Exchange
     choices: "list[_Choice]" = field(default_factory=list)
     sent: int = 0
-    """Tokens sent, over all choices."""
+    """Number of tokens sent, summed over all choices."""
     complete: int = 0
     """Number of choices sent completely."""
 
 
 @dataclass(slots=True, eq=False)
 class _Choice:
-    """One choice of a response: a separate sequence in the engine."""
+    """One choice of a response, which is a separate sequence in the engine."""
 
     served: _Completion
     number: int
     request: EmulatedRequest
     ending: Ending
-    """Length and finish reason, drawn at arrival."""
+    """Length and finish reason, sampled when the request arrives."""
     lag_s: float = 0.0
-    """Delay in seconds between engine and client: detokenizing and HTTP."""
+    """Delay in seconds between engine and client, for detokenizing and HTTP."""
     sent: int = 0
     last_s: float = 0.0
 
@@ -82,7 +82,7 @@ class _Choice:
 
 
 class EmulatedEndpoint:
-    """An emulated endpoint. It counts engine seconds, of which `speed` pass per real second."""
+    """An emulated endpoint. Its clock counts engine seconds; `speed` engine seconds pass per real second."""
 
     def __init__(self, replica: EmulatedReplica, *, speed: float, seed: int) -> None:
         self.replica, self.speed = replica, speed
@@ -90,7 +90,7 @@ class EmulatedEndpoint:
         self.requests = 0
         """Number of completion requests received, whatever their outcome."""
         self.latest_s = 0.0
-        """Largest lateness of a step, in engine seconds. Above one step, the emulator is too slow for its load."""
+        """Largest delay of a step, in engine seconds. A delay longer than a step means overload of the emulator."""
         self._random = Random(seed)  # noqa: S311 - only draws output lengths
         self._loop = asyncio.get_running_loop()
         self._start = self._loop.time()
@@ -145,7 +145,7 @@ class EmulatedEndpoint:
                     self.handle(exchange)
 
     def forget(self) -> None:
-        """Drop all state, as a process that died."""
+        """Drop all state, as if the engine's process had died."""
         self._stop()
         self._reset()
 
@@ -158,7 +158,10 @@ class EmulatedEndpoint:
         self.requests += 1
         if self.fault.name == "refuse":
             exchange.reply(
-                503, error_body("fault `refuse` is set: the endpoint rejects completions", "ServiceUnavailable", 503)
+                503,
+                error_body(
+                    "the fault `refuse` is set, so this endpoint rejects completions", "ServiceUnavailable", 503
+                ),
             )
             return
         try:
@@ -181,7 +184,7 @@ class EmulatedEndpoint:
         self._later(self.replica.simulated.request_s, lambda: self._arrive(served))
 
     def _create_choices(self, served: _Completion) -> None:
-        """Create a sequence per choice, as vLLM does. Choices of one prompt share its cached blocks."""
+        """Create one sequence per choice, as vLLM does. Choices of one prompt share the prompt's cached blocks."""
         completion, replica = served.completion, self.replica.simulated
         if completion.greedy and completion.choices_per_prompt > 1 and self.replica.engine == "vllm":
             raise UsageError(f"n must be 1 when using greedy sampling, got {completion.choices_per_prompt}.")

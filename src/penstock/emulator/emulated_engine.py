@@ -1,7 +1,7 @@
 """Emulates an engine's continuous batching step by step, with the simulator's rules.
 
-Scheduling rules and step times are those of the simulator; a test checks that the two agree. This module adds only the
-parts that a running engine needs: single tokens, and aborted requests.
+Scheduling rules and step times are the simulator's; a test checks that engine and simulator agree. This module adds
+only what a running engine also needs: single tokens and aborted requests.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ class EmulatedRequest:
     input_tokens: int
     output_tokens: int
     keys: Sequence[int] = ()
-    """Hash of each full block of the prompt, chained over the blocks before it."""
+    """Hash of each full block of the prompt. Each hash includes all blocks before."""
     arrival_s: float = 0.0
     admitted_s: float | None = None
     first_s: float | None = None
@@ -32,11 +32,11 @@ class EmulatedRequest:
     block_keys: list[int] = field(default_factory=list)
     blocks: int = 0
     own_keys: dict[int, int] = field(default_factory=dict)
-    """Keys of its own blocks beyond the prompt, so that a preempted request may find them again."""
+    """Keys of the request's blocks after the prompt, so that the request may find them again after a preemption."""
 
     @property
     def tokens(self) -> int:
-        """Number of known tokens: prompt and generated."""
+        """Number of tokens so far: prompt tokens and generated tokens."""
         return self.input_tokens + self.generated
 
     @property
@@ -58,7 +58,7 @@ class Totals:
 
 
 class EmulatedEngine:
-    """One replica's engine. `begin` plans a step and returns its duration; `end` returns requests with a new token."""
+    """Engine of one replica. `begin` plans a step and returns its duration; `end` returns requests with a new token."""
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
@@ -136,7 +136,7 @@ class EmulatedEngine:
         return budget
 
     def _make_room(self, request: EmulatedRequest, tokens: int) -> bool:
-        """Preempt requests from the end of the batch until the tokens fit. Return False if `request` was preempted."""
+        """Preempt requests from the end of the batch until `tokens` fit. Return False if `request` was preempted."""
         while self._blocks(request.computed + tokens) - request.blocks > self.cache.free:
             victim = self.running.pop()
             self._release(victim)
@@ -175,7 +175,7 @@ class EmulatedEngine:
             self.totals.looked_up_tokens += request.tokens
 
     def _reusable_keys(self, request: EmulatedRequest) -> Sequence[int]:
-        """Return keys of the blocks a prompt may reuse. Its last token is always computed, to produce the next one."""
+        """Return keys of the blocks that a prompt may reuse. The prompt's last token is always computed."""
         if not self.replica.prefix_caching:
             return ()
         full = (request.tokens - 1) // self.replica.block_tokens

@@ -1,4 +1,4 @@
-"""Serves many emulated endpoints in one process: a port per endpoint, and one for commands."""
+"""Serves many emulated endpoints in one process, with a port per endpoint and a port for commands."""
 
 import asyncio
 import json
@@ -88,10 +88,10 @@ async def _listen(
 
 
 class _Commands:
-    """HTTP commands for faults: GET / lists them, POST / {"pool": …, "fault": …, "times": …} sets one.
+    """HTTP server for faults. GET / lists the endpoints; POST / {"pool": …, "fault": …, "times": …} sets a fault.
 
-    A command selects by `endpoint` (an address, or "all"), `pool` or `model`. With several of these all must match;
-    with none it selects all endpoints.
+    A command selects endpoints by `endpoint` (an address, or "all"), `pool` and `model`. An endpoint must match all of
+    these that the command has. A command with none of them selects all endpoints.
     """
 
     def __init__(self, ports: dict[str, _Port]) -> None:
@@ -121,7 +121,7 @@ class _Commands:
             raise UsageError("the body is not a JSON object")
         unknown = [name for name in command if name not in _KEYS]
         if unknown:
-            raise UsageError(f"'{unknown[0][:100]}' is not a key; write {', '.join(_KEYS)}")
+            raise UsageError(f"'{unknown[0][:100]}' is not a key; use {', '.join(_KEYS)}")
         return self._select(command), read_fault(command.get("fault"), command.get("times", 1.0))
 
     def _select(self, command: Mapping[str, object]) -> list[_Port]:
@@ -139,14 +139,14 @@ class _Commands:
         return selected
 
     def _not_found(self, target: str, value: object) -> str:
-        """Return an error message with the known names, or with the other kind that has this name."""
+        """Return an error message that lists the known names, or says that another kind of target has this name."""
         names = [_names(port) for port in self._ports.values()]
         for other in _TARGETS:
             if any(one[other] == value for one in names):
-                return f'{value!r} is the name of a {other}, not of a {target}; write {{"{other}": "{value}"}}'
+                return f'{value!r} is the name of a {other}, not of a {target}; use {{"{other}": "{value}"}}'
         known = list(dict.fromkeys(one[target] for one in names))
         shown = ", ".join(known[:_MAX_SHOWN]) + (", ..." if len(known) > _MAX_SHOWN else "")
-        return f"no {target} has the name {value!r}; write one of {shown}{', or all' if target == 'endpoint' else ''}"
+        return f"no {target} has the name {value!r}; use one of {shown}{', or all' if target == 'endpoint' else ''}"
 
     async def _set(self, selected: Sequence[_Port], fault: EndpointFault, exchange: Exchange) -> None:
         for port in selected:

@@ -1,4 +1,4 @@
-"""Faults that an emulated endpoint can have until they are cleared."""
+"""Faults of emulated endpoints. A fault lasts until a command clears it."""
 
 from dataclasses import dataclass
 from math import isfinite
@@ -17,7 +17,7 @@ class EndpointFault:
 
     - die: its port is closed and its connections are reset
     - hang: it accepts connections and reads, but never responds, not even with metrics
-    - slow: its steps take `times` as long
+    - slow: its steps take `times` times as long
     - refuse: it answers completions with 503
     - stale: its metrics stay as they are now
     - lie: its metrics report no load
@@ -36,7 +36,7 @@ class EndpointFault:
 def read_fault(name: object, times: object) -> EndpointFault:
     """Parse a fault from a command's values."""
     if name not in FAULTS:
-        raise UsageError(f"'{name}' is not a fault; write one of {', '.join(FAULTS)}")
+        raise UsageError(f"'{name}' is not a fault; use one of {', '.join(FAULTS)}")
     if not isinstance(times, int | float) or not isfinite(times) or not 0 < times <= _MAX_SLOW:
-        raise UsageError(f"times is {times!r}; write a number above 0, such as 3")
+        raise UsageError(f"`times` is {times!r}, but must be a number above 0 and at most {_MAX_SLOW:g}")
     return EndpointFault(name, float(times))

@@ -1,16 +1,16 @@
-"""Generates the text of emulated responses: one repeated word, until its length or a stop string."""
+"""Generates the text of emulated responses: one word, repeated up to the length limit or a stop string."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 _WORD: Final = " penstock"
-"""Text of one token. No two of its letters are equal, so a substring occurs once per word."""
+"""Text of one token. All its letters are different, so each substring occurs once per word."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopText:
-    """The stop string that a response reaches first."""
+    """The first stop string that occurs in a response."""
 
     text: str
     tokens: int
@@ -32,7 +32,7 @@ def first_stop(stops: Sequence[str], *, min_tokens: int, included: bool) -> Stop
 
 
 def chars_after(tokens: int, stop: StopText | None, *, held_chars: int, last: bool) -> int:
-    """Return the number of characters sent after `tokens`. A possible start of a stop string is held back."""
+    """Return how many characters are sent after `tokens` tokens. A possible start of a stop string is held back."""
     if last and stop is not None and tokens == stop.tokens:
         return stop.sent_chars
     chars = tokens * len(_WORD)

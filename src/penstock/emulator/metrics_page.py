@@ -18,7 +18,7 @@ _TOKENS: Final = tuple(float(digit * 10**power) for power in range(6) for digit 
 
 @dataclass(slots=True)
 class Histogram:
-    """A Prometheus histogram: counts by upper bound, and the sum."""
+    """A Prometheus histogram: a count per upper bound, and the sum of all values."""
 
     bounds: Sequence[float]
     counts: list[int] = field(init=False)

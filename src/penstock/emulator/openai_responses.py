@@ -23,7 +23,7 @@ class Ending:
     tokens: int
     reason: str
     stop: str | None = None
-    """Stop string that ended it."""
+    """Stop string that ended the choice."""
 
 
 class CompletionAnswer:
@@ -40,7 +40,7 @@ class CompletionAnswer:
         }
         self._events_equal = not request.held_chars and request.stop is None and not request.usage_in_every_event
         self._pieces: dict[int, bytes] = {}
-        """Token event by choice, cached if all events of a choice are equal."""
+        """Token event of each choice, cached if all events of that choice are equal."""
 
     def opening(self) -> bytes:
         """Return the first events of a chat stream: the role, for every choice."""
@@ -51,7 +51,7 @@ class CompletionAnswer:
         return b"".join(self._event(choice, role, 0) for choice in range(count))
 
     def token(self, choice: int, number: int, *, last: bool) -> bytes:
-        """Return the event of a choice's next token, the `number`th."""
+        """Return the event of token `number` of a choice."""
         if self._events_equal:
             if choice not in self._pieces:
                 self._pieces[choice] = self._token_event(choice, 1, last=False)

@@ -1,4 +1,4 @@
-"""Child processes of a gateway: programs, or forks of the supervisor. Each one ends when the supervisor ends."""
+"""Child processes of a gateway: programs, or forks of the supervisor. Each child ends when the supervisor ends."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from penstock.gateway.parent_death import HAS_SIGNAL, end_with_parent, guard
 _SILENT_S: Final = 3.0
 """Seconds without a heartbeat after which a picker or scraper is killed and restarted."""
 START_S: Final = 90.0
-"""Start timeout, in seconds. A machine that compiles the policy for the first time takes half a minute."""
+"""Timeout in seconds for the start of a process. The first compilation of the policy takes half a minute."""
 
 
 class Forked:
@@ -63,7 +63,7 @@ class Child:
     """Returns the time of the last heartbeat, in seconds of the monotonic clock."""
 
     def start(self) -> None:
-        """Start the process in its own session, without the terminal's signals. It ends when this process ends."""
+        """Start the process in its own session, where the terminal's signals do not reach it."""
         self.started_s = time.monotonic()
         if callable(self.command):
             self.process = Forked(self.command)
@@ -94,7 +94,7 @@ class Child:
         return now_s - max(last_s, self.started_s) > allowed_s
 
     def send(self, number: signal.Signals) -> None:
-        """Send the process a signal if it runs. Without a parent-death signal, SIGKILL goes to its whole session."""
+        """Send a signal to the process if it runs. Without a parent-death signal, SIGKILL goes to its whole session."""
         if self.process is None or not self.running:
             return
         if number == signal.SIGKILL and not HAS_SIGNAL:

@@ -47,7 +47,7 @@ def stats(path: str, pattern: str) -> dict[str, float]:
 
 
 def open_requests(path: str) -> dict[str, int] | None:
-    """Return Envoy's open requests by endpoint address, or None if Envoy does not answer."""
+    """Return the number of Envoy's open requests per endpoint address, or None if Envoy does not answer."""
     clusters = _json(path, "/clusters?format=json").get("cluster_statuses")
     hosts = [host for cluster in clusters for host in cluster.get("host_statuses", [])] if clusters else []
     counts: dict[str, int] = {}

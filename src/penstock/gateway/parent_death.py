@@ -14,7 +14,7 @@ _PR_SET_PDEATHSIG: Final = 1
 _LOOK_S: Final = 0.5
 _PRCTL: Final = ctypes.CDLL(None, use_errno=True).prctl if sys.platform == "linux" else None
 HAS_SIGNAL: Final = _PRCTL is not None
-"""True if the kernel kills orphaned children itself, including programs that do not use this module."""
+"""True if the kernel can kill a process when its parent ends, even a program that does not use this module."""
 
 
 def end_with_parent(parent: int) -> None:
@@ -39,7 +39,7 @@ def _watch(parent: int) -> None:
 
 
 def guard(command: list[str]) -> list[str]:
-    """Return a command that runs `command` and ends it with this process, for kernels without the signal."""
+    """Return a command that runs `command` and ends it when this process ends. For kernels without the signal."""
     return [sys.executable, "-m", "penstock.gateway.parent_death", str(os.getpid()), *command]
 
 

@@ -68,7 +68,7 @@ class Supervisor:
         self.fleet = load(0)
 
     def run(self, ready: Callable[[], None] | None = None) -> None:
-        """Serve until SIGTERM or SIGINT, then drain. SIGINT or a second SIGTERM skips the grace period before that."""
+        """Serve until SIGTERM or SIGINT, then drain. SIGINT or a second SIGTERM skips the grace period before it."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         signal.signal(signal.SIGHUP, self._ask_reload)
@@ -201,9 +201,9 @@ class Supervisor:
             child.start()
 
     def settled(self, stamps: tuple[_FileStamp, ...]) -> bool:
-        """Return whether the files changed since they were read and have been stable for one turn.
+        """Return whether the files changed since they were read, and did not change since the last check.
 
-        A file that is the same in two consecutive turns has been written to its end.
+        A file that is equal in two consecutive checks is taken as completely written.
         """
         still, self._last_stamps = stamps == self._last_stamps, stamps
         self._note_missing(stamps)
@@ -218,7 +218,7 @@ class Supervisor:
             log.error("%s is missing; the last version stays in use", missing)
 
     def _files(self) -> tuple[_FileStamp, ...]:
-        """Return time and size of each file that triggers a reload; None for a file that is being replaced."""
+        """Return modification time and size of each file that triggers a reload; None for a file that is missing."""
         moved_names = self._settings.folder / "names.moved"
         files = (
             self._watched,
@@ -269,7 +269,7 @@ class Supervisor:
             self._check_children()
 
     def _drain(self) -> None:
-        """Accept no new connections and wait for requests in flight. Pickers without Envoy drain themselves."""
+        """Accept no new connections and wait for requests in flight. Pickers without an Envoy drain themselves."""
         if "envoy" not in self.children:
             return
         ask_admin(self._settings.admin, "POST", "/drain_listeners?graceful&skip_exit")
@@ -302,7 +302,7 @@ def _compile_first() -> None:
 def _check_free(address: str) -> None:
     """Raise an error if a port is in use.
 
-    Envoy would share the port with another Envoy, and send its requests to another fleet.
+    Otherwise two Envoys could share the port, and requests would reach the wrong fleet.
     """
     host, port = split_address(address)
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
@@ -314,7 +314,7 @@ def _check_free(address: str) -> None:
 
 
 def _accepts_connections(address: str) -> bool:
-    """Return whether a port accepts connections. A wildcard address is tried on the loopback interface."""
+    """Return whether a port accepts connections. For a wildcard address, the loopback address is tried."""
     host, port = split_address(address)
     loopback = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - not bound here
     try:

@@ -1,1 +1,1 @@
-"""Compares the log-probabilities of two servers to decide whether they compute the same model."""
+"""Decides whether two servers compute the same model, by comparing their log-probabilities."""

@@ -1,8 +1,8 @@
 """Compares two servers' log-probabilities on fixed prompts and returns a verdict.
 
 Each server scores tokens twice: as a prompt, which tests the weights, and while decoding, which tests the KV cache.
-Kernels of two vendors round differently. That moves each log-probability a little and never flips a confident choice. A
-scale that is off by two, a saturated cache or a misplaced layer moves all of them.
+Kernels of two vendors round differently. That moves each log-probability a little and never changes a confident choice.
+A scale that is wrong by a factor of two, a saturated cache or a misplaced layer moves all log-probabilities.
 """
 
 import hashlib
@@ -30,11 +30,11 @@ DECODED_TOKENS: Final = 24
 TOP_TOKENS: Final = 5
 
 SAME_DRIFT: Final = 0.05
-"""Drift below which rounding explains the difference. The bf16 kernels of two vendors differ by 1% to 3%."""
+"""Drift below which rounding explains the difference. With bf16, the kernels of two vendors drift by 1% to 3%."""
 DIFFERENT_DRIFT: Final = 0.08
-"""Drift above which rounding does not explain the difference. Between both limits the result is inconclusive."""
+"""Drift above which rounding does not explain the difference. Between `SAME_DRIFT` and this: inconclusive."""
 CONFIDENT_NATS: Final = 1.0
-"""Lead over the second token, in nats, that rounding does not overturn."""
+"""Lead of the first token over the second, in nats, beyond which rounding does not swap the two."""
 _FLIPPED_FRACTION: Final = 0.005
 _FLIPPED_AT_LEAST: Final = 3
 _SMALLEST_SPREAD_NATS: Final = 1e-3
@@ -48,7 +48,7 @@ class ProbeVerdict(StrEnum):
     DIFFERENT = "different"
     INCONCLUSIVE = "inconclusive"
     INCOMPARABLE = "incomparable"
-    """The same text has different tokens: another model or tokenizer."""
+    """The servers split the same text into different tokens, so their models or tokenizers differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class Scored:
 
     tokens: tuple[str, ...]
     logprobs: tuple[float | None, ...]
-    """Log-probability in nats; None if the server returns none, as for the first token of a prompt."""
+    """Log-probability of each token in nats. None if the server returns none, as for the first token of a prompt."""
     top: tuple[Mapping[str, float], ...]
 
 
@@ -77,9 +77,9 @@ class Parity:
     verdict: ProbeVerdict
     compared_tokens: int
     prompt_drift: float | None
-    """Root mean square difference of prompt scores, divided by the reference's spread."""
+    """Root mean square difference of the prompts' log-probabilities, divided by the reference's standard deviation."""
     decode_drift: float | None
-    """The same for decoding, up to the first different token."""
+    """The same quotient for decoded tokens, up to the first token that differs. None if there is none."""
     median_difference_nats: float | None
     confident_choices: int
     flipped_choices: int
@@ -95,10 +95,12 @@ def digest() -> str:
 def compare(reference: Answers, other: Answers) -> Parity:
     """Compare one server's results with the reference."""
     if [scored.tokens for scored in reference.prompts] != [scored.tokens for scored in other.prompts]:
-        return _incomparable("the same text has other tokens: another model or tokenizer")
+        return _incomparable(
+            "the servers split the same text into different tokens, so their models or tokenizers differ"
+        )
     pairs = list(_prompt_pairs(reference, other))
     if not pairs:
-        return _incomparable("no log-probabilities for the prompts")
+        return _incomparable("a server returned no log-probabilities for the prompts")
     spread = _spread([first for first, _ in pairs])
     decoded = list(_decode_pairs(reference, other))
     prompt_drift = _rms(first - second for first, second in pairs) / spread
@@ -149,9 +151,9 @@ def _decode_pairs(reference: Answers, other: Answers) -> Iterable[tuple[float, f
 
 
 def _alternatives(first: Mapping[str, float], second: Mapping[str, float]) -> Iterable[tuple[float, float]]:
-    """Yield pairs for tokens that both list.
+    """Yield pairs of log-probabilities for the tokens that both servers list at one position.
 
-    A token that is missing from the second list is paired with that list's minimum, if that is lower.
+    A token that only the first server lists is paired with the second server's lowest value, if that value is lower.
     """
     floor = min(second.values(), default=None)
     for token, logprob in first.items():
@@ -162,7 +164,7 @@ def _alternatives(first: Mapping[str, float], second: Mapping[str, float]) -> It
 
 
 def _flips(reference: Answers, other: Answers) -> tuple[int, int]:
-    """Return the number of clear choices of the reference, and how many of them the other server flips."""
+    """Return how many choices of the reference are clear, and how many of these the other server makes differently."""
     confident = flipped = 0
     for first, second in _places(reference, other):
         ranked = sorted(first.values(), reverse=True)
@@ -188,11 +190,14 @@ def _verdict(prompt: float, decode: float | None, confident: int, flipped: int) 
     where = "while decoding" if (decode or 0.0) > prompt else "in the prompts"
     if worst > DIFFERENT_DRIFT:
         cause = "the KV cache or its scales" if prompt <= SAME_DRIFT else "weights, scales or kernels"
-        return ProbeVerdict.DIFFERENT, f"drift of {worst:.1%} {where}, beyond rounding: {cause}"
+        return ProbeVerdict.DIFFERENT, f"drift of {worst:.1%} {where}, more than rounding explains; check {cause}"
     if flipped >= max(_FLIPPED_AT_LEAST, _FLIPPED_FRACTION * confident):
-        return ProbeVerdict.DIFFERENT, f"{flipped} of {confident} clear choices turned around"
+        return ProbeVerdict.DIFFERENT, f"the other server makes {flipped} of {confident} clear choices differently"
     if worst > SAME_DRIFT or flipped:
-        return ProbeVerdict.INCONCLUSIVE, f"drift of {worst:.1%} {where}: more than bf16 rounding, less than an error"
+        return (
+            ProbeVerdict.INCONCLUSIVE,
+            f"drift of {worst:.1%} {where}, more than bf16 rounding causes but less than errors usually cause",
+        )
     return ProbeVerdict.SAME, f"drift of {worst:.1%}, within rounding"
 
 

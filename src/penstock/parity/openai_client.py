@@ -25,11 +25,11 @@ _MAX_TOKENS: Final = 100_000
 
 
 class EndpointError(PenstockError):
-    """Error: a server is unreachable or does not follow the API."""
+    """Error of a server that is unreachable or does not follow the API."""
 
 
 def ask(url: str, served: str | None) -> Answers:
-    """Query a server with every prompt: scored as a prompt, then continued greedily."""
+    """Query a server with every prompt. The server scores the prompt, then continues it greedily."""
     base = _base(url)
     model = served or _first_model(base)
     prompts, decoded = [], []
@@ -63,9 +63,11 @@ def load_answers(path: Path) -> Answers:
     except OSError as error:
         raise EndpointError(f"{path}: {error.strerror or error}") from error
     except (ValueError, RecursionError):
-        raise EndpointError(f"{path} is not a reference: it is not valid JSON") from None
+        raise EndpointError(f"{path} is not a reference file, because it is not valid JSON") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("prompts_digest") != digest():
-        raise EndpointError(f"{path} is not a reference of this version; make one with --save-reference")
+        raise EndpointError(
+            f"{path} is not a reference file of this version of penstock; make a new one with --save-reference"
+        )
     try:
         return Answers(
             model=str(document["model"]),
@@ -73,13 +75,13 @@ def load_answers(path: Path) -> Answers:
             decoded=tuple(_read(entry) for entry in document["decoded"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise EndpointError(f"{path} is damaged; make one with --save-reference") from None
+        raise EndpointError(f"{path} is damaged; make a new reference file with --save-reference") from None
 
 
 def _base(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.netloc:
-        raise UsageError(f"'{url[:120]}' is not the address of a server; write http://127.0.0.1:8000")
+        raise UsageError(f"'{url[:120]}' is not the address of a server; use `http://127.0.0.1:8000`, for example")
     return url.rstrip("/").removesuffix("/v1")
 
 
@@ -111,7 +113,7 @@ def _request(request: Request, base: str) -> Any:  # noqa: ANN401 - JSON of an e
 
 
 def _without_answer(answer: Any, base: str) -> Scored:  # noqa: ANN401 - JSON of an external server
-    """Keep only the prompt's tokens: servers generate at least one token and echo it with them."""
+    """Keep only the prompt's tokens. Servers also echo the tokens that they generate, at least one."""
     scored = _parse_scores(answer, base)
     try:
         count = int(answer["usage"]["prompt_tokens"])
@@ -131,7 +133,7 @@ def _parse_scores(answer: Any, base: str) -> Scored:  # noqa: ANN401 - JSON of a
 def _read(entry: Mapping[str, Any]) -> Scored:
     tokens, logprobs, top = entry["tokens"], entry["logprobs"], entry["top"]
     if not len(tokens) == len(logprobs) <= _MAX_TOKENS:
-        raise ValueError("tokens and log-probabilities differ in number")
+        raise ValueError("the numbers of tokens and of log-probabilities differ")
     return Scored(
         tokens=tuple(str(token) for token in tokens),
         logprobs=tuple(None if value is None else float(value) for value in logprobs),

@@ -48,12 +48,12 @@ def test_a_fault_applies_to_the_selected_endpoints(command: dict[str, object], i
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ({"pools": "h100"}, "'pools' is not a key; write endpoint, pool, model, fault, times"),
+        ({"pools": "h100"}, "'pools' is not a key; use endpoint, pool, model, fault, times"),
         ({"target": "all", "pool": "h100"}, "'target' is not a key"),
-        ({"pool": "h200"}, "no pool has the name 'h200'; write one of h100, mi300x, big"),
+        ({"pool": "h200"}, "no pool has the name 'h200'; use one of h100, mi300x, big"),
         ({"model": "h100"}, "'h100' is the name of a pool, not of a"),
         ({"endpoint": "h100"}, "'h100' is the name of a pool, not of a"),
-        ({"endpoint": "nobody"}, "no endpoint has the name 'nobody'; write one of 127.0.0.1:"),
+        ({"endpoint": "nobody"}, "no endpoint has the name 'nobody'; use one of 127.0.0.1:"),
         ({"pool": None}, "no pool has the name None"),
         ({"pool": "big", "model": "small"}, "no endpoint has pool 'big' and model 'small'"),
     ],

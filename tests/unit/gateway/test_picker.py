@@ -51,7 +51,7 @@ def test_a_missing_model_is_the_only_one_or_an_error_with_the_names(model: str |
     picker, _ = picker_of(fleet(), Clock())
     refused = picker.decide(body_fields(model), b"", RequestHints())
     assert isinstance(refused, Rejection)
-    assert (refused.status, refused.message) == (400, "model is missing; write one of a, b")
+    assert (refused.status, refused.message) == (400, "`model` is missing; use one of a, b")
     one = replace(fleet(), models=("a",), served=("a",) * 4, adapters=(("sql",),) * 4, classes=())
     one.endpoints["serves"] = 3
     picker, tables = picker_of(one, clock := Clock())

@@ -16,22 +16,21 @@ _TLS: Final = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3"
 _ROOTS: Final = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 """Paths of the CA bundle on Debian, Fedora and Alpine."""
 _FETCHED_EVERY_S: Final = 60
-"""Seconds between JWKS fetches: the longest time a revoked key still works."""
+"""Seconds between two JWKS fetches, which is also how long a revoked key may still work."""
 _SCHEMES: Final = ("Bearer", "bearer", "BEARER")
 """Accepted schemes of the Authorization header.
 
-Tokens come from this header only. Envoy would also read them from the query by default, and the query would reach the
-engines.
+Tokens are read from this header only. By default Envoy would also read them from the query, which reaches the engines.
 """
 _FROM_AND_TO: Final[Value] = {
     "key_sources": [{"header": "Authorization"}, {"header": "x-api-key"}],
     "forwarding": {"header": TENANT[0], "hide_credentials": True},
 }
-"""Repeated on the routes, because a route's key settings replace all of the filter's."""
+"""Settings that the filter and the routes both have, because a route's key settings replace all those of the filter."""
 
 
 def access_filter(access: Access) -> Value:
-    """Return a filter that replies 401 without a valid key or token, and swaps the credential for the tenant header."""
+    """Return a filter that replies 401 without a valid credential, and replaces the credential by the tenant header."""
     config = _key_settings() if access.tokens is None else _token_settings(access.tokens)
     return {"name": ACCESS_FILTER, "typed_config": config}
 
@@ -45,7 +44,7 @@ def key_credentials(access: Access) -> Value:
 
 
 def _spellings(key: str) -> tuple[str, ...]:
-    """Return the spellings of a key. Envoy strips only `Bearer`, but a scheme ignores case (RFC 9110, 11.1)."""
+    """Return a key in every accepted form. Envoy strips only `Bearer`, but schemes ignore case (RFC 9110, 11.1)."""
     return key, f"bearer {key}", f"BEARER {key}"
 
 
@@ -100,8 +99,8 @@ def tls_socket(secrets: Value) -> Value:
 def certificates(certificate: Certificate, generation: int = 0) -> Value:
     """Return the certificate as a secret that Envoy re-reads when cert-manager or Kubernetes replaces it.
 
-    Files that are rewritten in place cause no rename in their folder, and Envoy re-reads only a path that differs from
-    before. So every other generation spells the same path with `/./`.
+    Envoy notices renames in the folder, but not files that are rewritten in place. It also re-reads when the configured
+    path changes, so every other generation writes the same path with `/./`.
     """
     chain, key = certificate.chain.absolute(), certificate.key.absolute()
     way = "/./" if generation % 2 else "/"

@@ -14,7 +14,7 @@ _MANY: Final = 1_000_000
 BUFFER_BYTES: Final = 8 * 2**20
 """Buffer limit of a request: about two million tokens. Envoy's default of one megabyte rejects long prompts."""
 _IDLE: Final = "4s"
-"""Idle timeout of a connection to an endpoint. Shorter than that of vLLM's server, five seconds."""
+"""Idle timeout of a connection to an endpoint. It is shorter than the five seconds of vLLM's server."""
 
 Value = dict[str, object]
 _NO_LIMITS: Final[Value] = {
@@ -33,7 +33,7 @@ def cluster_name(model_number: int) -> str:
 
 
 def model_cluster(number: int, eds_path: str, watched: str) -> Value:
-    """Return a model's cluster. It uses the picker's choice, or else weights by capacity."""
+    """Return a model's cluster. Envoy uses the picker's choice or, without one, weights by capacity."""
     fallback = {"name": "by_weight", "typed_config": {"@type": f"{_POLICIES}.round_robin.v3.RoundRobin"}}
     chosen = {
         "@type": f"{_POLICIES}.override_host.v3.OverrideHost",
@@ -75,7 +75,7 @@ def model_endpoints(
 ) -> Value:
     """Return health and weight of a model's endpoints, which Envoy uses when no picker answers.
 
-    The pickers' liveness servers are listed as unhealthy, so that Envoy uses one only if a picker names it.
+    The pickers' liveness servers are listed as unhealthy, so that Envoy asks one only if a picker names it.
     """
     weights, lines = fleet.weights(), list[Value]()
     for index in fleet.having(fleet.names[number]):
@@ -104,7 +104,7 @@ def model_endpoints(
 
 
 def picker_cluster(places: Sequence[str], *, http2: bool) -> Value:
-    """Return the pickers' cluster: a socket each, or one shared address. Failing pickers are ejected for a while.
+    """Return the cluster of the pickers, with one socket each or one shared address. Envoy ejects failing pickers.
 
     A place that starts with a slash is a socket path; any other is host:port.
     """

@@ -49,7 +49,7 @@ def static_document(files: dict[str, Value]) -> Value:
 
 
 def standing_document(files: dict[str, Value]) -> Value:
-    """Return the configuration as one file for an external Envoy, without files and sockets of our own gateway."""
+    """Return the configuration of an external Envoy as one document that needs no files and sockets of a gateway."""
     document = json.loads(json.dumps({key: value for key, value in static_document(files).items() if key != "admin"}))
     for listener in document["static_resources"]["listeners"]:
         socket = listener["filter_chains"][0].get("transport_socket")
@@ -59,6 +59,6 @@ def standing_document(files: dict[str, Value]) -> Value:
 
 
 def _resources(files: dict[str, Value], name: str) -> list[Value]:
-    """Return a file's resources without their `@type`, which their position implies."""
+    """Return a file's resources without `@type`, which is not needed inside the bootstrap."""
     resources = cast("list[Value]", files.get(f"xds/{name}.json", {"resources": []})["resources"])
     return [{key: value for key, value in entry.items() if key != "@type"} for entry in resources]

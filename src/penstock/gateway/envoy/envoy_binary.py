@@ -17,7 +17,7 @@ _PLACE: Final = re.compile(r"^(\[[^\]]*\] ?)+(error initializing configuration '
 
 
 def envoy_program() -> str:
-    """Return the path of Envoy: PENSTOCK_ENVOY, the one from the extra, or the system's."""
+    """Return the path of Envoy: PENSTOCK_ENVOY, else the Envoy of the `gateway` extra, else the system's."""
     program = os.environ.get("PENSTOCK_ENVOY")
     if program:
         return program
@@ -30,12 +30,14 @@ def envoy_program() -> str:
         pass
     program = shutil.which("envoy")
     if program is None:
-        raise MissingExtra('routing needs Envoy: pip install "penstock[gateway]", or set PENSTOCK_ENVOY to its path')
+        raise MissingExtra(
+            '`penstock route` needs Envoy: pip install "penstock[gateway]", or set PENSTOCK_ENVOY to its path'
+        )
     return program
 
 
 def validate(bootstrap: Path) -> None:
-    """Validate a configuration with Envoy. Raise its error as one line."""
+    """Validate a configuration with Envoy. Raise Envoy's error as one line if it is invalid."""
     command = [envoy_program(), "--mode", "validate", "-c", str(bootstrap), "--log-level", "error"]
     try:
         result = subprocess.run(  # noqa: S603 - own program
@@ -48,7 +50,7 @@ def validate(bootstrap: Path) -> None:
 
 
 def _reason(output: str) -> str:
-    """Return the reason from Envoy's output, which prints the whole configuration before the invalid field."""
+    """Return the reason in Envoy's output, without the configuration that Envoy prints before it."""
     lines = [line for line in output.splitlines() if line.strip()]
     if not lines:
         return "no reason given"

@@ -76,10 +76,10 @@ class EnvoySettings:
     """Folder for sockets, pipes and tables."""
     pickers: int
     protocol: PickProtocol = "ext_authz"
-    """How Envoy asks a picker."""
+    """Protocol by which Envoy asks a picker."""
     pick_timeout_s: float = 0.25
     whole_bodies: bool = False
-    """Whether pickers see whole bodies. Needed if `model` selects the cluster, because it may come last."""
+    """Whether pickers see whole bodies. Needed if `model` selects the cluster, because it may be the last field."""
     access_log: str | None = None
     receipts: str | None = None
     """Path for receipts; each picker writes one file."""
@@ -87,19 +87,19 @@ class EnvoySettings:
     metrics: str | None = None
     """Address of the gateway's own metrics page."""
     access_file: Path | None = None
-    """Access file; re-read when it changes. None: every client has access."""
+    """Access file, which is re-read when it changes. If None, every client has access."""
     certificate: Certificate | None = None
-    """TLS certificate for clients; None: no TLS."""
+    """TLS certificate for clients. If None, the gateway uses no TLS."""
     traces: Traces | None = None
-    """Trace collector; None: no spans."""
+    """Trace collector. If None, no spans are sent."""
     only_pick: str | None = None
-    """Address for an external gateway; None: our own Envoy is started."""
+    """Address on which pickers serve an external gateway. If None, our own Envoy is started."""
     more_paths: tuple[str, ...] = ()
-    """Paths that reach the engines besides the inference paths."""
+    """Paths that the gateway forwards in addition to the inference paths."""
     min_silence_s: float = SILENCE_S
     """Minimum seconds an endpoint may be silent before its picker is asked whether it is alive."""
     concurrency: int | None = None
-    """Number of Envoy's worker threads; None: one per core."""
+    """Number of Envoy's worker threads. If None, one per core."""
     pick: bool = True
     """Whether pickers are used. Without them Envoy routes by weight, which is the baseline for measurements."""
 

@@ -1,4 +1,4 @@
-"""Builds Envoy's HTTP filters: strip reserved headers, ask a picker, route."""
+"""Builds Envoy's HTTP filters, which strip reserved headers, ask a picker, and route the request."""
 
 from typing import Final
 
@@ -34,7 +34,7 @@ _SKIP: Final[Value] = {
 def strip_filter(*, tenants: bool) -> Value:
     """Return a filter that removes headers only a picker may set, and notes the body length.
 
-    `tenants` says that authentication sets the tenant headers, so that the client's are removed too.
+    `tenants` is true if authentication sets the tenant header. Then a client's own tenant header is removed too.
     """
     removed: list[Value] = [{"remove": name} for name in (*STRIPPED, *(TENANT if tenants else ()))]
     length: Value = {
@@ -51,7 +51,7 @@ def strip_filter(*, tenants: bool) -> Value:
 
 
 def authz_filter(timeout_s: float, *, whole_bodies: bool) -> Value:
-    """Return a filter that asks a picker over HTTP/1.1. If none can be reached, the request passes."""
+    """Return a filter that asks a picker over HTTP/1.1. If no picker can be reached, the request continues."""
     return {
         "name": "penstock.pick",
         "typed_config": {
@@ -107,7 +107,7 @@ def ext_proc_filter(timeout_s: float, *, full_duplex: bool) -> Value:
 def model_filter() -> Value:
     """Return a filter that reads the model from the body if no picker answered.
 
-    A request must not reach another model's endpoints.
+    Without it, such a request could reach another model's endpoints.
     """
     reader = {
         "@type": f"{_FILTERS}.json_to_metadata.v3.JsonToMetadata",
@@ -137,7 +137,7 @@ def model_filter() -> Value:
 
 
 def router_filter(tries: list[Value]) -> Value:
-    """Return the router filter. `tries` are access logs of every try, not only of the last one."""
+    """Return the router filter. `tries` are access logs that report every try, not only the last one."""
     config: Value = {"@type": f"{_FILTERS}.router.v3.Router", **({"upstream_log": tries} if tries else {})}
     return {"name": "envoy.filters.http.router", "typed_config": config}
 

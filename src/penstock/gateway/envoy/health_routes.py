@@ -1,4 +1,4 @@
-"""Health routes of the gateway: `/health` while it serves, `/ready` while an endpoint is ready."""
+"""Health routes: `/health` succeeds while the gateway serves, `/ready` while an endpoint is ready."""
 
 from pathlib import Path
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from penstock.gateway.envoy.clusters import Value
 
 READY_FILE: Final = "xds/eds-ready.json"
-"""Path in the gateway's folder. Once the file exists, only the scraper writes it."""
+"""Path of the readiness file in the gateway's folder. Once the file exists, only the scraper writes it."""
 _READY: Final = "penstock_ready"
 _HEALTH_CHECK: Final = "type.googleapis.com/envoy.extensions.filters.http.health_check.v3.HealthCheck"
 
@@ -28,7 +28,7 @@ def _check(path: str, more: Value) -> Value:
 
 
 def ready_cluster(folder: Path) -> Value:
-    """Return a cluster that gets no requests. Its one host is healthy while an endpoint is ready."""
+    """Return the readiness cluster. It gets no requests; its one host is healthy while an endpoint is ready."""
     path = folder / READY_FILE
     source = {"path": str(path), "watched_directory": {"path": str(path.parent)}}
     return {
@@ -43,7 +43,7 @@ def ready_cluster(folder: Path) -> Value:
 
 
 def ready_endpoints(*, ready: bool) -> Value:
-    """Return the endpoints of that cluster."""
+    """Return the one endpoint of the readiness cluster, with its health."""
     host = {
         "endpoint": {"address": {"pipe": {"path": "/nowhere"}}},
         "health_status": "HEALTHY" if ready else "UNHEALTHY",

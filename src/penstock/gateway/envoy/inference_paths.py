@@ -1,4 +1,4 @@
-"""Lists the paths that reach the engines: inference only. Other engine paths are for operators.
+"""Lists the paths that the gateway forwards to the engines: inference only. Other engine paths are for operators.
 
 The gateway adds its own engine key to every request it forwards, so a forwarded path is open to every client.
 """
@@ -21,20 +21,20 @@ INFERENCE: Final = (
 )
 """Stateless inference paths of vLLM and SGLang: each response depends on its request alone."""
 STORED: Final = "/v1/responses/"
-"""Prefix of stored responses. Only the endpoint that made a response has it."""
+"""Path prefix of stored responses. A response is stored only at the endpoint that made it."""
 _ALLOWED: Final = re.compile(r"/[A-Za-z0-9._~/-]+")
 
 
 def validate_paths(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return the paths an operator adds, without duplicates and known ones. Raise an error for an invalid path."""
+    """Return the operator's additional paths, without duplicates and inference paths. Raise if a path is invalid."""
     for path in paths:
         if not _ALLOWED.fullmatch(path):
-            raise UsageError(f"--allow-path: '{path}' is not a path; write one such as /v1/files, without a query")
+            raise UsageError(f"--allow-path: '{path}' is not a path; use one such as `/v1/files`, without a query")
     return tuple(dict.fromkeys(path for path in paths if path not in INFERENCE))
 
 
 def match_none_of(paths: Sequence[str], *, stored: bool) -> list[Value]:
-    """Return matchers for all other paths, with or without a query. `stored`: nor a stored response."""
+    """Return matchers for every path that is not in `paths`, nor a stored response if `stored`. A query is ignored."""
     starts = [f"{path}?" for path in paths] + ([STORED] if stored else [])
     matchers = [{"exact": path} for path in paths] + [{"prefix": start} for start in starts]
     return [{"name": ":path", "string_match": one, "invert_match": True} for one in matchers]

@@ -5,22 +5,22 @@ from typing import Final
 from penstock.gateway.envoy.clusters import Value
 
 _FLAGS: Final = ("UH", "UF", "UO", "UT", "UC", "UPE", "URX", "SI", "LR", "UR", "NC")
-"""Response flags for endpoints that are unreachable, silent or reset. Pickers and direct responses set none."""
+"""Response flags that mean an unreachable or silent endpoint, or a reset. Pickers' and direct responses have none."""
 _OWN_TEXT: Final = "%LOCAL_REPLY_BODY%"
 _UNREACHABLE_S: Final = 5
 """Retry-After in seconds if no endpoint is reachable.
 
-Endpoints are scraped ten times a second, but take minutes to load.
+A scrape notices a recovered endpoint within a tenth of a second, but an engine takes minutes to load.
 """
 _NO_HEADERS: Final[Value] = {
     "header_filter": {"header": {"name": ":method", "present_match": True, "invert_match": True}}
 }
-"""Matches input that is not a valid request. Envoy replies before it has headers or a response flag."""
+"""Matches Envoy's replies to input that is not a valid request. They have no request headers and no response flag."""
 _FORBIDDEN: Final = 403
 
 
 def local_replies() -> Value:
-    """Return the mappers for Envoy's own replies. Those of pickers and routes are JSON already."""
+    """Return the mappers for Envoy's own replies. Replies of pickers and routes are JSON already."""
     mappers = [
         _by_status(401, "authentication_error", "the API key or token is missing or unknown"),
         _by_status(403, "permission_error", "the token has another audience, or the request asks for an upgrade"),

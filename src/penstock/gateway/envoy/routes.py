@@ -38,16 +38,16 @@ _RETRY: Final[Value] = {
     },
 }
 _RETRY_MODEL: Final[Value] = {**_RETRY, "retriable_status_codes": [404, 500]}
-"""Retries of completions, where 404 means that an engine does not know the model. Other 404s are not retried."""
+"""Retry policy of completions, whose 404 means that the engine does not know the model. Other 404s are final."""
 _HEDGE: Final[Value] = {"hedge_on_per_try_timeout": True}
 """Hedging: a silent try continues when another begins, and the first response wins."""
 STREAM_IDLE_S: Final = 900
-"""Seconds without a byte after which a stream that has begun is closed."""
+"""Seconds without a byte after which a started stream is closed."""
 _WHOLE_IDLE_S: Final = 4 * 3600
-"""Idle timeout in seconds of a response that is not streamed, which is silent until its last token."""
+"""Idle timeout of an unstreamed response, in seconds. Such a response is silent until its last token."""
 _WHOLE: Final[Value] = {"name": WHOLE, "present_match": True}
 _NOT_INFERENCE: Final = (
-    "Not Found: this gateway forwards only inference paths; the operator can add one with --allow-path"
+    "Not Found: this gateway forwards only inference paths; the operator can add a path with --allow-path"
 )
 _NOT_STORED: Final = (
     "Not Found: only the endpoint that made a stored response has it, and this fleet has several endpoints; "
@@ -72,7 +72,7 @@ def virtual_host(
 ) -> Value:
     """Return all routes in order of precedence. Envoy's direct responses skip the picker.
 
-    `more_paths` reach the engines besides the inference paths.
+    `more_paths` are forwarded in addition to the inference paths.
     """
     off: Value = {} if protocol is None else _NO_PICK if protocol == "ext_authz" else _NO_PICK_GRPC
     routes: list[Value] = [
@@ -100,7 +100,7 @@ def virtual_host(
                 "value": {"string_match": {"exact": name}},
             }
             routes += _routes_to({"dynamic_metadata": [metadata]}, number)
-        unknown = f"the request names no model of this fleet; write one of {list_names(fleet.names)}"
+        unknown = f"the request names no model of this fleet; use one of {list_names(fleet.names)}"
         routes.append(_direct({"prefix": "/"}, 404, error_body(unknown, 404), {}))
     # A liveness question needs the number of this try.
     host: Value = {"name": "fleet", "domains": ["*"], "routes": routes, "include_request_attempt_count": True}

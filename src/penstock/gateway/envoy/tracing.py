@@ -20,7 +20,7 @@ _TAGS: Final = {
 }
 
 _NO_QUERY: Final[Value] = {"tag": "http.url", "value": "%PATH(NQ)%"}
-"""Replaces Envoy's own tag, because a client's query may contain a secret."""
+"""Span tag that replaces Envoy's own URL tag, because a client's query may contain a secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,10 +34,10 @@ class Traces:
         parts = urlsplit(self.address)
         if parts.scheme != "http" or not parts.hostname:
             raise UsageError(
-                f"'{self.address}' is not an OTLP/HTTP collector; write an address such as http://127.0.0.1:4318/v1/traces"
+                f"'{self.address}' is not an OTLP/HTTP collector; use an address such as http://127.0.0.1:4318/v1/traces"
             )
         if not 0 < self.fraction <= 1:
-            raise UsageError(f"--trace-fraction is {self.fraction:g}; write a number above 0 and up to 1, such as 0.01")
+            raise UsageError(f"--trace-fraction is {self.fraction:g}; use a number above 0 and at most 1, such as 0.01")
 
     @property
     def server(self) -> tuple[str, int]:
@@ -49,7 +49,7 @@ class Traces:
 def tracing_settings(traces: Traces) -> Value:
     """Return the tracing settings of the connection manager.
 
-    Requests are sampled here unless the client already traces them. Engines continue the trace.
+    The gateway samples requests that the client does not already trace. Engines continue the trace.
     """
     exporter = {"http_uri": {"uri": traces.address, "cluster": _COLLECTOR, "timeout": "1s"}}
     tags: list[Value] = [{"tag": tag, "request_header": {"name": header}} for tag, header in _TAGS.items()]

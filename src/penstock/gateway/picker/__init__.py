@@ -1,1 +1,1 @@
-"""Chooses endpoints for a request: one decision and the state it is made from."""
+"""Chooses endpoints for each request, and keeps the state that these decisions need."""

@@ -37,7 +37,7 @@ class PolicyArrays:
 
 
 class CompiledPolicy:
-    """The calls of a picker. Each passes the address of the picker's table and the numbers that change."""
+    """The policy's functions, bound to a picker's table. A call passes only the numbers that change."""
 
     rank: Callable[[], int]
     refresh: Callable[[int, float], None]
@@ -60,10 +60,10 @@ class CompiledPolicy:
             setattr(self, call.__name__, bound)
 
     def use_flights(self, flights: Records) -> None:
-        """Use another array of requests in flight, if it is another one."""
+        """Bind another array of requests in flight. Do nothing if this array is already bound."""
         if flights is not self._table.flights:
             self._bind(self._table._replace(flights=flights))
 
     def rank_among(self, endpoints: Records) -> int:
-        """Rank as `rank` does, among other records of the endpoints."""
+        """Rank as `rank` does, but with these endpoint records instead of the picker's own."""
         return picker_calls.rank(self._table._replace(endpoints=endpoints))

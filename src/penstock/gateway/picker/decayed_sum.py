@@ -1,4 +1,4 @@
-"""Sums and means that forget exponentially, on any clock that counts half-lives."""
+"""Exponentially decayed sums and means. Times are in half-lives, on any clock."""
 
 
 class DecayedSum:
@@ -26,7 +26,7 @@ class DecayedMean:
     def add(self, amount: float, count: float, elsewhere: float) -> float:
         """Add `count` samples with the sum `amount` and return the mean.
 
-        `elsewhere` is a second clock in half-lives, which runs without samples. The faster clock applies.
+        `elsewhere` is a number of half-lives that pass even without samples. The mean decays by the larger number.
         """
         self._now += max(count / self._half_life, elsewhere - self._elsewhere)
         self._elsewhere = elsewhere

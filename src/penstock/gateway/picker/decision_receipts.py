@@ -29,7 +29,7 @@ _ARRAYS: Final = {
 
 
 class ReceiptBook:
-    """A file of receipts, one per line. It holds records and numbers, and no prompt text."""
+    """Writer of a file of receipts, one per line. The file holds records and numbers, but no prompt text."""
 
     def __init__(self, path: Path, every: int, addresses: tuple[str, ...], *, count: int = 0) -> None:
         self._every, self.count, self._addresses = every, count, addresses
@@ -69,7 +69,7 @@ class DecisionReceipt:
 
     @property
     def sample(self) -> PickSample:
-        """The pick as policies and explanations take it: the order's first endpoint, or REJECTED if it is empty."""
+        """The decision as policies take it: the first endpoint of the order, or REJECTED if the order is empty."""
         return PickSample(self.request, self.endpoints, self.hits, self.order[0] if self.order else REJECTED)
 
 
@@ -89,9 +89,9 @@ def ends_cut(path: Path) -> bool:
 
 
 def first_line(path: Path) -> str:
-    """Return the first line of a file.
+    """Return the first line of a file. Files with the same first line hold the same decisions.
 
-    No two decisions are the same, so files with the same first line hold the same decisions.
+    That is because no two decisions are the same.
     """
     return next(_lines(path), "")
 

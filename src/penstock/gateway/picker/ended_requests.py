@@ -9,7 +9,7 @@ _READ_BYTES: Final = 2**18
 _MAX_LINE_BYTES: Final = 4096
 _FIELDS, _TRY_FIELDS = 5, 6
 _TRY: Final = "try"
-"""First word of a log line that reports a failed try of a request and its endpoint."""
+"""First word of a log line that reports a failed try: the request and the endpoint that failed."""
 _NOT_FOUND: Final = 404
 
 

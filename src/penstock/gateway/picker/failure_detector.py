@@ -1,4 +1,4 @@
-"""Excludes endpoints that fail or stop responding, for a limited time.
+"""Excludes endpoints from routing for a limited time if they fail or stop responding.
 
 A 5xx is blamed on an endpoint only if another endpoint answers the same request. So a request that fails everywhere
 excludes no endpoint.
@@ -16,20 +16,23 @@ from penstock.routing.records import Records
 
 _SUSPECT_S, _MAX_SUSPECT_S = 1.0, 30.0
 _STRIKES: Final = 3
-"""Consecutive 5xx, each answered elsewhere, that make an endpoint suspected. On its next trial one is enough."""
+"""Consecutive 5xx responses after which an endpoint is suspected, if other endpoints answered these requests.
+
+After a suspicion has ended, one such 5xx is enough.
+"""
 _BACK_OFF_RESET_S: Final = 60.0
 """Seconds without a 404 after which a model name starts again at the shortest exclusion."""
 _NOT_FOUND, _SERVER_ERROR = 404, 500
 _UPSTREAM: Final = frozenset({"UF", "UC", "UT", "UPE"})
 """Envoy's response flags for an endpoint: connect failure, reset, timeout, protocol error."""
 _IDLE_SILENCES: Final = 6.0
-"""Idle time, in multiples of the shortest silence, after which a request in flight counts as lost.
+"""Idle time after which a request in flight counts as lost, in multiples of the shortest silence.
 
-The time counts while an endpoint reports no requests. An engine may report none while it prefills: SGLang counts
-running requests between prefills.
+An endpoint is idle while it reports no requests. The time is long because a busy engine may also report none: SGLang
+updates its count of running requests only between prefills.
 """
 _LOG_S: Final = 1
-"""Seconds within which Envoy's log line of a failed try arrives."""
+"""Seconds within which Envoy's log line about a failed try arrives."""
 _WAIT_PER_AGE: Final = 2.0
 """Wait before Envoy's next check, as a multiple of the request's age."""
 
@@ -45,7 +48,7 @@ def has_failed(status: int, flags: str, tries: int) -> bool:
 
 
 def is_upstream(flags: str) -> bool:
-    """Return whether Envoy's flags blame the endpoint and not the request."""
+    """Return whether Envoy's response flags say that the endpoint failed, not the request."""
     return not _UPSTREAM.isdisjoint(flags.split(","))
 
 
@@ -54,14 +57,14 @@ class SuspectedEndpoints:
 
     def __init__(self, endpoints: int) -> None:
         self.until_s = np.zeros(endpoints)
-        """End of the suspicion, in seconds of the clock, per endpoint; 0 if it is not suspected."""
+        """Time at which the suspicion of each endpoint ends, in seconds of the clock; 0 if it is not suspected."""
         self._for_s = np.zeros(endpoints)
         self._strikes = [0] * endpoints
         self.trial_s = math.inf
         """Time of the next trial, in seconds of the clock; infinity if none is due."""
 
     def suspect(self, endpoint: int, now_s: float) -> None:
-        """Suspect an endpoint for twice as long as the last time."""
+        """Suspect an endpoint. The suspicion lasts twice as long as the last one."""
         self._for_s[endpoint] = min(_MAX_SUSPECT_S, max(_SUSPECT_S, 2 * self._for_s[endpoint]))
         self.until_s[endpoint] = now_s + self._for_s[endpoint]
         self.trial_s = min(self.trial_s, self.until_s[endpoint])
@@ -77,7 +80,7 @@ class SuspectedEndpoints:
         self._for_s[endpoint], self._strikes[endpoint] = 0.0, 0
 
     def pop_expired(self, now_s: float) -> list[int]:
-        """Return the endpoints whose suspicion has ended. Each is returned once."""
+        """Return the endpoints whose suspicion has ended since the last call."""
         expired: list[int] = np.flatnonzero((self.until_s > 0) & (self.until_s <= now_s)).tolist()
         self.until_s[expired] = 0.0
         self.trial_s = float(self.until_s[self.until_s > 0].min(initial=math.inf))
@@ -85,12 +88,12 @@ class SuspectedEndpoints:
 
 
 class UnknownModels:
-    """Adapters that an endpoint reported as unknown. Only requests for that name avoid it, for a while."""
+    """Adapters that an endpoint does not know. For a while, only requests for these adapters avoid the endpoint."""
 
     def __init__(self, fleet: RoutedFleet) -> None:
         self._bits = fleet.bits
         self._exclusions: dict[tuple[int, str], tuple[float, float]] = {}
-        """By endpoint and name: end of the exclusion, and its length, both in seconds."""
+        """For each endpoint and adapter name: when the exclusion ends, and how long it lasts, both in seconds."""
         self._excluded: set[tuple[int, str]] = set()
         self._tickets: set[int] = set()
         self.trial_s = math.inf
@@ -107,7 +110,7 @@ class UnknownModels:
         return unknown
 
     def exclude(self, endpoints: Records, endpoint: int, name: str, now_s: float) -> None:
-        """Send an endpoint no requests for a model name, for twice as long as the last time."""
+        """Exclude an endpoint from requests for a model name. The exclusion lasts twice as long as the last one."""
         until_s, for_s = self._exclusions.get((endpoint, name), (-math.inf, 0.0))
         repeated = now_s < until_s + _BACK_OFF_RESET_S
         for_s = min(_MAX_SUSPECT_S, max(_SUSPECT_S, 2 * for_s if repeated else 0.0))
@@ -135,7 +138,7 @@ class FailureDetector:
         self._reported_s, self._busy_s = np.zeros(count), np.zeros(count)
         self._answered_s, self._struck_s = np.zeros(count), np.zeros(count)
         self._tries: dict[int, dict[int, bool]] = {}
-        """By ticket: endpoints whose try failed, and whether it failed with a 5xx."""
+        """For each ticket: the endpoints that failed the request, and whether each failed with a 5xx."""
 
     def apply_report(self, endpoint: int, row: np.void, now_s: float) -> None:
         """Apply the scraper's latest row for an endpoint."""
@@ -161,7 +164,7 @@ class FailureDetector:
     ) -> bool:
         """Blame the endpoints that failed an ended request. Return whether an endpoint became suspected.
 
-        `served` is the endpoint that served the request, or None if unknown. `unlogged` says that no log line reports
+        `served` is the endpoint that served the request, or None if unknown. `unlogged` is true if no log lines report
         failed tries.
         """
         tries, unknown = self._tries.pop(ticket, {}), self.unknown.pop(ticket)
@@ -184,8 +187,8 @@ class FailureDetector:
     def _strike_unseen(self, endpoint: int, now_s: float) -> bool:
         """Count a 5xx that was not retried elsewhere. Return whether to blame the endpoint.
 
-        The endpoint is blamed only if others answer meanwhile, and only if at most half of them, itself included, are
-        then excluded.
+        The endpoint is blamed only if another endpoint of its model has answered since the first strike, and if at most
+        half of the model's endpoints are then excluded.
         """
         self._struck_s[endpoint] = self._struck_s[endpoint] or now_s
         enough = self._suspects.strike(endpoint)
@@ -223,7 +226,7 @@ class FailureDetector:
         return _LOG_S if first else math.ceil(_WAIT_PER_AGE * age_s)
 
     def _is_alive(self, endpoint: int, age_s: float, now_s: float) -> bool:
-        """Return whether an endpoint answers the scraper and has not reported itself idle for long."""
+        """Return whether an endpoint answers the scraper and has not reported itself idle for too long."""
         idle_s = _IDLE_SILENCES * self._min_silence_s
         reports = now_s - self._reported_s[endpoint] < idle_s
         idle = reports and min(age_s, now_s - self._busy_s[endpoint]) > idle_s

@@ -39,7 +39,7 @@ RUN_TIME_FIELDS: Final = (
     *("prompt_load_fraction", "prompt_squares_s", "prompt_load_s"),
     *("in_flight_then", "prefilling_then", "resident_tokens_then"),
 )
-"""Fields of an endpoint's record that change at run time. A fleet reload keeps them."""
+"""Fields of an endpoint's record that change at run time. Their values survive a fleet reload."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,10 @@ class FleetState:
             self.policy.refresh(index, now_s)
 
     def _divide(self) -> None:
-        """Prefer this picker's own share of the endpoints while a whole pool is up and none is slow."""
+        """Divide the endpoints of each pool among the pickers, so that each picker prefers its own.
+
+        A pool with an endpoint that is down or slow is not divided.
+        """
         changed = self._slow_endpoints_changed or not np.array_equal(self._divided_accepts, self.endpoints["accepts"])
         if changed and len(self._tables.counts) > 1:
             self._divided_accepts, self._slow_endpoints_changed = self.endpoints["accepts"].copy(), False
@@ -122,7 +125,7 @@ class FleetState:
         return flight
 
     def end(self, ticket: int, served: str, status: int, flags: str, tries: int, *, unlogged: bool = False) -> None:
-        """Record an ended request from Envoy's log. `unlogged`: no log has its separate tries."""
+        """Record an ended request from Envoy's log. `unlogged` is true if the log does not report each try."""
         place = self.flights.remove(ticket)
         if place is None:
             self.counters.unknown_tickets += 1
@@ -147,7 +150,7 @@ class FleetState:
             self._divide()
 
     def model_not_found(self, ticket: int, served: str, name: str) -> None:
-        """Record a 404 for a model name. An adapter is excluded there; for a base model the endpoint is suspected."""
+        """Record a 404 for a model name. Exclude the endpoint for an adapter's name; suspect it for a base model's."""
         index, now_s = self._index_of.get(served), self._clock()
         if index is None or name not in self.fleet.bits or (place := self.flights.place(ticket)) is None:
             return
@@ -170,7 +173,7 @@ class FleetState:
         return self._failures.next_check_s(ticket, indices, age_s, now_s, first=first)
 
     def predict_end(self, ticket: int) -> None:
-        """Schedule the predicted end of a request whose end no log will report."""
+        """Schedule the predicted end of a request, because no log will report its end."""
         place = self.flights.place(ticket)
         if place is not None:
             flight = self.flights.at(place)
@@ -178,7 +181,7 @@ class FleetState:
             heappush(self._predicted_ends, (flight.sent_s + life_s, ticket))
 
     def _tokens(self, flight: InFlightRequest, now_s: float) -> int:
-        """Estimate a response's tokens from its duration and inter-token latency; 0 if that is unknown."""
+        """Estimate a response's tokens from its duration and inter-token latency; 0 if the latency is unknown."""
         between_s, first_s = self.learned.itl_s.item(flight.endpoint), flight.first_s
         return 1 + round((now_s - first_s) / between_s) if between_s > _MIN_TOKEN_S and first_s < now_s else 0
 
@@ -234,7 +237,7 @@ class FleetState:
                     self.policy.lost(place, now_s)
 
     def _apply_first_token(self, place: int, due_s: float) -> None:
-        """Record a due first token at the time implied by this endpoint's observed TTFT ratio."""
+        """Record a first token at its predicted time, corrected by the endpoint's observed TTFT ratio."""
         flight = self.flights.at(place)
         self.learned.add_prediction(flight.endpoint, flight.ttft_s)
         observed_s = flight.sent_s + flight.ttft_s * self.learned.first_ratio.item(flight.endpoint)
@@ -242,7 +245,7 @@ class FleetState:
         self.policy.first_token(place, observed_s)
 
     def tick(self) -> None:
-        """Apply reports without a request, and publish the counters."""
+        """Apply new scraper reports while no requests arrive, and publish the counters."""
         self.update(self._clock())
         self.counters.write(self._tables.counts[self._number], self._tables.states[self._number])
 

@@ -1,7 +1,7 @@
 """Stores the requests in flight in one array, read and written as bytes because numpy's field access is slow.
 
-Reading or writing one field of a record through numpy takes a third of a microsecond, and creating a record takes a
-whole one. A decision needs about thirty of them. `struct` packs or unpacks a whole record in that time.
+Reading or writing one field of a record through numpy takes a third of a microsecond, and a decision needs about thirty
+fields. Creating a record takes a microsecond. `struct` packs or unpacks a whole record in the time of one field.
 """
 
 from collections.abc import Iterator
@@ -70,7 +70,7 @@ class InFlightRequests:
         return self._places.get(ticket)
 
     def remove(self, ticket: int) -> int | None:
-        """Free a request's row and return its index. The row stays readable until the next `add`."""
+        """Free a request's row and return the row's index. The row stays readable until the next `add`."""
         place = self._places.pop(ticket, None)
         if place is not None:
             self._free.append(place)

@@ -15,18 +15,18 @@ from penstock.routing.records import Records
 
 COMPARISONS: Final = 5
 OLD_S: Final = 3.0
-"""Age in seconds. A younger decision may not have reached its endpoint yet."""
+"""Minimum age in seconds of a leaked decision. A younger one may not have reached its endpoint yet."""
 
 
 class LeakedPicks:
-    """Surplus of the last comparisons, per endpoint."""
+    """The surplus of decisions in the last comparisons, per endpoint."""
 
     def __init__(self, endpoints: int) -> None:
         self._surpluses: list[deque[int]] = [deque(maxlen=COMPARISONS) for _ in range(endpoints)]
         self._compared_s = [0.0] * endpoints
 
     def surplus(self, endpoint: int, active_s: float, active: int, in_flight: Records, number: int) -> int:
-        """Return how many decisions of picker `number` leaked at an endpoint. `in_flight` is by picker."""
+        """Return how many decisions of picker `number` leaked at an endpoint. `in_flight` has one count per picker."""
         if active_s <= self._compared_s[endpoint]:
             return 0
         self._compared_s[endpoint] = active_s

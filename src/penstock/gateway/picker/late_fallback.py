@@ -1,4 +1,4 @@
-"""Retries a request that no endpoint can take: with a shorter estimated length, or although it will be late."""
+"""Second attempt for a request that no endpoint can take: with a shorter estimated length, or late."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +23,11 @@ def shorten(request: Records, endpoints: Records, hits: Records) -> bool:
 
 
 def late_candidates(request: Records, endpoints: Records, hits: Records, idle: IdleEndpoints) -> Records | None:
-    """Return endpoints that may serve a request late because shedding it protects no other; None: shed it.
+    """Return endpoint records with which a late request is ranked again, or None if the request must be shed.
 
-    If some endpoints are idle, only those accept it: shedding would gain nothing there, now or at any retry. Otherwise
-    all accept it if none could meet the TTFT target even when idle, and one of them has a queue shorter than that TTFT
-    and meets the TPOT target.
+    A late request is served if shedding it would protect no other request. Idle endpoints accept it, because a retry
+    would find nothing better there. If no endpoint is idle, all accept it if none could meet the TTFT target even when
+    idle, and one of them meets the TPOT target and has a queue shorter than its own idle TTFT.
     """
     serving = _serving(request, endpoints)
     unloaded = serving & (endpoints["in_flight"] == 0) & (endpoints["running"] + endpoints["waiting"] == 0)

@@ -12,24 +12,24 @@ from penstock.routing.records import Records
 _BYTES_PER_TOKEN: Final = 4.0
 """Bytes per token before any report."""
 _MIN_TOKENS: Final = 5000.0
-"""Minimum prompt tokens between two comparisons of bytes with tokens.
+"""Minimum prompt tokens between two estimates of bytes per token.
 
-With this many, the error from requests that are in flight during a report averages out.
+With this many tokens, the error from requests that are in flight during a report averages out.
 """
 _MIN_BYTES, _MAX_BYTES = 1.0, 20.0
 _TOKENS, _FIRSTS = 2000.0, 10.0
-"""Half-lives of the latency means, in tokens and in first tokens.
+"""Half-lives of the latency means: in tokens for inter-token latency, in first tokens for TTFT.
 
-They are shorter than those of the corrections, so that no correction swings. A mean also decays with the requests that
-would have been an endpoint's equal share and went elsewhere, at the half-life of first tokens. So the next response is
-not judged by old observations.
+They are shorter than the half-lives of the corrections, so that no correction swings. An endpoint's means also decay
+with requests that went elsewhere although an equal share of all requests would have been its own. So the next response
+is not judged by old observations.
 """
 _REQUESTS: Final = 50.0
-"""Requests over which a mean approaches new observations."""
+"""Number of requests after which a mean has mostly adapted to new observations."""
 
 
 class LearnedLengths:
-    """Means learned from the difference between consecutive reports of an endpoint."""
+    """Means learned from the differences between consecutive reports of each endpoint."""
 
     def __init__(self, fleet: RoutedFleet) -> None:
         count = len(fleet.addresses)
@@ -77,8 +77,8 @@ class LearnedLengths:
     def _learn_latency(self, endpoint: int, last: np.void, report: np.void) -> None:
         """Update TTFT ratio and inter-token latency, averaged over many steps.
 
-        Between two reports there are only two or three steps, with or without a prefill. Corrections multiply, so a
-        value that swings around its mean would be read as less than that mean.
+        Between two reports there are only two or three steps, some with a prefill and some without. Corrections
+        multiply, so a value that swings around its mean would count as less than its mean.
         """
         model = self._fleet.served[endpoint]
         halves = self._predictions[model] / self._replicas[model] / _FIRSTS

@@ -1,6 +1,6 @@
 """Counts a picker's decisions in plain Python and copies them to shared memory at intervals.
 
-Writing a record's field directly costs a microsecond.
+Writing a field in shared memory at each decision would cost a microsecond.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ class PickCounters:
         self.moved[endpoint] += moved
 
     def carry_over(self, before: "PickCounters", new_index: Mapping[int, int | None]) -> None:
-        """Continue the counts from before a reload. `new_index` maps old indices to new; None: removed."""
+        """Continue the counts from before a reload. `new_index` maps old indices to new ones, or to None if removed."""
         for name in _BY_ENDPOINT:
             old_counts, new_counts = getattr(before, name), getattr(self, name)
             for old, new in new_index.items():

@@ -111,7 +111,7 @@ class Picker:
 
     def _unknown_model(self, name: str | None) -> Rejection:
         if not name:
-            return Rejection(400, "no-model", f"model is missing; write one of {list_names(self.fleet.names)}")
+            return Rejection(400, "no-model", f"`model` is missing; use one of {list_names(self.fleet.names)}")
         return Rejection(404, "no-such-model", f"The model `{name[:100]}` does not exist.")
 
     def _fill_arrays(
@@ -156,7 +156,7 @@ class Picker:
         return keys, tenant
 
     def _class(self, model: str, input_tokens: int, output_tokens: int) -> tuple[int, tuple[float, float, float]]:
-        """Return the class with the nearest lengths and its SLO in seconds: TTFT, TPOT, end to end."""
+        """Return the request class with the nearest lengths, and its SLO in seconds: TTFT, TPOT and end to end."""
         of_model = self._classes[model]
         if not of_model:
             return 0, (math.inf, math.inf, math.inf)
@@ -178,7 +178,7 @@ class Picker:
         return late_candidates(self._arrays.request, candidates, self._arrays.hits, self._idle)
 
     def _rank(self, candidates: Records) -> int:
-        """Write the best endpoints into the order, and return how many they are."""
+        """Write the best endpoints into the order, best first, and return their number."""
         policy = self.state.policy
         return policy.rank() if candidates is self.state.endpoints else policy.rank_among(candidates)
 

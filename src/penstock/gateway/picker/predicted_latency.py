@@ -1,4 +1,4 @@
-"""Predicts a request's latency at every endpoint with the policy's own functions: as loaded, and as if idle."""
+"""Predicts a request's latency at every endpoint, at its present load or idle, with the policy's own functions."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from penstock.routing.picker_calls import LatencyTable, picker_table
 from penstock.routing.records import Records
 
 _CORRECTIONS = ("prefill_correction", "decode_correction", "kv_tokens")
-"""Fields that differ between an idle endpoint and its initial record."""
+"""Fields of an idle endpoint's record that can differ from its initial record."""
 
 
 class PredictedLatency(NamedTuple):
@@ -22,7 +22,7 @@ class PredictedLatency(NamedTuple):
 
 
 def predict_latency(request: Records, endpoints: Records, hits: Records) -> PredictedLatency:
-    """Predict a request's latency at every endpoint with its present load."""
+    """Predict a request's latency at every endpoint, at the endpoint's present load."""
     latency = PredictedLatency(np.empty(len(endpoints)), np.empty(len(endpoints)))
     picker_calls.predict_latency(LatencyTable(request, endpoints, hits, *latency))
     return latency
@@ -37,7 +37,7 @@ class IdleEndpoints:
         self._refresh(range(len(initial)))
 
     def predict_latency(self, request: Records, endpoints: Records, hits: Records) -> PredictedLatency:
-        """Predict a request's latency at every endpoint if it were alone there. `endpoints` have the corrections."""
+        """Predict a request's latency at every endpoint if it were alone there, with the corrections of `endpoints`."""
         changed = np.zeros(len(endpoints), bool)
         for name in _CORRECTIONS:
             changed |= self._records[name] != endpoints[name]

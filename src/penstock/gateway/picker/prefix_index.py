@@ -10,7 +10,7 @@ from penstock.routing.records import Records
 BLOCK_BYTES: Final = 1024
 """Bytes per block, about 256 tokens: shorter than a prefix that is worth a detour to another endpoint."""
 _MAX_BLOCKS: Final = 64
-"""Maximum blocks per prompt: the part of a long prompt that Envoy shows."""
+"""Maximum blocks per prompt. Of a longer prompt, Envoy shows a picker only this part."""
 _MAX_ENTRIES: Final = 200_000
 _FEW: Final = 8
 _EXPIRY_S: Final = 600.0
@@ -18,7 +18,7 @@ _EXPIRY_S: Final = 600.0
 
 
 class PrefixIndex:
-    """Index from chained block hashes to the endpoints that received the block, and the last time."""
+    """Index from chained block hashes to the endpoints that received the block, with the time of the last one."""
 
     def __init__(self) -> None:
         self._blocks: OrderedDict[int, tuple[int, float]] = OrderedDict()
@@ -27,9 +27,9 @@ class PrefixIndex:
         return len(self._blocks)
 
     def keys(self, body: bytes, start: int, name: str = "") -> list[int]:
-        """Return a key per block, chained over all blocks before it.
+        """Return a key for each block. Each key includes all blocks before.
 
-        `name` seeds the chain: cached blocks of one adapter are of no use to another.
+        The keys also include `name`, because cached blocks of one adapter are of no use to another.
         """
         keys, chain = [], hash(name)
         end = min(len(body), start + _MAX_BLOCKS * BLOCK_BYTES)

@@ -1,4 +1,4 @@
-"""Tracks which endpoints the scraper saw ready, and draws endpoints by weight if the policy picks none."""
+"""Tracks which endpoints the scraper found ready, and chooses endpoints by weight if the policy chooses none."""
 
 import random
 
@@ -9,7 +9,7 @@ from penstock.routing.records import Records
 
 
 class EndpointReadiness:
-    """Health of each endpoint as scraped. One that was not scraped yet may be tried, but is not ready."""
+    """Health of each endpoint by its last scrape. An endpoint that was never scraped may be tried, but is not ready."""
 
     def __init__(self, fleet: RoutedFleet) -> None:
         self._fleet = fleet
@@ -34,7 +34,7 @@ class EndpointReadiness:
     ) -> tuple[int, ...]:
         """Draw up to `max_count` endpoints by Envoy's weights, with suspected endpoints last.
 
-        `name` is the model or adapter they must serve, or None for any. `subset` limits them to those a gateway allows.
+        `name` is the model or adapter that they must serve, or None for any. `subset` holds the allowed endpoints.
         """
         having = self._fleet.having(name) if name is not None else range(len(self.healthy))
         weights = self._fleet.weights()

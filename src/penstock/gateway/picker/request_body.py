@@ -35,7 +35,7 @@ class RequestBody(NamedTuple):  # created per request; a frozen dataclass takes 
     prefix_from: int
     """Byte offset of the prompt."""
     choices: int = 1
-    """Number of choices requested (`n`)."""
+    """Number of requested choices (`n`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class RequestHints:
 def read_body(body: bytes, whole_bytes: int, *, cut: bool = False) -> RequestBody:
     """Parse a body, or the first part of a body of `whole_bytes`.
 
-    Only a complete body is rejected. The engine judges a truncated or missing one.
+    Only a complete body can be rejected here. If the body is truncated or missing, the engine decides.
     """
     fields = _form_fields(body) if body.startswith(b"--") else _first_fields(body) if cut else _all_fields(body)
     model = fields.get("model")
@@ -100,7 +100,7 @@ def _all_fields(body: bytes) -> Mapping[str, object]:
 
 
 def _form_fields(body: bytes) -> Mapping[str, object]:
-    """Read the model from a form. Its other fields say nothing about the response's length."""
+    """Read the model from a form. The other fields of a form do not tell the length of the response."""
     match = _FORM_MODEL.search(body)
     return {} if match is None else {"model": match[1].decode("utf-8", "replace")}
 

@@ -10,13 +10,13 @@ from penstock.gateway.picker.predicted_latency import predict_latency
 from penstock.routing.records import USUAL_TPOT_S, USUAL_TTFT_S, Records
 
 _MIN_S, _MAX_S = 1, 60
-"""Bounds of Retry-After in seconds. HTTP wants whole seconds; a forecast beyond a minute means little."""
+"""Bounds of Retry-After, in seconds. HTTP allows only whole seconds, and forecasts beyond a minute are unreliable."""
 _MIN_LIFE_S: Final = 1e-3
 _HALF_LIFE_S: Final = 10.0
 
 
 class ShedRatio:
-    """Sheddable requests that arrive per admitted one, with a half-life of ten seconds."""
+    """Ratio of arriving to admitted sheddable requests, with a half-life of ten seconds."""
 
     def __init__(self) -> None:
         self._arrivals, self._admitted, self._now = DecayedSum(), DecayedSum(), 0.0
@@ -29,7 +29,7 @@ class ShedRatio:
 
     @property
     def arrivals_per_admission(self) -> float:
-        """Arrivals per admitted request at the last arrival; the admitted count is at least 1."""
+        """Arrivals per admitted request at the last arrival. An admitted count below 1 is taken as 1."""
         return self._arrivals.at(self._now) / max(1.0, self._admitted.at(self._now))
 
 
@@ -58,9 +58,9 @@ def room_s(request: Records, endpoints: Records, hits: Records) -> float:
 
 
 def _life_s(output_tokens: int, endpoints: Records) -> Records:
-    """Return the seconds a response takes per endpoint.
+    """Return the seconds that a response takes at each endpoint.
 
-    Uses the expected mean length of requests in flight there, or this request's length if there are none.
+    Uses the expected mean length of the endpoint's requests in flight, or this request's length if there are none.
     """
     mean = endpoints["resident_output_tokens"] / np.maximum(endpoints["in_flight"], 1)
     tokens = np.where(endpoints["in_flight"] > 0, mean, output_tokens)

@@ -26,7 +26,7 @@ class TenantWeights:
     def weigh(self, name: str, now_s: float) -> tuple[int, float]:
         """Return a tenant's bucket and the weight of its request now. Anonymous requests share bucket 0.
 
-        Otherwise a client without a name, or with a token that has none, would have no share that it could exceed.
+        Without that bucket, clients without a tenant name would have no fair share that they could exceed.
         """
         bucket = 1 + hash(name) % _BUCKETS if name else 0
         return bucket, self.weight(bucket, now_s)

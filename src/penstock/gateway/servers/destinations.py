@@ -1,4 +1,4 @@
-"""Builds the list of places Envoy tries for a request: endpoints, each followed by liveness questions.
+"""Builds the list of places that Envoy tries for a request: endpoints, each followed by liveness questions.
 
 Envoy sends a request to the next place of the list when a try fails or is silent for too long. A silent try continues
 meanwhile, and the first response wins. After each endpoint comes its picker's liveness server, which lets Envoy move on
@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 QUESTIONS: Final = 4
-"""Liveness questions after each endpoint.
+"""Number of liveness questions after each endpoint.
 
-Envoy waits for a live endpoint up to about 30 times the first silence. Then it also tries another one.
+With them Envoy waits for a live endpoint up to about 30 times the first silence. Then it also tries the next endpoint.
 """
 
 
@@ -23,13 +23,13 @@ class DestinationList(NamedTuple):
 
 
 def destinations(endpoints: Sequence[str], liveness: str) -> DestinationList:
-    """Return the list for endpoints in order. After the last place Envoy picks once more by its own weights."""
+    """Return the destinations for endpoints in order. After the last one, Envoy tries once more by its own weights."""
     places = [place for endpoint in endpoints for place in (endpoint, *[liveness] * QUESTIONS)]
     return DestinationList(",".join(places), len(places))
 
 
 def tried_endpoints(text: str, attempt: int, liveness: str) -> tuple[list[str], bool]:
-    """Return the endpoints tried before a question, and whether it is the first about the last of them.
+    """Return the endpoints tried before a liveness question, and whether it is the first question about the last one.
 
     `attempt` counts from 1.
     """

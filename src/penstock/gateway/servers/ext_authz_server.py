@@ -60,7 +60,7 @@ class AuthzServer:
         self.picker = picker
         self._path = self._liveness = ""
         self._server: asyncio.Server | None = None
-        """Reference that keeps the server open: uvloop closes a Unix server that has none."""
+        """Reference that keeps the server open, because uvloop closes a Unix server without references."""
 
     async def start(self, path: Path) -> None:
         """Listen on the picker's socket."""
@@ -72,7 +72,7 @@ class AuthzServer:
         )
 
     async def answers(self) -> bool:
-        """Return whether a request through its own socket is answered, as Envoy's requests are."""
+        """Return whether the server answers a request that this process sends through its socket, as Envoy would."""
         try:
             reader, writer = await asyncio.open_unix_connection(self._path)
         except OSError:
@@ -86,14 +86,14 @@ class AuthzServer:
             writer.close()
 
     async def stop(self, seconds: float) -> None:
-        """Stop listening. Each request is answered at once, so there is none to wait for."""
+        """Stop listening. There are no requests to wait for, because each is answered at once."""
         del seconds
         if self._server is not None:
             self._server.close()
 
     @property
     def picker(self) -> Picker:
-        """Picker that decides; replaced at each fleet reload."""
+        """Picker that decides. Each fleet reload replaces it."""
         return self._picker
 
     @picker.setter
@@ -102,7 +102,7 @@ class AuthzServer:
         self._lists: dict[tuple[int, ...], DestinationList] = {}
 
     def handle(self, exchange: Exchange) -> None:
-        """Reply 200 with a destination, or the response that the client gets."""
+        """Reply 200 with a destination, or reply with the rejection that Envoy passes to the client."""
         exchange.reply_whole(self.answer(exchange.method, exchange.headers, exchange.body))
 
     def answer(self, method: bytes, headers: dict[bytes, bytes], body: bytes) -> bytes:
@@ -120,7 +120,7 @@ class AuthzServer:
         return _CHOICE % (model.encode(), places.encode(), ticket, self._number, 1000 * silence_s, retries, whole)
 
     def _destinations(self, order: tuple[int, ...]) -> DestinationList:
-        """Return the destinations for an order of endpoints. Cached, because few orders occur and they repeat."""
+        """Return the destinations for an order of endpoints. They are cached, because the same few orders repeat."""
         listing = self._lists.get(order)
         if listing is None:
             if len(self._lists) > _MAX_LISTS:

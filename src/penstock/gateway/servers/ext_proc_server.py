@@ -53,7 +53,7 @@ class _Conversation:
     def __init__(self, picker: Picker, number: int, liveness: str | None) -> None:
         self._picker, self._number, self._liveness = picker, number, liveness
         self._modes = (0, 0)
-        """Body modes of request and response, if the gateway sends them."""
+        """Modes in which the gateway sends the bodies of request and response, if it says so."""
         self._headers: dict[bytes, bytes] = {}
         self._subset: frozenset[int] | None = None
         self._body: list[bytes] = []
@@ -63,7 +63,7 @@ class _Conversation:
         self._saw_response = False
 
     def answers(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated classes have no types
-        """Return the responses to a message; none while more of the body is to come."""
+        """Return the responses to a message. There are none while more of the body is to come."""
         if message.HasField("protocol_config"):
             config = message.protocol_config
             self._modes = (config.request_body_mode, config.response_body_mode)
@@ -93,9 +93,9 @@ class _Conversation:
         return [] if self._duplex else [pb.ProcessingResponse(request_headers=pb.HeadersResponse())]
 
     def _read_subset(self, message: Any) -> frozenset[int] | None:  # noqa: ANN401 - generated
-        """Return the subset of endpoints a gateway allows (a list or comma-separated); None without a subset hint.
+        """Return the endpoints that a gateway's subset hint allows, or None without a hint.
 
-        The subset is empty if it has no endpoint of this fleet.
+        The hint is a list or comma-separated text. The result is empty if the hint has no endpoint of this fleet.
         """
         hint = message.metadata_context.filter_metadata.get(_HINT)
         if hint is None or SUBSET not in hint.fields:
@@ -154,7 +154,7 @@ class _Conversation:
         return response
 
     def _routing_headers(self, choice: EndpointChoice, addresses: list[str]) -> list[tuple[str, str]]:
-        """Return the headers that route a request. Only our own Envoy gets timeouts and retries."""
+        """Return the headers that route a request. Headers for timeouts and retries go only to our own Envoy."""
         ticket = [(TICKET, str(choice.ticket)), (PICKER, str(self._number))] if choice.ticket else []
         if self._liveness is None:
             return [(DESTINATION, ",".join(addresses)), *ticket]
@@ -163,7 +163,7 @@ class _Conversation:
         return [(DESTINATION, places), *ticket, *tries, *([] if choice.streamed else [(WHOLE, "1")])]
 
     def _by_weight(self, model: str) -> EndpointChoice | Rejection:
-        """Choose ready endpoints by weight, as our own Envoy would do itself."""
+        """Choose ready endpoints by weight. Our own Envoy does this itself if no picker chooses."""
         name, picker = None if self._is_bodiless else model, self._picker
         order = picker.state.readiness.draw_by_weight(name, self._subset, picker.state.endpoints["accepts"], MAX_CHOSEN)
         return EndpointChoice(name or picker.fleet.served[order[0]], order) if order else _NOT_READY
@@ -206,7 +206,7 @@ class _Conversation:
     def close(self) -> None:
         """Record the end of the request.
 
-        If an external gateway showed no response, the end is predicted. Our own Envoy reports it in its log.
+        If an external gateway sent no response messages, the end is predicted. Our own Envoy logs the end.
         """
         if self._choice is None or not self._choice.ticket:
             return
@@ -233,11 +233,11 @@ class ExtProcServer:
         """Socket on which our own Envoy asks about silent endpoints; None behind an external gateway."""
         self._server: Any = None
         self._address, self._external = "", False
-        """True for an external gateway: it has no fallback weights, and only this stream shows when a request ends."""
+        """True for an external gateway. It has no fallback weights, and only this stream shows when a request ends."""
         self._health = PickerHealth(lambda: self.picker.state.readiness.any_ready and not is_draining())
 
     async def start(self, address: str, certificate: "tuple[Path, Path] | None" = None) -> None:
-        """Listen. Pickers that share a TCP address each accept their own connections."""
+        """Start listening. Pickers that share a TCP address each accept their own connections."""
         self._address, self._external = address, not address.startswith("unix:")
         options = [("grpc.max_receive_message_length", _MAX_BODY_BYTES), ("grpc.so_reuseport", int(self._external))]
         self._server = grpc.aio.server(options=options)
@@ -250,9 +250,9 @@ class ExtProcServer:
         await self._server.start()
 
     async def answers(self) -> bool:
-        """Return whether a health check through its own socket is answered.
+        """Return whether the server answers a health check through its own socket.
 
-        A shared address could lead to another picker, so there the result is always True.
+        With a shared address the result is always True, because another picker could answer.
         """
         if self._external:
             return True
@@ -264,7 +264,7 @@ class ExtProcServer:
         return True
 
     async def stop(self, seconds: float) -> None:
-        """Accept no new requests, and let those in flight finish for up to `seconds`."""
+        """Accept no new requests, and wait up to `seconds` until requests in flight have finished."""
         self._health.close()
         await self._server.stop(seconds)
 

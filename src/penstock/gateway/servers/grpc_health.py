@@ -10,7 +10,7 @@ from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 HEALTH: Final = "grpc.health.v1.Health"
 LIVENESS: Final = "liveness"
 _READINESS: Final = frozenset({"", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor"})
-"""Service names that mean readiness. The empty name does too, because clients without a name route by it."""
+"""Service names that mean readiness. The empty name is one, because clients that send no name route by the result."""
 SERVING, NOT_SERVING, SERVICE_UNKNOWN = 1, 2, 3
 _WATCH_EVERY_S: Final = 0.1
 
@@ -49,7 +49,7 @@ class PickerHealth:
     async def _check(self, request: Any, context: Any) -> Any:  # noqa: ANN401 - generated
         status = self._status(request.value)
         if status == SERVICE_UNKNOWN:
-            await context.abort(grpc.StatusCode.NOT_FOUND, f"no service is called '{request.value[:100]}'")
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"there is no service with the name '{request.value[:100]}'")
         return Int32Value(value=status)
 
     async def _watch(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: ANN401 - generated

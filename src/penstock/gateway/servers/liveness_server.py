@@ -19,9 +19,9 @@ _RETRIED_HEAD: Final = (
     "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-type: application/json\r\n"
     f"content-length: {len(_BODY)}\r\nretry-after: 5\r\n"
 )
-"""Response that Envoy retries: at once, or after the seconds in the ASK_AGAIN header.
+"""Response after which Envoy retries: at once, or after the seconds in the ASK_AGAIN header.
 
-A client sees it only if no endpoint is left to try.
+A client gets this response only if no endpoint is left to try.
 """
 
 

@@ -42,9 +42,9 @@ def tables_of(folder: Path, fleet: RoutedFleet, pickers: int) -> SharedTables:
 
 
 def _receipts(folder: Path, number: int, fleet: RoutedFleet, *, count: int = 0) -> ReceiptBook | None:
-    """Open the receipt file if `receipts.json` has its path and sampling interval, else return None.
+    """Open the receipt file with the path and sampling interval in `receipts.json`. Return None without that file.
 
-    `count` is the number of decisions before a reload, so that sampling continues.
+    `count` is the number of decisions before a reload, from which sampling continues.
     """
     file = folder / "receipts.json"
     if not file.exists():
@@ -61,7 +61,7 @@ def _remove_sockets(folder: Path, number: int) -> None:
 
 
 def _min_silence_s(folder: Path) -> float:
-    """Return the minimum silence in seconds before Envoy asks about an endpoint: from a file, or the default."""
+    """Return the minimum silence, in seconds, before Envoy asks about an endpoint. A file can override the default."""
     path = folder / "timeouts.json"
     return float(json.loads(path.read_text(encoding="utf-8"))["min_silence_s"]) if path.exists() else SILENCE_S
 
@@ -73,11 +73,11 @@ class _ListenAddress:
     address: str
     certificate: tuple[Path, Path] | None = None
     drain_s: float = 0.0
-    """Seconds to wait for requests in flight at shutdown. 0 behind our own Envoy, which drains first."""
+    """Seconds to wait for requests in flight at shutdown. 0 behind our own Envoy, which drains before the pickers."""
 
 
 def _listen_address(folder: Path, own: str) -> _ListenAddress:
-    """Return the picker's own socket, or the address for an external gateway from `listen.json`."""
+    """Return the address in `listen.json`, which is for an external gateway, or else the picker's own socket."""
     path = folder / "listen.json"
     if not path.exists():
         return _ListenAddress(address=own)
@@ -111,7 +111,7 @@ async def _start_server(
 
 
 async def beat(server: "AuthzServer | ExtProcServer", states: "Records", number: int) -> None:
-    """Write a heartbeat while the server answers on its socket: a running process may still fail to listen."""
+    """Write a heartbeat whenever the server answers on its own socket. A running process alone proves too little."""
     while True:
         try:
             if await asyncio.wait_for(server.answers(), _ANSWER_TIMEOUT_S):

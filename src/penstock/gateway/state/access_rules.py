@@ -1,4 +1,4 @@
-"""Reads which clients have access: API keys or signed tokens that Envoy checks. Each names a tenant for the pickers."""
+"""Reads the access rules: API keys or signed tokens that Envoy checks, and the tenant that each belongs to."""
 
 import json
 from collections.abc import Mapping
@@ -28,10 +28,10 @@ class TenantKey:
 
     def __post_init__(self) -> None:
         if not 0 < len(self.tenant) <= _MAX_NAME or not self.tenant.isascii() or not self.tenant.isprintable():
-            raise UsageError(f"a tenant's name is 1 to {_MAX_NAME} printable ASCII characters")
+            raise UsageError(f"a tenant's name must be 1 to {_MAX_NAME} printable ASCII characters")
         if len(self.key) < _SHORTEST_KEY or not self.key.isascii() or any(c.isspace() for c in self.key):
             raise UsageError(
-                f"the key of '{self.tenant}' is too weak; write {_SHORTEST_KEY} characters or more, no blanks"
+                f"the key of '{self.tenant}' is too weak; use at least {_SHORTEST_KEY} characters, without blanks"
             )
 
 
@@ -42,7 +42,7 @@ class TokenIssuer:
     issuer: str
     audiences: tuple[str, ...]
     jwks: str
-    """JWKS with the public keys: a file, or the URL to fetch it from."""
+    """File or URL of the JWKS with the public keys."""
     tenant_claim: str = "sub"
 
 
@@ -74,14 +74,16 @@ class Access:
 
     def __post_init__(self) -> None:
         if bool(self.keys) == (self.tokens is not None):
-            raise UsageError("write `keys` or `tokens`, and not both: a request has one `Authorization`")
+            raise UsageError(
+                "use `keys` or `tokens`, but not both, because a request has only one `Authorization` header"
+            )
         said = [entry.key for entry in self.keys]
         if len(set(said)) < len(said):
-            raise UsageError("two tenants have the same key; give each its own")
+            raise UsageError("two tenants have the same key; give each tenant its own key")
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Files with keys; a change reloads them like the access file itself."""
+        """Files with keys. They are re-read when they change, like the access file itself."""
         return (self.tokens.file,) if self.tokens is not None and self.tokens.file is not None else ()
 
 
@@ -95,7 +97,7 @@ class Certificate:
     def __post_init__(self) -> None:
         for path in (self.chain, self.key):
             if not path.is_file():
-                raise UsageError(f"no such file: {path}; --tls-cert and --tls-key name PEM files")
+                raise UsageError(f"{path} does not exist; --tls-cert and --tls-key must name PEM files")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +141,7 @@ def read_access(path: Path) -> Access:
 
 
 def access_of(path: Path | None) -> Access | None:
-    """Read an access file. None means that there is none and every client has access."""
+    """Read an access file. Without a file the result is None, and every client has access."""
     return None if path is None else read_access(path)
 
 
@@ -153,12 +155,14 @@ def _public_keys(written: str, folder: Path) -> tuple[str, Path | None]:
     except UnreadableFile as error:
         raise UsageError(str(error)) from None
     if not _has_keys(text):
-        raise UsageError(f'{path.name} has no public keys; write a JWKS, such as {{"keys": [{{"kty": "RSA", ...}}]}}')
+        raise UsageError(
+            f'{path.name} has no public keys; it must be a JWKS, such as {{"keys": [{{"kty": "RSA", ...}}]}}'
+        )
     return text, path
 
 
 def _has_keys(text: str) -> bool:
-    """Return whether a text is a JWKS. Envoy would silently keep the last readable one."""
+    """Return whether a text is a JWKS. Checked here, because Envoy silently keeps the last readable JWKS."""
     try:
         keys = json.loads(text)["keys"]
         return bool(keys) and all(isinstance(key["kty"], str) for key in keys)

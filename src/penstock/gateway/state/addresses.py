@@ -10,7 +10,7 @@ from typing import Final
 from penstock.errors import UsageError
 
 _NO_ADDRESS: Final = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
-"""Errors for a name without an address, as opposed to a DNS server that does not answer."""
+"""Errors that mean that a name has no address. A DNS server that does not answer causes other errors."""
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -20,7 +20,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def addresses_of(endpoint: str) -> tuple[str, ...]:
-    """Return an endpoint's sorted addresses of one family; empty if the name has none at present."""
+    """Return an endpoint's IPv4 or IPv6 addresses, sorted; empty if the name has no address at present."""
     try:
         host, port = split_address(endpoint)
         entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -44,7 +44,7 @@ def address_of(endpoint: str) -> str:
 
 
 def _unknown(endpoint: str, reason: object) -> UsageError:
-    return UsageError(f"endpoint {endpoint} has no address: {reason}; write an IP address, or a name that DNS resolves")
+    return UsageError(f"endpoint {endpoint} has no address: {reason}; use an IP address, or a name that DNS resolves")
 
 
 def picker_socket(folder: Path, number: int) -> str:
@@ -53,5 +53,5 @@ def picker_socket(folder: Path, number: int) -> str:
 
 
 def liveness_socket(folder: Path, number: int) -> str:
-    """Return the path of the socket on which a picker says whether silent endpoints are alive."""
+    """Return the path of the socket on which a picker answers whether silent endpoints are alive."""
     return str(folder / f"alive-{number}.sock")

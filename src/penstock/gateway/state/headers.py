@@ -6,27 +6,27 @@ Of the request headers, clients can set only the hints: tenant, objective, TTFT 
 from typing import Final
 
 DESTINATION: Final = "x-gateway-destination-endpoint"
-"""Destination: one address, or several in order of preference (Gateway API Inference Extension, 004)."""
+"""Header with the destination: one address, or several in order (Gateway API Inference Extension, 004)."""
 SUBSET: Final = "x-gateway-destination-endpoint-subset"
 SERVED: Final = "x-gateway-destination-endpoint-served"
 TICKET: Final = "x-penstock-ticket"
 """Decision number of a picker. Envoy's log repeats it when the request ends."""
 PICKER: Final = "x-penstock-picker"
 MODEL: Final = "x-penstock-model"
-"""Model of the fleet that a request is for; selects the cluster."""
+"""Header with the model that a request is for. It selects the cluster."""
 LENGTH: Final = "x-penstock-length"
 """Size of the whole body in bytes, for a picker that sees only its beginning."""
 SHOWN_BYTES: Final = 64 * 2**10
-"""Bytes of a body that a picker behind ext_authz sees if the fleet serves one model."""
+"""Number of body bytes that a picker behind ext_authz sees, if the fleet serves only one model."""
 REASON: Final = "x-penstock-reason"
 TRY_TIMEOUT: Final = "x-envoy-upstream-rq-per-try-timeout-ms"
 """Milliseconds an endpoint may be silent before Envoy asks the picker whether it is alive."""
 MAX_RETRIES: Final = "x-envoy-max-retries"
 """Number of tries after the first, including liveness questions to the picker."""
 ATTEMPT: Final = "x-envoy-attempt-count"
-"""Number of this try, counted from 1."""
+"""Header with the number of the current try, counted from 1."""
 WHOLE: Final = "x-penstock-whole"
-"""Set unless the response is known to be streamed: it may be silent until its last token."""
+"""Header on requests not known to be streamed. Their responses may be silent until the last token."""
 ASK_AGAIN: Final = "x-penstock-ask-again"
 """Seconds until Envoy asks again about a silent endpoint."""
 TENANT: Final = ("x-penstock-tenant", "x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id")
@@ -37,7 +37,7 @@ READ: Final = (LENGTH, *TENANT, *OBJECTIVE, *TTFT_MS, *TPOT_MS)
 """Request headers that a picker sees, besides method and path. Never credentials."""
 SET_UPSTREAM: Final = (DESTINATION, TICKET, PICKER, MODEL, TRY_TIMEOUT, MAX_RETRIES, WHOLE)
 FAILED: Final = "x-envoy-auth-failure-mode-allowed"
-"""Header that Envoy sets on a request if no picker could be asked."""
+"""Header that Envoy sets on a request if no picker answered."""
 STRIPPED: Final = (DESTINATION, SUBSET, SERVED, TICKET, PICKER, MODEL, LENGTH, FAILED, WHOLE)
 """Headers removed from a client's request before any other filter sees it.
 

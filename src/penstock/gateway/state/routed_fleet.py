@@ -30,12 +30,12 @@ _MAX_LISTED = 10
 
 
 def requestable_names(models: Sequence[str], adapters: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """Return the models of a fleet, then their adapters, each once."""
+    """Return all models of a fleet, followed by all adapters, without duplicates."""
     return (*models, *dict.fromkeys(name for names in adapters for name in names))
 
 
 def list_names(names: Sequence[str]) -> str:
-    """Return names for an error message: all, or the first ten."""
+    """Return names as text for an error message: all names, or only the first ten."""
     more = len(names) - _MAX_LISTED
     return ", ".join(names[:_MAX_LISTED]) + (f" and {more} more (/v1/models)" if more > 0 else "")
 
@@ -52,10 +52,10 @@ class RoutedClass:
     tpot_s: float | None
     e2e_s: float | None = None
     requests_per_s: float = 1.0
-    """Requests per second at peak, from the fleet's routes; weights the classes."""
+    """Requests per second at peak, from the fleet's routes. Classes are weighted by this rate."""
 
     def distance(self, input_tokens: int, output_tokens: int) -> float:
-        """Return the distance of lengths from those of this class, as a sum of absolute log ratios."""
+        """Return the distance between given lengths and the lengths of this class: a sum of absolute log ratios."""
         return abs(log(input_tokens / self.input_tokens)) + abs(log(output_tokens / self.output_tokens))
 
 
@@ -88,7 +88,7 @@ class RoutedFleet:
     """LoRA adapters of each endpoint; empty if no endpoint has any."""
     classes: tuple[RoutedClass, ...]
     followed: tuple[str, ...] = ()
-    """Endpoints as the fleet file writes them, whose DNS names are resolved periodically."""
+    """Endpoints as in the fleet file, if their DNS names are resolved periodically."""
     endpoints: Records
     """Record of each endpoint with its constant fields filled in."""
     kinds: tuple[RoutedPool, ...] = ()
@@ -100,11 +100,11 @@ class RoutedFleet:
             raise UsageError("the fleet has no endpoints to route to; fill in `endpoints`, one host:port per replica")
         if len(self.names) > _MAX_MODELS:
             many = f"{len(self.names)} models and adapters"
-            raise UsageError(f"{many} are more than the maximum of {_MAX_MODELS} for one gateway; split the fleet")
+            raise UsageError(f"{many} are too many for one gateway (at most {_MAX_MODELS}); split the fleet")
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Models and adapters that a request may name. The position is the bit in an endpoint's record."""
+        """Models and adapters that a request may name. A name's position is its bit in the endpoint records."""
         return requestable_names(self.models, self.adapters)
 
     @cached_property
@@ -154,7 +154,7 @@ class RoutedFleet:
         return tuple(max(1, round(100 * rate / max_rate)) for rate in rates)
 
     def load_of(self, model: str) -> tuple[LoadKind, ...]:
-        """Return a model's load from its routes; chat without an SLO if there are none."""
+        """Return a model's load from its routes. Without routes, the load is chat without an SLO."""
         classes = [item for item in self.classes if item.model == model]
         total = sum(item.requests_per_s for item in classes)
         return tuple(

@@ -52,7 +52,7 @@ COUNTS: Final = np.dtype(
 """One picker's counters for one endpoint."""
 
 _HEARD: Final = tuple(name for name in REPORT.names or () if name != "sequence")
-"""All fields but the sequence, so that readers wait for the first report about the new fleet."""
+"""All fields except the sequence. Without it, readers wait for the first report about the new fleet."""
 _COUNTED: Final = tuple(name for name in COUNTS.names or () if name != "in_flight")
 
 PICKER_STATE: Final = np.dtype(
@@ -93,8 +93,8 @@ def shared_array(path: Path, dtype: np.dtype[np.void], shape: tuple[int, ...]) -
 def carry_over(before: Sequence[str], then: EndpointTables, after: Sequence[str], now: EndpointTables) -> None:
     """Copy the rows of endpoints that are in both the old and the reloaded fleet, matched by address.
 
-    A picker that has not reloaded yet has counted at least as much as it published. One that has reloaded publishes its
-    own counts again, and they are no smaller.
+    No count falls by that. A picker that has not reloaded yet has counted at least as much as it published, and a
+    picker that has reloaded publishes its own counts again.
     """
     was = {address: index for index, address in enumerate(before)}
     kept = [(was[address], index) for index, address in enumerate(after) if address in was]

@@ -3,7 +3,7 @@
 from typing import Final
 
 _SLACK: Final = 4.0
-"""Multiple of the predicted time."""
+"""Wait as a multiple of the predicted time."""
 SILENCE_S: Final = 10.0
 """Default minimum wait, in seconds."""
 _MAX_SILENCE_S: Final = 3600.0

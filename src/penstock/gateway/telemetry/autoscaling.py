@@ -12,9 +12,9 @@ from penstock.routing.autoscaler.sustained import sustained_requests_per_s
 from penstock.routing.records import Records
 
 DECIDE_EVERY_S: Final = 15.0
-"""Seconds between two scaling decisions. A replica takes minutes to load."""
+"""Seconds between two scaling decisions. Shorter is of no use, because a replica takes minutes to load."""
 _GAP_S: Final = 4 * DECIDE_EVERY_S
-"""Seconds without a decision after which the scaler starts over, for example after repeated reloads."""
+"""Seconds without a decision after which the scaler starts over. Repeated reloads can cause such a gap."""
 _SECONDS_PER_HOUR: Final = 3600.0
 
 
@@ -49,7 +49,7 @@ class DesiredReplicas:
         )
 
     def begin(self, fleet: RoutedFleet, counts: Records, states: Records, now_s: float) -> None:
-        """Continue with a reloaded fleet. Counts of endpoints that left it are dropped."""
+        """Continue with a reloaded fleet. Counts of removed endpoints are dropped."""
         self._fleet, self._decided_s = fleet, now_s
         self._picked_before, self._shed_before = self._picks_by_model(counts), float(states["rejected"].sum())
 
@@ -64,7 +64,7 @@ class DesiredReplicas:
         return [int(healthy[pools == kind.name].sum()) for kind in self.kinds]
 
     def decide(self, reports: Records, counts: Records, states: Records, now_s: float) -> None:
-        """Run each model's scaler on the load since the last call. Shed requests are split by each model's share."""
+        """Run each model's scaler on the load since the last call. Models share shed requests like sent requests."""
         picked, shed, up = self._picks_by_model(counts), float(states["rejected"].sum()), self._up(reports)
         arrivals = {model: max(0.0, count - self._picked_before.get(model, 0.0)) for model, count in picked.items()}
         shed_ratio = max(0.0, shed - self._shed_before) / max(1.0, sum(arrivals.values()))
@@ -88,7 +88,7 @@ class DesiredReplicas:
             self._desired.update(zip(places, scaler.desired_replicas(load), strict=True))
 
     def metrics(self, reports: Records) -> dict[str, tuple[str, Sequence[float]]]:
-        """Return help text and values per pool, by metric name."""
+        """Return, for each metric name, the help text and one value per pool."""
         up = self._up(reports)
         return {
             "penstock_wanted_replicas": (
@@ -103,7 +103,7 @@ class DesiredReplicas:
         }
 
     def _initial(self, up: Sequence[int]) -> list[int]:
-        """Return the desired replicas before any load: those up, or the whole pools if a model has none up."""
+        """Return the desired replicas before any load: the replicas that are up, or all if a model has none up."""
         alive = {kind.model for kind, count in zip(self.kinds, up, strict=True) if count}
         scaled = {place for places, _ in self._scalers.values() for place in places}
         return [

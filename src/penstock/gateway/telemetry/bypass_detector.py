@@ -3,11 +3,11 @@
 from typing import Final
 
 _COMPARISONS: Final = 3
-"""Consecutive observations before a report: a picker that restarts misses a moment's requests."""
+"""Consecutive observations of bypassed pickers before a report. A restarting picker misses requests only briefly."""
 
 
 class BypassDetector:
-    """Compares the requests that Envoy routed without a picker with the pickers' decisions."""
+    """Detector that compares how many requests Envoy routed without a picker and how many the pickers decided."""
 
     def __init__(self) -> None:
         self._bypassed = self._decided = 0.0
@@ -15,7 +15,7 @@ class BypassDetector:
         self._reported = False
 
     def compare(self, bypassed: float, decided: float, up: int, pickers: int) -> str | None:
-        """Return a message to log about the requests since the last call, or None. Both counts are since the start."""
+        """Return a message to log, or None. `bypassed` and `decided` count requests since the start of the gateway."""
         bypasses, self._bypassed = bypassed - self._bypassed, bypassed
         decisions, self._decided = decided - self._decided, decided
         if decisions > 0:

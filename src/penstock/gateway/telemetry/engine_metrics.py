@@ -14,30 +14,30 @@ _DIGITS: Final = 15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageReport:
-    """State of one endpoint at one moment. Sums count from its start; a sum it does not publish is 0."""
+    """State of one endpoint at one moment. Sums count from the engine's start. A sum that is not published is 0."""
 
     running: int
     waiting: int
     kv_used_tokens: int
     kv_tokens: int
-    """KV cache size in tokens; 0 if unpublished."""
+    """KV cache size in tokens; 0 if the engine does not publish it."""
     ttft: tuple[float, float]
     """Sum in seconds, and number of requests."""
     itl: tuple[float, float]
     output: tuple[float, float]
     prompt_tokens: float
     models: frozenset[str] = frozenset()
-    """Served model names. Engines that serve a model under several names publish the first."""
+    """Names of the served models. If a model has several names, engines publish only the first."""
 
     @property
     def largest(self) -> float:
-        """Largest of its figures."""
+        """The largest number in this report."""
         counts = (self.running, self.waiting, self.kv_used_tokens, self.kv_tokens, self.prompt_tokens)
         return max(*counts, *self.ttft, *self.itl, *self.output)
 
 
 def read_page(page: bytes) -> PageReport | None:
-    """Parse a page of either engine. Return None for another page or for impossible values."""
+    """Parse the metrics page of vLLM or SGLang. Return None for any other page, and for impossible values."""
     page = b"\n" + page
     report = None
     if b"\nvllm:num_requests_running" in page:
@@ -86,10 +86,10 @@ def _sglang(page: bytes) -> PageReport | None:
 
 
 def _sum_of_ranks(page: bytes, name: bytes) -> int:
-    """Return the sum over data-parallel ranks of each rank's largest value.
+    """Take the largest value of each data-parallel rank, and return the sum over the ranks.
 
-    All tensor-parallel ranks of one data-parallel rank publish the same value, and a line per priority is less than the
-    total. Behind one address SGLang shows the schedulers of all ranks on one page, distinguished by `dp_rank`.
+    The largest value is the rank's total: its tensor-parallel ranks all publish the same value, and lines per priority
+    are less than the total. SGLang shows all ranks behind one address on one page, distinguished by `dp_rank`.
     """
     largest: dict[bytes, float] = {}
     for line in _lines(page, name):

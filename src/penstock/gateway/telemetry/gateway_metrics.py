@@ -12,7 +12,7 @@ from penstock.routing.records import Records
 _ALIVE_S: Final = 3.0
 _SECONDS_PER_HOUR: Final = 3600.0
 _Metrics = Mapping[str, tuple[str, str]]
-"""Field of a table, by metric name, and the metric's help text."""
+"""For each metric name: the field of the table, and the metric's help text."""
 _COUNTS: Final[_Metrics] = {
     "penstock_picks_total": ("picked", "Requests for which this endpoint was the first choice."),
     "penstock_answers_total": ("ended", "Picks whose response has ended."),
@@ -89,5 +89,5 @@ def metrics_page(
 
 
 def pickers_up(states: Records, now_s: float) -> list[bool]:
-    """Return for each picker whether its last heartbeat is recent."""
+    """Return, for each picker, whether its last heartbeat is recent."""
     return [now_s - float(at) < _ALIVE_S for at in states["alive_s"]]

@@ -42,12 +42,12 @@ from penstock.routing.records import Records
 
 log = logging.getLogger(__name__)
 _BUSY_S, _IDLE_S = 0.1, 1.0
-"""Seconds between two scrapes of a busy and of an idle endpoint."""
+"""Seconds between two scrapes: of a busy endpoint, and of an idle endpoint."""
 _SCRAPE_S: Final = 5e-4
-"""Processor seconds per scrape. A large fleet is scraped less often, so that one core is enough."""
+"""Processor seconds per scrape, by which a large fleet is scraped less often, so that one core is enough."""
 _TIMEOUT_S: Final = 1.0
 _FAILURES: Final = 2
-"""Consecutive late or wrong responses that mark an endpoint down. A closed port marks it down at once."""
+"""Consecutive late or wrong responses after which an endpoint counts as down. With a closed port it does at once."""
 _MAX_PAGE_BYTES: Final = 4 * 2**20
 _ACTIVE_EVERY_S: Final = 1.0
 _NAMES_EVERY_S: Final = 3.0
@@ -178,7 +178,7 @@ class Scraper:
         self._bypass_detector = BypassDetector()
 
     def start(self) -> None:
-        """Start scraping the current fleet's endpoints, and no others."""
+        """Start to scrape the endpoints of the current fleet, and stop scraping all other endpoints."""
         self.stop()
         gc.collect()  # collect exception cycles of failed connections: they keep the old fleet's tables mapped
         fleet = RoutedFleet.read(self._folder / "fleet.bin")
@@ -228,7 +228,7 @@ class Scraper:
                     break
 
     async def _update_envoy(self, fleet: RoutedFleet, endpoints: list[ScrapedEndpoint]) -> None:
-        """Rewrite Envoy's fallback endpoints when one goes up or down, and the gateway's readiness."""
+        """Rewrite Envoy's fallback endpoints and the gateway's readiness whenever an endpoint goes up or down."""
         written: list[bool] | None = None
         liveness = [liveness_socket(self._folder, number) for number in range(self._pickers)]
         written_ready: bool | None = None
@@ -300,7 +300,7 @@ class Scraper:
 
 
 def any_ready(endpoints: Sequence[ScrapedEndpoint]) -> bool | None:
-    """Return whether an endpoint is up; None until one is up or all were scraped once."""
+    """Return whether at least one endpoint is up; None while none is up and some were never scraped."""
     if any(one.healthy for one in endpoints if one.scraped):
         return True
     return False if all(one.scraped for one in endpoints) else None
@@ -312,7 +312,7 @@ def _served_model(fleet: RoutedFleet, index: int) -> ServedModel:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write a watched JSON file atomically, also with several writers."""
+    """Write a JSON file that another process watches, atomically even if several processes write it."""
     partial = path.with_suffix(f".{os.getpid()}.partial")
     partial.write_text(json.dumps(value), encoding="utf-8")
     partial.replace(path)

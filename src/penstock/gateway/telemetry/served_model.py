@@ -1,4 +1,4 @@
-"""Checks that an endpoint serves its model from the fleet file: by its metrics page, then by /v1/models."""
+"""Checks that an endpoint serves the model that the fleet file says, by its metrics page and then by /v1/models."""
 
 import json
 import logging
@@ -6,14 +6,14 @@ from typing import Final
 
 log = logging.getLogger(__name__)
 _RECHECK_S: Final = 5.0
-"""Seconds between two requests for the model list of an endpoint whose page has another name."""
+"""Seconds between two requests for the model list, if an endpoint's metrics page has another model name."""
 _MAX_LISTED: Final = 3
 
 
 class ServedModel:
-    """Which model one endpoint serves.
+    """Check of which model one endpoint serves.
 
-    Requests keep the model name they came with. A metrics page has only the first of an engine's names
+    The gateway does not change the model name of a request. A metrics page has only the first of an engine's names
     (`--served-model-name`), so a different name there proves nothing: /v1/models lists all of them. An engine that
     ignores names (SGLang) counts as serving another model only if its list has the name of another model of this fleet.
     """
@@ -26,7 +26,7 @@ class ServedModel:
         """True if the endpoint serves another model."""
 
     def needs_check(self, models: frozenset[str], now_s: float) -> bool:
-        """Return whether to fetch the model list, because the page has only other names than the expected one."""
+        """Return whether to fetch the endpoint's model list: its metrics page has names, but not the expected one."""
         if not models or self._model in models:
             if self.other:
                 log.warning("%s serves %s again", self._address, self._model)
