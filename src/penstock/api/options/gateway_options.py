@@ -68,7 +68,7 @@ class EmulateOptions:
     fleet: AskedFleet = argument("A fleet file; `penstock plan --fleet` writes one.")
     _: KW_ONLY
     port: int | None = option(
-        "First port. Each replica is served on 127.0.0.1 at the next port. Default: the endpoints in the fleet file.",
+        "Port of the first replica on 127.0.0.1; other replicas get the next ports. Default: the fleet's endpoints.",
         default=None,
         metavar="N",
         min=1,

@@ -26,7 +26,8 @@ class DecayedMean:
     def add(self, amount: float, count: float, elsewhere: float) -> float:
         """Add `count` samples with the sum `amount` and return the mean.
 
-        `elsewhere` is a number of half-lives that pass even without samples. The mean decays by the larger number.
+        `elsewhere` is the time of a second clock, in half-lives, which advances even without samples. The mean decays
+        by the clock that advanced further since the last call.
         """
         self._now += max(count / self._half_life, elsewhere - self._elsewhere)
         self._elsewhere = elsewhere

@@ -100,7 +100,7 @@ class UnknownModels:
         """Time of the next trial, in seconds of the clock; infinity if none is due."""
 
     def add(self, ticket: int) -> None:
-        """Record that the first-choice endpoint of a request did not know its model."""
+        """Record that the first-choice endpoint of a request did not know the request's model."""
         self._tickets.add(ticket)
 
     def pop(self, ticket: int) -> bool:
@@ -216,7 +216,7 @@ class FailureDetector:
         """Return seconds until Envoy checks a silent request again, or None to try the next endpoint now.
 
         Envoy checks after every try that did not answer, whether it failed or is silent. A try can be silent only after
-        the shortest silence. The log line that tells a failed try from a silent one arrives a moment later.
+        the shortest silence. The log line that reports a failed try arrives a moment later.
         """
         failed = self._tries.get(ticket, {})
         if age_s < self._min_silence_s or not any(

@@ -23,13 +23,13 @@ from penstock.gateway.state.timeouts import SILENCE_S, silence_s
 from penstock.routing.records import REQUEST, Records
 
 MAX_CHOSEN: Final = 3
-"""Maximum endpoints returned for a request: the picked one and two fallbacks."""
+"""Maximum endpoints returned for a request: the first choice and two fallbacks."""
 _PRIME: Final = 2_654_435_761
 _REQUEST: Final = struct_of(REQUEST)
 
 
 class EndpointChoice(NamedTuple):  # a frozen dataclass takes three times as long to create
-    """Endpoints for a request, first choice first. If empty, Envoy falls back to its own weights."""
+    """Endpoints for a request, best first. If there are none, Envoy falls back to its own weights."""
 
     model: str
     order: tuple[int, ...] = ()
@@ -79,7 +79,7 @@ class Picker:
     def decide(
         self, request: RequestBody, body: bytes, hints: RequestHints, subset: frozenset[int] | None = None
     ) -> EndpointChoice | Rejection:
-        """Choose endpoints for a request. `subset` limits them to those that a gateway allows."""
+        """Choose endpoints for a request. If `subset` is given, only endpoints in it may be chosen."""
         begun_s, arrays, counters = self._clock(), self._arrays, self.state.counters
         model = self._model(request)
         if model is None:
@@ -117,7 +117,7 @@ class Picker:
     def _fill_arrays(
         self, request: RequestBody, body: bytes, hints: RequestHints, name: str, now_s: float
     ) -> tuple[list[int], int]:
-        """Fill the request's record and its expected cache hits. Return its prefix block keys and tenant bucket."""
+        """Fill in a request's record and expected cache hits. Return its prefix block keys and tenant bucket."""
         model, learned, arrays = self.fleet.model_of[name], self.state.learned, self._arrays
         per_token = learned.bytes_per_token[model]
         tokens = max(1, int(request.body_bytes / per_token))

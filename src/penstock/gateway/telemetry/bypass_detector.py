@@ -1,4 +1,4 @@
-"""Detects that all requests bypass the pickers although the pickers are up, and reports it once."""
+"""Reports once if Envoy routes all requests without the pickers, although the pickers are up."""
 
 from typing import Final
 

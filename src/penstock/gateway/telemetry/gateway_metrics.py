@@ -18,7 +18,7 @@ _COUNTS: Final[_Metrics] = {
     "penstock_answers_total": ("ended", "Picks whose response has ended."),
     "penstock_failed_answers_total": (
         "failed",
-        "Ended picks that failed: 5xx, a connection broken by the endpoint, or 404 for its model.",
+        "Ended picks that failed: 5xx, a connection that the endpoint broke, or 404 for its model.",
     ),
     "penstock_moved_answers_total": ("moved", "Ended picks that another endpoint answered."),
     "penstock_in_flight_requests": ("in_flight", "Requests in flight at the endpoint."),

@@ -44,10 +44,10 @@ log = logging.getLogger(__name__)
 _BUSY_S, _IDLE_S = 0.1, 1.0
 """Seconds between two scrapes: of a busy endpoint, and of an idle endpoint."""
 _SCRAPE_S: Final = 5e-4
-"""Processor seconds per scrape, by which a large fleet is scraped less often, so that one core is enough."""
+"""Processor seconds that one scrape takes. Large fleets are scraped less often, so that one core is enough."""
 _TIMEOUT_S: Final = 1.0
 _FAILURES: Final = 2
-"""Consecutive late or wrong responses after which an endpoint counts as down. With a closed port it does at once."""
+"""Consecutive late or wrong responses after which an endpoint counts as down. A closed port counts at once."""
 _MAX_PAGE_BYTES: Final = 4 * 2**20
 _ACTIVE_EVERY_S: Final = 1.0
 _NAMES_EVERY_S: Final = 3.0

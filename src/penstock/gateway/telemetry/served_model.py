@@ -11,10 +11,10 @@ _MAX_LISTED: Final = 3
 
 
 class ServedModel:
-    """Check of which model one endpoint serves.
+    """Checker of the model that one endpoint serves.
 
     The gateway does not change the model name of a request. A metrics page has only the first of an engine's names
-    (`--served-model-name`), so a different name there proves nothing: /v1/models lists all of them. An engine that
+    (`--served-model-name`), so a different name there proves nothing. /v1/models lists all names. An engine that
     ignores names (SGLang) counts as serving another model only if its list has the name of another model of this fleet.
     """
 
