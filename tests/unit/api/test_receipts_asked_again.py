@@ -192,7 +192,7 @@ def test_a_file_that_is_none_and_a_decision_that_is_not_there_are_one_line(writt
         receipts([tmp_path / "none.jsonl"])
     with pytest.raises(UnreadableFile, match="--receipts FILE"):
         receipts([tmp_path / "missing.jsonl"])
-    with pytest.raises(UsageError, match="write 1 to 24"):
+    with pytest.raises(UsageError, match="give a number from 1 to 24"):
         receipts([written], explained=25)
     with pytest.raises(UsageError, match="is not a policy"):
         receipts([written], policy="guess")

@@ -154,7 +154,7 @@ def test_what_cannot_be_meant_is_said(listen: str, more: dict[str, object], said
 @pytest.mark.parametrize("flag", ["receipts", "access_log"])
 def test_a_folder_that_is_missing_is_said_before_anything_starts(fleet: Fleet, flag: str, tmp_path: Path) -> None:
     options = GatewayOptions(**{flag: str(tmp_path / "none" / "x")})  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match=f"--{flag.replace('_', '-')}: there is no folder .*none; make it"):
+    with pytest.raises(UsageError, match=f"--{flag.replace('_', '-')}: the folder .*none does not exist; create it"):
         route(fleet, options)
 
 
