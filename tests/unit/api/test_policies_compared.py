@@ -80,7 +80,7 @@ def test_more_pools_than_weights_are_refused() -> None:
     described = fleet_choice(FLEET)
     many = tuple(replace(described.pools[0], name=f"h100-{place}") for place in range(TUNING + 1))
     route = replace(described.routes[0], weights={"h100-0": 1.0})
-    with pytest.raises(UsageError, match=f"weights for {TUNING} pools"):
+    with pytest.raises(UsageError, match=f"supports at most {TUNING} pools"):
         penstock.simulate_fleet(replace(described, pools=many, routes=(route,)), policy="static-weight", requests=10)
 
 

@@ -180,5 +180,5 @@ def test_several_pools_that_decode_are_not_simulated_as_one() -> None:
     one = _fleet(Disaggregated(prefill=replica, prefill_replicas=1, decode=replica, decode_replicas=1), slo)
     ahead, after = one.pools
     more = (replace(ahead, name="ahead 2", feeds="after 2"), replace(after, name="after 2"))
-    with pytest.raises(UsageError, match="only one decode pool can be simulated"):
+    with pytest.raises(UsageError, match="only one decode pool with its prefill pools"):
         penstock.simulate_fleet(replace(one, pools=(*one.pools, *more)), requests=10)
