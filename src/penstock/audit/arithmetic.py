@@ -37,7 +37,9 @@ def evaluate(expression: str, names: Mapping[str, float] | None = None) -> float
     except UsageError:
         raise
     except (SyntaxError, RecursionError, MemoryError, ValueError) as error:
-        raise UsageError(f"'{expression[:60]}' is not a formula; write (a - b) / b with the names of inputs") from error
+        raise UsageError(
+            f"'{expression[:60]}' is not a formula; write one such as `(a - b) / b` with the names of inputs"
+        ) from error
     except ZeroDivisionError:
         raise UsageError(f"'{expression[:60]}' divides by zero") from None
     if not abs(value) < _MAX_VALUE:
@@ -50,20 +52,20 @@ def _value(node: ast.expr, names: Mapping[str, float]) -> float:
         return float(node.value)
     if isinstance(node, ast.Name):
         if node.id not in names:
-            raise UsageError(f"'{node.id[:40]}' is not an input; stated: {', '.join(names) or 'none'}")
+            raise UsageError(f"'{node.id[:40]}' is not an input; the inputs are: {', '.join(names) or 'none'}")
         return names[node.id]
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return -_value(node.operand, names)
     if isinstance(node, ast.BinOp) and type(node.op) in _SUMS:
         return _SUMS[type(node.op)](_value(node.left, names), _value(node.right, names))
-    raise UsageError("a formula holds numbers, names of inputs, + - * / and brackets, nothing else")
+    raise UsageError("a formula may contain only numbers, names of inputs, + - * / and brackets")
 
 
 def holds(comparison: str) -> bool:
-    """Evaluate a comparison such as `a < b`, of expressions or of dates."""
+    """Return whether a comparison such as `a < b` is true; both sides are expressions or dates."""
     found = _COMPARISON.fullmatch(comparison)
     if found is None:
-        raise UsageError(f"'{comparison[:60]}' compares nothing")
+        raise UsageError(f"'{comparison[:60]}' is not a comparison; write one such as `a < b`")
     left, sign, right = found[1], found[2], found[3]
     if _DAY.fullmatch(left) and _DAY.fullmatch(right):
         return _COMPARED[sign](left, right)

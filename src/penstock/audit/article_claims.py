@@ -13,7 +13,7 @@ _ENDING: Final = ".claims.yaml"
 
 @cache
 def shipped_claims() -> tuple[Claim, ...]:
-    """Read the shipped claims by article; ids are `article/claim`."""
+    """Return the shipped claims by article; each id has the form `article/claim`."""
     folder = files("penstock.audit") / "data"
     found: list[Claim] = []
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
@@ -22,7 +22,7 @@ def shipped_claims() -> tuple[Claim, ...]:
             found += filed_under(entry.name.removesuffix(_ENDING), claims)
     lost = unknown_targets(found)
     if lost:
-        raise CatalogError(f"claims point at {', '.join(lost)}, which are in no article of the ledger")
+        raise CatalogError(f"claims refer to {', '.join(lost)}, but no article of the ledger has claims with these ids")
     return tuple(found)
 
 

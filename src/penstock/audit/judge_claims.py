@@ -65,7 +65,7 @@ class Audited:
 
 
 def audit_claims(claims: Iterable[Claim], library: Library) -> tuple[Audited, ...]:
-    """Judge claims one by one; contradictions between claims are as they state them."""
+    """Judge each claim by itself, without the contradictions that claims list."""
     return tuple(Audited(claim=claim, judgement=judge(claim, library)) for claim in claims)
 
 
@@ -89,5 +89,6 @@ def _note_later_launch(judgement: Judgement, accelerator: str, library: Library,
     if launched is None or day is None or f"{day:%Y-%m}" >= launched:
         return judgement
     return replace(
-        judgement, reason=f"{judgement.reason}; the claim is of {day:%Y-%m}, the accelerator was launched in {launched}"
+        judgement,
+        reason=f"{judgement.reason}; the claim dates from {day:%Y-%m}, the accelerator was launched in {launched}",
     )

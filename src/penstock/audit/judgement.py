@@ -62,7 +62,7 @@ class Judgement:
     sources: tuple[Cited, ...] = ()
     true_if: str | None = None
     today: Verdict | None = None
-    """Today's verdict, if it differs from that on the day of the claim."""
+    """Today's verdict, if it differs from the verdict on the day of the claim."""
 
 
 def figure(value: float) -> str:

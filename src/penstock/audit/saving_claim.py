@@ -79,7 +79,7 @@ class ClaimCheck:
         return (
             _sentence(claim.claimed_fraction, [(r.saving_fraction, r) for r in self.readings], first),
             _sentence(given, [(r.with_engineers_fraction, r) for r in self.readings], second),
-            f"{'A' if both else 'No'} reading gives both. " + self._drop(stated, given),
+            f"{'A' if both else 'No'} reading gives both figures. " + self._drop(stated, given),
         )
 
     def _drop(self, stated: float, given: float) -> str:

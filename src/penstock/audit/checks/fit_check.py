@@ -1,4 +1,4 @@
-"""Checks claims about memory fit: weights against physical memory first, then with KV cache and engine reserves."""
+"""Checks claims that a model fits in memory: the weights alone first, then with KV cache and engine reserves."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from penstock.performance.memory.sharding import refusal
 from penstock.units import GB, GIB
 
 _SHORT_CONTEXT = 2048
-"""Context in tokens that must fit if none is stated."""
+"""Context in tokens that must fit if the claim states none."""
 _OVER_LIMIT = 1.05
 """Factor by which lengths may exceed a model's context limit and still mean the full context."""
 
@@ -46,7 +46,7 @@ class FitAttempt:
 
     @property
     def certain(self) -> bool:
-        """Whether the result holds over the whole uncertainty of the reserves."""
+        """Whether the result is the same for every estimate of the engine reserves."""
         if not self.holds_weights:
             return True
         capacity = None if self.best is None else self.best.capacity
@@ -56,7 +56,7 @@ class FitAttempt:
 
     @property
     def lacks(self) -> str:
-        """The obstacle, if the weights alone fit."""
+        """The reason why the model does not fit although its weights alone do."""
         if self.best is None:
             return "engines refuse the split"
         room = _room(self.best)
@@ -132,7 +132,7 @@ def _room(result: MemoryFit) -> int:
 
 
 def audit_fit(statement: FitStatement, library: Library) -> Judgement:
-    """Judge a fit claim by placing the model in every format that may be meant."""
+    """Judge a fit claim by placing the model in every weight format that the claim may mean."""
     model, accelerator = library.model_of(statement.model), library.accelerator_of(statement.accelerator)
     if statement.fewest is not None:
         return _audit_fewest(statement, model, accelerator)
@@ -220,7 +220,7 @@ def _judge_does_not_fit(
     return (
         verdict,
         f"it fits on {where} in {formats}, with room for {_tokens(fitting)} tokens of cache",
-        "it said that it fits",
+        "the claim said that the model fits",
     )
 
 
@@ -242,7 +242,7 @@ def _remedy(attempts: list[FitAttempt], accelerator: Accelerator) -> str | None:
 
 
 def _audit_fewest(statement: FitStatement, model: ModelSpec, accelerator: Accelerator) -> Judgement:
-    """Judge a claim about the fewest devices, by format."""
+    """Judge a claim about the minimum number of devices, for each weight format that the claim may mean."""
     amount = statement.fewest
     if amount is None:
         raise ValueError("no number of devices is claimed")
@@ -283,12 +283,12 @@ def _audit_fewest(statement: FitStatement, model: ModelSpec, accelerator: Accele
         reason=f"the fewest {accelerator.name} are {said or 'more than 64'}, not {amount.written}",
         workings=tuple(lines),
         sources=sources,
-        true_if=f"it said {said}",
+        true_if=f"the claim said {said}",
     )
 
 
 def _as_split(model: ModelSpec, accelerator: Accelerator, count: int, context_tokens: int) -> int:
-    """Return the fewest devices with usual splits: 2, 4 or 8 devices of a node, or whole nodes."""
+    """Return the minimum number of devices with a usual split: 2, 4 or 8 devices of a node, or whole nodes."""
     for placed in placements(model, accelerator, count):
         fewest = minimum_devices(placed, context_tokens)
         return fewest.deployment.parallelism.devices if fewest is not None else count
@@ -296,7 +296,7 @@ def _as_split(model: ModelSpec, accelerator: Accelerator, count: int, context_to
 
 
 def _minimum_phrase(precision: str, count: int, usual: int) -> str:
-    """Name the fewest devices, and the number with usual splits if it differs."""
+    """Describe the minimum number of devices, and the number that a usual split needs if it differs."""
     return f"{count} in {precision}" + ("" if usual == count else f" ({usual} as engines split it evenly)")
 
 
@@ -305,7 +305,7 @@ def _fits_on(model: ModelSpec, accelerator: Accelerator, devices: int, context_t
 
 
 def audit_size(statement: SizeStatement, library: Library) -> Judgement:
-    """Judge a size claim by the config; without a stated format every usual one is tried."""
+    """Judge a size claim by the model's config; if the claim states no weight format, try every usual one."""
     amount, found = statement.amount, library.model_of(statement.model)
     source = Cited(title=f"config.json of {found.name}")
     held = [(in_format(found, precision), precision) for precision in _possible_formats(statement)]
@@ -330,7 +330,7 @@ def audit_size(statement: SizeStatement, library: Library) -> Judgement:
         reason=f"{name}: {_size_text(value, amount.measure)}, {'near' if near else 'not'} {amount.written}{active}",
         workings=(line,),
         sources=(source,),
-        true_if=None if near else f"it said {_size_text(value, amount.measure)}",
+        true_if=None if near else f"the claim said {_size_text(value, amount.measure)}",
     )
 
 
@@ -341,12 +341,12 @@ def _possible_formats(statement: SizeStatement) -> tuple[str | None, ...]:
 
 
 def _units(value: float, measure: str) -> list[tuple[float, str]]:
-    """Return the readings of a value; bytes are also read in GiB."""
+    """Return a value with the unit text of each reading; bytes may also be meant in GiB."""
     return [(value, "")] + ([(value * GB / GIB, f", or {value / GIB:,.1f} GiB")] if measure == "bytes" else [])
 
 
 def _active(statement: SizeStatement, model: ModelSpec) -> str:
-    """Note that the figure is the number of active parameters per token."""
+    """Return a note if the claimed figure is the number of active parameters per token, else an empty text."""
     used = model.active_params
     if statement.sized != "params" or model.experts is None or not statement.amount.nearly(float(used)):
         return ""
@@ -371,7 +371,9 @@ def _size(
         each = round(8 * weights / model.total_params, 3)
         params = round(model.total_params / GB, 3)
         line = working_line(
-            f"{plainly(params)} * {plainly(each)} / 8", params * each / 8, "10^9 parameters times bits each"
+            f"{plainly(params)} * {plainly(each)} / 8",
+            params * each / 8,
+            "10^9 bytes: parameters times bits per weight",
         )
         return weights, line, f"weights of {name}"
     context = statement.context_tokens or _SHORT_CONTEXT
@@ -381,7 +383,7 @@ def _size(
         line = working_line(
             f"{plainly(per_token)} * {context} * {statement.requests} / {GB}",
             value / GB,
-            "bytes a token, tokens and requests, in 10^9",
+            "10^9 bytes: bytes per token times tokens times requests",
         )
         return value, line, f"cache of {statement.requests} x {context:,} tokens of {name}"
     return _free_memory(statement, model, precision, library, printed=True)
@@ -390,7 +392,7 @@ def _size(
 def _free_memory(
     statement: SizeStatement, model: ModelSpec, precision: str | None, library: Library, *, printed: bool
 ) -> tuple[float, Working, str]:
-    """Compute memory minus weights, of the nominal GB or of the physical bytes (80 GB are 85.9 x 10^9)."""
+    """Compute the memory left after weights, from nominal GB or from physical bytes (80 GB are 85.9 x 10^9)."""
     name = model.name + (f" in {precision}" if precision else "")
     accelerator = library.accelerator_of(statement.accelerator or "")
     each_gb = accelerator.memory.nominal_gb if printed else round(accelerator.memory.hbm_bytes / GB, 1)
@@ -398,6 +400,6 @@ def _free_memory(
     line = working_line(
         f"{plainly(memory_gb)} - {plainly(weights_gb)}",
         memory_gb - weights_gb,
-        "GB on the box less weights" if printed else "10^9 bytes of memory less weights",
+        "GB of nominal memory minus weights" if printed else "10^9 bytes of memory minus weights",
     )
     return (memory_gb - weights_gb) * GB, line, f"memory of {statement.devices} x {accelerator.name} after {name}"

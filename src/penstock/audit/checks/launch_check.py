@@ -14,7 +14,7 @@ _SERVES = {"runs": True, "slow": True, "blocked": False, "silent-wrong": False}
 
 
 def audit_runs(statement: RunsStatement, library: Library) -> Judgement:
-    """Run preflight with the stated engine release, or the newest known one."""
+    """Judge a claim by a preflight with the stated engine release, else with the newest known release."""
     accelerator = library.accelerator_of(statement.accelerator)
     engine: EngineName = "sglang" if statement.engine == "sglang" else "vllm"
     release = Release(statement.version) if statement.version else NEWEST[engine]
@@ -36,7 +36,7 @@ def audit_runs(statement: RunsStatement, library: Library) -> Judgement:
     verdict = Verdict.UNDETERMINED if unread else _verdict(statement, ready)
     newest = f"; {NEWEST[engine].text} is the newest release read" if unread else ""
     newest = newest if statement.version else ", the newest release read"
-    opposite = f"it said that it {'does not run' if statement.runs else 'runs'}"
+    opposite = f"the claim said that the model {'does not run' if statement.runs else 'runs'}"
     return Judgement(
         verdict=verdict,
         reason=f"preflight of {where}{newest} says {ready}{_why(answer)}",
@@ -59,7 +59,7 @@ def _why(answer: Preflight) -> str:
 
 
 def _replica_split(accelerator: Accelerator, devices: int) -> Parallelism:
-    """Return tensor parallelism within a node, and nodes as pipeline stages."""
+    """Return a split with tensor parallelism within a node and one pipeline stage per node."""
     within = accelerator.node.devices
     if devices > within and devices % within == 0:
         return Parallelism(tp=within, pp=devices // within)

@@ -16,7 +16,7 @@ from penstock.catalog.price import Price
 _BOUGHT: Final = frozenset({"purchase_device", "purchase_node"})
 _RENTED: Final = frozenset({"rent_on_demand", "rent_spot", "rent_index", "rent_contract", "rent_block"})
 _SEASON: Final = timedelta(days=400)
-"""Maximum age difference: prices further from the day of a claim belong to another market."""
+"""Maximum time between a price and a claim; earlier or later prices belong to another market."""
 _MTOK: Final = 3600 / 1e6
 
 
@@ -26,9 +26,9 @@ _Offers: TypeAlias = Mapping[tuple[str, str, int | None], Price]
 
 
 def _offers(accelerator: str, library: Library, day: date, *, bought: bool) -> _Offers:
-    """Return the newest price of each provider, kind and term on a day, or the first later one if none is older.
+    """Return the newest price up to a day for each provider, kind and term, else the first later price.
 
-    Prices of low confidence are left out: they are estimates, and list prices without known buyers.
+    Prices of low confidence are left out: they are estimates, or list prices without known buyers.
     """
     kinds = _BOUGHT if bought else _RENTED
     counted = [
@@ -65,11 +65,11 @@ def audit_price(statement: PriceStatement, library: Library, said_on: date | Non
 
 def _judge_by_prices(statement: PriceStatement, offers: Sequence[Price]) -> Judgement:
     if not offers:
-        what = "to buy one" if statement.bought else "for an hour of one"
+        what = "to buy one" if statement.bought else "to rent one for an hour"
         return Judgement(
             verdict=Verdict.UNDETERMINED,
-            reason=f"no price {what} was recorded within {_SEASON.days} days of the claim, list prices and estimates "
-            "aside; a dated quote is missing",
+            reason=f"no price {what} was recorded within {_SEASON.days} days of the claim, except list prices "
+            "and estimates; a dated quote is missing",
         )
     prices = Distribution(
         values=[offer.usd_per_device for offer in offers], noun=("price", "prices"), write=_usd, modest=None
@@ -121,7 +121,7 @@ def audit_cost(statement: CostStatement) -> Judgement:
     line = working_line(
         f"{plainly(statement.usd_per_hour)} / ({plainly(tokens)} * 3600 / 1000000)",
         float(plainly(statement.usd_per_hour)) / (float(plainly(tokens)) * _MTOK),
-        "dollars an hour over millions of tokens an hour",
+        "dollars per hour over millions of tokens per hour",
     )
     met = statement.amount.meets(value)
     return Judgement(
@@ -129,7 +129,7 @@ def audit_cost(statement: CostStatement) -> Judgement:
         reason=f"its own inputs give {_usd(value)} per million tokens"
         + ("" if met else f", not {statement.amount.written}"),
         workings=(line,),
-        true_if=None if met else f"it said {_usd(value)}",
+        true_if=None if met else f"the claim said {_usd(value)}",
     )
 
 
@@ -150,19 +150,23 @@ def audit_saving(statement: SavingClaim) -> Judgement:
         working_line(
             f"{plainly(statement.engineers)} * {plainly(statement.engineer_usd_per_year)} * {plainly(statement.years)}",
             people,
-            "dollars of engineers over the whole time",
+            "dollars for engineers over the whole period",
         ),
         working_line(
             f"{statement.devices} * {plainly(statement.dearer_usd)} * (1 - {plainly(statement.discount_fraction)}) / "
             f"{plainly(statement.hardware_fraction)}",
             dearer,
-            f"dollars of the {statement.dearer} fleet",
+            f"dollars for the {statement.dearer} fleet",
         ),
-        working_line(f"{plainly(people)} / {plainly(dearer)}", people / dearer, "share of it that the engineers are"),
+        working_line(
+            f"{plainly(people)} / {plainly(dearer)}",
+            people / dearer,
+            "cost of engineers as a share of that fleet's cost",
+        ),
         working_line(
             f"1 - {plainly(statement.cheaper_usd)} / {plainly(statement.dearer_usd)}",
             1 - statement.cheaper_usd / statement.dearer_usd,
-            "saving where both bills are in proportion to their hardware",
+            "saving if both bills are proportional to their hardware cost",
         ),
     )
     return Judgement(

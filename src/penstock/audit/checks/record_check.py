@@ -22,7 +22,7 @@ from penstock.catalog.accelerator import Precision
 from penstock.errors import UnknownName
 
 _SAME = 1.1
-"""Factor within which a rate agrees with the one computed from users and time per token."""
+"""Factor within which a rate agrees with the rate computed from users and time per token."""
 _FAR_BELOW = 0.1
 _EVENTS = {
     "launch": "launched",
@@ -43,7 +43,7 @@ def audit_fact(statement: FactStatement, library: Library, said_on: date | None)
     if fact is None:
         return Judgement(
             verdict=Verdict.UNDETERMINED,
-            reason=f"nothing sourced is on record about '{statement.subject}: {statement.about}'",
+            reason=f"no sourced fact is on record about '{statement.subject}: {statement.about}'",
         )
     if isinstance(statement.says, Amount):
         return _judge_figure(statement.says, fact)
@@ -106,7 +106,7 @@ def _judge_figure(amount: Amount, fact: SourcedFact) -> Judgement:
         reason=f"its source says {said}" + (f": {fact.note}" if fact.note else ""),
         workings=(line,),
         sources=(fact.cited,),
-        true_if=None if near else f"it said {said}",
+        true_if=None if near else f"the claim said {said}",
     )
 
 
@@ -127,7 +127,7 @@ def _judge_name(says: str, fact: SourcedFact) -> Judgement:
         verdict=Verdict.CONFIRMED if met else Verdict.CONTRADICTED,
         reason=f"on record: {right}" + (f"; {fact.note}" if fact.note else ""),
         sources=(fact.cited,),
-        true_if=None if met else f"it said: {right}",
+        true_if=None if met else f"the claim said: {right}",
     )
 
 
@@ -147,7 +147,7 @@ def _judge_state(fact: SourcedFact, library: Library, said_on: date | None, *, s
         reason=f"on record: {'yes' if fact.holds else 'no'}{since}" + (f"; {fact.note}" if fact.note else ""),
         workings=lines,
         sources=(fact.cited,),
-        true_if=None if verdict is Verdict.CONFIRMED else f"it said {'yes' if then else 'no'}",
+        true_if=None if verdict is Verdict.CONFIRMED else f"the claim said {'yes' if then else 'no'}",
         today=today if today is not verdict else None,
     )
 
@@ -215,7 +215,7 @@ def audit_date(statement: DateStatement, library: Library, said_on: date | None)
         f"{'after' if early else 'before'} {said.written}: {word}",
         workings=(line,),
         sources=(source,),
-        true_if=f"it said {real.written}",
+        true_if=f"the claim said {real.written}",
         today=Verdict.CONTRADICTED if plan and real.first <= library.today else None,
     )
 
@@ -237,13 +237,13 @@ def audit_mention(statement: MentionStatement, library: Library, said_on: date |
         return Judgement(verdict=Verdict.UNDETERMINED, reason=f"{missing} is missing")
     real, source = found
     late = real.first > said_on
-    line = working_line(f"{real.first} > {said_on}", late, "it came after the day of the text")
+    line = working_line(f"{real.first} > {said_on}", late, "the product came after the day of the text")
     return Judgement(
         verdict=Verdict.CONTRADICTED if late else Verdict.CONFIRMED,
-        reason=f"the first thing on record of {statement.subject} is of {real.first}; the text is dated {said_on}",
+        reason=f"the first dated record of {statement.subject} is from {real.first}; the text is dated {said_on}",
         workings=(line,),
         sources=(source,),
-        true_if=f"the text were of {real.first} or later" if late else None,
+        true_if=f"the text were dated {real.first} or later" if late else None,
         today=Verdict.CONFIRMED if late and real.first <= library.today else None,
     )
 
@@ -262,7 +262,7 @@ def audit_follows(statement: FollowsStatement) -> Judgement:
         verdict=Verdict.CONFIRMED if met else Verdict.PLAUSIBLE if near else Verdict.CONTRADICTED,
         reason=f"its own inputs give {shown}{beside}",
         workings=(working_line(expression, evaluate(expression), f"{statement.formula}"),),
-        true_if=None if near else f"it said {shown}",
+        true_if=None if near else f"the claim said {shown}",
     )
 
 
@@ -278,7 +278,7 @@ def _judge_by_bound(statement: FollowsStatement, value: float, line: Working) ->
         reason=f"its own inputs allow {shown}, and {statement.amount.written} is {share:.2g} of that"
         + (": a unit is wrong, or very few requests are served" if far else ", if waiting and prompts take the rest"),
         workings=(line,),
-        true_if=f"it said up to {shown}" if far else None,
+        true_if=f"the claim said up to {shown}" if far else None,
     )
 
 

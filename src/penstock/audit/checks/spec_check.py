@@ -30,7 +30,7 @@ def audit_spec(statement: SpecStatement, library: Library) -> Judgement:
 
 
 def _judge_unlisted(statement: SpecStatement, accelerator: Accelerator) -> Judgement:
-    """Judge a figure without a catalog value: unsupported by the accelerator, or missing from the catalog."""
+    """Judge a figure that the catalog lacks: the accelerator does not support it, or the catalog is incomplete."""
     dialects = {"fp8": accelerator.fp8_dialect, "fp4": accelerator.fp4_formats}
     source = accelerator.source_of(f"dense_flops_per_s.{next(iter(accelerator.dense_flops_per_s))}")
     if statement.quantity not in dialects or dialects[statement.quantity] or source.basis is Basis.UNVERIFIED:
@@ -68,7 +68,7 @@ def _judge_match(
         f"{value_text(right.value, statement.amount.measure)}; no LLM engine uses 2:4 sparsity",
         workings=(*lines, _claim_over_reading(statement.amount, right, statement.amount.measure)),
         sources=(*sources, citation(accelerator, right.source)),
-        true_if=f"it were said to be {reading.name}",
+        true_if=f"the claim said {reading.name}",
     )
 
 
@@ -104,7 +104,7 @@ def _judge_mismatch(
             f"{value_text(right.value, amount.measure)}",
             workings=(_claim_over_reading(amount, whose, amount.measure), line),
             sources=(citation(accelerator, whose.source), *sources),
-            true_if=f"it means {whose.name}",
+            true_if=f"the claim means {whose.name}",
         )
     other = whose.name if whose is not None else mistaken_spec(statement, accelerator)
     sure = right.source.basis is not Basis.UNVERIFIED
@@ -114,7 +114,7 @@ def _judge_mismatch(
         + (f"; {amount.written} is {other}" if other else ""),
         workings=(line,),
         sources=sources,
-        true_if=f"it said {value_text(right.value, amount.measure)}" + (f", or meant {other}" if other else ""),
+        true_if=f"the claim said {value_text(right.value, amount.measure)}" + (f", or meant {other}" if other else ""),
     )
 
 

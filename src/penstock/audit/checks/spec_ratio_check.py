@@ -12,7 +12,7 @@ _BITS = {"fp64": 64, "fp32": 32, "tf32": 19, "bf16": 16, "fp16": 16, "fp8": 8, "
 
 
 def audit_ratio(statement: RatioStatement, library: Library) -> Judgement:
-    """Divide each reading of one accelerator by the same reading of the other; name mixed readings as such."""
+    """Divide each reading of one figure by the same reading of the other; report ratios that mix two readings."""
     accelerator, other = library.accelerator_of(statement.accelerator), library.accelerator_of(statement.over)
     ours = spec_readings(accelerator, statement.quantity, statement.scope, statement.basis)
     theirs = spec_readings(other, statement.over_quantity or statement.quantity, statement.scope, statement.basis)
@@ -51,11 +51,11 @@ def audit_ratio(statement: RatioStatement, library: Library) -> Judgement:
     right = figure(float(f"{mine.value / yours.value:.3g}"))
     return Judgement(
         verdict=Verdict.CONTRADICTED,
-        reason=f"like over like, {accelerator.name} has {right}x of {other.name}, not {amount.written}"
+        reason=f"like for like, {accelerator.name} has {right}x of {other.name}, not {amount.written}"
         + (f": that sets {mixed[0].name.rstrip(',')} against {mixed[1].name.rstrip(',')}" if mixed else ""),
         workings=tuple(lines),
         sources=sources,
-        true_if=f"it said {right}x",
+        true_if=f"the claim said {right}x",
     )
 
 
@@ -112,5 +112,5 @@ def audit_limit(statement: LimitStatement, library: Library) -> Judgement:
             Cited(title=limit.title, url=limit.url),
             citation(accelerator, accelerator.source_of(f"dense_flops_per_s.{kind}")),
         ),
-        true_if=None if below == statement.below else f"it said {'below' if below else 'above'}",
+        true_if=None if below == statement.below else f"the claim said {'below' if below else 'above'}",
     )

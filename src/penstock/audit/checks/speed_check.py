@@ -54,7 +54,7 @@ def audit_speed(statement: SpeedStatement, library: Library, said_on: date | Non
 
 
 def _limits(statement: SpeedStatement, library: Library) -> tuple[PhysicalLimit, ...]:
-    """Return the limits of the widest split if it allows the claim, else of all splits.
+    """Return the limits of the widest split if that split allows the claim, else the limits of all splits.
 
     A claim is possible if one split allows it.
     """
@@ -88,7 +88,7 @@ def _does_not_fit(
     if smallest.holds_weights:
         return Judgement(
             verdict=Verdict.UNDETERMINED,
-            reason=f"no split of {where} is known that holds {model.name}; state tensor and data parallel ranks",
+            reason=f"no known split of {where} holds {model.name}; state the tensor and data parallel ranks",
             workings=(smallest.line,),
             sources=sources,
         )
@@ -103,7 +103,7 @@ def _does_not_fit(
             working_line(
                 f"8 * {plainly(round(smallest.memory_bytes / GB, 1))} / {plainly(round(model.total_params / GB, 2))}",
                 8 * round(smallest.memory_bytes / GB, 1) / round(model.total_params / GB, 2),
-                "bits a weight may have to fit at all",
+                "maximum bits per weight that would fit",
             ),
         ),
         sources=sources,
@@ -143,7 +143,7 @@ def _too_fast(statement: SpeedStatement, found: tuple[PhysicalLimit, ...]) -> Ju
             reason=f"{amount.written} is {_times(amount.low / best.max_tokens_per_s)} what physics allows, "
             f"{figure(float(f'{best.max_tokens_per_s:.3g}'))} tok/s",
             workings=best.rate_lines(),
-            true_if=f"it were at most {figure(float(f'{best.max_tokens_per_s:.3g}'))} tok/s",
+            true_if=f"the figure were at most {figure(float(f'{best.max_tokens_per_s:.3g}'))} tok/s",
         )
     plain = without_drafts(best)
     fair_step_s = plain.fair_step_s
@@ -172,14 +172,14 @@ def _too_short(statement: SpeedStatement, found: tuple[PhysicalLimit, ...]) -> J
     line = working_line(
         f"{plainly(round(gb, 2))} / {plainly(rate)} / {plainly(best.drafts)}",
         round(gb, 2) / rate / best.drafts,
-        "ms to stream the weights once, over the tokens of a step",
+        "ms per token: time to stream the weights once, over the tokens of a step",
     )
     if _undercuts(amount, best.min_tpot_s):
         return Judgement(
             verdict=Verdict.IMPOSSIBLE,
-            reason=f"a token takes at least {best.min_tpot_s * 1e3:.3g} ms, a request alone and drafts granted",
+            reason=f"a token takes at least {best.min_tpot_s * 1e3:.3g} ms, even for one request with drafted tokens",
             workings=(line,),
-            true_if=f"it were at least {best.min_tpot_s * 1e3:.3g} ms",
+            true_if=f"the figure were at least {best.min_tpot_s * 1e3:.3g} ms",
         )
     plain = without_drafts(best)
     fair_s = plain.fair_step_s or plain.min_tpot_s
@@ -209,7 +209,7 @@ def _first_token_too_soon(statement: SpeedStatement, found: tuple[PhysicalLimit,
     return Judgement(
         verdict=Verdict.IMPLAUSIBLE,
         reason=f"the arithmetic of one prompt takes {best.min_prompt_s * 1e3:.3g} ms at the dense peak: only "
-        "a cached prompt comes sooner",
+        "a cached prompt is faster",
         workings=(line,),
         true_if="most of the prompt were cached",
     )
@@ -232,7 +232,7 @@ def _requests_line(limit: PhysicalLimit, context_tokens: float) -> Working:
     return working_line(
         f"{ranks} * {plainly(free)} / {plainly(each)}",
         ranks * float(plainly(free)) / float(plainly(each)),
-        "requests: 10^6 bytes after the weights, over the cache of one",
+        "requests: 10^6 bytes left after the weights, over those of one request's cache",
     )
 
 
@@ -252,7 +252,7 @@ def _too_many_requests(statement: SpeedStatement, found: tuple[PhysicalLimit, ..
 
 
 def _too_many_for_engines(statement: SpeedStatement, limit: PhysicalLimit) -> Judgement | None:
-    """Judge requests that fit in memory only without engine reserves; the smallest estimate of the reserves applies."""
+    """Judge a claim of more requests than fit beside the smallest estimate of the engine's reserved memory."""
     context = max(1, round((_min_context_tokens(limit) + _context(limit)) / 2))
     capacity = fit(limit.work.deployment, context).capacity
     if capacity is None or capacity.cached_requests is None:
@@ -283,7 +283,7 @@ def _requests_hold(found: tuple[PhysicalLimit, ...]) -> Judgement:
 def _by_rows(
     statement: SpeedStatement, rows: Mapping[Measurement, float], library: Library, said_on: date | None
 ) -> Judgement | None:
-    """Judge by published rows of the same setup and load, or of any load if none is stated."""
+    """Judge by published rows of the same setup and load, or of any load if the claim states none."""
     setup, amount = statement.setup, statement.amount
     if not rows:
         return None
@@ -326,7 +326,7 @@ def _claim_over_value(statement: SpeedStatement, value: float, what: str) -> Wor
 
 
 def _no_room(statement: SpeedStatement, library: Library) -> Judgement | None:
-    """Judge a setup whose weights fit without room for a KV cache, as a fit claim would be judged."""
+    """Judge a setup whose weights fit but leave no room for a KV cache, as a fit claim is judged."""
     setup = statement.setup
     model, accelerator = library.model_of(setup.model), library.accelerator_of(setup.accelerator)
     if library.efficiencies is None or setup.replicas > 1 or setup.data_parallel > 1:
@@ -341,7 +341,7 @@ def _no_room(statement: SpeedStatement, library: Library) -> Judgement | None:
     nearest = min(held, key=lambda attempt: attempt.weight_bytes)
     return Judgement(
         verdict=Verdict.IMPLAUSIBLE,
-        reason=f"the {nearest.precision} weights have room, but {nearest.lacks}",
+        reason=f"the {nearest.precision} weights fit, but {nearest.lacks}",
         workings=(nearest.line,),
         true_if="there were more devices",
     )
@@ -356,21 +356,24 @@ def _by_model(statement: SpeedStatement, rows: Mapping[Measurement, float], libr
         )
     line = _claim_over_value(statement, found.middle, "claimed over the prediction of the performance model")
     said = f"{_in_unit(found.low, statement)} to {_in_unit(found.high, statement)} ({found.tier}, {found.engine})"
-    missing = "" if found.stated else f", over {found.loads} usual loads, for none is stated"
+    missing = "" if found.stated else f", over {found.loads} usual loads, because the claim states none"
     verdict, where = _against(statement, found, list(rows.values()))
     if verdict is Verdict.IMPLAUSIBLE and _by_drafts(statement, found.low, found.high, library):
-        verdict, where = Verdict.PLAUSIBLE, "with drafted tokens inside, and without them faster than"
+        verdict, where = Verdict.PLAUSIBLE, "with drafted tokens inside, but without drafted tokens faster than"
     return Judgement(
         verdict=verdict,
         reason=f"{where} the prediction of the performance model, {said}{missing}",
         workings=(line,),
         sources=(Cited(title="Penstock's performance model, P10 to P90", url="docs/accuracy.md"),),
-        true_if=None if verdict is Verdict.PLAUSIBLE else f"it were {said}",
+        true_if=None if verdict is Verdict.PLAUSIBLE else f"the figure were {said}",
     )
 
 
 def _by_drafts(statement: SpeedStatement, low: float, high: float, library: Library) -> bool:
-    """Return whether drafts, if stated or if the model has draft layers, bring a claim near figures without drafts."""
+    """Return whether speculative decoding explains a claim that beats figures without it.
+
+    It can if the claim states it, or if the claim is silent and the model has draft layers.
+    """
     drafted = statement.setup.drafted
     if drafted is None:
         drafted = Part.MTP in library.model_of(statement.setup.model).params_by_part

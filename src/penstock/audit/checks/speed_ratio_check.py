@@ -21,7 +21,7 @@ _MODEL: Final = Cited(title="Penstock's performance model, P10 to P90", url="doc
 
 
 def audit_speed_ratio(statement: SpeedRatioStatement, library: Library, said_on: date | None = None) -> Judgement:
-    """Divide rates under the same load: published ones for every load that may be meant, else the model's."""
+    """Divide two setups' rates under the same load: published rates for every possible load, else predicted ones."""
     pairs = _published_pairs(statement, library, said_on)
     if pairs:
         return _by_pairs(statement, pairs, library)
@@ -29,7 +29,8 @@ def audit_speed_ratio(statement: SpeedRatioStatement, library: Library, said_on:
     if not predicted:
         return Judgement(
             verdict=Verdict.UNDETERMINED,
-            reason="no load is published for both setups, and no model of both; the figures of both runs are missing",
+            reason="no load is published for both setups, and the model cannot predict both; "
+            "the figures of both runs are missing",
         )
     low, high = min(pair.low for pair in predicted), max(pair.high for pair in predicted)
     nearest = min(predicted, key=lambda pair: abs(log(pair.mine / pair.yours / max(statement.amount.middle, 1e-9))))
@@ -41,7 +42,7 @@ def audit_speed_ratio(statement: SpeedRatioStatement, library: Library, said_on:
     inside = statement.amount.overlaps(low, high)
     stated = _load_stated(statement.setup)
     reason = f"no load is published for both setups; the model gives {_times(low)} to {_times(high)}" + (
-        "" if stated else ", over usual loads, for none is stated in full"
+        "" if stated else ", over usual loads, because the claim states none in full"
     )
     far = not statement.amount.overlaps(low / _FAR, high * _FAR)
     verdict = Verdict.IMPLAUSIBLE if far else Verdict.PLAUSIBLE if stated and inside else Verdict.UNDETERMINED
@@ -59,7 +60,7 @@ def _by_pairs(
         reason=reason,
         workings=(loads.line(statement.amount),),
         sources=cite_rows([row for pair in pairs for row in pair], library),
-        true_if=None if verdict is not Verdict.IMPLAUSIBLE else f"it said {_times(loads.median)}",
+        true_if=None if verdict is not Verdict.IMPLAUSIBLE else f"the claim said {_times(loads.median)}",
     )
 
 
@@ -113,7 +114,7 @@ def audit_change(statement: ChangeStatement, library: Library) -> Judgement:
     if not ratios:
         return Judgement(
             verdict=Verdict.UNDETERMINED,
-            reason=f"no cell of {accelerator.name} was published twice with this software; "
+            reason=f"no setup of {accelerator.name} was published twice with this software; "
             "rows of both days are missing",
         )
     cells = Distribution(

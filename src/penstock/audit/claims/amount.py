@@ -101,14 +101,14 @@ UNITS: Final[Mapping[str, tuple[str, float]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amount:
-    """A claimed figure in base units (bytes, seconds, shares), from `low` to `high`; equal for a single figure."""
+    """A claimed figure in base units (bytes, seconds, shares). `low` and `high` are equal for a single figure."""
 
     low: float
     high: float
     measure: str
     written: str
     rounding: float
-    """Half of the last written digit, in the base unit."""
+    """Half a unit of the last written digit, in the base unit."""
     about: bool = False
     at_least: bool = False
     at_most: bool = False
@@ -148,7 +148,7 @@ class Amount:
         return self.meets(min(max(low, self.low), high)) or self.meets(low) or self.meets(high)
 
     def off_by(self, value: float) -> str:
-        """Return the distance to a value, in percent of it."""
+        """Return the distance to a value, in percent of that value."""
         return f"{abs(self.middle / value - 1):.0%}" if value else "all"
 
     def rest(self) -> "Amount":
@@ -168,11 +168,13 @@ def parse_amount(text: str, *measures: str) -> Amount:
         raise UsageError(f"'{shown[:40]}' is not an amount; write 192 GB, ~15-20 tok/s, 1.5x, 31% or $22,000")
     measure, size = _unit((found["unit"] or "").strip().lower(), usd=bool(found["usd"]), text=shown)
     if measures and measure not in measures:
-        raise UsageError(f"'{shown}' is in {measure}, which does not go here; write {_examples(measures)}")
+        raise UsageError(f"'{shown}' is in {measure}, which does not fit here; write {_examples(measures)}")
     words = set(re.findall(r"[a-z]+|[~≈≤≥]|[<>]=?", found["words"].lower()))
     unknown = words - _ABOUT - _LEAST - _MOST - _FILLERS
     if unknown:
-        raise UsageError(f"'{shown}': what does '{min(unknown)}' mean? write about, over, under or leave it out")
+        raise UsageError(
+            f"'{shown}': what does '{min(unknown)}' mean? use `about`, `over` or `under`, or leave the word out"
+        )
     ends = [_plain(found[number], found[number + 1]) for number in (3, 5) if found[number]]
     low, high = (ends[0], ends[-1])
     if low[0] > high[0] or low[0] < 0:
@@ -190,7 +192,7 @@ def parse_amount(text: str, *measures: str) -> Amount:
 
 
 def exactly(value: float, measure: str = "number", written: str | None = None) -> Amount:
-    """Return an amount that was computed and not written."""
+    """Return the amount of a computed value, which has no rounding error."""
     return Amount(low=value, high=value, measure=measure, written=written or f"{value:,.4g}", rounding=0.0)
 
 
@@ -201,7 +203,7 @@ def _plain(digits: str, scale: str) -> tuple[float, float]:
         clean = clean.replace(".", "").replace(",", ".")
     elif "," in clean and not _THOUSANDS.fullmatch(clean):
         if clean.count(",") > 1 or "." in clean or not clean.rpartition(",")[2]:
-            raise UsageError(f"'{digits}': which comma is which? write 5,300 or 5.3")
+            raise UsageError(f"'{digits}' has ambiguous commas; write 5,300 or 5.3")
         clean = clean.replace(",", ".")
     clean = clean.replace(",", "")
     times = _SCALES[scale.lower()]

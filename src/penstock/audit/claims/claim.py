@@ -57,7 +57,7 @@ class Said:
     title: str = ""
     address: Annotated[str, Parsed(_address, {"type": "string"})] | None = None
     said_on: Day | None = None
-    """Date of the claim; None if undated, then it is judged as of today."""
+    """Date of the claim; a claim without a date (None) is judged as of today."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class Claim:
     """At most twelve words of the original, to find the place."""
     topic: str = ""
     points_at: tuple[str, ...] = ()
-    """Ids of claims that it relies on or repeats."""
+    """Ids of other claims that this claim relies on or repeats."""
     contradicts: tuple[str, ...] = ()
-    """Ids of claims that cannot be true together with it."""
+    """Ids of other claims that cannot be true together with this claim."""
     line: int | None = None

@@ -44,7 +44,7 @@ class SpecStatement:
     sustained: bool = False
     """Whether the figure is said to be sustained, not a peak."""
     variants: tuple[str, ...] = ()
-    """Other accelerators with that name, if only the generation was named."""
+    """Other accelerators that the name may mean, if it names only a generation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

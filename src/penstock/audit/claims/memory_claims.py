@@ -17,12 +17,12 @@ class FitStatement:
     devices: int = 1
     fits: bool = True
     precision: str | None = None
-    """Weight format; None if not stated, then every usual format is tried."""
+    """Weight format; if the claim states none (None), every usual format is tried."""
     context_tokens: int | None = None
     requests: int = 1
     """Number of requests of that context that must fit together."""
     fewest: Amount | None = None
-    """Claimed minimum number of devices; `devices` and `fits` are ignored then."""
+    """Claimed minimum number of devices; if it is set, `devices` and `fits` are ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

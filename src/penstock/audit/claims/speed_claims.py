@@ -11,7 +11,7 @@ Metric = Literal["throughput", "tpot", "ttft", "requests"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedSetup:
-    """The stated setup of a run; None is not stated."""
+    """The setup of a run; a field is None if the claim does not state it."""
 
     model: str
     accelerator: str

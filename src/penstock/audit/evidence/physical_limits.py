@@ -72,12 +72,12 @@ class PhysicalLimit:
 
     @property
     def drafts(self) -> float:
-        """Maximum tokens per step and request; drafts are assumed unless denied."""
+        """Maximum tokens per step and request; speculative decoding is assumed unless the claim denies it."""
         return 1.0 if self.setup.drafted is False else MAX_TOKENS_A_STEP
 
     @cached_property
     def min_weight_s(self) -> float:
-        """Seconds to read the weights of a step; of a mixture of experts, those of one token."""
+        """Minimum seconds to read the weights of a step; for a mixture of experts, the weights that one token uses."""
         experts = self.work.deployment.model.experts
         share = 0.0 if experts is None else experts.per_token / experts.routed
         return (self.work.dense_bytes + share * self.work.expert_bytes) / self.work.bytes_per_s
@@ -89,7 +89,7 @@ class PhysicalLimit:
 
     @cached_property
     def running(self) -> float:
-        """Concurrent requests: the stated number, at most as many as fit in memory."""
+        """Concurrent requests: the stated number, or the number that fits in memory if none or more is stated."""
         return max(1.0, min(self.setup.concurrency or _MAX_REQUESTS, self.max_requests(self.mean_context)))
 
     @cached_property
@@ -148,7 +148,7 @@ class PhysicalLimit:
             working_line(
                 f"1000 * {plainly(self.running)} * {plainly(self.drafts)} / {plainly(step_ms)}",
                 1000 * float(plainly(self.running)) * self.drafts / float(plainly(step_ms)),
-                "tok/s of all that fit, tokens a step with drafts, over ms of weights and cache",
+                "tok/s: requests times tokens per step with drafts, over ms to read weights and cache",
             ),
         ]
         micro = self.token_s * 1e6
@@ -156,7 +156,7 @@ class PhysicalLimit:
             working_line(
                 f"1000000 * {self.copies} / {plainly(micro)}",
                 1e6 * self.copies / float(plainly(micro)),
-                "tok/s by arithmetic: microseconds a token takes at the dense peak",
+                "tok/s by arithmetic, from the microseconds that a token takes at the dense peak",
             )
         )
         return tuple(lines)
@@ -164,7 +164,10 @@ class PhysicalLimit:
 
 @lru_cache(maxsize=256)
 def physical_limits(setup: ServedSetup, library: Library, *, widest: bool = False) -> tuple[PhysicalLimit, ...]:
-    """Return the limits of every possible split, or of the first; the smallest KV cache type if none is stated."""
+    """Return the limits of every possible split, or with `widest` only of the first.
+
+    If the setup states no KV cache type, the smallest one is assumed.
+    """
     accelerator = library.accelerator_of(setup.accelerator)
     mixture = library.model_of(setup.model).experts is not None
     found = []
@@ -194,7 +197,7 @@ def _work(
 
 
 def _ways(setup: ServedSetup, accelerator: Accelerator, *, mixture: bool) -> list[tuple[Parallelism, int]]:
-    """Return the splits, for a mixture of experts also those with data parallel attention if none is stated."""
+    """Return the possible splits; an unstated split of a mixture of experts may have data parallel attention."""
     found = list(splits(setup, accelerator))
     if mixture and setup.data_parallel == setup.replicas == 1:
         found += [
@@ -221,10 +224,10 @@ def without_drafts(limit: PhysicalLimit) -> PhysicalLimit:
 
 
 def max_rate(found: tuple[PhysicalLimit, ...]) -> PhysicalLimit | None:
-    """Return the split with the highest token rate, of those that hold the weights."""
+    """Return the split with the highest token rate among the splits that hold the weights."""
     return max((one for one in found if one.holds_weights), key=lambda one: one.max_tokens_per_s, default=None)
 
 
 def min_tpot(found: tuple[PhysicalLimit, ...]) -> PhysicalLimit | None:
-    """Return the split with the shortest time per output token, of those that hold the weights."""
+    """Return the split with the shortest time per output token among the splits that hold the weights."""
     return min((one for one in found if one.holds_weights), key=lambda one: one.min_tpot_s, default=None)

@@ -25,9 +25,9 @@ _SAME_LENGTHS: Final = 0.2
 _SAME_USERS: Final = 0.06
 _LENGTHS: Final = ((1024, 1024), (128, 128), (128, 2048), (4096, 512))
 _MANY: Final = 1024
-"""Users tried if no load is stated, with the usual lengths: as many as fit in memory, up to 1,024, and one user."""
+"""Maximum users tried if the claim states no load; one user, and as many as fit in memory, are tried."""
 _BITS_ALIKE: Final = {"fp16": "bf16", "int8": "fp8", "q4_k_m": "int4", "nvfp4": "mxfp4"}
-"""Formats that read as many bytes, so that their rows apply."""
+"""Formats that read equally many bytes, so that published rows of one apply to the other."""
 _UNSURE_PART: Final = ("gpu_ambiguous", "gpu_unnamed")
 """Flags of rows that may be of another accelerator."""
 
@@ -38,7 +38,7 @@ _Asked: TypeAlias = tuple[str | None, int, tuple[int, int, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """The predicted figure from P10 to P90, over the loads that may be meant."""
+    """The predicted figure from P10 to P90, over the loads that the claim may mean."""
 
     low: float
     high: float
@@ -129,7 +129,7 @@ def figure_of(row: Measurement, metric: Metric) -> float | None:
 
 @lru_cache(maxsize=1024)
 def predict_figure(setup: ServedSetup, metric: Metric, library: Library) -> Interval | None:
-    """Predict the figure over every load that may be meant; None if nothing can be predicted."""
+    """Predict the figure over every load that the claim may mean; None if nothing can be predicted."""
     found = list(_predictions(setup, library))
     ranges = [(_range(one, metric, copies), one) for one, copies, _ in found if one.memory.fits]
     kept = [(spread, one) for spread, one in ranges if spread is not None]
@@ -161,7 +161,7 @@ class RatePair:
 
 @lru_cache(maxsize=256)
 def predict_pairs(setup: ServedSetup, over: ServedSetup, library: Library) -> tuple[RatePair, ...]:
-    """Predict both setups, each in its widest split, under every load that may be meant."""
+    """Predict both setups, each in its widest split, under every load that the claim may mean."""
     if library.efficiencies is None:
         return ()
     ours, theirs = _rates(setup, library), _rates(over, library)

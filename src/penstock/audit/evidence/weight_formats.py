@@ -46,7 +46,7 @@ def in_format(model: ModelSpec, precision: str | None) -> ModelSpec:
 
 
 def formats_tried(precision: str | None) -> tuple[str | None, ...]:
-    """Return the formats that a rate may refer to: if none is stated, the released one and smaller ones."""
+    """Return the formats that a rate may refer to; if the claim states none, the released format and smaller ones."""
     return (None, "fp8", "int4") if precision is None else (precision,)
 
 

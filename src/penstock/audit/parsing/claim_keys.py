@@ -25,7 +25,7 @@ class NamedNumbers:
     """Reads the named numbers of a formula."""
 
     def core_schema(self) -> "CoreSchema":
-        """Return how pydantic reads them."""
+        """Return the pydantic schema that reads the named numbers."""
         from pydantic_core import core_schema as schemas  # noqa: PLC0415 - only where a file is read
 
         table = schemas.dict_schema(schemas.str_schema(), number(low=-1e15, high=1e15).core_schema())
@@ -40,7 +40,7 @@ class NamedNumbers:
 def _formula_inputs(found: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
     wrong = [name for name in found if not name.isidentifier()]
     if wrong:
-        raise UsageError(f"'{wrong[0][:40]}' cannot stand in a formula; name inputs with letters, as in h100_gb")
+        raise UsageError(f"'{wrong[0][:40]}' cannot be a name in a formula; name inputs with letters, as in h100_gb")
     return tuple(found.items())
 
 
@@ -113,11 +113,11 @@ def figure(*measures: str, name: str = "figure") -> Key:
 
 
 def served_setup(found: Mapping[str, Any], on: tuple[str, int]) -> ServedSetup:
-    """Build the setup from parsed keys; missing keys are not stated."""
+    """Build the setup from parsed keys; a missing key means that the claim does not state the property."""
     part, devices = on
     replicas, dp = found.get("replicas", 1), found.get("dp", 1)
     if devices % replicas or devices // replicas % dp:
-        raise UsageError(f"{devices} devices are not {replicas} replicas of {dp} data parallel ranks")
+        raise UsageError(f"{devices} devices cannot be divided into {replicas} replicas of {dp} data parallel ranks")
     return ServedSetup(
         model=found["model"],
         accelerator=part,
@@ -137,14 +137,14 @@ def served_setup(found: Mapping[str, Any], on: tuple[str, int]) -> ServedSetup:
 
 
 def speed_statement(setup: ServedSetup, metric: Metric, amount: Amount) -> SpeedStatement:
-    """Build a speed statement; rates per device or per user become those of the setup."""
+    """Build a speed statement; rates per device or per user are converted to those of the setup."""
     if amount.measure not in METRICS[metric]:
-        raise UsageError(f"'{amount.written}' is no {metric}; write {_example(metric)}")
+        raise UsageError(f"'{amount.written}' is not a {metric}; write {_example(metric)}")
     if amount.measure == "tokens/s/device":
         return SpeedStatement(setup=setup, metric="throughput", amount=amount.scaled(setup.devices))
     if amount.measure == "tokens/s/user":
         if not amount.low:
-            raise UsageError(f"'{amount.written}': nothing is that slow")
+            raise UsageError(f"'{amount.written}': a rate must be above 0")
         turned = Amount(
             low=1 / amount.high,
             high=1 / amount.low,

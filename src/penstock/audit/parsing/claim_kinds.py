@@ -152,7 +152,7 @@ def _release(written: str) -> str:
 def _size(found: Mapping[str, Any]) -> Statement:
     part, devices = found.get("hardware", (None, 1))
     if found["of"] == "left" and part is None:
-        raise UsageError("what is left depends on the devices; add `hardware: 1x mi300x`")
+        raise UsageError("the memory left depends on the devices; add `hardware: 1x mi300x`")
     return SizeStatement(
         model=found["model"],
         sized=found["of"],
@@ -250,7 +250,7 @@ KINDS: Final[Mapping[str, ClaimKind]] = {
         _fits,
     ),
     "runs": ClaimKind(
-        "a checkpoint runs rightly on devices with an engine, or does not",
+        "a checkpoint runs correctly on devices with an engine, or does not",
         (
             MODEL,
             HARDWARE,
@@ -301,7 +301,7 @@ KINDS: Final[Mapping[str, ClaimKind]] = {
         ),
     ),
     "cost": ClaimKind(
-        "dollars per million tokens with the rent and the rate they come from",
+        "dollars per million tokens with the rent and the rate that give this cost",
         (
             Key("usd_per_hour", number(low=1e-6, high=1e12), needed=True),
             Key("tokens_per_s", number(low=1e-6, high=1e12), needed=True),
@@ -311,12 +311,12 @@ KINDS: Final[Mapping[str, ClaimKind]] = {
         _cost,
     ),
     "fact": ClaimKind(
-        "something holds, is called so or was reported",
+        "something is true, has a name or was reported",
         (_SUBJECT, Key("about", TEXT, needed=True), SAYS),
         lambda found: FactStatement(subject=found["subject"], about=found["about"], says=found["says"]),
     ),
     "date": ClaimKind(
-        "something happened, or will happen, then",
+        "something happened, or will happen, at a stated time",
         (
             _SUBJECT,
             Key("event", TEXT, needed=True),
@@ -325,7 +325,7 @@ KINDS: Final[Mapping[str, ClaimKind]] = {
         lambda found: DateStatement(subject=found["subject"], event=found["event"], when=found["when"]),
     ),
     "mention": ClaimKind(
-        "a text speaks of a product as there", (_SUBJECT,), lambda found: MentionStatement(subject=found["subject"])
+        "a text mentions a product as existing", (_SUBJECT,), lambda found: MentionStatement(subject=found["subject"])
     ),
     "change": ClaimKind(
         "a stack became faster by a factor between two days",
@@ -340,7 +340,7 @@ KINDS: Final[Mapping[str, ClaimKind]] = {
         _change,
     ),
     "follows": ClaimKind(
-        "a figure computed from others the same text states",
+        "a figure that a text computes from other figures in it",
         (
             Key("inputs", NamedNumbers(), needed=True),
             Key("formula", TEXT, needed=True),
@@ -349,7 +349,7 @@ KINDS: Final[Mapping[str, ClaimKind]] = {
         _follows,
     ),
     "unknown": ClaimKind(
-        "a figure nothing here can check",
+        "a figure that no evidence here can check",
         (figure(), Key("needs", TEXT, needed=True)),
         lambda found: UncheckableStatement(amount=found["figure"], needs=found["needs"]),
     ),

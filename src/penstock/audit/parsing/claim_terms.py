@@ -39,7 +39,7 @@ _ENGINE_SPELLINGS: Final = {
 
 def _bounded_name(text: str) -> str:
     if len(text) > _MAX_CHARACTERS:
-        raise UsageError(f"'{text[:40]}' and {len(text) - 40:,} characters more are no name; shorten it")
+        raise UsageError(f"'{text[:40]}...' has {len(text):,} characters, too many for a name; shorten it")
     return text
 
 
@@ -72,7 +72,7 @@ def _spellings(text: str) -> list[tuple[str, int | None]]:
 
 
 def variants(text: str) -> tuple[str, ...]:
-    """List the accelerators that a bare generation may mean: `h100` is SXM, PCIe and NVL, `b200` also within GB200."""
+    """List the accelerators that a bare generation may mean: `h100` may be SXM, PCIe or NVL."""
     bare = next((spelled for spelled, _ in _spellings(_bounded_name(text))), "")
     if not bare or bare in accelerator_ids():
         return ()

@@ -27,7 +27,7 @@ def _check_id(text: str) -> str:
 
 def _check_key(text: str) -> str:
     if len(text.split()) > _KEY_WORDS:
-        raise UsageError(f"{len(text.split())} words; a key has at most {_KEY_WORDS}, enough to find the place")
+        raise UsageError(f"{len(text.split())} words; `key` may have at most {_KEY_WORDS}, enough to find the place")
     return text
 
 
@@ -46,9 +46,9 @@ class ClaimEntry:
     topic: str = ""
     source: Said | None = None
     points_at: tuple[_Id, ...] = ()
-    """Ids of claims that it relies on or repeats."""
+    """Ids of other claims that this claim relies on or repeats."""
     contradicts: tuple[_Id, ...] = ()
-    """Ids of claims that cannot be true together with it."""
+    """Ids of other claims that cannot be true together with this claim."""
     spec: Annotated[Statement, KINDS["spec"]] | None = None
     ratio: Annotated[Statement, KINDS["ratio"]] | None = None
     limit: Annotated[Statement, KINDS["limit"]] | None = None
@@ -77,7 +77,7 @@ class ClaimEntry:
         stated = [name for name in KIND_NAMES if getattr(self, name) is not None]
         if len(stated) != 1:
             problem = "says nothing" if not stated else f"says {' and '.join(stated)} at once"
-            raise UsageError(f"{problem}; a claim has one of {', '.join(KIND_NAMES)}")
+            raise UsageError(f"{problem}; a claim must have exactly one of {', '.join(KIND_NAMES)}")
 
     @property
     def statement(self) -> Statement:
@@ -154,15 +154,15 @@ def _check_ids(claims: Sequence[Claim]) -> None:
     known: dict[str, int | None] = {}
     for index, claim in enumerate(claims):
         if claim.id in known:
-            problem = f"the id '{claim.id}' is that of the claim on line {known[claim.id]}; give it another"
+            problem = f"the claim on line {known[claim.id]} already has the id '{claim.id}'; choose another"
             raise FieldError(problem, "claims", index)
         known[claim.id] = claim.line
     for index, claim in enumerate(claims):
         for other in (*claim.points_at, *claim.contradicts):
             if other == claim.id:
-                raise FieldError(f"'{claim.id}' points at itself", "claims", index)
+                raise FieldError(f"'{claim.id}' refers to itself", "claims", index)
             if other not in known and "/" not in other:
-                raise FieldError(f"'{claim.id}' points at '{other}', and no claim has that id", "claims", index)
+                raise FieldError(f"'{claim.id}' refers to '{other}', but no claim has that id", "claims", index)
 
 
 def filed_under(prefix: str, claims: Sequence[Claim]) -> tuple[Claim, ...]:

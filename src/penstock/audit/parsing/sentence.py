@@ -119,11 +119,13 @@ def _model_and_format(words: list[str]) -> dict[str, object]:
 
 
 def _fit(found: dict[str, object], on: tuple[str, int], *, fits: bool) -> Statement:
-    """Build a fit statement in which the whole stated load must fit: the tokens of a request, for each user."""
+    """Build a fit statement; one request of the stated length must fit for each user."""
     setup = served_setup(found, on)
     context = (setup.input_tokens or 0) + (setup.output_tokens or 0)
     if setup.concurrency is not None and not context:
-        raise UsageError(f"{setup.concurrency} users of which lengths? add in 8k/1k, or leave them out")
+        raise UsageError(
+            f"{setup.concurrency} users: state the lengths of requests, such as `in 8k/1k`, or leave out the users"
+        )
     return FitStatement(
         model=setup.model,
         accelerator=setup.accelerator,
@@ -142,7 +144,7 @@ def _options(text: str) -> dict[str, object]:
         option = _OPTIONS.match(text, at)
         if option is None or option.end() == at:
             raise UsageError(
-                f"'{text[at:].strip()[:40]}' is not understood; write with vllm, in 1024/1024, at 64 users"
+                f"'{text[at:].strip()[:40]}' is not understood; use `with vllm`, `in 1024/1024` or `at 64 users`"
             )
         at = option.end()
         found |= _option(option)
@@ -167,7 +169,7 @@ def _option(option: "re.Match[str]") -> dict[str, object]:
 def _of_part(about: str, said: str) -> Statement:
     words = about.split()
     if len(words) < 2:  # an accelerator and its quantity
-        raise UsageError(f"'{about[:40]}' is not a part and a quantity; write {_SHAPES}")
+        raise UsageError(f"'{about[:40]}' is not an accelerator and a quantity; write {_SHAPES}")
     two = " ".join(words[-2:]).lower()
     named = words[:-2] if two in _QUANTITIES and len(words) > 2 else words[:-1]  # a name before both
     quantity = " ".join(words[len(named) :]).lower()
@@ -177,7 +179,7 @@ def _of_part(about: str, said: str) -> Statement:
     if quantity not in QUANTITIES:
         near = difflib.get_close_matches(quantity[:20], [*QUANTITIES, *PRECISIONS], n=1, cutoff=0.5)
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(QUANTITIES)}"
-        raise UsageError(f"'{quantity[:40]}' is not a quantity of a part; {hint}")
+        raise UsageError(f"'{quantity[:40]}' is not a quantity of an accelerator; {hint}")
     ratio = re.fullmatch(r"(.+?)\s*(?:of|over|vs)\s+(.+)|(.+(?:x|times))\s+([a-z].*)", said, re.IGNORECASE)
     if ratio is not None:
         amount = parse_amount(ratio[1] or ratio[3], "times", "number")

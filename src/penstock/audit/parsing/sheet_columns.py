@@ -94,7 +94,9 @@ def sheet_rows(text: str, where: str) -> Iterator[SheetRow]:
     for number, row in found:
         for name, cell in row.items() if delimiter != "," and not continental else ():
             if name not in _WORDS and _DOTTED.fullmatch(cell):
-                raise UsageError(f"{where}:{number}: {name}: '{cell[:40]}' may have a point or thousands; write 6000")
+                raise UsageError(
+                    f"{where}:{number}: {name}: '{cell[:40]}' may have a decimal point or a thousands mark; write 6000"
+                )
         yield SheetRow(where, number, _with_points(row) if continental else row)
 
 
@@ -120,7 +122,9 @@ def _cells(table: list[list[str]], header: list[str], where: str, first: int) ->
         if not any(cells):
             continue
         if len(cells) != len(header):
-            raise UsageError(f"{where}:{number}: {len(cells)} cells where the heading has {len(header)}; quote 1,000")
+            raise UsageError(
+                f"{where}:{number}: {len(cells)} cells, but the heading has {len(header)}; quote cells with commas"
+            )
         yield number, dict(zip(header, cells, strict=True))
 
 
@@ -139,7 +143,7 @@ def _header(names: list[str], place: str, where: str) -> list[str]:
             for name, column in zip(spelled, header, strict=True)
         ]
     if not header:
-        raise UsageError(f"{where}: the sheet is empty; its first line names columns: {', '.join(COLUMNS)}")
+        raise UsageError(f"{where}: the sheet is empty; its first line must name columns: {', '.join(COLUMNS)}")
     twice = next((name for name in header if header.count(name) > 1), None)
     if twice is not None:
         raise UsageError(f"{place}: two columns are `{twice}`; keep one")

@@ -25,7 +25,7 @@ _FIGURES: Final[Mapping[str, tuple[Metric, str]]] = {
 
 
 def parse_sheet(text: str, where: str, said: Said | None = None) -> tuple[Claim, ...]:
-    """Parse the rows of a sheet; a row yields one claim per figure, and one that its figures agree."""
+    """Parse the rows of a sheet; a row yields one claim per figure, and one that its rate and time per token agree."""
     claims: list[Claim] = []
     for row in sheet_rows(text, where):
         try:
@@ -93,7 +93,7 @@ def _devices(on: str, count: str | None) -> tuple[str, int]:
     if count is None:
         return part, devices
     if devices > 1:
-        raise UsageError(f"'{on[:40]}' has a count, and so has `count`; keep one")
+        raise UsageError(f"'{on[:40]}' and the column `count` both give a count; keep one")
     return part, _count(count)
 
 
@@ -178,5 +178,5 @@ def _usd(row: SheetRow, column: str, written: str) -> Amount:
     except UsageError as error:
         raise row.refuse(column, str(error)) from None
     if not amount.low:
-        raise row.refuse(column, f"'{written[:40]}' is nothing; leave the cell empty")
+        raise row.refuse(column, f"'{written[:40]}' must be above 0; change it or leave the cell empty")
     return amount
