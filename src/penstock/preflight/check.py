@@ -71,7 +71,7 @@ _LONGER: Final = ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "SGLANG_ALLOW_OVERWRITE_LONGE
 
 
 class Readiness(StrEnum):
-    """The overall verdict: the worst known problem, in one word."""
+    """The overall verdict: one word for the worst known problem."""
 
     SILENT_WRONG = "silent-wrong"
     BLOCKED = "blocked"
@@ -80,7 +80,7 @@ class Readiness(StrEnum):
     SLOW = "slow"
     RUNS = "runs"
     UNDETERMINED = "undetermined"
-    """No problem is known, but the deciding facts are not known for this engine and accelerator."""
+    """No problem is known, but the facts that would decide are unknown for this engine and accelerator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,12 +136,12 @@ class Preflight:
 
     @property
     def narrow(self) -> StartObstacle | None:
-        """The memory obstacle that occurs at only one end of the range of start-up memory."""
+        """The memory obstacle that occurs at only one end of the estimated range of start-up memory, if any."""
         return None if self.memory.certain else _short_of_room(self)
 
     @property
     def possible_obstacles(self) -> tuple[StartObstacle, ...]:
-        """Possible obstacles: memory at one end of its range, flags that the release may lack."""
+        """Possible obstacles: memory at one end of its estimated range, and flags that the release may lack."""
         unread = (flag for flag in self.flags if flag.stops and not flag.certain)
         short = () if (narrow := self.narrow) is None else (narrow,)
         return (*short, *(StartObstacle(kind="flag", text=flag.message) for flag in unread))
@@ -191,7 +191,7 @@ class Preflight:
 
     @property
     def newer_than_read(self) -> Release | None:
-        """The newest release that was read, if the question is about a later one."""
+        """The newest release whose source was read, if the question is about a later release."""
         read = NEWEST[self.question.engine]
         return read if self.question.version > read else None
 
@@ -208,7 +208,7 @@ def _obstacles(answer: Preflight) -> Iterator[StartObstacle]:
         config = "" if known.registered == known.architecture else f", which this config calls {known.architecture}"
         text = f"{question.engine} {question.version} does not know {known.registered}{config}"
         yield StartObstacle(
-            kind="architecture", text=f"{text}; the first release that does is {answer.architecture.since}"
+            kind="architecture", text=f"{text}; the first release that knows it is {answer.architecture.since}"
         )
     if (short := _short_of_room(answer)) is not None and answer.memory.certain:
         yield short
@@ -231,18 +231,20 @@ def _of_the_line(answer: Preflight) -> Iterator[StartObstacle]:
     started = answer.question.asked.parallelism.devices
     seen, alone = launch.visible_devices, launch.flag(*_SEVERAL_MACHINES) is None
     if seen is not None and seen < started and alone:
-        text = f"it lets the engine see {seen} of the {started} devices it starts on"
+        text = f"the command lets the engine see {seen} of the {started} devices that it needs"
         yield StartObstacle(kind="devices", text=text)
     if (unread := mismatch(subject, launch.flag("quantization"))) is not None:
         yield StartObstacle(kind="flag", text=unread)
     named = launch.flag("model-path") or ""
     short = {subject.model.name.casefold(), subject.name.rpartition("/")[2].casefold()}
     if "/" in subject.name and named.casefold() in short:
-        yield StartObstacle(kind="model", text=f"'{named}' is no repository; write {subject.name}")
+        yield StartObstacle(kind="model", text=f"'{named}' is not a repository; write {subject.name}")
     platform = image_platform(launch.image)
     if platform is not None and answer.facts["platform"] in {"rocm", "cuda"} and platform != answer.facts["platform"]:
         part = answer.question.accelerator.id
-        yield StartObstacle(kind="image", text=f"{launch.image} is built for {platform.upper()}, which {part} is not")
+        yield StartObstacle(
+            kind="image", text=f"{launch.image} is built for {platform.upper()}, which {part} does not support"
+        )
 
 
 def _short_of_room(answer: Preflight) -> StartObstacle | None:
@@ -271,7 +273,7 @@ def _unconnected_nodes(answer: Preflight) -> StartObstacle | None:
     if split.devices <= node.largest or answer.launch.flag(*_SEVERAL_MACHINES) is not None:
         return None
     machines = -(-split.devices // node.largest)
-    text = f"{split.devices} devices are {machines} machines of {node.largest}, and this line starts one"
+    text = f"{split.devices} devices are {machines} machines of {node.largest}, but this command starts one"
     return StartObstacle(kind="nodes", text=f"{text}; add --nnodes {machines} and --node-rank on each")
 
 
@@ -333,7 +335,7 @@ def _propose_launch(question: PreflightQuestion, knowledge: Knowledge, recipe: R
 
 
 def _as_launched(question: PreflightQuestion) -> PreflightQuestion:
-    """Apply the launch's quantisation method to the weights, and to the proposed launch."""
+    """Return the question with the weights as the launch quantises them; a proposed launch uses the same method."""
     method = question.asked.quantization or (question.launch and question.launch.flag("quantization", "quant")) or None
     stored = as_launched(question.subject, method)
     if stored is question.subject:

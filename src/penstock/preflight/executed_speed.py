@@ -30,7 +30,10 @@ class Speed:
 
 
 def predicted_speed(answer: Preflight, efficiencies: Efficiencies) -> Speed | None:
-    """Predict the standard load; None if it does not start, lacks a kernel, or the accelerator has no measurements."""
+    """Predict the speed under the standard load.
+
+    None if the launch does not start, a kernel is missing, or the accelerator has no measurements.
+    """
     engine, accelerator = answer.question.engine, answer.question.accelerator
     kernels = {group.kernel for group in answer.kernels}
     if answer.readiness is Readiness.BLOCKED or not answer.memory.fits:

@@ -13,7 +13,7 @@ _ANSWERED_BY_A_SPLIT: Final = {"split", "memory", "context", "nodes"}
 
 
 def nearest(answer: Preflight, knowledge: Knowledge) -> Preflight | None:
-    """Return the result for the nearest split that passes; None if none is needed or none helps.
+    """Return the preflight result for the nearest split that passes; None if no other split is needed or helps.
 
     For a user's own command, the nearest is the launch that preflight proposes for the same devices.
     """
@@ -50,7 +50,7 @@ def _candidates(answer: Preflight, *, grow: bool) -> Iterator[Parallelism]:
 
 
 def _of(devices: int, node: int, *, mixture: bool) -> Iterator[Parallelism]:
-    """Yield tensor parallelism within a node and nodes as pipeline stages; expert parallelism second."""
+    """Yield splits with tensor parallelism in a node and one pipeline stage per node, then with expert parallelism."""
     within = min(devices, node)
     if devices % within:
         return

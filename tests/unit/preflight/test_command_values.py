@@ -29,7 +29,7 @@ def stops(answer: Preflight) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ("--max-model-len abc", "is no whole number"),
+        ("--max-model-len abc", "is not a whole number"),
         ("--gpu-memory-utilization 1.2", "share of memory"),
         ("--gpu-memory-utilization 90", "share of memory"),
         ("--dtype float8", "no such value"),
@@ -37,7 +37,7 @@ def stops(answer: Preflight) -> dict[str, str]:
         ("--reasoning-parser deepseek-r1", "did you mean deepseek_r1?"),
         ("--attention-backend FLASH_ATN", "did you mean FLASH_ATTN?"),
         ("--kv-cache-dtype fp9", "did you mean fp8?"),
-        ("--max-num-batched-tokens 100 --max-model-len 8192 --no-enable-chunked-prefill", "prompt that is not cut"),
+        ("--max-num-batched-tokens 100 --max-model-len 8192 --no-enable-chunked-prefill", "prompt that is not chunked"),
         ("--max-num-batched-tokens 100 --max-num-seqs 128", "less than --max-num-seqs"),
         ("--quantization awq", "not quantised"),
     ],
@@ -128,7 +128,7 @@ def test_a_line_may_use_fewer_devices_than_a_host_has(flags: str, devices: int) 
 
 @pytest.mark.parametrize("line", ["vllm bench serve --model Qwen/Qwen3-8B", "python -m sglang.bench_serving --model x"])
 def test_a_line_that_starts_no_server_is_refused(line: str) -> None:
-    with pytest.raises(UsageError, match="starts no server"):
+    with pytest.raises(UsageError, match="does not start a server"):
         asked(line)
 
 

@@ -68,7 +68,7 @@ def test_a_line_a_shell_completes_is_read_so(line: str) -> None:
 )
 def test_a_line_that_hides_devices_it_starts_on_is_refused(line: str, on: str, seen: int) -> None:
     assert [text for kind, text in stops(asked(line.format(LLAMA), on)) if kind == "devices"] == [
-        f"it lets the engine see {seen} of the {4 if on == 'mi300x:8' else 8} devices it starts on"
+        f"the command lets the engine see {seen} of the {4 if on == 'mi300x:8' else 8} devices that it needs"
     ]
 
 
@@ -84,11 +84,11 @@ def test_devices_enough_or_unknown_are_no_obstacle(shown: str) -> None:
     [
         ("--host http://0.0.0.0", "--host http://0.0.0.0 is a URL"),
         ("--host 0.0.0.0:8000", "write 0.0.0.0 and --port 8000"),
-        ("--host 300.1.1.1", "is no address"),
-        ("--host 'my host'", "is no address"),
-        ("--host 1::g", "is no address"),
-        ("--seed abc", "--seed abc is no whole number"),
-        ("--cpu-offload-gb some", "is no number"),
+        ("--host 300.1.1.1", "is not an address"),
+        ("--host 'my host'", "is not an address"),
+        ("--host 1::g", "is not an address"),
+        ("--seed abc", "--seed abc is not a whole number"),
+        ("--cpu-offload-gb some", "is not a number"),
         ("--port", "--port needs a value"),
         ("--enable-prefix-caching true", "takes no value"),
         ("--trust-remote-code=True", "takes no value; write --trust-remote-code alone"),
@@ -96,9 +96,9 @@ def test_devices_enough_or_unknown_are_no_obstacle(shown: str) -> None:
         ("--enable-chunked-prefill false", "write --no-enable-chunked-prefill to turn it off"),
         ("--compilation-config '{cudagraph_mode: FULL}'", "is not valid JSON"),
         ('--speculative-config \'{"method": "eagle3"\'', "is not valid JSON"),
-        ("--speculative-config 3", "is no JSON object"),
-        ("--compilation-config 3", "is no JSON object"),
-        ("--max-num-seqs 1k", "is no whole number"),
+        ("--speculative-config 3", "is not a JSON object"),
+        ("--compilation-config 3", "is not a JSON object"),
+        ("--max-num-seqs 1k", "is not a whole number"),
         ("--load-format gguff", "did you mean gguf?"),
         ("--uvicorn-log-level loud", "no such value"),
         ("--enable-auto-tool-choice", "needs --tool-call-parser"),
@@ -139,7 +139,7 @@ def test_sglang_has_kinds_of_its_own(flags: str) -> None:
 
 def test_a_count_that_does_not_parse_is_the_only_complaint() -> None:
     assert stops(asked(f"vllm serve {LLAMA} --tensor-parallel-size eight")) == [
-        ("flag", "--tensor-parallel-size eight is no whole number")
+        ("flag", "--tensor-parallel-size eight is not a whole number")
     ]
 
 
@@ -193,7 +193,7 @@ def test_a_file_of_flags_is_said_to_be_unread() -> None:
 def test_a_variable_that_is_ignored_is_counted() -> None:
     text = shown(100, f"VLLM_ATTENTION_BACKEND=FLASHINFER vllm serve {LLAMA} -tp 8")
     assert " rules: 1 ignored\n" in text
-    assert "! VLLM_ATTENTION_BACKEND is gone since 0.15.0 and is ignored; use --attention-backend\n" in text
+    assert "! VLLM_ATTENTION_BACKEND was removed in 0.15.0 and is ignored; use --attention-backend\n" in text
 
 
 @pytest.mark.parametrize("model", ["deepseek-r1", "nemotron-3-super-fp8", "kimi-k2"])

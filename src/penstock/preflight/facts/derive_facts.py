@@ -30,7 +30,7 @@ _ASKED_VARIABLES = (
 
 
 def derive_facts(situation: Situation) -> Facts:
-    """Derive all facts; every name of the vocabulary has its value, or the reason why it is unknown."""
+    """Derive all facts; every fact of the vocabulary gets its value, or the reason why it is unknown."""
     facts: dict[str, Value | Unknown] = {}
     for group in (_device, _model, _quantisation, _tensor_facts, _parallel, _launch, _host):
         facts.update(group(situation))
@@ -42,7 +42,7 @@ def derive_facts(situation: Situation) -> Facts:
 
 
 def chip_of(compute_target: str | None) -> str | None:
-    """Return the family of a compiler target: sm_90a and sm_90 run the same kernels."""
+    """Return the family of a compiler target: sm_90a and sm_90 are one family, because they run the same kernels."""
     if compute_target is None:
         return None
     return compute_target.rstrip("af") if compute_target.startswith("sm_") else compute_target
@@ -59,7 +59,7 @@ def _device(situation: Situation) -> Mapping[str, Value | Unknown]:
     has_fp8 = "fp8" in accelerator.dense_flops_per_s
     if dialect is None:
         settled: Value | Unknown = (
-            Unknown(f"the catalog does not say which FP8 {accelerator.id} reads") if has_fp8 else "none"
+            Unknown(f"the catalog does not say which FP8 dialect {accelerator.id} reads") if has_fp8 else "none"
         )
     else:
         settled = dialect
@@ -207,7 +207,7 @@ def _launch(situation: Situation) -> Mapping[str, Value | Unknown]:
         "launch.graphs": not eager,
         "launch.max_model_len": _or_unknown(
             _number(launch, "max-model-len", "context-length") or model.max_context_tokens,
-            "neither the launch nor the config limits it",
+            "neither the launch nor the config limits the context",
         ),
         "launch.batched_tokens": _or_unknown(
             _number(launch, "max-num-batched-tokens", "chunked-prefill-size"), "the engine's default applies"

@@ -39,7 +39,7 @@ _SAME: Final = {
 """Short names of settings; facts use the long name."""
 _CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl"})
 _SWITCHES: Final = frozenset({"--rm", "--privileged", "--init", "--detach", "--interactive", "--tty", "--read-only"})
-"""Options of `docker run` without a value; short ones without a value are combined, as in -it, -d, -itd."""
+"""Options of `docker run` without a value; short options may be combined, as in -itd."""
 _OTHER_VERBS: Final = frozenset({"bench", "chat", "complete", "collect-env", "run-batch"})
 _MAX_COMMAND: Final = 20_000
 
@@ -87,17 +87,21 @@ def _visible(tokens: Sequence[str], environment: Mapping[str, str]) -> int | Non
 
 
 def _refuse_other_programs(tokens: Sequence[str]) -> None:
-    """Raise for commands that benchmark or query a server instead of starting one."""
+    """Raise an error for commands that benchmark or query a server instead of starting one."""
     programs = [token.rpartition("/")[2] for token in tokens]
     if (
         "vllm" in programs
         and programs[programs.index("vllm") + 1 :][:1]
         and ((verb := programs[programs.index("vllm") + 1]) in _OTHER_VERBS)
     ):
-        raise UsageError(f"--command: 'vllm {verb}' starts no server; give the `vllm serve` line it asks")
+        raise UsageError(
+            f"--command: 'vllm {verb}' does not start a server; give the `vllm serve` command it is run against"
+        )
     other = next((token for token in tokens if token.startswith(("sglang.bench", "sglang.test"))), None)
     if other is not None:
-        raise UsageError(f"--command: '{other}' starts no server; give the `sglang.launch_server` line it asks")
+        raise UsageError(
+            f"--command: '{other}' does not start a server; give the `sglang.launch_server` command it is run against"
+        )
 
 
 def _engine(tokens: Sequence[str], image: str | None) -> EngineName | None:
@@ -122,7 +126,7 @@ def _variables(tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _after_image(tokens: list[str]) -> tuple[str | None, list[str]]:
-    """Return the image and the arguments after it, also those inside a shell command."""
+    """Return the image and the arguments after it, including those inside a shell command."""
     at = _image_at(tokens)
     if at is None:
         return None, tokens
@@ -146,7 +150,7 @@ def _image_at(tokens: Sequence[str]) -> int | None:
 
 
 def _flags(tokens: Sequence[str]) -> Iterator[tuple[str, str | None]]:
-    """Yield flags with the word that follows; None if there is none."""
+    """Yield each flag with its value; the value is None if no word follows the flag."""
     for number, token in enumerate(tokens):
         name, equals, value = token.partition("=")
         if name in _SHORT:
@@ -181,7 +185,7 @@ def _positional_model(arguments: Sequence[str]) -> str | None:
 
 
 def _speculation(flags: Mapping[str, str]) -> dict[str, str]:
-    """Expand vLLM's JSON, or its dotted form, so that one fact covers both engines."""
+    """Expand vLLM's JSON for speculative decoding, or its dotted form, so that one fact covers both engines."""
     raw = flags.get("speculative-config")
     if raw is None:
         dotted = {

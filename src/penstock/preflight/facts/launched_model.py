@@ -1,4 +1,4 @@
-"""Compares the model of a launch command with the one in question, by the catalog's names and repositories."""
+"""Compares the model in a launch command with the checked model, by the catalog's names and repositories."""
 
 from typing import Literal
 

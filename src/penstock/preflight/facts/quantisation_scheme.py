@@ -1,4 +1,4 @@
-"""Reads a checkpoint's quantisation scheme: the properties that select kernels and that weight bytes do not show."""
+"""Reads a checkpoint's quantisation scheme: properties that select kernels but do not show in the weight bytes."""
 
 from dataclasses import dataclass
 

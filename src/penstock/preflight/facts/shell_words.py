@@ -31,20 +31,20 @@ class ShellWords:
 
 
 def shell_words(text: str) -> ShellWords:
-    """Split as a shell does; report lines broken by copying, and read them as intended."""
+    """Split text as a shell does; report lines broken by copying, and read these lines as intended."""
     torn: list[str] = []
     text = text.replace("\r\n", "\n").strip()
     if _BLANK_AFTER.search(text):
-        torn.append("a blank follows the backslash at the end of a line, so the shell does not read on")
+        torn.append("a blank follows the backslash at the end of a line, so the shell ends the command there")
     text = _BLANK_AFTER.sub(" ", text).replace("\\\n", " ")
     text = _REMARK.sub("", text)
     if (line := _NEW_LINE.search(text)) is not None:
-        torn.append(f"the line before {line[1]} ends without a backslash, so the shell does not read on")
+        torn.append(f"the line before {line[1]} ends without a backslash, so the shell ends the command there")
     if (dash := _DASH.search(text)) is not None:
         torn.append(f"{dash[0]}{dash[1]} begins with a typographic dash; type {_hyphens(dash)}{dash[1]}")
     text = _DASH.sub(_hyphens, text)
     if (plain := text.translate(_QUOTES)) != text:
-        torn.append("its quotation marks are typographic, which a shell takes as letters")
+        torn.append("the quotation marks are typographic, and a shell reads these as letters")
     try:
         return ShellWords(words=tuple(shlex.split(_COMMAND.sub(FILLED_IN, plain))), torn=tuple(torn))
     except ValueError as error:

@@ -59,7 +59,7 @@ class Launch:
     torn: tuple[str, ...] = ()
     """Places that a shell would misread."""
     visible_devices: int | None = None
-    """Number of devices visible to the engine; None if none are hidden."""
+    """Number of devices visible to the engine; None if all are visible."""
 
     def flag(self, *names: str) -> str | None:
         """Return the value of the first of these flags that is set."""

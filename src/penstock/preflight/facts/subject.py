@@ -15,7 +15,7 @@ from penstock.preflight.facts.situation import ScannedFacts, StoredFacts, Subjec
 
 
 def subject_of(checkpoint: Checkpoint, name: str) -> Subject:
-    """Collect what preflight needs; `name` is the model's name in a launch command."""
+    """Return the preflight subject of a checkpoint; `name` is the model's name in a launch command."""
     return Subject(
         model=checkpoint.spec,
         scheme=read_scheme(checkpoint.spec, checkpoint.config, checkpoint.sidecar),
@@ -27,7 +27,7 @@ def subject_of(checkpoint: Checkpoint, name: str) -> Subject:
 
 
 def _rope(checkpoint: Checkpoint) -> str | None:
-    """Return the type of `rope_scaling`, which has two key names; the catalog's copies of configs omit it."""
+    """Return the type of `rope_scaling`, which configs store under one of two keys and the catalog omits."""
     config = checkpoint.config
     if config is None:
         return None
@@ -69,7 +69,7 @@ def scanned_facts(scan: Fp8Scan) -> ScannedFacts:
 def smallest_split(
     subject: Subject, accelerator: Accelerator, context_tokens: int | None, engine: EngineName = "vllm"
 ) -> Parallelism:
-    """Return the smallest split that fits within two nodes or one link domain; else a whole node."""
+    """Return the smallest split that holds the model within two nodes or one link domain, else a whole node."""
     placed = Deployment(model=subject.model, accelerator=accelerator, engine=engine_defaults(engine, accelerator))
     found = minimum_devices(placed, context_tokens or usual_context_tokens(subject.model))
     whole = Parallelism(tp=accelerator.node.devices)

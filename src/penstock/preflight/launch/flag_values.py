@@ -80,7 +80,7 @@ def requested_backend(launch: Launch, engine: str, version: Release, knowledge: 
 
 
 def _backend_variable(launch: Launch, engine: str, version: Release, knowledge: Knowledge) -> Iterator[FlagFinding]:
-    """Check the variable's value like that of the flag."""
+    """Check the variable's value as the flag's value is checked."""
     value = requested_backend(launch, engine, version, knowledge)
     if value is None or launch.flag(_BACKEND) is not None or "$" in value:
         return
@@ -89,7 +89,7 @@ def _backend_variable(launch: Launch, engine: str, version: Release, knowledge: 
 
 
 def takes(name: str, value: str, version: Release, table: Mapping[str, History]) -> bool:
-    """Return whether a release accepts this value; flags whose values were not read accept any."""
+    """Return whether a release accepts this value; a flag without a known list of values accepts any."""
     known = table.get(name)
     return known is None or known.has(_listed_value(value, known), version)
 
@@ -104,7 +104,7 @@ def _number(name: str, value: str, engine: str) -> FlagFinding | None:
     if name in _SHARES:
         share = _float(value)
         if share is None:
-            return _wrong(flag, value, "is no number")
+            return _wrong(flag, value, "is not a number")
         # vLLM accepts all of the memory, SGLang must keep some.
         fine = 0 < share <= 1 if engine == "vllm" else 0 < share < 1
         return None if fine else _wrong(flag, value, "is not a share of memory between 0 and 1")
@@ -115,7 +115,7 @@ def _number(name: str, value: str, engine: str) -> FlagFinding | None:
     if name in _SUFFIXED and engine == "vllm" and _SUFFIX.fullmatch(value):
         return None
     if re.fullmatch(r"-?\d{1,12}", value) is None:
-        return _wrong(flag, value, "is no whole number")
+        return _wrong(flag, value, "is not a whole number")
     low, high = _WHOLE[name]
     return None if low <= int(value) <= high and (int(value) or low == 0) else _wrong(flag, value, "is out of range")
 
@@ -143,7 +143,7 @@ def _parser_is_unused(name: str, launch: Launch, table: Mapping[str, History]) -
 
 
 def _together(launch: Launch, engine: str, context_tokens: int | None) -> Iterator[FlagFinding]:
-    """Yield pairs that vLLM refuses: tool choice without a parser, and a step shorter than an unchunked prompt."""
+    """Yield conflicts that vLLM refuses: tool choice without a parser, or steps too short for an unchunked prompt."""
     if engine != "vllm":
         return
     if launch.flag("enable-auto-tool-choice") is not None and launch.flag("tool-call-parser") is None:
@@ -156,7 +156,7 @@ def _together(launch: Launch, engine: str, context_tokens: int | None) -> Iterat
     whole = launch.flag("no-enable-chunked-prefill") is not None or launch.flag("enable-chunked-prefill") == "False"
     if whole and length is not None and step < length:
         yield _wrong(
-            "--max-num-batched-tokens", value, f"is less than the {length:,} tokens of a prompt that is not cut"
+            "--max-num-batched-tokens", value, f"is less than the {length:,} tokens of a prompt that is not chunked"
         )
     if sequences is not None and step < sequences:
         yield _wrong("--max-num-batched-tokens", value, f"is less than --max-num-seqs {sequences}")

@@ -44,7 +44,7 @@ def official_image(engine: EngineName, version: Release, vendor: str, chip: str)
 
 
 def rocm_of_image(image: str | None, version: Release, table: Mapping[str, Any]) -> str | None:
-    """Return the ROCm release in an official image; an image later than those read has at least the last known."""
+    """Return the ROCm release in an official image; images newer than the known ones have at least the last known."""
     if image is None:
         return None
     if image.startswith("vllm/vllm-openai-rocm:"):

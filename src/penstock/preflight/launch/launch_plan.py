@@ -39,7 +39,7 @@ class LaunchPlan:
     nodes: int = 1
     """Number of nodes; each runs the same command with its own rank."""
     unreleased: bool = False
-    """Whether no release with that number was found, and so no image."""
+    """Whether no release with that number was found, so that there is no image."""
 
     def as_launch(self) -> Launch:
         """Return the launch as rules and flag checks see it."""
@@ -137,7 +137,7 @@ def plan_launch(
     asked: LaunchChoices,
     recipe: Recipe | None = None,
 ) -> LaunchPlan:
-    """Choose flags and variables: the user's choices first, then what the model needs on this chip, then its recipe."""
+    """Choose flags and variables: the user's choices first, then the model's needs on this chip, then its recipe."""
     chip = chip_of(accelerator.compute_target) or ""
     build = _vllm if engine == "vllm" else _sglang
     flags, variables = build(subject, chip, version, asked)
@@ -224,7 +224,7 @@ def _vllm(subject: Subject, chip: str, version: Release, asked: LaunchChoices) -
     if asked.cache_dtype is not None:
         flags.append(Setting(name="kv-cache-dtype", value=asked.cache_dtype, why="the requested KV cache dtype"))
     if subject.model.architecture == "DeepseekV4ForCausalLM":
-        flags.append(Setting(name="tokenizer-mode", value="deepseek_v4", why="its chat format is code, no template"))
+        flags.append(Setting(name="tokenizer-mode", value="deepseek_v4", why="its chat format is code, not a template"))
     special, variables = (
         rocm_settings(subject, chip, version, asked.parallelism) if chip.startswith("gfx") else ([], [])
     )

@@ -66,7 +66,7 @@ def mismatch(subject: Subject, method: str | None) -> str | None:
         return None
     has = subject.scheme.method
     if has == "none":
-        return f"--quantization {method} reads scales a checkpoint brings, and this one is not quantised"
+        return f"--quantization {method} needs a quantised checkpoint, and this one is not quantised"
     families = set(_STORED.values())
     if has in families and has != needed:
         return f"--quantization {method} does not read this checkpoint, whose config says {has}; leave the flag out"

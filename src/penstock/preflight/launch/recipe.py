@@ -36,14 +36,14 @@ class Recipe:
     status: str
     """verified, unsupported, or not listed."""
     since: str | None
-    """The first vLLM release that the recipe names."""
+    """The first vLLM release that the recipe supports."""
     too_old: bool
-    """Whether the release in question is older."""
+    """Whether the checked release is older than that first release."""
     flags: tuple[Setting, ...] = ()
-    """Its flags, as far as this release has them."""
+    """Flags of the recipe that this release has."""
     variables: tuple[Setting, ...] = ()
     spreads_experts: bool = False
-    """Whether it uses expert parallelism; the split is left to the user."""
+    """Whether the recipe uses expert parallelism; the user chooses the split."""
 
 
 def find_recipe(
@@ -110,7 +110,7 @@ def _supported_flags(
 def cookbook_settings(
     name: str, version: Release, table: Mapping[str, Any], choices: Mapping[str, History]
 ) -> list[Setting]:
-    """Return the flags of SGLang's cookbook for a family of models, as far as the release has them."""
+    """Return those flags of SGLang's cookbook for a family of models that the release has."""
     own = name.rpartition("/")[2]
     family = max((begin for begin in table if own.startswith(begin)), key=len, default=None)
     entry = {} if family is None else table[family]

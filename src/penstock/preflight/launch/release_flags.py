@@ -13,7 +13,7 @@ from penstock.preflight.rules.history import EngineFlags, History, turns_on
 
 FlagProblem = Literal["removed", "too_new", "not_known", "unknown", "misspelt", "unknown_value", "wrong_value"]
 _DERIVED = frozenset({"model-path", "speculative-method", "speculative-num-draft-tokens"})
-"""Flags that are not typed under this name: derived from another flag, or a synonym of the model."""
+"""Internal names that users do not type: derived from another flag, or synonyms of the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class FlagFinding:
 
     @property
     def stops(self) -> bool:
-        """Whether start-up fails if the release does not have it; an unknown variable is ignored."""
+        """Whether the problem makes start-up fail; engines ignore unknown variables."""
         return self.name.startswith("--") or self.value is not None
 
     @property
@@ -44,7 +44,7 @@ class FlagFinding:
         name = self.name if self.value is None else f"{self.name} {self.value}"
         if self.problem == "removed":
             kind = "is ignored" if not self.name.startswith("--") else "stops start-up"
-            return f"{name} is gone since {self.release} and {kind}{use}"
+            return f"{name} was removed in {self.release} and {kind}{use}"
         if self.problem == "too_new":
             return f"{name} exists from {self.release} only"
         if self.problem == "not_known":
@@ -121,12 +121,12 @@ def release_finding(
 
 
 def was_read(version: Release, known: History) -> bool:
-    """Return whether a release is among those read, or older; a later one may have flags that no table lists."""
+    """Return whether a release is not newer than those that were read; a newer one may have unlisted flags."""
     return version <= known.read[-1]
 
 
 def expand_abbreviations(launch: Launch, known: EngineFlags, version: Release) -> Launch:
-    """Expand abbreviated flags as the engines' parsers do: `--tensor-parallel` is the one flag with that prefix."""
+    """Expand abbreviated flags as the engines' parsers do: a unique prefix such as `--tensor-par` becomes its flag."""
     offered = known.flags.names_in(version)
 
     def whole(name: str) -> str:

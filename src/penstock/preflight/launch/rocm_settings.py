@@ -18,7 +18,7 @@ _HEADS: Final = 16
 def rocm_settings(
     subject: Subject, chip: str, version: Release, split: Parallelism
 ) -> tuple[list[Setting], list[Setting]]:
-    """Return flags and variables; both empty if AITER does not support the chip."""
+    """Return the flags and the variables; both are empty if AITER does not support the chip."""
     if chip not in _AITER_CHIPS:
         return [], []
     variables = [Setting(name="VLLM_ROCM_USE_AITER", value="1", why="AMD's kernels; off by default")]
@@ -44,7 +44,7 @@ def _flags(subject: Subject, chip: str, version: Release) -> list[Setting]:
 
 
 def _gaps(subject: Subject, chip: str, version: Release, split: Parallelism) -> list[Setting]:
-    """Return variables that turn off features which the release would call and AITER lacks."""
+    """Return variables that turn off features that the release would use but AITER lacks."""
     found: list[Setting] = []
     kinds = attention_kinds(subject.model)
     mla = "mla" in kinds

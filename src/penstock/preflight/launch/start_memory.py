@@ -22,7 +22,7 @@ _FEWEST_TOKENS: Final = 1024
 _BYTE_SUFFIXES: Final = {"K": 2**10, "M": 2**20, "G": 2**30, "k": 10**3, "m": 10**6, "g": 10**9}
 _STEP: Final = "max-num-batched-tokens"
 _SMALL_STEP: Final = 2048
-"""Tokens per step that vLLM uses on small devices, and its recipes if memory is short."""
+"""Tokens per step that vLLM uses on small devices, and that its recipes use if memory is short."""
 _FRACTION_ONLY: Final[frozenset[Tunable]] = frozenset({"memory_fraction"})
 _STEPS: Final = {"vllm": _STEP, "sglang": "chunked-prefill-size"}
 _FRACTION: Final = {"vllm": "gpu-memory-utilization", "sglang": "mem-fraction-static"}
@@ -70,9 +70,11 @@ def deployment_of(
 
 
 def start_context(launch: Launch, asked: int | None, deployment: Deployment) -> int:
-    """Return the tokens that one request must hold for the engine to start: the launch's, or the model's limit.
+    """Return the context in tokens that the KV cache should hold for one request at start-up.
 
-    vLLM refuses to start if they do not fit; SGLang starts and refuses the requests.
+    It is the limit in the launch command, else the requested one. Without either, vLLM uses the model's limit, and
+    for an engine that chooses the limit a usual context is returned. vLLM refuses to start if the context does not
+    fit; SGLang starts and refuses long requests.
     """
     model = deployment.model
     typed = launch.flag("max-model-len", "context-length")
@@ -104,7 +106,7 @@ def fit_to_memory(
     cut = fitting_context(room)
     if cut is not None and not plan.has(_STEP) and (smaller := _smaller_step(room, cut)) is not None:
         taken = format_gib(step_bytes(room))
-        why = f"steps of {room.deployment.engine.max_batched_tokens:,} set {taken} GiB aside for layers with a window"
+        why = f"steps of {room.deployment.engine.max_batched_tokens:,} reserve {taken} GiB for sliding-window layers"
         plan = plan.with_flags(Setting(name=_STEP, value=str(smaller.deployment.engine.max_batched_tokens), why=why))
         room, cut = smaller, fitting_context(smaller)
     if cut is None:
@@ -134,7 +136,7 @@ def step_bytes(room: DeviceRoom) -> int:
 
 
 def fitting_context(room: DeviceRoom) -> CutContext | None:
-    """Return the context that fits if the model's own does not; None if it does, or if none fits."""
+    """Return the context that fits if the model's own does not; None if the model's own fits, or if no context fits."""
     limit = room.deployment.model.max_context_tokens
     if limit is None:
         return None
@@ -158,7 +160,7 @@ def fitting_context(room: DeviceRoom) -> CutContext | None:
 
 
 def keeps_whole_context(deployment: Deployment) -> tuple[str, ...]:
-    """List changes that would hold the full context: a larger memory fraction, a narrower KV cache, more devices."""
+    """List changes that make the full context fit: a larger memory fraction, a narrower KV cache, more devices."""
     limit = deployment.model.max_context_tokens
     if limit is None:
         return ()

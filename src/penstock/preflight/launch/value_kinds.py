@@ -1,4 +1,4 @@
-"""Checks that a flag's value is of the right kind: number, JSON, address, or none for a switch."""
+"""Checks that a flag's value is of the right kind: number, JSON, address, or no value for a switch."""
 
 import ipaddress
 import json
@@ -28,7 +28,7 @@ _WORDS: Final = {"json": "JSON value", "object": "JSON object", "number": "numbe
 def wrong_kind(
     name: str, value: str, launch: Launch, engine: str, version: Release, kinds: Mapping[str, str]
 ) -> str | None:
-    """Return the problem with a value; None if its kind is right, or any text is accepted."""
+    """Return the problem with a value; None if its kind is right or the flag accepts any text."""
     if name in _ADDRESSES and launch.typed and name not in launch.bare:
         return _address(value)
     kind = next((kind for flag, kind in kinds.items() if long_name(flag) == name), None)
@@ -45,12 +45,12 @@ def wrong_kind(
         whole = kind == "object" and version >= _PLAIN_OBJECTS
         return _json(value, whole=whole or name == "speculative-config")
     if kind == "number":
-        return None if _is_number(value) else "is no number"
-    return None if re.fullmatch(r"-?\d{1,19}", value) else "is no whole number"
+        return None if _is_number(value) else "is not a number"
+    return None if re.fullmatch(r"-?\d{1,19}", value) else "is not a whole number"
 
 
 def _switch_fix(name: str, value: str, engine: str) -> str:
-    """Return how to write a switch as its value means it: off stays off."""
+    """Return how to write a switch so that it does what its value meant."""
     if value.casefold() not in _NO:
         return f"write --{name} alone, or leave it out"
     return f"write --no-{name} to turn it off" if engine == "vllm" else "leave it out to keep it off"
@@ -66,15 +66,15 @@ def _address(value: str) -> str | None:
         try:
             socket.inet_aton(value)
         except OSError:
-            return "is no address"
+            return "is not an address"
         return None
     if ":" in value:
         try:
             ipaddress.ip_address(value.strip("[]").partition("%")[0])
         except ValueError:
-            return "is no address"
+            return "is not an address"
         return None
-    return None if _NAME.fullmatch(value) else "is no address"
+    return None if _NAME.fullmatch(value) else "is not an address"
 
 
 def _json(value: str, *, whole: bool) -> str | None:
@@ -82,7 +82,7 @@ def _json(value: str, *, whole: bool) -> str | None:
         read = json.loads(_SUFFIXED.sub("1", value))
     except (ValueError, RecursionError):
         return "is not valid JSON"
-    return "is no JSON object" if whole and not isinstance(read, dict) else None
+    return "is not a JSON object" if whole and not isinstance(read, dict) else None
 
 
 def _is_number(value: str) -> bool:

@@ -14,7 +14,7 @@ _PADS_FROM = Release("0.18.0")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AiterLookup:
-    """The lookup of a kernel and its result."""
+    """The keys of a kernel lookup and its result."""
 
     heads: int
     padded_heads: int
@@ -27,7 +27,7 @@ class AiterLookup:
 
 
 def lookup_mla(facts: Facts, table: Mapping[str, Any]) -> AiterLookup | None:
-    """Look up the decode kernel of an MLA model on a CDNA chip with AITER; None if it does not apply."""
+    """Look up the decode kernel of an MLA model on a CDNA chip with AITER; None for other models, chips or settings."""
     chip, heads, kinds = facts.get("chip"), facts.get("model.heads_per_rank"), facts.get("model.attention")
     if not isinstance(chip, str) or chip not in table or not isinstance(heads, int):
         return None

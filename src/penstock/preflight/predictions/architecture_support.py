@@ -16,15 +16,15 @@ class ArchitectureSupport:
     registered: str
     """Name in the engines' registries."""
     since: Release | None
-    """First release; None if no registry lists it, then the engine would fall back on Transformers."""
+    """First release; None if no registry lists the architecture, so that the engine would fall back on Transformers."""
     too_new: bool
-    """Whether the release in question is older."""
+    """Whether the checked release is older than that first release."""
 
 
 def architecture_support(
     architecture: str, engine: str, version: Release, table: Mapping[str, Any]
 ) -> ArchitectureSupport:
-    """Return the support of an architecture."""
+    """Return the first release of an engine that supports an architecture, and whether the checked release is older."""
     written = table[engine].get(architecture)
     begins = min(Release(str(release)) for release in table[engine].values())
     # Architectures of the first registry that was read may be older: nothing is known before that release.

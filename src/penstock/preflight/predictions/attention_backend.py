@@ -10,7 +10,7 @@ from penstock.preflight.rules.condition import Facts
 
 
 class GraphSupport(IntEnum):
-    """Graph capture that a backend supports; the minimum over a model's backends applies."""
+    """Graph capture that a backend supports; a model gets the minimum over its backends."""
 
     NEVER = 0
     SINGLE_TOKEN = 1
@@ -80,7 +80,7 @@ def _reads_cache(facts: Facts, backends: Mapping[str, Mapping[str, Any]]) -> boo
 
 
 def _sglang_backend(facts: Facts, table: Mapping[str, Any]) -> Backend:
-    """Return SGLang's default backend; one that the launch names is taken as it is."""
+    """Return the backend that the launch names, else SGLang's default backend."""
     asked, version, chip = facts.get("launch.attention_backend"), facts.get("version"), facts.get("chip")
     if isinstance(asked, str) and asked != "auto":
         return replace(_UNREAD, name=asked, determined=True)
@@ -170,7 +170,7 @@ def _graph_support(name: str, entry: Mapping[str, Any], facts: Facts) -> GraphSu
 
 
 def predict_graphs(facts: Facts, backend: Backend) -> GraphMode | None:
-    """Return the default mode as vLLM's compilation config resolves it; None if it was not read."""
+    """Return the default graph mode as vLLM's compilation config resolves it; None if that code was not read."""
     version = facts.get("version")
     if facts.get("launch.graphs") is False:
         return GraphMode(decode="none", mixed="none", why="the launch turns graphs off")

@@ -13,7 +13,7 @@ _NARROW_BITS = 16
 
 
 class KernelClass(StrEnum):
-    """How a format is multiplied, best first."""
+    """Kernel classes for a weight format, best first."""
 
     NATIVE = "native"
     TRITON = "triton"

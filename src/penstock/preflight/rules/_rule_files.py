@@ -100,7 +100,7 @@ def _rule(entry: _Entry, category: str) -> Rule:
     if not entry.sources:
         raise CatalogError(f"{where}: a rule needs at least one source")
     if entry.versions is not None and entry.engine is None:
-        raise CatalogError(f"{where}: versions belong to an engine; name it")
+        raise CatalogError(f"{where}: versions need an engine; name the engine")
     try:
         return Rule(
             id=entry.id,
@@ -135,4 +135,4 @@ def _value(name: str, written: _Written, where: str) -> Value:
         return written
     if kind is Kind.NUMBER and isinstance(written, int | float) and not isinstance(written, bool):
         return written
-    raise CatalogError(f"{where}: {written!r} is not what {name} is ({kind or 'no fact of that name'})")
+    raise CatalogError(f"{where}: {written!r} is not a valid value of {name} ({kind or 'no fact of that name'})")

@@ -46,7 +46,7 @@ class Condition:
     text: str
     tree: ast.expr
     names: tuple[str, ...]
-    """Facts that it uses, in order of appearance."""
+    """Facts that the condition uses, in order of appearance."""
 
     @staticmethod
     def parse(text: str, vocabulary: Mapping[str, Kind], where: str) -> "Condition":
@@ -74,7 +74,7 @@ def fact_kind(name: str, vocabulary: Mapping[str, Kind]) -> Kind | None:
 
 
 class _Checker:
-    """Checker that rejects at load time what could not be evaluated."""
+    """Checker that rejects expressions at load time if they could not be evaluated."""
 
     def __init__(self, vocabulary: Mapping[str, Kind], where: str) -> None:
         self.vocabulary = vocabulary
@@ -92,7 +92,7 @@ class _Checker:
                 self.comparison(left, operator, right)
             case ast.Name() | ast.Attribute():
                 if self.operand(node) is not Kind.FLAG:
-                    raise self.error(node, "only a flag stands alone")
+                    raise self.error(node, "only a yes/no fact may stand alone")
             case _:
                 raise self.error(node, "is not part of the language")
 
@@ -117,12 +117,12 @@ class _Checker:
                 return Kind.TEXT
             case ast.Tuple(elts=elements):
                 if not all(isinstance(element, ast.Constant) for element in elements):
-                    raise self.error(node, "a list holds literals only")
+                    raise self.error(node, "a list may contain only literals")
                 return "tuple"
             case ast.BinOp(op=ast.Mod() | ast.Div(), left=left, right=right):
                 if self.operand(left) is Kind.NUMBER and self.operand(right) is Kind.NUMBER:
                     return Kind.NUMBER
-                raise self.error(node, "only numbers divide")
+                raise self.error(node, "only numbers can be divided")
             case ast.Name() | ast.Attribute():
                 name = _dotted_name(node)
                 kind = fact_kind(name, self.vocabulary)
@@ -189,7 +189,7 @@ def _divide(operator: ast.operator, left: _Operand, right: _Operand) -> _Operand
     if isinstance(left, Unknown):
         return left
     if not isinstance(left, int | float) or not isinstance(right, int | float) or not right:
-        return right if isinstance(right, Unknown) else Unknown("division by nothing")
+        return right if isinstance(right, Unknown) else Unknown("division by zero")
     return left % right if isinstance(operator, ast.Mod) else left / right
 
 
@@ -214,5 +214,5 @@ def _compare(left: _Operand, operator: ast.cmpop, right: _Operand) -> Truth:
 
 
 def _same_kind(value: Value | tuple[Value, ...], other: Value | tuple[Value, ...]) -> Value | tuple[Value, ...]:
-    """Convert a literal to a release if it is compared with one."""
+    """Convert a literal to a release if it is compared with a release."""
     return Release(value) if isinstance(value, str) and isinstance(other, Release) else value

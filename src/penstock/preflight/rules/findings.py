@@ -53,7 +53,7 @@ class Assessment:
 
 
 def assess(rules: Iterable[Rule], facts: Facts) -> Assessment:
-    """Evaluate every rule; undecided ones are returned as such, never dropped."""
+    """Evaluate every rule; undecided rules are returned as undetermined, never dropped."""
     findings, undetermined, checked = [], [], 0
     for rule in rules:
         checked += 1

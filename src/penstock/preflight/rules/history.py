@@ -21,7 +21,7 @@ class History:
     """
 
     entries: Mapping[str, Sequence[str]]
-    """First release, release that removed it, and replacement. The first release of all means "or earlier"."""
+    """First release, release that removed the name, and replacement. The oldest release read means "or earlier"."""
     read: tuple[Release, ...]
     """Releases that were examined, oldest first."""
 
@@ -34,7 +34,10 @@ class History:
         return before if before == after else "not_known"
 
     def around(self, version: Release) -> tuple[Release, Release]:
-        """Return the releases read before and after one; equal if it was read itself or one side is missing."""
+        """Return the nearest releases read before and after a release.
+
+        They are equal if that release was read itself, or if there is none on one side.
+        """
         before, after = bisect_right(self.read, version), bisect_left(self.read, version)
         older = self.read[before - 1] if before else version
         newer = self.read[after] if before and after < len(self.read) else older

@@ -12,7 +12,7 @@ from penstock.preflight.rules.condition import Condition, Facts, Truth, Unknown,
 
 
 class Severity(StrEnum):
-    """How it fails, worst first."""
+    """How a deployment fails, worst first."""
 
     SILENT_WRONG = "silent-wrong"
     """Requests succeed with wrong answers."""
@@ -88,22 +88,22 @@ class Rule:
     fix: str
     sources: tuple[Reference, ...]
     engine: str | None
-    """Engine; None if it applies to any."""
+    """Engine; None if the rule applies to every engine."""
     versions: ReleaseRange | None
     """Releases of that engine; None for all that were read."""
     fires: Mapping[str, Value]
-    """Facts under which it applies."""
+    """Test case: facts under which the rule applies."""
     quiet: Mapping[str, Value]
-    """Changes to those facts under which it must not apply: a near miss."""
+    """Test case: changes to those facts after which the rule must not apply."""
 
     def holds(self, facts: Facts) -> Truth:
-        """Return whether it applies; None if the facts do not decide."""
+        """Return whether the rule applies; None if the facts do not decide."""
         placed = _all_of((self._engine(facts), self._version(facts)))
         # Most rules are about another engine or release; their conditions need not be evaluated.
         return False if placed is False else _all_of((placed, self.when.holds(facts)))
 
     def missing(self, facts: Facts) -> tuple[str, ...]:
-        """Return the unknown facts that would decide it."""
+        """Return the unknown facts that would decide the rule."""
         asked: tuple[str, ...] = ("engine",) if self.engine is not None else ()
         asked += ("version",) if self.versions is not None else ()
         absent = tuple(name for name in asked if isinstance(facts.get(name, Unknown("")), Unknown))
