@@ -47,7 +47,7 @@ class Deployment:
     engine: Engine
     parallelism: Parallelism = Parallelism()
     cache_dtype: CacheDtype | None = None
-    """None means the engine's `auto`."""
+    """Data type of the KV cache; None means the engine's `auto`."""
     speculative: bool = False
     """Whether the checkpoint's own multi-token-prediction layers are loaded as a draft model."""
 
@@ -58,5 +58,5 @@ class Deployment:
 
     @property
     def batched_tokens(self) -> int:
-        """Maximum tokens per step of the replica: the limit of each data-parallel rank, summed."""
+        """Maximum tokens per step of the replica, summed over its data-parallel ranks."""
         return self.engine.max_batched_tokens * self.parallelism.dp

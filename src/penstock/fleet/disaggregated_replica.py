@@ -7,9 +7,9 @@ from penstock.errors import DeploymentError
 from penstock.fleet.deployment import Deployment
 
 NETWORK_BYTES_PER_S: Final = 50e9
-"""Bytes per second from one device to another machine, by a 400 Gb/s adapter each.
+"""Bytes per second from one device to another machine, if each device has a 400 Gb/s adapter.
 
-A tenth of it moves a median error by less than one percentage point.
+A tenth of this rate changes a median error by less than one percentage point.
 """
 
 
@@ -22,11 +22,11 @@ class Disaggregated:
     decode: Deployment
     decode_replicas: int
     kv_bytes_per_s: float | None = None
-    """KV bytes per second of one prefill replica; None: the links of the one machine or rack that holds them all."""
+    """KV bytes per second of one prefill replica; None uses the links of the machine or rack that holds all."""
 
     def __post_init__(self) -> None:
         if min(self.prefill_replicas, self.decode_replicas) < 1:
-            raise DeploymentError("a disaggregated deployment has at least one replica of each kind")
+            raise DeploymentError("a disaggregated deployment must have at least one prefill and one decode replica")
 
     @property
     def devices(self) -> int:
@@ -36,7 +36,7 @@ class Disaggregated:
 
     @property
     def sending_bytes_per_s(self) -> float:
-        """KV bytes per second of one prefill replica: as given, or from the catalog."""
+        """KV bytes per second of one prefill replica: the given rate, else the rate from the catalog."""
         if self.kv_bytes_per_s is not None:
             return self.kv_bytes_per_s
         part = self.prefill.accelerator
@@ -44,9 +44,9 @@ class Disaggregated:
         if link is None or not same or self.devices > (link.domain_devices or 0):
             raise DeploymentError(
                 f"{self.devices} devices are more than one {part.id} machine or rack links; "
-                "say how fast a prefill replica sends KV with --kv-gbps"
+                "give the rate at which a prefill replica sends KV with --kv-gbps"
             )
         one_way = link.per_peer_bytes_per_s_one_way or link.aggregate_bytes_per_s_one_way
         if one_way is None:
-            raise DeploymentError(f"the catalog has no link speed of {part.id}; say it with --kv-gbps")
+            raise DeploymentError(f"the catalog has no link speed of {part.id}; give it with --kv-gbps")
         return one_way * self.prefill.parallelism.devices

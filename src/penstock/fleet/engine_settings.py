@@ -25,7 +25,7 @@ ENGINE_FIELDS: Final[Mapping[str, str]] = {
     "page_size": "block_tokens",
     "kv_cache_memory_bytes": "kv_cache_bytes",
 }
-"""Fields of `Engine` by the engines' names of the settings."""
+"""Fields of `Engine`, by the names that the engines use for these settings."""
 _CONTEXT: Final = ("max_model_len", "context_length")
 _KINDS: Final[Mapping[str, Kind]] = {
     **dict.fromkeys(ENGINE_FIELDS, "count"),
@@ -48,7 +48,7 @@ def check_setting(name: str, value: EngineSetting) -> None:
     if kind is None:
         near = get_close_matches(name, _KINDS, n=1, cutoff=0.7)
         hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(_KINDS)}"
-        raise UsageError(f"setting `{name[:40]}` changes nothing here; leave it to the engine's command line, {hint}")
+        raise UsageError(f"setting `{name[:40]}` has no effect here; set it only on the engine's command line, {hint}")
     if not _possible(kind, value):
         raise UsageError(f"setting {name} is {value}; write {_WRITE[kind]}")
 
@@ -62,7 +62,7 @@ def _possible(kind: Kind, value: EngineSetting) -> bool:
 
 
 def context_limit(settings: Mapping[str, EngineSetting]) -> int | None:
-    """Return the context limit in tokens that the engine is started with; None for the model's own."""
+    """Return the context limit in tokens that the engine is started with; None for the model's own limit."""
     said = [int(settings[name]) for name in _CONTEXT if name in settings]
     return min(said, default=None)
 

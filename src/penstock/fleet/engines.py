@@ -12,7 +12,7 @@ from penstock.units import GIB, MIB
 EngineName = Literal["vllm", "sglang"]
 
 NEWEST: Final[Mapping[str, Release]] = {"vllm": Release("0.32.0"), "sglang": Release("0.5.18")}
-"""Newest releases whose code was read, and the default if no version is given.
+"""Newest release of each engine whose code was read; it is the default version.
 
 Start-up logs, which show an engine's own memory use, were read up to vLLM 0.31; 0.32 divides memory by the same code.
 """
@@ -34,20 +34,20 @@ class Engine:
     graphs: bool = True
     """Whether CUDA or HIP graphs are captured (off with --enforce-eager)."""
     kv_cache_bytes: int | None = None
-    """KV cache size per device in bytes, if set (--kv-cache-memory-bytes); None: the remaining memory."""
+    """KV cache size per device in bytes (--kv-cache-memory-bytes); None uses the remaining memory."""
     offloaded_bytes: int = 0
     """Bytes of weights per device that stay in host memory (--cpu-offload-gb)."""
     hybrid_cache: bool = True
     """Whether layers may keep caches of different lengths (off with --disable-hybrid-kv-cache-manager)."""
     redundant_experts: int | None = None
-    """Copies of routed experts beyond one of each; None: as many as the parallelism needs.
+    """Copies of routed experts beyond one of each; None means as many as the parallelism needs.
 
     SGLang's --ep-num-redundant-experts; num_redundant_experts of vLLM's --eplb-config.
     """
 
     def __post_init__(self) -> None:
         if not 0 < self.memory_fraction <= 1:
-            raise DeploymentError(f"memory fraction {self.memory_fraction} is not between 0 and 1")
+            raise DeploymentError(f"memory fraction {self.memory_fraction} must be between 0 and 1")
         if self.redundant_experts is not None and self.redundant_experts < 0:
             raise DeploymentError(f"redundant experts must be 0 or more, not {self.redundant_experts}")
         if min(self.max_batched_tokens, self.max_sequences, self.block_tokens) < 1:

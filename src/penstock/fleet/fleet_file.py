@@ -12,7 +12,7 @@ _HEAD: Final = (
     "# Fill in `endpoints`, one host:port per replica, once they run.\n"
 )
 _OPTIONAL: Final = ("adapters", "drafted_tokens", "feeds", "kv_gbps", "elastic")
-"""Keys of a pool that are left out if they have no value."""
+"""Keys of a pool that are not written if they have no value."""
 FLEET_FILE: Final = FileShape(
     of=Fleet,
     kind="fleet",

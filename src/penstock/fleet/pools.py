@@ -28,7 +28,7 @@ def parse_address(address: str) -> str:
     if _ADDRESS.fullmatch(address) is None:
         raise UsageError(f"'{address}' is not an address; write host:port, such as 10.0.0.1:8000")
     if not 1 <= int(address.rpartition(":")[2]) <= _MAX_PORT:
-        raise UsageError(f"'{address}' has no port that can be connected to; write 1 to {_MAX_PORT}")
+        raise UsageError(f"'{address}' has an invalid port; write a port from 1 to {_MAX_PORT}")
     return address
 
 
@@ -47,7 +47,7 @@ class NodeGroup:
         _words(accelerator=self.accelerator, site=self.site)
         _at_least_one(nodes=self.nodes)
         if not 0 <= self.spare_nodes <= self.nodes:
-            raise UsageError(f"spare_nodes is {self.spare_nodes}; write 0 to {self.nodes}, the nodes there are")
+            raise UsageError(f"spare_nodes is {self.spare_nodes}; write 0 to {self.nodes}, the number of nodes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class PoolEngine:
         for key, value in self.settings.items():
             _words(setting=key, **({key: value} if isinstance(value, str) else {}))
             if isinstance(value, float) and not isfinite(value):
-                raise UsageError(f"setting {key} is {value}; write a number that ends")
+                raise UsageError(f"setting {key} is {value}; write a finite number")
             check_setting(key, value)
 
 
@@ -84,7 +84,7 @@ class Pool:
     accelerator: str
     """Name from `penstock catalog list`."""
     vendor: str
-    """Replicas of one vendor may fail together; a fallback is of another vendor."""
+    """Vendor of the accelerator. Replicas of one vendor may fail together, so a fallback is of another vendor."""
     site: str
     replicas: Count
     split: Parallelism
@@ -125,15 +125,17 @@ class Pool:
         for adapter in self.adapters:
             _words(adapter=adapter)
         if len({self.model, *self.adapters}) <= len(self.adapters):
-            raise UsageError("adapters: two have one name, or the model's own; each is asked for by a name of its own")
+            raise UsageError("adapters: two have the same name, or one has the model's name; give each its own name")
 
     def _check_sending(self) -> None:
         if self.role != "prefill" and (self.feeds is not None or self.kv_bytes_per_s is not None):
             raise UsageError(
-                f"feeds and kv_gbps are of pools that prefill, not of one with role {self.role}; remove them"
+                f"only a prefill pool may have feeds and kv_gbps, not a pool with role {self.role}; remove them"
             )
         if self.kv_bytes_per_s is not None and not (isfinite(self.kv_bytes_per_s) and self.kv_bytes_per_s > 0):
-            raise UsageError(f"kv_gbps is {self.kv_bytes_per_s / 1e9:g}; write GB a second above 0, or leave it out")
+            raise UsageError(
+                f"kv_gbps is {self.kv_bytes_per_s / 1e9:g}; write a rate above 0 in GB per second, or leave it out"
+            )
 
     @property
     def devices(self) -> int:
@@ -143,9 +145,9 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """A class of requests of similar length in a workload, its SLO, and the pools that serve it.
+    """Requests of similar length in a workload, their SLO, and the pools that serve them.
 
-    A request belongs to the route with the nearest lengths, so every request has exactly one.
+    A request belongs to the route with the nearest lengths, so every request has exactly one route.
     """
 
     workload: str
@@ -162,7 +164,7 @@ class Route:
         if not (isfinite(self.peak_requests_per_s) and self.peak_requests_per_s > 0):
             raise UsageError(f"peak_requests_per_s is {self.peak_requests_per_s:g}; write a rate above 0")
         if not all(isfinite(weight) and weight > 0 for weight in self.weights.values()):
-            raise UsageError("a weight is above 0; leave out a pool that takes nothing")
+            raise UsageError("every weight must be above 0; leave out a pool that gets no requests")
         total = sum(self.weights.values())
         if abs(total - 1) > _SUM_TOLERANCE:
             raise UsageError(f"weights add up to {total:.1%}; make them 100%")
@@ -194,9 +196,9 @@ class Fleet:
 
 
 def _check_conflicts(fleet: Fleet) -> None:
-    """Raise the first conflict between entries that are each valid."""
+    """Raise an error for the first conflict between entries that are each valid alone."""
     if not fleet.pools:
-        raise FieldError("a fleet has at least one pool", "pools")
+        raise FieldError("a fleet must have at least one pool", "pools")
     keys = {
         "nodes": [f"{group.accelerator} at {group.site}" for group in fleet.nodes],
         "pools": [pool.name for pool in fleet.pools],
@@ -205,7 +207,7 @@ def _check_conflicts(fleet: Fleet) -> None:
     for kind, names in keys.items():
         for index, name in enumerate(names):
             if name in names[:index]:
-                raise FieldError(f"'{name}' is there twice; keep one", kind, index)
+                raise FieldError(f"'{name}' is listed twice; keep one", kind, index)
     _check_adapter_names(fleet.pools)
     _check_roles(fleet.pools)
     _check_feeds(fleet.pools)
@@ -214,7 +216,7 @@ def _check_conflicts(fleet: Fleet) -> None:
 
 
 def _check_adapter_names(pools: Sequence[Pool]) -> None:
-    """Raise if an adapter's name also means another model's adapter, or a model."""
+    """Raise an error if an adapter's name also means another model's adapter, or a model."""
     meant = {pool.model: pool.model for pool in pools}
     for index, pool in enumerate(pools):
         for adapter in pool.adapters:
@@ -224,7 +226,7 @@ def _check_adapter_names(pools: Sequence[Pool]) -> None:
 
 
 def _check_roles(pools: Sequence[Pool]) -> None:
-    """Raise if a model's prefill and decode pools do not match.
+    """Raise an error if a model's prefill and decode pools do not match.
 
     A model has only `both` pools, or prefill and decode pools. All three together are valid if each prefill pool names
     the pool it feeds.
@@ -235,7 +237,7 @@ def _check_roles(pools: Sequence[Pool]) -> None:
         named = {"prefill", "decode"} <= roles and all(other.feeds for other in same if other.role == "prefill")
         if roles not in ({"both"}, {"prefill", "decode"}) and not named:
             has = " and ".join(sorted(roles))
-            problem = f"{pool.model} has {has} pools; write both everywhere, or prefill and decode"
+            problem = f"{pool.model} has {has} pools; use the role `both` for every pool, or `prefill` and `decode`"
             raise FieldError(problem, "pools", index)
 
 
@@ -244,11 +246,11 @@ def _check_feeds(pools: Sequence[Pool]) -> None:
     fed = {(pool.model, pool.feeds) for pool in pools if pool.feeds is not None}
     for index, pool in enumerate(pools):
         if pool.feeds is not None and (pool.model, pool.feeds) not in decoding:
-            problem = f"feeds '{pool.feeds}', which is no pool of {pool.model} that decodes; name one"
+            problem = f"feeds '{pool.feeds}', which is not a decode pool of {pool.model}; name one"
             raise FieldError(problem, "pools", index)
         others = any(model == pool.model for model, _ in fed)
         if pool.role == "decode" and others and (pool.model, pool.name) not in fed:
-            problem = f"nothing feeds '{pool.name}'; name it under `feeds` of a pool that prefills"
+            problem = f"no prefill pool feeds '{pool.name}'; name it under `feeds` of a prefill pool"
             raise FieldError(problem, "pools", index)
 
 
@@ -257,7 +259,7 @@ def _check_addresses(pools: Sequence[Pool]) -> None:
     for index, pool in enumerate(pools):
         for address in pool.endpoints:
             if counts[address] > 1:
-                problem = f"endpoint {address} is there {counts[address]} times; a replica has its own"
+                problem = f"endpoint {address} is listed {counts[address]} times; each replica must have its own"
                 raise FieldError(problem, "pools", index)
 
 

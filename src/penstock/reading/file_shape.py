@@ -28,9 +28,9 @@ _U = TypeVar("_U")
 
 
 def file_config(**keys: str) -> Mapping[str, object]:
-    """Return `__pydantic_config__` of the class of a whole file; the classes within it inherit it.
+    """Return the `__pydantic_config__` for the class of a whole file; the classes inside the file inherit it.
 
-    `keys` are the keys of fields whose names differ: a field in watts may be written in kW.
+    `keys` has the keys of fields that are named differently in the file: a field in watts may be written in kW.
     """
     return {
         "extra": "forbid",
@@ -40,7 +40,7 @@ def file_config(**keys: str) -> Mapping[str, object]:
 
 
 class FieldError(UsageError):
-    """An error of a value inside the one that was checked; `place` leads to it."""
+    """An error about a value inside the checked value; `place` is the path to it."""
 
     def __init__(self, problem: str, *place: str | int) -> None:
         name = " ".join(str(step + 1) if isinstance(step, int) else step for step in place)
@@ -50,7 +50,7 @@ class FieldError(UsageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileShape(Generic[_T]):
-    """A type of file: the dataclass that declares its keys, and what people call it."""
+    """A type of file: the dataclass that declares its keys, and the name of the type."""
 
     of: type[_T]
     kind: str
@@ -71,7 +71,7 @@ class FileShape(Generic[_T]):
         return parse_yaml(text, where, kind=self.kind, written_by=self.written_by)
 
     def convert(self, tree: "YamlTree", make: Callable[[_T], _U]) -> _U:
-        """Make something else of a file; a problem found by `make` is reported like one of the file."""
+        """Convert a file with `make`; an error that `make` raises is reported like an error in the file."""
         found = self.validate(tree)
         try:
             return make(found)
@@ -81,7 +81,7 @@ class FileShape(Generic[_T]):
             raise tree.error((), str(error)) from None
 
     def validate(self, tree: "YamlTree") -> _T:
-        """Return the values of a parsed file as the dataclass."""
+        """Return the values of a parsed file as an instance of the dataclass."""
         from pydantic_core import ValidationError  # noqa: PLC0415 - a tenth of a second that `--help` must not pay
 
         self._check_version(tree)
@@ -118,7 +118,7 @@ class FileShape(Generic[_T]):
             )
 
     def _refuse(self, tree: "YamlTree", errors: "Sequence[ErrorDetails]") -> None:
-        """Raise the first error: an unknown key before all others, because it often causes them, then by line."""
+        """Raise the first error by line; an unknown key goes first, because it often causes the other errors."""
         found = [(entry["type"] not in _UNKNOWN, tree.line(_place(entry)), entry) for entry in errors]
         if not found:
             return
@@ -149,7 +149,7 @@ class FileShape(Generic[_T]):
 
 
 def _drop_titles(schema: object) -> None:
-    """Remove the titles that repeat the names of keys and classes. A key named `title` has a table, not a text."""
+    """Remove schema titles, which repeat the names of keys and classes. A key named `title` has a table and is kept."""
     if isinstance(schema, dict):
         if isinstance(schema.get("title"), str):
             del schema["title"]
@@ -220,7 +220,7 @@ def _json_schema(kind: type, *, documented: bool) -> dict[str, Any]:
     from pydantic_core.core_schema import WithDefaultSchema  # noqa: PLC0415 - as above
 
     class EditorSchema(GenerateJsonSchema):
-        """Leaves out defaults that are not written as one word or number."""
+        """A JSON schema generator that leaves out defaults unless they are one word or number."""
 
         def default_schema(self, schema: WithDefaultSchema) -> JsonSchemaValue:
             made = super().default_schema(schema)

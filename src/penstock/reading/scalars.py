@@ -1,4 +1,4 @@
-"""Types of the values of a file: each is a Python type with the function that parses it and its JSON schema."""
+"""Types of the values in a file: each is a Python type, a function that parses the value, and a JSON schema."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 Schema = dict[str, Any]
 VALUE_TYPE: Final = "value_type"
-"""Key under which a core schema has the type of the value that is read."""
+"""Key under which a core schema stores the type of the parsed value."""
 _PERCENT: Final = re.compile(r"(-?\d{1,9}(?:\.\d{1,9})?)\s*%")
 _NUMBER: Final = re.compile(r"(-?)\$?\s?(-?\d[\d_,]*(?:\.\d+)?(?:e[+-]?\d{1,3})?)\s?([km]?)\$?", re.IGNORECASE)
 _THOUSANDS: Final = {"": 1.0, "k": 1e3, "m": 1e6}
 _WHOLE_PERCENT: Final = 100
 _MAX_TIMES: Final = 10
-"""Upper bound up to which a value is a fraction or a growth factor."""
+"""If the upper bound is up to this value, the number is a fraction or a growth factor."""
 _MANY: Final = 10**9
-"""Upper bound above which error messages do not mention it."""
+"""If the upper bound is at least this value, error messages do not mention the bound."""
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
@@ -35,9 +35,9 @@ class Parsed:
     parse: Callable[[str], object]
     schema: Mapping[str, object]
     write: Callable[[Any], object] | None = None
-    """Turns a value back into what the file has; None if they are the same."""
+    """Function that converts a value back to the file's text; None if both are the same."""
     expected: str = "must be a single word or sentence"
-    """Problem of a table, a list or an empty text in its place."""
+    """Error message for a table, a list or an empty text in place of the scalar."""
 
     def read(self, raw: object) -> object:
         """Parse a scalar; a table, a list or an empty text is an error."""
@@ -62,7 +62,7 @@ class Parsed:
 
 
 def result_schema(schema: Any, handler: "GetJsonSchemaHandler") -> Schema | None:  # noqa: ANN401 - pydantic's
-    """Return the JSON schema of the value, for a result; None for a file, which has its text."""
+    """Return the JSON schema of the value in a result; None in a file, which has the text instead."""
     if handler.mode == "validation":
         return None
     from pydantic import TypeAdapter  # noqa: PLC0415 - only where schemas are published
@@ -73,7 +73,7 @@ def result_schema(schema: Any, handler: "GetJsonSchemaHandler") -> Schema | None
 def number(*, low: float = 0.0, high: float = inf, unit: float = 1.0, digits: int = 17) -> Parsed:
     """Return a parser of 12, 1_000, 0.08, 8%, 25k or $25,000.
 
-    The file has it in multiples of `unit`, with at most `digits` significant digits.
+    The file has the number in multiples of `unit`, with at most `digits` significant digits.
     """
     plain = unit == 1 and digits >= 17
     write = None if plain else lambda value: float(f"{value / unit:.{digits}g}")
@@ -91,7 +91,7 @@ def parse_number(text: str, *, low: float = 0.0, high: float = inf) -> float:
     if low <= value <= high:
         return value
     if value < low and high >= _MANY:
-        raise UsageError(f"{value:g} is too little; write {low:g} or more")
+        raise UsageError(f"{value:g} is too small; write {low:g} or more")
     share = low < 1 and high <= _MAX_TIMES and "%" not in text
     percent = share and max(1.0, high) < value <= _WHOLE_PERCENT
     hint = f"; write {value:g}% if percent is meant" if percent else ""
@@ -131,7 +131,7 @@ def _flag(text: str) -> bool:
 
 
 def choice(*words: str) -> Parsed:
-    """Return a parser of one of a few words, in any case."""
+    """Return a parser that accepts one of the given words, in upper or lower case."""
     return Parsed(lambda text: _one_of(text, words), {"enum": list(words)})
 
 
@@ -155,7 +155,7 @@ def _parse_scalar(text: str) -> object:
 
 @dataclass(frozen=True, slots=True)
 class _LowerCase:
-    """Annotation of text and of `Literal`s that are read in any case."""
+    """Annotation of text and of `Literal`s that may be written in upper or lower case."""
 
     def __get_pydantic_core_schema__(self, source: object, handler: Callable[[object], "CoreSchema"]) -> "CoreSchema":
         from pydantic_core import core_schema  # noqa: PLC0415 - only where a file is read
@@ -169,7 +169,7 @@ def _lower(raw: object) -> object:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OrText:
-    """Annotation of a list or a table that may be written as one text; `make` turns the text into it."""
+    """Annotation of a list or a table that may also be written as text; `make` converts the text."""
 
     make: Callable[[str], object]
     schema: Mapping[str, object] = field(default_factory=lambda: {"type": "string"})

@@ -35,7 +35,7 @@ def parse_toml(text: str, where: str) -> dict[str, Any]:
 
 
 def strictly(kind: type[_T], raw: object, where: str) -> _T:
-    """Validate parsed values as a dataclass, or a tuple of them."""
+    """Convert parsed values strictly to a dataclass, or to a tuple of dataclasses."""
     import pydantic_core  # noqa: PLC0415 - a tenth of a second that `--help` must not pay
 
     try:

@@ -1,4 +1,4 @@
-"""Turns YAML text into plain values and remembers the line of each, so that an error can name it."""
+"""Turns YAML text into plain values and stores the line of each, so that an error can name the line."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -11,18 +11,18 @@ Place = Sequence[str | int]
 """Keys and list indices from the top of a file to a value."""
 _MAX_CHARACTERS: Final = 1_000_000
 _MAX_VALUES: Final = 1_000_000
-"""Values of a file after its aliases are expanded. A few lines of nested aliases can stand for billions."""
+"""Maximum values of a file after its aliases are expanded. A few lines of nested aliases can mean billions."""
 _NULL: Final = "tag:yaml.org,2002:null"
 
 
 class Scalar(str):
-    """Text of one scalar without surrounding spaces; `tag` is the type that YAML gives it."""
+    """Text of one scalar without surrounding spaces; `tag` is its YAML type."""
 
     __slots__ = ("tag",)
     tag: str
 
     def typed_value(self) -> object:
-        """Return the value of the type that YAML gives it."""
+        """Return the scalar as a value of its YAML type."""
         try:
             return yaml.SafeLoader("").construct_object(yaml.ScalarNode(self.tag, str(self)), deep=True)
         except (yaml.YAMLError, ValueError, OverflowError):
@@ -50,7 +50,7 @@ class YamlTree:
         return UsageError(f"{self.where}:{_line(node)}: {name}: {problem}")
 
     def unknown_key(self, place: Place, hint: str) -> UsageError:
-        """Return an error about a key that its table does not have."""
+        """Return an error about a key that is unknown in its table."""
         node, _ = self._find(place)
         _, table = self._find(place[:-1])
         return UsageError(f"{self.where}:{_line(node)}: `{str(place[-1])[:40]}` is not a key of {table}; {hint}")
@@ -60,7 +60,7 @@ class YamlTree:
         return _line(self._find(place)[0])
 
     def _find(self, place: Place) -> tuple[yaml.Node, str]:
-        """Return the node at a place, or the last one on the way to it, and its name."""
+        """Return the node at a place and its name; if the place is absent, return the last node on the path to it."""
         node, name = self._root, f"the {self.kind}"
         for step in place:
             if isinstance(node, yaml.MappingNode):
@@ -75,10 +75,12 @@ class YamlTree:
         return node, name
 
     def _measure(self, node: yaml.Node) -> int:
-        """Count the values under a node with aliases expanded; refuse cycles, and more than a file can mean."""
+        """Count the values under a node with aliases expanded; raise an error for cycles and for too many values."""
         size = self._sizes.get(id(node), 0)
         if size is None:
-            raise UsageError(f"{self.where}:{_line(node)}: an alias refers to the value that contains it; write it out")
+            raise UsageError(
+                f"{self.where}:{_line(node)}: an alias refers to the value that contains it; replace it by a value"
+            )
         if size:
             return size
         self._sizes[id(node)] = None

@@ -144,12 +144,12 @@ def test_a_file_by_hand_is_a_fleet() -> None:
     [
         ("    model: llama-3.1-8b\n", "", "fleet.yaml:5: pools 1: has no `model`; add `model: ...`"),
         ("replicas: 2", "replicas: two", "fleet.yaml:12: replicas: 'two' is not a number"),
-        ("replicas: 2", "replicas: -2", "fleet.yaml:12: replicas: -2 is too little; write 1 or more"),
-        ("replicas: 2", "replicas: 0", "fleet.yaml:12: replicas: 0 is too little; write 1 or more"),
+        ("replicas: 2", "replicas: -2", "fleet.yaml:12: replicas: -2 is too small; write 1 or more"),
+        ("replicas: 2", "replicas: 0", "fleet.yaml:12: replicas: 0 is too small; write 1 or more"),
         ("tp: 1", "tp: 1.5", "fleet.yaml:13: tp: 1.5 is not a whole number"),
         ("ep: false", "ep: maybe", "fleet.yaml:13: ep: 'maybe' is not one of true, false"),
         ("split: {tp: 1, pp: 1, dp: 1, ep: false}", "split: tp1", "fleet.yaml:13: split: must have keys"),
-        ("routes:\n", f"{SECOND}routes:\n", "fleet.yaml:18: pools 2: 'one' is there twice; keep one"),
+        ("routes:\n", f"{SECOND}routes:\n", "fleet.yaml:18: pools 2: 'one' is listed twice; keep one"),
         (
             "weights: {one: 1}",
             "weights: {two: 1}",
@@ -171,9 +171,9 @@ def test_a_file_by_hand_is_a_fleet() -> None:
         (
             "[10.0.0.1:8000]",
             "\n      - 10.0.0.1:8000\n      - 10.0.0.2:99999",
-            "fleet.yaml:19: endpoints 2: '10.0.0.2:99999' has no port that can be connected to; write 1 to 65535",
+            "fleet.yaml:19: endpoints 2: '10.0.0.2:99999' has an invalid port; write a port from 1 to 65535",
         ),
-        ("10.0.0.1:8000", "10.0.0.1:0", "'10.0.0.1:0' has no port that can be connected to; write 1 to 65535"),
+        ("10.0.0.1:8000", "10.0.0.1:0", "'10.0.0.1:0' has an invalid port; write a port from 1 to 65535"),
         ("version: 1", "version: 9", "fleet.yaml:1: version: this penstock reads version 1"),
         (
             "nodes: 1, spare_nodes: 0",

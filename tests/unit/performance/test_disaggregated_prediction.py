@@ -72,7 +72,7 @@ def test_beyond_a_rack_or_a_machine_somebody_must_say_how_fast(part: str, decode
 
 
 def test_a_pool_without_replicas_is_refused() -> None:
-    with pytest.raises(DeploymentError, match="at least one replica of each kind"):
+    with pytest.raises(DeploymentError, match="at least one prefill and one decode replica"):
         deployed(prefills=0)
 
 

@@ -30,7 +30,10 @@ BOMB = "a0: &a0 [1, 1]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9
         ("version: 1\nname: ''\nnodes: []\npools: []\nroutes: []", "f.yaml:2: name: must be a single word or sentence"),
         ("version: 1\nname: x\nnodes: 7\npools: []\nroutes: []", "f.yaml:3: nodes: must be a list"),
         ("version: 1\nname: x\nnodes: [7]\npools: []\nroutes: []", "f.yaml:3: nodes 1: must have keys"),
-        ("version: 1\nname: x\nnodes: []\npools: []\nroutes: []", "f.yaml:4: pools: a fleet has at least one pool"),
+        (
+            "version: 1\nname: x\nnodes: []\npools: []\nroutes: []",
+            "f.yaml:4: pools: a fleet must have at least one pool",
+        ),
         ("- 1", "f.yaml:1: the fleet: must have keys"),
         ("7", "f.yaml:1: the fleet: must have keys"),
     ],
