@@ -59,7 +59,7 @@ def test_a_chart_is_written(penstock: Run, trace: Path, tmp_path: Path, suffix: 
     [
         (None, "name one CSV, JSONL or Parquet file"),
         ("# Notes\n", "expected one of Azure LLM inference"),
-        ("arrival_s,input_tokens,output_tokens\n0,0,0\n", "no request to be used: 1 x no input tokens"),
+        ("arrival_s,input_tokens,output_tokens\n0,0,0\n", "no request can be used: 1 x no input tokens"),
     ],
 )
 def test_what_is_no_trace_is_one_line(penstock: Run, tmp_path: Path, content: str | None, message: str) -> None:

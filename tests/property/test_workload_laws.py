@@ -229,7 +229,7 @@ def test_every_row_is_read_or_counted(tmp_path_factory: pytest.TempPathFactory, 
     path.write_text("\n".join(["arrival_s,input_tokens,output_tokens,session", *lines, ""]), encoding="utf-8")
     trace = trace_or_refusal(path)
     if isinstance(trace, str):
-        assert "no request to be used" in trace
+        assert "no request can be used" in trace
         return
     requests = joined(trace.blocks())
     assert len(requests) + sum(trace.dropped.values()) == len(table)

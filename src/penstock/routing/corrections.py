@@ -14,7 +14,7 @@ _PRIOR = 0.1
 _MIN_CORRECTION, _MAX_CORRECTION = 0.2, 5.0
 _LOOKS_EVERY_S, _HALVINGS = 1.0, 30
 _SLOW = 1.8
-"""Factor over the fastest endpoint of the pool above which one is slow.
+"""Factor over the correction of the pool's fastest endpoint above which an endpoint is slow.
 
 Learned corrections differ by up to 1.4 by chance.
 """
@@ -24,7 +24,7 @@ _BESIDE_OTHERS = 0.1
 
 @compiled
 def gain(seen: float, usual_requests: float) -> float:
-    """Return the weight of one more request: that of an average with a prior, and never below 1 / usual_requests."""
+    """Return the weight of one more request in an average with a prior; it is never below 1 / usual_requests."""
     return 1.0 / min(usual_requests, _PRIOR * usual_requests + seen)
 
 
@@ -104,7 +104,7 @@ def _share(endpoints: Records, e: Record) -> float:
 
 @compiled
 def _fade(e: Record, prompts: float, answers: float, kept: float, usual_requests: float) -> None:
-    """Keep a share `kept` of an endpoint's observations, and move its corrections towards those usual in its pool."""
+    """Keep a share `kept` of an endpoint's observations, and move its corrections towards its pool's usual ones."""
     prior = _PRIOR * usual_requests
     seen = min(e["prompts_seen"], usual_requests - prior)
     e["prefill_correction"] = prompts * (e["prefill_correction"] / prompts) ** _weight(seen, prior, kept)
@@ -127,7 +127,7 @@ def _weight(seen: float, prior: float, kept: float) -> float:
 def _usual(corrections: Records, seen: Records, pools: Records, pool: int, enough: float) -> float:
     """Return the median of a pool's corrections that have enough answers, with the prediction (1.0) as one more sample.
 
-    Of two middle values it returns the faster: an endpoint that alone is slow says nothing about its equals.
+    Of two middle values it returns the faster, because one slow endpoint says nothing about the rest of its pool.
     """
     low, high = _MIN_CORRECTION, _MAX_CORRECTION
     for _ in range(_HALVINGS):

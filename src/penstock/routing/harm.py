@@ -105,7 +105,7 @@ def harm_of(q: Record, e: Record, hit_tokens: int, p: Record, terms: Terms, enou
 
 @compiled
 def _ends_late(q: Record, e: Record, first_s: float, tpot_s: float, per_e2e: float) -> float:
-    """Return the probability that the last token is late: the answer may be longer than expected as well as slower."""
+    """Return the probability that the last token is late, because the answer is slower or longer than expected."""
     return chance((first_s + q["expected_output_tokens"] * tpot_s * e["decodes"]) * per_e2e, LENGTH_SQUARINGS)
 
 
@@ -140,7 +140,7 @@ def work_seconds(q: Record, e: Record, prompt_s: float) -> float:
 
 @policy
 def pick(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
-    """Return the endpoint of least expected harm, or REJECTED if none can hold the request, or it is to be shed."""
+    """Return the endpoint of least expected harm, or REJECTED if none can hold the request or it must be shed."""
     q, p = request[0], parameters[0]
     count = len(endpoints)
     terms = terms_of(q, p, endpoints, hits)

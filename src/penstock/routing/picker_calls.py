@@ -45,7 +45,7 @@ class LatencyTable(NamedTuple):
 
 
 def picker_table(**arrays: Records) -> PickerTable:
-    """Return a table of some arrays. Those that are not given are empty."""
+    """Return a table of the given arrays; all other arrays of the table are empty."""
     declared = table_of(cast("Any", PickerTable))
     kinds = {} if declared is None else declared.arrays
     return PickerTable(**{name: arrays.get(name, np.zeros(0, kind.dtype)) for name, kind in kinds.items()})

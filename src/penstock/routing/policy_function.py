@@ -74,7 +74,7 @@ class PythonPick:
         return min(chosen, NOWHERE)
 
     def __call__(self, _request: Records, endpoints: Records, _hits: Records, _parameters: Records) -> int:
-        """Return the choice, if the loop runs as Python."""
+        """Return the choice; the loop calls this if it runs as Python."""
         return self.answer(int(endpoints.ctypes.data))
 
     @staticmethod

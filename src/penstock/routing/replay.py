@@ -49,7 +49,7 @@ class ReceiptLine:
     miss_fraction: float = float("nan")
     """Probability that the request misses its SLO there."""
     harm: float = float("nan")
-    """Expected missed SLOs, including those of residents and converted dollars. The least wins."""
+    """Expected missed SLOs, including those of residents and converted dollars. The lowest is chosen."""
     engine_usd: float = float("nan")
     """Dollars for the seconds that the request adds to the endpoint's steps; shared parts of a step are excluded."""
     elastic_usd: float = float("nan")
@@ -144,7 +144,7 @@ class Replay:
 def replay(seen: Sequence[tuple[PickSample, Records]], pick: Pick) -> Replay:
     """Call a policy again for each pick, with the parameters of that pick and the fleet as the original policy left it.
 
-    The counters for taking turns are its own: they count the requests that it would have sent to each endpoint itself.
+    Its turn counters count the requests that this policy would have sent to each endpoint.
     """
     chosen, lines = list[int](), list[ReceiptLine]()
     sent: Records = np.zeros(0, np.int64)

@@ -44,7 +44,7 @@ class SustainedRate:
     saturated_rate_per_s: float
     """Requests per second when everything is queued at once and no SLO applies: an upper bound on every rate."""
     outcome: Outcome
-    """The run at that rate, or the slowest one tried if none meets the SLO."""
+    """The run at that rate, or the run at the lowest rate tried if none meets the SLO."""
     requests: int
     """Requests simulated per trial."""
     trials: int
@@ -81,10 +81,10 @@ class RateSearch:
     classes: Sequence[SloClass]
     seed: int = 0
     requests: int | None = None
-    """Requests per trial. None: the number that makes the result accurate to about 1%."""
+    """Requests per trial; None uses the number that makes the result accurate to about 1%."""
     options: Options = field(default_factory=Options)
     tolerance: float = _TOLERANCE
-    """Maximum relative gap between the returned rate and a rate that misses."""
+    """Maximum relative gap between the returned rate and a rate that misses an SLO."""
 
 
 def capacity(
@@ -177,7 +177,9 @@ def require_searchable(workload: Workload, classes: Sequence[SloClass]) -> None:
     if workload.users is not None:
         raise UsageError("the users of a closed loop decide its rate; search for a capacity with arrivals instead")
     if not any(item.slo for item in classes):
-        raise UsageError("a capacity is the rate at which an SLO is met; give one, such as ttft=1s,tpot=50ms")
+        raise UsageError(
+            "a capacity is the highest rate at which an SLO is met; give an SLO, such as ttft=1s,tpot=50ms"
+        )
 
 
 def _search(
@@ -215,7 +217,7 @@ def _ends(known: Sequence[Trial]) -> tuple[Trial | None, Trial | None]:
 def _place_between(held: Trial, missed: Trial) -> float:
     """Interpolate where attainment crosses its target, as a fraction from `held` to `missed`.
 
-    0.5 if the miss is due to a growing queue.
+    Return 0.5 if the miss is due to a growing queue.
     """
     if missed.outcome.saturation is not None or missed.spare_fraction >= 0:
         return 0.5

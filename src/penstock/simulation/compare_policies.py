@@ -32,7 +32,10 @@ class LoadSpike:
 
     def __post_init__(self) -> None:
         if not (self.factor > 0 and self.at_s >= 0 and self.for_s > 0):
-            raise UsageError("a crowd has a factor, a beginning and a duration above 0; write crowd x3 at 60s for 20s")
+            raise UsageError(
+                "a crowd needs a factor and a duration above 0, and a start of 0 s or later; "
+                "write `crowd x3 at 60s for 20s`"
+            )
 
     def times(self, arrival_s: NDArray[np.float64]) -> NDArray[np.float64]:
         """Compress the arrivals of `factor` * `for_s` seconds into `for_s` seconds. Later arrivals move forward."""
@@ -47,7 +50,7 @@ class SharedLoad:
     workload: Workload
     requests: int
     rate_per_s: float | None
-    """Requests per second. None: as recorded in the trace."""
+    """Requests per second; None keeps the times of the trace."""
     seed: int
 
 

@@ -66,7 +66,7 @@ class ClassOutcome:
     lost: int = 0
     """Requests whose replica died after their first token, so that no retry is possible."""
     unjudged: int = 0
-    """Requests of the start of a closed loop, before all users had begun.
+    """Requests from the start of a closed loop, before all users had begun.
 
     They finished, but only their tokens count.
     """
@@ -200,7 +200,7 @@ class Served:
 
     @property
     def tpot_s(self) -> NDArray[np.float64]:
-        """Seconds per output token after the first, for requests with more than one."""
+        """Seconds per output token after the first, for requests with more than one output token."""
         more = self.output_tokens > 1
         return (self.e2e_s[more] - self.ttft_s[more]) / (self.output_tokens[more] - 1)
 

@@ -19,7 +19,7 @@ from penstock.performance.step.step_work import ReplicaWork
 from penstock.simulation.replica import Replica, ReplicaPool, Transfer
 
 PROMPTS_WAIT_STEPS: Final = {"trtllm": 60}
-"""Steps for which prompts wait, by engine whose ranks prefill together.
+"""Maximum steps for which prompts wait, by engine, for engines whose ranks prefill together.
 
 Published runs of TensorRT-LLM with attention ranks set `enable_balance` and `timeout_iters: 60` (scripts of InferenceX,
 `dsr1_*_trt*.sh`). In other engines a prompt on one rank makes the other ranks wait.
@@ -55,7 +55,7 @@ def place(
     prefix_caching: bool = True,
     speculation: Speculation | None = None,
 ) -> Placement:
-    """Place a deployment on the stack that serves it."""
+    """Place a deployment, with the step times of the measured stack for its engine and accelerator."""
     work = ReplicaWork(deployment)
     stack = stack_of(work, measured_engine, efficiencies)
     placed = place_on(

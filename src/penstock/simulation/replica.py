@@ -23,7 +23,7 @@ class Replica:
 
     cost: StepCost
     kv_blocks: int
-    """KV blocks available to requests. vLLM logs one more, which it reserves."""
+    """KV blocks available to requests. vLLM logs one more block, which it reserves."""
     block_tokens: int = 16
     max_batched_tokens: int = 8192
     max_sequences: int = 256
@@ -36,7 +36,7 @@ class Replica:
     New requests and freed blocks are then seen one step later.
     """
     prompts_wait_steps: int = 0
-    """Steps for which prompts wait until every rank has one, so that ranks prefill together; 0: they do not wait."""
+    """Steps for which prompts wait until every rank has one, so that ranks prefill together; 0 means no wait."""
     request_s: float = 0.0
     """Seconds a request spends outside the engine before its first token: HTTP, tokenizer, first detokenization."""
     first_ratio: float = 1.0
@@ -44,10 +44,12 @@ class Replica:
 
     def __post_init__(self) -> None:
         if min(self.kv_blocks, self.block_tokens, self.max_sequences) < 1:
-            raise DeploymentError("a replica has at least one KV block, one token a block and one request a batch")
+            raise DeploymentError(
+                "a replica must have at least one KV block, one token per block and one request per batch"
+            )
         if self.max_batched_tokens < self.max_sequences:
             raise DeploymentError(
-                f"a batch of {self.max_sequences} requests needs at least as many tokens a step, "
+                f"a batch of {self.max_sequences} requests needs at least as many tokens per step, "
                 f"not {self.max_batched_tokens}; raise max_batched_tokens"
             )
 
@@ -103,7 +105,9 @@ class ReplicaPool:
         if self.replicas < 1:
             raise DeploymentError(f"pool '{self.name}' needs at least one replica")
         if (self.role == "prefill") != (self.transfer is not None):
-            raise DeploymentError(f"pool '{self.name}': a prefill pool, and only that, needs a transfer")
+            raise DeploymentError(
+                f"pool '{self.name}': a prefill pool must have a KV transfer, and other pools must not have one"
+            )
 
     @property
     def schedulers(self) -> int:

@@ -71,14 +71,14 @@ def simulate(
 def _check(pools: Sequence[ReplicaPool]) -> None:
     roles = {pool.role for pool in pools}
     if not pools or roles not in ({"both"}, {"prefill", "decode"}):
-        raise DeploymentError("a fleet is pools that serve whole requests, or prefill and decode pools together")
+        raise DeploymentError("a fleet needs pools that serve whole requests, or prefill and decode pools together")
     if len({pool.name for pool in pools}) != len(pools):
         raise DeploymentError("two pools have the same name; give each its own")
 
 
 def _policy(route: Policy) -> int:
     if route not in _POLICIES:
-        raise DeploymentError(f"'{route}' is not a way to share requests; known: {', '.join(_POLICIES)}")
+        raise DeploymentError(f"'{route}' is not a routing policy; known: {', '.join(_POLICIES)}")
     return _POLICIES[route]
 
 
@@ -89,7 +89,7 @@ def _python_pick(routing: Routing | None, world: World) -> PythonPick | None:
 
 
 def _policy_entry(routing: Routing | None, asked: PythonPick | None) -> Pick | int:
-    """Return what the loop calls: the address of a policy, or its function if the loop runs as Python."""
+    """Return the policy for the loop to call: its address, or its function if the loop runs as Python."""
     if cast("Any", events.run).native is None:
         return asked or (least_harm if routing is None else routing.pick or least_harm)
     if asked is not None:
@@ -121,4 +121,6 @@ def _consult(
                 f"the policy chose {said}, which is not in 0 to {last}; return an index, or -1 to reject"
             )
         pool = pools[int(world.replicas[world.heads[chosen]]["pool"])]
-        raise DeploymentError(f"the policy sent a prompt to '{pool.name}', which only decodes; `accepts` is 0 there")
+        raise DeploymentError(
+            f"the policy sent a prompt to '{pool.name}', which only decodes; skip endpoints whose `accepts` is 0"
+        )

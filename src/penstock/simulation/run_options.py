@@ -40,10 +40,10 @@ class RouterVisibility:
     def __post_init__(self) -> None:
         if not (self.report_interval_s > 0 and isfinite(self.report_interval_s)):
             raise UsageError(
-                f"reports would come every {self.report_interval_s:g} s; write an interval above 0, such as 1ms"
+                f"the report interval is {self.report_interval_s:g} s; write an interval above 0, such as 1ms"
             )
         if not (0 <= self.report_delay_s < inf and 0 <= self.cache_delay_s < inf):
-            raise UsageError("a report or a cached prefix is heard of after a delay of 0 or more seconds; write 0ms")
+            raise UsageError("the delays of reports and of cached prefixes must be 0 or more; write 0ms for none")
 
 
 FaultKind = Literal["dies", "slow", "silent"]
@@ -67,11 +67,9 @@ class Fault:
 
     def __post_init__(self) -> None:
         if not (self.factor > 0 and isfinite(self.factor)):
-            raise UsageError(f"steps cannot take {self.factor:g} times as long; write a factor above 0: x3 is slower")
+            raise UsageError(f"steps cannot take {self.factor:g} times as long; write a factor above 0; x3 is slower")
         if not (self.at_s >= 0 and self.for_s > 0):
-            raise UsageError(
-                "an event of a replica starts at 0 s or later and lasts longer than 0 s; write at 60s for 30s"
-            )
+            raise UsageError("a fault must start at 0 s or later and last longer than 0 s; write `at 60s for 30s`")
 
     @property
     def over_s(self) -> float:
@@ -84,7 +82,7 @@ class Routing:
     """Routing by a policy that sees only the state that a gateway sees."""
 
     pick: Pick | None = None
-    """A compiled policy, or a Python function of the same four arrays. None: the policy of least expected harm."""
+    """A compiled policy, or a Python function of the same four arrays. None means the policy of least expected harm."""
     parameters: Records | None = None
     sight: RouterVisibility = field(default_factory=RouterVisibility)
     pickers: int = 1
@@ -113,12 +111,12 @@ class Options:
     """Options of a run."""
 
     route: Policy = "least-requests"
-    """Policy of a router with full information; used if `routing` is not given."""
+    """Policy of a router with full information, used if `routing` is not given."""
     first_of_equals: bool = False
-    """Whether that router breaks ties by the first replica, as plans have always been judged, or in turn."""
+    """Whether that router breaks ties by the first replica, as plans do, or else in turn."""
     routing: Routing | None = None
     pool_of: PoolOf | None = None
-    """Function that assigns each request of a block to a pool; the route then decides only within a pool."""
+    """Function that assigns each request of a block to a pool; `route` then chooses only among that pool's replicas."""
     users: int | None = None
     """Number of users in a closed loop. Arrival times are then ignored."""
     think_s: float = 0.0

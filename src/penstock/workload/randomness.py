@@ -5,7 +5,7 @@ from enum import IntEnum
 import numpy as np
 
 NATIVE_BLOCK = 65536
-"""Rows drawn together. It is fixed, so that the block size of a consumer changes no number."""
+"""Rows drawn together. The number is fixed, so that the block size of a consumer does not change the random numbers."""
 
 
 class RandomStream(IntEnum):
@@ -22,6 +22,6 @@ class RandomStream(IntEnum):
 
 
 def generator(seed: int, stream: RandomStream, block: int) -> np.random.Generator:
-    """Return the generator of one stream's block. Numbers repeat between machines on one version of numpy (NEP 19)."""
+    """Return the generator of one stream's block. It is the same on every machine with one numpy version (NEP 19)."""
     sequence = np.random.SeedSequence(seed, spawn_key=(stream, block))
     return np.random.Generator(np.random.PCG64DXSM(sequence))

@@ -15,7 +15,7 @@ Uint8s = NDArray[np.uint8]
 NO_SEGMENT = -1
 MAX_CLASSES = 256
 MAX_TOKENS = 2**30 - 1
-"""Maximum tokens of a prompt or an answer: their sum stays 32-bit, and no context is close to it."""
+"""Maximum tokens of a prompt or an answer. Their sum fits in 32 bits, and no model's context is close to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -31,7 +31,7 @@ class Prefixes:
     path_start: Int64s
     path: Int32s
     own: Int32s
-    """Segment of the rest of the prompt and the output if a later request continues it, or -1.
+    """Segment of the rest of the prompt and the output, if a later request continues it; else -1.
 
     The request that would continue it may lie beyond the last one requested.
     """
@@ -42,9 +42,9 @@ class Prefixes:
         if len(self.path_start) != rows + 1 or self.path_start[0] != 0 or self.path_start[-1] != len(self.path):
             raise ValueError(f"path_start must have {rows + 1} entries from 0 to {len(self.path)}")
         if (np.diff(self.path_start) < 0).any():
-            raise ValueError("path_start must not fall")
+            raise ValueError("path_start must not decrease")
         if segments and self.segment_tokens.min() < 1:
-            raise ValueError("a segment has at least one token")
+            raise ValueError("a segment must have at least one token")
         if len(self.path) and not (self.path.min() >= 0 and self.path.max() < segments):
             raise ValueError(f"a path names a segment outside 0..{segments - 1}")
         if rows and not (self.own.min() >= NO_SEGMENT and self.own.max() < segments):
@@ -75,7 +75,7 @@ class Prefixes:
         )
 
     def with_offset(self, offset: int, segment_tokens: Int32s) -> "Prefixes":
-        """Return the prefixes with every segment id higher by `offset`, for a table that holds them there."""
+        """Return the prefixes with every segment id increased by `offset`, for a table in which they begin there."""
         own = np.where(self.own >= 0, self.own + offset, NO_SEGMENT).astype(np.int32)
         return Prefixes(
             segment_tokens=segment_tokens,
@@ -103,7 +103,7 @@ class Requests:
     slo_class: Uint8s
     """Index into the workload's classes."""
     prefixes: Prefixes | None = None
-    """None if no sharing is known."""
+    """Shared prefixes; None if no sharing is known."""
 
     def __post_init__(self) -> None:
         _require_dtypes(self, arrival_s=np.float64, input_tokens=np.int32, output_tokens=np.int32, slo_class=np.uint8)
@@ -118,7 +118,7 @@ class Requests:
         if not (self.arrival_s[0] >= 0 and self.arrival_s[-1] < np.inf and (np.diff(self.arrival_s) >= 0).all()):
             raise ValueError("arrival_s must be finite, ascending and not negative")
         if self.input_tokens.min() < 1 or self.output_tokens.min() < 1:
-            raise ValueError("a request reads and writes at least one token")
+            raise ValueError("a request must have at least one prompt token and one output token")
         if self.prefixes is not None and (self.prefixes.shared_tokens() > self.input_tokens).any():
             raise ValueError("the segments of a path are longer than the prompt that begins with them")
 

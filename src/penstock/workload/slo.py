@@ -37,16 +37,16 @@ class Slo:
     def __post_init__(self) -> None:
         limits = [limit for limit in (self.ttft_s, self.tpot_s, self.e2e_s) if limit is not None]
         if not limits:
-            raise UsageError(f"an SLO limits at least one of ttft, tpot and e2e; {_EXAMPLE}")
+            raise UsageError(f"an SLO must limit at least one of ttft, tpot and e2e; {_EXAMPLE}")
         if not all(isfinite(limit) and limit > 0 for limit in limits):
-            raise UsageError(f"a limit of an SLO is a positive time; {_EXAMPLE}")
+            raise UsageError(f"a limit of an SLO must be above 0; {_EXAMPLE}")
         if not 0 < self.attainment_fraction <= 1:
-            raise UsageError(f"attainment is above 0% and at most 100%; {_EXAMPLE}")
+            raise UsageError(f"attain must be above 0% and at most 100%; {_EXAMPLE}")
 
     def met(
         self, *, ttft_s: NDArray[np.float64], tpot_s: NDArray[np.float64], e2e_s: NDArray[np.float64]
     ) -> NDArray[np.bool_]:
-        """Return which requests meet every limit. A single-token request has no time per token; NaN is not a miss."""
+        """Return which requests meet every limit. A single-token request has no time per token: NaN is not a miss."""
         kept = np.ones(len(ttft_s), dtype=bool)
         for seconds, limit in ((ttft_s, self.ttft_s), (tpot_s, self.tpot_s), (e2e_s, self.e2e_s)):
             if limit is not None:
@@ -66,12 +66,12 @@ class SloClass:
     name: str
     share_fraction: float
     slo: Slo | None = None
-    """None: served without an SLO."""
+    """SLO of the class; None if it has no SLO."""
 
     def __post_init__(self) -> None:
         if not 0 < self.share_fraction <= 1:
             raise UsageError(
-                f"class '{self.name}' has a share of {self.share_fraction:g}; a share is above 0, at most 1"
+                f"class '{self.name}' has a share of {self.share_fraction:g}; a share must be above 0 and at most 1"
             )
 
 

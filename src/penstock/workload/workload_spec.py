@@ -48,7 +48,7 @@ class Workload:
             raise UsageError(f"{len(self.classes)} classes; at most {MAX_CLASSES} are supported")
         recording = self._recording
         if recording is not None and self.sharing is not None:
-            raise UsageError(f"'{recording.name}' is recorded; sharing cannot be put on top of it")
+            raise UsageError(f"'{recording.name}' is a recording; synthetic sharing cannot be added to it")
         if recording is not None and recording.classes and len(self.classes) != len(recording.classes):
             raise UsageError(f"'{recording.name}' has {len(recording.classes)} classes; name each of them")
 
@@ -64,7 +64,7 @@ class Workload:
 
     @property
     def rate_per_s(self) -> float | None:
-        """Default mean rate in requests per second; None in a closed loop, or if a run must give one."""
+        """Default mean rate in requests per second; None in a closed loop, or if the run must give the rate."""
         if isinstance(self.arrivals, ClosedLoop):
             return None
         if isinstance(self.arrivals, AsRecorded):
@@ -76,14 +76,14 @@ class Workload:
     ) -> Iterator[Requests]:
         """Yield the first `requests` requests. Neither their number nor the block size changes any of them."""
         if requests < 0 or block_requests < 1 or seed < 0:
-            raise UsageError("write a seed of 0 or more, 0 or more requests and blocks of at least 1")
+            raise UsageError("the seed and the number of requests must be 0 or more, and the block size at least 1")
         rate = self._rate(rate_per_s)
         if not isinstance(self.lengths, Lengths):
             endless = self._replay(self.lengths, seed, rate)
         elif not isinstance(self.arrivals, AsRecorded):
             endless = self._draw(self.lengths, self.arrivals, self._sharer(seed, rate), seed, rate)
         else:
-            raise UsageError(f"workload '{self.name}' has no recording whose times it could take")
+            raise UsageError(f"workload '{self.name}' has no recording to take arrival times from")
         return _recut(_take(endless, requests), block_requests)
 
     @property
@@ -99,7 +99,9 @@ class Workload:
         if isinstance(self.arrivals, AsRecorded) and self.rate_per_s is None and self._recording is not None:
             if rate_per_s is None:
                 return 1.0  # All at once, as in an offline batch: there is no time to stretch.
-            raise UsageError(f"'{self._recording.name}' has all its requests at one time, so it has no rate to change")
+            raise UsageError(
+                f"'{self._recording.name}' has all its requests at one time, so its rate cannot be changed"
+            )
         if rate is None or not 0 < rate < np.inf:
             raise UsageError(f"workload '{self.name}' needs a rate above 0 requests/s")
         return rate

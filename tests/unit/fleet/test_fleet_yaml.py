@@ -166,7 +166,7 @@ def test_a_file_by_hand_is_a_fleet() -> None:
             "fleet.yaml:14: a: must be a number, true, false or a word",
         ),
         ("ttft_s: 1,", "ttft: 1,", "fleet.yaml:22: `ttft` is not a key of slo; did you mean `ttft_s`?"),
-        ("ttft_s: 1, tpot_s: 0.05, ", "", "fleet.yaml:22: slo: an SLO limits at least one of"),
+        ("ttft_s: 1, tpot_s: 0.05, ", "", "fleet.yaml:22: slo: an SLO must limit at least one of"),
         ("[10.0.0.1:8000]", "[a:1, b:1, c:1]", "fleet.yaml:5: pools 1: 3 endpoints are more than its 2 replicas"),
         (
             "[10.0.0.1:8000]",

@@ -188,7 +188,7 @@ def test_columns_may_be_named(tmp_path: Path) -> None:
     assert block.output_tokens.tolist() == [6, 8]
     with pytest.raises(TraceError, match="no column 'x'"):
         read_trace(path, columns=parse_columns("arrival=x,input=p,output=c"))
-    with pytest.raises(TraceError, match="which column is output"):
+    with pytest.raises(TraceError, match="no column is named for output"):
         read_trace(path, columns=parse_columns("arrival=t,input=p"))
     with pytest.raises(UsageError, match="is not MEANING=COLUMN"):
         parse_columns("when=t")

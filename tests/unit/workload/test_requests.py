@@ -91,7 +91,7 @@ def test_a_block_that_contradicts_itself_cannot_be_made(column: str, value: obje
         ("own", np.array([-2, 0, 0], np.int32), "outside"),
         ("own", np.array([3, 0, 0], np.int32), "outside"),
         ("segment_tokens", np.array([40, 0, 20], np.int32), "at least one token"),
-        ("path_start", np.array([0, 2, 1, 4]), "must not fall"),
+        ("path_start", np.array([0, 2, 1, 4]), "must not decrease"),
         ("path_start", np.array([0, 2, 2, 3]), "from 0 to 4"),
     ],
 )

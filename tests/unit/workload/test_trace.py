@@ -323,8 +323,8 @@ def test_a_name_is_only_a_name(written: Write, name: str) -> None:
         (b"{nonsense\n", "not a JSON object"),
         (b'{"a": ' + b"[" * 5000 + b"\n", "not a JSON object"),
         (b'{"x": 1}\n', "expected one of"),
-        (f"{PLAIN}\n".encode(), "no request to be used: it has no rows"),
-        (f"{PLAIN}\n0,0,0\n".encode(), "no request to be used: 1 x no input tokens"),
+        (f"{PLAIN}\n".encode(), "no request can be used: it has no rows"),
+        (f"{PLAIN}\n0,0,0\n".encode(), "no request can be used: 1 x no input tokens"),
         (
             f"{PLAIN},class\n".encode() + b"".join(b"%d,1,1,%d\n" % (row, row) for row in range(300)),
             "300 classes, at most 256",

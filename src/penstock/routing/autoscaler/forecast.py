@@ -13,7 +13,7 @@ from statistics import fmean, median
 from typing import Final
 
 _BY_CHANCE: Final = 2.0
-"""Standard errors of a slope that noise exceeds in one of twenty cases."""
+"""Number of standard errors of a slope that noise exceeds with 5% probability."""
 
 _FEW: Final = 5
 """Minimum number of reports in the later half for a slope of its own."""

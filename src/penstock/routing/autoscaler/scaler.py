@@ -23,7 +23,7 @@ class ScaledPool:
 
     name: str
     requests_per_s: float
-    """Requests per second that one replica serves within the SLO, next to the others, for the current load."""
+    """Requests per second that one replica of a running fleet serves within the SLO, for the current load."""
     usd_per_hour: float
     max_replicas: int
     floor: int = 0
@@ -62,18 +62,16 @@ class LoadReport:
 
 
 def cheapest(pools: Sequence[ScaledPool], requests_per_s: float) -> tuple[int, ...]:
-    """Return the cheapest set of replicas that serves a rate; all replicas if none is enough."""
+    """Return the cheapest set of replicas that serves a rate; all replicas if no set is enough."""
     if not math.isfinite(requests_per_s):
-        raise UsageError(
-            f"no set serves {requests_per_s} requests/s; write a finite rate, as a report's count over its time"
-        )
+        raise UsageError(f"no set of replicas serves {requests_per_s} requests/s; give a finite rate")
     choices = [pool.max_replicas - pool.floor + 1 for pool in pools]
     tried = math.prod(choices) / max(choices)
     return _fill_by_price(pools, requests_per_s) if tried > _MAX_SETS else _best_of_all(pools, requests_per_s)
 
 
 def _fill_by_price(pools: Sequence[ScaledPool], requests_per_s: float) -> tuple[int, ...]:
-    """Fill pools in order of dollars per request; the last replica is the cheapest one that is enough."""
+    """Fill pools in order of dollars per request; the last replica is the cheapest that covers the remaining rate."""
     counts = [pool.floor for pool in pools]
     lacking = requests_per_s - sum(pool.floor * pool.requests_per_s for pool in pools)
     order = sorted(range(len(pools)), key=lambda place: pools[place].usd_per_hour / pools[place].requests_per_s)
@@ -155,9 +153,9 @@ class CheapestSet:
         return answer
 
     def _begin(self, report: LoadReport) -> None:
-        """Start with the last answer as the minimum.
+        """Discard the history and start with the last answer as the minimum.
 
-        If there is none and nothing is up, the minimum is all replicas: the fleet may be starting.
+        If there is no last answer and no replica is up, the minimum is all replicas: the fleet may be starting.
         """
         self._seen, self._expected, self._begun_s = [], [], report.now_s
         up = any(one.up + one.coming for one in report.pools)

@@ -29,7 +29,7 @@ _decode_seconds, _prompt_seconds = interpreted(decode_seconds), interpreted(prom
 _CLOSE: Final = 1e-4
 _MIN_PER_S: Final = 1e-6
 NO_WEIGHT: Final = 1e-9
-"""Weight of an endpoint that should get nothing: it is sent only requests that no other endpoint can hold."""
+"""Weight of an endpoint that should get only requests that no other endpoint can hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ def _fresh(endpoint: Record) -> Record:
 
 
 def _part(endpoint: Record, kinds: Sequence[LoadKind]) -> Sequence[LoadKind]:
-    """Return the part of the load that an endpoint processes: a prefill endpoint makes no answers."""
+    """Return the part of the load that an endpoint processes: a prefill endpoint generates no answers."""
     return kinds if endpoint["decodes"] else [replace(kind, output_tokens=1, e2e_s=math.inf) for kind in kinds]
 
 

@@ -59,7 +59,7 @@ def least_request(request: Records, endpoints: Records, hits: Records, parameter
 
 @policy
 def in_flight_per_capacity(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
-    """Take the endpoint with the fewest requests in flight over static weight (Envoy LEAST_REQUEST, v1.35, bias 1)."""
+    """Take the endpoint with the fewest requests in flight per static weight (Envoy LEAST_REQUEST, v1.35, bias 1)."""
     return _least(request, endpoints, hits, parameters, _PER_WEIGHT)
 
 

@@ -133,12 +133,14 @@ def faults_of(routing: Routing, pools: Sequence[ReplicaPool]) -> NDArray[Any]:
     count = sum(pool.schedulers for pool in pools)
     if routing.faults and any(pool.role != "both" or pool.replica.ranks > 1 for pool in pools):
         raise DeploymentError(
-            "faults are simulated where every replica serves whole requests and has one rank; leave them out"
+            "faults need a fleet in which every replica serves whole requests and has one rank; leave faults out"
         )
     alike: dict[tuple[int, FaultKind], list[Fault]] = {}
     for fault in routing.faults:
         if not 0 <= fault.replica < count:
-            raise DeploymentError(f"replica {fault.replica} cannot fail; the fleet has 0 to {count - 1}")
+            raise DeploymentError(
+                f"there is no replica {fault.replica} to fail; replicas are numbered 0 to {count - 1}"
+            )
         alike.setdefault((fault.replica, fault.kind), []).append(fault)
     rows: list[_Happening] = []
     for (_, kind), faults in alike.items():
@@ -157,7 +159,7 @@ def _changes_of_speed(faults: Sequence[Fault]) -> Iterator[_Happening]:
 
 
 def _outages(faults: Sequence[Fault]) -> Iterator[_Happening]:
-    """Yield deaths or silences. Overlapping ones are merged from the first start to the last end, and noticed once."""
+    """Yield outages. Overlapping outages are merged from the first start to the last end, and noticed once."""
     joined: list[tuple[float, float, float]] = []
     for fault in sorted(faults, key=lambda each: each.at_s):
         at_s, over_s, noticed_s = fault.at_s, fault.over_s, fault.at_s + fault.noticed_s

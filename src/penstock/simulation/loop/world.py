@@ -230,7 +230,7 @@ PROMISE: Final = np.dtype(
 
 DIES, RETURNS, CHANGES_SPEED, STOPS_REPORTING, REPORTS_AGAIN, IS_NOTICED = range(6)
 FAULT: Final = np.dtype([("at_s", "f8"), ("replica", "i8"), ("kind", "i8"), ("factor", "f8")], align=True)
-"""A state change of a replica. `factor`: how many times longer its steps are from then on."""
+"""A state change of a replica. `factor` multiplies the duration of its steps from then on."""
 
 TIMELINE: Final = 512
 """Columns of the timeline. When the run outgrows them, pairs of columns are merged."""
@@ -255,7 +255,7 @@ class World(NamedTuple):
     wakes: Annotated[Any, ArrayOf(np.float64)]
     """Heap of the times at which users in think time, or waiting for the end of an answer, send their next request."""
     pauses: Annotated[Any, ArrayOf(np.float64)]
-    """Think times of users without a further row. Until then a row holds its own think time."""
+    """Think times of users after the last row. Before that, each row holds its own think time."""
     heads: Annotated[Any, ArrayOf(np.int64)]
     """First scheduler of each engine: the unit that has an address and that a picker can choose."""
     costs: Annotated[Any, ArrayOf(COST)]

@@ -27,7 +27,7 @@ class SegmentTable:
         """Append the lengths of new segments."""
         count = self._count + len(tokens)
         if count > _MAX_SEGMENTS:
-            raise UsageError(f"more than {_MAX_SEGMENTS:,} shared segments; ask for fewer requests at a time")
+            raise UsageError(f"more than {_MAX_SEGMENTS:,} shared segments; request fewer requests at a time")
         if count > len(self._room):
             room = np.empty(max(count, 2 * len(self._room)), np.int32)
             room[: self._count] = self.tokens

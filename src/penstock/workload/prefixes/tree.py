@@ -27,7 +27,7 @@ class SegmentTree:
 
 
 def spell_paths(parent: Int32s, depth: Int32s, last: Int32s) -> tuple[Int64s, Int32s]:
-    """Write the path from the root to each `last` node (-1: no path), one path after the other."""
+    """Return the path from the root to each `last` node (-1: no path), all paths in one array."""
     path_start = np.zeros(len(last) + 1, np.int64)
     rows = np.flatnonzero(last >= 0)
     node = last[rows]
@@ -52,7 +52,7 @@ def grow_tree(parent: Int32s, tokens: Int32s) -> SegmentTree:
             return SegmentTree(parent=parent, tokens=tokens, depth=depth)
         depth[below] += depth[ancestor[below]]
         ancestor[below] = ancestor[ancestor[below]]
-    raise ValueError("segments follow each other in a circle")
+    raise ValueError("the parents of segments form a cycle")
 
 
 def keep_rooted(ids: Int64s, parent_ids: Int64s) -> tuple[Int64s, Int32s, Int64s]:
@@ -74,7 +74,7 @@ def keep_rooted(ids: Int64s, parent_ids: Int64s) -> tuple[Int64s, Int32s, Int64s
 
 
 def join_chains(parent: Int32s, tokens: Int64s, visits: Int64s) -> tuple[SegmentTree, Int32s]:
-    """Merge each run of nodes that every visitor passes together into one segment.
+    """Merge each chain of nodes that the same requests pass into one segment.
 
     `visits` counts the requests whose path contains a node. A node with as many visits as its parent is passed by all
     of the parent's visitors, so no path ends or branches between them. Return the tree of merged segments and, for each

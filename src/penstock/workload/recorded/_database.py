@@ -64,7 +64,7 @@ class Database:
         return tuple(str(column[0]) for column in self._execute(query, parameters).description or ())
 
     def watch(self, query: str, parameters: Sequence[object], progress: ByteProgress) -> None:
-        """Run a query and report the bytes of the file done to `progress`."""
+        """Run a query and report to `progress` how many bytes of the file are done."""
         failure: list[Exception] = []
 
         def work() -> None:

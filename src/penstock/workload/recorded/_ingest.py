@@ -183,7 +183,7 @@ def ingest(database: Database, progress: ByteProgress | None, named: Mapping[str
     hint = _time_hint(database, known, columns) if NO_TIME in dropped else ""
     if not kept:
         counted = "; ".join(f"{count:,} x {reason}" for reason, count in dropped.items()) or "it has no rows"
-        raise TraceError(f"{file.name}: no request to be used: {counted}{hint}")
+        raise TraceError(f"{file.name}: no request can be used: {counted}{hint}")
     tree, segment_of_id, contradictions = None, None, 0
     if "hash_ids" in optional and _any(database, "hash_ids"):
         tree, segment_of_id, contradictions = _hash_tree(database, known.hash_block_tokens)
@@ -242,7 +242,7 @@ def _judge(
 
 
 def _lost_lines(database: Database, lines: Lines) -> dict[str, int]:
-    """Count the lines that became no row.
+    """Count the lines that did not become a row.
 
     They are malformed lines, and lines that an open quote made part of another row's field.
     """
@@ -335,7 +335,7 @@ def _hash_tree(database: Database, block_tokens: int) -> tuple[SegmentTree, Segm
 
 
 def _turn_tree(database: Database) -> tuple[SegmentTree, SegmentMap]:
-    """Build the tree of shared prefixes and continued turns. It is held in memory, 24 bytes for each."""
+    """Build the tree of shared prefixes and continued turns. It is held in memory, 24 bytes for each prefix or turn."""
     database.run(_TURNS)
     prefixes = database.columns("SELECT tokens FROM prefix_segments ORDER BY segment")["tokens"]
     turns = database.columns("SELECT own, last, tokens FROM paths WHERE own >= 0 ORDER BY own")

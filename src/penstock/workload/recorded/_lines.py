@@ -19,7 +19,7 @@ class Lines:
     mixed_ends: bool
     """Whether some lines end with LF and others with CRLF or CR."""
     written: int | None
-    """Lines that are not blank, including the header; None if nothing is quoted, so that every row is one line."""
+    """Number of lines that are not blank, including the header; None if no field is quoted: every row is one line."""
 
 
 def count_lines(file: TableFile) -> Lines:

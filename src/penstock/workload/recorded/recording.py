@@ -13,7 +13,7 @@ CountProgress = Callable[[int], None]
 
 
 class Recording(Protocol):
-    """Past requests, the first at 0 s. Every pass over the blocks yields the same."""
+    """Past requests, the first at 0 s. Every pass over the blocks yields the same requests."""
 
     @property
     def name(self) -> str:

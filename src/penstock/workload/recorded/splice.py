@@ -18,7 +18,7 @@ def repeat(recording: Recording, *, renew_segments: bool = True) -> Iterator[Req
     per pass, which is a small part of a pass.
     """
     if not recording.requests:
-        raise UsageError(f"'{recording.name}' has no request to start again with")
+        raise UsageError(f"'{recording.name}' has no requests to repeat")
     rate = mean_rate_per_s(recording)
     period_s = recording.requests / rate if rate else 0.0
     tokens = recording.segment_tokens

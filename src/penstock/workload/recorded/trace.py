@@ -63,7 +63,7 @@ class Trace:
 
     @property
     def mapping(self) -> Mapping[str, str]:
-        """Column names by meaning; empty if the layout is a known one."""
+        """Column names by meaning; empty if the layout is known."""
         return self._rows.format.columns if self._rows.format.mapped else {}
 
     @property
@@ -83,7 +83,7 @@ class Trace:
 
     @property
     def contradictions(self) -> int:
-        """Hash ids seen after different prompts, or with different lengths. A shared path ends before them."""
+        """Number of hash ids seen after different prompts, or with different lengths. Shared paths end before them."""
         return self._rows.contradictions
 
     @property
@@ -127,7 +127,7 @@ class Trace:
 
 
 def usable_rows_sentence(kept: int, dropped: Mapping[str, int]) -> str:
-    """Return a sentence with the number of usable rows and the reasons why others are not."""
+    """Return a sentence with the number of usable rows and the reasons why other rows are left out."""
     counted = ", ".join(f"{count:,} ({reason})" for reason, count in dropped.items())
     return f"{kept:,} of {kept + sum(dropped.values()):,} can be used" + (f"; left out: {counted}" if counted else "")
 

@@ -25,7 +25,7 @@ class TraceFormat:
     source: str
     """Citation to show with any result from such a trace."""
     mapped: bool = False
-    """Whether its columns were named or guessed, not recognised. The user is informed of that."""
+    """Whether its columns were named or guessed instead of recognised. The user is told so."""
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -181,7 +181,7 @@ def _as_named(columns: Collection[str], file_name: str, named: Mapping[str, str]
     meant = {**_guess_columns(columns), **{name: column for name, column in named.items() if name != _UNIT}}
     missing = [name for name in REQUIRED if name not in meant]
     if missing:
-        raise TraceError(f"{file_name}: which column is {missing[0]}? add {missing[0]}=COLUMN")
+        raise TraceError(f"{file_name}: no column is named for {missing[0]}; add {missing[0]}=COLUMN")
     absent = [column for column in meant.values() if column not in columns]
     if absent:
         raise TraceError(f"{file_name}: no column '{absent[0][:40]}'; it has {', '.join(list(columns)[:8])}")

@@ -30,7 +30,7 @@ class TokenSummary:
     shortest: int
     longest: int
     by_length: tuple[int, ...]
-    """Requests by length, in cells of a quarter of an octave: the first begins at 1 token, the last has the longest."""
+    """Requests by length, in bins of a quarter of an octave: the first begins at 1 token, the last has the longest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class WorkloadSummary:
     input_tokens: TokenSummary
     output_tokens: TokenSummary
     sharing: SharingSummary | None
-    """None if no sharing is known."""
+    """Shared prompt tokens; None if no sharing is known."""
     requests_by_class: tuple[int, ...]
 
 
@@ -86,7 +86,7 @@ class TraceSummary:
     dropped: Mapping[str, int]
     """Rows left out, by reason."""
     contradictions: int
-    """Inconsistent hash ids. A shared path ends before them."""
+    """Number of inconsistent hash ids. A shared path ends before such an id."""
     class_fractions: Mapping[str, float]
     """Share of the requests by class of the trace; empty if it has no classes."""
     requests: WorkloadSummary
@@ -114,7 +114,7 @@ def describe_trace(trace: Trace, *, progress: CountProgress | None = None) -> Tr
 def describe(blocks: Iterable[Requests]) -> WorkloadSummary | None:
     """Return a summary of a workload's blocks, or None if it is empty.
 
-    Memory: the distinct lengths and a byte per segment.
+    It uses memory for the distinct lengths and one byte per segment.
     """
     inputs, outputs = no_tokens(), no_tokens()
     gaps, minutes, columns = _Gaps(), Minutes(), _Columns()

@@ -1,4 +1,4 @@
-"""Counts every distinct length: exact, and small for any trace."""
+"""Counts requests by distinct length, which is exact and takes little memory for any trace."""
 
 from dataclasses import dataclass
 
@@ -36,7 +36,7 @@ class TokenHistogram:
         return fraction
 
     def by_length(self) -> tuple[int, ...]:
-        """Count requests in cells of a quarter of an octave, from 1 token to the longest."""
+        """Count requests in bins of a quarter of an octave, from 1 token to the longest length."""
         cells = np.floor(np.log2(self.tokens) * CELLS_PER_OCTAVE).astype(np.int64)
         return tuple(np.bincount(cells, self.requests).astype(np.int64).tolist())
 

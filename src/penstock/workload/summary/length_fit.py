@@ -1,4 +1,4 @@
-"""Fits distributions to the lengths of a trace, and measures the distance of the fit."""
+"""Fits distributions to the lengths of a trace, and measures how far each fit is from the trace."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from penstock.workload.summary.histogram import TokenHistogram, no_tokens
 from penstock.workload.synthetic.lengths import Empirical, LogNormal
 
 MAX_PAIRS = 1_000_000
-"""Maximum pairs kept of a trace: a percentile of a million draws is off by at most 0.1% of the requests."""
+"""Maximum pairs of lengths kept of a trace. A percentile of a million pairs is off by at most 0.1% of the requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +30,12 @@ class LogNormalFit:
 
     @property
     def critical_distance(self) -> float:
-        """Distance that a sample of the fitted distribution itself exceeds in one of twenty cases (Massey 1951)."""
+        """Distance that a sample of the fitted distribution itself exceeds with 5% probability (Massey 1951)."""
         return min(1.0, 1.358 / sqrt(self.requests))
 
     @property
     def close(self) -> bool:
-        """Whether both distances are within the range of chance."""
+        """Whether both distances are small enough to be due to chance."""
         return max(self.input_distance, self.output_distance) <= self.critical_distance
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ def fit_log_normal(recording: Recording, *, progress: CountProgress | None = Non
         inputs, outputs = inputs.with_column(block.input_tokens), outputs.with_column(block.output_tokens)
         products += float(np.log(block.input_tokens) @ np.log(block.output_tokens))
     if not inputs.count:
-        raise UsageError(f"'{recording.name}' has no request to fit lengths to")
+        raise UsageError(f"'{recording.name}' has no requests, so lengths cannot be fitted")
     input_mean, input_sigma = _log_moments(inputs)
     output_mean, output_sigma = _log_moments(outputs)
     covariance = products / inputs.count - input_mean * output_mean
@@ -76,7 +76,7 @@ def fit_log_normal(recording: Recording, *, progress: CountProgress | None = Non
 
 
 def fit_empirical(recording: Recording, *, seed: int = 0) -> Empirical:
-    """Return the pairs of a trace, or a random sample of them if there are more than a million."""
+    """Return the pairs of lengths in a trace, or a random sample if there are more than a million pairs."""
     blocks = recording.blocks() if recording.requests <= MAX_PAIRS else _sample(recording, seed)
     columns = concatenate(list(blocks))
     return Empirical(input_tokens=columns.input_tokens, output_tokens=columns.output_tokens)
@@ -99,7 +99,7 @@ def _log_moments(histogram: TokenHistogram) -> tuple[float, float]:
 
 
 def _distance(histogram: TokenHistogram, mean: float, sigma: float) -> float:
-    """Return the distance from the distribution as it is drawn: rounded, at least 1, at most the longest observed."""
+    """Return the distance from the distribution as drawn: rounded, and limited to 1 up to the longest observed."""
     if not sigma:
         return 0.0
     seen = histogram.cumulative()

@@ -37,7 +37,7 @@ class Minutes:
 
     @property
     def busiest_per_s(self) -> float | None:
-        """Requests per second in the busiest minute, or overall if shorter than a minute; None if no time passes."""
+        """Requests per second in the busiest minute, or overall in less than a minute; None if no time passes."""
         span_s = 0.0 if self._first_s is None else self._last_s - self._first_s
         if span_s <= 0:
             return None

@@ -59,16 +59,16 @@ class Diurnal:
     weights: tuple[float, ...]
     cv: float = 1.0
     start_hour: float | None = None
-    """Hour of day at which the workload starts. None: the busiest hour, so that a run of minutes tests that."""
+    """Hour of day at which the workload starts. None means the busiest hour, so that short runs test the peak."""
     rate_per_s: float | None = None
 
     def __post_init__(self) -> None:
         _require_rate(self.rate_per_s)
         _require_cv(self.cv)
         if not self.weights or not all(0 < weight < np.inf for weight in self.weights):
-            raise UsageError("a day's curve needs at least one slice, and every weight above 0")
+            raise UsageError("a day's curve needs at least one slice, and every weight must be above 0")
         if not 0 <= self.first_hour < 24:
-            raise UsageError(f"a day has no hour {self.first_hour:g}; write 0 to 23.99")
+            raise UsageError(f"hour {self.first_hour:g} is not in a day; write 0 to 23.99")
 
     @property
     def first_hour(self) -> float:

@@ -63,9 +63,9 @@ class LogNormal:
     def __post_init__(self) -> None:
         _require_tokens(self.max_input_tokens, self.max_output_tokens)
         if not (0 < self.input_median_tokens < np.inf and 0 < self.output_median_tokens < np.inf):
-            raise UsageError("the median length of a prompt or answer is above 0 tokens")
+            raise UsageError("the median length of prompts and of answers must be above 0 tokens")
         if not (0 <= self.input_sigma < np.inf and 0 <= self.output_sigma < np.inf and abs(self.correlation) <= 1):
-            raise UsageError("a log-normal length has a sigma of 0 or more and a correlation between -1 and 1")
+            raise UsageError("log-normal lengths need a sigma of 0 or more and a correlation from -1 to 1")
 
     def draw(self, rng: np.random.Generator, count: int) -> tuple[Int32s, Int32s]:
         """Return the prompt and answer lengths of `count` requests."""
@@ -80,7 +80,7 @@ class LogNormal:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Empirical:
-    """Observed pairs, drawn with replacement.
+    """Observed pairs of prompt and answer lengths, drawn with replacement.
 
     They keep the shape of the trace and the relation of answers to prompts.
     """
@@ -90,7 +90,7 @@ class Empirical:
 
     def __post_init__(self) -> None:
         if not len(self.input_tokens) or len(self.input_tokens) != len(self.output_tokens):
-            raise UsageError("lengths can be drawn from at least one pair of prompt and answer")
+            raise UsageError("drawing lengths needs at least one observed pair of prompt and answer")
         for column in (self.input_tokens, self.output_tokens):
             _require_tokens(int(column.min()), int(column.max()))
 

@@ -12,7 +12,7 @@ from penstock.errors import UsageError
 from penstock.workload.requests import MAX_TOKENS, NO_SEGMENT, Int32s, Prefixes
 
 MAX_ADDED_TOKENS = MAX_TOKENS // 2
-"""Maximum tokens of the shared part and of the own part, so that their sum stays a valid length."""
+"""Maximum tokens of the shared part, and of the request's own part, so that their sum stays a valid length."""
 
 _MAX_PROMPTS = 2**20
 _MAX_TURNS = 1000  # the paths of a native block then take at most 131 MB
@@ -58,12 +58,12 @@ class Conversations:
     """
 
     mean_turns: float
-    """Mean turns per conversation. Turns are geometric: any turn is the last with probability 1 / mean_turns."""
+    """Mean turns per conversation. The number is geometric: any turn is the last with probability 1 / mean_turns."""
     turn_gap_s: float
     max_history_tokens: int
     """Maximum tokens of prompt plus answer, at which a conversation also ends: the size of a context."""
     max_turns: int = 100
-    """Maximum turns, after which a conversation also ends, because paths are as long as conversations."""
+    """Maximum turns, after which a conversation also ends; this limits the length of paths."""
     system: SystemPrompts | None = None
     """System prompts that conversations begin with."""
 
