@@ -240,7 +240,7 @@ def test_whatever_was_read_is_judged() -> None:
             "fp8 is measured in flops/s",
         ),
         ("version: 2\nclaims:\n  - {specs: {}}", "did you mean `spec`?"),
-        ("version: 2\nclaims:\n  - {says: x}", "a claim has one of spec"),
+        ("version: 2\nclaims:\n  - {says: x}", "a claim must have exactly one of spec"),
         ("version: 2\nclaims:\n  - {mention: {subject: a}, contradicts: [b]}", "no claim has that id"),
         ("version: 2\nclaims:\n  - {key: a b c d e f g h i j k l m, mention: {subject: a}}", "at most 12"),
     ],

@@ -118,7 +118,7 @@ class Requests:
         if not (self.arrival_s[0] >= 0 and self.arrival_s[-1] < np.inf and (np.diff(self.arrival_s) >= 0).all()):
             raise ValueError("arrival_s must be finite, ascending and not negative")
         if self.input_tokens.min() < 1 or self.output_tokens.min() < 1:
-            raise ValueError("a request must have at least one prompt token and one output token")
+            raise ValueError("a request must have at least one token of prompt and one of output")
         if self.prefixes is not None and (self.prefixes.shared_tokens() > self.input_tokens).any():
             raise ValueError("the segments of a path are longer than the prompt that begins with them")
 

@@ -36,7 +36,7 @@ def test_a_comma_that_does_not_part_thousands_is_a_decimal_one(written: str, mea
 
 
 def test_commas_that_are_neither_are_refused() -> None:
-    with pytest.raises(UsageError, match="which comma"):
+    with pytest.raises(UsageError, match="ambiguous commas"):
         parse_amount("1,23,45 GB")
 
 
@@ -189,7 +189,7 @@ def test_what_is_said_to_fit_includes_lengths_and_users() -> None:
     one = judged_sentence(f"{setup} in 131072/1024: fits")
     assert one.verdict is Verdict.PLAUSIBLE
     assert "fp8 cache" in one.reason
-    with pytest.raises(UsageError, match="which lengths"):
+    with pytest.raises(UsageError, match="state the lengths"):
         judged_sentence(f"{setup} at 64 users: fits")
 
 

@@ -40,7 +40,7 @@ def test_decimal_commas_and_dotted_thousands_are_read_as_meant() -> None:
 
 
 def test_a_dotted_figure_that_may_be_either_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"s\.csv:2: tok/s: '6\.000' may have a point or thousands"):
+    with pytest.raises(UsageError, match=r"s\.csv:2: tok/s: '6\.000' may have a decimal point or a thousands mark"):
         parse_sheet("model;on;tok/s\nllama-3.1-70b;8x h100;6.000\n", "s.csv")
 
 

@@ -55,7 +55,7 @@ def test_a_replica_is_all_its_ranks() -> None:
         ({"endpoints": ("a:1", "b:1", "c:1")}, "3 endpoints are more than its 2 replicas"),
         ({"endpoints": ("no port",)}, "write host:port"),
         ({"adapters": ("sql", "sql")}, "two have the same name"),
-        ({"adapters": (POOL.model,)}, "or the model's own"),
+        ({"adapters": (POOL.model,)}, "or one has the model's name"),
     ],
 )
 def test_a_pool_refuses_what_cannot_run(change: dict[str, object], complaint: str) -> None:

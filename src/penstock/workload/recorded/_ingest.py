@@ -313,8 +313,8 @@ def _class_counts(database: Database) -> dict[str, int]:
     (distinct,) = database.row("SELECT count(DISTINCT coalesce(class, '')) FROM arrivals WHERE dropped = 0")
     if distinct > MAX_CLASSES:
         raise TraceError(
-            f"{database.file.name}: {distinct:,} classes, at most {MAX_CLASSES} are supported; a class stands for an "
-            "SLO, not for a user"
+            f"{database.file.name}: {distinct:,} classes, but at most {MAX_CLASSES} are supported; a class should be "
+            "an SLO, not a user"
         )
     rows = database.rows(
         "SELECT coalesce(class, '') AS name, count(*) FROM arrivals WHERE dropped = 0 GROUP BY name ORDER BY name"
