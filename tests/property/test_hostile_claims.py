@@ -260,7 +260,7 @@ def test_mistakes_are_named_with_their_fix(text: str, complaint: str) -> None:
         ("model,on,tok/s\nllama-3.1-8b,h100,fast", "s.csv:2: tok/s: 'fast' is not an amount"),
         ("model,on,tok/s\nllama-3.1-9b,h100,5", "s.csv:2: model: no model named 'llama-3.1-9b'"),
         ("model,on,tok/s\nllama-3.1-8b,h100,1,000", "4 cells, but the heading has 3"),
-        ("model,on,usd_per_mtok\nllama-3.1-8b,h100,1", "needs `usd_per_hour` and `tok/s`"),
+        ("model,on,usd_per_mtok\nllama-3.1-8b,h100,1", "only with `usd_per_hour` and `tok/s`"),
         ("model,on,tok/s\nllama-3.1-8b,h100,", "no row claims anything"),
     ],
 )

@@ -27,7 +27,7 @@ def test_parents_may_have_larger_ids_than_their_children() -> None:
 
 
 def test_segments_in_a_circle_are_an_error() -> None:
-    with pytest.raises(ValueError, match="circle"):
+    with pytest.raises(ValueError, match="form a cycle"):
         grow_tree(int32(1, 2, 0, -1), int32(1, 1, 1, 1))
 
 

@@ -64,7 +64,7 @@ class LoadReport:
 def cheapest(pools: Sequence[ScaledPool], requests_per_s: float) -> tuple[int, ...]:
     """Return the cheapest set of replicas that serves a rate; all replicas if no set is enough."""
     if not math.isfinite(requests_per_s):
-        raise UsageError(f"no set of replicas serves {requests_per_s} requests/s; give a finite rate")
+        raise UsageError(f"no set of replicas serves {requests_per_s} requests/s; write a finite rate")
     choices = [pool.max_replicas - pool.floor + 1 for pool in pools]
     tried = math.prod(choices) / max(choices)
     return _fill_by_price(pools, requests_per_s) if tried > _MAX_SETS else _best_of_all(pools, requests_per_s)
