@@ -79,9 +79,9 @@ class Destinations:
 class PolicyRun:
     """One policy on the shared requests.
 
-    Every figure is from this run alone, from its first arrival to its last token, so that naming another policy changes
-    none. Policies are ranked by good tokens, not by goodput: all had the same requests, and a policy whose last request
-    ends sooner would look better with fewer good tokens. Goodput over the span of arrivals would give the same ranking,
+    Every figure is from this run alone, from its first arrival to its last token, so that adding another policy changes
+    no figure. Policies are ranked by good tokens, not by goodput: all had the same requests, and a policy whose last
+    request ends sooner would look better with fewer good tokens. Goodput over the span of arrivals would rank alike,
     but in a burst it would exceed the hardware's throughput.
     """
 

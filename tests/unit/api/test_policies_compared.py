@@ -179,7 +179,7 @@ def test_an_impossible_factor_or_interval_is_refused() -> None:
         penstock.simulate_fleet(FLEET, events=["slow h100/0 x0 at 1s"], requests=10)
     with pytest.raises(UsageError, match="write an interval above 0"):
         penstock.simulate_fleet(FLEET, reports="0ms", requests=10)
-    with pytest.raises(UsageError, match="write at 60s for 30s"):
+    with pytest.raises(UsageError, match="write `at 60s for 30s`"):
         Fault(kind="dies", replica=0, at_s=-1.0)
     with pytest.raises(UsageError, match="write 0ms"):
         RouterVisibility(report_delay_s=float("inf"))
