@@ -541,7 +541,7 @@ void penstock_divide(const penstock_picker_table *t, int64_t picker, int64_t pic
 extern const int64_t penstock_divide_layout;
 #define PENSTOCK_DIVIDE_LAYOUT INT64_C(6702599226694950097)
 
-/* Return the endpoint of least expected harm, or REJECTED if none can hold the request, or it is to be shed. */
+/* Return the endpoint of least expected harm, or REJECTED if none can hold the request or it must be shed. */
 int64_t penstock_pick(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_layout;
 #define PENSTOCK_PICK_LAYOUT INT64_C(6980162270736300082)
@@ -561,7 +561,7 @@ int64_t penstock_pick_least_request(penstock_request *request, penstock_endpoint
 extern const int64_t penstock_pick_least_request_layout;
 #define PENSTOCK_PICK_LEAST_REQUEST_LAYOUT INT64_C(529839282462765058)
 
-/* Take the endpoint with the fewest requests in flight over static weight (Envoy LEAST_REQUEST, v1.35, bias 1). */
+/* Take the endpoint with the fewest requests in flight per static weight (Envoy LEAST_REQUEST, v1.35, bias 1). */
 int64_t penstock_pick_in_flight_per_capacity(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_in_flight_per_capacity_layout;
 #define PENSTOCK_PICK_IN_FLIGHT_PER_CAPACITY_LAYOUT INT64_C(5129144866295761421)

@@ -59,14 +59,12 @@ class FitAttempt:
         """The reason why the model does not fit although its weights alone do."""
         if self.best is None:
             return "engines refuse the split"
+        if self.best.obstacle_is("model_limit"):
+            return "the model has no such context"
         room = _room(self.best)
-        if room <= 0 or self.best.obstacle_is("model_limit"):
-            obstacle = self.best.obstacle
-            limit = obstacle is not None and obstacle.obstacle == "model_limit"
-            return "the model has no such context" if limit else "no memory is left for a cache after engine reserves"
-        wanted = f"{self.best.context_tokens:,}"
-        if self.requests > 1:
-            wanted = f"{self.requests} x {wanted}"
+        if room <= 0:
+            return "no memory is left for a cache after engine reserves"
+        wanted = f"{self.requests} x {self.best.context_tokens:,}".removeprefix("1 x ")
         return f"the memory left after weights and engine reserves holds {room:,} tokens of cache, not {wanted}"
 
     def _holds(self, tokens: int) -> bool:
@@ -78,12 +76,9 @@ class FitAttempt:
     @property
     def line(self) -> Working:
         """The arithmetic of memory minus weights."""
-        left = round(self.memory_bytes / GB, 1) - round(self.weight_bytes / GB, 1)
-        return working_line(
-            f"{plainly(round(self.memory_bytes / GB, 1))} - {plainly(round(self.weight_bytes / GB, 1))}",
-            left,
-            f"10^9 bytes left after {self.precision} weights, before any cache",
-        )
+        memory, weights = round(self.memory_bytes / GB, 1), round(self.weight_bytes / GB, 1)
+        meaning = f"10^9 bytes left after {self.precision} weights, before any cache"
+        return working_line(f"{plainly(memory)} - {plainly(weights)}", memory - weights, meaning)
 
 
 def attempt_fit(
@@ -98,9 +93,8 @@ def attempt_fit(
 ) -> FitAttempt:
     """Place a model in one format on a number of devices, with the split that leaves the most free memory."""
     held = in_format(model, precision)
-    found = [
-        fit(replace(placed, cache_dtype=cache), context_tokens) for placed in placements(held, accelerator, devices)
-    ]
+    placed = placements(held, accelerator, devices)
+    found = [fit(replace(deployment, cache_dtype=cache), context_tokens) for deployment in placed]
     best = max(found, key=lambda result: (result.fits, _room(result)), default=None)
     return FitAttempt(
         precision=precision,

@@ -252,7 +252,7 @@ def _too_many_requests(statement: SpeedStatement, found: tuple[PhysicalLimit, ..
 
 
 def _too_many_for_engines(statement: SpeedStatement, limit: PhysicalLimit) -> Judgement | None:
-    """Judge a claim of more requests than fit beside the smallest estimate of the engine's reserved memory."""
+    """Judge a claim of more requests than fit next to the smallest estimate of the engine's reserved memory."""
     context = max(1, round((_min_context_tokens(limit) + _context(limit)) / 2))
     capacity = fit(limit.work.deployment, context).capacity
     if capacity is None or capacity.cached_requests is None:

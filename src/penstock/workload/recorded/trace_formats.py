@@ -25,7 +25,7 @@ class TraceFormat:
     source: str
     """Citation to show with any result from such a trace."""
     mapped: bool = False
-    """Whether its columns were named or guessed instead of recognised. The user is told so."""
+    """Whether its columns were named or guessed instead of recognised. A note says so."""
 
     @property
     def required(self) -> tuple[str, ...]:
