@@ -38,7 +38,7 @@ from penstock.simulation.run_options import StageProgress
 
 RUNNERS_UP = 3
 _ANSWERED_AGAIN = 2
-"""How often a plan is answered again because a cheaper fleet was found while its uncertainty was quantified."""
+"""Maximum number of times a plan is solved again because the uncertainty analysis found a cheaper fleet."""
 
 
 def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_: None) -> PlanResult:

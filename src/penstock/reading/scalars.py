@@ -30,7 +30,7 @@ _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parsed:
-    """Annotation of a type whose values are one scalar: a parser of its text, and its JSON schema for editors."""
+    """Annotation of a type that is written as one scalar. It holds the parser of the text and the JSON schema."""
 
     parse: Callable[[str], object]
     schema: Mapping[str, object]

@@ -42,7 +42,7 @@ def token_seconds(q: Record, e: Record, hit_tokens: int, chance_share: float) ->
 
 @compiled
 def first_seconds(q: Record, e: Record, hit_tokens: int, held_tokens: float, prompt_s: float) -> float:
-    """Predict a request's time to first token in seconds, given the seconds of its own prompt."""
+    """Predict a request's time to first token in seconds, given the seconds that its own prefill takes."""
     uncached, steps = float(q["input_tokens"] - hit_tokens), 1.0
     if uncached >= e["step_tokens"]:
         steps += math.floor(uncached / e["step_tokens"])
@@ -54,7 +54,7 @@ def first_seconds(q: Record, e: Record, hit_tokens: int, held_tokens: float, pro
 
 @compiled
 def times_of(q: Record, e: Record, hit_tokens: int, chance_share: float) -> tuple[float, float, float]:
-    """Predict a request's time to first token, its time per output token, and the seconds of its own prompt."""
+    """Predict a request's time to first token, its time per output token, and the seconds of its own prefill."""
     tpot_s, held = token_seconds(q, e, hit_tokens, chance_share)
     prompt_s = prompt_seconds(e, hit_tokens, q["input_tokens"]) * e["prefill_correction"]
     return first_seconds(q, e, hit_tokens, held, prompt_s), tpot_s, prompt_s

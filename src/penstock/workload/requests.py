@@ -46,9 +46,9 @@ class Prefixes:
         if segments and self.segment_tokens.min() < 1:
             raise ValueError("a segment must have at least one token")
         if len(self.path) and not (self.path.min() >= 0 and self.path.max() < segments):
-            raise ValueError(f"a path names a segment outside 0..{segments - 1}")
+            raise ValueError(f"`path` has a segment index outside 0..{segments - 1}")
         if rows and not (self.own.min() >= NO_SEGMENT and self.own.max() < segments):
-            raise ValueError(f"own names a segment outside -1..{segments - 1}")
+            raise ValueError(f"`own` has a segment index outside -1..{segments - 1}")
 
     def __len__(self) -> int:
         return len(self.own)

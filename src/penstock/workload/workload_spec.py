@@ -23,7 +23,7 @@ from penstock.workload.synthetic.turns import Turns
 Scalar = TypeVar("Scalar", bound=np.generic)
 Clock = OpenLoop | ClosedLoop
 Extend = Callable[[int, Int32s, Int32s], tuple[Int32s, Prefixes | None]]
-"""Function of block number, own prompt tokens and answer tokens that returns prompt lengths and shared prefixes."""
+"""Function that maps a block number and the unshared prompt and answer tokens to prompt lengths and prefixes."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -48,7 +48,7 @@ class Workload:
             raise UsageError(f"{len(self.classes)} classes; at most {MAX_CLASSES} are supported")
         recording = self._recording
         if recording is not None and self.sharing is not None:
-            raise UsageError(f"'{recording.name}' is a recording; synthetic sharing cannot be added to it")
+            raise UsageError(f"'{recording.name}' is a recording; synthetic prefix sharing cannot be added to it")
         if recording is not None and recording.classes and len(self.classes) != len(recording.classes):
             raise UsageError(f"'{recording.name}' has {len(recording.classes)} classes; name each of them")
 

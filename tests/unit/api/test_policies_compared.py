@@ -119,7 +119,7 @@ def test_policies_are_ranked_by_good_tokens_and_not_by_who_ends_first() -> None:
     sooner = replace(first.outcome, makespan_s=first.outcome.makespan_s / 2, classes=(fewer,))
     hasty = replace(first, outcome=sooner, policy=replace(first.policy, name="hasty"))
     assert hasty.outcome.goodput_tokens_per_s > first.outcome.goodput_tokens_per_s
-    assert "Most good tokens: penstock. " in _text(answer, (hasty, first))
+    assert "Highest goodput: penstock. " in _text(answer, (hasty, first))
 
 
 def _text(answer: SimulateFleetAnswer, runs: Sequence[object]) -> str:
@@ -147,7 +147,7 @@ def test_dollars_are_said_to_be_all_replicas_for_the_whole_span() -> None:
     fixed = penstock.simulate_fleet(described, rate=1.0, requests=60)
     elastic = replace(described, pools=tuple(replace(one, elastic=True) for one in described.pools))
     given = penstock.simulate_fleet(elastic, rate=1.0, requests=60)
-    assert "Dollars pay for all replicas until the last token: penstock $" in drawn(fixed)
+    assert "The cost covers all replicas until the last token: penstock $" in drawn(fixed)
     assert "given back" not in drawn(fixed)
     assert "could be released, for at most this share of the time: h100" in drawn(given)
     (run,) = given.runs

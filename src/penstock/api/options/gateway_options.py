@@ -46,7 +46,7 @@ class GatewayOptions:
     trace_fraction: float = option("Fraction of requests that are traced.", default=0.01, metavar="0..1")
     whole_bodies: bool = False
     only_pick: str | None = option(
-        "Start no Envoy, and answer the ext_proc queries of your own gateway on this address.",
+        "Do not start Envoy; answer the ext_proc queries of your own gateway on this address.",
         default=None,
         metavar="HOST:PORT",
     )

@@ -35,8 +35,8 @@ class WorkloadOptions:
     output_tokens: Tokens | None = option(_OUT_HELP, default=None, name="--out", metavar="N", show_default=False)
     arrivals: str | None = option(
         "Arrival process: recorded, poisson, gamma:2 (coefficient of variation 2) or diurnal:4 (the peak rate is 4 "
-        "times the lowest; the run starts at the peak, and --rate is the mean of the day). Default: recorded with a "
-        "trace, else poisson.",
+        "times the lowest; the run starts at the peak, and --rate is the mean of the day). Default: `recorded` "
+        "with --trace, else `poisson`.",
         default=None,
     )
     rate: float | None = option(

@@ -17,8 +17,8 @@ def accuracy_command(
     """How wrong are the predictions for measurements that they were not fitted to?
 
     Predicts every public serving measurement after a fit that leaves out some measurements, and prints the errors.
-    `--by month` leaves out the same month and all later months, which a user would not have either. The other values
-    leave out all measurements with the same setup, model, accelerator, lengths or load. The full tables are in
+    With `--by month`, each measurement is predicted from earlier months only, as a user at that time could. The other
+    values leave out all measurements with the same setup, model, accelerator, lengths or load. The full tables are in
     docs/accuracy.md of the repository.
 
     Example: `penstock accuracy --by model`

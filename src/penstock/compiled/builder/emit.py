@@ -55,7 +55,7 @@ def object_code(bitcode: bytes, cold: set[str], symbols: set[str], platform: str
     needed = [item.name for item in module.functions if item.is_declaration]
     foreign = [name for name in needed if name.startswith(_FORBIDDEN)]
     if foreign:
-        raise RuntimeError(f"the library would need Python: {', '.join(foreign)}")
+        raise RuntimeError(f"these functions cannot be compiled because they call Python: {', '.join(foreign)}")
     code: bytes = machine.emit_object(module)
     return code
 

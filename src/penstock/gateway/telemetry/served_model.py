@@ -6,7 +6,7 @@ from typing import Final
 
 log = logging.getLogger(__name__)
 _RECHECK_S: Final = 5.0
-"""Seconds between two requests for the model list, if an endpoint's metrics page has another model name."""
+"""Interval, in seconds, of requests for the model list of an endpoint whose metrics page names an unexpected model."""
 _MAX_LISTED: Final = 3
 
 

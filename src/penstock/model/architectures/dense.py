@@ -160,7 +160,7 @@ def read_glm4(config: Config, inv: Inventory) -> Outline:
 
 
 def read_cohere(config: Config, inv: Inventory) -> Outline:
-    """Read Command R: one norm per layer, attention and feed-forward in parallel, tied embeddings."""
+    """Read a Command R config: one norm per layer, attention and feed-forward in parallel, tied embeddings."""
     shape = grouped_shape(config)
     patterned = config.has("layer_types") or config.has("sliding_window_pattern")
 

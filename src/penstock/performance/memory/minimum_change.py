@@ -184,7 +184,7 @@ def _has_compressed_attention(deployment: Deployment) -> bool:
 
 
 def _compression_notes(result: MemoryFit) -> Iterator[str]:
-    """Yield notes on the limited evidence for DeepSeek-V4, and on how vLLM's own count of tokens differs."""
+    """Yield notes on DeepSeek-V4: its limited evidence, and how the token capacity that vLLM reports differs."""
     if result.budget is None or result.capacity is None or not _has_compressed_attention(result.deployment):
         return
     if result.deployment.engine.name != "vllm":

@@ -45,7 +45,7 @@ Loads = tuple[tuple[float, float, float], ...]
 
 
 def closed_loop_case(work: ReplicaWork, engine: str, loads: Loads, day: date, *, undated: bool = False) -> Cases:
-    """Describe closed loops on a deployment in the same form as measured runs."""
+    """Describe closed-loop runs on a deployment in the same form as measured runs."""
     users, inputs, outputs = (np.array(values) for values in zip(*loads, strict=True))
     words = labels_of_run(work.deployment, engine)
     return Cases(

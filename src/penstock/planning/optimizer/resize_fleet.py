@@ -1,6 +1,6 @@
 """Prices a fleet in many other worlds at once, by refilling its pools and recounting its nodes.
 
-A fleet meets another world (another demand, price, capacity or rule) in one of two ways.
+When an input changes (a demand, price, capacity or rule), a fleet is evaluated again in one of two ways.
 
 *Resized*: it keeps its accelerators and their shares of the load. No program is solved, so thousands of worlds are
 priced at once. The steps are `refill_nodes` (devices the load of a pool needs), `reassign_load` (whether the planned

@@ -239,7 +239,8 @@ class PlanFile:
         places = [(split_count(entry.id)[1], entry.site) for entry in self.owned]
         if len(set(places)) < len(places):
             raise FieldError(
-                "an accelerator is listed twice at one site; add its nodes up, with their mean age and value", "owned"
+                "an accelerator is listed twice at one site; write one entry with all nodes, mean age and mean value",
+                "owned",
             )
         if self.constraints.min_vendor_share is not None and self.constraints.min_vendors == 1:
             problem = "the minimum share of each vendor needs at least two vendors; add `min_vendors: 2`"

@@ -65,7 +65,7 @@ class Confidence:
     fleet_usd: Span
     """Cost of the winning fleet, with as many nodes as each world requires."""
     cost_usd: Mapping[str, Span]
-    """Cost by label of the fleet that is cheapest with inputs as estimated, over the worlds where it is feasible."""
+    """For each label: costs of the fleet that is cheapest at the estimated inputs, in draws where it is feasible."""
     saving_usd: Span | None
     """Saving of the winner over the best other label; None unless another label competes in every world."""
     blame: tuple[Blame, ...]

@@ -45,7 +45,7 @@ _PLAN: Final = ("resolved", "plan")
 
 @dataclass(frozen=True, kw_only=True)
 class Knob:
-    """One input: its value and range, the bounds to search for a flip, and its place in a world."""
+    """One input: its value, its range, the bounds of the search for a flip, and the field of the plan that it sets."""
 
     kind: KnobKind
     id: str

@@ -125,9 +125,7 @@ class Simulator:
     def placed_disaggregated(self, option: Option, phase: Phase, typical_tokens: int) -> Placement:
         """Place one replica of a disaggregated unit, once per engine and length."""
         if self.units is None or option.disaggregated is None:
-            raise ValueError(
-                "to simulate a disaggregated unit, the simulator needs a screen of engines that only prefill or decode"
-            )
+            raise ValueError("a disaggregated unit needs estimates for engines that only prefill or only decode")
         deployment = option.disaggregated.prefill if phase == "prefill" else option.disaggregated.decode
         engine = self.units.engine(deployment, option.measured_engine, phase)
         key = (id(engine), typical_tokens)

@@ -60,7 +60,7 @@ _SHORT: Mapping[Readiness, str] = {
 
 
 def render_preflight(answer: Preflight, speed: Speed | None = None, instead: Preflight | None = None) -> RenderableType:
-    """Draw one answer, with its speed if requested; if it does not run, with the nearest split that runs."""
+    """Draw one answer, with the speed if requested, and the nearest split that runs if the requested one does not."""
     pieces: list[RenderableType] = [_headline(answer)]
     for severity in Severity:
         stops = answer.obstacles if severity is Severity.BLOCKER else ()

@@ -134,7 +134,7 @@ def _bill(pools: Sequence[ReplicaPool], runs: Sequence[PolicyRun]) -> list[Text]
     if first.usd is None:
         return []
     bills = (f"{run.policy.name} ${run.usd or 0.0:,.2f} in {format_s(run.outcome.makespan_s)}" for run in runs)
-    text = f"Dollars pay for all replicas until the last token: {', '.join(bills)}."
+    text = f"The cost covers all replicas until the last token: {', '.join(bills)}."
     elastic = {pool.name for pool in pools if pool.elastic}
     idle = [
         f"{pool.name} {pool.idle_fraction:.0%} (${pool.idle_fraction * (pool.usd or 0.0):,.2f})"
@@ -160,7 +160,7 @@ def _verdict(runs: Sequence[PolicyRun]) -> Text:
         none = "None of these policies meets" if len(runs) > 1 else f"{runs[0].policy.name} does not meet"
         text.append(f"{none} every SLO at this load. ", style="red")
     if len(runs) > 1:
-        text.append(f"Most good tokens: {', '.join(best)}. " if most else "No request met its SLO. ")
+        text.append(f"Highest goodput: {', '.join(best)}. " if most else "No request met its SLO. ")
     text.append(
         "Routers know their own requests and past reports of the replicas, but not how long an answer will be.",
         style="dim",

@@ -1,4 +1,4 @@
-"""Forecasts the request rate from counts of short intervals, which are mostly noise.
+"""Forecasts the request rate from counts in short intervals, which are mostly noise.
 
 The level is the median of the last minute, so that one outlier changes nothing. The slope is the median of the slopes
 between all reports of a loading time (Theil-Sen), which a spike does not make steep, less the slope that Poisson noise

@@ -36,7 +36,7 @@ class ScaledPool:
                 f"pool '{self.name}' needs a rate above 0, a price, and a floor of at most {self.max_replicas}"
             )
         if not 0 <= self.load_s < math.inf:
-            raise UsageError(f"pool '{self.name}' cannot load in {self.load_s} s; write seconds, 0 or more")
+            raise UsageError(f"pool '{self.name}': a load time of {self.load_s} s is invalid; write 0 or more seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

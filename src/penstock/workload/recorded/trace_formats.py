@@ -8,7 +8,7 @@ from typing import Final, Literal, get_args
 from penstock.errors import TraceError, UsageError
 
 TimeUnit = Literal["timestamp", "ms", "s", "any"]
-"""Unit of arrival times. `any` is decided per value: a date, or a number whose size implies s, ms, us or ns."""
+"""Unit of arrival times. `any` is detected for each value: a date, or a number whose size implies s, ms, us or ns."""
 REQUIRED = ("arrival", "input", "output")
 
 
