@@ -1,4 +1,4 @@
-"""Derives costs and capacities in thousands of drawn worlds from problems built at the ends of each input's range."""
+"""Derives costs and capacities for thousands of draws from problems built at the ends of each input's range."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -32,12 +32,12 @@ def drawn_worlds(
     values: Mapping[str, Array],
     knobs: Sequence[Knob],
 ) -> Worlds:
-    """Combine the draws of all inputs into worlds.
+    """Combine the drawn values of all inputs into the costs, demands and capacities of each draw.
 
-    Each input moves each figure along a line through its low, its value and its high. The effects of several inputs on
-    one figure are multiplied: a price that rises and is then discounted. Compared with problems built in full for
-    single draws, dollars per node are off by 2% in the median and 6% at P90 (a test enforces this). Engineers and
-    demand are off by almost nothing.
+    A figure, such as dollars per node, is computed at an input's low, stated and high value and interpolated linearly
+    between them. If several inputs change one figure, their factors are multiplied, for example a price increase and a
+    discount. Compared with problems built in full for single draws, dollars per node are off by 2% in the median and 6%
+    at P90 (a test enforces this). The cost of engineers and the demand are off by almost nothing.
     """
     count = len(next(iter(values.values()))) if values else 1
     base = dict(_figures(problem))
@@ -68,7 +68,7 @@ def _drawn_figures(
         low, high = (end.get(key, figure) for end in ends)
         if low == high == figure:
             continue
-        # If the value equals an end of its range, that end has the value's own figure.
+        # If the stated value equals an end of its range, the figure at the stated value is used for that end.
         places = sorted({entry.low: low, entry.high: high, entry.value: figure}.items())
         yield key, np.interp(drawn, [place for place, _ in places], [at for _, at in places])
 
@@ -103,7 +103,7 @@ def _as_worlds(
     added: Mapping[Key, Array],
     base: Mapping[Key, float],
 ) -> Worlds:
-    """Return the figures as worlds: dollars per node, and factors on demand and speed."""
+    """Return the figures of every draw as `Worlds`: dollars per node, and factors on demand and capacity."""
     found: dict[str, dict[Any, Array]] = {
         name: {} for name in (_BOUGHT, _RENTED, _CONTRACT, _KEPT, _VENDOR, _DEMAND, _GAIN)
     }

@@ -1,4 +1,4 @@
-"""Estimates confidence by Monte Carlo: draws each prediction from its P10-P90 and each input from its range."""
+"""Estimates confidence by Monte Carlo: draws capacities by their P10, median and P90, other inputs by their range."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,17 +18,20 @@ from penstock.planning.uncertainty.drawn_worlds import drawn_worlds
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob, KnobKind
 
 _P10_Z: Final = 1.2815515655446004
-"""Standard deviations between the median and P10 of a normal distribution."""
+"""Distance between the median and P10 of a normal distribution, in standard deviations."""
 _SHARED: Final = 0.4
 """Assumed correlation of prediction errors between two accelerators of one vendor.
 
-Measured over 67 pairs of accelerators that ran the same model with the same engine: 0.27 if the setup was not seen,
-0.51 if the model was not seen. Across vendors: -0.05 and 0.23."""
+It was measured over 67 pairs of accelerators that ran the same model with the same engine. Within a vendor it was 0.27
+if the setup was not seen and 0.51 if the model was not seen. Across vendors it was -0.05 and 0.23."""
 _MAX_BLAMED: Final = 3
 _COULD_BE: Final = 0.1
-"""Minimum share of draws with a loss for the loss to count as possible: a loss outside P10-P90 does not count."""
+"""Minimum share of draws in which the winner is not cheapest, for a loss to count as possible.
+
+At 0.1, a loss that lies outside P10-P90 does not count.
+"""
 _NOT_DRAWN: Final = ("delivery",)
-"""Kinds of input that are not drawn: a changed delivery date changes the problem, which is solved separately."""
+"""Kinds of input that are not drawn. A changed delivery date changes the problem, so fleets are solved again for it."""
 _SOLVED_WORLDS: Final = 5
 _WORLD_GAP: Final = 2e-3
 _WORLD_NODES: Final = 200
@@ -45,7 +48,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blame:
-    """An input that affects the saving, with the share of the saving's variance it explains alone."""
+    """An input that affects the saving, with the share of the saving's variance that this input alone explains."""
 
     kind: KnobKind
     id: str
@@ -61,41 +64,47 @@ class Confidence:
     draws: int
     seed: int
     probability: Mapping[str, float]
-    """Probability by label of being cheapest. The sum is below 1 if no resized fleet is feasible in some worlds."""
+    """Maps label to its probability of being cheapest.
+
+    The probabilities add up to less than 1 if no resized fleet is feasible in some draws.
+    """
     fleet_usd: Span
-    """Cost of the winning fleet, with as many nodes as each world requires."""
+    """Cost of the winning fleet, resized to the nodes that each draw requires."""
     cost_usd: Mapping[str, Span]
-    """For each label: costs of the fleet that is cheapest at the estimated inputs, in draws where it is feasible."""
+    """Maps label to the cost of one fleet over the draws in which that fleet is feasible.
+
+    The fleet is the label's cheapest at the estimated inputs.
+    """
     saving_usd: Span | None
-    """Saving of the winner over the best other label; None unless another label competes in every world."""
+    """Saving of the winner over the best other label; None unless both have a feasible fleet in every draw."""
     blame: tuple[Blame, ...]
     enough_fraction: float
-    """Share of worlds in which the planned nodes of the winning fleet carry the demand."""
+    """Share of draws in which the planned nodes of the winning fleet carry the demand."""
     nodes: Span
     """Number of nodes that the winning fleet needs in its largest period."""
 
     def loss_probability(self, winner: str) -> float:
-        """Return the share of worlds in which another label is cheapest."""
+        """Return the share of draws in which a label other than the winner is cheapest."""
         return sum(share for label, share in self.probability.items() if label != winner)
 
     def too_close(self, winner: str) -> bool:
-        """Return whether the saving could be a loss: another label is cheapest in 10% or more of feasible worlds."""
+        """Return whether a label other than the winner is cheapest in 10% or more of the feasible draws."""
         return self.loss_probability(winner) >= _COULD_BE * sum(self.probability.values())
 
     @property
     def likeliest(self) -> str:
-        """Return the label that is cheapest most often; the first by name in a tie."""
+        """Return the label that is cheapest in the most draws; in a tie, the first by name."""
         return max(sorted(self.probability), key=lambda label: self.probability[label])
 
 
 def add_fleets_of_drawn_worlds(
     family: Family, world: InputWorld, candidates: Sequence[Candidate], knobs: Sequence[Knob], *, seed: int
 ) -> Family:
-    """Add the fleets that are cheapest in a few drawn worlds, so that every label has more fleets to choose from.
+    """Add the fleets that are cheapest in a few draws, so that every label has more fleets to choose from.
 
-    A resized fleet keeps its accelerators and their shares of each length bucket. With other throughputs, other
-    accelerators or shares may be cheaper. On the examples, a handful of worlds closes most of the gap to solving every
-    world again (docs/methodology.md, "Plan").
+    A resized fleet keeps its accelerators and their shares of each length bucket. If throughputs differ from the plan,
+    other accelerators or shares may be cheaper. On the examples, fleets from a handful of draws close most of the gap
+    to solving every draw again (docs/methodology.md, "Plan").
     """
     uncertain, values = draw_inputs(knobs, seed, _SOLVED_WORLDS)
     found = []
@@ -112,7 +121,7 @@ def add_fleets_of_drawn_worlds(
 
 
 def draw_inputs(knobs: Sequence[Knob], seed: int, draws: int) -> tuple[list[Knob], dict[str, Array]]:
-    """Draw the uncertain inputs, each from its own random stream: adding an input does not change other draws."""
+    """Draw each uncertain input from a separate random stream, so that a new input does not change the other draws."""
     uncertain = [knob for knob in knobs if knob.input.uncertain and knob.kind not in _NOT_DRAWN]
     shared = {
         stack: _stream(seed, f"stack {stack}").standard_normal(draws)
@@ -124,7 +133,7 @@ def draw_inputs(knobs: Sequence[Knob], seed: int, draws: int) -> tuple[list[Knob
 
 
 def _stream(seed: int, name: str) -> np.random.Generator:
-    """Return the random stream of a name, independent of every other stream."""
+    """Return the random stream of this name, which is independent of the streams of other names."""
     return np.random.default_rng([seed, crc32(name.encode())])
 
 
@@ -137,7 +146,7 @@ def draw_confidence(
     seed: int,
     draws: int,
 ) -> Confidence:
-    """Draw every input that has a range, resize each label's fleet in every world, and count which label is cheapest.
+    """Draw every input that has a range, resize each label's fleet for every draw, and count which label is cheapest.
 
     Fleets are resized instead of solved again, because thousands of integer programs would take an hour. The cost of a
     resized fleet may be overestimated, never underestimated.
@@ -155,8 +164,8 @@ def draw_confidence(
     others = np.min(np.vstack(rest), axis=0) if rest else None
     saving = others - own if others is not None and np.isfinite(others + own).all() else None
     nodes, enough = nodes_needed(family.winner, problem, worlds)
-    # If a fleet is infeasible in some worlds, there is no saving in dollars. Whether it is cheapest can still be
-    # explained.
+    # If a fleet is infeasible in some draws, there is no saving in dollars. Then the inputs are ranked by their effect
+    # on whether the winner is cheapest.
     decided = saving if saving is not None or others is None else (own <= others).astype(float)
     return Confidence(
         draws=draws,
@@ -174,10 +183,11 @@ def draw_confidence(
 
 
 def _draw(knob: Knob, generator: np.random.Generator, draws: int, shared: Array | None) -> Array:
-    """Draw capacities from a two-piece log-normal through P10, median and P90; all other inputs from two triangles.
+    """Draw values of one input.
 
-    The stated value is the median of both distributions. If it were the mode, every draw from a range that only goes
-    up would exceed the stated value.
+    A capacity is drawn from a two-piece log-normal distribution through its P10, median and P90. Any other input is
+    drawn from two triangles that meet at its stated value. The stated value is the median of either distribution. If it
+    were the mode, every draw from a range that starts at the stated value would exceed it.
     """
     entry = knob.input
     if knob.kind == "throughput":
@@ -201,7 +211,10 @@ def _span(values: Array) -> Span:
 
 
 def _blame(knobs: Sequence[Knob], values: Mapping[str, Array], saving: Array) -> tuple[Blame, ...]:
-    """Rank the inputs by their squared correlation with the saving, or with whether the winner saves at all."""
+    """Rank the inputs by their squared correlation with `saving`.
+
+    `saving` has one entry per draw: dollars, or 1 if the winner is cheapest and 0 if it is not.
+    """
     if not isfinite(float(saving.std())) or saving.std() == 0:
         return ()
     found = [

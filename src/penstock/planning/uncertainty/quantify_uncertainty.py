@@ -1,4 +1,4 @@
-"""Quantifies the uncertainty of a plan's answer: probability of each label, tornado and flips."""
+"""Quantifies the uncertainty of a plan's answer: the probability of each label, the tornado and the flips."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ class CompetingFleets:
 
     family: Family
     candidates: tuple[Candidate, ...]
-    """Candidates, without disaggregated units that no competing fleet runs: their errors affect no fleet."""
+    """All candidates except the disaggregated units that no competing fleet runs, whose errors affect no fleet."""
     world: InputWorld
     """The plan's inputs, without accelerators that no competing fleet uses."""
     knobs: tuple[Knob, ...]
@@ -36,13 +36,13 @@ class Uncertainty:
     swings: tuple[Swing, ...]
     flips: tuple[Flip, ...]
     family: Family
-    """The competing fleets, and the fleets found by solving next to flips."""
+    """The competing fleets, and the fleets found by solving again with input values near flips."""
 
 
 def find_competing(
     simulated: Family, resolved: Resolved, candidates: Sequence[Candidate], progress: StageProgress
 ) -> CompetingFleets:
-    """Drop fleets that cannot win, add fleets that win in other worlds, and return the inputs that matter to both."""
+    """Drop fleets that cannot win and add fleets that win in some draws; also return the inputs that affect them."""
     progress(_STAGE, 0, _STEPS)
     family = simulated.competing()
     used = {name for mix in family.fleets for pool in mix.pools for name in pool.replicas}
@@ -65,7 +65,7 @@ def _without_unused(resolved: Resolved, family: Family) -> Resolved:
 
 
 def quantify_uncertainty(competing: CompetingFleets, sized: Sized, progress: StageProgress) -> Uncertainty:
-    """Draw worlds, move each input to the ends of its range, and find the values at which another fleet wins."""
+    """Draw the inputs, set each input to the ends of its range, and find the values at which another fleet wins."""
     family, world, knobs, plan = competing.family, competing.world, competing.knobs, competing.world.resolved.plan
     progress(_STAGE, 1, _STEPS)
     confidence = draw_confidence(family, world, competing.candidates, knobs, seed=plan.seed, draws=plan.draws)

@@ -1,8 +1,8 @@
-"""Computes a fleet's nodes at other loads and each node's bill at other terms, for the report's controls.
+"""Computes a fleet's nodes at several loads and each node's bill at several horizons, for the report's controls.
 
 A fleet keeps its accelerators, its placements and the way each node is acquired. Bills are formulas with their inputs,
-so a reader of the report can evaluate them again with another price. Only values that are not numbers in a formula are
-computed here.
+so a reader of the report can evaluate them with a changed price. Only the effects of load and horizon, which are not
+numbers in a formula, are computed here.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ UnitKind = Literal["kept", "bought", "contract", "hour", "people"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """A unit of billing: a node by way of acquisition and first period, or a vendor's engineers in one period."""
+    """A unit of billing: a node acquired in one way from one period on, or a vendor's engineers in one period."""
 
     way: UnitKind
     vendor: str
@@ -42,7 +42,7 @@ Counts = Mapping[Unit, int]
 
 
 def bill_of(unit: Unit, terms: BillingTerms) -> tuple[Line, ...]:
-    """Bill one unit; empty if its period starts after the horizon ends."""
+    """Return the bill of one unit; empty if the unit's period starts after the horizon ends."""
     if unit.period >= len(terms.periods):
         return ()
     if unit.way == "people":
@@ -59,10 +59,10 @@ def bill_of(unit: Unit, terms: BillingTerms) -> tuple[Line, ...]:
 
 
 def other_terms(resolved: Resolved) -> Mapping[float, BillingTerms]:
-    """Return billing terms by horizon in years: the plan's horizon, and others whose periods the fleets cover."""
+    """Map horizon in years to billing terms, for the plan's horizon and for others whose periods the fleets cover."""
     own = terms_of(resolved)
     cuts = [start for start, _ in own.periods]
-    # A fleet that changes is undefined after its last period. A fleet that never changes is the same for longer.
+    # A fleet that changes over time is undefined after its last period. A fleet that never changes may serve longer.
     longest = max(_TERMS) if len(cuts) == 1 else own.horizon_years
     found = {own.horizon_years: own}
     for years in (years for years in _TERMS if years <= longest):
@@ -74,7 +74,7 @@ def other_terms(resolved: Resolved) -> Mapping[float, BillingTerms]:
 
 
 def count_units(mix: Mix) -> Counts:
-    """Count the units of billing of a fleet as planned."""
+    """Count the units of billing of a fleet at the planned load."""
     counts: dict[Unit, int] = dict(_people(mix))
     vendors = {pool.offer.key: pool.offer.vendor for pool in mix.pools}
     for way, held in (("bought", mix.purchases), ("contract", mix.contracts)):
@@ -98,10 +98,11 @@ def _people(mix: Mix) -> Iterator[tuple[Unit, int]]:
 
 
 def count_units_at(mix: Mix, problem: Problem, load: float) -> Counts | None:
-    """Count the units of a fleet at `load` times the requests; None if a power cap or a node limit forbids it.
+    """Count a fleet's units of billing at `load` times the planned requests.
 
-    Each offer keeps its share of each length bucket, and its nodes are refilled, as in draws. Spare nodes stay, and
-    nodes are acquired in the same proportions as before.
+    Return None if the nodes cannot be acquired, or if they exceed a power cap or a node limit. Each offer keeps its
+    share of each length bucket. Its nodes are refilled with replicas, as `resized_usd` does for draws. The number of
+    spare nodes stays, and the ways of acquisition keep their planned proportions.
     """
     if load == 1:
         return count_units(mix)
@@ -130,7 +131,7 @@ def _nodes_at(pool: PoolPeriod, filling: Filling, load: float) -> Array:
 
 
 def _units(held: AcquiredNodes) -> dict[Unit, int]:
-    """Return the units of billing of one offer by way of acquisition; the price level depends on the volume."""
+    """Return the number of nodes of one offer per unit of billing; the volume bought decides the price level."""
     vendor, key = held.offer.vendor, held.offer.key
     bought = {period: int(nodes[0]) for period, nodes in held.bought.items() if nodes[0]}
     volume = sum(bought.values()) * held.offer.devices
@@ -146,16 +147,16 @@ def _units(held: AcquiredNodes) -> dict[Unit, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Rebilled:
-    """Unit counts of fleets at every load, and bills of units at every term."""
+    """Counts of each fleet's units of billing at every load, and the bill of each unit at every horizon."""
 
     fleets: tuple[tuple[Counts | None, ...], ...]
-    """Unit counts per fleet at each of `LOADS`."""
+    """For each fleet, the counts of its units of billing at each of `LOADS`."""
     bills: Mapping[Unit, Mapping[float, tuple[Line, ...]]]
-    """Bill of one unit, by horizon in years."""
+    """Maps unit and horizon in years to the bill of one such unit."""
 
 
 def rebill_fleets(mixes: Sequence[Mix], resolved: Resolved, problem: Problem) -> Rebilled:
-    """Compute everything a page needs to bill these fleets again."""
+    """Compute everything that the report needs to bill these fleets at other loads and horizons."""
     fleets = tuple(tuple(count_units_at(mix, problem, load) for load in LOADS) for mix in mixes)
     units = dict.fromkeys(unit for fleet in fleets for counts in fleet if counts is not None for unit in counts)
     terms = other_terms(resolved)

@@ -1,4 +1,4 @@
-"""Prices each rule by solving the plan without it, and prices low and high demand by solving the plan with each."""
+"""Prices each rule by solving the plan without that rule, and solves the plan for low and for high demand."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,12 +15,15 @@ from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob
 _SEARCH_NODES: Final = 500
 """Limit on the search tree; a result not proven within it is reported as a bound."""
 _NO_CHEAPER: Final = 1.01
-"""Cost relative to the winner above which a fleet is not sized by simulation: it cannot affect the rule's price."""
+"""Cost relative to the winner's cost above which a fleet is not sized by simulation.
+
+Such a fleet cannot affect the price of the rule.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulePrice:
-    """A rule of the plan, with the saving of the cheapest fleet that need not satisfy the rule."""
+    """A rule of the plan, and how much the plan would save without that rule."""
 
     rule: str
     without_usd: float
@@ -28,12 +31,12 @@ class RulePrice:
     without: str
     """Accelerators of the cheapest fleet without the rule."""
     proven: bool = True
-    """Whether it is proven that no fleet without the rule is over 1% cheaper; otherwise `usd` is a lower bound."""
+    """Whether it is proven that no fleet costs over 1% less than `without_usd`; otherwise `usd` is a lower bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemandScenario:
-    """The cheapest fleet with demand at one end of its range; there may be none."""
+    """The cheapest fleet for the low, the stated or the high demand, if any fleet satisfies every rule."""
 
     name: Literal["low", "base", "high"]
     usd: float | None
@@ -42,12 +45,12 @@ class DemandScenario:
     accelerators: Mapping[str, int]
     """Devices by accelerator, in the largest period."""
     proven: bool = True
-    """Whether it is proven that no fleet is over 1% cheaper; otherwise `usd` is an upper bound."""
+    """Whether it is proven that no fleet costs over 1% less than `usd`; otherwise `usd` is an upper bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnedWorth:
-    """Nodes owned already: how many are kept, the cost of keeping one, and the cost of a new one."""
+    """Nodes owned already: the number of nodes kept, the cost of keeping one node, and the cost of a new node."""
 
     accelerator: str
     site: str
@@ -55,27 +58,27 @@ class OwnedWorth:
     kept: tuple[int, ...]
     """Nodes kept, by period."""
     keeping_usd: float
-    """Cost of keeping one node to the end: running the node, and its forgone sale."""
+    """Cost of keeping one node to the end: the cost of running it, plus the price for which it could be sold today."""
     new_usd: float | None
-    """Cost of a new node over the same time; None if the accelerator cannot be bought."""
+    """Cost of a node bought in the first period and kept to the end; None if the accelerator cannot be bought."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owned:
-    """Use of the nodes owned already, and the same plan without them."""
+    """Use of the nodes owned already, and the cheapest fleet if no nodes were owned."""
 
     nodes: tuple[OwnedWorth, ...]
     without_usd: float | None
-    """Cost of the cheapest fleet if nothing is owned; None if there is none."""
+    """Cost of the cheapest fleet if no nodes were owned; None if no such fleet satisfies every rule."""
     without: str
     without_accelerators: tuple[str, ...]
-    """Accelerators of that fleet."""
+    """Accelerators of the cheapest fleet if no nodes were owned."""
     saved_usd: float | None
     """Extra cost of the fleet without owned nodes, plus the proceeds of selling all owned nodes today."""
 
 
 def owned_worth(problem: Problem, family: Family, sized: Sized = as_solved) -> Owned | None:
-    """Report the owned nodes that are kept and the plan's cost without them; None if nothing is owned."""
+    """Report which owned nodes are kept, and the plan's cost if no nodes were owned; None if no nodes are owned."""
     if not any(offer.kept for offer in problem.offers):
         return None
     bare = replace(problem, offers=tuple(replace(offer, kept=None) for offer in problem.offers))
@@ -105,7 +108,7 @@ def _worth(problem: Problem, offer: Offer, winner: Mix) -> OwnedWorth:
 
 
 def without_each_rule(problem: Problem) -> Mapping[str, Problem]:
-    """Return, by name of the rule, the problem without that rule; rules without effect are left out."""
+    """Map the name of each rule to the problem without that rule; rules that change nothing are left out."""
     instantly = tuple(replace(offer, first_period=0, first_bought=0) for offer in problem.offers)
     looser = {
         "the sites' power caps": replace(problem, site_watts={}),
@@ -121,9 +124,9 @@ def without_each_rule(problem: Problem) -> Mapping[str, Problem]:
 
 
 def find_blocking_rules(problem: Problem) -> tuple[str, ...]:
-    """Drop one rule at a time; report the rules without which a fleet exists, and by how much that fleet exceeds them.
+    """Report each rule that alone prevents a fleet, and by how much the cheapest fleet without the rule exceeds it.
 
-    The fleet is the cheapest one without the rule. Another fleet may exceed the rule by less.
+    Rules are dropped one at a time. A fleet other than the cheapest may exceed the rule by less.
     """
     found = []
     for name, looser in without_each_rule(problem).items():
@@ -153,13 +156,13 @@ def _excess(problem: Problem, mix: Mix) -> Iterator[str]:
 
 
 def _first(problem: Problem, offer: Offer) -> int:
-    """Return the first period in which nodes of an offer can serve; 0 if some nodes are owned already."""
+    """Return the first period in which nodes of an offer can serve; 0 if some of its nodes are owned already."""
     known = next(entry for entry in problem.offers if entry.key == offer.key)
     return 0 if known.kept is not None else known.first_period
 
 
 def rule_prices(problem: Problem, family: Family, sized: Sized = as_solved) -> tuple[RulePrice, ...]:
-    """Price every rule, the most expensive first, with fleets sized by simulation."""
+    """Return the price of every rule, sorted by price, first the most expensive; fleets are sized by simulation."""
     found = []
     winner_usd = family.winner.cost_usd
     rules = without_each_rule(problem)
@@ -181,7 +184,10 @@ def rule_prices(problem: Problem, family: Family, sized: Sized = as_solved) -> t
 
 
 def _cheapest_known(found: Mix, family: Family, looser: Problem) -> Mix:
-    """Return the cheapest of the fleet solved without a rule and the plan's fleets, for example with fewer spares."""
+    """Return the cheapest of `found` and the plan's fleets, which are resized to the looser rules.
+
+    `found` is the fleet solved with the looser rules. Under looser rules a resized fleet may need fewer spares.
+    """
     best = found
     for mix in family.fleets:
         usd = float(resized_usd(mix, looser, one_world())[0])
@@ -196,7 +202,7 @@ def demand_scenarios(
     knobs: Sequence[Knob],
     sized: Sized = as_solved,
 ) -> tuple[DemandScenario, ...]:
-    """Solve again with demand and growth at the low and the high ends of their ranges; empty without a range."""
+    """Solve again with every demand and growth rate at its low end, then at its high end; empty if none has a range."""
     moving = [knob for knob in knobs if knob.kind == "demand" and knob.input.uncertain]
     if not moving:
         return ()

@@ -16,18 +16,21 @@ from penstock.planning.uncertainty.drawn_worlds import drawn_worlds
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob, KnobKind
 
 _TOLERANCE: Final = 0.005
-"""Relative tolerance of a flip's location, between a value with the same winner and a value with another one."""
+"""Relative tolerance of a flip's value: the distance between a value where the winner wins and one where it loses."""
 _STATED_MOVES: Final = 0.05
 """Relative uncertainty assumed for an input without a range, such as a price before the order is signed."""
 _STAIRS: Final = ("throughput", "demand")
-"""Inputs that change the number of nodes: costs move in steps, and the winner may change more than once."""
+"""Kinds of input that change the number of nodes. Costs then move in steps, and the winner may change repeatedly."""
 _LOOKED_AT: Final = (np.arange(1, 193) / 192) ** 1.5
-"""Values tried for such an input, as fractions of the way to its bound: every 0.1% at first, then every 2%."""
+"""Values tried for an input of `_STAIRS`, as fractions of the way from the plan's value to the bound of the search.
+
+If the bound is ten times the plan's value, the steps between these values grow from 0.1% to 2%.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swing:
-    """One bar of a tornado: the winner's saving over the next label at both ends of an input's range."""
+    """One bar of a tornado: the winner's saving over the best other label, at both ends of an input's range."""
 
     kind: KnobKind
     id: str
@@ -49,7 +52,10 @@ class Swing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flip:
-    """A value of one input, others unchanged, beyond which another label is cheapest or no fleet is feasible."""
+    """A value of one input beyond which the winner's label is not cheapest, or no fleet is feasible.
+
+    All other inputs keep the plan's values.
+    """
 
     kind: KnobKind
     id: str
@@ -64,43 +70,46 @@ class Flip:
     instead_named: tuple[str, ...]
     """Meaning of the label `instead`: a vendor, `mix` or accelerators; empty if no fleet is feasible."""
     within_range: bool
-    """Whether the value lies within the input's own range, so that the draws include it."""
+    """Whether the flip lies within the range that the plan states for the input, so that draws may reach it."""
     uncertainty_fraction: float = 0.0
-    """Half of the input's range relative to its value; 0 if it is stated without a range."""
+    """Half the width of the input's range, relative to the plan's value; 0 if the input has no range."""
     solved: bool = False
     """Whether fleets were solved again at this value; otherwise the compared fleets were only resized."""
     returns: bool = False
-    """Whether the winner is cheapest again farther away, because node counts change in steps."""
+    """Whether the winner is cheapest again at some value beyond the flip, because node counts change in steps."""
     months: int | None = None
     """Term in months if the input is the rent of a contract; None for other inputs."""
 
     @property
     def distance_fraction(self) -> float:
-        """Return the distance from the plan's value, relative to that value."""
+        """Return the distance between the flip and the plan's value, relative to the plan's value."""
         return abs(self.at - self.current) / max(abs(self.current), 1e-9)
 
     @property
     def uncertainties_away(self) -> float:
-        """Return the distance in units of the input's uncertainty, which makes quotes and rough guesses comparable."""
+        """Return the distance between the flip and the plan's value, in units of the input's relative uncertainty.
+
+        This unit makes firm quotes and rough guesses comparable.
+        """
         return self.distance_fraction / max(self.uncertainty_fraction, _STATED_MOVES)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judge:
-    """Prices every competing fleet in any world."""
+    """Prices every competing fleet for changed input values."""
 
     family: Family
     candidates: Sequence[Candidate]
     winner: str
 
     def costs(self, world: InputWorld, kind: KnobKind) -> Mapping[str, float]:
-        """Return the cost of the cheapest fleet of each label, as in `priced`."""
+        """Return the cost of the cheapest fleet of each label, as `price` computes it."""
         return self.price(world, kind)[0]
 
     def price(self, world: InputWorld, kind: KnobKind) -> tuple[Mapping[str, float], Family]:
-        """Price the cheapest fleet of each label and return the family they belong to.
+        """Price the cheapest fleet of each label, and return the family of the priced fleets.
 
-        Fleets are resized. If an accelerator's delivery date changes, they are solved again.
+        Fleets are resized, except if an accelerator's delivery date changes: then fleets are solved again.
         """
         problem = build_problem(world.resolved, self.candidates)
         if kind == "delivery":
@@ -113,17 +122,20 @@ class Judge:
         return {label: float(usd[0]) for label, usd in found.items()}, self.family
 
     def saving(self, world: InputWorld, kind: KnobKind) -> float:
-        """Return the winning label's saving over the best other label; negative once it has lost."""
+        """Return the winning label's saving over the best other label; negative if the other label is cheaper."""
         return self.margin(self.costs(world, kind))
 
     def margin(self, costs: Mapping[str, float]) -> float:
-        """Return the winning label's saving under given costs; minus infinity if it has no feasible fleet."""
+        """Return the winning label's saving under these costs; minus infinity if that label has no feasible fleet."""
         own, other = costs.get(self.winner, inf), best_other(costs, self.winner)
         return -inf if own == inf else other - own
 
 
 def tornado(judge: Judge, world: InputWorld, knobs: Sequence[Knob]) -> tuple[Swing, ...]:
-    """Move each uncertain input to both ends of its range; the widest swing first, inputs without effect left out."""
+    """Return the swing of each uncertain input between the ends of its range, sorted by width, first the widest.
+
+    Inputs that change neither the saving nor the lowest cost by more than a dollar are left out.
+    """
     swings = []
     for knob in knobs:
         if not knob.input.uncertain:
@@ -154,7 +166,10 @@ def _finite(usd: float) -> float:
 
 
 def flips(judge: Judge, world: InputWorld, knobs: Sequence[Knob]) -> tuple[Flip, ...]:
-    """Find, for each input, the nearest value on either side that changes the winner; the nearest first."""
+    """Find, for each input, the nearest lower and the nearest higher value that changes the winner.
+
+    The flips are sorted as in `nearest_first`.
+    """
     if judge.saving(world, "rate") == -inf:
         return ()
     found = []
@@ -167,13 +182,13 @@ def flips(judge: Judge, world: InputWorld, knobs: Sequence[Knob]) -> tuple[Flip,
 
 
 def nearest_first(found: Iterable[Flip]) -> tuple[Flip, ...]:
-    """Sort flips by distance in units of each input's uncertainty."""
+    """Sort flips by their distance in units of each input's uncertainty, first the nearest flip."""
     return tuple(sorted(found, key=lambda flip: (flip.uncertainties_away, flip.distance_fraction, flip.id)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Loss:
-    """Two values between which the winner first loses, and whether the winner wins again farther away."""
+    """Two values between which the winner first loses, and whether the winner wins again beyond them."""
 
     holds: float
     lost: float
@@ -188,8 +203,7 @@ def _nearest_loss(judge: Judge, world: InputWorld, knob: Knob, bound: float) -> 
     if knob.kind not in _STAIRS:
         return None if judge.saving(knob.apply(world, bound), knob.kind) >= 0 else _Loss(holds=current, lost=bound)
     places = _places(current, bound)
-    # All places are priced at once, like draws, where each input moves a figure along a line. A loss is then checked
-    # exactly.
+    # All values are priced at once, like draws, with linearly interpolated costs. A loss is then checked exactly.
     wide = replace(knob, input=replace(knob.input, low=min(current, bound), high=max(current, bound)))
     problem = build_problem(world.resolved, judge.candidates)
     drawn = drawn_worlds(world, judge.candidates, problem, {knob.id: places}, [wide])
@@ -204,7 +218,7 @@ def _nearest_loss(judge: Judge, world: InputWorld, knob: Knob, bound: float) -> 
 
 
 def _places(current: float, bound: float) -> Array:
-    """Return values between the plan's value and a bound, in equal ratios if both are positive."""
+    """Return values between the plan's value and a bound, spaced geometrically if both are positive, else linearly."""
     if min(current, bound) > 0:
         return np.asarray(current * (bound / current) ** _LOOKED_AT)
     return np.asarray(current + (bound - current) * _LOOKED_AT)

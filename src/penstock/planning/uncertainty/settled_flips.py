@@ -1,4 +1,4 @@
-"""Confirms the flips that are shown by solving fleets again on both sides of their value."""
+"""Confirms the flips that a report shows: solves fleets again just before each flip and at the flip."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,34 +12,34 @@ from penstock.planning.uncertainty.solve_again import Sized, as_solved, solve_ea
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob
 
 SETTLED: Final = 6
-"""Number of inputs whose flips are solved again, the nearest first: as many as a report shows."""
+"""Number of inputs, those with the nearest flips, whose flips are solved again. A report shows as many inputs."""
 _ROUNDS: Final = 6
 _SEARCH_NODES: Final = 200
 _HAIR: Final = 0.002
-"""Relative saving below which a fleet does not count as cheaper: the solver and the flips are not more precise."""
+"""Minimum relative saving for a fleet to count as cheaper; the solver and the flips are no more precise than this."""
 _JUST_BEFORE: Final = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Place:
-    """A world next to a flip, and the label that wins in this world as far as known."""
+    """Input values near a flip, and the label that is cheapest at these values among the fleets known so far."""
 
     world: InputWorld
     knob: Knob
     winner: str
     only: Restriction
-    """Restriction to the fleets that could win instead of that label."""
+    """Restriction of the solver to the fleets that could win instead of `winner`."""
 
 
 def settled_flips(
     judge: Judge, world: InputWorld, knobs: Sequence[Knob], sized: Sized = as_solved
 ) -> tuple[tuple[Flip, ...], Family]:
-    """Find the flips, and confirm the nearest by solving again at their values; fleets found join the family.
+    """Find the flips, and confirm the nearest flips by solving again; also return the family with the fleets found.
 
-    Fleets that win today were made for today's values. Just before a flip, a fleet not seen before may be cheaper than
-    the winner; then the flip is nearer. At the flip, the winner's label may have a better fleet; then the flip is
-    farther away, or does not exist. Fleets found join the family, and those flips are searched again until nothing new
-    is found.
+    The known fleets were solved for the plan's values. Just before a flip, a fleet not seen before may be cheaper than
+    the winner; then the true flip is nearer. At the flip, the winner's label may have a cheaper fleet; then the true
+    flip is farther away, or there is none. Fleets found in this way join the family, and the nearest flips are searched
+    again until no new fleet is found or six rounds are done.
     """
     by_id = {knob.id: knob for knob in knobs}
     found = flips(judge, world, knobs)
@@ -62,7 +62,10 @@ def settled_flips(
 
 
 def _nearest_flips(found: Sequence[Flip]) -> Iterator[Flip]:
-    """Return the flips of the nearest inputs, except delivery dates, for which fleets are always solved again."""
+    """Return the flips of the `SETTLED` inputs with the nearest flips, without flips of delivery dates.
+
+    Flips of delivery dates need no confirmation, because fleets are always solved again for them.
+    """
     nearest = tuple(dict.fromkeys(flip.id for flip in found))[:SETTLED]
     return (flip for flip in found if flip.id in nearest and flip.kind != "delivery")
 
@@ -70,7 +73,7 @@ def _nearest_flips(found: Sequence[Flip]) -> Iterator[Flip]:
 def _contradicting_fleets(
     judge: Judge, world: InputWorld, by_id: Mapping[str, Knob], found: Sequence[Flip], sized: Sized
 ) -> Mapping[Flip, Sequence[Mix]]:
-    """Solve next to flips; return the fleets that move a flip and still do so after simulation."""
+    """Solve near each flip, and return the fleets that would move the flip, also after they are sized by simulation."""
     places = [(flip, place) for flip in found for place in _places_near(judge, world, by_id[flip.id], flip)]
     problems = [place.world.problem(judge.candidates) for _, place in places]
     restricted = [(problem, place.only) for problem, (_, place) in zip(problems, places, strict=True)]
@@ -88,7 +91,7 @@ def _contradicting_fleets(
 
 
 def _places_near(judge: Judge, world: InputWorld, knob: Knob, flip: Flip) -> Iterator[_Place]:
-    """Yield the world just before a flip, open to any fleet, and the world at the flip, open to the winner's label."""
+    """Yield the values just before a flip, to solve for any fleet, and at the flip, to solve for the winner's label."""
     before = flip.at + _JUST_BEFORE * (flip.current - flip.at)
     yield _Place(world=knob.apply(world, before), knob=knob, winner=flip.winner, only=Restriction())
     own = judge.family.restriction(flip.winner)

@@ -1,6 +1,6 @@
-"""Solves for the cheapest fleet in another world, with simulated capacities, and sizes it by simulation.
+"""Solves for the cheapest fleet when an input changes, with simulated capacities, and sizes that fleet by simulation.
 
-`optimizer/resize_fleet` says when a fleet is resized instead.
+The docstring of `optimizer/resize_fleet` says when a fleet is resized instead.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,19 +13,19 @@ from penstock.planning.optimizer.competing_fleets import Family
 from penstock.planning.optimizer.problem import Mix, Problem, Restriction
 
 Sized = Callable[[Mix, Problem], Mix | None]
-"""Function that sizes a fleet by simulation; None if its accelerators do not meet the SLO in any number."""
+"""Function that sizes a fleet by simulation; it returns None if no number of the fleet's accelerators meets the SLO."""
 _GAP = 1e-3
 
 
 def as_solved(mix: Mix, _: Problem) -> Mix:
-    """Return a fleet unchanged: the `Sized` function without a simulator."""
+    """Return a fleet unchanged. This is the `Sized` function that is used without a simulator."""
     return mix
 
 
 def solve_again(
     family: Family, problem: Problem, restriction: Restriction | None = None, *, search_nodes: int
 ) -> Mix | None:
-    """Return the cheapest fleet under the capacities that the family's replicas had in simulation.
+    """Solve for the cheapest fleet with the capacities that the family's replicas had in simulation.
 
     `search_nodes` limits the search tree; the fleet's optimality gap says how much cheaper another fleet could be.
     """
@@ -41,6 +41,9 @@ def solve_each(
 
 
 def size_solved(mix: Mix | None, problem: Problem, sized: Sized) -> Mix | None:
-    """Size a fleet by simulation and keep the optimality gap of the solved fleet. Simulations share results."""
+    """Size a solved fleet by simulation; the sized fleet keeps the optimality gap of the solved fleet.
+
+    Simulations of different fleets share their results.
+    """
     found = None if mix is None else sized(mix, problem)
     return None if mix is None or found is None else replace(found, gap_fraction=mix.gap_fraction)

@@ -8,28 +8,28 @@ from penstock.planning.optimizer.node_costs import BillingTerms
 from penstock.planning.optimizer.problem import Mix
 
 CLUSTER_ENGINEERS: Final = 2.0
-"""Extra engineers per cluster in the source of the default. The source does not say how many a smaller fleet needs."""
+"""Extra engineers per cluster, from the source of AMD's default. The source does not say what a smaller fleet needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeopleDecide:
-    """A vendor whose fleet is cheapest before engineers are billed, and the number of engineers that reverses that."""
+    """A vendor whose fleet is cheaper before engineers are billed, and the number of engineers that reverses this."""
 
     vendor: str
     label: str
     """Label of the vendor's fleet: the vendor, or `mix`."""
     saved_usd: float
-    """Saving of the vendor's fleet over the cheapest fleet without the vendor, without the engineers of both fleets."""
+    """Saving of the vendor's fleet over the cheapest fleet without the vendor, both without the cost of engineers."""
     break_even_engineers: float
     assumed_engineers: float
-    """Engineers billed in the plan, on average over the time the vendor serves."""
+    """Mean number of engineers that the plan bills for the vendor, over the time in which the vendor serves."""
     given: bool
     """Whether the plan file states a fixed number of engineers, not only a number per device."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Billed:
-    """A vendor's presence in a fleet: paid years in which it serves, and paid years of its devices."""
+    """A vendor's presence in a fleet: the paid years in which the vendor serves, and its paid device-years."""
 
     years: float
     device_years: float
@@ -41,8 +41,8 @@ class _Billed:
 def people_decide(by_label: Mapping[str, Mix], terms: BillingTerms) -> PeopleDecide | None:
     """Find the vendor whose number of engineers decides the answer; None if hardware decides or no vendors compete.
 
-    Engineers decide if a vendor's fleet is cheaper without them and the break-even number is within the plan's range.
-    If the plan states no number, the range extends to the engineers per cluster in the source of the default.
+    Engineers decide if a vendor's fleet is cheaper before engineers are billed, and if the break-even number of
+    engineers is within the plan's range. If the plan states no number, the range extends to `CLUSTER_ENGINEERS`.
     """
     for vendor, stack in terms.resolved.plan.stacks.items():
         own = [(label, mix) for label, mix in by_label.items() if vendor in mix.vendors]

@@ -1,4 +1,4 @@
-"""Lists the inputs of a plan that can be varied, and applies a value to a plan."""
+"""Lists the inputs of a plan that can be varied, and sets an input of a plan to a given value."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,13 +23,13 @@ _ENGINEER_USD: Final = (2e4, 1.5e6)
 
 @dataclass(frozen=True, kw_only=True)
 class InputWorld:
-    """A plan's inputs, and the capacity of each accelerator's replicas relative to the estimate."""
+    """The values of all inputs of a plan, and the capacity of each accelerator's replicas relative to the estimate."""
 
     resolved: Resolved
     capacity: Mapping[str, float] = field(default_factory=dict)
 
     def problem(self, candidates: Sequence[Candidate]) -> Problem:
-        """Build the optimizer's problem of this world."""
+        """Build the optimizer's problem for these input values."""
         return build_problem(self.resolved, candidates, capacity_scale=self.capacity)
 
 
@@ -39,7 +39,7 @@ KnobKind = Literal[
 
 
 Path = tuple[str | int, ...]
-"""Path to a value in a world: attribute names, mapping keys, and indices or ids of tuple entries."""
+"""Path to a value in an `InputWorld`: attribute names, mapping keys, and indices or ids of tuple entries."""
 _PLAN: Final = ("resolved", "plan")
 
 
@@ -65,13 +65,13 @@ class Knob:
     """Term of the contract; None for every other input."""
 
     def apply(self, world: InputWorld, value: float) -> InputWorld:
-        """Return the world with another value of this input."""
+        """Return a copy of `world` in which this input has the given value."""
         changed: InputWorld = _with_value(world, self.path, self.stored or (lambda value: value), value)
         return changed
 
 
 def _with_value(owner: Any, path: Path, stored: Callable[[float], object], value: float) -> Any:  # noqa: ANN401
-    """Return a copy of a world, or of a value in it, that differs only at the path."""
+    """Return a copy of an `InputWorld`, or of an object within it, in which only the value at the path is replaced."""
     if not path:
         return owner.at(value) if isinstance(owner, Input) else stored(value)
     key, rest = path[0], path[1:]
@@ -86,9 +86,9 @@ def _with_value(owner: Any, path: Path, stored: Callable[[float], object], value
 
 
 def capacity_spreads(candidates: Sequence[Candidate]) -> Mapping[str, tuple[float, float]]:
-    """Return P10 and P90 of capacity relative to the estimate, by accelerator.
+    """Map each accelerator to P10 and P90 of its capacity, relative to the estimate.
 
-    They are those of its least certain deployment, because errors of one stack are correlated.
+    Both come from the accelerator's least certain deployment, because errors within one stack are correlated.
     """
     found: dict[str, tuple[float, float]] = {}
     for candidate in candidates:
@@ -102,7 +102,10 @@ def capacity_spreads(candidates: Sequence[Candidate]) -> Mapping[str, tuple[floa
 
 
 def knobs_of(resolved: Resolved, spreads: Mapping[str, tuple[float, float]]) -> tuple[Knob, ...]:
-    """List every input that affects cost; `spreads` are P10 and P90 of capacity relative to the estimate."""
+    """List every input that affects cost.
+
+    `spreads` maps each accelerator to P10 and P90 of its capacity, relative to the estimate.
+    """
     return (
         *_prices(resolved.plan.accelerators),
         *_contracts(resolved.plan.accelerators),
@@ -203,7 +206,7 @@ def _demands(workloads: Sequence[WorkloadPlan]) -> Iterator[Knob]:
     for number, workload in enumerate(workloads):
         for kind, key, what, minimum, maximum in inputs:
             current: Input = getattr(workload, key)
-            # Periods depend on growth: without growth there is no such knob.
+            # The plan's periods depend on growth, so a workload without growth has no knob for growth.
             if key == "growth_per_year" and not (current.value or current.uncertain):
                 continue
             name = f"{what} of {workload.name}"
@@ -220,7 +223,7 @@ def _demands(workloads: Sequence[WorkloadPlan]) -> Iterator[Knob]:
 
 
 def _sites(sites: Sequence[SitePlan]) -> Iterator[Knob]:
-    """Yield the inputs of each site; sites are varied independently."""
+    """Yield the inputs of each site; the inputs of different sites are varied independently."""
     for number, site in enumerate(sites):
         for key, called in (("usd_per_kwh", "power price"), ("pue", "PUE"), ("hosting_usd_per_kw_month", "hosting")):
             current: Input = getattr(site, key)

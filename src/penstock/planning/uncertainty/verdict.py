@@ -13,9 +13,9 @@ Outcome = Literal["wins", "too close to call", "only choice"]
 _HAIR: Final = 0.01
 """Relative difference that is smaller than the precision of any input."""
 _CLEARLY: Final = 0.2
-"""Minimum lead, in share of worlds, for another label to count as likelier than the winner as estimated."""
+"""Minimum lead, as a share of draws, for another label to count as likelier than the winner at the estimated inputs."""
 _RARE: Final = 0.005
-"""Largest share of worlds that is shown as zero."""
+"""Largest share of draws that is shown as zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,21 +25,20 @@ class PlanVerdict:
     outcome: Outcome
     winner: str
     others_usd: Mapping[str, float]
-    """Extra cost of the best fleet of every other label with inputs as estimated, the smallest first.
+    """Maps every other label to the extra cost of its best fleet at the estimated inputs, sorted by extra cost.
 
-    A label without a feasible fleet is absent, although it may have one in other worlds."""
+    A label that has no feasible fleet at the estimated inputs is absent, even if it has one in some draws."""
     probability: float
     """Probability that the winning label is cheapest."""
     likeliest: str
-    """The label that is cheapest in most drawn worlds, if that is clearly more often than the winner; else the
-    winner."""
+    """The label that is cheapest in the most draws, if it clearly leads the winner; otherwise the winner."""
     likeliest_probability: float
     cost_usd: Span
     """P10, median and P90 of the winning fleet's cost over the draws."""
     near: tuple[str, ...]
-    """Inputs of which a change by 1% changes the winner, and labels that cost at most 1% more."""
+    """Inputs for which a change of 1% changes the winner, and labels that cost at most 1% more than the winner."""
     measure: tuple[str, ...]
-    """Measurements that would settle a close answer, the most informative first."""
+    """Measurements that would settle a close answer, sorted by how informative they are, first the most informative."""
 
 
 def judge(
@@ -70,7 +69,7 @@ def judge(
 
 
 def _is_near(flip: Flip) -> bool:
-    """Return whether a change within the precision of the input changes the winner.
+    """Return whether a flip is within 1% of the plan's value, which is less than the precision of any input.
 
     Delivery dates never count: a delivery one day late waits for the plan's next step.
     """
