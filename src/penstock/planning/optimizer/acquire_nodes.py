@@ -1,4 +1,4 @@
-"""Splits the nodes that a fleet needs in other worlds into kept, bought, on contract and by the hour, as planned."""
+"""Splits the nodes that a fleet needs in each draw into kept, bought, contracted and hourly nodes, as planned."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,32 +12,32 @@ from penstock.planning.optimizer.refill_nodes import Array, whole
 
 @dataclass(frozen=True, kw_only=True)
 class Acquired:
-    """Number of nodes kept in a period, put on contract, or rented by the hour, in every world."""
+    """Number of nodes kept, put on contract or rented by the hour in one period, with one entry per draw."""
 
     way: Literal["kept", "contract", "hour"]
     period: int
     nodes: Array
     number: int = 0
-    """Index of the contract among those of the offer."""
+    """Index of the contract among the offer's contracts; 0 if the nodes are not on contract."""
 
 
 @dataclass(kw_only=True)
 class AcquiredNodes:
-    """The nodes of one offer over the periods, in every world."""
+    """The nodes of one offer over the periods; every array has one entry per draw."""
 
     offer: Offer
     count: int
-    """Number of worlds."""
+    """Number of draws."""
     acquired: list[Acquired] = field(default_factory=list)
-    """All acquisitions except purchases, in order; entries that are zero in every world are left out."""
+    """All acquisitions except purchases, in order of time; entries that are zero in every draw are left out."""
     bought: dict[int, Array] = field(default_factory=dict)
-    """Nodes bought, by the period they are bought in."""
+    """Maps period to the number of nodes bought in that period."""
     at_site: dict[int, Array] = field(default_factory=dict)
-    """Kept and bought nodes, which draw the site's power, by period."""
+    """Maps period to the number of kept and bought nodes, which draw the site's power."""
     lacking: Array = field(init=False)
-    """Missing nodes: those that cannot be acquired in any way."""
+    """Number of needed nodes that cannot be acquired in any way, summed over the periods."""
     owned: Array = field(init=False)
-    """Nodes bought so far."""
+    """Number of nodes bought so far."""
     _max_kept: Array = field(init=False)
     _on_contract: dict[tuple[int, int], Array] = field(default_factory=dict)
 
@@ -46,7 +46,7 @@ class AcquiredNodes:
         self._max_kept = np.full(self.count, np.inf)
 
     def add(self, pool: PoolPeriod, needed: Array) -> None:
-        """Acquire the nodes of one period in the fleet's planned ways; rent, contract or buy any that are missing."""
+        """Acquire the nodes of one period in the planned proportions; then rent, contract or buy any missing nodes."""
         kept = self._keep(pool, needed)
         count = needed - kept
         others = max(1, pool.nodes - pool.kept_nodes)
@@ -60,10 +60,13 @@ class AcquiredNodes:
         self.at_site[pool.period] = kept + self.owned
 
     def _keep(self, pool: PoolPeriod, needed: Array) -> Array:
-        """Keep as many owned nodes as planned, or more if needed; never more than in the period before."""
+        """Keep the owned nodes that are needed and return their number, which never exceeds the previous period's.
+
+        The number is at most the planned number, or all owned nodes if the plan uses only kept nodes here.
+        """
         if self.offer.kept is None or not pool.kept_nodes:
             return np.zeros(self.count)
-        # A fleet that also uses other nodes keeps as many as planned: keeping more was not worth it.
+        # A fleet that also uses new nodes keeps at most as many as planned, because keeping more was not worth it.
         limit = self.offer.kept.nodes if pool.nodes == pool.kept_nodes else pool.kept_nodes
         self._max_kept = np.minimum(np.minimum(needed, limit), self._max_kept)
         if self._max_kept.any():
@@ -71,14 +74,14 @@ class AcquiredNodes:
         return self._max_kept
 
     def _buy(self, wanted: Array) -> Array:
-        """Buy whole lots until at least `wanted` nodes are owned; return the nodes added."""
+        """Buy whole lots until at least `wanted` nodes have been bought; return the number of nodes added."""
         lot = self.offer.lot_nodes
         added: Array = np.ceil(np.maximum(0.0, wanted - self.owned) / lot) * lot
         self.owned = self.owned + added
         return added
 
     def _sign(self, number: int, period: int, wanted: Array) -> None:
-        """Sign contracts until at least `wanted` nodes are on one."""
+        """Sign contract `number` for more nodes until at least `wanted` nodes are on this contract in the period."""
         added = np.maximum(0.0, wanted - self._on_contract.get((number, period), 0.0))
         contracts = self.offer.contracts
         span = contracts[number].spans[period] if number < len(contracts) else 1
@@ -88,7 +91,7 @@ class AcquiredNodes:
             self.acquired.append(Acquired(way="contract", number=number, period=period, nodes=added))
 
     def _fill(self, period: int, lacking: Array) -> None:
-        """Add missing nodes by the hour, else on the shortest contract, else by purchase."""
+        """Rent missing nodes by the hour if possible, else on the shortest contract, else buy them."""
         offer = self.offer
         if offer.rent_usd is not None:
             self.acquired.append(Acquired(way="hour", period=period, nodes=lacking))
@@ -101,7 +104,7 @@ class AcquiredNodes:
 
 
 def acquire_nodes(offer: Offer, pools: Sequence[PoolPeriod], needed: Mapping[int, Array], worlds: int) -> AcquiredNodes:
-    """Acquire the nodes an offer's pools need in each period, in every world."""
+    """Acquire the nodes that an offer's pools need in each period, for every draw."""
     nodes = AcquiredNodes(offer=offer, count=worlds)
     for pool in sorted(pools, key=lambda pool: pool.period):
         nodes.add(pool, needed[pool.period])

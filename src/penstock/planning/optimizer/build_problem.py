@@ -36,7 +36,7 @@ def peak_requests_per_s(workload: WorkloadPlan, period: Period) -> float:
 def build_problem(
     resolved: Resolved, candidates: Sequence[Candidate], *, capacity_scale: Mapping[str, float] | None = None
 ) -> Problem:
-    """Build the optimizer's problem; `capacity_scale` multiplies the capacity of each replica, by accelerator."""
+    """Build the optimizer's problem; `capacity_scale` maps accelerator to a factor on the capacity of its replicas."""
     plan, terms = resolved.plan, terms_of(resolved)
     offers = tuple(
         _offer(terms, planned, site)
@@ -65,9 +65,10 @@ def build_problem(
 
 
 def _gains(terms: BillingTerms, scale: Mapping[str, float]) -> Mapping[str, tuple[float, ...]]:
-    """Return the capacity factor by accelerator and period: the software gains up to the period's start, times `scale`.
+    """Map each accelerator to its capacity factor per period.
 
-    Accelerators whose factor is always 1 are left out.
+    The factor is the software gain up to the start of the period, times the accelerator's `scale`. Accelerators whose
+    factor is 1 in every period are left out.
     """
     periods = range(len(terms.periods))
     return {
@@ -138,7 +139,7 @@ def _kept_nodes(terms: BillingTerms, planned: AcceleratorPlan, site: SitePlan) -
 
 
 def _first_period(terms: BillingTerms, planned: AcceleratorPlan) -> int:
-    """Return the first period that starts when the accelerator is available; the period count if there is none."""
+    """Return the first period at whose start the accelerator is available; the number of periods if there is none."""
     return 0 if planned.available is None else _period_from(terms, years_until(terms.resolved.plan, planned.available))
 
 

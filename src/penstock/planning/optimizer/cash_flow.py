@@ -18,7 +18,7 @@ from penstock.planning.spec.plan_types import OwnedPlan
 QUARTER_YEARS: Final = 0.25
 _CAPEX: Final = frozenset({Item.SILICON, Item.HOST, Item.NETWORK})
 _NOT_PAID: Final = frozenset({Item.KEPT})
-"""Bill items that are not payments. Forgone resale is a cost of keeping a node, but no money is paid."""
+"""Bill items that are not payments: forgone resale is a cost of keeping a node, but no money is paid for it."""
 _EPSILON_YEARS: Final = 1e-6
 
 
@@ -39,7 +39,7 @@ class Order:
     usd: float
     """Amount in dollars: the price with host and network, or the rent for every hour of a contract's term."""
     quoted: bool
-    """Whether the plan states the price; otherwise it is the catalog's price, which no seller has offered you."""
+    """Whether the plan states the price; otherwise the price is the catalog's, which no seller has offered you."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class Paid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cash:
-    """A fleet's payments over time; they add up to the bill at a discount rate of 0."""
+    """A fleet's orders and payments over time. The payments add up to the bill at a discount rate of 0."""
 
     orders: tuple[Order, ...]
     quarters: tuple[Paid, ...]
@@ -72,11 +72,11 @@ class Cash:
     after_usd: float
     """Rent still due under contracts after the horizon ends."""
     bought_book_usd: float
-    """Straight-line book value, at the end of the horizon, of the nodes bought."""
+    """Book value of the bought nodes at the end of the horizon, under straight-line depreciation."""
     bought_resale_usd: float
-    """Resale value that the plan assumes for the nodes bought: salvage, plus the stated share of book value."""
+    """Resale value that the plan assumes for the bought nodes: salvage, plus the stated share of book value."""
     kept_book_usd: float | None
-    """Book value, at the end of the horizon, of nodes owned before the plan; None if the plan states no book value."""
+    """Book value at the end of the horizon of nodes owned before the plan; None if the plan states no book value."""
 
     @property
     def capex_usd(self) -> float:
@@ -116,7 +116,7 @@ def _spans(mix: Mix, terms: BillingTerms, length_years: float) -> Iterator[Paid]
 
 
 def _between(mix: Mix, terms: BillingTerms, start: float, end: float) -> Paid:
-    """Bill the fleet for only the days between two dates."""
+    """Bill the fleet for the days between two dates only."""
     seen = _terms_in_window(terms, start, end)
     lines = [line for holding in holdings(mix, seen) for line in holding.bill(holding.nodes)]
     lines += people_lines(mix, seen)
@@ -171,7 +171,7 @@ Key = tuple[str, str, int, int]
 
 
 def _paid_once(mix: Mix, terms: BillingTerms, key: Key) -> float:
-    """Return the cost of one purchase on its day: silicon, servers and network."""
+    """Return the amount due on the day of one purchase: silicon, servers and network."""
     accelerator, site, level, period = key
     whole = _terms_in_window(terms, -1.0, inf)
     lines = whole.bill_bought(*terms.find(accelerator, site), level, period, nodes=mix.purchases[key])
@@ -179,7 +179,7 @@ def _paid_once(mix: Mix, terms: BillingTerms, key: Key) -> float:
 
 
 def _committed_rent(mix: Mix, terms: BillingTerms, key: Key) -> float:
-    """Return the rent a contract commits to at signing: its first term, even if the plan renews it later."""
+    """Return the rent that a contract commits to at signing: the rent of its first term, without later renewals."""
     accelerator, site, number, period = key
     term = Term(months=accelerator_plan(terms.resolved.plan, accelerator).contracts[number].months)
     whole = _terms_in_window(terms, -1.0, terms.periods[period][0] + term.years)
@@ -207,7 +207,10 @@ def _sales(mix: Mix, terms: BillingTerms) -> Iterator[tuple[float, float]]:
 
 
 def _kept_book(mix: Mix, terms: BillingTerms) -> float | None:
-    """Return the kept nodes' book value at the end; it falls linearly from today's value to 0 at full depreciation."""
+    """Return the book value of the kept nodes at the end of the horizon.
+
+    Book value falls linearly from today's value to 0 at full depreciation.
+    """
     total, last = 0.0, len(terms.periods) - 1
     for entry in terms.resolved.plan.owned:
         if entry.book_usd is None:

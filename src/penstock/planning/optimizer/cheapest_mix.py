@@ -14,13 +14,14 @@ from penstock.planning.optimizer.problem import (
 )
 
 _SMALL, _LARGE_GAP, _PERIODS_GAP, _SMALL_GAP = 500, 1e-3, 2e-4, 1e-5
-"""Number of placements up to which a fleet is solved to an optimality gap of 0.001%, or 0.02% if it changes over time.
+"""Maximum number of placements of a small problem, and the optimality gaps at which the solver stops.
 
-Larger problems are solved to 0.1%. The gap is reported."""
+A small problem is solved to a gap of 0.001%, or of 0.02% if the fleet changes over time. A larger problem is solved to
+a gap of 0.1%. The gap is reported."""
 _MAX_NODES: Final = 2_000
 """Limit on the nodes of the solver's search tree: ten seconds on this machine for the largest example."""
 LOOSE: Final = 0.01
-"""Optimality gap above which the search continues: another fleet could still be 1% cheaper."""
+"""Optimality gap above which the search continues, because another fleet could still be over 1% cheaper."""
 _PATIENCE: Final = 10
 _NEGLIGIBLE: Final = 1e-7
 
@@ -37,7 +38,7 @@ def cheapest(
 ) -> Mix | None:
     """Find the cheapest fleet; None if no fleet satisfies every rule.
 
-    Without `patient`, a fleet with a gap above 1% is returned as well; its `gap_fraction` states the gap.
+    If `patient` is false, a fleet with an optimality gap above 1% is returned too; its `gap_fraction` states the gap.
     """
     built = _Built(problem, restriction or Restriction())
     gap = _gap(problem, len(built.count)) if gap_fraction is None else gap_fraction
@@ -135,7 +136,10 @@ class _Built:
         return nodes
 
     def _keep(self, offer: Offer, period: int) -> None:
-        """Add variables for the owned nodes kept per period; they never increase, because sold nodes do not return."""
+        """Add a variable for the owned nodes kept in a period.
+
+        Its value is at most that of the previous period, because sold nodes do not return.
+        """
         kept = offer.kept
         if kept is None or period >= len(kept.node_usd):
             return
@@ -168,7 +172,7 @@ class _Built:
         nodes = [(variable, -float(offer.devices)) for variable in self._in_service(offer, period)]
         used = self.used[offer.key, period]
         self.milp.row([*taken, *nodes, (used, float(problem.spare_nodes * offer.devices))], at_most=0)
-        # A pool that serves is marked used, and a used pool has a node. Spares and the vendor's engineers depend on
+        # A pool that serves is marked as used, and a used pool has at least one node. Spares and engineers depend on
         # that mark.
         self.milp.row([*taken, (used, -float(most * offer.devices))], at_most=0)
         self.milp.row([*((variable, 1.0) for variable in self._in_service(offer, period)), (used, -1.0)], at_least=0)

@@ -1,4 +1,4 @@
-"""Finds the competing fleets: the winner, runners-up, the best per vendor, the best mix and each accelerator alone."""
+"""Finds the competing fleets: the winner, runners-up, and the best of each vendor, of a mix and of each accelerator."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,14 +18,14 @@ from penstock.planning.optimizer.resize_fleet import Worlds, resized_usd
 NOTHING: Final = "nothing"
 """Label for the case that no fleet satisfies every rule."""
 COMPETING = ("amd", "nvidia")
-"""Vendors whose mix is solved for even if it does not win."""
+"""Vendors for which the best fleet that mixes both is solved, even if that fleet does not win."""
 _HOPELESS: Final = 2.0
 _FIRST, _WHOLE, _NEXT = "cheapest fleet", "without disaggregated units", "runners-up"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """Fleets that are compared again whenever inputs change."""
+    """The competing fleets of a plan, which are priced and compared again whenever inputs change."""
 
     winner: Mix
     runners_up: tuple[Mix, ...]
@@ -34,32 +34,31 @@ class Family:
 
     Only fleets that satisfy the rules are included."""
     by_vendor: bool
-    """Whether vendors compete; if all accelerators are of one vendor, sets of accelerators compete instead."""
+    """Whether vendors compete; if all accelerators come from one vendor, sets of accelerators compete instead."""
     of_other_worlds: tuple[Mix, ...] = ()
-    """Fleets that are cheapest in another drawn world. They are priced in every world but are never the plan's
-    answer."""
+    """Fleets that are cheapest if inputs change. They are priced in every draw but are never the plan's answer."""
     carried: Mapping[PoolKey, float] = field(default_factory=dict)
-    """Simulated capacity of replicas relative to their estimated rates, by pool; empty before simulation."""
+    """Maps pool to the simulated capacity of its replicas relative to their estimates; empty before simulation."""
 
     @property
     def fleets(self) -> tuple[Mix, ...]:
-        """Return all fleets of this world, each once."""
+        """Return all fleets solved for the plan's own inputs, each once."""
         seen: dict[tuple[object, ...], Mix] = {}
         for mix in (self.winner, *self.runners_up, *self.others):
             seen.setdefault(mix.identity, mix)
         return tuple(seen.values())
 
     def led_by(self, mix: Mix) -> "Family":
-        """Return the same fleets with another winner."""
+        """Return the family with the same fleets and the given winner."""
         if mix.identity == self.winner.identity:
             return self
         rest = (self.winner, *self.runners_up)
         return replace(self, winner=mix, runners_up=tuple(entry for entry in rest if entry.identity != mix.identity))
 
     def each(self, change: Callable[[Mix], Mix | None]) -> "Family":
-        """Return the family with `change` applied to every fleet; fleets for which it returns None are dropped.
+        """Return the family with `change` applied to every fleet; fleets for which `change` returns None are dropped.
 
-        The winner is never dropped: it stays unchanged instead.
+        The winner is never dropped: if `change` returns None for the winner, it stays unchanged.
         """
         return replace(
             self,
@@ -73,7 +72,7 @@ class Family:
         return replace(self, others=(*self.others, *fleets))
 
     def joined_by(self, fleets: Iterable[Mix]) -> "Family":
-        """Return the family with fleets that are cheapest in other worlds, each once."""
+        """Return the family with these fleets, which are cheapest if inputs change, added once each."""
         seen = {mix.identity: mix for mix in (*self.of_other_worlds, *fleets)}
         return replace(self, of_other_worlds=tuple(seen.values()))
 
@@ -82,7 +81,10 @@ class Family:
         return replace(problem, carried=self.carried)
 
     def competing(self) -> "Family":
-        """Drop fleets that cost over twice as much as their label's cheapest: no modelled uncertainty favours them."""
+        """Drop fleets that cost over twice as much as the cheapest fleet of their label.
+
+        No modelled uncertainty makes such a fleet cheapest.
+        """
         best = {label: mix.cost_usd for label, mix in self.by_label.items()}
         return replace(
             self, others=tuple(mix for mix in self.others if mix.cost_usd <= _HOPELESS * best[self.label(mix)])
@@ -94,12 +96,12 @@ class Family:
         return frozenset(accelerator for mix in self.fleets for accelerator in mix.support)
 
     def label(self, mix: Mix) -> str:
-        """Return the label a fleet competes under: its vendor or `mix`, or its accelerators."""
+        """Return a fleet's label: its vendor or `mix` if vendors compete, otherwise its accelerators."""
         return mix.label if self.by_vendor else " + ".join(sorted(mix.support))
 
     @property
     def named_by(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the meaning of each label: a vendor or `mix`, or a set of accelerators."""
+        """Map each label to its meaning: a vendor or `mix` if vendors compete, otherwise a set of accelerators."""
         found: dict[str, tuple[str, ...]] = {}
         for mix in (*self.fleets, *self.of_other_worlds):
             label = self.label(mix)
@@ -109,7 +111,7 @@ class Family:
     def restriction(self, label: str) -> Restriction:
         """Return the restriction that limits a problem to the fleets of a label.
 
-        For a set of accelerators it also allows fleets that use fewer of them.
+        If the label is a set of accelerators, fleets that use only some of these accelerators are allowed too.
         """
         if not self.by_vendor:
             return Restriction(only_accelerators=frozenset(self.named_by[label]))
@@ -119,17 +121,18 @@ class Family:
 
     @property
     def by_label(self) -> Mapping[str, Mix]:
-        """Return the cheapest fleet of each label: the winner's label first, then by cost."""
+        """Map each label to its cheapest fleet, sorted by cost after the winner's label, which is first."""
         found: dict[str, Mix] = {self.label(self.winner): self.winner}
         for mix in sorted(self.fleets, key=lambda entry: entry.cost_usd):
             found.setdefault(self.label(mix), mix)
         return found
 
     def signed_costs(self, problem: Problem, worlds: Worlds) -> dict[str, Array]:
-        """Return, by label, the cost in every world of the fleet that is cheapest with inputs as estimated.
+        """Map each label to the cost, in every draw, of its fleet that is cheapest at the estimated inputs.
 
-        The fleet is chosen today. If the best fleet of each world were taken, the label with more accelerators would
-        win by hindsight. Only a label without any fleet as estimated is represented by its fleets from other worlds.
+        A buyer must choose the fleet before the inputs are known. If the best fleet of each draw were taken, a label
+        with more accelerators would win by hindsight. Only a label that has no fleet at the estimated inputs is
+        represented by its fleets from `of_other_worlds`.
         """
         found = {label: resized_usd(mix, problem, worlds) for label, mix in self.by_label.items()}
         return self.costs(problem, worlds) | found if self._elsewhere else found
@@ -139,7 +142,7 @@ class Family:
         return any(self.label(mix) not in self.by_label for mix in self.of_other_worlds)
 
     def costs(self, problem: Problem, worlds: Worlds) -> dict[str, Array]:
-        """Return, by label, the cost in every world of the fleet that is cheapest in that world."""
+        """Map each label to the cost, in every draw, of its fleet that is cheapest in that draw."""
         found: dict[str, Array] = {}
         for mix in (*self.fleets, *self.of_other_worlds):
             usd, label = resized_usd(mix, problem, worlds), self.label(mix)
@@ -152,9 +155,10 @@ def find_family(
 ) -> Family | None:
     """Solve for every competing fleet; None if no fleet satisfies the rules.
 
-    Every fleet solved satisfies the rules, so the winner is the cheapest of them all. If the solver stops within its
-    gap, or errs, in one solve, the other solves correct it. If limits leave a solve without a fleet, it is repeated
-    with replicas that carry `may_carry` times as much. Simulation then checks whether they do.
+    Every fleet solved satisfies the rules, so the winner is the cheapest of them all. If one solve stops within its
+    optimality gap, or errs, another solve may find the cheaper fleet. If limits leave a solve without a fleet, the
+    solve is repeated with replicas that carry `may_carry` times their rates. Simulation then checks whether the
+    replicas carry that much.
     """
     solved = _solve_all(_problems_by_name(problem), step)
     if may_carry is not None and (problem.site_watts or problem.max_nodes):
@@ -183,7 +187,7 @@ def _solve_all(asked: Mapping[str, tuple[Problem, Restriction]], step: Step) -> 
 def _problems_by_name(problem: Problem) -> dict[str, tuple[Problem, Restriction]]:
     """Return every problem to solve, by name.
 
-    The problem without disaggregated units comes first, so that it wins a tie in cost.
+    The problem without disaggregated units comes first, so that its fleet wins if costs are equal.
     """
     whole = {} if problem.whole is problem else {_WHOLE: (problem.whole, Restriction())}
     alone = {name: (problem, restriction) for name, restriction in questions(problem)}
@@ -191,9 +195,9 @@ def _problems_by_name(problem: Problem) -> dict[str, tuple[Problem, Restriction]
 
 
 def questions(problem: Problem) -> Iterator[tuple[str, Restriction]]:
-    """Yield restrictions: each vendor alone, a mix of AMD and NVIDIA, and each accelerator alone.
+    """Yield named restrictions: to each vendor alone, to a mix of AMD and NVIDIA, and to each accelerator alone.
 
-    The mix is left out if the rules already require it of every fleet.
+    The mix is left out if the rules already require every fleet to be such a mix.
     """
     vendors = tuple(dict.fromkeys(offer.vendor for offer in problem.offers))
     for vendor in vendors:
@@ -210,7 +214,7 @@ def steps_of(problem: Problem) -> tuple[str, ...]:
 
 
 def cheapest_label(costs: Mapping[str, float]) -> str:
-    """Return the label with the lowest cost: in a tie the first by name, or `NOTHING` if every cost is infinite."""
+    """Return the label with the lowest cost; in a tie, the first by name; `NOTHING` if every cost is infinite."""
     least = min(sorted(costs), key=lambda label: costs[label])
     return NOTHING if costs[least] == inf else least
 

@@ -17,23 +17,26 @@ from penstock.planning.spec.plan_types import OwnedPlan, WorkloadPlan
 _SECONDS_PER_YEAR: Final = HOURS_PER_YEAR * 3600
 
 PrefillRule = Callable[[Candidate, int], float | None]
-"""Function from a deployment and a length bucket to the share of busy device time that input tokens pay for."""
+"""Function that maps a candidate and the index of a length bucket to the share of cost charged to input tokens.
+
+The cost is the cost of the device time for which the candidate is busy with requests of this bucket.
+"""
 
 
 def device_seconds_of_prefill(candidate: Candidate, bucket: int) -> float | None:
-    """Return the share of device time that prefill takes: the default rule."""
+    """Return the share of device time that prefill takes. This is the default `PrefillRule`."""
     return candidate.capacities[bucket].prefill_fraction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadCost:
-    """Cost of one workload: its share of the fleet by busy device time."""
+    """Cost of one workload: the fleet's cost times the workload's share of busy device time."""
 
     workload: str
     usd: float
     input_tokens: float
     output_tokens: float
-    """Discounted number of tokens, so that the price is levelised."""
+    """Discounted number of output tokens. Tokens are discounted so that the price per token is levelised."""
     price: TokenPrice
 
 
@@ -45,7 +48,7 @@ class FleetCost:
     total_usd: float
     waterfall: Waterfall
     idle_usd: float
-    """Cost of idle device time: low load, spares and rounding up to whole nodes."""
+    """Cost of idle device time, which is due to low load, spare nodes and rounding up to whole nodes."""
     busy_fraction: float
     workloads: tuple[WorkloadCost, ...]
 
@@ -81,9 +84,9 @@ class Holding:
     label: str
     nodes: int
     standby: int
-    """Number of these nodes that are spares."""
+    """Number of nodes, out of `nodes`, that are spares."""
     bill: Callable[[float], tuple[Line, ...]]
-    """Function from a number of nodes to their bill."""
+    """Function that maps a number of nodes to the bill of that many nodes."""
 
     def lines(self) -> Iterator[Line]:
         """Yield the bill of serving nodes line by line, and one line for all spares."""
@@ -94,7 +97,7 @@ class Holding:
 
 
 def holdings(mix: Mix, terms: BillingTerms) -> Iterator[Holding]:
-    """Yield the nodes of a fleet, grouped by how they are acquired: kept, bought, on contract, by the hour."""
+    """Yield the nodes of a fleet in groups: kept nodes, then bought, contracted and hourly nodes."""
     plan = terms.resolved.plan
     kept: dict[tuple[str, str], OwnedPlan] = {(entry.id, entry.site or ""): entry for entry in plan.owned}
     for pool in (entry for entry in mix.pools if entry.kept_nodes):
@@ -127,9 +130,9 @@ def _kept_bill(terms: BillingTerms, entry: OwnedPlan, period: int) -> Callable[[
 
 
 def _standby(pool: PoolPeriod, way: Way) -> int:
-    """Return how many nodes acquired in one way are spares.
+    """Return how many of a pool's nodes that were acquired in the given way are spares.
 
-    Spares are taken from kept nodes first, then bought, then on contract, then by the hour.
+    Spares are taken from kept nodes first, then from bought nodes, then from contracted nodes, then from hourly nodes.
     """
     left = pool.spare_nodes
     counts: Mapping[Way, int] = {
@@ -218,7 +221,7 @@ def _workload_costs(
 
 
 def _weighted_mean(shares: Sequence[tuple[float, float | None]]) -> float | None:
-    """Return the weighted mean; None if any fraction is None or there is no weight."""
+    """Return the weighted mean of fractions; None if any fraction is None or the weights add up to 0."""
     weight, total = 0.0, 0.0
     for value, fraction in shares:
         if fraction is None:

@@ -1,4 +1,4 @@
-"""Spreads requests over an existing fleet so that the busiest replicas are as little busy as possible."""
+"""Spreads requests over a chosen fleet so that the highest utilisation of any replica is as low as possible."""
 
 from dataclasses import replace
 from typing import Final
@@ -10,14 +10,14 @@ _NEGLIGIBLE: Final = 1e-7
 _ROUNDING: Final = 1e-9
 
 _Shares = dict[tuple[int, str, DemandKey], int]
-"""Maps pool number, replica and demand to the index of the variable."""
+"""Maps pool number, replica id and demand to the index of the program's variable."""
 
 
 def balance_load(mix: Mix, problem: Problem) -> Mix:
     """Redistribute a fleet's requests over its replicas; vendors keep the shares that the rules require.
 
-    The program that chose the fleet is indifferent to where slack is. It fills one pool completely while another has
-    room, and the full pool then narrowly misses its SLO in simulation.
+    The integer program that chose the fleet does not care which pool has spare capacity. It may fill one pool
+    completely while another pool has room, and the full pool then narrowly misses its SLO in simulation.
     """
     pools = list(mix.pools)
     for period in sorted({pool.period for pool in pools}):
@@ -62,8 +62,8 @@ def _loads(
 def _keep_rules(milp: Milp, shares: _Shares, pools: list[PoolPeriod], problem: Problem) -> None:
     """Add the rules on vendor shares.
 
-    Each vendor keeps at least the share that makes it count and at most the share it may carry. If the limit is on
-    devices, its share of the load stays as it is.
+    Each vendor keeps at least the minimum share that makes it count as a vendor, and at most the maximum share. If the
+    maximum is a share of devices, each vendor's share of the load stays unchanged.
     """
     period = next(pools[number].period for number, _, _ in shares)
     weight = {demand.key: demand.requests_per_s[period] * demand.tokens for demand in problem.demands}

@@ -12,19 +12,20 @@ _FEASIBILITY: Final = 1e-6
 """Feasibility tolerance, HiGHS' default. Below about 1e-8, presolve of HiGHS 1.15 cuts optima off and still reports a
 gap of zero. A millionth of a replica is negligible."""
 _SMALL: Final = 60
-"""Number of variables up to which a program is also solved without presolve, which cut an optimum off at 1e-6 too.
+"""Maximum number of variables of a program that is solved a second time, without presolve.
 
-Of the 146 larger programs of the shipped plans (1,337 in all, up to 200 variables) a second solve contradicted none and
-took as long as the first.
+Presolve also cut an optimum off at a tolerance of 1e-6. Of the 1,337 programs of the shipped plans, 146 are larger than
+this maximum (up to 200 variables). For these 146 programs, a second solve never contradicted the first solve and took
+as long.
 """
 _LAST_RESORT_S: Final = 600.0
 """Time limit in seconds. Effort is limited by nodes of the search tree, so that an answer does not depend on machine
-load. Only a solve that exceeds this time is cut by the clock, and its gap shows it."""
+load. Only a solve that exceeds this time is stopped by the clock, and its optimality gap shows that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimum:
-    """The best solution found, with the gap to the best possible one."""
+    """The best solution found, and the largest fraction by which the best possible solution could be cheaper."""
 
     values: tuple[float, ...]
     cost: float
@@ -32,7 +33,7 @@ class Optimum:
     seconds: float
 
     def or_cheaper(self, other: "Optimum") -> "Optimum":
-        """Return the cheaper of two solutions of one program, with the bound proven for this solution."""
+        """Return the cheaper of two solutions of one program, with the bound that was proven for `self`."""
         if self.cost <= other.cost:
             return self
         bound = self.cost * (1 - self.gap_fraction)

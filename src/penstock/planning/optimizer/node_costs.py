@@ -1,4 +1,4 @@
-"""Computes costs per node and per vendor for one set of input values, and the periods in which they are counted."""
+"""Computes costs per node and per vendor for one set of input values, and the periods by which costs are counted."""
 
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
@@ -26,19 +26,20 @@ from penstock.units import count_text
 DAYS_PER_YEAR: Final = 365.25
 EPSILON_YEARS: Final = 1e-9
 _HOST_DEVICES: Final = 8
-"""Number of devices that the host price assumes; a smaller node pays a proportional share of the host."""
+"""Number of devices per node that the host price assumes; a smaller node pays a proportional share of that price."""
 _WORTH_A_STEP: Final = 0.001
 _AGREED_YEARS: Final = 1.0
 """Years for which an hourly price without a contract stays fixed."""
 
 Period = tuple[float, float]
-"""Start and end in years from the start of the plan."""
+"""Start and end of a period, in years from the start of the plan."""
 
 
 def periods_of(plan: Plan) -> tuple[Period, ...]:
-    """Cut the horizon into periods at the dates the fleet may change.
+    """Cut the horizon into periods at the dates on which the fleet may change.
 
-    There is one period unless the plan sets a step, demand may grow, or nodes arrive or end later.
+    There is one period unless the plan sets a step, demand may change, nodes arrive after the start of the plan, or
+    owned nodes retire before the end of the horizon.
     """
     moves = any(entry.growth_per_year.value or entry.growth_per_year.uncertain for entry in plan.workloads)
     waits = any(planned.available is not None and planned.available > plan.start for planned in plan.accelerators)
@@ -56,7 +57,7 @@ def periods_of(plan: Plan) -> tuple[Period, ...]:
 def with_steps(plan: Plan) -> Plan:
     """Let the fleet change every year if a sequence of contracts with different terms is cheaper than one term.
 
-    This is decided once, with the prices of the plan: drawn worlds with other prices have the same periods.
+    This is decided once, with the prices of the plan. Draws with other prices have the same periods.
     """
     if plan.step_months is None and any(_best_in_turn(planned, plan.horizon_years) for planned in plan.accelerators):
         return replace(plan, step_months=12)
@@ -81,7 +82,10 @@ def years_until(plan: Plan, day: date) -> float:
 
 
 def delivered_years(plan: Plan, planned: AcceleratorPlan) -> float:
-    """Return when nodes serve that are ordered on the first possible day, in years; 0 if they serve from the start."""
+    """Return when nodes ordered on the first possible day begin to serve, in years from the start of the plan.
+
+    The result is 0 if they serve from the start.
+    """
     if plan.orders_from is None or planned.lead_weeks is None:
         return 0.0
     return max(0.0, years_until(plan, plan.orders_from + timedelta(weeks=planned.lead_weeks)))
@@ -122,7 +126,7 @@ class BillingTerms:
         return (*bill, *self._by_device(accelerator, nodes, span))
 
     def bill_kept(self, entry: OwnedPlan, period: int, *, nodes: float = 1.0) -> tuple[Line, ...]:
-        """Bill nodes owned already for a period."""
+        """Bill one period of nodes that are owned already."""
         planned, site = accelerator_plan(self.resolved.plan, entry.id), site_of(self.resolved.plan, entry.site)
         accelerator, span = self.resolved.accelerators[planned.id], self.periods[period]
         bill = retention_bill(
@@ -137,7 +141,7 @@ class BillingTerms:
         return (*bill, *self._by_device(accelerator, nodes, span))
 
     def resale(self, entry: OwnedPlan) -> Resale:
-        """Return the resale value over time of a node owned already."""
+        """Return the resale value over time of a node that is owned already."""
         ends = self.horizon_years if entry.until is None else years_until(self.resolved.plan, entry.until)
         return Resale(today_usd=entry.resale_usd.value, ends_years=ends)
 
@@ -166,14 +170,14 @@ class BillingTerms:
     def bill_rented(
         self, planned: AcceleratorPlan, site: SitePlan, period: int, *, nodes: float = 1.0
     ) -> tuple[Line, ...]:
-        """Bill nodes rented by the hour for a period."""
+        """Bill one period of nodes that are rented by the hour."""
         label, rent = f"{planned.id} at {site.name}, rented", 0.0 if planned.rent is None else planned.rent.value
         return self._rent_lines(planned, label, rent, self.periods[period], nodes, agreed_years=_AGREED_YEARS)
 
     def bill_contracted(
         self, planned: AcceleratorPlan, site: SitePlan, number: int, period: int, *, nodes: float = 1.0
     ) -> tuple[Line, ...]:
-        """Bill nodes on a contract that begins in a period, to the end of its last term."""
+        """Bill nodes on a contract that begins in the given period, until the contract's last term ends."""
         contract = planned.contracts[number]
         start, end = self.periods[period]
         term = Term(months=contract.months)
@@ -213,7 +217,7 @@ class BillingTerms:
         return sum(self._price_factor(begun) * years for begun, years in zip(agreed, paid, strict=True)) / sum(paid)
 
     def gain(self, vendor: str, period: int) -> float:
-        """Return a replica's capacity in a period relative to its capacity today, by vendor, as a factor."""
+        """Return the capacity of a vendor's replicas in a period, relative to their capacity today."""
         gain = self.resolved.stack_of(vendor).software_gain_per_year.value
         return float((1 + gain) ** self.periods[period][0])
 

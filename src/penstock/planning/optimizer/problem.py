@@ -1,4 +1,4 @@
-"""Defines the optimization problem: nodes on offer, replicas they can hold, demand to serve, and the rules."""
+"""Defines the optimization problem: the nodes on offer, the replicas that nodes can hold, the demand, and the rules."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -8,7 +8,7 @@ from typing import Final
 from penstock.planning.spec.plan_types import ShareOf
 
 MIN_VENDOR_SHARE: Final = 0.1
-"""Share of the load from which a vendor counts towards "at least two vendors"; a plan may require more."""
+"""Minimum share of the load for a vendor to count towards "at least two vendors"; a plan may require a larger share."""
 
 DemandKey = tuple[str, int]
 """Workload name and index of the length bucket."""
@@ -18,12 +18,12 @@ PoolKey = tuple[tuple[str, str], str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """Requests of one length of one workload, at the peak of each period."""
+    """Requests of one length bucket of one workload, at the peak of each period."""
 
     key: DemandKey
     requests_per_s: tuple[float, ...]
     tokens: int
-    """Input plus output tokens of one request: the weight of a request in shares of the load."""
+    """Input plus output tokens of one request. Shares of the load weight each request by this number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,18 +32,18 @@ class Tier:
 
     min_devices: int
     node_usd: tuple[float, ...]
-    """All-in cost, in today's dollars, of one node kept to the end, by the period in which it is bought."""
+    """All-in cost of one node from purchase to the end, in today's dollars; one entry per period of purchase."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contract:
-    """A rent for a fixed term, renewed until it covers at least one period."""
+    """A rental contract for a fixed term, which is renewed until it covers at least one period."""
 
     months: int
     node_usd: tuple[float, ...]
-    """All-in cost, in today's dollars, of one node until the contract ends, by the period in which it begins."""
+    """All-in cost of one node until the contract ends, in today's dollars; one entry per period of its beginning."""
     spans: tuple[int, ...]
-    """Number of periods the contract covers, by the period in which it begins."""
+    """Number of periods that the contract covers; one entry per period in which it may begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Kept:
 
     nodes: int
     node_usd: tuple[float, ...]
-    """All-in cost of one node in today's dollars, per period; fewer entries than periods if its use ends earlier."""
+    """All-in cost of one node in today's dollars, per period; there are fewer entries if the node retires early."""
     sale_usd: float = 0.0
     """Price for which one node sells today. It counts as a cost of keeping the node; selling the node costs nothing."""
 
@@ -74,11 +74,11 @@ class Offer:
     contracts: tuple[Contract, ...] = ()
     kept: Kept | None = None
     first_period: int = 0
-    """First period in which a node can serve; a node that is owned serves at once."""
+    """First period in which a new node can serve; nodes that are owned already serve from the first period."""
     first_bought: int = 0
     """First period in which a bought node can serve, after its lead time."""
     lot_nodes: int = 1
-    """Nodes per purchase lot: a rack with rack-wide links is sold whole. Nodes are rented singly."""
+    """Nodes per purchase lot. A rack with rack-wide links is sold whole, but its nodes are rented singly."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -96,9 +96,9 @@ class ReplicaKind:
     devices: int
     """Devices per replica: a divisor of a node's devices, or whole nodes, so that devices add up exactly."""
     requests_per_s: Mapping[int, float]
-    """Rate within the SLO by length bucket; buckets that this replica cannot serve are absent."""
+    """Maps length bucket to the request rate within the SLO; buckets that this replica cannot serve are absent."""
     disaggregated: bool = False
-    """Whether it is a disaggregated unit of prefill-only and decode-only replicas."""
+    """Whether this kind is a disaggregated unit of prefill-only and decode-only replicas."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +110,11 @@ class Problem:
     replicas: tuple[ReplicaKind, ...]
     demands: tuple[Demand, ...]
     vendor_usd: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """Cost by vendor and period of the extra engineers that any use of the vendor needs."""
+    """Maps vendor to the cost per period of the extra engineers that are needed if the vendor is used at all."""
     site_watts: Mapping[str, float] = field(default_factory=dict)
-    """Power caps in watts; a site not listed has none."""
+    """Maps site to its power cap in watts; a site that is not listed has no cap."""
     max_nodes: Mapping[str, int] = field(default_factory=dict)
-    """Node limits by accelerator, over all sites."""
+    """Maps accelerator to its maximum number of nodes over all sites."""
     spare_nodes: int = 0
     utilisation_fraction: float = 1.0
     min_vendors: int = 1
@@ -122,13 +122,16 @@ class Problem:
     max_vendor_share: float | None = None
     share_of: ShareOf = "load"
     gains: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """Capacity of a replica per period relative to today, by accelerator, from newer engines; 1 if not listed."""
+    """Maps accelerator to the capacity of its replicas in each period, relative to `ReplicaKind.requests_per_s`.
+
+    Newer engines raise the capacity over time. The factor is 1 for an accelerator that is not listed.
+    """
 
     carried: Mapping[PoolKey, float] = field(default_factory=dict)
-    """Simulated capacity of a pool's replicas relative to their estimated rates; 1 if not listed."""
+    """Maps pool to the simulated capacity of its replicas relative to their estimated rates; 1 if not listed."""
 
     def rate_of(self, replica: ReplicaKind, bucket: int, period: int) -> float:
-        """Return the requests per second of one length that a replica carries in a period."""
+        """Return how many requests of one length a replica carries in a period, per second."""
         gain = self.gains.get(replica.accelerator)
         return replica.requests_per_s[bucket] * (gain[period] if gain else 1.0)
 
@@ -143,17 +146,17 @@ class Problem:
 
     @property
     def whole(self) -> "Problem":
-        """Return the problem without disaggregated units; the same object if it has none."""
+        """Return the problem without disaggregated units; `self` if the problem has none."""
         kinds = tuple(replica for replica in self.replicas if not replica.disaggregated)
         return self if len(kinds) == len(self.replicas) else replace(self, replicas=kinds)
 
     def of_its_kind(self, mix: "Mix") -> "Problem":
-        """Return the problem for planning a fleet again; without disaggregated units if the fleet has none."""
+        """Return the problem for planning a fleet again. It has disaggregated units only if the fleet has some."""
         units = {replica.id for replica in self.replicas if replica.disaggregated}
         return self if any(name in units for pool in mix.pools for name in pool.replicas) else self.whole
 
     def each_carrying(self, factor: float) -> "Problem":
-        """Return the problem with replicas that carry `factor` times their rates, in every pool."""
+        """Return the problem in which the replicas of every pool carry `factor` times their estimated rates."""
         keys = (
             (offer.key, kind.id, period)
             for offer in self.offers
@@ -194,7 +197,7 @@ class Problem:
         return most if limit is None else min(most, limit)
 
     def busy_share(self, pool: "PoolPeriod", name: str) -> float:
-        """Return the load of the replicas of one kind, as a share of the allowed utilisation."""
+        """Return the load of one kind's replicas in a pool, as a share of the load allowed at maximum utilisation."""
         replica = next(entry for entry in self.replicas if entry.id == name)
         rates = {demand.key: demand.requests_per_s[pool.period] for demand in self.demands}
         busy = sum(
@@ -235,15 +238,15 @@ class PoolPeriod:
     kept_nodes: int = 0
     """Nodes owned before the plan."""
     contract_nodes: tuple[int, ...] = ()
-    """Nodes on contract, by the index of the contract among those of the offer."""
+    """Number of nodes on each contract, in the order of the offer's contracts."""
     carried: Mapping[str, float] = field(default_factory=dict)
-    """Maps replica id to simulated capacity in this pool relative to the estimated rates; 1 if not listed."""
+    """Maps replica id to its simulated capacity in this pool, relative to the estimated rates; 1 if not listed."""
     instead: Mapping[str, float] = field(default_factory=dict)
     """Maps ids of other replica kinds that may fill these nodes to their capacity relative to the estimated rates."""
 
     @property
     def nodes(self) -> int:
-        """Return all nodes, owned and rented."""
+        """Return the number of all nodes, owned and rented."""
         return self.kept_nodes + self.owned_nodes + sum(self.contract_nodes) + self.rented_nodes
 
 
@@ -273,7 +276,7 @@ class Mix:
 
     @property
     def label(self) -> str:
-        """Return the vendor, or `mix` if there are several."""
+        """Return the fleet's vendor, or `mix` if it has several vendors."""
         return next(iter(self.vendors)) if len(self.vendors) == 1 else "mix"
 
     @property
@@ -282,5 +285,5 @@ class Mix:
         return (self.support, round(self.cost_usd), tuple(sorted(self.purchases)), tuple(sorted(self.contracts)))
 
     def nodes_of(self, accelerator: str, period: int) -> int:
-        """Return the nodes of an accelerator in a period, over all sites."""
+        """Return the number of nodes of an accelerator in a period, over all sites."""
         return sum(p.nodes for p in self.pools if p.offer.accelerator == accelerator and p.period == period)

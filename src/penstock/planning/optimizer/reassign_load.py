@@ -1,4 +1,4 @@
-"""Checks whether a fleet's replicas carry the demand of a period if load may move between pools, in many worlds."""
+"""Checks, for many draws at once, whether a fleet carries a period's demand if load may move between its pools."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,21 +14,22 @@ Truths = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, kw_only=True)
 class PoolDemand:
-    """Load on one pool in every world."""
+    """Load on one pool; every array has one entry per draw."""
 
     pool: PoolPeriod
     times: Mapping[str, Array]
-    """Planned load relative to the capacity of the pool's replicas, by workload."""
+    """Maps workload to its demand factor divided by the capacity factor of the pool's replicas; 1 as planned."""
     demand: Mapping[str, Array]
-    """Factor by which the requests differ from the plan, by workload."""
+    """Maps workload to the number of its requests relative to the plan."""
 
 
 def reassign_overflow(asked: Sequence[PoolDemand], filling: Filling) -> Truths:
-    """Return the worlds where the planned replicas of all pools together carry every workload within the vendor rules.
+    """Return, for every draw, whether the planned replicas of all pools together carry every workload.
 
-    Like a router that shares by capacity, it sends overflow to replicas with room, each of which takes the same share
-    of every length. For one length this is optimal. For several lengths a better split may be enough where this one is
-    not. It does not search for a split that satisfies a rule which this one breaks.
+    The vendor rules must hold too. Overflow goes to replicas with room, as a router that shares by capacity would send
+    it, and each replica takes the same share of every length. This split is optimal for one length. For several
+    lengths, another split may carry the load in draws where this split does not. If this split breaks a vendor rule, no
+    other split is tried.
     """
     stations = [_Station(entry, name, filling) for entry in asked for name in entry.pool.replicas]
     enough: Truths = np.ones(1, np.bool_)
@@ -38,7 +39,7 @@ def reassign_overflow(asked: Sequence[PoolDemand], filling: Filling) -> Truths:
 
 
 class _Station:
-    """Replicas of one kind in one pool, with the share of each demand they carry in every world."""
+    """Replicas of one kind in one pool, with the share of each demand that they carry in every draw."""
 
     def __init__(self, asked: PoolDemand, name: str, filling: Filling) -> None:
         self.pool, self.filling, self.name = asked.pool, filling, name
@@ -53,7 +54,7 @@ class _Station:
         self.room = count - np.minimum(needed, count)
 
     def replicas_for(self, shares: Mapping[DemandKey, Array | float]) -> Array:
-        """Return how many replicas these shares of demands need; infinite if this kind cannot serve one demand."""
+        """Return how many replicas these shares of demands need; infinite if this kind cannot serve one of them."""
         amount = np.zeros_like(self.times)
         for demand, share in shares.items():
             each = self.filling.replicas(self.pool, self.name, demand)
@@ -72,7 +73,7 @@ class _Station:
 
 
 def _share_out(stations: Sequence[_Station]) -> Truths:
-    """Send a workload's overflow to replicas with spare capacity; return the worlds where all of the overflow fits."""
+    """Send a workload's overflow to replicas with room; return, for every draw, whether all of the overflow fits."""
     left: dict[DemandKey, Array] = {}
     for station in stations:
         for demand, share in station.planned.items():
@@ -91,7 +92,7 @@ def _share_out(stations: Sequence[_Station]) -> Truths:
 
 
 def _rules_kept(stations: Sequence[_Station], problem: Problem) -> Truths:
-    """Return the worlds where no vendor exceeds its share and enough vendors carry the minimum share."""
+    """Return, for every draw, whether each vendor is within the maximum share and enough carry the minimum share."""
     if problem.max_vendor_share is None and problem.min_vendors == 1:
         return np.ones(1, np.bool_)
     carried: dict[str, Array] = {}

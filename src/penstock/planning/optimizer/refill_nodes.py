@@ -1,4 +1,4 @@
-"""Computes the fewest devices that carry a pool's load if the numbers of its replicas may change, in many worlds."""
+"""Computes, for many draws at once, the fewest devices that carry a pool's load if its replicas may be exchanged."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import permutations
@@ -14,10 +14,10 @@ Array = npt.NDArray[np.float64]
 ROUNDING: Final = 1e-6
 """Tolerance, as a fraction of a replica, a node or a watt; smaller amounts count as zero."""
 _COMBINED: Final = 0.85
-"""Capacity relative to the estimated rates for a kind not simulated in this pool and combined with another kind.
+"""Assumed capacity of a kind that was not simulated on an offer and is combined there with another kind of replica.
 
-Rates are estimated for up to eight replicas, which share bursts. One replica alone carried 0.91 of its rate (Llama 3.1
-70B on an H200)."""
+The capacity is relative to the capacity of the kind alone. Rates are estimated for pools of up to eight replicas, which
+share bursts. One replica alone carried only 0.91 of its estimated rate (Llama 3.1 70B on an H200)."""
 
 _OfferKey = tuple[str, str]
 
@@ -39,7 +39,7 @@ class Filling:
         self._serving = {(pool.offer.key, name) for pool in pools for name in _loaded_kinds(pool)}
 
     def workloads(self, pool: PoolPeriod) -> Mapping[str, tuple[str, ...]]:
-        """Return the kinds of replicas per workload that the fleet has on the pool's offer, in any period."""
+        """Map each workload to the kinds of replicas that the fleet has on the pool's offer in any period."""
         return self._by_workload(self._relative_capacities[pool.offer.key])
 
     def _by_workload(self, names: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
@@ -50,7 +50,7 @@ class Filling:
         return found
 
     def replicas(self, pool: PoolPeriod, name: str, demand: DemandKey) -> float:
-        """Return how many replicas of a kind serve a whole demand; infinite if the kind cannot serve that length."""
+        """Return how many replicas of a kind carry a whole demand; infinite if this kind cannot serve its length."""
         kind, carried = self.kinds[name], self._relative_capacity(pool, name)
         if carried <= 0 or kind.requests_per_s.get(demand[1], 0.0) <= 0:
             return inf
@@ -64,16 +64,16 @@ class Filling:
         return pool.instead[name] if name in pool.instead else self._relative_capacities[pool.offer.key][name]
 
     def nodes(self, pool: PoolPeriod, times: Mapping[str, Array]) -> Array:
-        """Return the whole nodes, without spares, for `times` the load of each workload relative to capacity."""
+        """Return the number of whole nodes for `times` the planned load of each workload, without spare nodes."""
         return whole(self.min_devices(pool, times) / pool.offer.devices)
 
     def min_devices(self, pool: PoolPeriod, times: Mapping[str, Array]) -> Array:
-        """Return the number of devices for `times` the load of each workload, relative to the capacity of its replicas.
+        """Return the fewest devices for `times` the planned load of each workload.
 
-        Nodes are bought; the replicas on them can be changed. Every workload takes the least of three ways: its
-        replicas as they share its load now, one kind alone, or two kinds in the best numbers, each with a share of
-        every length. Three kinds in other numbers are not tried, nor two kinds that divide the lengths by their
-        relative speed.
+        `times` is a workload's demand factor divided by the capacity factor of its replicas. The replicas on a node can
+        be exchanged after the node is bought. For every workload, the best of three ways is taken: the planned kinds
+        with their planned shares of the load, one kind alone, or two kinds in the best numbers, both with the same mix
+        of lengths. Other numbers of three kinds are not tried, nor are two kinds with different mixes of lengths.
         """
         devices = np.zeros(1)
         instead = self._by_workload(name for name in pool.instead if name in self.kinds)
@@ -85,7 +85,7 @@ class Filling:
     def _fillings(
         self, pool: PoolPeriod, names: tuple[str, ...], instead: tuple[str, ...], times: Array
     ) -> Iterator[Array]:
-        """Yield the devices that each way to fill the nodes takes."""
+        """Yield the number of devices that each way to fill the nodes needs for one workload."""
         own, alone = dict.fromkeys(names, 0.0), dict.fromkeys((*names, *instead), 0.0)
         for (name, demand), share in pool.load.items():
             if name in own:
@@ -99,23 +99,23 @@ class Filling:
                 yield whole(needed * times) * size[name]
         beside = {name: needed / self._when_combined(pool, name) for name, needed in alone.items() if 0 < needed < inf}
         for first, rest in permutations(beside, 2):
-            # A count that fills the devices of whole replicas of the other kind is not tried: one kind alone is then
-            # better.
+            # A count whose devices could hold whole replicas of the other kind is not tried, because one kind alone is
+            # then better.
             counts = np.arange(1, lcm(size[first], size[rest]) // size[first])[:, np.newaxis]
             left = beside[rest] * times - counts * beside[rest] / beside[first]
             if len(counts):
                 yield np.min(counts * size[first] + whole(left) * size[rest], axis=0)
 
     def _when_combined(self, pool: PoolPeriod, name: str) -> float:
-        """Return the capacity of a kind combined with another, relative to its capacity alone."""
+        """Return the capacity of a kind that is combined with another kind, relative to its capacity alone."""
         return 1.0 if (pool.offer.key, name) in self._serving else _COMBINED
 
 
 def _relative_capacities(pools: Sequence[PoolPeriod]) -> Mapping[_OfferKey, Mapping[str, float]]:
-    """Return the lowest capacity of each kind relative to its rates, by offer, over the periods in which it serves.
+    """Map offer and kind of replica to the kind's lowest capacity in any period in which it serves on that offer.
 
-    This capacity is used in periods in which the kind serves nothing. A kind that serves in no period was not simulated
-    on this offer and is assumed to carry its estimated rates.
+    Capacity is relative to the estimated rates. The result is used for periods in which the kind serves nothing. A kind
+    that serves in no period was not simulated on this offer and is assumed to carry its estimated rates.
     """
     found: dict[_OfferKey, dict[str, float]] = {}
     for pool in pools:
@@ -129,5 +129,5 @@ def _relative_capacities(pools: Sequence[PoolPeriod]) -> Mapping[_OfferKey, Mapp
 
 
 def _loaded_kinds(pool: PoolPeriod) -> frozenset[str]:
-    """Return the kinds of replicas that serve any load."""
+    """Return the kinds of replicas that serve any load in a pool."""
     return frozenset(name for name, _ in pool.load)

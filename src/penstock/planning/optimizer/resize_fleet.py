@@ -1,16 +1,17 @@
-"""Prices a fleet in many other worlds at once, by refilling its pools and recounting its nodes.
+"""Prices a fleet for many draws of the inputs at once, by refilling its pools and recounting its nodes.
 
 When an input changes (a demand, price, capacity or rule), a fleet is evaluated again in one of two ways.
 
-*Resized*: it keeps its accelerators and their shares of the load. No program is solved, so thousands of worlds are
-priced at once. The steps are `refill_nodes` (devices the load of a pool needs), `reassign_load` (whether the planned
-pools carry the load together), `acquire_nodes` (how the nodes are acquired) and this module (their price).
-`uncertainty/rebill` takes the same steps and counts units of billing instead, for the report's controls.
+*Resized*: the fleet keeps its accelerators and their shares of the load. No integer program is solved, so thousands of
+draws are priced at once. The steps are `refill_nodes` (how many devices the load of a pool needs), `reassign_load`
+(whether the planned pools carry the load together), `acquire_nodes` (how the nodes are acquired) and this module (what
+the nodes cost). For the report's controls, `uncertainty/rebill` refills and acquires nodes in the same way, but counts
+units of billing instead of dollars.
 
-*Solved again*: the integer program chooses other accelerators. `uncertainty/solve_again` does this with simulated
-capacities, for flips, rules, demand scenarios and drawn worlds.
+*Solved again*: the integer program may choose other accelerators. `uncertainty/solve_again` does this with simulated
+capacities, for flips, rules and demand scenarios. `uncertainty/monte_carlo` does this for a few draws.
 
-`load_balance` is neither: it spreads the load of a chosen fleet in its own world.
+`load_balance` does neither: it spreads the load of a chosen fleet at the plan's own inputs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,15 +34,15 @@ class Worlds:
 
     count: int
     capacity: Mapping[str, Array]
-    """Factor on the capacity of every replica of an accelerator; 1 if not listed."""
+    """Maps accelerator to a factor on the capacity of its replicas; 1 if not listed."""
     bought_usd: Mapping[tuple[OfferKey, int, int], Array]
-    """Maps offer, price level and period to dollars per node; the problem's own price if not listed."""
+    """Maps offer, price level and period to dollars per bought node; the price in the problem applies if not listed."""
     rented_usd: Mapping[tuple[OfferKey, int], Array]
     contract_usd: Mapping[tuple[OfferKey, int, int], Array] = field(default_factory=dict)
-    """Maps offer, index of the contract and first period to dollars per node."""
+    """Maps offer, index of the contract and first period of the contract to dollars per node."""
     kept_usd: Mapping[tuple[OfferKey, int], Array] = field(default_factory=dict)
     vendor_usd: Mapping[tuple[str, int], Array] = field(default_factory=dict)
-    """Maps vendor and period to the dollars for extra engineers that any use of the vendor needs."""
+    """Maps vendor and period to the cost of the extra engineers that are needed if the vendor is used at all."""
     demand: Mapping[tuple[str, int], Array] = field(default_factory=dict)
     """Maps workload and period to a factor on the workload's demand."""
     gain: Mapping[tuple[str, int], Array] = field(default_factory=dict)
@@ -49,18 +50,18 @@ class Worlds:
 
 
 def one_world(capacity: Mapping[str, float] | None = None) -> Worlds:
-    """Return a single world: the problem unchanged, or with other capacities."""
+    """Return a single draw, with the problem's own prices and demand and with the given capacity factors."""
     factors = {name: np.array([factor]) for name, factor in (capacity or {}).items()}
     return Worlds(count=1, capacity=factors, bought_usd={}, rented_usd={})
 
 
 def resized_usd(mix: Mix, problem: Problem, worlds: Worlds) -> Array:
-    """Return the cost per world of a fleet resized to the nodes that its load needs in that world.
+    """Return, for each draw, the cost of a fleet that is resized to the nodes that its load needs in that draw.
 
-    Each offer keeps its share of each length bucket, and its nodes are refilled. If the planned fleet carries all load
-    with another distribution of the requests, it may stay as planned. The cost may be overestimated, never
-    underestimated: the resized fleet is feasible, but not always the cheapest. The cost is infinite if a site's power
-    cap or a limit on nodes forbids the fleet.
+    Each offer keeps its share of each length bucket, and its nodes are refilled with replicas. If the planned fleet
+    carries all load with a different distribution of the requests over its pools, it may stay as planned. The cost may
+    be overestimated, never underestimated: the resized fleet is feasible, but not always the cheapest. The cost is
+    infinite if a site's power cap or a limit on nodes forbids the fleet.
     """
     resizing = _Resizing(mix, problem, worlds)
     if any(pool.offer.key not in resizing.offers for pool in mix.pools):
@@ -77,9 +78,9 @@ def resized_usd(mix: Mix, problem: Problem, worlds: Worlds) -> Array:
 
 
 def nodes_needed(mix: Mix, problem: Problem, worlds: Worlds) -> tuple[Array, npt.NDArray[np.bool_]]:
-    """Return the nodes needed in each world's largest period, and the worlds in which the planned nodes are enough.
+    """Return, for each draw, the nodes needed in the largest period, and whether the planned nodes are enough.
 
-    The nodes are enough if every refilled pool carries its own load, or if all planned pools together carry the load.
+    The nodes are enough if every pool, refilled, carries its own load, or if all planned pools together carry the load.
     """
     resizing = _Resizing(mix, problem, worlds)
     most = np.zeros(worlds.count)
@@ -103,7 +104,7 @@ def _at(pool: PoolPeriod) -> _PoolAt:
 
 
 class _Resizing:
-    """A fleet, its problem and the worlds, indexed for quick lookup."""
+    """A fleet, its problem and the draws, indexed for quick lookup."""
 
     def __init__(self, mix: Mix, problem: Problem, worlds: Worlds) -> None:
         self.mix, self.problem, self.worlds = mix, problem, worlds
@@ -117,7 +118,7 @@ class _Resizing:
         return frozenset(period for period in periods if periods.count(period) > 1)
 
     def together(self, period: int) -> npt.NDArray[np.bool_]:
-        """Return the worlds where the planned pools of a period carry all load if requests may go to any pool."""
+        """Return, for each draw, whether a period's planned pools carry all load if requests may go to any pool."""
         asked = [
             PoolDemand(pool=pool, times=self.times(pool), demand=self.demand(pool))
             for pool in self.mix.pools
@@ -126,7 +127,10 @@ class _Resizing:
         return np.broadcast_to(reassign_overflow(asked, self.filling), self.worlds.count)
 
     def fleet_usd(self, nodes: Mapping[_PoolAt, Array]) -> Array:
-        """Return the cost of a fleet with these nodes per pool, engineers included; infinite where limits forbid it."""
+        """Return, for each draw, the cost of a fleet with these nodes per pool, including engineers.
+
+        The cost is infinite in draws where limits forbid the fleet.
+        """
         total = np.zeros(self.worlds.count)
         drawn: dict[tuple[str, int], Array] = {}
         serving: dict[tuple[str, int], Array] = {}
@@ -149,7 +153,7 @@ class _Resizing:
         return total
 
     def nodes(self, pool: PoolPeriod) -> Array:
-        """Return the number of whole nodes that a pool needs, including spares."""
+        """Return the number of whole nodes that a pool needs in each draw, including spare nodes."""
         nodes = self.filling.nodes(pool, self.times(pool))
         return np.zeros(self.worlds.count) + nodes + np.where(nodes > 0, self.problem.spare_nodes, 0)
 
@@ -202,7 +206,7 @@ class _Resizing:
         return self.worlds.rented_usd.get((offer.key, period), offer.rent_usd[period])
 
     def _cheapest_level(self, offer: Offer, bought: Mapping[int, Array]) -> Array:
-        """Return the cost at the cheapest price level, including any extra nodes bought to reach its minimum volume."""
+        """Return the cost at the cheapest price level, including extra nodes bought to reach that level's minimum."""
         volume = np.zeros(self.worlds.count)
         for count in bought.values():
             volume = volume + count * offer.devices
