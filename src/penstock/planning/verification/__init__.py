@@ -1,1 +1,1 @@
-"""Verifies fleets by simulation at their peak, and enlarges those that miss their SLO."""
+"""Simulates fleets at their peak load, and sizes them so that they just meet their SLO."""

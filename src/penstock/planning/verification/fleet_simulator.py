@@ -1,4 +1,4 @@
-"""Simulates and sizes any fleet of one plan, for the plan's own problem or for a changed one."""
+"""Simulates and sizes any fleet of one plan, for the plan's problem or for a problem with changed inputs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class FleetSimulator:
     verify_of: VerifyOf
     """Function that checks every pool and finds its margin to the SLO."""
     sizing_of: VerifyOf | None = None
-    """Faster check that decides only whether a pool meets the SLO; None to size with `verify_of`."""
+    """Faster function that checks only whether each pool meets the SLO; if None, `verify_of` is used for sizing."""
 
     def verify(self, mix: Mix, problem: Problem) -> Verified:
         """Simulate a fleet and size it so that it just meets its SLO."""

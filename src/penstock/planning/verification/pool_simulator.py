@@ -29,7 +29,10 @@ from penstock.simulation.run_options import Options
 from penstock.workload import Empirical, Poisson, SloClass, Workload
 
 _PAIRS, _MIN_PAIRS = 10_000, 21
-"""Number of requests that represent a mix of lengths, in total and at least per length; shares are exact to 0.01%."""
+"""Total number of requests that represent a mix of lengths, and minimum number per length.
+
+Shares of lengths are exact to 0.01%.
+"""
 _COUNT_STEP: Final = 1.25
 _SAME: Final = 1e-9
 """Relative difference up to which two rates count as equal."""
@@ -37,33 +40,37 @@ _SKETCH_REQUESTS, _SKETCH_SHARE, _SKETCH_TOLERANCE = 8_000, 3, 0.01
 _BESIDE_OTHERS: Final = 1.02
 """First step of a rate search that starts from the result for another number of replicas of the same kind."""
 _SPREAD: Final = 0.1
-"""Relative spread of answer lengths around one length.
+"""Relative spread of output lengths around the mean of a length bucket.
 
-With equal lengths, requests prefilled together would end in the same step, and a router that counts requests would send
-the next burst to that one replica. Real traffic is less regular, and the effect halves the capacity of 32 replicas."""
+If all outputs were equally long, requests prefilled together would end in the same step, and a router that counts
+requests would send the next burst to that one replica. This effect would halve the capacity of 32 replicas, although
+real traffic is less regular."""
 
 
 @dataclass(slots=True)
 class Simulator:
-    """Simulates pools on the stacks that the screen compiled; each distinct simulation runs only once."""
+    """Simulates pools with the step times that `QueuelessScreen` compiled; each distinct simulation runs only once."""
 
     loop: QueuelessScreen
     seed: int = 0
     units: UnitScreen | None = None
-    """Screen with prefill-only and decode-only engines; None if no disaggregated units are planned."""
+    """Source of prefill-only and decode-only engines; None if no disaggregated units are planned."""
     _placed: dict[tuple[object, ...], Placement] = field(default_factory=dict)
     _runs: dict[tuple[object, ...], "_Runs"] = field(default_factory=dict)
     _each: dict[tuple[object, ...], float] = field(default_factory=dict)
-    """Rate that one replica of a kind sustained for a mix in the last search."""
+    """Maps kind of replica, mix of lengths and SLO to the rate per replica that the last search found."""
 
     def sustained(self, load: PoolLoad) -> float:
-        """Return the highest rate that the pool sustains; the search starts from the last result for the same kind."""
+        """Return the highest rate that the pool sustains within the SLO.
+
+        The search starts from the rate per replica that the last search found for the same kind, mix and SLO.
+        """
         return self._highest(load, self._rate_search(load))
 
     def sketched(self, load: PoolLoad) -> float:
         """Estimate the sustained rate quickly, with fewer requests.
 
-        The rate is up to 5% too high, equally for all candidates, because they see the same requests.
+        The estimate is up to 5% too high. The error is equal for all candidates, because they serve the same requests.
         """
         pools, asked = self.pools(load), self._rate_search(load)
         if not pools:
@@ -90,7 +97,7 @@ class Simulator:
         return self._runs_of(load, pools, self._rate_search(load)).at(load.requests_per_s) if pools else 0.0
 
     def bounded(self, load: PoolLoad) -> float:
-        """Return the attainment at this rate, or at another rate that decides whether this rate meets the SLO."""
+        """Return the attainment at the load's rate, or at another rate that decides whether the load meets the SLO."""
         pools = self.pools(load)
         if not pools:
             return 0.0
@@ -99,7 +106,7 @@ class Simulator:
         return runs.at(load.requests_per_s) if known is None else known
 
     def _runs_of(self, load: PoolLoad, pools: Sequence[ReplicaPool], asked: RateSearch) -> "_Runs":
-        """Return the trials of a pool, shared between calls: a replanned fleet keeps most pools at similar loads."""
+        """Return the trials of a pool, which calls share: a replanned fleet keeps most pools at similar loads."""
         requests = asked.requests or _round_requests(requests_for(pools, asked, load.requests_per_s))
         key = (_identity(pools), load.mix, load.slo, requests, asked.tolerance)
         if key not in self._runs:
@@ -123,7 +130,7 @@ class Simulator:
         return () if replica is None else (ReplicaPool(name="pool", replica=replica, replicas=load.replicas),)
 
     def placed_disaggregated(self, option: Option, phase: Phase, typical_tokens: int) -> Placement:
-        """Place one replica of a disaggregated unit, once per engine and length."""
+        """Return one replica of a disaggregated unit, ready to simulate; cached by engine and length."""
         if self.units is None or option.disaggregated is None:
             raise ValueError("a disaggregated unit needs estimates for engines that only prefill or only decode")
         deployment = option.disaggregated.prefill if phase == "prefill" else option.disaggregated.decode
@@ -136,7 +143,7 @@ class Simulator:
         return self._placed[key]
 
     def place(self, option: Option, typical_tokens: int) -> Placement:
-        """Place a replica, once per deployment and length."""
+        """Return a replica ready to simulate; cached by deployment and length."""
         compiled = self.loop.compiled(option)
         key = (id(compiled), typical_tokens)
         if key not in self._placed:
@@ -152,13 +159,16 @@ class Simulator:
 
 @dataclass(slots=True)
 class _Runs:
-    """Trials of one pool with one mix of lengths; a rate is run only once, and not if another trial decides it."""
+    """Trials of one pool with one mix of lengths.
+
+    Each rate is simulated at most once, and not at all if a trial at another rate decides whether it meets the SLO.
+    """
 
     pools: Sequence[ReplicaPool]
     asked: RateSearch
     requests: int
     trials: dict[float, Trial] = field(default_factory=dict)
-    """Trials by the rate requested."""
+    """Maps request rate to the trial at that rate."""
     highest: Trial | None = None
     searched: bool = False
     came: float = field(init=False)
@@ -176,8 +186,8 @@ class _Runs:
     def bound(self, rate_per_s: float) -> float | None:
         """Return the attainment of the nearest rate that decides whether this rate meets the SLO.
 
-        A higher rate that meets the SLO or a lower rate that misses it decides. None if there is no such rate, or if
-        two such rates disagree by chance.
+        A higher rate that meets the SLO decides, and so does a lower rate that misses the SLO. Return None if there is
+        no such rate, or if two such rates disagree by chance.
         """
         asked_per_s = rate_per_s / self.came
         trials = self.trials.values()
@@ -189,7 +199,7 @@ class _Runs:
         return _share(near)
 
     def highest_per_s(self, begin_per_s: float, first_step: float) -> float:
-        """Return the highest rate that meets the SLO; the search runs only once."""
+        """Return the highest rate that meets the SLO; later calls return the result of the first search."""
         if not self.searched:
             self.highest, tried = highest_rate(
                 self.pools,
@@ -213,7 +223,7 @@ def _rate(entry: Trial) -> float:
 
 
 def _holds(found: Trial) -> bool:
-    """Return whether the SLO is met and no request is refused: a fleet must serve every request."""
+    """Return whether the SLO is met and no request is refused, because a fleet must serve every request."""
     return found.met and not found.outcome.refused
 
 
@@ -223,7 +233,7 @@ def _share(found: Trial) -> float:
 
 
 def _round_requests(requests: int) -> int:
-    """Round to one of a few request counts, so that nearby rates are tried with the same requests."""
+    """Round a request count to one of a few values, so that similar rates are simulated with the same requests."""
     return round(_COUNT_STEP ** round(log(requests, _COUNT_STEP)))
 
 
@@ -241,7 +251,10 @@ def _workload(load: PoolLoad, classes: tuple[SloClass, ...]) -> Workload:
 
 
 def _lengths(bucket: Bucket, count: int, limit: int | None) -> Array:
-    """Return `count` requests of a bucket: trace rows spread evenly over their lengths, or lengths around the mean."""
+    """Return input and output tokens of `count` requests of a bucket.
+
+    They are trace rows sampled evenly in order of length or, without a trace, output lengths around the mean.
+    """
     if bucket.rows:
         return bucket.pairs[np.arange(count) * len(bucket.pairs) // count].astype(np.float64)
     outputs = np.round(max(1, bucket.output_tokens) * (1 + _SPREAD * np.linspace(-1, 1, count)))

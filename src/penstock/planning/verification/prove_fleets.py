@@ -17,9 +17,9 @@ from penstock.simulation.run_options import StageProgress
 
 _GAP, _MAX_NODES, _LESS = 1e-3, 500, 1 - 1e-6
 _PLANNED_AGAIN, _WORTH_PLANNING = 4, 0.003
-"""Number of planning rounds with simulated capacities, and minimum relative saving for a fleet to be simulated."""
+"""Maximum number of planning rounds with simulated capacities, and minimum relative saving to simulate a fleet."""
 _LARGE: Final = 0.6
-"""Minimum size of a pool that counts as large, relative to the replicas that carry a workload alone."""
+"""Minimum replicas of a large pool, relative to the replicas of that kind that would carry the whole workload alone."""
 _MAY_SHRINK: Final = 1 / MAY_CARRY
 
 Verify = Callable[[Mix], Verified]
@@ -41,9 +41,9 @@ class Proof:
         return any(entry.planned.identity == planned.identity for entry in self.verified)
 
     def mix(self, planned: Mix, informed: Problem) -> Mix | None:
-        """Return the fleet as simulation sized it; a fleet that was not simulated is solved with simulated capacities.
+        """Return the fleet as simulation sized it, or solve it with simulated capacities if it was not simulated.
 
-        None if its accelerators cannot meet the SLO within the limits of the plan.
+        Return None if the fleet's accelerators cannot meet the SLO within the limits of the plan.
         """
         own = next((entry for entry in self.verified if entry.planned.identity == planned.identity), None)
         if own is None:
@@ -51,10 +51,10 @@ class Proof:
         return own.mix if own.met else None
 
     def relative_capacities(self, problem: Problem) -> dict[PoolKey, float]:
-        """Return each kind's capacity relative to its rates, for fleets that were not simulated.
+        """Map each pool to its capacity relative to the estimated rates, for fleets that were not simulated.
 
-        The value is the mean over the pools in which the kind was simulated. A kind that was not simulated gets the
-        mean of its accelerator.
+        The capacity of a kind of replica is the mean over the pools in which the kind was simulated. A kind that was
+        not simulated gets the mean of the kinds simulated on its accelerator or, without any, of all simulated kinds.
         """
         kinds = {name: fmean(factor for _, factor in seen) for name, seen in self._seen.items()}
         others = fmean(kinds.values())
@@ -67,7 +67,11 @@ class Proof:
         return found
 
     def optimistic_capacity(self, problem: Problem) -> dict[PoolKey, float]:
-        """Return an optimistic capacity per kind: from its largest simulated pool, or `MAY_CARRY` if none was large."""
+        """Map each pool to an optimistic capacity relative to the estimated rates.
+
+        The capacity of a kind of replica comes from the largest pool in which it was simulated. If that pool was not
+        large, or if the kind was not simulated, the capacity is `MAY_CARRY`.
+        """
         found = problem.each_carrying(MAY_CARRY).carried
         kinds = {kind.id: kind for kind in problem.replicas}
         known = {}
@@ -79,7 +83,7 @@ class Proof:
 
     @property
     def _seen(self) -> dict[str, list[tuple[int, float]]]:
-        """Return, by kind, the number of replicas and the simulated capacity in each pool."""
+        """Map each kind of replica to its number of replicas and its simulated capacity, in each simulated pool."""
         found: dict[str, list[tuple[int, float]]] = {}
         for entry in self.verified:
             for pool in entry.mix.pools:
@@ -89,7 +93,7 @@ class Proof:
 
     @property
     def regret_usd(self) -> float | None:
-        """Return how much more the first fleet costs than the cheapest that met its SLO; None if no fleet met it."""
+        """Return how much more the first fleet costs than the cheapest fleet that met its SLO; None if none met it."""
         met = [entry.mix.cost_usd for entry in self.verified if entry.met]
         return self.verified[0].mix.cost_usd - min(met) if met else None
 
@@ -103,9 +107,9 @@ class ProvenFleets:
     """Simulations of these fleets; empty without a simulator."""
 
     def as_simulated(self, problem: Problem) -> Family:
-        """Return the fleets as simulation sized them, the winner first.
+        """Return the fleets as simulation sized them, with the cheapest fleet that met its SLO as the winner.
 
-        Cost, uncertainty and flips are all computed for the fleets as simulated.
+        Cost, uncertainty and flips are all computed for the fleets as sized.
         """
         if not self.proof.verified:
             return self.planned
@@ -116,22 +120,22 @@ class ProvenFleets:
 
     @property
     def best_by_label(self) -> dict[str, Verified]:
-        """Return the cheapest fleet of each label that met its SLO."""
+        """Map each label to its cheapest fleet among the fleets that met their SLO."""
         return {self.planned.label(entry.mix): entry for entry in reversed(self.proof.verified) if entry.met}
 
     @property
     def best_usd(self) -> dict[str, float]:
-        """Return the cost of the cheapest fleet of each label that met its SLO."""
+        """Map each label to the cost of its cheapest fleet among the fleets that met their SLO."""
         return {label: entry.mix.cost_usd for label, entry in self.best_by_label.items()}
 
     @property
     def simulated_sizes(self) -> set[tuple[object, ...]]:
-        """Return the sizes of the fleets that were simulated."""
+        """Return the keys (`sizes_of`) of the planned fleets that were simulated."""
         return {sizes_of(entry.planned) for entry in self.proof.verified}
 
 
 def prove_fleets(planned: Family, problem: Problem, verify: Verify, progress: StageProgress) -> ProvenFleets:
-    """Simulate every fleet that may be cheapest, then those that become cheapest with simulated capacities."""
+    """Simulate every fleet that may be cheapest, then every fleet that becomes cheapest with simulated capacities."""
 
     def step(number: int) -> None:
         progress("simulating the fleets that may be cheapest", number, len(planned.fleets))
@@ -142,7 +146,7 @@ def prove_fleets(planned: Family, problem: Problem, verify: Verify, progress: St
 
 
 def prove(family: Family, verify: Verify, step: Callable[[int], None] = lambda _: None) -> Proof:
-    """Simulate the winner, the fleets that the verdict compares it with, and every fleet that could still be cheaper.
+    """Simulate the winner, the fleets that the verdict compares with the winner, and fleets that could be cheaper.
 
     Simulation may shrink a fleet, so that a fleet with a higher planned cost can still win.
     """
@@ -162,9 +166,10 @@ def prove(family: Family, verify: Verify, step: Callable[[int], None] = lambda _
 def plan_with_simulated_rates(proven: ProvenFleets, problem: Problem, verify: Verify) -> ProvenFleets:
     """Plan the best fleet of each label again with simulated capacities, and simulate the fleets that are cheaper.
 
-    Before simulation a replica is judged in a pool of up to eight. In a pool of fifty another split, or another
-    accelerator, may carry more; only a simulation can tell. A kind of replica that was in no simulation is assumed to
-    carry `MAY_CARRY` times its rates. Fleets that meet the SLO and are cheaper join; the others inform the next round.
+    Candidates are simulated in pools of up to eight replicas. In a pool of fifty replicas, a different split or
+    accelerator may carry more, which only a simulation can tell. A kind of replica that was not simulated in a large
+    pool is assumed to carry `MAY_CARRY` times its estimated rates. New fleets that meet the SLO and are cheaper join
+    the planned fleets. The simulated capacities of all new fleets are used in the next round.
     """
     for _ in range(_PLANNED_AGAIN):
         planned, proof, best, seen = proven.planned, proven.proof, proven.best_by_label, proven.simulated_sizes
@@ -192,8 +197,8 @@ def plan_with_simulated_rates(proven: ProvenFleets, problem: Problem, verify: Ve
 def simulate_cheaper_fleets(proven: ProvenFleets, problem: Problem, verify: Verify) -> ProvenFleets:
     """Simulate every fleet that would be the cheapest of its label with the capacities simulated in other fleets.
 
-    Costs are shown next to each other, so each must come from a simulation. Capacities from other fleets are only a
-    reason to simulate.
+    A report compares the costs of fleets, so each cost must come from a simulation of that fleet. Capacities simulated
+    in other fleets only decide whether to simulate a fleet.
     """
     planned = proven.planned
     while True:
@@ -211,9 +216,9 @@ def simulate_cheaper_fleets(proven: ProvenFleets, problem: Problem, verify: Veri
 def add_cheaper_fleets(
     proven: ProvenFleets, problem: Problem, found: Sequence[Mix], verify: Verify
 ) -> ProvenFleets | None:
-    """Add fleets found for other demands and prices to this plan if they are cheaper and meet the SLO here.
+    """Add fleets that were found for changed inputs, if they are cheaper and meet the SLO at the plan's inputs too.
 
-    The winner is then the cheapest of all fleets solved anywhere in a plan. None if no such fleet qualifies.
+    The winner is then the cheapest of all fleets solved anywhere in a plan. Return None if no fleet is added.
     """
     planned, seen, better = proven.planned, proven.simulated_sizes, list[Verified]()
     best = proven.best_usd

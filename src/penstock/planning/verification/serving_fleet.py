@@ -1,4 +1,4 @@
-"""Defines the simulator's input, a period's pools at their peak, and its output, a check per pool."""
+"""Defines the simulator's input and output: the pools of a period at peak load, and a check of each pool."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from penstock.workload.slo import Slo
 
 @dataclass(frozen=True, kw_only=True)
 class ServingPool:
-    """Identical replicas that serve; spare nodes are not included."""
+    """Identical replicas that serve requests; replicas on spare nodes are not included."""
 
     id: str
     option: Option
@@ -28,12 +28,12 @@ class RequestStream:
     slo: Slo
     requests_per_s: float
     shares: Mapping[str, float]
-    """Maps pool id to its share of these requests; in a pool, the least loaded replica takes the next request."""
+    """Maps pool id to the pool's share of these requests. In a pool, the least loaded replica gets the next request."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServingFleet:
-    """Input of the simulator: a period's pools and the peak they must carry."""
+    """Input of the simulator: the pools of one period, and the peak load that they must carry."""
 
     period: int
     pools: tuple[ServingPool, ...]
@@ -58,9 +58,10 @@ class Check:
     sustained_share: float | None = None
     """Highest load that the pool sustains within the SLO, relative to its planned load.
 
-    1 if the pool is exactly sized, so that no search was needed; None if there was no search."""
+    The value is 1 if the pool is exactly sized, so that no search was needed; None if there was no search for another
+    reason."""
     just_right: bool = False
-    """Whether the pool meets the SLO, but would miss it with one replica less."""
+    """Whether the pool meets the SLO but would miss the SLO with one replica less."""
 
     @property
     def met(self) -> bool:
@@ -112,7 +113,7 @@ def _streams(
 
 
 def at_todays_speed(fleet: ServingFleet, problem: Problem) -> ServingFleet:
-    """Divide the load by the assumed software gains, because the simulator models only today's engines."""
+    """Divide the load by the assumed software gains, because the simulator models today's engines only."""
     if not problem.gains:
         return fleet
     accelerators = {pool.id: pool.option.deployment.accelerator.id for pool in fleet.pools}

@@ -1,4 +1,4 @@
-"""Computes capacities and SLO checks of pools by simulation, from their replicas and mix of lengths."""
+"""Computes the capacities of pools and checks their SLO by simulation, from their replicas and mix of lengths."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -13,19 +13,20 @@ from penstock.planning.verification.serving_fleet import Check, ServingFleet, Se
 from penstock.workload import Slo
 
 _SIZES: Final = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32)
-"""Numbers of replicas simulated. A pool of another size is simulated as the next smaller one with its share of the
-load. Fewer replicas share bursts less well, so capacity is underestimated slightly: by 0.6% from 32 replicas on."""
+"""Numbers of replicas that are simulated. A pool of another size is simulated with the next smaller number of replicas
+and a proportional load. Fewer replicas share bursts less well, so capacity is slightly underestimated: by 0.6% from 32
+replicas on."""
 _SCHEDULERS: Final = 32
-"""Maximum number of queues simulated: each data-parallel rank has its own queue, and bursts spread over all queues.
+"""Maximum number of queues simulated. Each data-parallel rank has a separate queue, and bursts spread over all queues.
 
 With four ranks per replica, each of sixteen replicas carries 0.1% more than each of eight; with eight ranks, each of
 six carries 0.1% more than each of four."""
 _REFERENCE: Final = 8
-"""Maximum number of replicas in the first simulation of a candidate; verification uses the fleet's own sizes."""
+"""Maximum number of replicas in the first simulation of a candidate; verification simulates the fleet's pool sizes."""
 _SMALL: Final = 16
-"""Number of replicas up to which two runs can show the effect of one replica less."""
+"""Maximum number of replicas of a pool for which two runs can show the effect of one replica less."""
 _SHARE_STEP: Final = 1.001
-"""Factor between two shares of a length, up to which two mixes of lengths count as equal."""
+"""Ratio between two shares of a length up to which these shares, and so two mixes of lengths, count as equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,7 @@ class PoolLoad:
 
     @property
     def mean_tokens(self) -> float:
-        """Return the mean tokens of a request, input and output."""
+        """Return the mean number of tokens of a request, input plus output."""
         return sum(bucket.context_tokens * fraction for bucket, fraction in self.mix)
 
 
@@ -51,9 +52,9 @@ LoadJudge = Callable[[PoolLoad], float]
 def simulated_capacity(sustained: LoadJudge, predicted: CapacityOf) -> CapacityOf:
     """Compute capacities: simulate the rate for the workload's mix, and take all other values from the prediction.
 
-    As many replicas are simulated as the workload needs, up to eight. The relative cost of lengths, the tier and the
-    interval come from the prediction. A length that misses the SLO in a closed loop without a queue cannot meet it with
-    a queue, so it is not simulated.
+    As many replicas are simulated as the workload needs, up to eight. The relative cost of each length, the tier and
+    the P10-P90 interval come from the prediction. A length that misses the SLO in the prediction, which has no queue,
+    would also miss it with a queue, so that length is not simulated.
     """
 
     def capacity(option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
@@ -87,9 +88,10 @@ def verify_by(
 ) -> VerifyOf:
     """Return a function that simulates every pool of a fleet with its requests and judges each pool separately.
 
-    Each request's pool is drawn by the plan's shares, independent of the pools' state. So pools run separately, and
-    those of different replicas in parallel. `bounded` decides whether a pool meets the SLO if the margin is not needed.
-    With `sizing`, a pool that is exactly sized is not searched for its capacity; other demands need that search.
+    Each request's pool is drawn by the plan's shares, independent of the pools' state. So each pool is simulated
+    separately, and pools of different replicas run in parallel. If the margin to the SLO is not needed, `bounded`
+    decides whether a pool meets the SLO. If `sizing` is true, there is no search for the capacity of a pool that is
+    exactly sized; that capacity is needed only to resize the fleet for other demands.
     """
 
     def verify(fleet: ServingFleet) -> tuple[Check, ...]:
@@ -129,7 +131,7 @@ def _check_pool(pool: ServingPool, load: PoolLoad, workload: str, by: _Judges) -
     """
     required, small, share = load.slo.attainment_fraction, pool.replicas <= _SMALL, 1.0
     if not small:
-        # The result of the search also decides whether this load meets the SLO.
+        # The result of the capacity search also decides whether this load meets the SLO.
         share = by.sustained(load) / load.requests_per_s
     kept = by.attained(load)
     fewer = None if pool.replicas == 1 else pool.replicas / (pool.replicas - 1)
@@ -140,7 +142,7 @@ def _check_pool(pool: ServingPool, load: PoolLoad, workload: str, by: _Judges) -
     )
     if small and not (just_right and by.sizing):
         found = by.sustained(load) / load.requests_per_s
-        # By chance a search may end below a rate that met the SLO.
+        # By chance a capacity search may end below a rate that met the SLO.
         share = max(1.0, found) if kept >= required else found
     return Check(
         workload=workload,
@@ -154,7 +156,7 @@ def _check_pool(pool: ServingPool, load: PoolLoad, workload: str, by: _Judges) -
 
 
 def _load(fleet: ServingFleet, pool: ServingPool) -> PoolLoad | None:
-    """Return the load of a pool, scaled to the replicas simulated; None if the pool has no load."""
+    """Return the load of a pool, scaled to the number of replicas simulated; None if the pool has no load."""
     own = [stream for stream in fleet.streams if stream.shares.get(pool.id, 0.0) > 0]
     rates = [stream.requests_per_s * stream.shares[pool.id] for stream in own]
     if not sum(rates):
@@ -170,7 +172,7 @@ def _load(fleet: ServingFleet, pool: ServingPool) -> PoolLoad | None:
 
 
 def _simulated_replicas(option: Option, replicas: int) -> int:
-    """Return how many replicas are simulated in place of `replicas`."""
+    """Return how many replicas are simulated to represent a pool of `replicas` replicas."""
     unit, ranks = option.disaggregated, option.deployment.parallelism.dp
     if unit is not None:
         ahead, after = unit.prefill_replicas * unit.prefill.parallelism.dp, unit.decode_replicas * ranks

@@ -19,20 +19,27 @@ from penstock.planning.verification.serving_fleet import Check, VerifyOf, at_tod
 
 _HEADROOM: Final = 0.98
 MAY_CARRY: Final = 1.07
-"""Factor by which simulation may raise capacity: a replica in a large pool carries up to 7% more than in one of 8."""
+"""Factor by which simulation may raise capacity.
+
+A replica in a large pool carries up to 7% more than a replica in a pool of 8.
+"""
 _MIN_CAPACITY: Final = 0.01
 _ROUNDING: Final = 1e-6
 _ATTEMPTS, _ENOUGH, _TIGHTER = 10, 4, 60
-"""Maximum number of fleets simulated, the number after which one that meets the SLO is enough, and headroom steps."""
+"""Three counts that limit sizing.
+
+They are the maximum number of fleets simulated, the number of fleets after which sizing stops if one of them meets the
+SLO, and the maximum number of headroom steps.
+"""
 _STEPS: Final = 1000
 """Number of steps in which a simulated capacity is lowered to the load that the replicas must carry."""
 _WORTH_UNMIXING: Final = 0.01
-"""Minimum growth, relative to the planned cost, for which fleets with fewer kinds of replicas are tried."""
+"""Minimum cost increase, relative to the planned cost, for which fleets with fewer kinds of replicas are tried."""
 _PERIODS_GAP, _MAX_NODES, _FEW_NODES = 1e-3, 2_000, 500
-"""Solver effort for replanning a fleet that changes over time: an optimality gap of 0.1%."""
+"""Optimality gap (0.1%) for replanning a fleet that changes over time, and limits on the solver's search tree."""
 
 CheckKey = tuple[int, str]
-"""Period and pool, or period and workload if a check covers all pools of a workload."""
+"""Period and pool id, or period and workload name if a check covers all pools of a workload."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +76,7 @@ def verify_fleet(
 ) -> Verified:
     """Size a fleet so that every pool meets the SLO in simulation, then check the attainment of the final fleet.
 
-    The quick checks while sizing may not show a narrow miss. If the final fleet misses the SLO, it is sized again by
+    The quick checks during sizing may overlook a narrow miss. If the final fleet misses the SLO, it is sized again by
     the attainment of every pool.
     """
     found = _size_with_fewest_kinds(mix, problem, candidates, workloads, sizing_of or verify_of)
@@ -82,7 +89,7 @@ def verify_fleet(
 
 
 def with_simulated_rates(mix: Mix, checks: Mapping[CheckKey, Check], problem: Problem) -> Mix:
-    """Return the fleet with simulated pool capacities, used to resize it for other demands and prices."""
+    """Return the fleet with simulated pool capacities, which are used to resize the fleet when inputs change."""
     plain, found = replace(problem, carried={}), dict[PoolKey, float]()
     for key, check, busy in _pools_checked(mix, checks, plain):
         if check.sustained_share is not None and check.met:
@@ -98,7 +105,7 @@ def with_simulated_rates(mix: Mix, checks: Mapping[CheckKey, Check], problem: Pr
 
 
 def _other_kinds(pool: PoolPeriod, mix: Mix, problem: Problem) -> Iterator[str]:
-    """Return, for the fleet's workloads, the best replica kind of each size that the pool does not have."""
+    """Return the best replica kind of each size that the pool does not have, for each workload that it serves."""
     own = {name for other in mix.pools if other.offer.key == pool.offer.key for name in other.replicas}
     kinds = problem.replicas_on(pool.offer.accelerator)
     had = {(kind.workload, kind.devices) for kind in kinds if kind.id in own}
@@ -112,11 +119,12 @@ def _other_kinds(pool: PoolPeriod, mix: Mix, problem: Problem) -> Iterator[str]:
 
 
 def _cap_to_node_count(pool: PoolPeriod, filling: Filling) -> PoolPeriod:
-    """Lower a pool's capacities until the pool needs all of its nodes, as sizing found.
+    """Lower a pool's capacities until the pool needs all of its nodes, because sizing found that it does.
 
-    Each kind was searched alone and by chance carries slightly more. If together they would need fewer nodes, each
-    capacity is lowered, down to the load it must carry, or to zero for a kind of another filling. Which kind has a
-    replica too many does not matter as long as the nodes are needed.
+    The capacity of each kind of replica was searched separately and may by chance be slightly too high. If the kinds
+    together would need fewer nodes, their capacities are lowered: of the pool's kinds, down to the load that they must
+    carry, and of kinds that may fill the nodes instead, down to zero. Only the number of nodes must be right, not the
+    number of replicas of each kind.
     """
     plain, times = filling.problem, dict.fromkeys(filling.workloads(pool), np.ones(1))
     asked = {name: share for name in pool.replicas if (share := plain.busy_share(pool, name)) > 0}
@@ -141,12 +149,12 @@ def _size_with_fewest_kinds(
     workloads: Sequence[WorkloadPlan],
     verify_of: VerifyOf,
 ) -> Verified:
-    """Size a fleet; if a fleet with several kinds of replicas had to grow, also try single kinds instead.
+    """Size a fleet; if a fleet with several kinds of replicas had to grow, also try fleets with a single kind.
 
-    Nodes of one price hold several kinds, and before a simulation the program is indifferent between them: the filling
-    it chooses may miss the SLO where one with fewer kinds meets it. The cheapest fleet that meets it is kept. A fleet
-    with fewer kinds is planned with `MAY_CARRY`, the relative capacity possible in one large pool; if it is not cheaper
-    even then, it is not simulated.
+    Several kinds of replicas fit on nodes of one price, and before a simulation the integer program is indifferent
+    between them. The kinds that it chooses may miss the SLO although fewer kinds would meet it. The cheapest fleet that
+    meets the SLO is kept. A fleet with fewer kinds is planned with `MAY_CARRY`, the relative capacity possible in one
+    large pool. If that fleet is not cheaper even then, it is not simulated.
     """
     best = _size(mix, problem, candidates, workloads, verify_of)
     for unmixed in _single_kind_problems(mix, problem.each_carrying(MAY_CARRY)):
@@ -181,8 +189,8 @@ def _size(
 ) -> Verified:
     """Simulate every pool in every period and plan again until the SLO is just met.
 
-    The same accelerators are planned with the simulated capacity of each pool: more nodes if it missed, fewer if it had
-    room. The cheapest fleet that meets the SLO is kept.
+    The fleet is planned again on the same accelerators with the simulated capacity of each pool. A pool that missed the
+    SLO gets more nodes, and a pool with room gets fewer nodes. The cheapest fleet that meets the SLO is kept.
     """
     tried, best = balance_load(mix, problem), None
     carried: dict[PoolKey, float] = {}
@@ -210,7 +218,10 @@ def _size(
 def _learn_capacities(
     tried: Mix, checks: Mapping[CheckKey, Check], problem: Problem, *, lowest: bool
 ) -> dict[PoolKey, float]:
-    """Return each pool's simulated capacity relative to its rates; with `lowest`, the lowest value seen so far."""
+    """Map each pool to its simulated capacity relative to its estimated rates.
+
+    If `lowest` is true, the lowest capacity seen so far is kept.
+    """
     carried = dict(problem.carried)
     for key, check, busy in _pools_checked(tried, checks, problem):
         if check.sustained_share is not None:
@@ -222,7 +233,10 @@ def _learn_capacities(
 def _plan_again(
     tried: Mix, checks: Mapping[CheckKey, Check], problem: Problem, seen: AbstractSet[tuple[object, ...]]
 ) -> tuple[dict[PoolKey, float], Mix] | None:
-    """Solve with the learnt capacities; if the fleet was seen before, add headroom to pools that missed and repeat."""
+    """Solve with the simulated capacities, until the result is a fleet that was not simulated before.
+
+    Before each repetition, the capacities of pools that missed the SLO are lowered. Return None if no fleet is found.
+    """
     carried, larger = dict(problem.carried), None
     missed = [key for key, check, _ in _pools_checked(tried, checks, problem) if not check.met]
     for _ in range(_TIGHTER if missed else 1):
@@ -238,7 +252,10 @@ def _plan_again(
 
 
 def _reuse_if_feasible(mix: Mix | None, problem: Problem) -> Mix | None:
-    """Return the previous fleet if it still serves: with lower capacities the solver cannot find a cheaper one."""
+    """Return the previous fleet if it still carries the demand; otherwise None.
+
+    Capacities have only become lower, so the solver could not find a cheaper fleet.
+    """
     if mix is None:
         return None
     spread = balance_load(mix, problem)
@@ -252,7 +269,7 @@ def _reuse_if_feasible(mix: Mix | None, problem: Problem) -> Mix | None:
 
 
 def of_same_accelerators(problem: Problem, mix: Mix) -> Mix | None:
-    """Plan a fleet again on its accelerators; a fleet of several vendors keeps all of them, as its label requires."""
+    """Plan a fleet again on its accelerators; a fleet of several vendors keeps all vendors, as its label requires."""
     vendors = vendors_above_minimum_share(problem, mix)
     found = cheapest(
         problem,
@@ -264,7 +281,7 @@ def of_same_accelerators(problem: Problem, mix: Mix) -> Mix | None:
 
 
 def vendors_above_minimum_share(problem: Problem, mix: Mix) -> frozenset[str]:
-    """Return the vendors that carry the minimum share in every period."""
+    """Return the vendors that carry at least the minimum share of the load in every period."""
     carried: dict[tuple[str, int], float] = {}
     whole = [0.0] * problem.periods
     demands = {demand.key: demand for demand in problem.demands}
@@ -283,9 +300,10 @@ def vendors_above_minimum_share(problem: Problem, mix: Mix) -> frozenset[str]:
 
 
 def _restrict_to_kinds(tried: Mix, problem: Problem) -> Problem:
-    """Keep only the replica kinds of a fleet; periods without a simulation use the lowest capacity of other periods.
+    """Return the problem with only the replica kinds of a fleet.
 
-    Kinds that were not simulated look better than they are, so a fleet would be replanned with new kinds forever.
+    Kinds that were not simulated look better than they are, so otherwise a fleet would be replanned with new kinds
+    forever. In a period in which a kind was not simulated, it has the lowest capacity of its other periods.
     """
     used = {name for pool in tried.pools for name in pool.replicas}
     least: dict[tuple[object, str], float] = {}
@@ -317,7 +335,7 @@ def _pools_checked(
 
 
 def sizes_of(mix: Mix) -> tuple[object, ...]:
-    """Return the simulator's input as a key; fleets with equal keys are simulated only once."""
+    """Return a key for what the simulator sees of a fleet; fleets with equal keys are simulated only once."""
     return tuple(
         (
             pool.offer.key,
