@@ -1,4 +1,4 @@
-"""Finds the deployments worth considering: those that fit, meet the SLO and are not dominated by another one."""
+"""Finds the deployments worth considering: those that fit, meet the SLO and are not dominated by another deployment."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from penstock.planning.spec.plan_types import AcceleratorPlan, WorkloadPlan
 from penstock.planning.spec.resolve_plan import LeftOut
 
 _SCREEN_MARGIN: Final = 1.1
-"""Factor by which a simulated pool may exceed the screen's rate.
+"""Factor by which the simulated rate of an option may exceed its quick estimate.
 
-An option that is dominated even at this factor is not simulated."""
+An option that is dominated even at this factor times its quick estimate is not simulated."""
 Step = Callable[[str], None]
 """Progress callback; it receives the name of the next accelerator or step."""
 EnginesOf = Callable[[str, ModelSpec | None], Sequence[str]]
-"""Function that returns the engines an accelerator was measured with."""
+"""Function that maps an accelerator, and optionally a model, to the engines it was measured with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,20 +52,23 @@ class Candidate:
 
     @property
     def devices(self) -> int:
-        """Return the number of devices occupied by a replica: whole nodes if its split does not divide a node."""
+        """Return the number of devices that a replica occupies; whole nodes if its split does not divide a node."""
         wanted = self.deployment.parallelism.devices if self.disaggregated is None else self.disaggregated.devices
         node = self.accelerator.node.devices
         return wanted if wanted <= node and node % wanted == 0 else -(-wanted // node) * node
 
     @property
     def measured_engine(self) -> str:
-        """Return the engine whose measurements predict the capacity, or else the engine of the memory accounting."""
+        """Return the engine whose measurements predict the capacity.
+
+        Without measurements, return the engine whose memory accounting is used.
+        """
         named = (capacity.measured_engine for capacity in self.capacities if capacity.measured_engine is not None)
         return next(named, self.deployment.engine.name)
 
     @property
     def option(self) -> Option:
-        """Return the option that this candidate was made from, with its engine."""
+        """Return the option that this candidate was made from, with the candidate's measured engine."""
         return Option(
             id=self.id,
             weights=self.weights,
@@ -83,7 +86,7 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """Candidates for the optimizer, and the accelerators left out with the reason."""
+    """Candidates for the optimizer, and the accelerators that were left out, each with the reason."""
 
     candidates: tuple[Candidate, ...]
     considered: int
@@ -104,8 +107,9 @@ def find_candidates(
 ) -> Choice:
     """Find the candidates of a workload on every accelerator, with the engines measured there.
 
-    If the workload names no engine, those measured with its model are considered, or else any. Disaggregated units
-    are added to the replicas that do both, so that units never make a fleet more expensive.
+    If the workload names no engine, the engines measured with its model are considered or, if there are none, any
+    measured engine. Disaggregated units are added to the replicas that both prefill and decode, so that units never
+    make a fleet more expensive.
     """
     kept: list[Candidate] = []
     left_out: list[LeftOut] = []
@@ -138,7 +142,10 @@ def _whole(
     capacity_of: CapacityOf,
     screen: CapacityOf | None,
 ) -> tuple[list[Candidate], int, str]:
-    """Judge replicas that prefill and decode; return those to keep, how many ways were judged, and why none is kept."""
+    """Judge replicas that both prefill and decode.
+
+    Return the candidates to keep, the number of options judged, and the reason if no candidate is kept.
+    """
     judged = [_judge(workload, option, screen or capacity_of) for option in feasible]
     useful = [entry for entry in judged if any(entry.rates)]
     if screen is not None:
@@ -149,9 +156,10 @@ def _whole(
 
 
 def engines_to_consider(asked: Sequence[str], *, measured: Sequence[str]) -> Sequence[str] | None:
-    """Return the measured engines that the plan requests, or all measured ones if it requests none; None if none match.
+    """Return the measured engines that the plan requests, or all measured engines if the plan requests none.
 
-    For an accelerator without measurements, similar accelerators are used, with any requested engine.
+    Return None if the plan requests only engines that were not measured on the accelerator. If the accelerator has no
+    measurements at all, any requested engine is allowed, and similar accelerators predict its speed.
     """
     if not asked or not measured:
         return asked or measured
@@ -165,11 +173,11 @@ def _unmeasured_reason(workload: WorkloadPlan, measured: Sequence[str]) -> str:
 def _simulate_options(
     workload: WorkloadPlan, screened: Sequence[tuple[Option, Candidate]], capacity_of: CapacityOf
 ) -> list[Candidate]:
-    """Simulate the options that may not be dominated, the most promising first.
+    """Simulate options in the order of their quick estimates, and skip options that a simulated option dominates.
 
-    The screen's rates exceed those with a queue, so an option that falls behind a simulated one even on the screen need
-    not be simulated. Nothing else drops an option earlier: without queues two small replicas beat a large one that
-    carries more once requests queue, and the cheapest fleet runs the large one.
+    A quick estimate ignores queues, so it is optimistic. An option whose quick estimate is dominated by a simulated
+    option need not be simulated. Quick estimates are not compared with each other: without queues, two small replicas
+    may beat a large replica that carries more once requests queue and that the cheapest fleet would run.
     """
     found: list[Candidate] = []
     for option, bound in sorted(screened, key=lambda pair: -_mixed_rate(workload, pair[1]) / pair[1].devices):
@@ -187,7 +195,7 @@ def _units(
     capacity_of: CapacityOf,
     screen: CapacityOf,
 ) -> list[Candidate]:
-    """Judge disaggregated units; keep those that no replica that both prefills and decodes dominates."""
+    """Judge disaggregated units; keep the units that are not dominated by a replica that both prefills and decodes."""
     bounds = [(option, _judge(workload, option, screen)) for option in units]
     hopeful = [(o, b) for o, b in bounds if not any(_beats(other, b, margin=_SCREEN_MARGIN) for other in others)]
     found = _simulate_options(workload, [(o, b) for o, b in hopeful if any(b.rates)], capacity_of)
@@ -211,10 +219,11 @@ def _mixed_rate(workload: WorkloadPlan, candidate: Candidate) -> float:
 
 
 def drop_dominated(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Drop candidates that another one of the same workload and accelerator dominates.
+    """Drop each candidate that is dominated by another candidate of the same workload and accelerator.
 
-    A candidate dominates another if it needs no more devices and serves no length slower. Several copies of a smaller
-    replica may replace a larger one: sizes divide a node, so the copies fit wherever the larger replica fits.
+    Candidate A dominates candidate B if A needs no more devices than B and serves no length slower than B. Several
+    copies of a smaller replica may replace a larger replica. Sizes divide a node, so the copies fit wherever the larger
+    replica fits.
     """
     kept: list[Candidate] = []
     for one in sorted(candidates, key=lambda entry: (entry.devices, -sum(entry.rates), entry.id)):

@@ -22,14 +22,14 @@ CHECKPOINT: Final = "checkpoint"
 UNMEASURED: Final = "vllm"
 """Engine assumed for an accelerator without measurements; similar accelerators predict its speed."""
 DraftsOf = Callable[[ModelSpec, str, str, int], Speculation | None]
-"""Function from model, engine, vendor and number of ranks to the speculation with the checkpoint's own draft layers.
+"""Function that maps model, engine, vendor and number of ranks to the speculation with the checkpoint's draft layers.
 
-It returns None if the checkpoint has no such layers."""
+It returns None if the checkpoint has no draft layers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadOnAccelerator:
-    """A workload placed on an accelerator."""
+    """A workload, and an accelerator that may run it."""
 
     workload: WorkloadPlan
     accelerator: Accelerator
@@ -42,7 +42,10 @@ class WorkloadOnAccelerator:
         return min(share.bucket.context_tokens for share in self.workload.shares)
 
     def speculation(self, spec: ModelSpec, split: Parallelism, engine: str) -> Speculation | None:
-        """Return the speculation with the checkpoint's own draft layers; no engine drafts across pipeline stages."""
+        """Return the speculation with the checkpoint's own draft layers.
+
+        Return None if the plan forbids drafting, or for pipeline stages, across which no engine drafts.
+        """
         if not self.workload.mtp or split.pp > 1:
             return None
         return self.drafts_of(spec, engine, self.accelerator.vendor, split.dp)
@@ -62,7 +65,7 @@ class WorkloadOnAccelerator:
 def options_of(
     model: ModelSpec, placing: WorkloadOnAccelerator, engines: Sequence[str]
 ) -> tuple[list[Option], str | None]:
-    """Return the options that hold the shortest request, and why the last of the other options does not."""
+    """Return the options that hold the shortest request, and the reason why the last rejected option does not."""
     found: list[Option] = []
     reason = None
     for weights, spec in weight_formats(placing.workload, model):
@@ -77,15 +80,16 @@ def options_of(
 
 
 def emulated_format(placing: WorkloadOnAccelerator, model: ModelSpec, spec: ModelSpec) -> str | None:
-    """Return a converted weight format that the accelerator only emulates, at an unpredictable speed; None if none.
+    """Return a weight format of the converted model that the accelerator only emulates; None if there is none.
 
-    Formats of the checkpoint itself are allowed: engines widen them.
+    The speed of an emulated format cannot be predicted. Formats of the checkpoint itself are allowed, because engines
+    widen them.
     """
     return None if spec is model else next(iter(placing.accelerator.emulated_formats(spec.formats)), None)
 
 
 def weight_formats(workload: WorkloadPlan, model: ModelSpec) -> Iterator[tuple[str, ModelSpec]]:
-    """Yield the model in every weight format requested."""
+    """Yield the name of every requested weight format with the model in that format, each format once."""
     seen = set()
     for name in workload.weights:
         if name == CHECKPOINT:
@@ -103,7 +107,10 @@ def weight_formats(workload: WorkloadPlan, model: ModelSpec) -> Iterator[tuple[s
 def _split(
     weights: str, spec: ModelSpec, placing: WorkloadOnAccelerator, engines: Sequence[str]
 ) -> tuple[list[Option], str | None]:
-    """Return the splits that hold the shortest request; pipeline splits only if no other split holds the model."""
+    """Return the options that hold the shortest request, and the reason why the last rejected option does not.
+
+    Pipeline splits are tried only if the plan states no splits and devices linked at full speed do not hold the model.
+    """
     named = tuple(Parallelism(tp=tp) for tp in placing.planned.tp)
     found, reason = _fitting(weights, spec, placing, named or splits_of(spec, placing.accelerator), engines)
     linked = linked_devices(placing.accelerator)
@@ -145,5 +152,8 @@ def _fitting(
 
 
 def settings_of(engine: str) -> EngineName:
-    """Return the engine whose settings and memory accounting apply: one of the two whose source code was read."""
+    """Return the engine whose settings and memory accounting are used: SGLang for SGLang, vLLM for any other engine.
+
+    Settings and memory accounting are known from source code for these two engines only.
+    """
     return "sglang" if engine == "sglang" else "vllm"

@@ -28,7 +28,7 @@ from penstock.planning.spec.plan_types import Bucket, WorkloadPlan
 from penstock.workload.slo import Slo
 
 _RATES: Final = 100
-"""Number of loads tried, in steps of 1% of the limit of the slower pool."""
+"""Number of steps in which loads are tried; a step is 1% of the maximum rate of the slower pool."""
 _HALVINGS: Final = 24
 
 
@@ -43,14 +43,14 @@ class PhaseEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRates:
-    """Requests per second of one length: the rate of one prefill replica and, separately, of one decode replica."""
+    """Rates for one length, in requests per second: of one prefill replica and, separately, of one decode replica."""
 
     prefill_per_s: float
     decode_per_s: float
 
 
 class UnitScreen:
-    """Screens disaggregated units by the steady state of their two pools; results per engine are cached."""
+    """Estimates the capacity of disaggregated units from the steady state of their two pools; engines are cached."""
 
     def __init__(self, loop: QueuelessScreen, phase_factors: PhaseFactors) -> None:
         self.loop = loop
@@ -59,13 +59,13 @@ class UnitScreen:
         self._sending: dict[tuple[int, float | None], float] = {}
 
     def __call__(self, option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
-        """Return the highest rate within the SLO for each length; the closed loop judges options that are not units."""
+        """Return the highest rate within the SLO for each length; `loop` judges options that are not units."""
         if option.disaggregated is None:
             return self.loop(option, workload)
         return tuple(self._alone(option, option.disaggregated, share.bucket, workload.slo) for share in workload.shares)
 
     def engine(self, deployment: Deployment, measured_engine: str, phase: Phase) -> PhaseEngine:
-        """Return a placed prefill or decode replica; each is placed only once."""
+        """Return a prefill-only or decode-only replica of a deployment; results are cached."""
         both = self.loop.compiled_on(deployment, measured_engine)
         key = (id(both), phase)
         if key not in self._engines:
@@ -82,7 +82,7 @@ class UnitScreen:
         )
 
     def spread(self, unit: Disaggregated, measured_engine: str) -> PhaseSpread:
-        """Return the prediction error of a unit; it is smaller if both of its setups were measured disaggregated."""
+        """Return the prediction error of a unit, which depends on whether both of its setups were measured."""
         return self.phase_factors.seen if self.measured(unit, measured_engine) else self.phase_factors.unseen
 
     def measured(self, unit: Disaggregated, measured_engine: str) -> bool:
@@ -90,10 +90,10 @@ class UnitScreen:
         return all(side.stack.tier == "calibrated" for side in self.engines(unit, measured_engine))
 
     def rates(self, pairs: Sequence[tuple[Disaggregated, str]], bucket: Bucket, slo: Slo) -> list[PairRates]:
-        """Return the rates of a prefill and of a decode replica for one length; 0 if a single request misses the SLO.
+        """Return the rates of one prefill and of one decode replica of each pair; 0 if one request misses the SLO.
 
-        Computed for many pairs at once, without the queue in front of the prefill replicas, to choose how many of each
-        kind there are.
+        The rates are for one length and ignore the queue in front of the prefill replicas. They are computed for many
+        pairs at once, to choose the numbers of prefill and decode replicas.
         """
         if not pairs:
             return []
@@ -111,7 +111,7 @@ class UnitScreen:
         ]
 
     def _alone(self, option: Option, unit: Disaggregated, bucket: Bucket, slo: Slo) -> Capacity:
-        """Judge one length."""
+        """Return the capacity of a unit for one length."""
         for held, tokens in ((unit.prefill, bucket.input_tokens), (unit.decode, bucket.longest_tokens)):
             memory = self.loop.memory(held, tokens)
             if not memory.fits:
@@ -129,7 +129,7 @@ class UnitScreen:
             tier="calibrated" if self.measured(unit, engine) else "transferred",
             grounds=f"{engine}, disaggregated, prefill from {' > '.join(ahead.stack.path)}, "
             f"decode from {' > '.join(after.stack.path)}; steady state with {decoding:,.0f} requests per decode step",
-            # Prefill devices do nothing else, so they are the cost of prompts.
+            # Prefill devices only prefill, so their share of the unit's devices is the cost of prompts.
             prefill_fraction=unit.prefill_replicas * unit.prefill.parallelism.devices / unit.devices,
             measured_engine=engine,
         )
@@ -137,8 +137,8 @@ class UnitScreen:
     def _steps(self, unit: Disaggregated, measured_engine: str) -> tuple[float, float]:
         """Return the logarithms of the step-time factors at P10 and P90 of capacity.
 
-        Steps are scaled, not the rate: near a limit on time per token, a small change of step time changes the rate far
-        more.
+        Step times are scaled instead of the rate, because near the SLO's limit on time per token a small change of step
+        time changes the rate much more.
         """
         spread = self.spread(unit, measured_engine)
         return max(spread.tpot[1], -spread.rate[0], 0.0), min(spread.tpot[0], -spread.rate[1], 0.0)
@@ -163,7 +163,10 @@ class UnitScreen:
 
 
 def _most(pools: TwoPools, log_factor: float, decoding: Stack, bucket: Bucket, slo: Slo) -> tuple[float, float] | None:
-    """Return the highest rate within the SLO and its requests per decode step, with step times scaled by a factor."""
+    """Return the highest rate within the SLO and the requests per decode step at that rate.
+
+    All step times are multiplied by the exponential of `log_factor`. Return None if every rate misses the SLO.
+    """
     factor = exp(log_factor)
     pools = replace(pools, prefill=pools.prefill.scaled(factor), decode=pools.decode.scaled(factor))
 
@@ -188,7 +191,7 @@ def _within(solved: Sequence[Steady], decoding: Stack, bucket: Bucket, slo: Slo)
 
 
 def _most_decoding(columns: Columns, limit_s: float) -> Array:
-    """Return the largest batch of a decode replica within a time limit per token; 0 if one request alone exceeds it."""
+    """Return the largest batch of a decode replica within a time limit per token; 0 if one request is too slow."""
     low, high = np.zeros_like(columns.seats), columns.seats.copy()
     whole = columns.decode_step_s(high) <= limit_s
     for _ in range(_HALVINGS):
@@ -200,7 +203,10 @@ def _most_decoding(columns: Columns, limit_s: float) -> Array:
 
 
 def _token_limit_s(bucket: Bucket, slo: Slo) -> float:
-    """Return the time limit per token in seconds: the SLO's, or the token's share of the end-to-end limit."""
+    """Return the time limit per token in seconds.
+
+    It is the lower of the SLO's limit per token and a token's share of the end-to-end limit; infinite without limits.
+    """
     limits = [np.inf if slo.tpot_s is None else slo.tpot_s]
     limits += [] if slo.e2e_s is None else [slo.e2e_s / bucket.output_tokens]
     return float(min(limits))

@@ -1,4 +1,4 @@
-"""Selects the few disaggregated units worth simulating: the kinds and numbers of prefill and decode replicas."""
+"""Selects the few disaggregated units worth simulating, with their kinds and numbers of prefill and decode replicas."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,13 +20,13 @@ from penstock.planning.candidates.replica_capacity import Option, mixed_rate, wa
 from penstock.planning.candidates.splits import splits_of
 
 _MAX_DEVICES: Final = 64
-"""Maximum devices of a unit: eight nodes of eight devices, so that one node may prefill for seven."""
+"""Maximum devices of a unit: eight nodes of eight devices, so that one node may prefill for seven decode nodes."""
 _MAX_REPLICAS: Final = 8
-"""Maximum number of prefill replicas, and of decode replicas, in a unit."""
+"""Maximum number of prefill replicas in a unit, and maximum number of decode replicas."""
 _WORKING: Final = 0.85
 """Utilisation of prefill replicas at which the prompt queue is short enough for most SLOs."""
 _SHORTLIST, _UNITS = 24, 3
-"""Number of pairs judged with their prefill queue, and number of units simulated."""
+"""Maximum number of units judged with the queue in front of prefill, and maximum number of units simulated."""
 
 _Needs = tuple[float, float, float]
 UnitsOf = Callable[[ModelSpec, WorkloadOnAccelerator], Sequence[Option]]
@@ -43,10 +43,10 @@ class _Pair:
 
 
 def find_units(model: ModelSpec, placing: WorkloadOnAccelerator, screen: UnitScreen) -> list[Option]:
-    """Return the units that need the fewest devices for the workload's peak, weighted by their uncertainty.
+    """Return the units that need the fewest devices for the workload's peak at the P10 of their predicted rate.
 
-    Without that weight, the best of hundreds of predictions would be the one with the most favourable error. Measured
-    setups have smaller errors.
+    With the estimated rate instead, the best of hundreds of units would be the one with the most favourable prediction
+    error. Measured setups have smaller errors.
     """
     pairs = list(_pairs(model, placing, screen))
     sized = [
@@ -77,7 +77,11 @@ def _pairs(model: ModelSpec, placing: WorkloadOnAccelerator, screen: UnitScreen)
 
 
 def _engines(spec: ModelSpec, placing: WorkloadOnAccelerator, screen: UnitScreen) -> list[str]:
-    """Return the requested engines measured disaggregated on the accelerator, preferably with this model format."""
+    """Return the engines measured in disaggregated deployments on the accelerator.
+
+    If the plan requests engines, only these are returned. Otherwise engines measured with this model format are
+    preferred.
+    """
     asked, accelerator = placing.workload.engines, placing.accelerator.id
     measured = screen.phase_factors.engines(accelerator, None if asked else spec) or screen.phase_factors.engines(
         accelerator
@@ -86,7 +90,7 @@ def _engines(spec: ModelSpec, placing: WorkloadOnAccelerator, screen: UnitScreen
 
 
 def _unit(prefill: Deployment, ahead: int, decode: Deployment, after: int) -> Disaggregated:
-    """Build a unit. Its KV cache is sent over the network, because the replicas of a unit are rarely on one machine."""
+    """Build a unit that sends its KV cache over the network, because its replicas are rarely on one machine."""
     return Disaggregated(
         prefill=prefill,
         prefill_replicas=ahead,
@@ -99,7 +103,7 @@ def _unit(prefill: Deployment, ahead: int, decode: Deployment, after: int) -> Di
 def _rates(
     pairs: Sequence[_Pair], placing: WorkloadOnAccelerator, screen: UnitScreen
 ) -> list[tuple[float, float, float]]:
-    """Return the share of the workload that each pair serves, and the rates of its prefill and decode replica."""
+    """Return, for each pair, the share of requests that it serves and the rates of its prefill and decode replica."""
     workload = placing.workload
     asked = [(pair.unit, pair.engine) for pair in pairs]
     by_length = [screen.rates(asked, share.bucket, workload.slo) for share in workload.shares]
@@ -116,7 +120,10 @@ def _rates(
 def _size_unit(
     pair: _Pair, rates: tuple[float, float, float], placing: WorkloadOnAccelerator, screen: UnitScreen
 ) -> tuple[_Needs, Option] | None:
-    """Choose the replica counts that balance prefill and decode and fill whole nodes or a divisor of one node."""
+    """Choose the replica counts of a unit that needs the fewest devices; None if the pair serves no length.
+
+    A unit fills whole nodes, or a whole number of units fills one node.
+    """
     served, ahead, after = rates
     if not served:
         return None
@@ -144,7 +151,10 @@ def _ratios() -> Iterator[tuple[int, int]]:
 
 
 def _times(devices: int, node: int) -> int | None:
-    """Return the multiple of a ratio whose devices divide a node or fill whole nodes; None if it is too large."""
+    """Return the smallest multiple of `devices` that divides a node or fills whole nodes, as a factor.
+
+    Return None if that multiple exceeds the maximum devices of a unit.
+    """
     for times in range(1, _MAX_DEVICES // devices + 1):
         whole = times * devices
         if node % whole == 0 or whole % node == 0:
@@ -155,7 +165,7 @@ def _times(devices: int, node: int) -> int | None:
 def _devices(unit: Disaggregated, rate: float, low: float, peak: float, served: float) -> _Needs:
     """Return the unserved share, the devices of whole units for the peak, and the devices per request per second.
 
-    Devices are scaled up by the ratio of the estimated rate to its P10.
+    Both device counts are scaled up by the ratio of the estimated rate to the P10 of the rate.
     """
     if low <= 0:
         return 1.0, inf, inf
@@ -163,7 +173,7 @@ def _devices(unit: Disaggregated, rate: float, low: float, peak: float, served: 
 
 
 def _needs(placing: WorkloadOnAccelerator, option: Option, screen: UnitScreen) -> _Needs:
-    """Return the figures of `_devices` with the queue in front of the prefill replicas included."""
+    """Return the figures of `_devices` for rates that include the queue in front of the prefill replicas."""
     capacities = screen(option, placing.workload)
     fractions = tuple(share.fraction for share in placing.workload.shares)
     rate, low = (

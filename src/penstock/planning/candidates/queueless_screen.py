@@ -1,4 +1,4 @@
-"""Screens many deployments quickly, before simulation, by the rate that a replica serves without queueing."""
+"""Estimates the capacity of many deployments quickly, before simulation, by the rate of a replica without queueing."""
 
 from dataclasses import dataclass
 from math import exp
@@ -21,7 +21,7 @@ from penstock.workload.slo import Slo
 
 _MOST: Final = 4096
 _PER_OCTAVE: Final = 16
-"""Number of concurrencies tried per doubling, which gives steps of 4%."""
+"""Number of concurrency levels tried per doubling of concurrency, which gives steps of 4%."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class CompiledSteps:
     speculation: Speculation | None
 
     def times(self, together: Array, bucket: Bucket) -> tuple[Array, Array, Array]:
-        """Return seconds per token, seconds to the first token, and the share of prefill in a step."""
+        """Return seconds per token, seconds to the first token, and prefill's share of step time, per concurrency."""
         loop = LoopLoad(
             users=together,
             input_tokens=bucket.input_tokens,
@@ -47,7 +47,7 @@ class CompiledSteps:
         return token_s, self.stack.first_token_s(self.work, loop), prefill
 
     def _step(self, loop: LoopLoad) -> Array:
-        """Return the work per token of a request in a step."""
+        """Return the work of a step per output token of a request."""
         drafts = self.speculation
         if drafts is None:
             return self.work.roofline(loop.average())
@@ -56,10 +56,10 @@ class CompiledSteps:
 
 
 class QueuelessScreen:
-    """Screens by the largest closed loop whose average step and first token stay within the SLO.
+    """Estimates a replica's capacity by the largest closed-loop load whose mean step and first token meet the SLO.
 
-    The screen ignores queueing, so it is optimistic near saturation; its callers must say so. Results are cached: a
-    deployment is compiled once for all its lengths and for all engines with the same settings.
+    The estimate ignores queueing, so it is optimistic near saturation; callers must say so in their reports. Results
+    are cached: a deployment is compiled once for all its lengths and for all engines with the same settings.
     """
 
     def __init__(self, efficiencies: Efficiencies) -> None:
@@ -71,17 +71,17 @@ class QueuelessScreen:
         self._fits: dict[tuple[object, ...], MemoryFit] = {}
 
     def __call__(self, option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
-        """Return, for each length, the rate of the largest closed loop that meets the SLO."""
+        """Return, for each length, the rate of the largest closed-loop load that meets the SLO."""
         return tuple(self.alone(option, share.bucket, workload.slo) for share in workload.shares)
 
     def alone(self, option: Option, bucket: Bucket, slo: Slo) -> Capacity:
-        """Judge one length."""
+        """Return the capacity of an option for one length."""
         memory = self.memory(option.deployment, bucket.context_tokens)
         longest = self.memory(option.deployment, bucket.longest_tokens)
         if not longest.fits:
             return cannot(longest.obstacle.reason if longest.obstacle else "does not fit")
         compiled = self.compiled(option)
-        # Requests that arrived at different times hold half of their output on average.
+        # Requests that arrived at different times have generated half of their output on average.
         mean_tokens = bucket.input_tokens + bucket.output_tokens / 2
         limit = memory.capacity.tokens / mean_tokens if memory.capacity is not None else 0.0
         together = _concurrencies(min(int(limit) or _MOST, _MOST))
@@ -117,11 +117,11 @@ class QueuelessScreen:
         return self._rooms[placed]
 
     def compiled(self, option: Option) -> CompiledSteps:
-        """Return an option's work and the stack that serves it."""
+        """Return an option's work and the fitted stack that predicts its speed."""
         return self.compiled_on(option.deployment, option.measured_engine, option.speculation)
 
     def compiled_on(self, deployment: Deployment, engine: str, speculation: Speculation | None = None) -> CompiledSteps:
-        """Return a deployment's work and stack on an engine."""
+        """Return a deployment's work and the fitted stack that predicts its speed on an engine."""
         placed = _layout(deployment)
         if placed not in self._works:
             self._works[placed] = ReplicaWork(deployment)
@@ -132,7 +132,7 @@ class QueuelessScreen:
         return self._compiled[key]
 
     def _stack(self, key: tuple[object, ...], work: ReplicaWork) -> Stack:
-        """Return a deployment's stack, looked up once. Drafting does not matter: measured steps are without drafts."""
+        """Return the cached stack of a deployment; it is the same with drafts, because steps are measured without."""
         *plain, _, engine = key
         known = (*plain, engine)
         if known not in self._stacks:
@@ -141,7 +141,7 @@ class QueuelessScreen:
 
 
 def _layout(deployment: Deployment) -> tuple[object, ...]:
-    """Return a key that deployments on engines with the same settings share; its last entry is whether they draft."""
+    """Return a key that is equal for deployments with the same settings; its last entry tells whether they draft."""
     accelerator, model, engine = deployment.accelerator, deployment.model, deployment.engine
     plain = (model.name, model.quantisation, accelerator.id, deployment.parallelism, deployment.cache_dtype, engine)
     return (*plain, deployment.speculative)

@@ -1,4 +1,4 @@
-"""Defines the capacity of a replica in a pool, in requests per second within an SLO: the planner's interface."""
+"""Defines the capacity of a replica in a pool, in requests per second within an SLO, as the planner uses it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ def length_by_length(capacity_of: Callable[[Deployment, Bucket, Slo], Capacity])
 
 
 def mixed_rate(fractions: tuple[float, ...], rates: tuple[float, ...]) -> float:
-    """Return a replica's rate for a mix of lengths, in requests per second; 0 if it serves none of the lengths.
+    """Return a replica's rate for a mix of lengths, in requests per second; 0 if the replica serves none of them.
 
     Lengths that the replica cannot serve are left to other replicas and do not count in the mix.
     """

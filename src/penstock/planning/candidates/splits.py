@@ -1,4 +1,4 @@
-"""Lists the splits of a model over devices: within a node, within a rack that is linked like a node, across nodes."""
+"""Lists the splits of a model over devices: within a node, within a rack linked like a node, or across nodes."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from penstock.fleet.deployment import Parallelism
 from penstock.model import ModelSpec
 
 _WIDEST_TENSOR: Final = 16
-"""Maximum tensor-parallel ranks, even if all devices of a rack are linked at full speed: every layer all-reduces."""
+"""Maximum tensor-parallel ranks, even if a rack links more devices at full speed, because every layer all-reduces."""
 _WIDEST_EXPERTS: Final = 64
 """Maximum ranks of expert parallelism in a rack."""
 _NODES: Final = (2, 4)
@@ -15,12 +15,12 @@ _NODES: Final = (2, 4)
 
 
 def splits_of(model: ModelSpec, accelerator: Accelerator) -> tuple[Parallelism, ...]:
-    """List the splits without pipeline stages, the fewest devices first.
+    """List the splits without pipeline stages, sorted by number of devices, first the fewest.
 
-    Tensor parallelism is in powers of two: engines run it well, and sizes add up in a node without gaps. A mixture of
-    experts may hold whole experts on each rank instead of slices of all, and may also run attention separately on each
-    rank. Only a mixture that no single device holds is spread over several nodes: for a smaller one, more replicas do
-    the same with less communication.
+    Tensor-parallel sizes are powers of two, because engines run these well and they fill a node without gaps. A
+    mixture-of-experts model may hold whole experts on each rank instead of slices of all experts, and may also run
+    attention separately on each rank. Such a model is spread over several nodes only if no single device holds it; for
+    a smaller model, more replicas serve as much with less communication.
     """
     together = linked_devices(accelerator)
     tensor = [Parallelism(tp=ranks) for ranks in _powers(min(together, _WIDEST_TENSOR))]
@@ -32,7 +32,7 @@ def splits_of(model: ModelSpec, accelerator: Accelerator) -> tuple[Parallelism, 
 
 
 def _expert_ranks(model: ModelSpec, accelerator: Accelerator) -> list[int]:
-    """Return the device counts over which a mixture of experts may be spread with separate attention on each device."""
+    """Return the numbers of devices that may share a mixture of experts, with separate attention on each device."""
     node, together = accelerator.node.devices, linked_devices(accelerator)
     if model.weight_bytes <= accelerator.usable_hbm_bytes:
         return _powers(node)[1:]
@@ -49,7 +49,7 @@ def stages_of(accelerator: Accelerator) -> tuple[Parallelism, ...]:
 
 
 def linked_devices(accelerator: Accelerator) -> int:
-    """Return the number of devices linked at full speed: a node's, or a rack's if its switches link its nodes."""
+    """Return how many devices are linked at full speed: those of a node, or of a rack whose switches link its nodes."""
     link, node = accelerator.link, accelerator.node.devices
     racked = link is not None and link.topology == "switched" and (link.domain_devices or 0) > node
     return (link.domain_devices or node) if link is not None and racked else node
