@@ -1,1 +1,1 @@
-"""Chooses the fleet to buy: the plan file, feasible deployments, the cheapest mix, its cost and its sensitivity."""
+"""Chooses the fleet to buy: reads a plan, finds feasible deployments and the cheapest fleet, and bills and tests it."""

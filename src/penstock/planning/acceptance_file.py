@@ -39,5 +39,5 @@ def write_acceptance(acceptance: Acceptance) -> str:
 
 
 def read_acceptance(text: str, name: str) -> Acceptance:
-    """Read a benchmark; `name` is the file name for error messages."""
+    """Read a benchmark from text; `name` is the file name for error messages."""
     return ACCEPTANCE_FILE.read(text, name)

@@ -22,10 +22,10 @@ _TWO_ERRORS: Final = 0.01
 """Required precision of the measured share of requests within the SLO: two standard errors are at most 0.01."""
 _MIN_REQUESTS: Final = 500
 _PASSABLE: Final = 0.95
-"""Load required of a node, relative to the load that the node sustains alone.
+"""Maximum load required of the nodes under test, relative to the load that these nodes sustain alone in simulation.
 
-Requests that queue together miss together: in twelve runs of the benchmark's length, a node as good as estimated passed
-eight at full load and eleven at this load."""
+Requests that queue together miss the SLO together, so results vary between runs. Of twelve runs of the benchmark's
+length, a node as good as estimated passed eight at full load and eleven at this load."""
 _LOADS: Final = (("half", 0.5), ("peak", 1.0))
 _DIGITS: Final = 4
 """Number of significant digits of a required rate."""
@@ -99,17 +99,20 @@ class AcceptanceCase:
 
 @dataclass(frozen=True, kw_only=True)
 class Margin:
-    """The plan's estimate of a case compared with the rate required in it; not shown to vendors."""
+    """The plan's estimate for a case, compared with the rate that the case requires; vendors do not see it."""
 
     case: AcceptanceCase
     sent_requests_per_s: float
-    """Rate that the plan sends, at the peak, to as many replicas as the case has."""
+    """Rate that the plan sends at peak load to as many replicas as the case has."""
     estimate_requests_per_s: float
     low_requests_per_s: float
     high_requests_per_s: float
-    """P10, estimate and P90 of the rate that the nodes of the case alone sustain within the SLO."""
+    """P90 of the rate that the nodes of the case, without other nodes, sustain within the SLO.
+
+    `estimate_requests_per_s` is the estimate of that rate, and `low_requests_per_s` is its P10.
+    """
     turns_below_requests_per_s: float | None
-    """Rate of these nodes below which another fleet is cheaper; None if no such rate was found."""
+    """Rate of the nodes of the case below which a different fleet is cheapest; None if no such rate was found."""
 
     @property
     def margin_fraction(self) -> float:
@@ -132,8 +135,9 @@ class Acceptance:
 def margins_of(result: PlanResult, answer: Answer, sustained: LoadJudge | None = None) -> tuple[Margin, ...]:
     """Derive the required rates, with margins, for the pools of the chosen fleet and of each other label's best fleet.
 
-    A node has fewer replicas to share bursts than its pool. So `sustained` simulates the replicas under test by
-    themselves, and the requirement never exceeds their rate. Without it, the predicted capacity of a replica is used.
+    A node has fewer replicas than its pool, so it shares bursts less well. Therefore `sustained` simulates the replicas
+    under test by themselves, and the required rate never exceeds their simulated rate. Without `sustained`, the
+    predicted capacity of a replica is used.
     """
     found: dict[str, Margin] = {}
     for bill in (answer.winner, *answer.by_label.values()):
@@ -144,7 +148,7 @@ def margins_of(result: PlanResult, answer: Answer, sustained: LoadJudge | None =
 
 
 def _of_fleet(result: PlanResult, bill: Bill) -> Iterator[tuple[PoolPeriod, Candidate]]:
-    """Yield each pool's kind of replica once, in the period with the highest load per replica."""
+    """Yield each kind of replica of a fleet once, with the pool and period of its highest load per replica."""
     hardest: dict[str, tuple[float, PoolPeriod]] = {}
     for pool in bill.mix.pools:
         for name in pool.replicas:
@@ -157,7 +161,7 @@ def _of_fleet(result: PlanResult, bill: Bill) -> Iterator[tuple[PoolPeriod, Cand
 
 
 def _rates(result: PlanResult, pool: PoolPeriod, name: str) -> dict[int, float]:
-    """Return the peak rate of each length per replica, in requests per second, with the plan's headroom added."""
+    """Map each length bucket to its peak rate per replica, in requests per second, including the plan's headroom."""
     most = 1 / result.problem.utilisation_fraction
     peaks = {demand.key: demand.requests_per_s[pool.period] * most for demand in result.problem.demands}
     return {
@@ -189,7 +193,7 @@ def _margin(
 
 
 def _load(workload: WorkloadPlan, entry: Candidate, rates: Mapping[int, float], units: int) -> PoolLoad:
-    """Return the replicas under test as a pool of their own, with the lengths that the benchmark sends."""
+    """Return the replicas under test as a separate pool, with the lengths that the benchmark sends."""
     total = sum(rates.values())
     return PoolLoad(
         option=entry.option,
@@ -254,7 +258,10 @@ def _system(entry: Candidate) -> tuple[int, int]:
 
 
 def _replica_rate(entry: Candidate, rates: Mapping[int, float]) -> Sequence[float]:
-    """Return the estimate, P10 and P90 of a replica's rate for a mix of lengths, each weighted by the time it takes."""
+    """Return the estimate, P10 and P90 of a replica's rate for a mix of lengths.
+
+    Each length is weighted by the time that its requests take.
+    """
     total = sum(rates.values())
     found = []
     for bound in ("value", "low", "high"):

@@ -45,7 +45,8 @@ def search_candidates(resolved: Resolved, sources: Sources, progress: StageProgr
 def _engines_of(workload: WorkloadPlan, resolved: Resolved, sources: Sources) -> EnginesOf:
     """Return a function that lists the engines measured on an accelerator.
 
-    If the workload names engines and the accelerator has no measurements, it lists the engines of its vendor.
+    If the workload names engines and the accelerator has no measurements, the function lists the engines measured on
+    any accelerator of the same vendor.
     """
 
     def engines_of(accelerator: str, model: ModelSpec | None) -> Sequence[str]:

@@ -9,7 +9,7 @@ from penstock.planning.spec.resolve_plan import Resolved
 
 
 def refuse_impossible(resolved: Resolved, engines_of_vendor: Callable[[str], Sequence[str]]) -> None:
-    """Refuse engines that no accelerator of the plan runs, and rules that its accelerators cannot satisfy."""
+    """Refuse engines that no accelerator of the plan runs, and rules that the plan's accelerators cannot satisfy."""
     _refuse_unknown_engines(resolved, engines_of_vendor)
     _refuse_impossible_shares(resolved)
 

@@ -1,7 +1,7 @@
 """Makes a plan, stage by stage.
 
-1. Resolve: read traces, and fill in prices and everything else the plan does not state.
-2. Find candidates: every way to run each workload on each accelerator that meets its SLO.
+1. Resolve: read traces, and fill in prices and everything else that the plan does not state.
+2. Find candidates: every way to run a workload on an accelerator that meets the workload's SLO.
 3. Optimise: the cheapest fleet and the fleets that compete with it.
 4. Simulate: size every fleet that may be cheapest so that it just meets its SLO.
 5. Quantify uncertainty: confidence, tornado, and flips (values at which another fleet becomes cheapest).
@@ -78,7 +78,7 @@ class _Question:
 
 
 def _resolve(plan: Plan, sources: Sources) -> tuple[Resolved, tuple[LeftOut, ...]]:
-    """Fill in the inputs that the plan does not state; also return aspects of its traces that are not planned for."""
+    """Fill in the inputs that the plan does not state; also return notes on trace features that are not planned for."""
     traced = [with_trace(entry, sources.read_trace, sources.model_of) for entry in plan.workloads]
     resolved = resolve(
         replace(plan, workloads=tuple(workload for workload, _ in traced)),
@@ -95,8 +95,8 @@ def _resolve(plan: Plan, sources: Sources) -> tuple[Resolved, tuple[LeftOut, ...
 def _answer(question: _Question, sources: Sources, progress: StageProgress) -> Answer | None:
     """Return the answer; None if no fleet satisfies every rule, even if replicas carry `MAY_CARRY` times their rates.
 
-    Quantifying uncertainty solves for other demands and prices. If a fleet found there is cheaper in this plan too, it
-    joins, and the plan is answered again.
+    The uncertainty analysis solves for fleets with changed inputs. If such a fleet is also cheaper at the plan's own
+    inputs, it joins the proven fleets, and the answer is computed again.
     """
     problem, simulator = question.problem, _simulator(question, sources)
     planned = _optimise(problem, progress, may_carry=None if simulator is None else MAY_CARRY)

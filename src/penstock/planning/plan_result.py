@@ -46,18 +46,18 @@ class Answer:
     by_label: Mapping[str, Bill]
     verdict: PlanVerdict
     people: PeopleDecide | None
-    """The vendor for which the number of engineers decides the answer; None if hardware decides it."""
+    """The vendor whose number of engineers decides the answer; None if hardware decides the answer."""
     confidence: Confidence
     swings: tuple[Swing, ...]
     flips: tuple[Flip, ...]
     rules: tuple[RulePrice, ...]
-    """Cost of each rule of the plan, the most expensive first."""
+    """Cost of each rule of the plan, sorted by cost, first the most expensive rule."""
     scenarios: tuple[DemandScenario, ...]
     """Scenarios with low, stated and high demand; empty if demand has no range."""
     owned: Owned | None
-    """Use of the nodes owned already; None if there are none."""
+    """Use of the nodes owned already; None if no nodes are owned."""
     verified: tuple[Verified, ...]
-    """The simulated fleets, the winner first; empty without a simulator."""
+    """The simulated fleets, of which the winner is the first; empty without a simulator."""
     regret_usd: float | None
 
 

@@ -20,7 +20,7 @@ class Sources:
     """Sources of the data that a plan does not state: accelerators, prices, models, capacities and a simulator."""
 
     accelerators: Sequence[Accelerator]
-    """Accelerators the plan lists, or the whole catalog if it lists none."""
+    """Accelerators that the plan lists, or the whole catalog if the plan lists none."""
     prices_of: PricesOf
     model_of: Callable[[str], ModelSpec]
     capacity_of: CapacityOf
@@ -34,14 +34,14 @@ class Sources:
     served: Callable[[str], bool] = lambda _: True
     """Function that returns whether an accelerator has enough serving measurements."""
     drafts_of: DraftsOf = lambda *_: None
-    """Function that returns the speculation with a checkpoint's own draft layers on an engine."""
+    """Function that returns the speculative decoding of an engine with a checkpoint's own draft layers."""
     units_of: UnitsOf = lambda *_: ()
     """Function that returns the disaggregated units worth simulating on an accelerator."""
     verify_of: VerifyOf | None = None
     sizing_of: VerifyOf | None = None
-    """Like `verify_of`, but it finds only whether a pool meets the SLO, not by what margin."""
+    """Function like `verify_of` that finds only whether each pool meets the SLO, not by what margin."""
     sustained_of: LoadJudge | None = None
     """Function that returns the highest rate that replicas of one kind sustain together."""
     read_trace: ReadTrace | None = None
     draw_of: DrawOf = lambda _: None
-    """Function that returns the power devices draw while they serve; without it, nodes are billed at their maximum."""
+    """Function that returns the power that devices draw while they serve; if None, nodes are billed at maximum power."""

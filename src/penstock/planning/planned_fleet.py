@@ -33,7 +33,7 @@ def planned_fleet(result: PlanResult, answer: Answer) -> Fleet:
         for ident, count in pool.replicas.items():
             entry = by_id[ident]
             made = _pools(entry, pool, count, model=models[entry.workload], node_hour_usd=hour_usd)
-            # Of a unit, the prefill pool comes first: requests are sent to it.
+            # The prefill pool of a disaggregated unit comes first, because requests are sent to it.
             names[pool_id(ident, pool.offer.site)] = made[0].name
             pools += made
     streams = serving_fleet(mix, last, result.problem, result.candidates, plan.workloads).streams
@@ -61,7 +61,7 @@ def _note(result: PlanResult, last: int) -> str:
 
 
 def _pools(entry: Candidate, pool: PoolPeriod, count: int, *, model: str, node_hour_usd: float) -> list[Pool]:
-    """Return one pool of replicas that do both, or a prefill and a decode pool."""
+    """Return one pool of replicas that both prefill and decode, or a prefill pool and a decode pool."""
     name, unit = _name(entry, pool.offer.site), entry.disaggregated
     device_hour_usd = node_hour_usd / pool.offer.devices
     if unit is None:
@@ -133,7 +133,7 @@ def _route(stream: RequestStream, names: dict[str, str]) -> Route:
 
 
 def _node_hour_usd(pool: PoolPeriod, mix: Mix, terms: BillingTerms) -> float:
-    """Return the levelised dollars per hour of one node, without spares and engineers."""
+    """Return the levelised cost of one node in dollars per hour, without the cost of spares and engineers."""
     offer, years, periods = pool.offer, terms.finance.paid_years, terms.periods
     held = years(*periods[pool.period])
     bought = {key[2:]: nodes for key, nodes in mix.purchases.items() if key[:2] == offer.key}

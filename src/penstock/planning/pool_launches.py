@@ -1,4 +1,4 @@
-"""Proposes, with notes, the launch command of one replica of each pool; preflight proposes the same command."""
+"""Proposes a launch command, with a note, for one replica of each pool; `penstock preflight` proposes the same."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from penstock.preflight.launch.setting import Setting
 from penstock.preflight.rules.knowledge import Knowledge
 
 _CACHE_FLAG: Final = {"fp8": "fp8", "fp8_e4m3": "fp8_e4m3", "fp8_e5m2": "fp8_e5m2"}
-"""Maps cache format to the value of the engine's flag; formats that the engine chooses itself are absent."""
+"""Maps KV cache format to the value of the engine's flag; formats that the engine chooses itself are absent."""
 
 SubjectOf = Callable[[str], Subject]
 

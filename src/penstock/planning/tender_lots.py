@@ -1,4 +1,4 @@
-"""Sizes the lots that each vendor is asked to offer: nodes for the whole demand, or for an equal share of demand."""
+"""Sizes the lots that each vendor is asked to offer: nodes for the whole demand, and nodes for an equal share of it."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -18,18 +18,21 @@ _ROUNDING: Final = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LotSizes:
-    """Nodes of an accelerator to request from a vendor; None if no fleet of the vendor alone satisfies every rule."""
+    """Numbers of nodes of one accelerator to request from its vendor.
+
+    Both numbers are None if no fleet of this vendor alone satisfies every rule.
+    """
 
     whole_nodes: int | None
-    """Nodes for the whole demand, with the vendor's other accelerators if its cheapest fleet has several."""
+    """Nodes for the whole demand; if the vendor's cheapest fleet has several accelerators, they share the demand."""
     shared_nodes: int | None
-    """Nodes for `shared_fraction` of the demand; None if demand is not shared."""
+    """Nodes for `shared_fraction` of the demand; None if vendors do not share the demand."""
 
 
 def shared_fraction(result: PlanResult, answer: Answer) -> float | None:
-    """Return the share of the demand that each vendor is asked for as a second lot; None if demand is not shared.
+    """Return the share of the demand that each vendor's second lot covers; None if vendors do not share the demand.
 
-    It is the same for all vendors: one over the number of vendors that the plan recommends or requires.
+    The share is equal for all vendors: one divided by the number of vendors that the plan recommends or requires.
     """
     problem = result.problem
     vendors = max(len(answer.winner.mix.vendors), problem.min_vendors)
@@ -39,9 +42,9 @@ def shared_fraction(result: PlanResult, answer: Answer) -> float | None:
 
 
 def nodes_to_request(result: PlanResult, answer: Answer) -> Mapping[str, LotSizes]:
-    """Return the nodes to request by accelerator; accelerators of the recommended fleet come first.
+    """Map each accelerator to the nodes to request; accelerators of the recommended fleet come first.
 
-    Accelerators of which the owned nodes are enough are left out.
+    An accelerator is left out if the nodes owned already are enough.
     """
     share, chosen = shared_fraction(result, answer), answer.winner.mix.support
     found: dict[str, LotSizes] = {}
@@ -54,7 +57,10 @@ def nodes_to_request(result: PlanResult, answer: Answer) -> Mapping[str, LotSize
 
 
 def _whole_fleets(result: PlanResult, answer: Answer) -> Iterator[tuple[str, Mix | None]]:
-    """Yield each accelerator with a fleet that carries the whole demand; if vendors compete, of its vendor alone."""
+    """Yield each accelerator with a fleet that uses it and carries the whole demand.
+
+    If vendors compete, the fleet has accelerators of one vendor only; None if there is no such fleet.
+    """
     bills = (answer.winner, *answer.by_label.values())
     if not answer.family.by_vendor:
         fleets = {ident: bill.mix for bill in reversed(bills) for ident in sorted(bill.mix.support)}
@@ -69,7 +75,10 @@ def _whole_fleets(result: PlanResult, answer: Answer) -> Iterator[tuple[str, Mix
 
 
 def _alone(result: PlanResult, answer: Answer, vendor: str, chosen: set[str]) -> Mix | None:
-    """Find a vendor's cheapest fleet; if rules forbid a single vendor, ignore them and use its chosen accelerators."""
+    """Find the cheapest fleet of one vendor alone; None if there is none.
+
+    If rules forbid a single vendor, these rules are ignored, and only the accelerators in `chosen` are used.
+    """
     if vendor in answer.by_label:
         return answer.by_label[vendor].mix
     problem = answer.family.with_simulated_capacities(replace(result.problem, min_vendors=1, max_vendor_share=None))
@@ -83,7 +92,7 @@ def _of_one(answer: Answer, ident: str) -> Mix | None:
 
 
 def _nodes_for_share(mix: Mix, ident: str, problem: Problem, share: float) -> int:
-    """Return the nodes needed for a share of every demand."""
+    """Return the number of nodes of an accelerator that are needed for a share of every demand."""
     filling = Filling(problem, mix.pools)
 
     def nodes(pool: PoolPeriod) -> int:
@@ -98,7 +107,7 @@ def _pools(mix: Mix, ident: str) -> list[PoolPeriod]:
 
 
 def _most(nodes: Iterable[tuple[PoolPeriod, int]]) -> int:
-    """Return the largest number of nodes in any period, without nodes owned already."""
+    """Return the largest number of nodes in any period, not counting nodes owned already."""
     had: dict[int, int] = {}
     for pool, count in nodes:
         had[pool.period] = had.get(pool.period, 0) + max(0, count - pool.kept_nodes)

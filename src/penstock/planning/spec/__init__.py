@@ -1,1 +1,1 @@
-"""Defines a plan as values, its file format, its default assumptions, its prices and its traces."""
+"""Defines the types of a plan, the format of a plan file, default assumptions, and inputs from prices and traces."""

@@ -15,7 +15,8 @@ _WITH_HOST: Final[Sequence[PriceKind]] = ("purchase_node", "purchase_rack")
 def purchase_price(prices: Sequence[Price]) -> tuple[Input, bool] | None:
     """Return the price of a device, and whether that price includes a share of the host.
 
-    If no device price is published, the price of a server or rack is divided by its devices; it includes the host.
+    If no device price is published, the price of a server or rack is divided by its number of devices. The result then
+    includes a share of the host.
     """
     market = market_price(prices, "purchase_device")
     if market is not None:

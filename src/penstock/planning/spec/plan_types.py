@@ -53,7 +53,7 @@ class Bucket:
         return int(self.pairs.sum(axis=1).max(initial=self.context_tokens))
 
     def at_its_mean(self) -> "Bucket":
-        """Return the same bucket with all requests at the bucket's mean length."""
+        """Return a copy of the bucket in which all requests have the bucket's mean length."""
         return replace(self, rows=b"")
 
     def __str__(self) -> str:
@@ -91,9 +91,9 @@ class WorkloadPlan:
     mean_load: Input
     shares: tuple[Share, ...]
     trace: str | None
-    """Trace that provides the lengths instead of `shares`, and the rate if none is given."""
+    """Trace that provides the lengths instead of `shares`, and the rate if no rate is given."""
     columns: Mapping[str, str]
-    """Maps meaning to column name of the trace; empty if the columns are detected."""
+    """Maps the meaning of a column to its name in the trace; empty if the columns are detected."""
     engines: tuple[str, ...] = ()
     """The only engines to choose from; empty for every engine measured on an accelerator."""
     disaggregated: bool = False
@@ -101,7 +101,10 @@ class WorkloadPlan:
 
     @property
     def peak_requests_per_s(self) -> float:
-        """Return the first year's peak rate; users are divided by the SLO's longest request time plus their pause."""
+        """Return the peak rate of the first year.
+
+        If users are given, the rate is their number divided by the longest request time within the SLO plus the pause.
+        """
         if self.requests_per_s is not None:
             return self.requests_per_s * self.demand.value
         answer = sum(share.fraction * share.bucket.output_tokens for share in self.shares)
@@ -160,7 +163,7 @@ class AcceleratorPlan:
     rent: Input | None = None
     """USD per device and hour; None for the catalog's price, if any."""
     contracts: tuple[ContractPlan, ...] = ()
-    """Rents by term; empty for the catalog's."""
+    """Rental contracts; empty for the catalog's contract prices."""
     with_host: bool = False
     """Whether `buy` is the price of a server and includes its host."""
     node_devices: int | None = None

@@ -1,4 +1,4 @@
-"""Questions implausible amounts in a plan before anything is computed from them."""
+"""Asks the user about implausible amounts in a plan before anything is computed from them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ class Likely:
     high: float
     unit: str
     slip: float
-    """Factor that corrects a likely mistake: thousands left out, milliseconds as seconds, cents as dollars."""
+    """Factor that corrects a likely mistake: an amount stated in thousands, in milliseconds or in cents."""
     other_slip: float = 1.0
-    """Factor that corrects another likely mistake."""
+    """Factor that corrects a second likely mistake; 1 if there is none."""
 
 
 _KWH: Final = Likely(low=0.003, high=1.5, slip=0.01, unit="$ per kWh")
 _DEVICE: Final = Likely(low=200, high=400_000, slip=1_000, unit="$ a device")
 _NODE: Final = Likely(low=2_000, high=10e6, slip=1_000, unit="$ a node")
 _HOUR: Final = Likely(low=0.05, high=20, slip=0.001, other_slip=1 / 8, unit="$ a device-hour")
-"""Higher amounts are hourly prices of a whole rack or node, not of a device."""
+"""Range of the hourly price of a device. A higher amount is probably the price of a whole rack or node."""
 _HOSTING: Final = Likely(low=5, high=3_000, slip=0.01, unit="$ per kW and month")
 _HOST: Final = Likely(low=500, high=1e6, slip=1_000, unit="$ a host")
 _NETWORK: Final = Likely(low=10, high=60_000, slip=1_000, unit="$ a device")
@@ -41,11 +41,11 @@ _E2E: Final = Likely(low=0.005, high=86_400, slip=0.001, unit="s for a whole ans
 
 
 _YEARS: Final = (2024, 2039)
-"""Plausible years for the first day of service: earlier, none of these accelerators was available."""
+"""First and last plausible year for the first day of service. None of the accelerators was available earlier."""
 
 
 def unlikely(plan: Plan) -> tuple[str, ...]:
-    """Return a question for every implausible amount; missing amounts and zeros are not questioned."""
+    """Return a question for every implausible amount; missing amounts and zeros count as plausible."""
     return tuple(question for question in _questions(plan) if question)
 
 

@@ -43,7 +43,7 @@ class Resolved:
     power: Mapping[str, NodePower]
     left_out: tuple[LeftOut, ...]
     unpriced: tuple[str, ...] = ()
-    """Current accelerators that cannot compete because no price is published for any way the plan allows."""
+    """Current accelerators left out because no price is published for any way of acquisition that the plan allows."""
     unmeasured: tuple[str, ...] = ()
     """Accelerators left out because they have too few serving measurements and the plan does not list them."""
 
@@ -61,10 +61,10 @@ def resolve(
     draw_of: DrawOf = lambda _: None,
     served: Callable[[str], bool] = lambda _: True,
 ) -> Resolved:
-    """Fill in prices and power; `accelerators` are those the plan lists, or the whole catalog if it lists none.
+    """Fill in prices and power. `accelerators` are those that the plan lists, or the whole catalog if it lists none.
 
-    Of the whole catalog only accelerators with serving measurements compete: predictions from similar accelerators must
-    be requested by name.
+    If the plan lists none, only accelerators that have enough serving measurements or are owned compete. To include
+    another accelerator, whose speed is predicted from similar accelerators, the plan must list it.
     """
     asked = _resolve_accelerators(plan, accelerators) if named else {}
     owned = {entry.id for entry in _resolve_owned(plan, accelerators)}
@@ -135,7 +135,7 @@ def _resolve_owned(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[Own
 
 
 def _resolve_accelerators(plan: Plan, accelerators: Sequence[Accelerator]) -> dict[str, AcceleratorPlan]:
-    """Set the catalog id of each accelerator: a plan may use `h200` for `h200_sxm`."""
+    """Replace the name of each accelerator by its catalog id: a plan may write `h200` for `h200_sxm`."""
     asked: dict[str, AcceleratorPlan] = {}
     for part, accelerator in zip(plan.accelerators, accelerators, strict=True):
         if accelerator.id in asked and part.owned_only:
@@ -147,7 +147,10 @@ def _resolve_accelerators(plan: Plan, accelerators: Sequence[Accelerator]) -> di
 
 
 def _sites(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[SitePlan, ...]:
-    """Resolve each site's `deny` to catalog ids; refuse unknown names, which would otherwise be ignored silently."""
+    """Replace accelerator names in each site's `deny` by catalog ids.
+
+    Unknown names are refused, because they would otherwise be ignored silently.
+    """
     known = {accelerator.id: accelerator.id for accelerator in accelerators}
     known |= {vendor: vendor for vendor in VENDORS}
     known |= {part.id: accelerator.id for part, accelerator in zip(plan.accelerators, accelerators, strict=False)}
@@ -163,7 +166,10 @@ def _sites(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[SitePlan, .
 def _with_prices(
     part: AcceleratorPlan, acquire: Sequence[Acquisition], prices: Sequence[Price], accelerator: Accelerator
 ) -> AcceleratorPlan:
-    """Return the accelerator with a price for each allowed way to acquire it: the plan file's, else the catalog's."""
+    """Return the accelerator with a price for each allowed way to acquire it.
+
+    A price in the plan file takes precedence over the catalog's price.
+    """
     if part.node_devices not in {None, accelerator.node.devices}:
         raise UsageError(
             f"accelerators: {part.node_devices}x{part.id}: a node has {accelerator.node.devices} devices; "
@@ -176,7 +182,7 @@ def _with_prices(
         buy, with_host = purchase_price(prices) or (None, False)
     return replace(
         part,
-        # An accelerator that is only kept needs a price too, for devices that fail and are replaced.
+        # An accelerator of which only owned nodes are kept needs a price too, to replace devices that fail.
         buy=buy if "buy" in acquire or part.owned_only else None,
         with_host=with_host,
         rent=(part.rent or hourly_price(prices)) if "rent" in acquire and not part.owned_only else None,
@@ -185,7 +191,7 @@ def _with_prices(
 
 
 def _over(node: Input, devices: int) -> Input:
-    """Divide a server's price by its devices."""
+    """Divide a server's price by its number of devices."""
     low, high = node.low / devices, node.high / devices
     return replace(node, value=node.value / devices, low=low, high=high, unit="USD/device")
 

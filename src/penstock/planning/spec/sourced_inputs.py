@@ -30,7 +30,7 @@ class Input:
             raise UsageError(f"{said}: must satisfy low <= value <= high")
 
     def at(self, value: float) -> "Input":
-        """Return the input with another value; the range is extended to include it."""
+        """Return the input with the given value; the range is extended to include that value."""
         return replace(self, value=value, low=min(self.low, value), high=max(self.high, value))
 
     @property
@@ -42,7 +42,7 @@ class Input:
 def exact_or_ranged(
     value: float, unit: str, *, source: str | None = None, span: tuple[float, float] | None = None
 ) -> Input:
-    """Return an input for a number in the plan file; without a range it is exact."""
+    """Return an input for a number in the plan file; a number without a range is exact."""
     low, high = span or (value, value)
     return Input(value=value, low=low, high=high, unit=unit, source=source or "plan file", given=True)
 

@@ -1,4 +1,4 @@
-"""Summarises a trace as a few length buckets of equal work, and the rate of its busiest minute."""
+"""Summarises a trace as a few length buckets of equal work, and the request rate of its busiest minute."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,9 +18,15 @@ _CELLS_PER_OCTAVE: Final = 4
 _CELLS: Final = 32 * _CELLS_PER_OCTAVE
 _STRETCH_S: Final = 600.0
 _TELLING: Final = 1000
-"""Minimum number of requests for a mean length: it is exact to 5% if the standard deviation is 1.5 times the mean."""
+"""Minimum number of requests to compute a mean length from.
+
+With this number, the mean is exact to 5% if the standard deviation is 1.5 times the mean.
+"""
 _ROWS: Final = 100_000
-"""Maximum rows kept, sampled uniformly: the mean is exact to 0.5% if the standard deviation is 1.5 times the mean."""
+"""Maximum number of rows kept, sampled uniformly.
+
+With this number, the mean length is exact to 0.5% if the standard deviation is 1.5 times the mean.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +41,15 @@ class TraceLengths:
     reusable_fraction: float | None
     """Share of prompt tokens that repeat an earlier request; None if the trace does not record shared prefixes."""
     longer_at_times: tuple[float, float] = (1.0, 1.0)
-    """Largest mean input and output length within ten minutes, relative to the overall mean."""
+    """Largest mean input length and largest mean output length of any ten minutes, relative to the overall means."""
     dropped: Mapping[str, int] = field(default_factory=dict)
-    """Rows that could not be used, by reason."""
+    """Maps reason to the number of rows that could not be used for that reason."""
 
     def within(self, context_tokens: int) -> "TraceLengths":
-        """Return the trace limited to a model's context: longer prompts are dropped and outputs end at the limit."""
+        """Return the trace limited to a model's context.
+
+        Requests whose prompt fills the context are dropped, and outputs end at the limit.
+        """
         kept: list[Share] = []
         for share in self.shares:
             pairs = share.bucket.pairs
@@ -92,7 +101,10 @@ def trace_lengths(blocks: Iterable[Requests]) -> TraceLengths:
 
 
 class _SomeRows:
-    """A uniform sample of rows from successive blocks: each row gets a random number, and the smallest are kept."""
+    """A uniform sample of rows from successive blocks.
+
+    Each row gets a random number, and the rows with the smallest numbers are kept.
+    """
 
     def __init__(self) -> None:
         self.pairs: Int32s = np.empty((0, 2), np.int32)
