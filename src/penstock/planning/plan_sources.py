@@ -44,4 +44,4 @@ class Sources:
     """Function that returns the highest rate that replicas of one kind sustain together."""
     read_trace: ReadTrace | None = None
     draw_of: DrawOf = lambda _: None
-    """Function that returns the power that devices draw while they serve; if None, nodes are billed at maximum power."""
+    """Function that returns the power that devices draw while serving; if it returns None, maximum power is billed."""

@@ -1,4 +1,4 @@
-"""Proposes a launch command, with a note, for one replica of each pool; `penstock preflight` proposes the same."""
+"""Proposes a launch command for one replica of each pool, with a note; preflight proposes the same command."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

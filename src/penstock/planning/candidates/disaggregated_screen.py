@@ -82,7 +82,10 @@ class UnitScreen:
         )
 
     def spread(self, unit: Disaggregated, measured_engine: str) -> PhaseSpread:
-        """Return the prediction error of a unit, which depends on whether both of its setups were measured."""
+        """Return the prediction error of a unit.
+
+        The error is smaller if the prefill and the decode setup were both measured in a disaggregated deployment.
+        """
         return self.phase_factors.seen if self.measured(unit, measured_engine) else self.phase_factors.unseen
 
     def measured(self, unit: Disaggregated, measured_engine: str) -> bool:

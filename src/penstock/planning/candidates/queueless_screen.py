@@ -132,7 +132,10 @@ class QueuelessScreen:
         return self._compiled[key]
 
     def _stack(self, key: tuple[object, ...], work: ReplicaWork) -> Stack:
-        """Return the cached stack of a deployment; it is the same with drafts, because steps are measured without."""
+        """Return the fitted stack of a deployment; results are cached.
+
+        Deployments with and without drafts share a stack, because steps are measured without drafts.
+        """
         *plain, _, engine = key
         known = (*plain, engine)
         if known not in self._stacks:

@@ -42,7 +42,7 @@ class Uncertainty:
 def find_competing(
     simulated: Family, resolved: Resolved, candidates: Sequence[Candidate], progress: StageProgress
 ) -> CompetingFleets:
-    """Drop fleets that cannot win and add fleets that win in some draws; also return the inputs that affect them."""
+    """Drop fleets that cannot win, add fleets that win in some draws, and return these fleets with their inputs."""
     progress(_STAGE, 0, _STEPS)
     family = simulated.competing()
     used = {name for mix in family.fleets for pool in mix.pools for name in pool.replicas}

@@ -12,7 +12,7 @@ from penstock.planning.uncertainty.solve_again import Sized, as_solved, solve_ea
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob
 
 SETTLED: Final = 6
-"""Number of inputs, those with the nearest flips, whose flips are solved again. A report shows as many inputs."""
+"""Number of inputs whose flips are confirmed: the inputs with the nearest flips, as many as a report shows."""
 _ROUNDS: Final = 6
 _SEARCH_NODES: Final = 200
 _HAIR: Final = 0.002

@@ -38,7 +38,7 @@ _SAME: Final = 1e-9
 """Relative difference up to which two rates count as equal."""
 _SKETCH_REQUESTS, _SKETCH_SHARE, _SKETCH_TOLERANCE = 8_000, 3, 0.01
 _BESIDE_OTHERS: Final = 1.02
-"""First step of a rate search that starts from the result for another number of replicas of the same kind."""
+"""First step of a rate search that starts from a result for replicas of the same kind in a pool of another size."""
 _SPREAD: Final = 0.1
 """Relative spread of output lengths around the mean of a length bucket.
 

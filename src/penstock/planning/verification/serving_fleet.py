@@ -40,7 +40,7 @@ class ServingFleet:
     streams: tuple[RequestStream, ...]
 
     def times(self, factor: float) -> "ServingFleet":
-        """Return the same fleet with `factor` times the requests."""
+        """Return a copy of the fleet that receives `factor` times the requests."""
         streams = tuple(replace(entry, requests_per_s=entry.requests_per_s * factor) for entry in self.streams)
         return replace(self, streams=streams)
 
