@@ -1,4 +1,7 @@
-"""Computes costs: discounted line items with their formulas, as pure functions of prices, power and people."""
+"""Computes costs from prices, power and people.
+
+All functions are pure. Each cost is a discounted line item that states its formula.
+"""
 
 from penstock.economics.bill_line import Item, Line
 from penstock.economics.finance import Finance

@@ -1,4 +1,4 @@
-"""Defines a line item of a bill, with the formula and the inputs it comes from."""
+"""Defines a line item of a bill, with the formula and the inputs that give its amount."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Item(StrEnum):
-    """Cost category of a line. The order is that of the waterfall: from silicon alone to the complete bill."""
+    """Cost category of a line of a bill. The members are in the order in which a waterfall adds them, silicon first."""
 
     SILICON = "silicon"
     KEPT = "resale given up"
@@ -57,5 +57,5 @@ def _factor(text: str, inputs: Mapping[str, float]) -> float:
 
 
 def total_usd(lines: tuple[Line, ...]) -> float:
-    """Return the sum of a bill in dollars."""
+    """Return the sum of all lines of a bill, in dollars."""
     return sum(entry.usd for entry in lines)

@@ -1,4 +1,4 @@
-"""Computes a node's power, with the source of each figure, and its average under load."""
+"""Computes a node's maximum power and serving power, each with its source, and its average power at a load."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,15 +11,17 @@ HOST_WATTS_PER_DEVICE: Final[Mapping[int, float]] = {
     8: median((10_200 / 8 - 700, 14_300 / 8 - 1000, 14_500 / 8 - 1100, 6_500 / 8 - 400)),
     4: 7_500 / 4 - 1400,
 }
-"""Host watts per device, by the number of devices per node: maximum node power per device, minus board power.
+"""Host watts per device, keyed by the number of devices per node.
 
-From the catalog's `node_watts` of DGX H100, B200, B300 and A100, and of a GB300 tray."""
+The host watts are the maximum node power per device, minus the board power of one device. The maximum node power is the
+catalog's `node_watts`. The entry for 8 devices is the median over DGX H100, B200, B300 and A100. The entry for 4
+devices is from a GB300 tray."""
 _TYPICAL_DEVICES: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawUnderLoad:
-    """Power that a device draws while it serves, as fractions of its board power, with the source."""
+    """Power that a device draws while it serves, as fractions of its board power. `grounds` states the source."""
 
     median_fraction: float
     low_fraction: float
@@ -29,13 +31,14 @@ class DrawUnderLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePower:
-    """Power of a whole server, at its maximum and while serving, with the sources."""
+    """Maximum power and serving power of a whole server, with the source of each."""
 
     node_watts: float
     basis: Literal["catalog", "derived", "given"]
     note: str
     serving_watts: float
-    """Host at its maximum plus devices at their measured draw; the node's maximum if no draw was measured."""
+    """Power of the host at its maximum, plus the devices at their measured draw. If no draw was measured, this is the
+    node's maximum."""
     serving_low_watts: float
     serving_high_watts: float
     serving_note: str
@@ -44,9 +47,10 @@ class NodePower:
 def node_power(
     accelerator: Accelerator, drawn: DrawUnderLoad | None = None, *, given_watts: float | None = None
 ) -> NodePower | None:
-    """Return the plan's node power, else the catalog's, else board power plus host power; None if all are unknown.
+    """Return the node power from the plan, else from the catalog, else as the sum of board power and host power.
 
-    `provisioned_watts_per_device` is not used: it already includes a share of cooling, which PUE would count twice.
+    None if all three are unknown. `provisioned_watts_per_device` is not used, because it already includes a share of
+    cooling, which PUE would count a second time.
     """
     node, tdp_watts = accelerator.node, accelerator.tdp_watts
     if given_watts is not None:
@@ -87,6 +91,6 @@ def _serving(
 
 
 def average_watts(serving_watts: float, *, idle_watts: float, load_fraction: float) -> float:
-    """Return the average draw in watts: it rises linearly with load, from idle power to serving power."""
+    """Return the average draw of a node in watts. It rises linearly with load, from idle power to serving power."""
     idle = min(idle_watts, serving_watts)
     return idle + (serving_watts - idle) * min(1.0, max(0.0, load_fraction))

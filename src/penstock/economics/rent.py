@@ -1,4 +1,4 @@
-"""Bills rented nodes; the hourly price includes silicon, host, power and cooling, but not engineers."""
+"""Bills rented nodes. The hourly price includes silicon, host, power and cooling, but not engineers."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -22,7 +22,7 @@ class Term:
         return self.months / MONTHS_PER_YEAR
 
     def ends_years(self, start_years: float, needed_years: float) -> float:
-        """Return the end, in years, of a contract that is renewed until it covers the needed time."""
+        """Return the end, in years, of a contract that is renewed from `start_years` until it covers `needed_years`."""
         return start_years + self.years * max(1, ceil(needed_years / self.years - _EPSILON))
 
 
@@ -35,7 +35,7 @@ def rent_bill(
     period_years: tuple[float, float],
     finance: Finance,
 ) -> tuple[Line, ...]:
-    """Bill nodes rented between two dates; every hour is paid."""
+    """Bill nodes that are rented between two dates. Every hour is paid, whether the nodes are busy or not."""
     return (
         line(
             Item.RENT,

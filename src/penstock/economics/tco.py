@@ -18,14 +18,14 @@ class Site:
     name: str
     usd_per_kwh: float
     pue: float
-    """Power usage effectiveness: facility power over the power of the machines."""
+    """Power usage effectiveness: facility power divided by the power of the machines."""
     hosting_usd_per_kw_month: float
-    """Rent for space and provisioned power: dollars per month and kilowatt of the nodes' maximum power."""
+    """Rent for space and provisioned power, in dollars per month and per kilowatt of the nodes' maximum power."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackCosts:
-    """Cost of one vendor's software stack beyond the software cost that every fleet has."""
+    """Cost of one vendor's software stack, in addition to the software cost that every fleet has."""
 
     vendor: str
     engineers: float
@@ -33,32 +33,32 @@ class StackCosts:
     engineers_per_1000_devices: float
     engineer_usd_per_year: float
     support_usd_per_device_year: float
-    """Support for owned hardware; rent includes support."""
+    """Support for an owned device. For rented devices, the rent includes support."""
     licence_usd_per_device_year: float = 0.0
     """Software licence, for owned and rented devices alike."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ownership:
-    """One kind of node, with the costs of buying and running one."""
+    """One kind of node, with the figures that determine the cost of buying and running one node."""
 
     label: str
     devices: int
     device_usd: float
     """Price of a device after the volume discount."""
     host_usd: float
-    """Price of the server around the devices, once per node."""
+    """Price of a server without its devices, once per node."""
     network_usd_per_device: float
     node_watts: float
-    """Maximum power, which is provisioned."""
+    """Maximum power of a node. Hosting is provisioned for this maximum."""
     serving_watts: float
-    """Average power while serving."""
+    """Average power of a node while it serves."""
     idle_fraction: float
-    """Idle power as a fraction of the maximum."""
+    """Idle power of a node as a fraction of its maximum power."""
     load_fraction: float
     """Mean utilisation of the node over its life."""
     annual_failure_fraction: float
-    """Fraction of devices per year that fail outside warranty and are replaced."""
+    """Fraction of devices that fail outside warranty and are replaced, per year."""
 
 
 def ownership_bill(
@@ -70,7 +70,7 @@ def ownership_bill(
     stack: StackCosts,
     finance: Finance,
 ) -> tuple[Line, ...]:
-    """Bill nodes that are bought at one date and sold at another. The bill is proportional to the number of nodes."""
+    """Bill nodes that are bought at one date and sold later. The bill is proportional to the number of nodes."""
     start, end = period_years
     money = {
         "bought": finance.worth_today(start),
@@ -106,13 +106,13 @@ def ownership_bill(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resale:
-    """Resale value of a node owned already. It falls linearly from today's value to 0 on the day its use ends."""
+    """Resale value of an already owned node. It falls linearly from today's value to 0 at the end of the node's use."""
 
     today_usd: float
     ends_years: float
 
     def usd(self, years: float) -> float:
-        """Return the resale value in dollars in `years` years."""
+        """Return the resale value, in dollars, that the node has `years` years from today."""
         return self.today_usd * max(0.0, 1 - years / self.ends_years) if self.ends_years > 0 else 0.0
 
 
@@ -126,7 +126,7 @@ def retention_bill(
     stack: StackCosts,
     finance: Finance,
 ) -> tuple[Line, ...]:
-    """Bill nodes owned already for a period: the cost of running them and their loss of resale value."""
+    """Bill already owned nodes for a period. The bill has the cost of running them and their loss of resale value."""
     start, end = period_years
     years = finance.paid_years(start, end)
     return (
@@ -146,7 +146,7 @@ def retention_bill(
 
 
 def _upkeep(terms: Ownership, nodes: float, years: float, stack: StackCosts) -> Iterable[Line]:
-    """Yield the lines for support per device, and for devices that fail outside warranty."""
+    """Yield the line for support of all devices, and the line for replacing devices that fail outside warranty."""
     counted = {"nodes": nodes, "devices": float(terms.devices), "paid_years": years}
     support, each = stack.support_usd_per_device_year, "nodes*devices*usd_per_device_year*paid_years"
     yield line(Item.SUPPORT, terms.label, each, **counted, usd_per_device_year=support)
@@ -161,7 +161,7 @@ def _upkeep(terms: Ownership, nodes: float, years: float, stack: StackCosts) -> 
 
 
 def _running(terms: Ownership, nodes: float, years: float, site: Site) -> Iterable[Line]:
-    """Yield the lines for electricity of the machines, for cooling and for space."""
+    """Yield one line each for the electricity of the machines, for cooling, and for space with provisioned power."""
     average = average_watts(
         terms.serving_watts, idle_watts=terms.node_watts * terms.idle_fraction, load_fraction=terms.load_fraction
     )
@@ -188,7 +188,7 @@ def _running(terms: Ownership, nodes: float, years: float, site: Site) -> Iterab
 
 
 def people(stack: StackCosts, *, period_years: tuple[float, float], finance: Finance) -> tuple[Line, ...]:
-    """Bill the extra engineers that a vendor's stack needs in a fleet of any size."""
+    """Bill the extra engineers that a vendor's stack needs. Their number does not depend on the size of the fleet."""
     return (
         line(
             Item.SOFTWARE,
@@ -204,7 +204,7 @@ def people(stack: StackCosts, *, period_years: tuple[float, float], finance: Fin
 def stack_by_device(
     stack: StackCosts, *, devices: float, period_years: tuple[float, float], finance: Finance
 ) -> tuple[Line, ...]:
-    """Bill stack costs per device, for owned and rented devices: engineers, and licences if there are any."""
+    """Bill the stack costs that are proportional to the devices, owned or rented: engineers and any licences."""
     counted = {"devices": devices, "paid_years": finance.paid_years(*period_years)}
     engineers = line(
         Item.SOFTWARE,
@@ -227,31 +227,31 @@ def as_spares(label: str, lines: tuple[Line, ...], *, nodes: float) -> Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaterfallStep:
-    """One bar of a waterfall."""
+    """One bar of a waterfall chart."""
 
     item: Item
     usd: float
     running_usd: float
-    """Sum of the bill up to and including this step."""
+    """Sum of the bill's items up to and including the item of this bar."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waterfall:
-    """A bill from silicon alone to all-in cost."""
+    """Costs of a bill, added up item by item from silicon alone to the all-in cost."""
 
     silicon_usd: float
-    """Cost of silicon, or of the rent that replaces it."""
+    """Cost of bought silicon plus rent, which takes its place for rented nodes."""
     all_in_usd: float
     steps: tuple[WaterfallStep, ...]
 
     @property
     def software_usd(self) -> float:
-        """Return the cost in dollars of extra engineers, beyond those that every fleet needs."""
+        """Return the cost in dollars of extra engineers, in addition to the engineers that every fleet needs."""
         return sum(step.usd for step in self.steps if step.item is Item.SOFTWARE)
 
 
 def waterfall(lines: Iterable[Line]) -> Waterfall:
-    """Build a waterfall with the costs of a bill in the order of `Item`; items that cost nothing have no bar."""
+    """Build a waterfall from the lines of a bill, in the order of `Item`. Items that cost nothing get no bar."""
     sums = by_item(lines)
     running, steps = 0.0, []
     for item in Item:
@@ -263,7 +263,7 @@ def waterfall(lines: Iterable[Line]) -> Waterfall:
 
 
 def by_item(lines: Iterable[Line]) -> Mapping[Item, float]:
-    """Sum a bill by item; items that cost nothing are left out."""
+    """Return the dollars of each item of a bill. Items that cost nothing are left out."""
     sums: dict[Item, float] = {}
     for entry in lines:
         if entry.usd:

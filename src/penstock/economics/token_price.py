@@ -1,4 +1,4 @@
-"""Computes prices per million input tokens and per million output tokens, by the device time each kind takes."""
+"""Computes prices per million input tokens and per million output tokens, by the device time of each kind of token."""
 
 from dataclasses import dataclass
 from math import inf
@@ -9,20 +9,22 @@ MTOK: Final = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenPrice:
-    """Levelised price per million tokens: discounted dollars over discounted tokens."""
+    """Levelised price per million tokens: discounted dollars divided by discounted tokens."""
 
     input_usd_per_mtok: float | None
     output_usd_per_mtok: float | None
-    """Both prices are None if the split of device time between prefill and decode is unknown."""
+    """Price of output tokens. This price and the price of input tokens are both None if the split of device time
+    between prefill and decode is unknown."""
     blended_usd_per_mtok: float
-    """Total cost over all tokens, input and output alike."""
+    """Total cost per million tokens, with input and output tokens counted alike."""
 
 
 def token_price(usd: float, *, input_tokens: float, output_tokens: float, prefill_fraction: float | None) -> TokenPrice:
-    """Divide a bill between input and output tokens; input tokens pay for the share of device time spent on prefill.
+    """Divide a bill between input and output tokens, by the share of device time spent on prefill.
 
-    The caller's rule provides the share: by default, device-seconds of prefill over all busy device-seconds. Idle time
-    and engineers are divided like busy time.
+    Input tokens pay for this share, and output tokens pay for the rest. The caller chooses how the share is computed.
+    By default it is device-seconds of prefill over all busy device-seconds. Idle time and engineers are divided in the
+    same proportion as busy time.
     """
     total = input_tokens + output_tokens
     blended = usd / total * MTOK if total else inf

@@ -1,6 +1,6 @@
 """Predicts whether a model fits in memory and how fast it runs.
 
-Pure functions of a model, an accelerator and an engine.
+All functions are pure. Their inputs describe a model, an accelerator and an engine.
 """
 
 from penstock.performance.memory.budget import MemoryFit, fit

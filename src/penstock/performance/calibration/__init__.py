@@ -1,1 +1,1 @@
-"""Fits slowdowns to measured rows and computes their held-out errors."""
+"""Fits slowdowns to measured rows, and computes the errors of predictions for held-out rows."""

@@ -1,4 +1,4 @@
-"""Reconstructs settings and statistics of published benchmarks that their results do not state."""
+"""Reconstructs settings and the kind of average of published benchmarks, which their result files do not state."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -10,43 +10,44 @@ _NOMINAL: Final = 0.9
 """Ratio of mean to nominal length in InferenceX, which draws lengths between 0.8 and 1 times the nominal length."""
 _LONG_TOKENS: Final = 4096
 _MANY: Final = 16
-"""Number of users from which on InferenceX's SGLang scripts poll for requests less often."""
+"""With at least this number of users, InferenceX's SGLang scripts poll for new requests every 30 steps instead of
+10."""
 _DELAYED_FROM: Final = date(2026, 1, 29)
-"""Date of InferenceX pull request 594: delayed batching for DeepSeek-R1 in fp8 on B200."""
+"""Date of InferenceX pull request 594, which introduced delayed batching for DeepSeek-R1 in fp8 on B200."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Harness:
-    """Settings that affect a time to first token, from the scripts of the benchmark."""
+    """Settings that affect a measured time to first token, as the scripts of the benchmark state them."""
 
     statistic: Literal["mean", "median"] = "mean"
     requests_per_user: int = 10
-    """InferenceX: `--num-prompts $(( CONC * 10 ))`. All users send their first request at once. Then a new request
-    starts whenever one ends."""
+    """Requests that each user sends in one run. InferenceX sets `--num-prompts $(( CONC * 10 ))`. All users send their
+    first request at once. Then a new request starts whenever one ends."""
     batched_tokens: int = 8192
     """Prompt tokens that the engine processes in one step, on one data-parallel rank."""
     held_steps: float = 0.0
-    """Decode steps by which the engine delays a prompt on purpose. SGLang delays it by half of
-    `--scheduler-recv-interval` on average. TensorRT-LLM sets the delay with `batch_wait_timeout_iters` and
+    """Decode steps by which the engine delays a prompt on purpose. On average, SGLang delays a prompt by about half of
+    `--scheduler-recv-interval`. TensorRT-LLM sets the delay with `batch_wait_timeout_iters` and
     `attention_dp_config.timeout_iters`."""
 
     @property
     def burst_share(self) -> float:
         """Return the share of the requests in a mean that were sent at the start, by all users at once.
 
-        A median is not affected by these requests, so its share is zero.
+        These requests do not affect a median, so the share is zero if the statistic is a median.
         """
         return 1 / self.requests_per_user if self.statistic == "mean" else 0.0
 
 
 def harness_of(row: Measurement) -> Harness:
-    """Return the benchmark settings of a row.
+    """Return the benchmark settings that apply to a row.
 
     They come from the scripts in github.com/SemiAnalysisAI/InferenceX `benchmarks/` at the date of the row.
 
-    The InferenceX app publishes medians; the file that AIConfigurator ships has means. Where a run is in both, the time
-    per token is the same and the time to first token is not. AIConfigurator's own runs state no settings, so they get
-    the engines' defaults.
+    The InferenceX app publishes medians. The file that AIConfigurator ships has means. If a run is in both sources, the
+    two times per token are equal and the two times to first token differ. AIConfigurator's own runs state no settings,
+    so they get the engines' defaults.
     """
     if row.source == "aiconfigurator-silicon":
         return Harness()
@@ -77,7 +78,8 @@ def _trtllm(row: Measurement) -> tuple[int, float]:
 def _sglang(row: Measurement) -> tuple[int, float]:
     users = row.concurrency or 1
     if row.accelerator.startswith("mi"):
-        # --num-continuous-decode-steps=4; all prompts at once, except for mxfp4 with long prompts and many users.
+        # The scripts set --num-continuous-decode-steps=4. A step takes all prompts at once, except for mxfp4 with long
+        # prompts and many users.
         long = row.weights == "mxfp4" and row.input_tokens > _LONG_TOKENS and users > 32
         return (32_768 if long else 196_608), _poll_wait_steps(4)
     if row.accelerator == "h200_sxm":
@@ -93,9 +95,9 @@ def _sglang(row: Measurement) -> tuple[int, float]:
 
 
 def _poll_wait_steps(every: int) -> float:
-    """Return the mean number of steps that a request waits for the next poll, beyond the running step.
+    """Return the mean number of steps that a request waits for the next poll, in addition to the running step.
 
-    Zero if the engine polls every step.
+    The result is zero if the engine polls in every step.
     """
     return (every - 1) / 2
 
@@ -104,14 +106,15 @@ _SCRIPTS: Final = {"sglang": _sglang, "trtllm": _trtllm}
 
 
 _DRAFTED: Final = 3
-"""Tokens that most of InferenceX's scripts draft per step. SGLang's scripts state 4, because they also count the
-verified token."""
+"""Number of tokens that most of InferenceX's scripts draft per step. SGLang's scripts state 4, because SGLang also
+counts the verified token."""
 
 
 def drafted_tokens(row: Measurement) -> int:
-    """Return the drafted tokens per step of a row, from the scripts of InferenceX (`*_mtp.sh`).
+    """Return the number of tokens that a row's run drafted per step, from the scripts of InferenceX (`*_mtp.sh`).
 
-    MiniMax-M3 uses a separate EAGLE-3 drafter. A few loads of its NVFP4 runs draft 2, 4 or 6 tokens.
+    The result is zero if the run used no drafts. MiniMax-M3 uses a separate EAGLE-3 drafter. At a few loads its NVFP4
+    runs draft 2, 4 or 6 tokens, but the result is 3 for these loads too.
     """
     if not row.drafted:
         return 0

@@ -1,8 +1,8 @@
 """Fits the acceptance of drafted tokens from runs with and without multi-token prediction.
 
-A pair has the same setup, lengths and load. The step model gives the extra work of the drafting step. Two fitted values
-explain the remaining difference: the tokens that a step yields (one acceptance per model) and the extra time of the
-engine (one factor per engine).
+A pair is a run with drafts and a run without drafts that have the same setup, lengths and load. The step model gives
+the extra work of the drafting step. Two fitted values explain the remaining difference in time: the tokens that a step
+yields (one acceptance per model) and the extra time of the engine (one factor per engine).
 """
 
 from collections import defaultdict
@@ -24,49 +24,53 @@ from penstock.performance.step.step_work import Array, ReplicaWork
 _TRIED: Final = np.linspace(0.2, 0.95, 16)
 _FINE: Final = np.linspace(0.2, 0.95, 301)
 _SEEN_HALF: Final = 2.0
-"""Number of measured curves at which a model's acceptance is halfway between the pooled and its own value, and an
-engine's factor halfway between one and its own value."""
+"""Number of measured curves at which shrinkage is one half. A model's acceptance is then halfway between the pooled
+value and the value fitted to the model alone. An engine's factor is then halfway between one and the value fitted to
+the engine alone."""
 _ROUNDS: Final = 5
 
 UnseenDraft = Literal["split", "model"]
-"""What was never measured with drafts: the split of a measured model, or the model itself."""
+"""The part of a setup that was never measured with drafts. It is the split if the model was measured with drafts in
+another split, else the model itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DraftModel:
-    """Fitted acceptance by model shape, engine factors, and held-out errors."""
+    """Fitted acceptance for each model shape, factor for each engine, and held-out errors."""
 
     pooled: float
     """Acceptance for a model that was not measured with drafts."""
     acceptance: Mapping[str, float] = field(default_factory=dict)
     engines: Mapping[str, float] = field(default_factory=dict)
-    """Logarithm of the ratio of an engine's step time to the time that its work predicts."""
+    """Logarithm, for each engine, of the ratio of the time of a drafting step to the time that the step's work
+    predicts."""
     spreads: Mapping[UnseenDraft, tuple[float, float]] = field(default_factory=dict)
-    """P10 and P90 of the ratio of measured to predicted gain, as logarithms."""
+    """P10 and P90 of the ratio of measured to predicted gain, as logarithms, for each kind of unmeasured part."""
     pairs: Mapping[str, int] = field(default_factory=dict)
     """Number of pairs for each model shape."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DraftedRow:
-    """Measured run with drafts, with its time per token as a function of the acceptance, from the step model."""
+    """Measured run with drafts, and the gain that the step model predicts for it at each acceptance."""
 
     measurement: Measurement
     shape: str
     curve: str
     drafted: int
     gains: Array
-    """Logarithm of the ratio of the time per token with drafts to the time without, for each acceptance in `_TRIED`."""
+    """Logarithm of the predicted ratio of the time per token with drafts to the time per token without drafts. There is
+    one entry for each acceptance in `_TRIED`."""
     pair: Measurement | None
-    """The matching run without drafts."""
+    """The matching run without drafts. None if no such run was measured."""
 
     def log_gain(self, acceptance: float) -> float:
-        """Interpolate the logarithm of the gain between the tabulated acceptances."""
+        """Return the predicted logarithm of the gain at an acceptance, interpolated between the entries of `gains`."""
         return float(np.interp(acceptance, _TRIED, self.gains))
 
     @property
     def measured_log_gain(self) -> float:
-        """Return the logarithm of the ratio of the measured time per token with drafts to the time without."""
+        """Return the logarithm of the ratio of two measured times per token: with drafts over without drafts."""
         if self.pair is None or not self.pair.tpot_s or not self.measurement.tpot_s:
             raise LookupError(f"{self.measurement.id} has no matching run without drafts")
         return float(np.log(self.measurement.tpot_s / self.pair.tpot_s))
@@ -78,10 +82,10 @@ SlowdownsOf = Callable[[Measurement, ReplicaWork], Array]
 def drafted_rows(
     measurements: Sequence[Measurement], model_of: ModelOf, accelerator_of: AcceleratorOf, slowdowns_of: SlowdownsOf
 ) -> Iterator[DraftedRow]:
-    """Yield every run of one engine with drafts, paired with a run without drafts.
+    """Yield every single-engine run with drafts, each paired with a run without drafts.
 
-    The pair is the run closest in date that has the same source, setup, lengths and load. It is None if no such run
-    exists.
+    The paired run has the same source, setup, lengths and load. If there are several such runs, it is the closest in
+    date. If there is none, `pair` is None.
     """
     plain: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)
     serving = [row for row in measurements if row.scenario == "online" and row.tpot_s and row.concurrency]
@@ -123,7 +127,7 @@ def _gains(work: ReplicaWork, slowdowns: Array, loop: LoopLoad, drafted: int) ->
 
 
 def drafting_s(work: ReplicaWork, slowdowns: Array, loop: LoopLoad, drafted: int, acceptance: float) -> float:
-    """Return the seconds per token of a loop with drafts, without the factor of its engine."""
+    """Return the seconds per token of a closed-loop run with drafts, before the engine's factor is applied."""
     accepted = expected_tokens(acceptance, drafted)
     drafting = LoopLoad(
         users=loop.users,
@@ -138,10 +142,10 @@ def drafting_s(work: ReplicaWork, slowdowns: Array, loop: LoopLoad, drafted: int
 def fit_drafts(
     rows: Iterable[DraftedRow], spreads: Mapping[UnseenDraft, tuple[float, float]] | None = None
 ) -> DraftModel:
-    """Fit acceptances by least absolute error and engine factors by medians, alternately.
+    """Fit acceptances by least absolute error and engine factors by medians, in alternating rounds.
 
-    With few measured curves, a model's acceptance is shrunk towards the pooled value, and an engine's factor towards
-    one.
+    A model's acceptance is shrunk towards the pooled value if the model has few measured curves. An engine's factor is
+    shrunk towards one if the engine has few measured curves.
     """
     paired = [row for row in rows if row.pair is not None]
     measured = np.array([row.measured_log_gain for row in paired])
@@ -173,7 +177,7 @@ def fit_drafts(
 
 
 def predicted_log_gain(model: DraftModel, row: DraftedRow) -> float:
-    """Predict the logarithm of the ratio of the time per token with drafts to the time without."""
+    """Predict the logarithm of the ratio of the time per token with drafts to the time per token without drafts."""
     acceptance = model.acceptance.get(row.shape, model.pooled)
     return row.log_gain(acceptance) + model.engines.get(row.measurement.engine, 0.0)
 
@@ -186,9 +190,9 @@ def without_each_draft(
     unseen: UnseenDraft,
     spreads: Mapping[UnseenDraft, tuple[float, float]] | None = None,
 ) -> Iterator[tuple[DraftModel, list[DraftedRow]]]:
-    """Hold out a tenth of the curves or models at a time, and fit to the others.
+    """Hold out a tenth of the curves, or of the models, at a time, and fit to the other rows.
 
-    Yield each fitted model with its held-out rows.
+    Yield each fitted model with the rows that were held out from its fit.
     """
     labels = [row.curve if unseen == "split" else row.shape for row in rows]
     fold = {label: number % _FOLDS for number, label in enumerate(sorted(set(labels)))}
@@ -199,7 +203,7 @@ def without_each_draft(
 
 
 def draft_spreads(rows: Sequence[DraftedRow]) -> dict[UnseenDraft, tuple[float, float]]:
-    """Return P10 and P90 of the ratio of measured to predicted gain, with the split or the whole model held out."""
+    """Return P10 and P90 of the logarithm of measured over predicted gain, with each split or each model held out."""
     found: dict[UnseenDraft, tuple[float, float]] = {}
     kinds: tuple[UnseenDraft, ...] = ("split", "model")
     for unseen in kinds:
@@ -215,7 +219,7 @@ def draft_spreads(rows: Sequence[DraftedRow]) -> dict[UnseenDraft, tuple[float, 
 
 
 def to_document(model: DraftModel) -> dict[str, Any]:
-    """Return plain values, rounded to four decimals."""
+    """Return the model as a document of plain values, rounded to four decimals."""
     return {
         "pooled": round(model.pooled, 4),
         "acceptance": {shape: round(value, 4) for shape, value in sorted(model.acceptance.items())},
@@ -226,7 +230,7 @@ def to_document(model: DraftModel) -> dict[str, Any]:
 
 
 def from_document(document: Mapping[str, Any]) -> DraftModel:
-    """Parse the form that `to_document` returns."""
+    """Parse the document that `to_document` returns."""
     return DraftModel(
         pooled=document["pooled"],
         acceptance=document["acceptance"],

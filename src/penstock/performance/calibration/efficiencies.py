@@ -21,10 +21,11 @@ from penstock.performance.step.step_work import ReplicaWork
 _DIGITS = 6
 
 Novelty = Literal["shape", "configuration", "model", "accelerator"]
-"""The part of a deployment that was never measured. Its interval comes from the errors of predictions with the same
-part held out."""
+"""The part of a deployment that was never measured. The interval of a prediction comes from the errors of predictions
+for which the same part was held out."""
 _CURVE = 3
-"""Minimum number of loads of a setup, or of rows of a stack, to count as measured. One or two could be outliers."""
+"""Minimum number of measured loads for a setup, or of measured rows for a stack, to count as measured. One or two could
+be outliers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,24 +36,26 @@ class ObservedSetups:
     loads: frozenset[tuple[float, int, int]] = frozenset()
     """Measured loads as users, input tokens and output tokens."""
     software: Software | None = None
-    """The newest software with a known day."""
+    """Software of the newest measurement with a known day. None if no measurement has a known day."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Efficiencies:
-    """Fitted efficiencies and their held-out errors."""
+    """Fitted evidence for predictions, with the errors of held-out predictions."""
 
     evidence: Evidence
     intervals: Mapping[Novelty, Mapping[str, Logs]]
-    """P10 and P90 of the ratio of measured to predicted time, in units of the stated standard deviation, by held-out
-    unit and by accelerator. The empty name applies to accelerators without an entry of their own."""
+    """P10 and P90 of the logarithm of measured over predicted time, in units of the standard deviation that the
+    prediction states. The outer key is the held-out part. The inner key is the accelerator, or empty for all
+    accelerators without an entry."""
     first: Calibration
-    """Time to first token that its steps do not explain. The columns are `first_token_waits.FIRST`."""
+    """Fit of the part of the time to first token that the engine's steps do not explain. The columns are
+    `first_token_waits.FIRST`."""
     first_spreads: Mapping[Novelty, Logs]
     fitted_on: str
 
     def interval(self, novelty: Novelty, accelerator: str, uncertainty: float) -> Logs:
-        """Return P10 and P90 for a standard deviation, scaled by the held-out errors of the same novelty."""
+        """Return P10 and P90 as logarithms: a standard deviation, scaled by the held-out errors for this novelty."""
         found = self.intervals[novelty]
         low, high = found.get(accelerator, found[EVERYWHERE])
         return low * uncertainty, high * uncertainty
@@ -60,9 +63,8 @@ class Efficiencies:
     def engines(self, accelerator: str, model: ModelSpec | None = None) -> tuple[str, ...]:
         """Return the engines that have at least three measured serving rows on an accelerator.
 
-        If a model is given, only the engines that served this model are returned, because the fastest of several
-        extrapolations is usually the most wrong. If no engine served it, all engines measured on the accelerator are
-        returned.
+        If a model is given, only engines with at least three such rows for this model are returned, because the fastest
+        of several extrapolations is usually the most wrong. If there is no such engine, the model is ignored.
         """
         measured = self.evidence.measured
         rows = Counter(zip(measured.texts["part"], measured.engines, measured.texts["family"], strict=True))
@@ -82,9 +84,9 @@ class Efficiencies:
         return tuple(sorted(engine.name for made_by, engine in pairs if made_by == vendor and engine.serving))
 
     def measurements_of(self, work: ReplicaWork, engine: str, label: str = "setup") -> ObservedSetups:
-        """Return the measurements that share a label with a deployment.
+        """Return the measurements that have the same label as a deployment.
 
-        The label `setup` means the same model, accelerator, engine, format and split.
+        Two runs have the same label `setup` if model, accelerator, engine, format and split are equal.
         """
         found = np.flatnonzero(self._shares(work, engine, label))
         if not len(found):
@@ -99,7 +101,10 @@ class Efficiencies:
         )
 
     def novelty(self, work: ReplicaWork, engine: str, seen: ObservedSetups) -> Novelty:
-        """Return the part of a deployment that no serving measurement covers, given the measurements of its setup."""
+        """Return the part of a deployment that serving measurements do not cover.
+
+        `seen` holds the measurements of the deployment's exact setup.
+        """
         if len(seen.loads) >= _CURVE:
             return "shape"
         if self._shares(work, engine, "stack").sum() < _CURVE:
@@ -117,7 +122,10 @@ class Efficiencies:
 
 
 def to_document(efficiencies: Efficiencies) -> dict[str, Any]:
-    """Return plain values, rounded to six significant digits. `to_arrays` returns the rows and their weights."""
+    """Return everything except the arrays as plain values, rounded to six significant digits.
+
+    `to_arrays` returns the arrays: the measured rows and their weights.
+    """
     return {
         "fitted_on": efficiencies.fitted_on,
         "spreads": efficiencies.evidence.spreads.to_document(),
@@ -131,12 +139,12 @@ def to_document(efficiencies: Efficiencies) -> dict[str, Any]:
 
 
 def to_arrays(efficiencies: Efficiencies) -> dict[str, npt.NDArray[Any]]:
-    """Return the rows and their solved weights."""
+    """Return the measured rows and their solved weights, as arrays."""
     return {**efficiencies.evidence.measured.to_arrays(), "solved": efficiencies.evidence.solved}
 
 
 def from_document(document: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Efficiencies:
-    """Parse the forms that `to_document` and `to_arrays` return."""
+    """Parse the document of `to_document` and the arrays of `to_arrays`."""
     return Efficiencies(
         evidence=Evidence(
             measured=Measured.from_arrays(arrays),
@@ -195,9 +203,9 @@ def _factors(tables: Mapping[str, Mapping[str, float]]) -> Factors:
 
 
 def _software(text: str) -> Software:
-    """Parse `online 0.19.0 2026-03-01`.
+    """Parse a text such as `online 0.19.0 2026-03-01` into scenario, release and day.
 
-    A release can be empty or contain spaces; the scenario and the day cannot.
+    The release can be empty or contain spaces. The scenario and the day cannot.
     """
     scenario, _, rest = text.partition(" ")
     version, _, day = rest.rpartition(" ")

@@ -1,4 +1,4 @@
-"""Summarises held-out errors, interval coverage, and how often predictions name the faster of two accelerators."""
+"""Summarises held-out errors, interval coverage, and the share of comparisons whose faster accelerator is predicted."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
@@ -14,8 +14,8 @@ from penstock.performance.step.step_work import Array
 _WINNER_GAP: Final = 1.15
 """Two accelerators count as equally fast if the ratio of their speeds is below this value."""
 _OWN_ROWS: Final = 50
-"""Minimum number of rows of an accelerator. With fewer, the errors of all accelerators set the width of its
-intervals."""
+"""Minimum number of rows for an accelerator to have intervals of its own. With fewer rows, the errors of all
+accelerators determine the width of its intervals."""
 EVERYWHERE: Final = ""
 _GROUPS: Final = 20
 """Number of groups into which folds are merged to check the coverage of intervals."""
@@ -27,18 +27,18 @@ Kept = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Errors:
-    """Rows held out by the same rule: predicted time, measured time and stated uncertainty."""
+    """Predicted times, measured times and stated uncertainties of rows that were held out by the same rule."""
 
     predicted_s: Array
     measured_s: Array
     uncertainty: Array
     folds: npt.NDArray[np.int64]
-    """Fold of each row. An interval is judged on folds from which it was not computed."""
+    """Fold of each row. The coverage of an interval is checked on folds that were not used to compute the interval."""
     accelerators: npt.NDArray[np.str_]
 
     @property
     def off(self) -> Array:
-        """Return the logarithm of the ratio of measured to predicted time."""
+        """Return the logarithm of the ratio of measured to predicted time, for each row."""
         return np.asarray(np.log(self.measured_s / self.predicted_s))
 
     def take(self, kept: Kept) -> "Errors":
@@ -62,11 +62,12 @@ class ErrorSummary:
     p90: float
     bias: float
     coverage: float | None = None
-    """Share of rows inside their P10-P90, with intervals computed from other folds."""
+    """Share of rows whose measured time lies inside the row's P10-P90. Each interval is computed from other folds. None
+    if the coverage was not computed."""
 
 
 def summarise(predicted_s: Array, measured_s: Array, covered: Kept | None = None) -> ErrorSummary:
-    """Compute error statistics."""
+    """Return statistics of the errors of predicted times, relative to the measured times."""
     errors = predicted_s / measured_s - 1
     sizes = np.abs(errors)
     return ErrorSummary(
@@ -80,10 +81,10 @@ def summarise(predicted_s: Array, measured_s: Array, covered: Kept | None = None
 
 
 def intervals(errors: Errors) -> dict[str, Logs]:
-    """Return P10 and P90 of the errors in units of the stated uncertainty, per accelerator and overall.
+    """Return P10 and P90 of the errors, in units of the stated uncertainty, for each accelerator and for all together.
 
-    80% of the errors lie inside the interval. The interval is symmetric, because the sign of an accelerator's error
-    changes from month to month.
+    An error is the logarithm of measured over predicted time. 80% of the errors lie inside the interval. The interval
+    is symmetric, because the sign of an accelerator's error changes from month to month.
     """
     scaled = np.abs(errors.off / errors.uncertainty)
     spans = {EVERYWHERE: _eight_in_ten(scaled)}
@@ -100,7 +101,7 @@ def _eight_in_ten(sizes: Array) -> Logs:
 
 
 def is_covered(errors: Errors) -> Kept:
-    """Return whether each row lies in the interval computed from the errors of the other folds."""
+    """Return, for each row, whether its error lies in the interval computed from the errors of other folds."""
     inside = np.zeros(len(errors.folds), np.bool_)
     groups = errors.folds % _GROUPS
     for group in np.unique(groups):
@@ -122,23 +123,23 @@ class Winners:
     named: float
     always_nvidia: float
     fixed_ranking: float
-    """Share of correct answers of a baseline: it names the accelerator that won most other comparisons of the same two
-    accelerators."""
+    """Share of correct answers of a baseline. For each comparison, the baseline names the accelerator that won most of
+    the other comparisons of the same two accelerators."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contestant:
-    """One row of a comparison."""
+    """One measured row that can be compared with rows of other accelerators."""
 
     number: int
     same: Hashable
-    """Key that rows must share to be compared: model, precision, load and devices."""
+    """Key that two rows must share to be compared: model, precision, load and number of devices."""
     accelerator: str
     vendor: str
 
 
 def contestants(measured: Measured) -> list[Contestant]:
-    """Return each row with the key of its comparisons. All four-bit formats count as the same precision."""
+    """Return each row with the key that rows must share to be compared. All four-bit formats count as one precision."""
     cases, texts = measured.cases, measured.texts
     return [
         Contestant(
@@ -157,9 +158,10 @@ def contestants(measured: Measured) -> list[Contestant]:
 
 
 def winners(measured: Measured, predicted_s: Array) -> Winners | None:
-    """Compare every AMD row with every NVIDIA row of the same model, precision, load and devices.
+    """Compare every AMD row with every NVIDIA row of the same model, precision, load and number of devices.
 
-    Repetitions of a comparison on other days or with other engines count as one comparison.
+    Two rows that are about equally fast are not compared. Repetitions of a comparison on other days or with other
+    engines count as one comparison. None if nothing can be compared.
     """
     groups: dict[Hashable, list[Contestant]] = defaultdict(list)
     for entry in contestants(measured):
@@ -176,7 +178,7 @@ def winners(measured: Measured, predicted_s: Array) -> Winners | None:
 
 
 def _average_distinct(found: Mapping[tuple[Hashable, str, str], Sequence[tuple[bool, bool]]]) -> Winners:
-    """Average the correct answers over distinct comparisons.
+    """Return the shares of correct answers, averaged over distinct comparisons.
 
     The fixed ranking names AMD if AMD won most of the other comparisons of the same two accelerators.
     """

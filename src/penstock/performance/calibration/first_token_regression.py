@@ -1,9 +1,9 @@
-"""Fits the part of the time to first token that its steps do not explain, with shrinkage between similar setups.
+"""Fits the part of the time to first token that the engine's steps do not explain, with shrinkage across setups.
 
-The terms are fitted by a bounded ridge regression on logarithms, since first tokens scatter by factors. Each level is
-shrunk towards the more general one: all accelerators, then the same architecture, then the same accelerator, then the
-same accelerator and engine. Software release, model and exact configuration each have a factor, shrunk towards one
-where measurements are few.
+The terms are fitted by a bounded ridge regression on logarithms, because times to first token scatter by factors. The
+fit has four levels: all accelerators, the same architecture, the same accelerator, and the same accelerator and engine.
+Each level is shrunk towards the next more general level. Software release, model and exact configuration each have a
+factor. A factor with few measurements is shrunk towards one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ from penstock.performance.step.step_work import Array
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FitTerms:
-    """Bounds and priors of the fitted terms, one entry per column of the work."""
+    """Lower bounds and priors of the fitted terms. Each array has one entry per column of the work."""
 
     lower_bounds: Array
     prior: Array
@@ -27,11 +27,11 @@ class FitTerms:
 
 
 _FREEDOM: Final = (2.0, 0.4, 0.3, 0.2)
-"""Standard deviation of each level, relative to the level above."""
+"""Standard deviation of the terms at each level, as a fraction of the terms at the level above."""
 _PULL: Final = 0.3
 _ROUNDS: Final = 4
 _SEEN_HALF: Final = {"family": 2.0, "software": 1.0, "configuration": 1.0}
-"""Number of rows at which a factor moves halfway from one to the value of its own measurements."""
+"""Number of rows at which a factor is halfway between one and the value that its rows alone would give."""
 _HUBER: Final = 1.5
 
 
@@ -49,12 +49,13 @@ class Software:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One measurement as input to the fit: the work of its average step, and its time."""
+    """One measurement as input to the fit: the columns of its work, and its measured time in seconds."""
 
     roofline: Array
     seconds: float
     path: tuple[str, ...]
-    """Path from the most general level to the most specific one: (architecture, accelerator, engine)."""
+    """Labels of the row's levels, from the most general to the most specific one: (architecture, accelerator,
+    engine)."""
     family: str
     software: Software
     configuration: str
@@ -62,20 +63,20 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Factors:
-    """Logarithms of the factors of model family, software and configuration, zero for an unmeasured one."""
+    """Logarithms of the factors for model family, software and configuration. A missing entry counts as zero."""
 
     family: Mapping[str, float] = field(default_factory=dict)
     software: Mapping[Software, float] = field(default_factory=dict)
     configuration: Mapping[str, float] = field(default_factory=dict)
 
     def times(self, family: str, software: Software | None, configuration: str) -> float:
-        """Return the product of the factors."""
+        """Return the product of the factors for a model family, a software and a configuration."""
         logs = [self.family.get(family, 0.0), self.configuration.get(configuration, 0.0)]
         logs += [self.software.get(software, 0.0)] if software is not None else []
         return float(np.exp(sum(logs)))
 
     def of(self, row: Row) -> float:
-        """Return the product of the factors of a row."""
+        """Return the product of the factors that apply to a row."""
         return self.times(row.family, row.software, row.configuration)
 
 
@@ -90,7 +91,7 @@ class FittedLevel:
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """All fitted levels, keyed by their path from the most general to the narrowest."""
+    """All fitted levels. The key of a level is its path, from the most general label to the most specific one."""
 
     by_path: dict[tuple[str, ...], FittedLevel]
 
@@ -108,12 +109,12 @@ class Calibration:
         return fitted.slowdowns * fitted.factors.of(row)
 
     def seconds(self, row: Row) -> float:
-        """Predict the seconds of one row."""
+        """Predict the time of one row, in seconds."""
         return float(row.roofline @ self.slowdowns(row))
 
 
 def calibrate(rows: Iterable[Row], terms: FitTerms) -> Calibration:
-    """Fit all levels, from the most general to the narrowest."""
+    """Fit all levels, from the most general to the most specific one."""
     everything = list(rows)
     by_path: dict[tuple[str, ...], FittedLevel] = {}
     for length in range(max((len(row.path) for row in everything), default=0) + 1):
@@ -173,16 +174,16 @@ def _shrunk_means(codes: Codes, values: Array, half: float) -> Array:
 
 
 def _on_logarithms(roofline: Array, seconds: Array, prior: Array, spread: Array, lower_bounds: Array) -> Array:
-    """Fit by Gauss-Newton on the logarithm of measured over fitted.
+    """Fit the terms by Gauss-Newton on the logarithm of measured over fitted time.
 
-    It uses Huber weights and shrinkage to the level above.
+    The fit uses Huber weights and shrinks the terms towards the level above.
     """
     slowdowns = np.maximum(prior, lower_bounds)
     for _ in range(8):
         fitted = roofline @ slowdowns
         off = np.log(seconds / fitted)
         weight = _weights(np.abs(off))
-        # d log(light @ s) / ds = light / fitted, and s itself moves it by exactly one.
+        # d log(roofline @ s) / ds = roofline / fitted. Its product with s is one, hence the one in the target.
         slowdowns = _bounded_ridge(
             roofline / fitted[:, None] * weight[:, None], (1 + off) * weight, prior, spread, lower_bounds
         )
@@ -190,17 +191,17 @@ def _on_logarithms(roofline: Array, seconds: Array, prior: Array, spread: Array,
 
 
 def _weights(off: Array) -> Array:
-    """Return the square roots of Huber weights.
+    """Return the square root of each row's Huber weight.
 
-    The weight is one up to a multiple of the scale. Beyond it the weight falls, so that no outlier pulls more than a
-    row at that limit.
+    The weight is one for deviations up to `_HUBER` times the scale. For larger deviations the weight falls, so that no
+    outlier pulls more than a row at that limit.
     """
     scale = max(1.4826 * float(np.median(off)), 0.02)
     return np.asarray(np.sqrt(np.minimum(1.0, _HUBER * scale / np.maximum(off, 1e-9))))
 
 
 def _bounded_ridge(design: Array, target: Array, prior: Array, spread: Array, lower_bounds: Array) -> Array:
-    """Solve least squares with shrinkage and lower bounds, by coordinate descent on the normal equations."""
+    """Solve a least-squares problem with shrinkage and lower bounds, by coordinate descent on the normal equations."""
     pull = (_PULL / spread) ** 2
     gram = design.T @ design + np.diag(pull)
     aim = design.T @ target + pull * prior

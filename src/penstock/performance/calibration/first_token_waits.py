@@ -1,8 +1,9 @@
 """Fits the part of the measured time to first token that the steps of the engine do not explain.
 
-Measured times exceed the closed form by three terms: seconds of a request outside the engine's steps, a ratio (prompts
-run without graphs, and alongside each other), and the steps that a scheduler waits before it admits a prompt. The three
-are fitted like slowdowns, with the same levels of similarity.
+Three terms explain the difference between measured times and the closed form. The first term is the seconds of a
+request outside the engine's steps. The second is a ratio, because prompts run without graphs and alongside each other.
+The third is the steps that a scheduler waits before it admits a prompt. All three are fitted with shrinkage across
+setups (`first_token_regression`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,22 +22,22 @@ from penstock.performance.step.first_token import LoopLoad, decode_step, first_t
 from penstock.performance.step.step_work import Array
 
 FIRST: Final = ("request_s", "ratio", "held")
-"""Fitted columns: seconds of a request outside the steps, the closed form, and the steps by which a prompt is
+"""Columns of the fit: the seconds of a request outside the steps, the closed form, and the steps by which a prompt is
 delayed."""
 _TERMS: Final = FitTerms(
     lower_bounds=np.array([10e-3, 0.5, 0.0]),
     prior=np.array([20e-3, 1.3, 1.0]),
     floor=np.array([10e-3, 0.2, 0.3]),
 )
-"""Bounds and priors. A request is read, tokenised and answered over HTTP, which never takes less than ten
-milliseconds."""
+"""Lower bounds, priors and minimum standard deviations of the three terms. A request is read, tokenised and answered
+over HTTP, which takes at least ten milliseconds."""
 _STATED: Final = ("inferencex", "inferencex-via-aiconfigurator", "aiconfigurator-silicon")
-"""Sources whose scripts state how prompts were sent and batched: `harness_of`."""
+"""Sources for which `harness_of` knows how prompts were sent and batched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Waited:
-    """Measured time to first token, and the work it waited for."""
+    """Measured time to first token, and the work that the request waited for."""
 
     run: Run
     seconds: float
@@ -50,7 +51,7 @@ class Waited:
 
 
 def first_token_rows(found: Iterable[Run]) -> list[Waited]:
-    """Return every row that states a time to first token under a closed loop with known settings."""
+    """Return every closed-loop row that states a time to first token and whose benchmark settings are known."""
     waits = []
     for run in found:
         row = run.row
@@ -69,7 +70,7 @@ def first_token_rows(found: Iterable[Run]) -> list[Waited]:
 
 
 def measured_loop(measurement: Measurement) -> tuple[LoopLoad, float]:
-    """Return the closed loop of a row, and the number of steps by which its prompts were delayed."""
+    """Return the closed-loop load of a row, and the number of steps by which the row's prompts were delayed."""
     harness = harness_of(measurement)
     loop = LoopLoad(
         users=np.array([measurement.concurrency or 1.0]),
@@ -92,7 +93,7 @@ def fit_first_tokens(waits: Sequence[Waited], slowdowns_of: SlowdownsOf) -> Cali
 def first_row(item: Waited, slowdowns: Array, served_s: float | None = None) -> Row:
     """Return a measured time to first token as a row of the fit.
 
-    `served_s` is the simulated time of the steps; without it the closed form is used.
+    `served_s` is the simulated time of the steps. If it is None, the closed form is used.
     """
     waited_s = float(item.served @ slowdowns) if served_s is None else served_s
     row, placed = item.run.row, item.run.work.deployment
@@ -107,11 +108,11 @@ def first_row(item: Waited, slowdowns: Array, served_s: float | None = None) -> 
 
 
 def stack_path(deployment: Deployment, engine: str) -> tuple[str, ...]:
-    """Return the path of a deployment from the most general level to the narrowest."""
+    """Return the path of a deployment: architecture, accelerator and engine."""
     return deployment.accelerator.architecture, deployment.accelerator.id, engine
 
 
 def configuration_of(deployment: Deployment) -> str:
-    """Return the key of an exact setup, independent of lengths and load."""
+    """Return the key of a deployment's model, format and split. It does not depend on lengths or load."""
     model, split = deployment.model, deployment.parallelism
     return f"{family_of(model)} {weights_label(model)} tp{split.tp} dp{split.dp} ep{int(split.expert_parallel)}"

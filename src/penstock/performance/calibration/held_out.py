@@ -1,4 +1,4 @@
-"""Predicts every measured row as commands do, with its month, load, setup, model or accelerator held out."""
+"""Predicts every measured row as the commands would without data of its month, load, setup, model or accelerator."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,20 +31,21 @@ FOLDS: Final[Mapping[str, Callable[[Cases], Sequence[npt.NDArray[Any]]]]] = {
     "model": lambda cases: [cases.labels["family"]],
     "accelerator": lambda cases: [cases.labels["part"]],
 }
-"""Columns that define a fold: rows that are equal in all these columns are held out together. If a month is held out,
-all later rows are held out too."""
+"""Columns that define each kind of fold. Rows that are equal in all these columns form one fold and are held out
+together. If a month is held out, all later rows are held out too."""
 _MIN_KNOWN: Final = 200
 _AT_ONCE: Final = 40
-"""Number of groups into which folds are merged for the fit of first tokens. Each group is held out at once."""
+"""Number of groups into which folds are merged for the fit of first tokens. All rows of a group are held out at
+once."""
 _LARGE: Final = 64
-"""The solution without a fold is cached for other setups if the fold has more rows than this."""
+"""If a fold has more rows than this, the solution without the fold is cached and reused for other setups."""
 _TOGETHER: Final = 40
-"""Number of setups whose covariances are multiplied with the inverse at once."""
+"""Number of setups whose covariances are multiplied with the inverse in one matrix product."""
 _CENTRE: Final = np.array(CENTRE)
 
 
 def _batches(groups: Iterable[tuple[Picked, Cases]], size: int) -> Iterator[list[tuple[Picked, Cases]]]:
-    """Yield batches of `size` groups. The last can be smaller."""
+    """Yield the groups in batches of `size`. The last batch can be smaller."""
     remaining = iter(groups)
     while taken := list(islice(remaining, size)):
         yield taken
@@ -61,24 +62,24 @@ def months_of(cases: Cases) -> npt.NDArray[np.datetime64]:
 
 
 def folds_of(cases: Cases, name: str) -> Folds:
-    """Return the fold number of each row."""
+    """Return the fold number of each row, for a kind of fold in `FOLDS`."""
     columns = [np.unique(values, return_inverse=True)[1] for values in FOLDS[name](cases)]
     return np.asarray(np.unique(np.column_stack(columns), axis=0, return_inverse=True)[1].ravel(), np.int64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Held:
-    """Predictions of rows from evidence without their fold. A row that cannot be predicted is NaN."""
+    """Predictions of rows, each made without the row's fold. The values of a row that cannot be predicted are NaN."""
 
     predicted_s: Array
     uncertainty: Array
-    """Standard deviation of the logarithm, as the prediction states it."""
+    """Standard deviation of the logarithm of each time, as the prediction states it."""
     slowdowns: Array
     """Slowdowns with which each row was predicted."""
 
 
 def errors_of(measured: Measured, name: str, predicted_s: Array, uncertainty: Array) -> Errors:
-    """Pair predictions with measurements. Rows without a prediction are dropped."""
+    """Return the errors of predicted times. Rows without a prediction are left out."""
     every = Errors(
         predicted_s=predicted_s,
         measured_s=measured.seconds,
@@ -91,17 +92,17 @@ def errors_of(measured: Measured, name: str, predicted_s: Array, uncertainty: Ar
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Removed:
-    """Update of the solution when rows are left out."""
+    """Solution for the remaining rows when some rows are left out."""
 
     rows: Picked
     block: Array
-    """The inverse of the rows' block of the inverse covariance."""
+    """Inverse of the block of the inverse covariance that belongs to the left-out rows."""
     solved: Array
-    """Weights of the remaining rows."""
+    """Weights of the remaining rows. The weights of the left-out rows are zero."""
 
 
 class HeldOut:
-    """Covariance of all rows. It is inverted once, and the inverse is reused for every fold."""
+    """Predictor of held-out rows. It inverts the covariance of all rows once and reuses the inverse for most folds."""
 
     def __init__(self, found: Sequence[Run], spreads: Spreads) -> None:
         self.found, self.spreads = found, spreads
@@ -114,7 +115,7 @@ class HeldOut:
         self.solved = self.inverse @ self.left
 
     def without(self, *names: str) -> dict[str, Held]:
-        """Predict the rows of each fold without that fold, for each of the named kinds of fold.
+        """Predict the rows of each fold from the rows outside the fold, for each named kind of fold.
 
         For months, all later rows are left out too.
         """
@@ -136,7 +137,8 @@ class HeldOut:
     def _a_month_ahead(self, held: Held) -> None:
         """Predict each month's dated rows from earlier rows.
 
-        It uses the last measured software and the uncertainty at that date.
+        The prediction uses the last software measured before the month, and the uncertainty at the date of the
+        predicted rows.
         """
         month, dated = months_of(self.cases), ~self.cases.undated
         for this in np.unique(month[dated]):
@@ -168,9 +170,9 @@ class HeldOut:
         return _Removed(rows=out, block=block, solved=solved)
 
     def _setup_grids(self) -> Iterator[tuple[Picked, Cases, Array, Array]]:
-        """Yield each setup and month with its grid and its covariance with all rows.
+        """Yield the rows of each setup and month, their grid, and the covariance of the grid with all measured rows.
 
-        The last value is the covariance of the grid's centre times the inverse.
+        The fourth value is the covariance of the grid's centre with all measured rows, times the inverse covariance.
         """
         for together in _batches(self._groups(), _TOGETHER):
             across = [covariance(ask, self.cases, self.spreads).astype(np.float64) for _, ask in together]
@@ -179,7 +181,7 @@ class HeldOut:
             yield from ((*group, each, centre) for group, each, centre in zip(together, across, solved, strict=True))
 
     def _groups(self, kept: npt.NDArray[np.bool_] | None = None) -> Iterator[tuple[Picked, Cases]]:
-        """Yield the rows of each setup and month, with the grid of loads at their median date."""
+        """Yield the rows of each setup and month, with a grid of loads at the median date of these rows."""
         groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
         for number, run in enumerate(self.found):
             if run.row.scenario == "online" and (kept is None or kept[number]):
@@ -201,14 +203,14 @@ class HeldOut:
 
 
 class Dated:
-    """Function that returns the slowdowns of a run with the software of its day."""
+    """Function that maps a run to its slowdowns with the software of the run's day."""
 
     def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
         self._found: dict[tuple[object, ...], Array] = {}
 
     def __call__(self, run: Run) -> Array:
-        """Return the slowdowns of a run, computed once for each setup and day."""
+        """Return the slowdowns of a run. They are computed once for each setup and day."""
         key = (*setup_of(run.row), run.row.date)
         if key not in self._found:
             self._found[key] = slowdowns_of(self.evidence, run.work, measured_engine(run.row), run.row.date)
@@ -218,10 +220,10 @@ class Dated:
 def first_tokens_without(
     waits: Sequence[Waited], folds: Folds, known: SlowdownsOf, held: Array, served_s: Array | None = None
 ) -> Array:
-    """Predict times to first token with each fold left out.
+    """Predict times to first token, each without the fold of its row.
 
-    `held` has the slowdowns of the steps, predicted without the fold, for each measured row. If `served_s` is given,
-    the simulated time of the steps replaces the closed form.
+    `held` has the slowdowns of the steps for each measured row, predicted without the row's fold. If `served_s` is
+    given, these simulated times of the steps replace the closed form.
     """
     predicted = np.full(len(waits), np.nan)
     groups = folds % _AT_ONCE

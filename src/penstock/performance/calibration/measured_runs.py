@@ -24,7 +24,7 @@ _SATURATED_LIMIT: Final = {"trtllm": 2048, "vllm": 1024, "sglang": 1024}
 """The largest batch that each engine forms by default when all requests are queued at once."""
 _SATURATED_CONTEXT: Final = 1024
 _SERVED_ROWS: Final = 20
-"""Offline rows of an accelerator are used only if it has fewer serving rows than this."""
+"""Offline rows of an accelerator are used only if the accelerator has fewer serving rows than this."""
 _NIGHTLY: Final = "rocm-atom-nightly"
 
 ModelOf = Callable[[str], ModelSpec]
@@ -50,13 +50,13 @@ def measured_engine(row: Measurement) -> str:
 
 
 def cache_tokens(deployment: Deployment) -> int:
-    """Return the tokens that the KV cache of the replica holds."""
+    """Return the number of tokens that the replica's KV cache holds."""
     capacity = fit(deployment, _SATURATED_CONTEXT).capacity
     return 0 if capacity is None else capacity.tokens
 
 
 def saturated_batch(held_tokens: int, engine: str, input_tokens: float, output_tokens: float) -> float:
-    """Return the number of concurrent requests, limited by the KV cache and the engine, when all requests are queued.
+    """Return how many requests run concurrently if all requests are queued, limited by the KV cache and the engine.
 
     A running request holds its prompt and, on average, a little over half of its answer.
     """
@@ -64,7 +64,7 @@ def saturated_batch(held_tokens: int, engine: str, input_tokens: float, output_t
 
 
 def batched_tokens(row: Measurement) -> float:
-    """Return the prompt tokens that the measured replica processed in one step."""
+    """Return the maximum number of prompt tokens that the measured replica processed in one step."""
     return harness_of(row).batched_tokens * row.dp
 
 
@@ -81,7 +81,7 @@ class Run:
 
     @property
     def faster_than_roofline(self) -> bool:
-        """Return whether the run was faster than its described hardware allows."""
+        """Return whether the run was faster than the described hardware allows."""
         return faster_than_roofline(self.roofline, self.seconds)
 
 
@@ -91,7 +91,7 @@ def faster_than_roofline(roofline: Array, seconds: float) -> bool:
 
 
 def runs(measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of: AcceleratorOf) -> Iterator[Run]:
-    """Yield rows of single engines without drafts as work and time, except rows faster than their own roofline.
+    """Yield single-engine rows without drafts as work and time. Rows faster than their roofline are left out.
 
     A row faster than its roofline is not evidence, because its description or our count of its work is wrong.
     """
@@ -101,10 +101,11 @@ def runs(measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of:
 def described_runs(
     measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of: AcceleratorOf
 ) -> Iterator[Run]:
-    """Yield rows of single engines without drafts as work and time, except saturated rows that would not fit in memory.
+    """Yield single-engine rows without drafts as work and time.
 
-    Rows with drafts and disaggregated rows are left out, because they are predicted from these rows. A median with a
-    dated twin is skipped, because the twin is a row of its own.
+    Saturated rows that would not fit in memory are left out. Rows with drafts and disaggregated rows are left out,
+    because they are predicted from the yielded rows. A median of a run that also has a dated row is left out, because
+    the dated row is yielded.
     """
     compiled: dict[tuple[object, ...], tuple[ReplicaWork, int]] = {}
     for row in measurements:
@@ -132,12 +133,12 @@ def described_runs(
 
 
 def setup_of(row: Measurement) -> tuple[object, ...]:
-    """Return the key of the exact setup, independent of the load."""
+    """Return the key of a row's exact setup. The key does not depend on the load."""
     return row.scenario, row.model, row.weights, row.accelerator, row.engine, row.tp, row.dp, row.ep, row.kv
 
 
 def as_columns(found: Sequence[Run]) -> Measured:
-    """Convert runs to columns."""
+    """Return runs as columns, with one entry per run."""
     texts = {word: tuple(run.words[word] for run in found) for word in WORDS}
     rows = [run.row for run in found]
     return Measured(
@@ -162,9 +163,10 @@ def as_columns(found: Sequence[Run]) -> Measured:
 
 
 def usable_runs(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """Return the rows to fit: serving rows, fixed batches, and offline rows only of accelerators with few serving rows.
+    """Return the rows to which the model is fitted.
 
-    Nightly repeats of a cell count once per month, as their median.
+    These are all serving rows, all rows with fixed batches, and the offline rows of accelerators that have few serving
+    rows. Nightly repetitions of one setup and load count as one row per month, the median.
     """
     plain = [row for row in measurements if row.plain]
     served = Counter(row.accelerator for row in plain if row.scenario == "online")
@@ -193,9 +195,10 @@ def _batch(row: Measurement, held_tokens: int) -> float:
 
 
 def _seconds_per_token(row: Measurement, batch: float) -> float | None:
-    """Return the seconds between two tokens of one request, as published or computed from the throughput.
+    """Return the seconds between two tokens of one request, as published or as computed from the throughput.
 
-    None if neither is known.
+    None if neither the time nor the throughput is published. None also if only the throughput is published and the
+    batch is below one request.
     """
     if row.tpot_s is not None:
         return row.tpot_s

@@ -12,7 +12,7 @@ from penstock.performance.step.step_work import rooflines_s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """Median share of the roofline that the measured steps of one stack reached in one month."""
+    """Share of the roofline that the measured steps of one stack reached in one month, as median, P10 and P90."""
 
     accelerator: str
     engine: str
@@ -22,11 +22,11 @@ class Delivered:
     low_fraction: float
     high_fraction: float
     relative_speed: float
-    """Speed of this month's releases on the same work, relative to the first measured month of the stack."""
+    """Speed of this month's releases, relative to the releases of the stack's first measured month on equal work."""
 
     @property
     def software_tax_fraction(self) -> float:
-        """Return the undelivered share of the roofline."""
+        """Return the share of the roofline that the stack did not deliver."""
         return 1 - self.median_fraction
 
 
@@ -35,8 +35,8 @@ def delivered_over_time(evidence: Evidence) -> list[Delivered]:
 
     A stack with at least two months shows how its software tax changed.
 
-    The workloads differ by month. So the speed of a month's releases is the effect that the evidence attributes to
-    their date.
+    The measured workloads differ between months. So the relative speed of a month's releases is computed from the
+    effect that the evidence attributes to their date.
     """
     cases, texts = evidence.cases, evidence.measured.texts
     groups: dict[tuple[str, str, str], list[int]] = defaultdict(list)
