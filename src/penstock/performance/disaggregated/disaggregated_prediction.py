@@ -1,4 +1,4 @@
-"""Predicts the steady-state speed of a prefill pool and a decode pool, with its uncertainty."""
+"""Predicts the steady-state speed of a prefill pool with a decode pool, and the uncertainty of this speed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -28,14 +28,14 @@ _TYPICAL_TOKENS: Final = 8192
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisaggregatedSplit:
-    """Number of prefill and decode replicas, and the parallelism of each."""
+    """Number of prefill replicas and of decode replicas, and the parallelism of each kind of replica."""
 
     prefill: Parallelism
     prefill_replicas: int
     decode: Parallelism
     decode_replicas: int
     kv_bytes_per_s: float | None = None
-    """Bytes per second at which one prefill replica sends KV. None if not given."""
+    """Bytes per second at which one prefill replica sends KV. None if the user gave no value."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -101,11 +101,11 @@ def deploy_disaggregated(
 def disaggregated_engines(
     accelerator: Accelerator, measured_engine: str, efficiencies: Efficiencies, factors: PhaseFactors
 ) -> Sequence[str]:
-    """List the engines to try: the requested engine, or the engines measured on the accelerator.
+    """List the engines with which to predict: the requested engine, or all measured engines.
 
-    If some of them were measured there in a disaggregated deployment, only these are listed.
-
-    If no engine was measured there, the list has only vLLM.
+    If any engines were measured on the accelerator in a disaggregated deployment, the measured engines are only these.
+    Otherwise they are the engines that were measured on the accelerator at all. If there are none, the list has only
+    vLLM.
     """
     known = factors.engines(accelerator.id) or efficiencies.engines(accelerator.id) or ("vllm",)
     if measured_engine == BEST:
@@ -129,7 +129,7 @@ def disaggregated_stack(
 def stack_in_phase(
     stack: Stack, deployment: Deployment, measured_engine: str, phase: Phase, factors: PhaseFactors
 ) -> Stack:
-    """Convert the stack of an engine that prefills and decodes into the stack of one that does only one of the two.
+    """Convert the stack of an engine that prefills and decodes into the stack of an engine with one of these phases.
 
     The slowdowns of the steps are multiplied by the fitted factor of the phase.
     """
@@ -152,7 +152,7 @@ def predict_disaggregated(
     efficiencies: Efficiencies,
     factors: PhaseFactors,
 ) -> DisaggregatedPrediction:
-    """Predict the speed of two pools under a closed loop of users or a request rate."""
+    """Predict the speed of two pools under a closed loop of users or at a request rate."""
     inputs, both = round(demand.input_tokens), round(demand.input_tokens + demand.output_tokens)
     ahead = disaggregated_stack(deployed.prefill, measured_engine, "prefill", efficiencies, factors)
     after = disaggregated_stack(deployed.decode, measured_engine, "decode", efficiencies, factors)
@@ -197,8 +197,8 @@ def predict_disaggregated_on(
 ) -> DisaggregatedPrediction:
     """Predict with the requested engine, or with every measured engine, and return the best prediction.
 
-    A prediction that fits is preferred, then a calibrated one, then one whose setup is closest to a measured one, then
-    the fastest.
+    Predictions are compared by four criteria in this order: whether the deployment fits in memory, whether the
+    prediction is calibrated, how close the setup is to a measured setup, and speed.
     """
     answers = [
         predict_disaggregated(
@@ -220,7 +220,7 @@ def predict_disaggregated_on(
 
 
 def _with_room(deployed: Disaggregated, demand: PoolsDemand) -> Disaggregated:
-    """Replace default engine settings that do not hold the load with the nearest settings that do."""
+    """Replace default engine settings that have no room for the load with the nearest settings that have room."""
     inputs, both = round(demand.input_tokens), round(demand.input_tokens + demand.output_tokens)
     users = max(1, ceil((demand.users or 1) / deployed.decode_replicas))
     return replace(
@@ -233,15 +233,16 @@ def _with_room(deployed: Disaggregated, demand: PoolsDemand) -> Disaggregated:
 def observed_s(answer: Steady, request_s: float, first_ratio: float) -> float:
     """Return the time to first token that a client sees, in seconds.
 
-    `first_ratio` scales only the steps, not the waiting and the transfer, as in the simulator.
+    `first_ratio` scales only the time of the steps. It does not scale the waiting and the transfer. The simulator does
+    the same.
     """
     return request_s + answer.ttft_s + (first_ratio - 1) * answer.served_s
 
 
 def kv_bytes_per_token(deployment: Deployment) -> float:
-    """Return the KV bytes of one token on one device of its rank.
+    """Return the KV bytes that one device of a rank holds for one token.
 
-    These bytes are sent to the decode replica. The engine can reserve more.
+    These bytes are sent to the decode replica. The engine can reserve more bytes than these.
     """
     if refusal(deployment) is not None:
         return 0.0
@@ -251,23 +252,26 @@ def kv_bytes_per_token(deployment: Deployment) -> float:
 
 
 def transfer_token_s(deployed: Disaggregated) -> float:
-    """Return the seconds a prefill replica's links are busy with one token's KV.
+    """Return the seconds that the links of a prefill replica are busy with the KV of one token.
 
-    Every device of a rank sends its own share.
+    Every device of a rank sends its own share of the KV.
     """
     split = deployed.prefill.parallelism
     return kv_bytes_per_token(deployed.prefill) * split.tp * split.pp / deployed.sending_bytes_per_s
 
 
 def seats_of(deployment: Deployment, memory: MemoryFit) -> int:
-    """Return the concurrent requests of a decode replica, limited by its batch limit and its KV cache."""
+    """Return the maximum number of concurrent requests of a decode replica, given its batch limit and its KV cache."""
     limit = deployment.engine.max_sequences * deployment.parallelism.dp
     held = memory.capacity.concurrent_requests if memory.capacity is not None else None
     return max(1, min(limit, int(held))) if held else limit
 
 
 def range_around(value: float, logs: tuple[float, float]) -> Range:
-    """Return a range around a value, given the logarithms of P10 and P90 of the ratio of measured to predicted."""
+    """Return a range around a predicted value.
+
+    The arguments are the value, and P10 and P90 of the ratio of measured to predicted as logarithms.
+    """
     low, high = logs
     if value == inf:
         return Range(value=value, low=value, high=value)

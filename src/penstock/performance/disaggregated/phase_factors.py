@@ -1,9 +1,9 @@
-"""Fits how much slower an engine's steps are when it only prefills or only decodes.
+"""Fits how much slower an engine's steps are when the engine only prefills or only decodes.
 
-A stack's slowdowns come from engines that prefill and decode. The residual of a measured configuration is the sum of
-effects, one per label. The labels are its accelerator and engine, its model on them, its split, and whether exactly
-this setup was measured as one engine. Every effect is shrunk towards zero. An unmeasured configuration gets the effects
-of the labels that it shares.
+The slowdowns of a stack come from engines that prefill and decode. The residual of a measured configuration is its
+deviation from these slowdowns. It is modelled as the sum of effects, one per label. The labels name the accelerator and
+engine, the model on them, the split, and whether exactly this setup was measured as one engine. Every effect is shrunk
+towards zero. An unmeasured configuration gets the effects of the labels that it shares with measured configurations.
 """
 
 from collections import defaultdict
@@ -22,11 +22,11 @@ from penstock.performance.step.step_work import Array
 Phase = Literal["prefill", "decode"]
 PHASES: Final[tuple[Phase, ...]] = ("prefill", "decode")
 EFFECT: Final[Mapping[Phase, float]] = {"prefill": 0.3, "decode": 0.2}
-"""Prior standard deviation of an effect, as a logarithm. Held-out errors change by less than one percentage point
-between half and twice this value."""
+"""Prior standard deviation of an effect, as a logarithm. If this value is halved or doubled, held-out errors change by
+less than one percentage point."""
 _CONFIGURATION, _ROW = 0.15, 0.25
-"""Standard deviations, as logarithms, of the part that no label explains: one for a configuration, one for each of its
-rows."""
+"""Standard deviations, as logarithms, of the part of a residual that no label explains. The first is for a
+configuration, and the second for each of its rows."""
 _FARTHEST: Final = 2.5
 _OUTLIER: Final = 1.5
 _REWEIGHTS: Final = 4
@@ -41,12 +41,12 @@ class Residual:
     log_ratio: float
     rows: int
     group: Hashable
-    """Key of the configurations that are held out together."""
+    """Key that is equal for configurations that are held out together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseSpread:
-    """P10 and P90 of the ratio of measured to predicted, as logarithms, over runs held out by the same rule."""
+    """P10 and P90 of the ratio of measured to predicted values, as logarithms, over runs held out by the same rule."""
 
     tpot: Quantiles
     rate: Quantiles
@@ -55,17 +55,18 @@ class PhaseSpread:
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseFactors:
-    """Fitted effects and errors of engines that only prefill or only decode."""
+    """Fitted effects of engines that only prefill or only decode, with the held-out errors of predictions."""
 
     effects: Mapping[Phase, Mapping[str, float]]
     seen: PhaseSpread
-    """Errors if the setups of both engines were measured. They come from predictions with the configuration held
-    out."""
+    """Errors that apply if the setups of both engines were measured. They come from predictions with the configuration
+    held out."""
     unseen: PhaseSpread
-    """Errors for other setups. They come from predictions with every run of the model on its stack held out."""
+    """Errors that apply to all other setups. They come from predictions with all runs of the same model on the same
+    stack held out."""
 
     def log_factor(self, phase: Phase, labels: Sequence[str]) -> float:
-        """Return the logarithm of an engine's slowdown in this phase, relative to its stack."""
+        """Return the logarithm of an engine's step time in this phase, relative to the step time of its stack."""
         return sum_effects(self.effects[phase], labels)
 
     def measured(self, labels: Sequence[str]) -> bool:
@@ -75,7 +76,7 @@ class PhaseFactors:
     def engines(self, accelerator: str, model: ModelSpec | None = None) -> tuple[str, ...]:
         """Return the engines that were measured in disaggregated deployments on an accelerator.
 
-        If a model is given, only the engines that served it in its weight format are returned.
+        If a model is given, only the engines that served this model in this weight format are returned.
         """
         served = "" if model is None else f"{shape_of(model)} {weights_label(model)}"
         here = f"{accelerator} "
@@ -84,7 +85,7 @@ class PhaseFactors:
         return tuple(sorted({engine for engine, _, rest in named if rest.startswith(served)}))
 
     def document(self) -> dict[str, Any]:
-        """Return the factors as the document that ships, rounded to four decimals."""
+        """Return the factors as a document of plain values for shipping, rounded to four decimals."""
         return {
             "effects": {
                 phase: {label: round(value, 4) for label, value in sorted(known.items())}
@@ -110,7 +111,7 @@ def phase_factors_from(document: Mapping[str, Any]) -> PhaseFactors:
 
 
 def labels_of(deployment: Deployment, engine: str, *, seen: bool) -> tuple[str, ...]:
-    """Return the labels of an engine, from the most general to exactly this setup.
+    """Return the labels of an engine, from the most general label to the label of exactly this setup.
 
     `seen` states whether the setup was measured as one engine that prefills and decodes.
     """
@@ -129,10 +130,9 @@ def labels_of(deployment: Deployment, engine: str, *, seen: bool) -> tuple[str, 
 
 
 class SharedEffects:
-    """Residuals decomposed into effects of labels.
+    """Decomposition of residuals into effects of labels.
 
-    The residuals are modelled as a Gaussian vector in which two configurations covary through the labels that they
-    share.
+    The residuals are modelled as a Gaussian vector. Two configurations covary through the labels that they share.
     """
 
     def __init__(self, residuals: Sequence[Residual], phase: Phase) -> None:
@@ -179,5 +179,5 @@ class SharedEffects:
 
 
 def sum_effects(effects: Mapping[str, float], labels: Sequence[str]) -> float:
-    """Sum the effects of labels. An unknown label adds zero."""
+    """Return the sum of the effects of the given labels. An unknown label adds zero."""
     return sum(effects.get(label, 0.0) for label in labels)

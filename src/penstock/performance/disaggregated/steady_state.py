@@ -1,7 +1,7 @@
 """Computes latencies and the bottleneck of prefill and decode pools in steady state, from users or a request rate.
 
-The solver uses the step costs of the simulator, so the two agree. It takes microseconds and does not simulate a queue.
-Many deployments are solved at once: every array has one entry per deployment and load.
+The solver uses the step costs of the simulator, so their results agree. It takes microseconds and does not simulate a
+queue. Many deployments are solved at once. Every array has one entry per deployment and load.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,8 +15,8 @@ from penstock.performance.step.step_work import Array, pairs
 
 HANDOVER_S: Final = 0.05
 """Seconds from the end of a prefill to the start of its transfer, plus seconds from the end of the transfer to
-admission. The value is the median over 27 InferenceX runs with 16 users or fewer. In each run the delay of the first
-token is compared with one engine of the same split (0.04 s at 900 prompt tokens, 0.08 s at 7,400;
+admission. The value is the median over 27 InferenceX runs with 16 users or fewer. For each run, it is the delay of the
+first token relative to one engine of the same split (0.04 s at 900 prompt tokens, 0.08 s at 7,400;
 `shipped_disaggregated.handovers`)."""
 _HALVINGS: Final = 48
 _ROUNDS: Final = 16
@@ -26,16 +26,16 @@ _FULL: Final = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoPools:
-    """Equal prefill workers, equal decode workers, and one link per prefill worker."""
+    """Identical prefill workers, identical decode workers, and one link per prefill worker."""
 
     prefill: StepCost
     decode: StepCost
     prefill_workers: int
     decode_workers: int
     batched_tokens: int
-    """Prompt tokens that a prefill worker processes in one step."""
+    """Maximum number of prompt tokens that a prefill worker processes in one step."""
     seats: int
-    """Requests that a decode worker runs concurrently."""
+    """Maximum number of requests that a decode worker runs concurrently."""
     transfer_token_s: float = 0.0
     """Seconds that the link of a prefill worker is busy with the KV of one token."""
     transfer_start_s: float = HANDOVER_S
@@ -64,19 +64,19 @@ class Steady:
     ttft_s: float
     """Seconds until the decode worker returns the first token. Infinite if the request rate exceeds the capacity."""
     served_s: float
-    """Part of `ttft_s` spent in steps, in seconds: the steps of the prompt and the step with the first token. Waiting
-    and transfer are not included."""
+    """Part of `ttft_s` spent in steps, in seconds. These are the steps of the prompt and the step with the first token.
+    Waiting and transfer are not included."""
     decoding: float
-    """Requests in a decode worker's batch."""
+    """Number of requests in the batch of one decode worker."""
     prefill_busy: float
     """Utilisation of the prefill workers, 0 to 1."""
     bound_by: Literal["prefill", "decode", "users"]
-    """The saturated pool, or `users` if neither pool is saturated. In the latter case more users increase the
+    """The saturated pool, or `users` if neither pool is saturated. If it is `users`, more users would increase the
     throughput."""
 
 
 class Columns:
-    """Coefficients of many deployments, each for its own token lengths."""
+    """Coefficients of many deployments. Each deployment has its own token lengths."""
 
     def __init__(self, cases: Sequence[tuple[TwoPools, PoolsDemand]]) -> None:
         self.inputs = _array(demand.input_tokens for _, demand in cases)
@@ -86,9 +86,9 @@ class Columns:
         self.seats = _array(pools.seats for pools, _ in cases)
         budget = _array(pools.batched_tokens for pools, _ in cases)
         self.parts = np.maximum(1.0, np.ceil(self.inputs / budget))
-        """Steps per prompt."""
+        """Number of steps per prompt."""
         self.most = np.maximum(1.0, np.floor(budget / self.inputs))
-        """Maximum prompts per step."""
+        """Maximum number of prompts per step."""
         self.link_s = _array(pools.transfer_token_s * demand.input_tokens for pools, demand in cases)
         self.start_s = _array(pools.transfer_start_s for pools, _ in cases)
         ahead, after = [pools.prefill for pools, _ in cases], [pools.decode for pools, _ in cases]
@@ -104,27 +104,28 @@ class Columns:
         return self.parts * self.ahead.fixed_s(tokens) + prompts * self.prompt_s
 
     def decode_step_s(self, decoding: Array) -> Array:
-        """Return the seconds of a step with `decoding` requests."""
+        """Return the seconds of a decode step with `decoding` requests in its batch."""
         return self.after.fixed_s(decoding) + decoding * self.answer_s
 
     @property
     def prefill_limit(self) -> Array:
-        """Return the requests per second at which prefill steps or links saturate."""
+        """Return the request rate, per second, at which prefill steps or links saturate."""
         steps = self.most / self.prefill_step_s(self.most)
         links = 1 / np.maximum(self.link_s, 1e-12)
         return self.prefills * np.minimum(steps, links)
 
     @property
     def decode_limit(self) -> Array:
-        """Return the requests per second at which decode steps saturate."""
+        """Return the request rate, per second, at which decode steps saturate."""
         return self.decodes * self.seats / (self.outputs * self.decode_step_s(self.seats))
 
     def prefilling_s(self, rate: Array) -> tuple[Array, Array]:
-        """Return the seconds that a prompt waits for a worker at a request rate, and the seconds of its steps.
+        """Return the seconds that a prompt waits for a worker at a request rate, and the seconds of the prompt's steps.
 
-        Prompts that arrive during a step are batched in the next one, so steps grow with the rate up to the token
-        budget. Beyond that a queue forms in front of all workers, with constant service time (Sakasegawa's formula,
-        with one more power of the load because a closed loop sends less when its requests wait).
+        Prompts that arrive during a step are batched in the next step, so steps grow with the rate up to the token
+        budget. At higher rates a queue forms in front of all workers. Its length follows Sakasegawa's formula with
+        constant service time. The load has one more power than in the formula, because a closed loop sends fewer
+        requests when its requests wait.
         """
         each, together = rate / self.prefills, np.ones_like(rate)
         for _ in range(_ROUNDS):
@@ -137,7 +138,7 @@ class Columns:
         return np.where(self.most > 1, busy * step_s / 2, 0.0) + queued_s, step_s
 
     def decoding(self, rate: Array) -> Array:
-        """Return the number of requests in a decode worker's batch at a request rate."""
+        """Return the number of requests in the batch of one decode worker at a request rate."""
         low, high = np.zeros_like(rate), self.seats.copy()
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
@@ -146,10 +147,10 @@ class Columns:
         return high
 
     def first_token_s(self, rate: Array, decode_s: Array) -> tuple[Array, Array]:
-        """Return the time to first token, and the part of it spent in steps, in seconds.
+        """Return the time to first token, and the part of this time that is spent in steps, both in seconds.
 
-        The first value includes the wait for a prefill worker and for the end of a decode step, the prefill, the
-        transfer and the step with the first token.
+        The first value includes the wait for a prefill worker, the prefill, the transfer, the wait for the end of a
+        decode step, and the step with the first token.
         """
         waited_s, prefill_s = self.prefilling_s(rate)
         served_s = prefill_s + decode_s
@@ -157,7 +158,7 @@ class Columns:
 
 
 class _Steps:
-    """Step time that does not depend on context lengths."""
+    """The part of the step time that does not depend on context lengths."""
 
     def __init__(self, costs: Sequence[StepCost]) -> None:
         self.step_s, self.expert_s = _array(c.step_s for c in costs), _array(c.expert_s for c in costs)
@@ -168,7 +169,7 @@ class _Steps:
 
 
 def steady(cases: Sequence[tuple[TwoPools, PoolsDemand]]) -> list[Steady]:
-    """Solve each deployment under its demand."""
+    """Return the steady state of each deployment under its demand."""
     columns = Columns(cases)
     limit = np.minimum(columns.prefill_limit * _ALMOST, columns.decode_limit)
     users = _array(demand.users or np.inf for _, demand in cases)
@@ -204,7 +205,7 @@ def steady(cases: Sequence[tuple[TwoPools, PoolsDemand]]) -> list[Steady]:
 def _closed_loop_rate(columns: Columns, limit: Array, users: Array) -> Array:
     """Return the request rate at which the number of requests in the deployment equals the number of users.
 
-    The solver bisects over the number of decoding requests.
+    The rate is found by bisection over the number of decoding requests.
     """
     low, high = np.zeros_like(limit), columns.seats.copy()
     for _ in range(_HALVINGS):
@@ -222,7 +223,7 @@ def _array(values: Iterable[float]) -> Array:
 
 
 def _prompt_s(cost: StepCost, tokens: float) -> float:
-    """Return the seconds that a whole prompt adds to the steps that process it."""
+    """Return the seconds that one whole prompt adds to the steps that process it."""
     attention = sum(
         s * float(pairs(np.array([tokens]), limit)[0]) for s, limit in zip(cost.pair_s, cost.limits, strict=True)
     )
@@ -230,5 +231,5 @@ def _prompt_s(cost: StepCost, tokens: float) -> float:
 
 
 def _read_s(cost: StepCost, context: float) -> float:
-    """Return the seconds that a decoding request adds to a step."""
+    """Return the seconds that one decoding request adds to a step."""
     return cost.decode_s + sum(s * min(context, limit) for s, limit in zip(cost.context_s, cost.limits, strict=True))

@@ -1,1 +1,1 @@
-"""Computes whether a deployment fits in device memory: weights, reserves and the space left for the KV cache."""
+"""Computes whether a deployment fits in device memory, from weights, reserves and the space left for the KV cache."""

@@ -1,6 +1,6 @@
 """Counts the pages of a vLLM block table for one request.
 
-A table keeps all tokens, or a window of them and the tokens in flight.
+A table keeps all tokens of the request, or only a window of tokens and the tokens in flight.
 """
 
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from math import ceil
 
 @dataclass(frozen=True, slots=True)
 class BlockTable:
-    """Layers that share a block table: the tokens they keep, and the tokens per page."""
+    """Block table that several layers share: the tokens that it keeps, and the tokens per page."""
 
     window: int | None
-    """Window in tokens. None keeps all tokens."""
+    """Number of tokens in the window that is kept. If it is None, all tokens are kept."""
     page_tokens: int
     pages: tuple[int, ...]
-    """Bytes of a page, with one entry for each cache of these layers on the device."""
+    """Bytes of a page, with one entry for each cache that these layers have on the device."""
 
     def blocks(self, tokens: int, in_flight: int) -> int:
         """Return the maximum number of pages of one request while `in_flight` of its tokens are being computed."""

@@ -1,4 +1,4 @@
-"""Computes the memory budget of the fullest device, and the space left for the KV cache."""
+"""Computes the memory budget of the device with the least free memory, and the space left for the KV cache."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ class MemoryBudget:
     graph_bytes: int
     kv_bytes: int
     unused_bytes: int
-    """Bytes that are outside the engine's memory fraction and that graphs do not use."""
+    """Bytes that the engine's memory fraction leaves free and that graphs do not use."""
     shortfall_bytes: int
 
     @property
@@ -52,28 +52,30 @@ class MemoryBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheCapacity:
-    """Capacity of one replica's KV cache at a stated context length."""
+    """Capacity of one replica's KV cache for requests of `context_tokens` tokens."""
 
     context_tokens: int
     request_bytes: int
-    """Bytes of one request of that length on a device."""
+    """Bytes of one request of `context_tokens` tokens on a device."""
     start_bytes: int
-    """Bytes that must be free for one request of that length before the engine starts: the bytes of the request, and
-    the bytes that a step can add."""
+    """Bytes that must be free for one request of `context_tokens` tokens before the engine starts: the bytes of the
+    request, and the bytes that a step can add."""
     concurrent_requests: int | None
-    """Concurrent requests of that length, limited by the cache and by vLLM's batch. None if neither limits them."""
+    """Maximum number of concurrent requests of `context_tokens` tokens, limited by the cache and by vLLM's batch. None
+    if neither limits them."""
     cached_requests: int | None
-    """Requests of that length that the cache alone would hold. None if a request caches nothing."""
+    """Number of requests of `context_tokens` tokens that would fit in the cache, without a limit on the batch. None if
+    a request caches nothing."""
     tokens: int
-    """Tokens that the cache holds in requests of that length. 0 if a request caches nothing."""
+    """Number of tokens that the cache holds in requests of `context_tokens` tokens. 0 if a request caches nothing."""
     low_tokens: int
-    """P10 of the tokens: activations, runtime and graphs take their P90 over the published logs."""
+    """P10 of `tokens`. Activations, runtime and graphs then take their P90 over the published logs."""
     high_tokens: int
-    """P90 of the tokens."""
+    """P90 of `tokens`. Activations, runtime and graphs then take their P10 over the published logs."""
     longest_context_tokens: int | None
-    """The longest request that fits on its own and that the model allows. None if the model states no limit."""
+    """Tokens of the longest single request that fits and that the model allows. None if the model states no limit."""
     safe_context_tokens: int
-    """The longest request that still fits if activations, runtime and graphs take their P90."""
+    """Tokens of the longest single request that still fits if activations, runtime and graphs take their P90."""
 
 
 Obstacle = Literal["refused", "weights", "fraction", "context", "model_limit"]
@@ -92,12 +94,12 @@ class DoesNotFit:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryFit:
-    """Result of the memory check: the budget, the cache capacity, and the obstacle if it does not fit."""
+    """Result of the memory check: the budget, the cache capacity, and the obstacle if the deployment does not fit."""
 
     deployment: Deployment
     context_tokens: int
     budget: MemoryBudget | None
-    """None if the engine would refuse the split before it loads anything."""
+    """Budget of the device. None if the engine would refuse the split before it loads anything."""
     capacity: CacheCapacity | None
     obstacle: DoesNotFit | None
 
@@ -108,7 +110,7 @@ class MemoryFit:
 
     @property
     def certain(self) -> bool:
-        """Return whether the result is the same for the P10 and the P90 of the reserves."""
+        """Return whether the deployment fits, or does not fit, at both the P10 and the P90 of the reserves."""
         if self.capacity is None or self.capacity.cached_requests is None:
             return True
         one_each = self.context_tokens * self.deployment.parallelism.dp
@@ -122,7 +124,7 @@ class MemoryFit:
 
 
 def usual_context_tokens(model: ModelSpec) -> int:
-    """Return the default number of tokens per request: 8k, or the model's limit if it is lower."""
+    """Return the default number of tokens per request: 8k, or the model's limit if the limit is lower."""
     return min(_USUAL_CONTEXT, model.max_context_tokens or _USUAL_CONTEXT)
 
 
@@ -142,7 +144,7 @@ class DeviceRoom:
         self._longest = _longest(self._stages, deployment.model.max_context_tokens)
 
     def at(self, context_tokens: int) -> MemoryFit:
-        """Divide the memory of the fullest device between weights, reserves and cache."""
+        """Divide the memory of the fullest device between weights, reserves and cache, for one context length."""
         if self.refused is not None:
             return MemoryFit(
                 deployment=self.deployment,
@@ -165,7 +167,7 @@ class DeviceRoom:
 
 
 class _Stage:
-    """Pipeline stage: the memory contents of one of its devices, and the bytes of a request on that device."""
+    """Memory contents of one device of a pipeline stage, and the bytes of a request on this device."""
 
     def __init__(self, deployment: Deployment, stage: int) -> None:
         self.deployment = deployment
@@ -215,13 +217,13 @@ class _Stage:
         )
 
     def request_bytes(self, tokens: int) -> int:
-        """Return the bytes of one request of this length on a device of the stage."""
+        """Return the bytes of one request with `tokens` tokens on a device of the stage."""
         if isinstance(self._pages, CompressedPages):
             return self._pages.bytes(tokens, in_flight=1)
         return _mixer_cache_bytes(self.deployment, self._mixers, tokens)
 
     def start_bytes(self, tokens: int) -> int:
-        """Return the bytes that the engine requires for one request of this length before it starts."""
+        """Return the bytes that must be free for one request with `tokens` tokens before the engine starts."""
         if self._pages is not None:
             in_flight = self.deployment.engine.in_flight_tokens(self.deployment.parallelism.pp)
             return self._pages.bytes(tokens, in_flight)
@@ -240,12 +242,12 @@ class _Stage:
 
 
 def request_cache_bytes(deployment: Deployment, layers: Sequence[int], tokens: int) -> int:
-    """Return the bytes of keys, values and states that layers keep per request, in whole blocks."""
+    """Return the bytes of keys, values and states that the given layers keep for one request, in whole blocks."""
     return _mixer_cache_bytes(deployment, _mixers(deployment, layers), tokens)
 
 
 def _pages(deployment: Deployment, layers: Sequence[int]) -> CompressedPages | SlidingPages | None:
-    """Return the layout of vLLM's block tables if layers keep different tokens. None if one table serves all."""
+    """Return the layout of vLLM's block tables if layers keep different tokens. None if one table serves all layers."""
     if deployment.engine.name != "vllm":
         return None
     if any(isinstance(deployment.model.layers[index].mixer, CompressedAttention) for index in layers):
@@ -255,7 +257,7 @@ def _pages(deployment: Deployment, layers: Sequence[int]) -> CompressedPages | S
 
 
 def _mixers(deployment: Deployment, layers: Sequence[int]) -> Counter[SequenceMixer]:
-    """Count the layers by sequence mixer. Most models have one or two kinds."""
+    """Count the layers of each kind of sequence mixer. Most models have one or two kinds."""
     mixers = (deployment.model.layers[index].mixer for index in layers)
     return Counter(mixer for mixer in mixers if mixer is not None)
 
@@ -305,7 +307,10 @@ def _capacity(stages: list[_Stage], deployment: Deployment, context_tokens: int,
 
 
 def _longest(stages: list[_Stage], limit: int | None, case: Literal["median", "high"] = "median") -> int:
-    """Bisect for the longest context of one request. A longer context never takes fewer bytes."""
+    """Return the longest context of one request that fits, found by bisection.
+
+    Bisection works because a longer context never takes fewer bytes.
+    """
     ceiling = limit or 2**24
     if all(stage.requests(ceiling, case) >= 1 for stage in stages):
         return ceiling
@@ -347,10 +352,10 @@ def _memory_obstacle(deployment: Deployment, budget: MemoryBudget) -> DoesNotFit
 def _context_obstacle(
     deployment: Deployment, budget: MemoryBudget, capacity: CacheCapacity, longest: int
 ) -> DoesNotFit | None:
-    """Return the obstacle to this context.
+    """Return the obstacle to serving a request of the requested context length. None if there is no obstacle.
 
     Memory is checked before the model's limit, because more devices solve a lack of memory and nothing changes the
-    limit.
+    model's limit.
     """
     limit, asked = deployment.model.max_context_tokens, capacity.context_tokens
     if capacity.cached_requests == 0:

@@ -1,8 +1,8 @@
-"""Computes the bytes that vLLM reserves for a request to DeepSeek-V4: pages of five block tables in one pool.
+"""Computes the bytes that vLLM reserves for a request to DeepSeek-V4, whose five block tables share one pool of pages.
 
-Read in vLLM's `kv_cache_utils.py`, `kv_cache_interface.py` and `models/deepseek_v4` at 0.20.0, 0.22.0, 0.25.0, 0.26.0,
-0.28.0rc2 and 0.32.0. A page costs the same bytes in any table. A page holds the compressed entries of 256 tokens, or
-the running state of the fine compressor for four tokens.
+The rules were read in vLLM's `kv_cache_utils.py`, `kv_cache_interface.py` and `models/deepseek_v4` at 0.20.0, 0.22.0,
+0.25.0, 0.26.0, 0.28.0rc2 and 0.32.0. A page costs the same bytes in every table. A page holds the compressed entries of
+256 tokens, or the running state of the fine compressor for four tokens.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _PAGE_TOKENS: Final = 256
 _FINE: Final = 4
 _COARSE: Final = 128
 _STATE_WINDOW: Final = {_FINE: 8, _COARSE: 128}
-"""Number of tokens whose state each compressor keeps. The windows of the fine compressor overlap."""
+"""Number of tokens for which each compressor keeps its state. The windows of the fine compressor overlap."""
 _STATE_TOKENS: Final = {_FINE: 4, _COARSE: 8}
 _WINDOW_TOKENS: Final = 64
 _FP8_ALIGNMENT: Final = 576
@@ -26,7 +26,7 @@ _FLOAT32: Final = 4
 
 
 class CompressedPages:
-    """Block tables of one pipeline stage, computed once."""
+    """Block tables of one pipeline stage. They are computed once and used for many request lengths."""
 
     def __init__(self, deployment: Deployment, stage_layers: Sequence[int]) -> None:
         self._engine, self._dtype = deployment.engine, deployment.chosen_cache_dtype
@@ -48,7 +48,7 @@ class CompressedPages:
         self._tables = [self._full, *tables]
 
     def bytes(self, tokens: int, in_flight: int) -> int:
-        """Return the bytes of the pages that one request takes."""
+        """Return the bytes of all pages that one request takes while `in_flight` of its tokens are being computed."""
         return self._page_bytes() * sum(table.blocks(tokens, in_flight) for table in self._tables)
 
     def _page_bytes(self) -> int:
@@ -103,9 +103,10 @@ def _of_ratio(mixers: Sequence[object], ratio: int) -> list[int]:
 
 
 def _least_padding(counts: Sequence[int], at_least: int) -> int:
-    """Return the number of layers per table that adds the fewest padding layers.
+    """Return the number of layers per table that needs the fewest padding layers.
 
-    Every count is padded to a multiple of this number. Among equally good numbers the largest is chosen.
+    Every count of layers is padded to a multiple of this number. If several numbers need equally few padding layers,
+    the largest is chosen.
     """
     held = [count for count in counts if count]
     choices = range(max(1, at_least), max(held) + 1)

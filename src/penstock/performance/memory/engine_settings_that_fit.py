@@ -1,4 +1,4 @@
-"""Finds the engine settings nearest to the defaults that fit: a larger memory fraction, then smaller steps."""
+"""Finds the engine settings nearest to the defaults that fit. It tries larger memory fractions, then smaller steps."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -12,9 +12,9 @@ from penstock.performance.memory.sharding import redundant_experts
 
 MAX_HUNDREDTHS: Final = 95
 """The largest memory fraction in published recipes, in hundredths (InferenceX: dsr1_fp8_b200.sh for SGLang,
-dsv4_fp8_h200.sh for vLLM). Above it, drivers and other processes have too little memory."""
+dsv4_fp8_h200.sh for vLLM). A larger fraction leaves too little memory for drivers and other processes."""
 _MIN_STEP_TOKENS: Final = 512
-"""The smallest step in published recipes, in tokens (InferenceX: dsv4_fp8_h200.sh)."""
+"""The smallest number of tokens per step in published recipes (InferenceX: dsv4_fp8_h200.sh)."""
 _FLAGS: Final = {
     "vllm": {"memory_fraction": "gpu-memory-utilization", "max_batched_tokens": "max-num-batched-tokens"},
     "sglang": {"memory_fraction": "mem-fraction-static", "max_batched_tokens": "chunked-prefill-size"},
@@ -27,10 +27,11 @@ TUNABLE: Final[frozenset[Tunable]] = frozenset({"memory_fraction", "max_batched_
 def with_room(
     deployment: Deployment, context_tokens: int, *, requests: int = 1, free: Collection[Tunable] = TUNABLE
 ) -> Deployment:
-    """Return the deployment with the engine settings closest to its own that have room for the requests.
+    """Return the deployment with the nearest engine settings that have room for the requests.
 
     The deployment is returned unchanged if it fits or if no settings help. If no settings certainly have room for all
-    requests, the settings with room for most requests are chosen. Only the settings in `free` can change.
+    requests, the settings with room for the largest number of requests are chosen. Only the settings in `free` can
+    change.
     """
     found = fit(deployment, context_tokens)
     if found.fits or not _curable(found):
@@ -54,7 +55,7 @@ def with_room(
 
 
 def engine_flags(deployment: Deployment) -> tuple[str, ...]:
-    """List the flags that the engine needs to start with these settings, under the engine's own names."""
+    """List the flags with which the engine must be started to use these settings, under the engine's own flag names."""
     engine, split = deployment.engine, deployment.parallelism
     usual = engine_defaults(engine.name, deployment.accelerator, version=engine.version, tp=split.tp, pp=split.pp)
     names = _FLAGS[engine.name]
@@ -80,13 +81,13 @@ def _concurrent_requests(found: MemoryFit) -> float:
 
 
 def _shares(engine: Engine, free: Collection[Tunable]) -> list[float]:
-    """List the engine's memory fraction and every larger one, in hundredths."""
+    """List the engine's memory fraction, then every larger fraction in steps of one hundredth."""
     larger = range(floor(engine.memory_fraction * 100) + 1, MAX_HUNDREDTHS + 1)
     return [engine.memory_fraction, *(each / 100 for each in larger if "memory_fraction" in free)]
 
 
 def _steps(engine: Engine, free: Collection[Tunable]) -> Iterator[int]:
-    """Yield the engine's tokens per step, then half of them, and so on."""
+    """Yield the engine's tokens per step, then half as many, then a quarter, and so on down to the smallest step."""
     tokens = engine.max_batched_tokens
     yield tokens
     while "max_batched_tokens" in free and tokens // 2 >= _MIN_STEP_TOKENS:

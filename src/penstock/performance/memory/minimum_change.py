@@ -20,7 +20,7 @@ MAX_NODES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """Single change that makes the deployment fit."""
+    """One change that alone makes the deployment fit."""
 
     change: str
     devices: int
@@ -29,7 +29,7 @@ class Remedy:
 def minimum_devices(deployment: Deployment, context_tokens: int) -> MemoryFit | None:
     """Return the smallest replica that fits: tensor parallel within a node, or a pipeline of whole nodes.
 
-    None if none fits within 16 nodes.
+    None if no replica of at most 16 nodes fits.
     """
     for layout in _layouts(deployment):
         found = fit(_with_split(deployment, layout), context_tokens)
@@ -41,7 +41,7 @@ def minimum_devices(deployment: Deployment, context_tokens: int) -> MemoryFit | 
 
 
 def remedies(result: MemoryFit, fewest: MemoryFit | None) -> tuple[Remedy, ...]:
-    """List the single changes that make the deployment fit, the smallest first."""
+    """List the changes that each make the deployment fit on their own, sorted by size, first the smallest."""
     if result.obstacle is None:
         return ()
     deployment = result.deployment
@@ -67,10 +67,10 @@ def _fits(result: MemoryFit, changed: Deployment) -> bool:
 
 
 def _other_fraction(result: MemoryFit) -> str | None:
-    """Return the nearest memory fraction, in hundredths, at which the deployment fits.
+    """Return the flag with the nearest memory fraction, in hundredths, at which the deployment fits.
 
-    The fraction is lowered if memory outside it is short, and raised if memory for weights or cache is short. If
-    removing one shortage causes the other, no fraction fits.
+    The fraction is lowered if the memory outside the fraction is short. It is raised if the memory for weights or cache
+    is short. If the removal of one shortage causes the other, no fraction fits and the result is None.
     """
     less, deployment = result.obstacle_is("fraction"), result.deployment
     stated = deployment.engine.memory_fraction * 100
@@ -87,9 +87,9 @@ def _other_fraction(result: MemoryFit) -> str | None:
 
 
 def _smaller_weights(result: MemoryFit, fewest: MemoryFit | None) -> list[Remedy]:
-    """Suggest fp8 weights if the accelerator computes fp8 and they fit.
+    """Suggest fp8 weights if the accelerator computes in fp8 and the fp8 weights fit.
 
-    They must fit on the same devices, or on fewer devices than wider weights need.
+    The fp8 weights must fit on the given devices, or need fewer devices than the wider weights need.
     """
     deployment = result.deployment
     widest = max((weight.format.bits for weight in deployment.model.weights if weight.quantisable), default=0)
@@ -114,7 +114,7 @@ def _replica(layout: Parallelism) -> str:
 
 
 def _layouts(deployment: Deployment) -> Iterator[Parallelism]:
-    """Yield the splits that the engine accepts, the smallest first."""
+    """Yield the splits that the engine accepts, sorted by the number of devices, first the smallest."""
     asked = replace(deployment.parallelism, pp=1, dp=1)
     within = [replace(asked, tp=tp) for tp in range(1, deployment.accelerator.node.devices + 1)]
     within = [layout for layout in within if refusal(replace(deployment, parallelism=layout)) is None]
@@ -124,7 +124,7 @@ def _layouts(deployment: Deployment) -> Iterator[Parallelism]:
 
 
 def _with_split(deployment: Deployment, layout: Parallelism) -> Deployment:
-    """Return the deployment with this split. An engine with default settings gets the defaults of the new split."""
+    """Return the deployment with the given split. Default engine settings become the defaults of this split."""
     engine, accelerator, asked = deployment.engine, deployment.accelerator, deployment.parallelism
     if engine == engine_defaults(engine.name, accelerator, version=engine.version, tp=asked.tp, pp=asked.pp):
         engine = engine_defaults(engine.name, accelerator, version=engine.version, tp=layout.tp, pp=layout.pp)
@@ -136,28 +136,30 @@ class FitReport:
     """Full result of `penstock fit` for one deployment."""
 
     fit: MemoryFit
-    """Result with the requested settings. If settings were left out and their defaults do not fit, the result is for
-    the nearest settings that fit."""
+    """Result with the requested settings. If the user left out settings and the defaults for them do not fit, the
+    result is for the nearest settings that fit."""
     flags: tuple[str, ...]
-    """Flags that the engine needs to start with these settings, under the engine's own names."""
+    """Flags with which the engine must be started to use these settings, under the engine's own flag names."""
     with_defaults: DoesNotFit | None
-    """Reason why the engine's defaults do not fit, for settings that were left out. None if they fit."""
+    """Reason why the deployment does not fit with the engine's defaults for the settings that the user left out. None
+    if it fits."""
     fewest_devices: int | None
-    """Devices of the smallest replica of the same accelerator that fits: tensor parallel within a node, or a pipeline
-    of whole nodes. None if no replica of at most 16 nodes fits."""
+    """Number of devices of the smallest replica that fits, on the same accelerator. The replica is tensor parallel
+    within a node, or a pipeline of whole nodes. None if no replica of at most 16 nodes fits."""
     fewest_split: str | None
     remedies: tuple[Remedy, ...]
     tier: str
-    """`calibrated` if the reserves were fitted to this engine's logs on this vendor, else `transferred`."""
+    """`calibrated` if the reserves were fitted to logs of this engine on this vendor's accelerators, else
+    `transferred`."""
     notes: tuple[str, ...] = ()
-    """Caveats: a format without a datapath, an unverified accelerator, ranks in several nodes."""
+    """Caveats, such as a format without a datapath, an unverified accelerator, or ranks in several nodes."""
 
 
 def report_fit(deployment: Deployment, context_tokens: int, *, free: Collection[Tunable] = ()) -> FitReport:
     """Report whether a deployment fits, which changes would make it fit, and the fewest devices that it needs.
 
-    `free` are the settings that the user left out. If the engine's defaults for these settings do not fit, the nearest
-    settings that fit are used.
+    `free` names the settings that the user left out. If the engine's defaults for these settings do not fit, the
+    nearest settings that fit are used.
     """
     asked = fit(deployment, context_tokens)
     tuned = with_room(deployment, context_tokens, free=free)
@@ -184,7 +186,7 @@ def _has_compressed_attention(deployment: Deployment) -> bool:
 
 
 def _compression_notes(result: MemoryFit) -> Iterator[str]:
-    """Yield notes on DeepSeek-V4: its limited evidence, and how the token capacity that vLLM reports differs."""
+    """Yield notes on DeepSeek-V4: its limited evidence, and why vLLM reports a different token capacity."""
     if result.budget is None or result.capacity is None or not _has_compressed_attention(result.deployment):
         return
     if result.deployment.engine.name != "vllm":

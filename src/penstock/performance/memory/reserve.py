@@ -1,4 +1,4 @@
-"""Estimates the memory of activations, runtime and graphs as a median and a range."""
+"""Estimates the memory of activations, runtime and graphs, each as a median with P10 and P90."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -23,22 +23,24 @@ _RUNTIME_GIB: Final = {
     (True, True): (0.4, 1.2, 4.5),
 }
 _LOADED_OVER_STORED: Final = {False: (0.0, 0.002, 0.012), True: (0.003, 0.01, 0.03)}
-"""Padding and tables that loading adds to the stored weights, as a fraction, by vendor (AMD or not)."""
+"""Padding and tables that loading adds to the weights, as a fraction of the stored bytes. The key states whether the
+vendor is AMD."""
 _COMPRESSED_STEP_BYTES: Final = {
     "Hopper": (300_000, 450_000, 520_000),
     "Blackwell": (-150_000, 0, 100_000),
     "Blackwell Ultra": (-150_000, 0, 100_000),
 }
-"""Extra bytes per token as P10, median and P90, each entry from two logs. GH200 and H20 leave less memory than the
-formula predicts, B200 a little more (its fused experts gather nothing)."""
+"""Extra bytes per token as P10, median and P90. Each entry comes from two logs. GH200 and H20 leave less memory than
+the formula predicts. B200 leaves a little more, because its fused experts gather nothing."""
 _COMPRESSED_STEP_ELSEWHERE: Final = (0, 200_000, 520_000)
-"""Range for architectures without a published log. It covers most of both ranges above."""
+"""Extra bytes per token, as P10, median and P90, for architectures without a published log. The range covers most of
+both ranges above."""
 _GRAPH_GIB: Final = {False: (0.3, 0.9, 1.85), True: (0.4, 0.9, 2.0)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve:
-    """Amount of memory known only as a range: P10, median and P90 over published start-up logs."""
+    """Amount of memory that is known only as a range: P10, median and P90 over published start-up logs."""
 
     low_bytes: int
     median_bytes: int
@@ -50,7 +52,7 @@ class Reserve:
 
 
 def activation_reserve(deployment: Deployment, *, last_stage: bool) -> Reserve:
-    """Return the peak memory of the largest step.
+    """Return the peak activation memory of the largest step.
 
     The peak is in a layer or, on the last stage, in the sampler, which copies the logits.
     """
@@ -75,7 +77,7 @@ def activation_reserve(deployment: Deployment, *, last_stage: bool) -> Reserve:
 
 
 def _compressed_step_bytes(deployment: Deployment) -> tuple[int, int, int]:
-    """Return the extra bytes per token of the largest step for DeepSeek-V4.
+    """Return the extra bytes per token that the largest step needs for DeepSeek-V4.
 
     The logs of other models show no such bytes.
     """
@@ -104,7 +106,7 @@ def graph_reserve(deployment: Deployment) -> Reserve:
 def absorbed_bytes(deployment: Deployment, stage_layers: tuple[int, ...]) -> int:
     """Return the bytes of vLLM's bf16 copies of the latent up-projections, for the heads on the device.
 
-    vLLM keeps these copies in addition to the stored matrix.
+    vLLM keeps these copies in addition to the stored matrices.
     """
     if deployment.engine.name != "vllm":
         return 0

@@ -7,10 +7,10 @@ from penstock.model import ModelSpec, Part, Split, Weight
 from penstock.model.sequence_mixers import GroupedAttention
 
 _VOCAB_MULTIPLE = 64
-"""Engines pad the vocabulary to a multiple of this number before they split it (vLLM and SGLang,
-DEFAULT_VOCAB_PADDING_SIZE)."""
+"""Engines pad the vocabulary to a multiple of this number before they split it. The value is DEFAULT_VOCAB_PADDING_SIZE
+in vLLM and SGLang."""
 _FINEST_BLOCK = 32
-"""The smallest block for which vLLM's Triton experts accept refined scales."""
+"""The smallest block size for which vLLM's Triton experts accept refined scales."""
 _FEED_FORWARD = {Part.DENSE_FFN, Part.SHARED_EXPERTS, Part.ROUTED_EXPERTS}
 
 
@@ -25,7 +25,7 @@ def stage_of_layers(layers: int, pp: int) -> tuple[int, ...]:
 
 
 def weight_bytes_by_part(deployment: Deployment, stage: int) -> dict[Part, int]:
-    """Return the bytes of weights on one device of a pipeline stage, by purpose."""
+    """Return the bytes of weights that one device of a pipeline stage holds, for each part of the model."""
     model, parallelism = deployment.model, deployment.parallelism
     stages = stage_of_layers(len(model.layers), parallelism.pp)
     tied = not any(weight.part is Part.LM_HEAD for weight in model.weights)
@@ -40,7 +40,7 @@ def weight_bytes_by_part(deployment: Deployment, stage: int) -> dict[Part, int]:
 
 
 def device_bytes(weight: Weight, deployment: Deployment) -> int:
-    """Return the bytes of one weight on one device, including all copies that the device holds."""
+    """Return the bytes that one weight takes on one device, including all copies that the device holds."""
     parallelism = deployment.parallelism
     if weight.copies > 1:
         return _expert_bytes(weight, deployment)
@@ -50,7 +50,8 @@ def device_bytes(weight: Weight, deployment: Deployment) -> int:
 def _expert_bytes(weight: Weight, deployment: Deployment) -> int:
     """Return the bytes of routed experts on one device.
 
-    Experts are spread over all tensor and data ranks: as whole experts with expert parallelism, else in slices.
+    Experts are spread over all tensor and data ranks. With expert parallelism each rank holds whole experts, and
+    otherwise a slice of every expert.
     """
     ranks = deployment.parallelism.tp * deployment.parallelism.dp
     if deployment.parallelism.expert_parallel:
@@ -90,7 +91,8 @@ def _shard_shape(weight: Weight, ranks: int) -> tuple[int, ...]:
 def _pad_experts(weight: Weight, shape: tuple[int, ...], deployment: Deployment) -> tuple[int, ...]:
     """Round both dimensions of the experts up, as vLLM's expert kernels for gpt-oss do.
 
-    The hidden size is rounded up to a multiple of 256, and the width per device to a multiple of 128 (256 on AMD).
+    The hidden size is rounded up to a multiple of 256. The width per device is rounded up to a multiple of 128 (256 on
+    AMD).
     """
     if deployment.model.quantisation != "mxfp4" or deployment.engine.name != "vllm" or len(shape) != 2:
         return shape
@@ -151,9 +153,9 @@ def _refused_experts(deployment: Deployment) -> str | None:
 
 
 def _refused_widths(deployment: Deployment) -> str | None:
-    """Return the reason why the engine would refuse the width of a weight. None if it accepts all.
+    """Return the reason why the engine would refuse the width of a weight. None if the engine accepts all widths.
 
-    Each kind of split weight is checked once, because layers repeat.
+    Each kind of split weight is checked once, because all layers have the same kinds.
     """
     kinds = {
         (weight.part, weight.split, _cut_size(weight), weight.units, _block(weight), weight.copies > 1)
@@ -194,9 +196,9 @@ def _cut_size(weight: Weight) -> int:
 
 
 def _block(weight: Weight) -> int:
-    """Return the number of channels along the split that share a scale.
+    """Return the number of channels, along the split dimension, that share one scale.
 
-    It is 1 if a slice may end inside such a block.
+    The result is 1 if a slice may end inside a block that shares a scale.
     """
     stored, routed = weight.format, weight.copies > 1
     padded = routed and stored.name == "mxfp4"

@@ -10,7 +10,7 @@ _DIGITS: Final = 4
 
 
 def to_document(model: PowerModel) -> dict[str, Any]:
-    """Return plain values, rounded to four significant digits."""
+    """Return the power model as a document of plain values, rounded to four significant digits."""
     return {
         "rows": model.rows,
         "spreads": {name: [_round(value) for value in span] for name, span in model.spreads.items()},
@@ -27,7 +27,7 @@ def to_document(model: PowerModel) -> dict[str, Any]:
 
 
 def from_document(document: Mapping[str, Any]) -> PowerModel:
-    """Parse the form that `to_document` returns."""
+    """Parse the document that `to_document` returns."""
     entries: Sequence[Mapping[str, Any]] = document["draws"]
     return PowerModel(
         draws={

@@ -1,7 +1,8 @@
 """Fits device power to measured joules, first over all rows, then per vendor, then per accelerator.
 
-Each level is shrunk towards the one above. The watts of a cell are its own joules times its own output rate. The rate
-of another run could come from other software, and then the product could exceed the power limit of the device.
+Each level is shrunk towards the level above. The watts of a cell are the joules of the cell times the output rate of
+the same cell. The rate of a different run could come from different software. The product could then exceed the power
+limit of the device.
 """
 
 from collections import defaultdict
@@ -26,16 +27,16 @@ from penstock.performance.step.step_work import Array, Load, ReplicaWork
 
 _PRIOR: Final = np.log([0.3, 0.7, 3.0])
 _FREEDOM: Final = (1.0, 0.3, 0.3)
-"""Standard deviations of each level from the level above, as logarithms: all rows from the prior, a vendor from all
-rows, and an accelerator from its vendor."""
+"""Standard deviations of the levels, as logarithms. The first is of all rows from the prior, the second of a vendor
+from all rows, and the third of an accelerator from its vendor."""
 _MIN_ROWS: Final = 4
 _MAX_IDLE: Final = 0.9
 _HUBER: Final = 1.5
 _LOADED_USERS: Final = 32
 """Minimum number of users for a replica to count as loaded."""
 _STEADY: Final = (0.8, 1.2)
-"""Allowed range of the ratio of running requests to users. Below this range, users queued. Above it, the two medians
-come from different runs."""
+"""Allowed range of the ratio of running requests to users. A lower ratio means that users queued. A higher ratio means
+that the two medians come from different runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,7 +52,7 @@ class DrawnRow:
     """Vendor and accelerator."""
     kernels: str
     curve: str
-    """Key of the exact setup, independent of lengths and load."""
+    """Key of the exact setup. It does not depend on lengths and load."""
 
     @property
     def steady(self) -> bool:
@@ -60,9 +61,9 @@ class DrawnRow:
 
 
 def power_rows(measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of: AcceleratorOf) -> list[DrawnRow]:
-    """Return the cells of single engines without drafts that state joules, on accelerators with known board power.
+    """Return the single-engine cells without drafts that state joules, on accelerators with known board power.
 
-    Cells faster than their own roofline are left out.
+    Cells faster than their roofline are left out.
     """
     compiled: dict[tuple[object, ...], ReplicaWork] = {}
     found = []
@@ -98,13 +99,13 @@ def power_rows(measurements: Iterable[Measurement], model_of: ModelOf, accelerat
 
 
 def curve_of(row: Measurement, shape: str) -> str:
-    """Return the key of a row's exact setup, independent of its lengths, load and day."""
+    """Return the key of a row's exact setup. The key does not depend on lengths, load and day."""
     kernels = kernels_of(row.accelerator, row.engine, shape, row.weights)
     return f"{kernels} tp{row.tp} dp{row.dp} ep{int(row.ep)}"
 
 
 def fit_power(rows: Sequence[DrawnRow], spreads: dict[Unseen, Logs] | None = None) -> PowerModel:
-    """Fit power from the most general level to the accelerator, then the factors of kernels."""
+    """Fit power curves from the most general level to single accelerators, then fit the factors of kernels."""
     steady = [row for row in rows if row.steady]
     draws: dict[tuple[str, ...], Draw] = {}
     under_load: dict[tuple[str, ...], UnderLoad] = {}
@@ -122,9 +123,9 @@ def fit_power(rows: Sequence[DrawnRow], spreads: dict[Unseen, Logs] | None = Non
 
 
 def _gauss_newton(rows: Sequence[DrawnRow], prior: Array, freedom: float) -> Draw:
-    """Fit by Gauss-Newton on the logarithm of the ratio of measured to fitted power.
+    """Fit a power curve by Gauss-Newton on the logarithm of the ratio of measured to fitted power.
 
-    It uses Huber weights and shrinkage to the level above.
+    The fit uses Huber weights and shrinks the coefficients towards the level above.
     """
     use = Utilisation.of(np.array([row.roofline for row in rows]), np.array([row.seconds for row in rows]))
     measured = np.log([row.share for row in rows])
@@ -163,7 +164,7 @@ def _under_load(rows: Sequence[DrawnRow]) -> UnderLoad:
 
 
 def _factors(rows: Sequence[DrawnRow], draws: dict[tuple[str, ...], Draw]) -> dict[str, float]:
-    """Return the mean logarithm of the ratio of measured to predicted power for each kernel, over its curves.
+    """Return, for each key of `kernels_of`, the mean logarithm of measured over predicted power over its curves.
 
     The mean is shrunk towards zero, as if there were one more curve with the value zero.
     """
@@ -178,7 +179,10 @@ def _factors(rows: Sequence[DrawnRow], draws: dict[tuple[str, ...], Draw]) -> di
 
 
 def watt_share(draw: Draw, row: DrawnRow, factor: float = 1.0, seconds: float | None = None) -> float:
-    """Return the share of board power that a power curve predicts for a row, at the given or the measured speed."""
+    """Return the share of board power that a power curve predicts for a row.
+
+    `seconds` is the time of the step. If it is None, the measured time is used.
+    """
     return float(draw.shares(Utilisation.of(row.roofline[None], np.array([seconds or row.seconds])), factor)[0])
 
 
@@ -188,16 +192,16 @@ UNSEEN: Final[dict[Unseen, Callable[[DrawnRow], str]]] = {
     "accelerator": lambda row: row.path[1],
     "vendor": lambda row: row.path[0],
 }
-"""Function that returns the key of a row, by kind of unit. Rows with the same key are held out together."""
+"""Functions that map a row to a key, one for each kind of held-out unit. Rows with equal keys are held out together."""
 _FOLDS: Final = 10
 
 
 def without_each(
     rows: Sequence[DrawnRow], unseen: Unseen, spreads: dict[Unseen, Logs] | None = None
 ) -> Iterator[tuple[PowerModel, list[DrawnRow]]]:
-    """Hold out a tenth of the curves, models, accelerators or vendors at a time, and fit to the others.
+    """Hold out a tenth of the curves, models, accelerators or vendors at a time, and fit to the other rows.
 
-    Yield each fitted model with its held-out rows.
+    Yield each fitted model with the rows that were held out from its fit.
     """
     labels = sorted({UNSEEN[unseen](row) for row in rows})
     fold = {label: number % _FOLDS for number, label in enumerate(labels)}
@@ -227,6 +231,6 @@ def power_spreads(rows: Sequence[DrawnRow]) -> dict[Unseen, Logs]:
 
 
 def predicted_share(model: PowerModel, row: DrawnRow, seconds: float | None = None) -> float:
-    """Predict a row's share of board power, at the given speed or at its measured one."""
+    """Predict a row's share of board power, at the given speed or, without one, at the measured speed."""
     path = next(row.path[:length] for length in (2, 1, 0) if row.path[:length] in model.draws)
     return watt_share(model.draws[path], row, float(np.exp(model.factors.get(row.kernels, 0.0))), seconds)

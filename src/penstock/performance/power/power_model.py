@@ -10,10 +10,10 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.performance.step.step_work import COMPONENTS, Array
 
 Logs = tuple[float, float]
-"""P10 and P90 of the ratio of measured to predicted, as logarithms."""
+"""P10 and P90 of the ratio of measured to predicted values, as logarithms."""
 Unseen = Literal["split", "model", "accelerator", "vendor"]
-"""The part of the setup that no power measurement covers. Its interval comes from the errors of predictions with the
-same part held out."""
+"""The part of a setup that no power measurement covers. The interval of a prediction comes from the errors of
+predictions for which the same part was held out."""
 
 _STREAMED: Final = ("weights", "experts", "cache")
 _MULTIPLIED: Final = ("compute", "prefill")
@@ -21,7 +21,7 @@ _MULTIPLIED: Final = ("compute", "prefill")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Utilisation:
-    """Utilisation of a device in each step: the time of its work at peak speed as a share of the actual time."""
+    """Utilisation of a device in each step: the time that the work would take at peak speed, over the actual time."""
 
     memory: Array
     arithmetic: Array
@@ -33,17 +33,17 @@ class Utilisation:
 
     @staticmethod
     def of_components(roofline: Mapping[str, Array] | Mapping[str, float], seconds: Array) -> "Utilisation":
-        """Return the utilisation, from the work by component name and the time of each step."""
+        """Return the utilisation of each step, given the work by component name, and the time of each step."""
         streamed, multiplied = (sum(roofline[name] for name in names) for names in (_STREAMED, _MULTIPLIED))
         return Utilisation(memory=streamed / seconds, arithmetic=multiplied / seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """Power of one type of device as shares of its board power.
+    """Power curve of one type of device, in shares of its board power.
 
-    An engine whose steps do almost no work draws `idle`. Busy memory and busy arithmetic add power, each with its own
-    coefficient. The increase shrinks towards the limit that power management enforces.
+    A device whose steps do almost no work draws `idle`. Utilisation of memory and utilisation of arithmetic add power,
+    each with its own coefficient. The increase becomes smaller near the limit that power management enforces.
     """
 
     idle: float
@@ -51,9 +51,9 @@ class Draw:
     arithmetic: float
 
     def shares(self, use: Utilisation, factor: float = 1.0) -> Array:
-        """Return the share of the board power for each entry of `use`.
+        """Return the share of board power for each entry of `use`.
 
-        `factor` scales the power of kernels that draw more or less than most.
+        `factor` scales the power, because some kernels draw more or less than most kernels do.
         """
         room = 1.0 - self.idle
         pressed = (self.memory * use.memory + self.arithmetic * use.arithmetic) / room
@@ -62,7 +62,7 @@ class Draw:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnderLoad:
-    """Power in measured runs with many users, as shares of board power: median, P10 and P90."""
+    """Measured power in runs with many users, as shares of board power: median, P10 and P90."""
 
     median: float
     low: float
@@ -72,16 +72,16 @@ class UnderLoad:
 
 @dataclass(frozen=True, kw_only=True)
 class PowerModel:
-    """Fitted power by vendor and accelerator, with a factor for each kernel and held-out errors."""
+    """Fitted power curves by vendor and accelerator, factors by kernels, and held-out errors."""
 
     draws: Mapping[tuple[str, ...], Draw]
-    """Keyed by (), (vendor,) and (vendor, accelerator)."""
+    """Power curves. The keys are () for all devices, (vendor,) and (vendor, accelerator)."""
     under_load: Mapping[tuple[str, ...], UnderLoad]
-    """Keyed in the same way."""
+    """Measured power under load. The keys are () for all devices, (vendor,) and (vendor, accelerator)."""
     factors: Mapping[str, float] = field(default_factory=dict)
-    """Logarithms, keyed by `kernels_of`."""
+    """Logarithms of the power factors of kernels. The keys are those that `kernels_of` returns."""
     spreads: Mapping[Unseen, Logs] = field(default_factory=dict)
-    """P10 and P90 of watts at known speed, as logarithms."""
+    """P10 and P90 of the ratio of measured to predicted watts at known speed, as logarithms."""
     rows: int = 0
 
     def of(self, accelerator: Accelerator, kernels: str) -> tuple[Draw, float, Unseen]:
@@ -94,14 +94,14 @@ class PowerModel:
         return draw, 1.0, unseen[len(path)]
 
     def nearest(self, accelerator: Accelerator) -> tuple[str, ...]:
-        """Return the most specific measured path of an accelerator: the accelerator itself, its vendor, or all."""
+        """Return the most specific measured key for an accelerator: (vendor, accelerator), (vendor,) or ()."""
         whole = (accelerator.vendor, accelerator.id)
         return next(whole[:length] for length in (2, 1, 0) if whole[:length] in self.draws)
 
 
 def kernels_of(accelerator: str, engine: str, shape: str, weights: str) -> str:
-    """Return the key of the kernels on a device, independent of the split.
+    """Return the key of the kernels that run on a device. The key does not depend on the split.
 
-    Some kernels keep a device busier than their work implies.
+    Kernels have a key because some keep a device busier than their work implies.
     """
     return f"{accelerator} {engine} {shape} {weights}"

@@ -25,14 +25,14 @@ def predict_on(
     efficiencies: Efficiencies | None,
     speculate: Callable[[str], Speculation] | None = None,
 ) -> Prediction:
-    """Predict with the requested engine's efficiencies, or with every measured engine, and return the fastest.
+    """Predict with the requested engine's efficiencies, or with every candidate engine, and return the fastest.
 
-    With `measured_engine` BEST the candidates are the engines that served this model on this accelerator. If no engine
-    did, the candidates are the engines measured on this accelerator, else the engines measured on any accelerator of
-    its vendor, else vLLM. The fastest has the lowest P90 of the time per output token, so an extrapolation must be much
-    faster than a measurement to be preferred. Each engine has its own settings and rules. An engine that would not
-    start in this split is chosen only if no engine would start. If an engine's default settings have too little room
-    for the load, the nearest settings with room are used.
+    If `measured_engine` is BEST, the candidates are the engines that served this model on this accelerator. If no
+    engine did, the candidates are the engines measured on this accelerator, else the engines measured on any
+    accelerator of its vendor, else vLLM. The fastest prediction has the lowest P90 of the time per output token. So an
+    extrapolation must be much faster than a measurement to be preferred. Each engine has its own settings and rules. An
+    engine that would not start in this split is chosen only if no engine would start. If an engine's default settings
+    have too little room for the load, the nearest settings with room are used.
     """
     input_tokens, output_tokens, concurrency = load
     measured = efficiencies.engines(accelerator.id) if efficiencies else ()

@@ -15,7 +15,7 @@ from penstock.performance.similarity.cases import shape_of, weights_label
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Energy:
-    """Power of one device, and energy per output token of all devices. Host, network and cooling are not included."""
+    """Power of one device, and energy of all devices per output token. Host, network and cooling are not included."""
 
     device_watts: Range
     joules_per_output_token: Range
@@ -56,10 +56,10 @@ def energy_at(
 ) -> Energy | None:
     """Compute watts and joules per output token at a given speed.
 
-    Every running request gets one token per `token_s`. `device_seconds` is the number of devices per running request:
-    the device-seconds that a token costs per second of `token_s`. A slower step draws less power, so the watts are
-    computed separately for both ends of the predicted time. The error of the power model is treated as independent of
-    the error of the speed.
+    Every running request gets one token per `token_s`. `device_seconds` is the number of devices per running request.
+    It is also the device-seconds that a token costs, per second of `token_s`. A slower step draws less power, so the
+    watts are computed separately for both ends of the predicted time. The error of the power model is treated as
+    independent of the error of the speed.
     """
     if accelerator.tdp_watts is None:
         return None
@@ -83,12 +83,12 @@ def energy_at(
 
 
 def _token_s(prediction: Prediction) -> Range:
-    """Return the seconds per output token of a running request, including its wait for the first token."""
+    """Return the seconds per output token of a running request, including the request's wait for its first token."""
     rate, low, high = prediction.output_tokens_per_s.ends
     return Range(value=prediction.running / rate, low=prediction.running / high, high=prediction.running / low)
 
 
 def _range(value: float, ends: tuple[float, float], spread: Logs) -> Range:
-    """Combine two independent uncertainties: P10 and P90 due to the speed, and the spread of the power."""
+    """Combine two independent uncertainties: P10 and P90 that are due to the speed, and the spread of the power."""
     down, up = log(value / ends[0]), log(ends[1] / value)
     return Range(value=value, low=value * exp(-hypot(down, spread[0])), high=value * exp(hypot(up, spread[1])))

@@ -13,9 +13,9 @@ _USUAL: Final = 3
 
 
 def usual_drafted(model: ModelSpec, measured_engine: str, vendor: str, ranks: int) -> int:
-    """Return the default number of drafted tokens per step, which measured runs of a similar setup used.
+    """Return the default number of drafted tokens per step. Measured runs of a similar setup used this number.
 
-    No run with more drafted tokens was measured, so the gain from more drafts on many ranks is unknown.
+    No run with more drafted tokens was measured, so the gain from more drafted tokens on many ranks is unknown.
     """
     if model.architecture.startswith("DeepseekV4"):
         return 2 if measured_engine == "vllm" else _USUAL
@@ -29,10 +29,10 @@ def usual_drafted(model: ModelSpec, measured_engine: str, vendor: str, ranks: in
 def multi_token_prediction(
     model: ModelSpec, measured_engine: str, drafts: DraftModel, *, drafted_tokens: int
 ) -> Speculation:
-    """Return the settings of speculative decoding with the checkpoint's own layers.
+    """Return the settings of speculative decoding with the checkpoint's own multi-token-prediction layers.
 
-    The acceptance is the measured one of this model. If this model was not measured, it is pooled over all measured
-    models.
+    The acceptance is the measured acceptance of this model. If this model was not measured, it is the acceptance pooled
+    over all measured models.
     """
     if not any(weight.part is Part.MTP for weight in model.weights):
         raise DeploymentError(

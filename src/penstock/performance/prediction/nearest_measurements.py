@@ -1,4 +1,4 @@
-"""Finds the public measurements closest to a prediction, for comparison."""
+"""Finds the public measurements closest to a prediction, so that users can compare the two."""
 
 from collections.abc import Callable, Iterable
 from math import inf, log
@@ -17,9 +17,9 @@ def nearest_measurements(
     output_tokens: float,
     count: int = 3,
 ) -> list[Measurement]:
-    """Return serving rows of the same accelerator and model family, nearest in shape, load and split.
+    """Return serving rows of the same accelerator and model family, sorted by distance in shape, load and split.
 
-    Among equally near rows the newest comes first.
+    The nearest rows come first. Among equally near rows, the newest comes first.
     """
     wanted = prediction.deployment
 

@@ -30,7 +30,7 @@ class Range:
 
     @property
     def ends(self) -> tuple[float, float, float]:
-        """Return value, P10 and P90, in this order."""
+        """Return the value, its P10 and its P90, in this order."""
         return self.value, self.low, self.high
 
     def scaled(self, by: float) -> "Range":
@@ -44,14 +44,15 @@ class Speculation:
 
     drafted_tokens: int
     accepted_tokens: float
-    """Tokens per step and request, including the model's own token: 1 to drafted + 1."""
+    """Tokens that a step yields per request, including the model's own token: from 1 to `drafted_tokens` + 1."""
     own_layers: bool = False
-    """Whether the checkpoint's own multi-token-prediction layers draft. The time of these layers is counted. The time
-    of a separate drafter is not counted."""
+    """Whether the checkpoint's own multi-token-prediction layers draft. If so, the time of these layers is counted. The
+    time of a separate drafter is not counted."""
     log_factor: float = 0.0
     """Natural logarithm of the ratio of the time of a drafting step to the time that its work predicts."""
     spread: Logs = (0.0, 0.0)
-    """P10 and P90 of the error of the gain, as logarithms. They widen the spread of the time without drafts."""
+    """P10 and P90 of the error of the gain from drafts, as logarithms. They widen the spread of the time without
+    drafts."""
     tier: Tier = "calibrated"
     grounds: str = "as given"
 
@@ -107,20 +108,21 @@ class Prediction:
 
     deployment: Deployment
     measured_engine: str
-    """The engine whose measurements are used. It can differ from `deployment.engine`, whose rules divide the memory."""
+    """The engine whose measurements are used. It can differ from `deployment.engine`, which determines the memory
+    budget."""
     concurrency: float
     running: float
-    """Requests that run concurrently. They are fewer than `concurrency` if the KV cache or the engine's batch is
+    """Number of requests that run concurrently. It is below `concurrency` if the KV cache or the engine's batch is
     full."""
     tpot_s: Range
     ttft_s: Range | None
-    """Time to first token in seconds. None for a roofline."""
+    """Time to first token in seconds. None if the prediction is a roofline."""
     output_tokens_per_s: Range
     step: StepTime
     roofline_s: float
-    """Seconds of the same step at the roofline."""
+    """Seconds of the predicted step at the roofline."""
     roofline_parts_s: Mapping[str, float]
-    """Seconds of each component of the step at the roofline: memory traffic and arithmetic."""
+    """Seconds of each component of the step at the roofline: memory traffic, arithmetic and communication."""
     tier: Tier
     novelty: Novelty
     borrowed_from: tuple[str, ...]
@@ -129,8 +131,8 @@ class Prediction:
     software: Software | None
     memory: MemoryFit
     stack: Stack | None
-    """Measured behaviour of the stack, which also applies to other loads of the same deployment. None for a
-    roofline."""
+    """Measured behaviour of the stack. It also applies to other loads of the same deployment. None if the prediction is
+    a roofline."""
     speculation: Speculation | None = None
 
     @property
@@ -140,7 +142,7 @@ class Prediction:
 
     @property
     def software_tax(self) -> float:
-        """Return one minus the delivered fraction of the roofline."""
+        """Return the part of the roofline that the stack does not deliver: one minus the delivered fraction."""
         return 1 - self.roofline_s / self.tpot_s.value
 
 
@@ -154,7 +156,10 @@ def predict(
     efficiencies: Efficiencies | None,
     speculation: Speculation | None = None,
 ) -> Prediction:
-    """Predict a closed loop of users. Without `efficiencies` the result is the roofline: a bound, not an estimate."""
+    """Predict the speed under a closed loop of users.
+
+    Without `efficiencies` the result is the roofline, which is a bound and not an estimate.
+    """
     memory = fit(deployment, max(1, round(input_tokens + output_tokens)))
     work = ReplicaWork(deployment)
     stack = None if efficiencies is None else stack_of(work, measured_engine, efficiencies)
@@ -207,7 +212,7 @@ def _tier(stack: Stack, users: float, input_tokens: float, output_tokens: float)
 def _was_measured(stack: Stack, users: float, input_tokens: float, output_tokens: float) -> bool:
     """Return whether exactly this load was measured.
 
-    InferenceX draws its lengths at random, with means at 0.9 of the nominal lengths.
+    InferenceX draws its token lengths at random. Their means are 0.9 of the nominal lengths.
     """
     return any(
         seen == users and all(_SAME[0] <= ratio <= _SAME[1] for ratio in (ins / input_tokens, outs / output_tokens))
@@ -221,20 +226,20 @@ def _range(ends: Iterable[float]) -> Range:
 
 
 def _request_seconds(served: Range, tpot: Range, output_tokens: float) -> Range:
-    """Return the seconds a request runs, from its admission to its last token."""
+    """Return the seconds that a request runs, from its admission to its last token."""
     return _range(first + output_tokens * each for first, each in zip(served.ends, tpot.ends, strict=True))
 
 
 def _after_waiting(served: Range, busy: Range, waiting_per_running: float) -> Range:
-    """Return the time to first token of a closed loop in which some requests wait for admission.
+    """Return the time to first token in a closed loop in which some requests wait for admission.
 
-    By Little's law, a request waits as long as the requests before it run.
+    By Little's law, the wait is the run time of a request times the waiting requests per running request.
     """
     return _range(first + waiting_per_running * run for first, run in zip(served.ends, busy.ends, strict=True))
 
 
 def _around(seconds: float, spread: Logs, *, lower_bound: float) -> Range:
-    """Return the P10-P90 range of a time. Its low end is never below `lower_bound`, the roofline."""
+    """Return the P10-P90 range of a time. The low end is never below `lower_bound`, which is the roofline."""
     low, high = (seconds * float(np.exp(end)) for end in spread)
     return Range(value=seconds, low=max(lower_bound, low), high=high)
 

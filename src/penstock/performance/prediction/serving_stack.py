@@ -1,4 +1,4 @@
-"""Determines the slowdowns and the overhead that apply to one deployment today, with their evidence."""
+"""Determines the slowdowns and the first-token overhead that apply to one deployment today, with their evidence."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -20,19 +20,20 @@ Tier = Literal["measured", "calibrated", "transferred", "roofline"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Stack:
-    """Measured behaviour of one accelerator, engine and model together. It converts work at the roofline into time."""
+    """Measured behaviour of one accelerator, engine and model together. It converts work at the roofline to time."""
 
     slowdowns: Array
-    """Factor for each component of a step, all effects included. `step_cost(work, slowdowns)` is the time of a step."""
+    """Factor for each component of a step, with all effects included. `step_cost(work, slowdowns)` gives the time of a
+    step."""
     request_s: float
     """Seconds of a request outside the engine's steps, before its first token."""
     first_ratio: float
     """Factor on the simulated seconds of the steps. The time to first token is `request_s + first_ratio *
     simulated`."""
     spread: Logs
-    """P10 and P90 of the time per output token, as logarithms."""
+    """P10 and P90 of the ratio of measured to predicted time per output token, as logarithms."""
     first_spread: Logs
-    """P10 and P90 of the time to first token, as logarithms."""
+    """P10 and P90 of the ratio of measured to predicted time to first token, as logarithms."""
     tier: Tier
     novelty: Novelty
     software: Software | None
@@ -43,15 +44,15 @@ class Stack:
     """Measurements of exactly this setup."""
 
     def first_token_s(self, work: ReplicaWork, loop: LoopLoad) -> Array:
-        """Return the time to first token in a steady loop, in seconds, for each number of users."""
+        """Return the time to first token in a steady closed loop, in seconds, for each number of users."""
         return self.request_s + self.first_ratio * (first_token_work(work, loop) @ self.slowdowns)
 
 
 @one_thread()
 def stack_of(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies) -> Stack:
-    """Look up a deployment's slowdowns in the evidence, and the first-token overhead of its nearest measured setup.
+    """Look up a deployment's slowdowns in the evidence, and the first-token overhead of the nearest measured setup.
 
-    Ranks of a dense model share nothing, so each rank is looked up as a replica of its own.
+    The data-parallel ranks of a dense model share nothing, so each rank is looked up as a separate replica.
     """
     deployment, split = work.deployment, work.deployment.parallelism
     if split.dp > 1 and deployment.model.experts is None:
@@ -87,7 +88,7 @@ def _software(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencie
 def _grounds(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies) -> tuple[str, ...]:
     """Return the labels of the most similar measured setups, from the vendor to the most specific label.
 
-    Empty if no similar setup was measured.
+    The result is empty if no similar setup was measured.
     """
     accelerator = work.deployment.accelerator
     for label, path in (

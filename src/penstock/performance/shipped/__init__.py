@@ -1,1 +1,1 @@
-"""Loads the shipped evidence: joins the catalog's measurements with models and the performance model."""
+"""Loads the shipped evidence, and joins the catalog's measurements with models and the performance model."""

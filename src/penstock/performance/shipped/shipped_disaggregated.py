@@ -35,9 +35,9 @@ from penstock.performance.step.step_work import Array, ReplicaWork
 HeldOut = Literal["configuration", "model"]
 _REQUESTS_PER_USER: Final = 10
 DRAINING: Final = 0.5 / _REQUESTS_PER_USER
-"""Correction of published rates. A run sends ten requests per user and divides their number by its whole duration.
-Batches empty towards the end of a run, which costs about half a request per user. Where the time to first token is
-published, users / rate is 1.05 times the duration of a request."""
+"""Relative correction of published rates. A run sends ten requests per user and divides their number by the whole
+duration of the run. Batches empty towards the end of a run, which costs about half a request per user. In runs that
+publish the time to first token, users / rate is 1.05 times the duration of a request."""
 _QUEUE_STEPS: Final = 4
 """A prefill worker counts as saturated if the queued prompts fill more than this number of prefill steps."""
 _FEW: Final = 16
@@ -46,13 +46,13 @@ _SPARE_SEATS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredSide:
-    """One pool of a run: the step cost of its stack, and the labels that it shares with other pools."""
+    """One pool of a run, with the step cost of its stack and the labels that it shares with other pools."""
 
     cost: StepCost
     labels: tuple[str, ...]
     batched_tokens: int
     kv_bytes: float
-    """Bytes of one token's KV on one device."""
+    """KV bytes of one token on one device."""
     ranks: int
     request_s: float
     first_ratio: float
@@ -60,7 +60,7 @@ class MeasuredSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedRun:
-    """Published run on two pools."""
+    """Published run of a disaggregated deployment, with its prefill pool and its decode pool."""
 
     row: Measurement
     sides: Mapping[Phase, MeasuredSide]
@@ -72,24 +72,24 @@ class PublishedRun:
 
     @property
     def configuration(self) -> Hashable:
-        """Return the key of the setup, independent of lengths and load."""
+        """Return the key of the setup. The key does not depend on lengths and load."""
         row = self.row
         split = (row.prefill, row.decode_workers, row.tp, row.dp, row.ep)
         return (row.model, row.weights, row.accelerator, row.engine, split)
 
     @property
     def requests_per_s(self) -> float:
-        """Return the requests per second while every user is served."""
+        """Return the requests per second during the part of the run in which every user is served."""
         return (self.row.output_tokens_per_s or 0.0) / self.row.output_tokens * (1 + DRAINING)
 
     @property
     def demand(self) -> PoolsDemand:
-        """Return the closed loop of the run."""
+        """Return the closed-loop load of the run."""
         row = self.row
         return PoolsDemand(users=row.concurrency, input_tokens=row.input_tokens, output_tokens=row.output_tokens)
 
     def pools(self, logs: Mapping[Phase, float]) -> TwoPools:
-        """Return both pools, with their steps scaled by factors that are given as logarithms.
+        """Return both pools, with their step times multiplied by factors. The factors are given as logarithms.
 
         The decode batch limit is set well above the concurrency, because the measured run did serve all its users.
         """
@@ -109,8 +109,8 @@ class PublishedRun:
     def _transfer_token_s(self) -> float:
         """Return the seconds that a link is busy with the KV of one token.
 
-        If one rack holds both pools, the transfer uses the links of the rack, otherwise the network. Each rank has its
-        own link.
+        If one rack holds both pools, the transfer uses the links of the rack. Otherwise it uses the network. Each rank
+        has its own link.
         """
         ahead, link = self.sides["prefill"], load_accelerator(self.row.accelerator).link
         inside = link is not None and self.row.devices <= (link.domain_devices or 0)
@@ -121,7 +121,7 @@ class PublishedRun:
 def published_disaggregated() -> tuple[Measurement, ...]:
     """Return the published disaggregated rows without drafts.
 
-    A median with a dated twin is left out, because the twin is a row of its own.
+    A median of a run that also has a dated row is left out, because the dated row is returned.
     """
     return tuple(
         row
@@ -132,7 +132,7 @@ def published_disaggregated() -> tuple[Measurement, ...]:
 
 @cache
 def runs() -> tuple[PublishedRun, ...]:
-    """Return every published row with the step costs of its stack."""
+    """Return every published disaggregated row with the step costs of its stack."""
     engines: dict[tuple[object, ...], MeasuredSide] = {}
 
     def engine(row: Measurement, tp: int, dp: int, ep: bool) -> MeasuredSide:  # noqa: FBT001 - a split's columns
@@ -169,12 +169,12 @@ def _engine(row: Measurement) -> MeasuredSide:
 
 
 def logs_of(found: Sequence[PublishedRun]) -> dict[Phase, Array]:
-    """Return the logarithm of the ratio of each run's step time to its stack's step time, per phase.
+    """Return, per phase, the logarithm of each run's measured step time over the step time of its stack.
 
     The value is NaN if the run does not determine it.
 
-    A time per output token is the time of a decode step, with the batch that the rate and the time imply. The capacity
-    of a prefill worker can be observed only if prompts queue for it.
+    The time per output token is the time of a decode step. The batch of this step follows from the request rate and the
+    time per output token. The capacity of a prefill worker can be observed only if prompts queue for the worker.
     """
     columns = Columns([(run.pools({}), run.demand) for run in found])
     rate = np.array([run.requests_per_s for run in found])
@@ -209,7 +209,7 @@ def residuals(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guess:
-    """Run with its held-out prediction."""
+    """Published run with a prediction for it."""
 
     run: PublishedRun
     pools: TwoPools
@@ -229,7 +229,7 @@ class Guess:
     def log_ttft(self) -> float | None:
         """Return the logarithm of the ratio of measured to predicted time to first token.
 
-        None if the measured time is not published.
+        None if the measured time to first token is not published.
         """
         if self.run.row.ttft_s is None:
             return None
@@ -238,12 +238,12 @@ class Guess:
 
 
 def stack_alone(found: Sequence[PublishedRun]) -> list[Guess]:
-    """Predict every run only from measurements of engines that do both phases."""
+    """Predict every run only from measurements of engines that both prefill and decode."""
     return _guesses(found, [run.pools({}) for run in found])
 
 
 def held_out_guesses(found: Sequence[PublishedRun], by: HeldOut) -> list[Guess]:
-    """Predict every run with its configuration held out, or with every run of its model on its stack held out."""
+    """Predict every run with its configuration held out, or with all runs of its model on its stack held out."""
     group_of = _GROUPS[by]
     shared = {phase: SharedEffects(residuals(found, phase, group_of), phase) for phase in PHASES}
     pools, effects = [], {}
@@ -295,7 +295,10 @@ def _first_token_setup(row: Measurement, tp: int, dp: int) -> tuple[object, ...]
 
 
 def fit_phase_factors(found: Sequence[PublishedRun]) -> PhaseFactors:
-    """Fit the shipped factors: the effects from all runs, and the errors with configurations or models held out."""
+    """Fit the shipped factors.
+
+    The effects are fitted to all runs. The errors come from predictions with configurations or models held out.
+    """
     return PhaseFactors(
         effects={
             phase: SharedEffects(residuals(found, phase, _GROUPS["configuration"]), phase).all() for phase in PHASES

@@ -27,7 +27,8 @@ from penstock.performance.shipped.shipped_runs import model_of, predicted_withou
 from penstock.performance.step.step_work import Array, ReplicaWork
 
 Known = Literal["without drafts", "nothing"]
-"""Which measurements of a setup its prediction uses: its runs without drafts, or none."""
+"""Measurements of a setup that the prediction of a run with drafts may use: the runs without drafts of this setup, or
+none."""
 
 
 @cache
@@ -39,7 +40,7 @@ def shipped_drafts() -> DraftModel:
 def own_drafts(model: ModelSpec, measured_engine: str, vendor: str, ranks: int = 1) -> Speculation | None:
     """Return the settings of speculative decoding with a checkpoint's own layers, as in the measured runs.
 
-    None if the checkpoint has no such layers.
+    None if the checkpoint has no multi-token-prediction layers.
     """
     if not any(weight.part is Part.MTP for weight in model.weights):
         return None
@@ -49,7 +50,7 @@ def own_drafts(model: ModelSpec, measured_engine: str, vendor: str, ranks: int =
 
 @cache
 def shipped_drafted_rows() -> tuple[DraftedRow, ...]:
-    """Return every shipped run of one engine with drafts."""
+    """Return every shipped single-engine run with drafts."""
 
     def slowdowns_of(row: Measurement, _: ReplicaWork) -> Array:
         return _work_and_slowdowns(setup_of(row), row)[1]
@@ -59,7 +60,7 @@ def shipped_drafted_rows() -> tuple[DraftedRow, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedDraft:
-    """Run with drafts, and its prediction from evidence without the drafting runs of its curve."""
+    """Run with drafts, and its prediction from evidence that lacks all runs with drafts of the same curve."""
 
     row: DraftedRow
     predicted_s: float
@@ -72,10 +73,10 @@ class PredictedDraft:
 
 @cache
 def held_out_drafts(known: Known) -> tuple[PredictedDraft, ...]:
-    """Predict every run with drafts, with the drafting runs of its curve or all runs of its curve held out.
+    """Predict every run with drafts, with the runs with drafts of its curve, or all runs of its curve, held out.
 
-    The gain is computed with the shipped slowdowns in both cases. If all runs of the curve are held out, the time
-    without drafts is a held-out prediction too.
+    The gain from drafts is computed with the shipped slowdowns in both cases. If all runs of the curve are held out,
+    the time without drafts is a held-out prediction too.
     """
     rows = shipped_drafted_rows()
     spreads = draft_spreads(rows)

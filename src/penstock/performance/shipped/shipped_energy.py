@@ -1,4 +1,4 @@
-"""Converts the shipped energy measurements into inputs of the power model, and predicts each of them held out."""
+"""Converts the shipped energy measurements to inputs of the power model, and predicts each measurement held out."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ def shipped_power() -> PowerModel:
 def power_under_load(accelerator: Accelerator) -> DrawUnderLoad:
     """Return the measured power of an accelerator under load, as a share of its board power.
 
-    If this accelerator was not measured, the result is the power of its vendor's measured accelerators. If the vendor
-    has none, it is the power of all measured accelerators.
+    If this accelerator was not measured, the result is the power of the measured accelerators of its vendor. If the
+    vendor has no measured accelerator, it is the power of all measured accelerators.
     """
     power = shipped_power()
     path = power.nearest(accelerator)
@@ -43,13 +43,13 @@ def power_under_load(accelerator: Accelerator) -> DrawUnderLoad:
 
 @cache
 def shipped_draws() -> tuple[DrawnRow, ...]:
-    """Return every shipped cell of a single engine without drafts that states joules."""
+    """Return every shipped single-engine cell without drafts that states joules."""
     return tuple(power_rows(load_measurements(), model_of, load_accelerator))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedDraw:
-    """One cell with its curve held out: predicted at the predicted speed, and predicted at the measured speed."""
+    """One cell with two held-out predictions of its energy: at the predicted speed, and at the measured speed."""
 
     row: DrawnRow
     energy: Energy
@@ -62,7 +62,7 @@ class PredictedDraw:
 
     @property
     def joules_error_at_its_speed(self) -> float:
-        """Return the relative error of the joules per output token predicted at the measured speed."""
+        """Return the relative error of the joules per output token that are predicted at the measured speed."""
         return self.at_its_speed.joules_per_output_token.value / self._measured_joules - 1
 
     @property
@@ -72,7 +72,7 @@ class PredictedDraw:
 
     @property
     def covered(self) -> bool:
-        """Return whether the measured joules lie within the predicted P10-P90."""
+        """Return whether the measured joules per output token lie within the predicted P10-P90."""
         span = self.energy.joules_per_output_token
         return span.low <= self._measured_joules <= span.high
 
@@ -87,9 +87,9 @@ class PredictedDraw:
 
 @cache
 def held_out_draws() -> tuple[PredictedDraw, ...]:
-    """Predict every cell with its curve held out of the speed model and the power model.
+    """Predict every cell, with its curve held out from both the speed model and the power model.
 
-    A curve is one model, format, accelerator, engine and split.
+    A curve consists of all cells with one model, format, accelerator, engine and split.
     """
     rows = shipped_draws()
     spreads = power_spreads(rows)

@@ -1,4 +1,4 @@
-"""Joins the shipped measurements, the models and the performance model in one place."""
+"""Joins the shipped measurements with the models and the performance model."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -26,7 +26,7 @@ def model_of(name: str) -> ModelSpec:
 
 @cache
 def shape_of_name(name: str) -> str:
-    """Return the shape name of a catalog model. The config of a measured model is not read for this."""
+    """Return the shape name of a catalog model. If the model was measured, its config is not read."""
     texts = shipped_efficiencies().evidence.measured.texts
     known = dict(zip(texts["model"], texts["family"], strict=True))
     return known.get(name) or shape_of(model_of(name))
@@ -34,7 +34,7 @@ def shape_of_name(name: str) -> str:
 
 @cache
 def shipped_runs() -> tuple[Run, ...]:
-    """Return the measurements behind the shipped efficiencies, each as the work of its average step and its time."""
+    """Return the measurements behind the shipped efficiencies, each as the work and the time of its average step."""
     return tuple(runs(usable_runs(load_measurements()), model_of, load_accelerator))
 
 
@@ -45,7 +45,7 @@ def shipped_efficiencies() -> Efficiencies:
 
 
 def shipped_errors(name: str) -> tuple[Errors, Measured]:
-    """Return the held-out predictions of the shipped serving rows.
+    """Return the errors of held-out predictions for the shipped serving rows.
 
     `name` is the held-out unit: month, load, setup, model or accelerator.
     """

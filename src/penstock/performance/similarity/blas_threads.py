@@ -1,7 +1,8 @@
-"""Limits linear algebra to one thread, because on small matrices more threads spin and wait for each other.
+"""Limits linear algebra to one thread, because on small matrices several threads mostly wait for each other.
 
-The command line sets this before OpenBLAS is loaded. A program that imports penstock may have loaded numpy already, and
-its own setting must be restored afterwards. So the limit applies only for the duration of a prediction.
+The command line sets this limit before OpenBLAS is loaded. A program that imports penstock may have loaded numpy
+already, and the program's own thread count must be restored afterwards. So the limit applies only for the duration of a
+prediction.
 """
 
 import os
@@ -15,13 +16,14 @@ from typing import Final, NamedTuple
 import numpy as np
 
 STATED_BY: Final = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
-"""Environment variables in which a user sets the number of threads. If one is set, the number is left unchanged."""
+"""Environment variables in which a user sets the number of threads. If one of them is set, the number of threads is
+left unchanged."""
 _SPELT: Final = ("scipy_openblas_{}_num_threads64_", "scipy_openblas_{}_num_threads", "openblas_{}_num_threads")
 _LOCK: Final = Lock()
 
 
 class OpenBlas(NamedTuple):
-    """Functions that read and set the threads of the OpenBLAS that numpy loaded."""
+    """Functions that read and set the number of threads of the OpenBLAS library that numpy loaded."""
 
     threads: Callable[[], int]
     limit: Callable[[int], object]
@@ -29,7 +31,7 @@ class OpenBlas(NamedTuple):
 
 @cache
 def openblas() -> OpenBlas | None:
-    """Return the OpenBLAS of numpy. None if numpy uses another library, or one without these functions."""
+    """Return the OpenBLAS library of numpy. None if numpy uses a different library, or one without these functions."""
     try:
         library = CDLL(np.linalg._umath_linalg.__file__)  # noqa: SLF001 - it links to OpenBLAS
     except (AttributeError, OSError):
@@ -53,7 +55,7 @@ class _Held:
 def one_thread() -> Iterator[None]:
     """Limit linear algebra to one thread inside the block, unless the user set a number of threads.
 
-    The previous number is restored when the last caller leaves.
+    The previous number of threads is restored when the last caller leaves its block.
     """
     found = None if any(name in os.environ for name in STATED_BY) else openblas()
     if found is None:

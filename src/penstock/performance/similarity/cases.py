@@ -17,8 +17,8 @@ from penstock.performance.step.step_work import Array
 
 Codes = npt.NDArray[np.uint64]
 WORDS: Final = ("vendor", "part", "engine", "mixers", "ffn", "family", "weights", "split")
-"""Attributes of a run: vendor of the accelerator, accelerator, engine, sequence mixers of the layers, kind of
-feed-forward layers, exact shape of the model, weight format, and split."""
+"""Attributes of a run, in this order: vendor of the accelerator, accelerator, engine, sequence mixers of the layers,
+kind of feed-forward layers, exact shape of the model, weight format, and split."""
 LABELS: Final[Mapping[str, tuple[str, ...]]] = {
     **{word: (word,) for word in ("vendor", "part", "engine", "mixers", "family")},
     "stack": ("part", "engine"),
@@ -37,7 +37,7 @@ LABELS: Final[Mapping[str, tuple[str, ...]]] = {
     "split engine": ("split", "engine"),
     "setup": ("family", "part", "engine", "weights", "split"),
 }
-"""Labels that two runs can share: single attributes and combinations of them."""
+"""Labels that two runs can share. A label is one attribute or a combination of attributes."""
 _DAYS_A_MONTH: Final = 30.4
 
 
@@ -52,9 +52,9 @@ class Cases:
     input_tokens: Array
     output_tokens: Array
     day: Array
-    """Proleptic Gregorian ordinal of the date."""
+    """Date of each run, as a proleptic Gregorian ordinal."""
     undated: npt.NDArray[np.bool_]
-    """Whether the run is a median over months. It is then known only to be no newer than `day`."""
+    """Whether the run is a median over months. Such a run is known only to be no newer than `day`."""
 
     def __len__(self) -> int:
         return len(self.users)
@@ -89,21 +89,21 @@ class Cases:
 
 @dataclass(frozen=True, slots=True)
 class DrivenEngine:
-    """Engine, and the scenario in which it was measured. Different scenarios are not comparable."""
+    """Engine, and the scenario in which it was measured. Runs in different scenarios are not comparable."""
 
     name: str
     scenario: Scenario
 
     @classmethod
     def parse(cls, word: str) -> Self:
-        """Parse the form that `word` returns."""
+        """Parse the label that `word` returns."""
         name, _, last = word.rpartition(" ")
         scenario: Scenario | None = next((known for known in get_args(Scenario) if known == last), None)
         return cls(word, "online") if scenario is None else cls(name, scenario)
 
     @property
     def word(self) -> str:
-        """Return the label that similar runs share: the engine, plus the scenario unless that is online serving."""
+        """Return the label that similar runs share: the engine, and the scenario unless it is online serving."""
         return self.name if self.serving else f"{self.name} {self.scenario}"
 
     @property
@@ -115,7 +115,7 @@ class DrivenEngine:
 def labels_of_run(deployment: Deployment, engine: str) -> dict[str, str]:
     """Return the attributes of a run.
 
-    `engine` is the engine whose measurements apply, followed by the scenario unless that is online serving.
+    `engine` names the engine whose measurements apply, followed by the scenario unless the scenario is online serving.
     """
     accelerator, split = deployment.accelerator, deployment.parallelism
     return {
@@ -131,7 +131,7 @@ def labels_of_run(deployment: Deployment, engine: str) -> dict[str, str]:
 
 
 def family_of(model: ModelSpec) -> str:
-    """Return the shape name of a model. Fine-tunes and point releases of one model share it."""
+    """Return the shape name of a model. Fine-tunes and point releases of one model have the same shape name."""
     return f"{model.architecture} {model.hidden_size}x{len(model.layers)}"
 
 
@@ -142,7 +142,7 @@ def shape_of(model: ModelSpec) -> str:
 
 
 def weights_label(model: ModelSpec) -> str:
-    """Return the format that holds most of the weight bytes, under its name in measurements."""
+    """Return the format that holds most of the weight bytes, under the name that measurements use for it."""
     largest = next(iter(model.formats))
     return largest if largest in FORMATS else BF16.name
 
@@ -153,13 +153,13 @@ def mixers_of(model: ModelSpec) -> str:
 
 
 def hash_strings(words: Sequence[str]) -> Codes:
-    """Hash strings to codes that are equal across tables where the strings are equal."""
+    """Hash strings to codes. Equal strings have equal codes in all tables."""
     digests = (blake2b(word.encode(), digest_size=8).digest() for word in words)
     return np.array([int.from_bytes(digest, "big") for digest in digests], np.uint64)
 
 
 def combine_codes(words: Mapping[str, Codes], label: str) -> Codes:
-    """Combine the codes of a label's attributes, sensitive to their order. Overflow wraps around."""
+    """Combine the codes of a label's attributes into one code. Their order matters. Overflow wraps around."""
     first, *others = LABELS[label]
     whole = words[first]
     for word in others:

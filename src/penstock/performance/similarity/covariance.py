@@ -1,8 +1,8 @@
-"""Computes the covariance between the log times of two runs as a sum over reasons why they are similar.
+"""Computes the covariance between the log times of two runs as a sum over reasons why the runs are similar.
 
 Each reason has a spread: the standard deviation by which it can shift the logarithm of a time. Runs share slowdowns of
-components of their work, singly and in groups, at five levels of similarity. They also share effects of labels, of
-labels at a similar load, of software at a similar date, and of that software at a similar load.
+the components of their work, singly and in groups, at five levels of similarity. Runs also share the effects of labels,
+of labels at a similar load, of software at a similar date, and of software at a similar date and load.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ REFERENCE: Final[Mapping[str, float]] = {
     "step": 4e-4,
     "prompt_layers": 4e-5,
 }
-"""Prior of every stack: slowdowns of the physical components, and seconds per launch and message."""
+"""Prior for every stack: slowdowns of the physical components and of widening, and seconds per launch and message."""
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     **{name: (name,) for name in COMPONENTS},
     "launches": (
@@ -45,15 +45,18 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "memory": ("weights", "experts", "cache"),
     "arithmetic": ("compute", "prefill"),
 }
-"""Components whose slowdowns move together: launches, memory and arithmetic of an accelerator."""
+"""Groups of components whose slowdowns move together. Each component is also a group of its own. The larger groups are
+launches, memory and arithmetic."""
 LEVELS: Final = {"all": None, "vendor": "vendor", "part": "part", "stack": "stack", "engine": "engine"}
-"""Levels at which slowdowns are shared, each with the label that two runs must have in common."""
+"""Levels at which slowdowns are shared, each with the label that two runs must have in common. None if no label is
+required."""
 _USERS, _LENGTHS = 2.0, 2.5
-"""Number of doublings of users, or of a length, at which the similarity of two runs falls to 0.6."""
+"""Number of doublings of users (first value) or of a token length (second value) at which the similarity of two runs
+falls to 0.6."""
 _SLOW_MONTHS, _QUICK_MONTHS = 10.0, 0.7
 _CENTRE_MONTH: Final = date(2026, 1, 1).toordinal() / 30.4
 _HALF_A_PERIOD: Final = 5.0
-"""Half of a period in months. Rows without a day are medians over a period of ten months."""
+"""Half of a period of ten months, in months. Rows without a day are medians over such a period."""
 _NEVER: Final = 1e4
 _MEMBER: Final = np.array([[name in columns for columns in GROUPS.values()] for name in COMPONENTS], np.float64)
 
@@ -62,11 +65,11 @@ Single = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Spreads:
-    """Standard deviation of each reason by name, and the slowdowns common to all runs."""
+    """Standard deviation of each reason, keyed by the reason's name, and the slowdowns common to all runs."""
 
     of: Mapping[str, float]
     shift: Array
-    """Logarithm of the common slowdowns over the reference, one entry per component."""
+    """Logarithm of the ratio of the common slowdowns to `REFERENCE`, one entry per component."""
 
     @property
     def common(self) -> Array:
@@ -75,15 +78,15 @@ class Spreads:
 
     @property
     def noise(self) -> float:
-        """Return the standard deviation between repetitions of one run."""
+        """Return the standard deviation of the log times of repetitions of one run."""
         return self.of["noise"]
 
     def of_level(self, level: str) -> Array:
-        """Return the variances of the slowdowns of each group at a level."""
+        """Return the variance of the slowdown of each group of components at a level of similarity."""
         return np.array([self.of[f"{group} of {level}"] ** 2 for group in GROUPS])
 
     def to_document(self) -> dict[str, Any]:
-        """Return plain values, rounded to three digits."""
+        """Return the spreads as plain values, rounded to three significant digits."""
         return {
             "of": {name: float(f"{value:.3g}") for name, value in self.of.items()},
             "shift": {name: float(f"{value:.3g}") for name, value in zip(COMPONENTS, self.shift.tolist(), strict=True)},
@@ -91,16 +94,16 @@ class Spreads:
 
     @staticmethod
     def from_document(document: Mapping[str, Any]) -> "Spreads":
-        """Parse the form that `to_document` returns."""
+        """Parse the document that `to_document` returns."""
         return Spreads(of=document["of"], shift=np.array([document["shift"][name] for name in COMPONENTS]))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Linear:
-    """Times of runs under the common slowdowns, and their sensitivity to each slowdown."""
+    """Times of runs under the common slowdowns, and the sensitivity of these times to each slowdown."""
 
     reference: Array
-    """Logarithm of the time, minus the contribution of the shift."""
+    """Logarithm of the time, minus the first-order contribution of `Spreads.shift`."""
     shares: Array
     """Share of each component in the time. It is the derivative of the log time with respect to the log slowdown of the
     component."""
@@ -112,7 +115,7 @@ class Linear:
 
 
 def linear(cases: Cases, spreads: Spreads) -> Linear:
-    """Linearise the logarithm of the time around the common slowdowns."""
+    """Linearise the logarithms of the runs' times around the common slowdowns."""
     parts = cases.roofline * spreads.common
     seconds = parts.sum(axis=1)
     shares = parts / seconds[:, None]
@@ -129,25 +132,26 @@ def _load(one: Cases, other: Cases) -> Single:
 
 
 def _in_a_year(one: Cases, other: Cases) -> Single:
-    """Return the similarity by date, with a scale of ten months.
+    """Return the similarity of runs by date, with a scale of ten months.
 
-    A median over months is dated to the middle of these months.
+    A median over months is dated to the middle of its period.
     """
     first, second = (np.where(each.undated, each.months - _HALF_A_PERIOD, each.months) for each in (one, other))
     return _since(first, second, _SLOW_MONTHS)
 
 
 def _in_a_month(one: Cases, other: Cases) -> Single:
-    """Return the similarity by date, with a scale of less than a month.
+    """Return the similarity of runs by date, with a scale of less than a month.
 
-    A median over months belongs to no single month. Medians that were published together share a date of their own.
+    A median over months belongs to no single month. So medians are similar only to medians that were published at about
+    the same time.
     """
     first, second = (np.where(each.undated, each.months + _NEVER, each.months) for each in (one, other))
     return _since(first, second, _QUICK_MONTHS)
 
 
 def _load_in_a_month(one: Cases, other: Cases) -> Single:
-    """Return the similarity by load and month.
+    """Return the similarity of runs by load and date, with a scale of less than a month for the date.
 
     A release that saves launches is faster at small loads. A release that saves work is faster at large loads.
     """
@@ -160,7 +164,7 @@ def _trend(one: Cases, other: Cases) -> Single:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Reason why two runs can be similar, besides their slowdowns."""
+    """Reason why two runs can be similar, in addition to shared slowdowns."""
 
     name: str
     label: str | None
@@ -176,7 +180,7 @@ BY_DATE: Final = (
     Reason(name="trend", label=None, near=_trend),
     *(Reason(name=f"{label} trend", label=label, near=_trend) for label in ("vendor", "stack", "family stack")),
 )
-"""Reasons that are effects of software."""
+"""Reasons that describe effects of software, which depend on the dates of the runs."""
 REASONS: Final = (
     *(Reason(name=label, label=label) for label in LABELS),
     Reason(name="stack by load", label="stack", near=_users),
@@ -189,7 +193,7 @@ REASONS: Final = (
 
 
 def alike(one: Cases, other: Cases, reasons: Sequence[Reason] = REASONS) -> Iterator[tuple[str, Single]]:
-    """Yield the name of each reason, and the matrix of similarities between the runs of `one` and `other`."""
+    """Yield each reason's name, with the matrix of similarities between the runs of `one` and the runs of `other`."""
     near: dict[Callable[[Cases, Cases], Single], Single] = {}
     for reason in reasons:
         if reason.near is not None and reason.near not in near:
@@ -199,7 +203,7 @@ def alike(one: Cases, other: Cases, reasons: Sequence[Reason] = REASONS) -> Iter
 
 
 def covariance(one: Cases, other: Cases, spreads: Spreads) -> Single:
-    """Return the covariance between the runs of `one` and `other`.
+    """Return the covariance between the log times of the runs in `one` and those of the runs in `other`.
 
     Noise is not included, because no two runs share it.
     """
@@ -214,7 +218,7 @@ def covariance(one: Cases, other: Cases, spreads: Spreads) -> Single:
 
 
 def noise_of(cases: Cases, spreads: Spreads) -> Array:
-    """Return the part of each run's variance that it shares with no other run."""
+    """Return the part of each run's variance that the run shares with no other run."""
     return np.asarray(spreads.noise**2 + spreads.of["undated"] ** 2 * cases.undated)
 
 
@@ -231,7 +235,7 @@ def _near(one: Array, other: Array, width: float) -> Single:
 
 
 def _years(cases: Cases) -> Array:
-    """Return the years since a fixed day. Software of a row without a date is assumed to be from that fixed day."""
+    """Return the years of each run since a fixed day. The software of an undated run is assumed to be from this day."""
     return np.where(cases.undated, 0.0, (cases.months - _CENTRE_MONTH) / 12)
 
 

@@ -1,4 +1,4 @@
-"""Predicts the logarithm of a run's time from all measurements, with its standard deviation."""
+"""Predicts the logarithm of a run's time from all measurements, with the standard deviation of this prediction."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -24,15 +24,15 @@ from penstock.performance.step.step_work import Array
 
 EXTRA_TEXTS: Final = ("version", "model", "devices", "source")
 DATED_BY: Final = ("setup", "family stack", "stack")
-"""Labels in order of preference. The first label with dated measurements decides: a deployment is predicted with the
-newest software of these measurements."""
+"""Labels in order of preference. The first label that a deployment shares with dated measurements decides. The
+deployment is then predicted with the newest software of these measurements."""
 _NEAREST: Final = 200
-"""Number of nearest measurements that determine the uncertainty of a prediction."""
+"""Number of measurements, nearest to a prediction, that determine the uncertainty of the prediction."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Measured:
-    """Measured rows as columns, with the attributes of each row as text."""
+    """Measured rows as columns, with the attributes of each row as codes and as text."""
 
     cases: Cases
     seconds: Array
@@ -52,7 +52,7 @@ class Measured:
         return Measured(cases=self.cases.take(kept), seconds=self.seconds[kept], texts=texts)
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return a compact form, in which each attribute is an index into the list of its values."""
+        """Return the rows as compact arrays, in which each attribute is an index into the list of its values."""
         written: dict[str, npt.NDArray[Any]] = {
             "light": self.cases.roofline.astype(np.float32),
             "seconds": self.seconds.astype(np.float32),
@@ -69,7 +69,7 @@ class Measured:
 
     @staticmethod
     def from_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> "Measured":
-        """Parse the form that `to_arrays` returns."""
+        """Parse the arrays that `to_arrays` returns."""
         spelt = {name: arrays[f"{name}_spelt"].tolist() for name in (*WORDS, *EXTRA_TEXTS)}
         codes: dict[str, Codes] = {word: hash_strings(spelt[word])[arrays[word]] for word in WORDS}
         numbers = {name: arrays[name].astype(np.float64) for name in _NUMBERS}
@@ -85,29 +85,29 @@ _NUMBERS: Final = ("users", "input_tokens", "output_tokens", "day")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evidence:
-    """Measurements, the assumed similarity between them, and the solved weights."""
+    """Measurements, the assumed similarity between them, and the weight of each measurement in predictions."""
 
     measured: Measured
     spreads: Spreads
     solved: Array
-    """Inverse covariance of the rows, times the difference of each row's log time from its value under the common
-    slowdowns."""
+    """Weight of each row. The weights are the inverse covariance of the rows, times the difference of each row's log
+    time from its value under the common slowdowns."""
 
     @property
     def cases(self) -> Cases:
-        """Return the rows."""
+        """Return the measured rows."""
         return self.measured.cases
 
     @cached_property
     def newest(self) -> date:
-        """Return the day of the newest dated row. Uncertainty is computed for this day."""
+        """Return the day of the newest dated row. The uncertainty of predictions is computed for this day."""
         return date.fromordinal(int(self.cases.day[~self.cases.undated].max()))
 
     def log_seconds(self, asked: Cases) -> Array:
-        """Predict the logarithm of the time between two tokens for each run in `asked`, all of one deployment.
+        """Predict the log seconds between two tokens for each run in `asked`. All these runs are of one deployment.
 
-        The shift from the common slowdowns equals `covariance(asked, rows) @ solved`. It is summed for each reason over
-        only the rows that share the reason, because most rows share few.
+        The shift from the common slowdowns equals `covariance(asked, rows) @ solved`. For each reason, only the rows
+        that share the reason's label are summed, because most rows share few labels.
         """
         at = linear(asked, self.spreads)
         moved = at.reference + self._shift(asked)
@@ -155,8 +155,8 @@ class Evidence:
 def last_measured(cases: Cases, asked: Cases) -> Cases:
     """Return the runs in `asked`, dated to the newest day on which their setup was measured.
 
-    If the setup was not measured, the newest day of the same model on the stack is used, else of the stack, else of any
-    row.
+    If the setup was not measured, the newest day of the same model on the stack is used. If there is none, the newest
+    day of the stack is used, else the newest day of any row.
     """
     for label in DATED_BY:
         rows = (cases.labels[label] == asked.labels[label][0]) & ~cases.undated
@@ -166,7 +166,7 @@ def last_measured(cases: Cases, asked: Cases) -> Cases:
 
 
 def solve(measured: Measured, spreads: Spreads) -> Evidence:
-    """Compute the weights of all rows by solving with their covariance."""
+    """Compute the weights of all rows by solving a linear system with the covariance of the rows."""
     whole = covariance(measured.cases, measured.cases, spreads).astype(np.float64)
     whole[np.diag_indices(len(measured.seconds))] += noise_of(measured.cases, spreads)
     left = np.log(measured.seconds) - linear(measured.cases, spreads).reference

@@ -17,28 +17,28 @@ from penstock.performance.step.step_work import COMPONENTS, PHYSICAL, Array, Loa
 _USERS: Final = (1.0, 4.0, 16.0, 64.0, 256.0)
 _LENGTHS: Final = ((250.0, 250.0), (1000.0, 1000.0), (1000.0, 8000.0), (8000.0, 1000.0), (32000.0, 1000.0))
 GRID: Final = tuple((users, *lengths) for lengths in _LENGTHS for users in _USERS)
-"""Users and lengths at which a deployment is predicted."""
+"""Users, input tokens and output tokens of each load at which a deployment is predicted."""
 _WEIGHTS: Final = np.array([1.0 if 1000 <= inputs <= 8000 else 0.1 for _, inputs, _ in GRID])[:, None]
 """Weights of the grid. The shortest and the longest prompts, for which measurements are rare, only bound the slowdowns.
 The other prompts determine them."""
 CENTRE: Final = tuple(GRID.index(load) for load in ((4.0, *_LENGTHS[1]), (64.0, *_LENGTHS[1]), (16.0, *_LENGTHS[3])))
-"""Loads of the grid whose uncertainty is used as the uncertainty of the deployment."""
+"""Indices of the loads in the grid whose uncertainty is used as the uncertainty of the deployment."""
 _LOG_LOWER_BOUNDS: Final = np.log([1.0] * 5 + [0.5] * 2 + [1e-9] * (len(COMPONENTS) - PHYSICAL))
 """Lower bounds of the slowdowns, as logarithms. No component is faster than its roofline, except communication if a
 switch reduces in the network."""
 _CLOSE: Final = 0.01
 """Tolerance with which the fit reproduces the times."""
 _FREEDOM: Final = np.array([0.25] * PHYSICAL + [0.7] * (len(COMPONENTS) - PHYSICAL))
-"""Standard deviation, as a logarithm, of each slowdown from the common one: small for bandwidths, larger for
-launches."""
+"""Standard deviation, as a logarithm, of each slowdown from the common slowdown. It is small for bandwidths and larger
+for launches."""
 _TOGETHER: Final = 0.4
 """Standard deviation, as a logarithm, of a shift that all slowdowns share."""
 _PULL: Final = np.linalg.inv(np.diag(_FREEDOM**2) + _TOGETHER**2)
 _FARTHEST: Final = 2.5
 _ROUNDS: Final = 8
 _DIGITS: Final = 5
-"""Decimal places to which slowdowns are rounded. This is far finer than any error, and gives equal results with every
-linear algebra library."""
+"""Decimal places to which slowdowns are rounded. They are far finer than any error, and make the results equal with
+every linear algebra library."""
 
 
 Loads = tuple[tuple[float, float, float], ...]
@@ -60,9 +60,9 @@ def closed_loop_case(work: ReplicaWork, engine: str, loads: Loads, day: date, *,
 
 
 def slowdowns_through(roofline: Array, log_seconds: Array, common: Array) -> Array:
-    """Return the slowdowns closest to the common ones that fit the grid's times.
+    """Return the slowdowns closest to the common slowdowns that reproduce the times of the grid.
 
-    This is a ridge regression on logarithms, with the roofline as a bound.
+    This is a ridge regression on logarithms. The roofline is a lower bound.
     """
     lower_bounds = _LOG_LOWER_BOUNDS - np.log(common)
     shift = np.maximum(0.0, lower_bounds)
@@ -98,7 +98,7 @@ def _solve_bounded(gram: Array, aim: Array, lower_bounds: Array) -> Array:
 
 
 def slowdowns_of(evidence: Evidence, work: ReplicaWork, engine: str, day: date | None = None) -> Array:
-    """Return a deployment's slowdowns with the software of a day.
+    """Return the slowdowns of a deployment with the software of a given day.
 
     If no day is given, the newest software of the most similar measured setup is used.
     """

@@ -1,4 +1,4 @@
-"""Selects the datapath with which an accelerator multiplies weights of a stored format."""
+"""Selects the datapath with which an accelerator multiplies weights that are stored in a given format."""
 
 from typing import Final
 
@@ -11,11 +11,11 @@ _WIDE_BITS: Final = 16
 
 
 def compute_precision(format_name: str, accelerator: Accelerator) -> Precision:
-    """Return the datapath that multiplies a weight format.
+    """Return the datapath that multiplies weights of a format.
 
-    A format without a datapath is widened to the next available format.
+    A format without a datapath is widened to the next format that has one.
 
-    The FP4 datapaths of other vendors than NVIDIA multiply only MX blocks, so NVFP4 is widened on them.
+    The FP4 datapaths of vendors other than NVIDIA multiply only MX blocks, so NVFP4 is widened on their accelerators.
     """
     wanted: dict[str, tuple[Precision, ...]] = {
         "fp8": (Precision.FP8, Precision.BF16),
@@ -33,6 +33,6 @@ def compute_precision(format_name: str, accelerator: Accelerator) -> Precision:
 
 
 def widens(weight: Weight, accelerator: Accelerator) -> bool:
-    """Return whether a kernel must convert a matrix to a wider format before the multiplication."""
+    """Return whether a kernel must convert a weight to a wider format before the multiplication."""
     stored = weight.format
     return stored.bits < _WIDE_BITS and compute_precision(stored.multiplied_as, accelerator) in _WIDE

@@ -12,24 +12,27 @@ from penstock.performance.step.step_work import COMPONENTS, Array, ReplicaWork
 
 
 def expected_tokens(acceptance: float, drafted_tokens: int) -> float:
-    """Return the expected tokens per step: 1 + p + p² + ...
+    """Return the expected tokens per step: 1 + p + p² + ..., with the acceptance p and one term per drafted token.
 
-    A drafted token counts only if all drafted tokens before it are accepted.
+    A drafted token counts only if this token and all drafted tokens before it are accepted.
     """
     return float(sum(acceptance**position for position in range(drafted_tokens + 1)))
 
 
 def drafting_step(work: ReplicaWork, loop: LoopLoad, accepted_tokens: float) -> Array:
-    """Return the work of the average step if own layers draft: verification, and one pass per drafted token."""
+    """Return the work of the average step if the model's own layers draft.
+
+    It is the work of verification, plus one draft pass per drafted token.
+    """
     verified = work.roofline(loop.average(accepted_tokens))
     return np.asarray(verified + loop.drafted_tokens * _draft_pass(work, loop))
 
 
 def drafting_cost(work: ReplicaWork, slowdowns: Array, drafted_tokens: int, accepted_tokens: float) -> StepCost:
-    """Return the cost of a drafting step per token of each request.
+    """Return the cost of a drafting step, divided by the tokens that the step yields per request.
 
-    A caller can then count one token per step and is right on average, although real tokens arrive several at once.
-    Prompt tokens cost the same as without drafts.
+    A caller can then count one token per step. The result is right on average, although real tokens arrive several at
+    once. Prompt tokens cost the same as without drafts.
     """
     verifying = slowdowns.copy()
     verifying[COMPONENTS.index("compute")] *= 1 + drafted_tokens
@@ -51,10 +54,10 @@ def drafting_cost(work: ReplicaWork, slowdowns: Array, drafted_tokens: int, acce
 
 
 def _draft_pass(work: ReplicaWork, loop: LoopLoad) -> Array:
-    """Return the work of drafting one position for every request: one average layer, and the whole output head.
+    """Return the work of drafting one token for every request: one average layer, and the whole output head.
 
-    Draft layers of published checkpoints have the shape of the model's own layers. A draft pass has no fixed cost of a
-    step.
+    Draft layers of published checkpoints have the shape of the model's own layers. A draft pass does not have the fixed
+    cost of a step.
     """
     whole = decode_step(work, replace(loop, drafted_tokens=0.0))
     drafted = whole / work.layers

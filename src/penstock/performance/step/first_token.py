@@ -1,7 +1,7 @@
 """Computes in closed form the work that a request waits for before its first token.
 
-It matches the simulator for the same loop: the prompt runs in a step together with the decodes of the other requests. A
-mean also includes the start, when all users send their prompts at once.
+The result matches the simulator for the same closed loop. The prompt runs in a step together with the decodes of the
+other requests. A mean over all requests also includes the start, when all users send their prompts at once.
 """
 
 from dataclasses import dataclass, replace
@@ -22,14 +22,14 @@ class LoopLoad:
     input_tokens: float
     output_tokens: float
     batched_tokens: float = 8192
-    """Prompt tokens that the replica processes in one step."""
+    """Maximum number of prompt tokens that the replica processes in one step."""
     burst_share: float = 0.0
-    """Share of requests that are the first of their user. All first requests are sent at once."""
+    """Share of requests that are the first request of their user. All first requests are sent at once."""
     drafted_tokens: float = 0.0
     """Speculative tokens verified along with each decoded token of the other requests."""
 
     def average(self, accepted_tokens: float = 1.0) -> Load:
-        """Return the average step.
+        """Return the average step of the closed loop.
 
         If a step yields several tokens per request, a request takes fewer steps, so each step carries more prompt
         tokens.
@@ -40,7 +40,7 @@ class LoopLoad:
 
 
 def first_token_work(work: ReplicaWork, loop: LoopLoad) -> Array:
-    """Return the mean work from the arrival of a request to its first token, one row per entry."""
+    """Return the mean work from the arrival of a request to its first token, with one row per number of users."""
     steps = carrying_steps(np.full_like(loop.users, loop.input_tokens), loop.batched_tokens)
     carrying = steps[:, None] * _carrying(work, loop, loop.users - 1, loop.input_tokens / steps)
     if not loop.burst_share:
@@ -53,7 +53,7 @@ def first_token_work(work: ReplicaWork, loop: LoopLoad) -> Array:
 
 
 def _carrying(work: ReplicaWork, loop: LoopLoad, decodes: Array, prefill_tokens: Array) -> Array:
-    """Return the work of one step with prompt tokens."""
+    """Return the work of one step that carries prompt tokens."""
     one = np.ones_like(decodes)
     return work.roofline(replace(loop.average(), decodes=decodes, prefill_tokens=prefill_tokens, carrying_share=one))
 

@@ -1,6 +1,6 @@
-"""Counts the launches and messages of a step that do not depend on its batch.
+"""Counts the launches and messages of a step that do not depend on the batch of the step.
 
-These are the launches of matrices, counted as engines fuse them, and the exchanges between ranks.
+These are the launches of matrix multiplications, counted as engines fuse them, and the exchanges between ranks.
 """
 
 from typing import Final
@@ -14,15 +14,15 @@ from penstock.performance.step.datapath import compute_precision
 _WIRE_BYTES: Final = 2
 """Bytes per activation in messages: sixteen bits."""
 _SLOT_BYTES_PER_S: Final = 32e9
-"""One PCIe 4.0 x16 slot, in bytes per second, for a device without links of its own."""
+"""Bytes per second of one PCIe 4.0 x16 slot, which a device without links of its own uses."""
 _NETWORK_BYTES_PER_S: Final = 50e9
-"""400 Gb/s per device between machines, in bytes per second."""
+"""Bytes per second of the network between machines, per device: 400 Gb/s."""
 
 
 def link_bytes_per_s(accelerator: Accelerator, ranks: int) -> float:
-    """Return the bytes per second that one device can send to its peers.
+    """Return the bytes per second that one device can send to the other ranks.
 
-    In a mesh only the links to these peers count. Between machines the network limits.
+    In a mesh, only the links to these ranks count. Between machines, the network is the limit.
     """
     link = accelerator.link
     if link is None or link.aggregate_bytes_per_s_one_way is None:
@@ -36,10 +36,10 @@ def link_bytes_per_s(accelerator: Accelerator, ranks: int) -> float:
 
 
 def multiplications(model: ModelSpec, accelerator: Accelerator) -> tuple[int, int]:
-    """Count the matrices that the layers multiply, and those whose input is first quantised in blocks.
+    """Count the matrix multiplications of the layers, and how many of them first quantise their input in blocks.
 
-    Matrices of one module that read the same input are one launch, as engines fuse queries with keys and values. The
-    preceding kernel applies scales of a whole tensor or row. Scales of blocks take a kernel of their own.
+    Matrices of one module that read the same input are one launch, as engines fuse queries with keys and values. Scales
+    of a whole tensor or row are applied by the preceding kernel. Scales of blocks take an extra kernel.
     """
     fused = {
         (weight.module.rpartition(".")[0], weight.shape[1:], weight.split is Split.ROW, weight.layer): _in_blocks(
@@ -59,9 +59,9 @@ def _in_blocks(weight: Weight, accelerator: Accelerator) -> bool:
 
 
 def exchange(deployment: Deployment) -> tuple[float, int]:
-    """Return the seconds per token of exchanges between data-parallel ranks, and the messages per step.
+    """Return the seconds per token of exchanges between data-parallel ranks, and the number of messages per step.
 
-    The seconds are for the activations of one token at peak bandwidth.
+    The seconds are the time to send the activations of one token at peak bandwidth.
 
     A rank with whole experts receives only the tokens that are routed to its experts, and sends them back. If experts
     are sliced, every rank processes every token, so all ranks gather and scatter all tokens.

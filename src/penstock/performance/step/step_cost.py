@@ -13,34 +13,35 @@ from penstock.performance.step.step_work import COMPONENTS, Array, ReplicaWork, 
 class StepCost:
     """Coefficients, in seconds, of a step that decodes some requests and processes some prompt tokens.
 
-    The time is `step_s + decodes * decode_s + prefill_tokens * prefill_token_s`, plus `prompt_step_s` if the step
-    carries a prompt, plus `expert_s` times the share of the experts that any token visits. For each attention limit w
-    it adds `context_s * sum of min(context, w)` over the decoding requests, and `pair_s` for every pair of a prompt
-    token and a token that it attends to. It is linear in everything that a decode step adds, so any number of equal
-    steps has a closed form.
+    The time of a step is `step_s + decodes * decode_s + prefill_tokens * prefill_token_s`, plus `prompt_step_s` if the
+    step carries a prompt, plus `expert_s` times the share of the experts that any token visits. Each attention limit w
+    adds `context_s * sum of min(context, w)` over the decoding requests, and `pair_s` for every pair of a prompt token
+    and a token that it attends to. The time is linear in everything that a decode step adds, so the time of any number
+    of equal steps has a closed form.
 
-    If attention runs in `ranks` data-parallel ranks, the coefficients are for a load spread evenly over all ranks.
-    `of_rank` is a rank's own part of a step, without the experts. Ranks that share experts wait for the slowest rank.
+    If attention runs in `ranks` data-parallel ranks, the coefficients are for a load that is spread evenly over all
+    ranks. `of_rank` has the coefficients of one rank's part of a step, without the experts. Ranks that share experts
+    wait for the slowest rank.
     """
 
     step_s: float
     decode_s: float
     prefill_token_s: float
     prompt_step_s: float = 0.0
-    """Extra seconds of a step that carries a prompt, because it runs outside captured graphs. A prompt chunk of one
-    token does not count: it runs like a decode."""
+    """Extra seconds of a step that carries a prompt, because such a step runs outside captured graphs. A prompt chunk
+    of one token adds no such seconds, because it runs like a decode."""
     expert_s: float = 0.0
     expert_miss: float = 0.0
     """Probability that one token does not visit a given expert."""
     limits: tuple[int, ...] = (EVERYTHING,)
-    """Maximum tokens that a query attends to, one entry per kind of attention in the model."""
+    """Maximum number of tokens that a query attends to, one entry per kind of attention in the model."""
     context_s: tuple[float, ...] = (0.0,)
     pair_s: tuple[float, ...] = (0.0,)
     ranks: int = 1
     experts_decode_s: float = 0.0
-    """Part of `decode_s` that a token of one rank costs on all ranks: expert multiplication and exchange."""
+    """Part of `decode_s` that a token of one rank costs on all ranks, for expert multiplication and exchange."""
     experts_prefill_token_s: float = 0.0
-    """Part of `prefill_token_s` that a token of one rank costs on all ranks."""
+    """Part of `prefill_token_s` that a token of one rank costs on all ranks, for expert multiplication and exchange."""
 
     def __post_init__(self) -> None:
         if not len(self.limits) == len(self.context_s) == len(self.pair_s):
@@ -54,7 +55,7 @@ class StepCost:
 
     @property
     def of_rank(self) -> "StepCost":
-        """Return the coefficients of one rank's own tokens, without the part that all ranks share."""
+        """Return the coefficients for the tokens of one rank, without the part of a step that all ranks share."""
         return replace(
             self,
             step_s=0.0,
@@ -72,7 +73,8 @@ class StepCost:
     def seconds(self, contexts: tuple[int, ...] = (), chunks: tuple[tuple[int, int], ...] = ()) -> float:
         """Return the seconds of one step.
 
-        `contexts` has the context tokens of each decode, and `chunks` the start and end of each prompt chunk.
+        `contexts` has the number of context tokens of each decoding request. `chunks` has the start and the end of each
+        prompt chunk.
         """
         tokens = len(contexts) + sum(to - start for start, to in chunks)
         total = self.step_s + len(contexts) * self.decode_s + (tokens - len(contexts)) * self.prefill_token_s
@@ -101,7 +103,7 @@ class StepCost:
 
 
 def step_cost(work: ReplicaWork, slowdowns: Array) -> StepCost:
-    """Multiply a deployment's work by the slowdown of each component relative to the roofline."""
+    """Return the cost of a deployment's steps: its work, with each component multiplied by its slowdown."""
     slow = dict(zip(COMPONENTS, (float(value) for value in slowdowns), strict=True))
     deployment, ranks = work.deployment, work.deployment.parallelism.dp
     dtype, tp = deployment.chosen_cache_dtype, deployment.parallelism.tp

@@ -37,30 +37,31 @@ COMPONENTS: Final = (
     "step",
     "prompt_layers",
 )
-"""Columns of a step's work. The first seven are seconds at peak. The next is the seconds of reading weights that must
-be widened because their format has no datapath. The rest are counts of launches, of messages, of steps, and of layers
-in steps that carry prompts, which run outside captured graphs."""
+"""Columns of a step's work. The first seven are seconds at peak speed. The eighth is the seconds of reading weights
+that must be widened because their format has no datapath. The rest are counts: launches, messages, steps, and the
+layers of steps that carry prompts. Steps that carry prompts run outside captured graphs."""
 PHYSICAL: Final = 7
-"""Number of physical components. The other components count launches, whose cost is fitted."""
+"""Number of physical components, which come first in `COMPONENTS`. Most of the others count launches, whose cost is
+fitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Average contents of engine steps, one entry per step."""
+    """Average contents of engine steps. Each array has one entry per step."""
 
     decodes: Array
     """Requests that decode one token in this step, over the whole replica."""
     context_tokens: Array
-    """Mean context tokens of these requests."""
+    """Mean number of context tokens of the decoding requests."""
     prefill_tokens: Array
     """Prompt tokens processed in this step."""
     prompt_tokens: Array
-    """Mean length of the prompts to which these tokens belong."""
+    """Mean length of the prompts to which the prompt tokens of this step belong."""
     drafted_tokens: float = 0.0
     """Speculative tokens verified along with each decoded token."""
     carrying_share: Array = field(default_factory=lambda: np.ones(1))
-    """Share of steps that carry prompt tokens. It is one for a single such step, and less for an average over many
-    steps."""
+    """Share of steps that carry prompt tokens. It is one for a single step that carries them, and can be less for an
+    average over many steps."""
 
     @staticmethod
     def closed_loop(concurrency: Array, input_tokens: Array, output_tokens: Array, batched_tokens: float) -> "Load":
@@ -81,7 +82,7 @@ def carrying_steps(input_tokens: Array, batched_tokens: float) -> Array:
 
 
 class ReplicaWork:
-    """Constants of a deployment, summed once so that a step costs a few multiplications."""
+    """Sums over a deployment's weights and layers. They are computed once, so a step costs a few multiplications."""
 
     def __init__(self, deployment: Deployment) -> None:
         self.deployment = deployment
@@ -121,7 +122,7 @@ class ReplicaWork:
         self.attention_flops_per_s = accelerator.peak_flops_per_s(Precision.BF16)
 
     def _multiply_s(self, weight: Weight) -> float:
-        """Return the seconds at peak to multiply one token with an unsplit weight."""
+        """Return the seconds at peak speed to multiply one token with a weight that is not split."""
         if len(weight.shape) == 1 or weight.part is Part.NORM:
             return 0.0
         accelerator = self.deployment.accelerator
@@ -133,9 +134,9 @@ class ReplicaWork:
 
     @cached_property
     def collective_token_s(self) -> float:
-        """Return the seconds per token of the all-reduces.
+        """Return the seconds per token of the all-reduces at peak bandwidth.
 
-        Each layer has two all-reduces. Each moves 2 (tp - 1)/tp of a token's activations.
+        Each layer has two all-reduces. Each all-reduce moves 2 (tp - 1)/tp of a token's activations.
         """
         tp = self.deployment.parallelism.tp
         message_bytes = self.deployment.model.hidden_size * 2
@@ -167,9 +168,9 @@ class ReplicaWork:
         return np.column_stack([columns[name] for name in COMPONENTS])
 
     def _experts_read(self, load: Load) -> Array:
-        """Return the share of the experts that any token of a step visits: 1 - (1 - k/E)^tokens.
+        """Return the share of the experts that at least one token of a step visits: 1 - (1 - k/E)^tokens.
 
-        The tokens of a step are its decoded, drafted and prompt tokens.
+        A token visits k of E experts. The tokens of a step are its decoded, drafted and prompt tokens.
         """
         experts = self.deployment.model.experts
         if experts is None:
@@ -203,21 +204,21 @@ class ReplicaWork:
 def pairs(tokens: Array, limit: float) -> Array:
     """Return the number of pairs of a query token and a token that it attends to, over the first `tokens` of a prompt.
 
-    The number is t²/2, with at most `limit` pairs per query token.
+    The number is `tokens`²/2, with at most `limit` pairs per query token.
     """
     seen = np.minimum(tokens, limit)
     return seen * (tokens - seen / 2)
 
 
 def attended_entries(sight: AttentionSpan, tokens: Array) -> Array:
-    """Return the entries that a query reads with `tokens` tokens of context."""
+    """Return the number of cache entries that a query reads when its context has `tokens` tokens."""
     return sum((share * np.minimum(tokens, limit) for limit, share in sight), np.zeros_like(tokens))
 
 
 def roofline_s(roofline: Array) -> float:
     """Return the minimum seconds of a step.
 
-    Memory traffic and computation can overlap, so the minimum is the larger of the two.
+    Memory traffic and computation can overlap, so the minimum is the larger of their two times.
     """
     return float(rooflines_s(roofline[None])[0])
 
