@@ -56,7 +56,11 @@ class DisaggregatedPrediction:
 
     @property
     def tier(self) -> Tier:
-        """Return `calibrated` if exactly this setup of both replicas was measured in a disaggregated deployment."""
+        """Return the tier of the prediction.
+
+        It is `calibrated` if the exact setups of both replicas were measured in disaggregated deployments, else
+        `transferred`.
+        """
         both = self.prefill.tier == self.decode.tier == "calibrated"
         return "calibrated" if both else "transferred"
 

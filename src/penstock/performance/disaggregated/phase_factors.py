@@ -35,7 +35,7 @@ Quantiles = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Residual:
-    """Logarithm of the ratio of a configuration's measured step time to its stack's step time, in one phase."""
+    """Logarithm of a configuration's measured step time over the step time that its stack predicts, in one phase."""
 
     labels: tuple[str, ...]
     log_ratio: float
@@ -70,7 +70,7 @@ class PhaseFactors:
         return sum_effects(self.effects[phase], labels)
 
     def measured(self, labels: Sequence[str]) -> bool:
-        """Return whether an engine of exactly this setup prefilled or decoded in a measured deployment."""
+        """Return whether an engine of exactly this setup was measured in a disaggregated deployment."""
         return any(labels[-1] in known for known in self.effects.values())
 
     def engines(self, accelerator: str, model: ModelSpec | None = None) -> tuple[str, ...]:
@@ -148,8 +148,8 @@ class SharedEffects:
         for _ in range(_REWEIGHTS):
             self._precision = np.linalg.inv(self._variance * self._has @ self._has.T + np.diag(noise * inflation))
             self._weights = self._precision @ logs
-            # Distance of each residual from the prediction of the others, in standard deviations: outliers get less
-            # weight.
+            # Distance of each residual from its prediction by the other residuals, in standard deviations.
+            # Outliers get less weight.
             standardised = np.abs(self._weights) / np.sqrt(np.diag(self._precision))
             inflation = np.maximum(1.0, standardised / _OUTLIER) ** 2
 

@@ -18,8 +18,11 @@ class BlockTable:
     """Bytes of a page, with one entry for each cache that these layers have on the device."""
 
     def blocks(self, tokens: int, in_flight: int) -> int:
-        """Return the maximum number of pages of one request while `in_flight` of its tokens are being computed."""
+        """Return the maximum number of pages that one request takes.
+
+        The maximum is reached while `in_flight` tokens of the request are being computed.
+        """
         if self.window is None:
             return ceil(tokens / self.page_tokens)
-        # One more, because a window does not need to begin at a page boundary.
+        # One more page, because a window does not need to begin at a page boundary.
         return ceil(min(self.window - 1 + in_flight, tokens) / self.page_tokens) + 1

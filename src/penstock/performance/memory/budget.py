@@ -1,4 +1,7 @@
-"""Computes the memory budget of the device with the least free memory, and the space left for the KV cache."""
+"""Computes the memory budget of the fullest device, and the space left for the KV cache.
+
+The fullest device is the one with room for the fewest requests.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -35,7 +38,7 @@ class MemoryBudget:
     graph_bytes: int
     kv_bytes: int
     unused_bytes: int
-    """Bytes that the engine's memory fraction leaves free and that graphs do not use."""
+    """Bytes that nothing uses, because they are outside the engine's memory fraction and graphs do not need them."""
     shortfall_bytes: int
 
     @property
@@ -129,7 +132,7 @@ def usual_context_tokens(model: ModelSpec) -> int:
 
 
 def fit(deployment: Deployment, context_tokens: int) -> MemoryFit:
-    """Divide the memory of the fullest device between weights, reserves and cache."""
+    """Return whether a deployment fits, and how the memory of its fullest device is divided."""
     return DeviceRoom(deployment).at(context_tokens)
 
 
@@ -144,7 +147,7 @@ class DeviceRoom:
         self._longest = _longest(self._stages, deployment.model.max_context_tokens)
 
     def at(self, context_tokens: int) -> MemoryFit:
-        """Divide the memory of the fullest device between weights, reserves and cache, for one context length."""
+        """Return whether requests of one context length fit, and how the memory of the fullest device is divided."""
         if self.refused is not None:
             return MemoryFit(
                 deployment=self.deployment,
@@ -186,14 +189,14 @@ class _Stage:
         self._pages = _pages(deployment, self.layers)
 
     def cache_bytes_left(self, case: Literal["low", "median", "high"]) -> int:
-        """Return the bytes left for the cache. Negative if the weights alone exceed the memory."""
+        """Return the bytes left for the cache. The result is negative if weights and reserves alone take too much."""
         engine = self.deployment.engine
         device = self.deployment.accelerator.usable_hbm_bytes
         weights = sum(self.weights.values())
         if engine.kv_cache_bytes is not None:
             return engine.kv_cache_bytes
         if engine.name == "sglang":
-            # The fraction applies to the memory that is free once the runtime is up. Activations are outside it.
+            # The fraction applies to the memory that is free once the runtime is up. It does not include activations.
             return int((device - _pick(self.runtime, case)) * sglang_fraction(self.deployment)) - weights
         taken = weights + _pick(self.activation, case) + _pick(self.runtime, case)
         if engine.graphs_inside_fraction:
@@ -230,7 +233,10 @@ class _Stage:
         return self.request_bytes(tokens)
 
     def requests(self, tokens: int, case: Literal["low", "median", "high"] = "median") -> float:
-        """Return the number of requests of this length that fit. Infinite if the stage caches nothing."""
+        """Return the number of requests with `tokens` tokens that fit.
+
+        The result is infinite if the stage caches nothing.
+        """
         available = self.kv_bytes if case == "median" else self.cache_bytes_left(case)
         first, needed = self.start_bytes(tokens), self.request_bytes(tokens)
         if available <= 0:
@@ -276,7 +282,10 @@ def _mixer_cache_bytes(deployment: Deployment, mixers: Mapping[SequenceMixer, in
 
 
 def _on_device(weights: Mapping[Part, int], offloaded_bytes: int) -> dict[Part, int]:
-    """Subtract the bytes offloaded to host memory from all parts in proportion: engines offload layer by layer."""
+    """Subtract the bytes offloaded to host memory from all parts in proportion.
+
+    The proportion is the same for all parts, because engines offload layer by layer.
+    """
     total = sum(weights.values())
     kept = max(0, total - offloaded_bytes) / total if total else 1.0
     return {part: int(held * kept) for part, held in weights.items()} if offloaded_bytes else dict(weights)
@@ -285,7 +294,7 @@ def _on_device(weights: Mapping[Part, int], offloaded_bytes: int) -> dict[Part, 
 def _capacity(stages: list[_Stage], deployment: Deployment, context_tokens: int, longest: int) -> CacheCapacity:
     replicas, engine = deployment.parallelism.dp, deployment.engine
     fitting = min(stage.requests(context_tokens) for stage in stages)
-    # A larger reserve leaves less: the high case of the reserve is the low case of the cache.
+    # A larger reserve leaves less for the cache, so the high case of the reserve is the low case of the cache.
     low = min(stage.requests(context_tokens, "high") for stage in stages)
     high = min(stage.requests(context_tokens, "low") for stage in stages)
     unlimited = fitting == float("inf")

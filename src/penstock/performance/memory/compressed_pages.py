@@ -80,7 +80,7 @@ class CompressedPages:
         return found
 
     def _states(self, mixer: CompressedAttention, ratio: int) -> list[int]:
-        # Keys and gates in fp32, twice as wide where windows overlap. Before 0.27 they share a page with entries.
+        # Keys and gates are in fp32, and twice as wide if windows overlap. Before 0.27 they use page sizes of entries.
         wide = 2 if ratio == _FINE else 1
         widths = [mixer.entry_dim] + ([mixer.index_dim] if mixer.index_dim else [])
         sizes = [self._align(_STATE_TOKENS[ratio] * wide * 2 * width * _FLOAT32) for width in widths]

@@ -41,7 +41,10 @@ def minimum_devices(deployment: Deployment, context_tokens: int) -> MemoryFit | 
 
 
 def remedies(result: MemoryFit, fewest: MemoryFit | None) -> tuple[Remedy, ...]:
-    """List the changes that each make the deployment fit on their own, sorted by size, first the smallest."""
+    """List the changes that each make the deployment fit on their own.
+
+    Changes of settings come first, then fp8 weights, then a different number of devices.
+    """
     if result.obstacle is None:
         return ()
     deployment = result.deployment
@@ -139,10 +142,11 @@ class FitReport:
     """Result with the requested settings. If the user left out settings and the defaults for them do not fit, the
     result is for the nearest settings that fit."""
     flags: tuple[str, ...]
-    """Flags with which the engine must be started to use these settings, under the engine's own flag names."""
+    """Flags with which the engine must be started to use these settings, under the engine's own flag names. Empty if
+    the deployment does not fit."""
     with_defaults: DoesNotFit | None
     """Reason why the deployment does not fit with the engine's defaults for the settings that the user left out. None
-    if it fits."""
+    if it fits with the defaults, or if it does not fit with any settings."""
     fewest_devices: int | None
     """Number of devices of the smallest replica that fits, on the same accelerator. The replica is tensor parallel
     within a node, or a pipeline of whole nodes. None if no replica of at most 16 nodes fits."""
@@ -150,7 +154,7 @@ class FitReport:
     remedies: tuple[Remedy, ...]
     tier: str
     """`calibrated` if the reserves were fitted to logs of this engine on this vendor's accelerators, else
-    `transferred`."""
+    `transferred`. DeepSeek-V4 is always `transferred`."""
     notes: tuple[str, ...] = ()
     """Caveats, such as a format without a datapath, an unverified accelerator, or ranks in several nodes."""
 

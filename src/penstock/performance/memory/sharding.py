@@ -19,7 +19,7 @@ def stage_of_layers(layers: int, pp: int) -> tuple[int, ...]:
     share, left = divmod(layers, pp)
     counts = [share] * pp
     for extra in range(left):
-        # From the last but one backwards, because the last stage also holds the head.
+        # Extra layers go to the last stage but one and backwards, because the last stage also holds the head.
         counts[(pp - 2 - extra) % pp] += 1
     return tuple(stage for stage, count in enumerate(counts) for _ in range(count))
 
@@ -110,7 +110,7 @@ def _stages_holding(weight: Weight, stages: tuple[int, ...], pp: int, *, tied: b
     if weight.layer is not None:
         return (stages[weight.layer],)
     if weight.part is Part.EMBEDDING:
-        # A tied head is the embedding table again, on the last stage.
+        # A tied head is a second copy of the embedding table, on the last stage.
         return (0, pp - 1) if tied and pp > 1 else (0,)
     return (0,) if weight.part is Part.VISION else (pp - 1,)
 
@@ -155,7 +155,7 @@ def _refused_experts(deployment: Deployment) -> str | None:
 def _refused_widths(deployment: Deployment) -> str | None:
     """Return the reason why the engine would refuse the width of a weight. None if the engine accepts all widths.
 
-    Each kind of split weight is checked once, because all layers have the same kinds.
+    Each kind of split weight is checked once, because many layers have weights of the same kind.
     """
     kinds = {
         (weight.part, weight.split, _cut_size(weight), weight.units, _block(weight), weight.copies > 1)
@@ -202,7 +202,7 @@ def _block(weight: Weight) -> int:
     """
     stored, routed = weight.format, weight.copies > 1
     padded = routed and stored.name == "mxfp4"
-    # Dense columns are fused with their neighbours. There vLLM allows a slice to end inside a block.
+    # Dense columns are fused with their neighbours. In fused columns, vLLM allows a slice to end inside a block.
     fused = weight.split is Split.COLUMN and not routed
     if not stored.scale_bits or padded or fused:
         return 1

@@ -211,9 +211,10 @@ def without_each(
 
 
 def power_spreads(rows: Sequence[DrawnRow]) -> dict[Unseen, Logs]:
-    """Return P10 and P90 of the ratio of measured to predicted watts at known speed, for each kind of held-out unit.
+    """Return P10 and P90 of the ratio of measured to predicted watts, for each kind of held-out unit.
 
-    A more distant unit never gets a narrower interval, because a few vendors can agree by chance.
+    The watts are predicted at the measured speed. The values are logarithms. A more distant unit never gets a narrower
+    interval, because a few vendors can agree by chance.
     """
     found: dict[Unseen, Logs] = {}
     nearer = (0.0, 0.0)
@@ -222,7 +223,7 @@ def power_spreads(rows: Sequence[DrawnRow]) -> dict[Unseen, Logs]:
             log(row.share / predicted_share(model, row))
             for model, held in without_each(rows, unseen)
             for row in held
-            # A curve that is the only one of its kernels counts as an unseen model.
+            # A curve counts as an unseen model if no other curve has its kernels.
             if unseen != "split" or row.kernels in model.factors
         ]
         low, high = np.quantile(off, [0.1, 0.9])

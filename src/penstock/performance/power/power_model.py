@@ -28,7 +28,7 @@ class Utilisation:
 
     @staticmethod
     def of(roofline: Array, seconds: Array) -> "Utilisation":
-        """Return the utilisation of steps, from the work of each step (one row per step) and its time."""
+        """Return the utilisation of each step, given the work (one row per step) and the time of each step."""
         return Utilisation.of_components({name: roofline[:, column] for column, name in enumerate(COMPONENTS)}, seconds)
 
     @staticmethod

@@ -17,9 +17,10 @@ def nearest_measurements(
     output_tokens: float,
     count: int = 3,
 ) -> list[Measurement]:
-    """Return serving rows of the same accelerator and model family, sorted by distance in shape, load and split.
+    """Return the `count` nearest serving rows of the same accelerator and model family.
 
-    The nearest rows come first. Among equally near rows, the newest comes first.
+    Distance is measured in token lengths, load, number of devices and engine. The nearest row comes first. Among
+    equally near rows, the newest comes first.
     """
     wanted = prediction.deployment
 

@@ -64,7 +64,10 @@ class Speculation:
             )
 
     def widened(self, spread: Logs) -> Logs:
-        """Add the uncertainty of the gain to the spread of a time without drafts. The two are independent."""
+        """Return the spread of a time without drafts, widened by the uncertainty of the gain from drafts.
+
+        The two uncertainties are treated as independent.
+        """
         low, high = (float(np.hypot(plain, more)) for plain, more in zip(spread, self.spread, strict=True))
         return (min(spread[0], -low), max(spread[1], high)) if any(self.spread) else spread
 
@@ -282,7 +285,7 @@ def _physical(roofline: Array) -> dict[str, float]:
 
 
 def _first_token(stack: Stack, work: ReplicaWork, loop: LoopLoad) -> Range:
-    """Return the time to first token in the steady loop. The simulator gives the whole distribution."""
+    """Return the time to first token in a steady closed loop. The simulator gives the whole distribution."""
     seconds = float(stack.first_token_s(work, loop)[0])
     low, high = stack.first_spread
     return Range(value=seconds, low=seconds * float(np.exp(low)), high=seconds * float(np.exp(high)))

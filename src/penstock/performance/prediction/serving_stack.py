@@ -80,7 +80,7 @@ def stack_of(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies
 
 
 def _software(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies) -> Software | None:
-    """Return the release that a prediction is for: the newest dated release of the most similar measured setups."""
+    """Return the newest dated release of the most similar measured setups. The prediction is for this release."""
     found = (efficiencies.measurements_of(work, measured_engine, label).software for label in DATED_BY)
     return next((software for software in found if software is not None), None)
 
@@ -112,6 +112,9 @@ def _first_novelty(
 
 
 def _first_factor(deployment: Deployment, fitted: FittedLevel) -> float:
-    """Return the first-token factor for a deployment's model, exact configuration and newest measured software."""
+    """Return the first-token factor of a deployment.
+
+    It covers the deployment's model, its exact configuration and the newest measured software.
+    """
     newest = max(fitted.factors.software, key=lambda software: software.date, default=None)
     return fitted.factors.times(family_of(deployment.model), newest, configuration_of(deployment))

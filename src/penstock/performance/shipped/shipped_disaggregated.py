@@ -191,7 +191,7 @@ def logs_of(found: Sequence[PublishedRun]) -> dict[Phase, Array]:
 def residuals(
     found: Sequence[PublishedRun], phase: Phase, group_of: Callable[[PublishedRun], Hashable]
 ) -> list[Residual]:
-    """Return one residual per configuration that has a finite value: the median of its runs."""
+    """Return one residual for each configuration with a finite value. It is the median over its runs."""
     logs, by_configuration = logs_of(found)[phase], defaultdict(list)
     for run, value in zip(found, logs, strict=True):
         if np.isfinite(value):
@@ -268,10 +268,10 @@ _GROUPS: Final[Mapping[HeldOut, Callable[[PublishedRun], Hashable]]] = {
 
 
 def handovers() -> list[tuple[Measurement, float]]:
-    """Return the delay of the first token in seconds, relative to one engine with the split of the prefill workers.
+    """Return published runs, each with the delay of its first token in seconds.
 
-    Only runs with 16 users or fewer are used, in which requests rarely wait. The reference is the median of
-    InferenceX's dated runs of one engine.
+    The delay is relative to one engine that has the split of the prefill workers. Only runs with 16 users or fewer are
+    returned, in which requests rarely wait. The time of the one engine is the median over InferenceX's runs of it.
     """
     alone = defaultdict(list)
     for row in load_measurements():

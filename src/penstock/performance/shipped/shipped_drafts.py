@@ -73,10 +73,11 @@ class PredictedDraft:
 
 @cache
 def held_out_drafts(known: Known) -> tuple[PredictedDraft, ...]:
-    """Predict every run with drafts, with the runs with drafts of its curve, or all runs of its curve, held out.
+    """Predict every run with drafts, with runs of its curve held out.
 
-    The gain from drafts is computed with the shipped slowdowns in both cases. If all runs of the curve are held out,
-    the time without drafts is a held-out prediction too.
+    If `known` is `without drafts`, only the runs with drafts of the curve are held out. If it is `nothing`, all runs of
+    the curve are held out, so the time without drafts is a held-out prediction too. The gain from drafts is computed
+    with the shipped slowdowns in both cases.
     """
     rows = shipped_drafted_rows()
     spreads = draft_spreads(rows)

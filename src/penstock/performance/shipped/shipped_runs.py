@@ -63,10 +63,10 @@ def _held_out_of(name: str) -> Mapping[str, tuple[float, float]]:
 
 
 def predicted_without(name: str, row: Measurement) -> tuple[float, float] | None:
-    """Return a row's held-out time per output token in seconds, and its uncertainty.
+    """Return the held-out prediction of a row's time per output token in seconds, and its uncertainty.
 
-    `name` is the held-out unit, such as setup. A median row has the values of its dated twin. None if the row has no
-    held-out prediction.
+    `name` is the held-out unit, such as setup. A median of a run that also has a dated row gets the values of the dated
+    row. None if the row has no held-out prediction.
     """
     held = _held_out_of(name)
     return held.get(row.id) or held.get(row.twin)

@@ -61,7 +61,7 @@ class Cases:
 
     @cached_property
     def labels(self) -> Mapping[str, Codes]:
-        """Return one code per label and run. Codes are equal where all attributes of the label are equal."""
+        """Return one code per label and run. Two runs have the same code if all attributes of the label are equal."""
         return {name: combine_codes(self.words, name) for name in LABELS}
 
     @cached_property
@@ -136,7 +136,10 @@ def family_of(model: ModelSpec) -> str:
 
 
 def shape_of(model: ModelSpec) -> str:
-    """Return the shape name with the number of experts, because a wider mixture of the same layers is another model."""
+    """Return the shape name with the number of experts.
+
+    Two models with the same layers but different numbers of experts count as different models.
+    """
     experts = model.experts
     return family_of(model) + ("" if experts is None else f" {experts.routed}/{experts.per_token}")
 

@@ -117,7 +117,7 @@ class Evidence:
         return np.asarray(moved)
 
     def software(self, asked: Cases) -> Array:
-        """Return the contribution of software to each run's log time: the sum of the effects of its date."""
+        """Return the contribution of software to each run's log time, as the sum of the effects of the run's date."""
         reasons = alike(asked, self.cases, BY_DATE)
         return np.asarray(sum(self.spreads.of[name] ** 2 * (matrix @ self.solved) for name, matrix in reasons))
 
@@ -140,7 +140,7 @@ class Evidence:
         return linear(self.cases, self.spreads).grouped
 
     def spread(self, asked: Cases) -> Array:
-        """Return the standard deviation of a measured log time around each prediction, from the nearest rows."""
+        """Return the standard deviation of measured log times around each prediction, from the nearest rows."""
         across = covariance(asked, self.cases, self.spreads)
         nearest = np.argsort(-np.abs(across).max(axis=0), kind="stable")[:_NEAREST]
         rows = self.cases.take(nearest)

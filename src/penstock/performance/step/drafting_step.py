@@ -68,7 +68,7 @@ def _draft_pass(work: ReplicaWork, loop: LoopLoad) -> Array:
 
 
 def _head_bytes(work: ReplicaWork) -> float:
-    """Return the bytes of the output head on a device. A tied embedding counts as the head."""
+    """Return the bytes of the output head on a device. A tied head has the bytes of the embedding."""
     weights = work.deployment.model.weights
     heads = [weight for weight in weights if weight.part is Part.LM_HEAD]
     heads = heads or [weight for weight in weights if weight.part is Part.EMBEDDING]

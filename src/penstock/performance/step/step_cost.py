@@ -135,7 +135,10 @@ def step_cost(work: ReplicaWork, slowdowns: Array) -> StepCost:
 
 
 def _by_limit(work: ReplicaWork, slow: dict[str, float]) -> tuple[dict[int, float], dict[int, float]]:
-    """Return the seconds per context token of a decode and per token pair of a prompt, for each attention limit."""
+    """Return two tables of seconds, keyed by attention limit.
+
+    The first has the seconds per context token of a decode. The second has the seconds per token pair of a prompt.
+    """
     dtype, tp = work.deployment.chosen_cache_dtype, work.deployment.parallelism.tp
     reads: dict[int, float] = {}
     paired: dict[int, float] = {}

@@ -65,7 +65,7 @@ class Load:
 
     @staticmethod
     def closed_loop(concurrency: Array, input_tokens: Array, output_tokens: Array, batched_tokens: float) -> "Load":
-        """Return the average step of a closed loop with prompts processed in chunks of at most `batched_tokens`."""
+        """Return the average step of a closed loop. A step processes at most `batched_tokens` tokens of a prompt."""
         answered = concurrency / output_tokens
         return Load(
             decodes=concurrency,
