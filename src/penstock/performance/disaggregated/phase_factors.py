@@ -76,7 +76,7 @@ class PhaseFactors:
     def engines(self, accelerator: str, model: ModelSpec | None = None) -> tuple[str, ...]:
         """Return the engines that were measured in disaggregated deployments on an accelerator.
 
-        If a model is given, only the engines that served this model in this weight format are returned.
+        If a model is given, only the engines that served it in the model's weight format are returned.
         """
         served = "" if model is None else f"{shape_of(model)} {weights_label(model)}"
         here = f"{accelerator} "

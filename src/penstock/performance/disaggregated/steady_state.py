@@ -15,8 +15,8 @@ from penstock.performance.step.step_work import Array, pairs
 
 HANDOVER_S: Final = 0.05
 """Seconds from the end of a prefill to the start of its transfer, plus seconds from the end of the transfer to
-admission. The value is the median over 27 InferenceX runs with 16 users or fewer. For each run, it is the delay of the
-first token relative to one engine of the same split (0.04 s at 900 prompt tokens, 0.08 s at 7,400;
+admission. The value is the median over 27 InferenceX runs with 16 users or fewer. Each run gives the delay of its first
+token relative to one engine of the same split (0.04 s at 900 prompt tokens, 0.08 s at 7,400;
 `shipped_disaggregated.handovers`)."""
 _HALVINGS: Final = 48
 _ROUNDS: Final = 16
@@ -123,9 +123,9 @@ class Columns:
         """Return the seconds that a prompt waits for a worker at a request rate, and the seconds of the prompt's steps.
 
         Prompts that arrive during a step are batched in the next step, so steps grow with the rate up to the token
-        budget. At higher rates a queue forms in front of all workers. Its length follows Sakasegawa's formula with
-        constant service time. The load has one more power than in the formula, because a closed loop sends fewer
-        requests when its requests wait.
+        budget. At higher rates a queue forms in front of all workers. The wait in this queue follows Sakasegawa's
+        formula with constant service time. The exponent of the load is larger by one than in the formula, because a
+        closed loop sends fewer requests when its requests wait.
         """
         each, together = rate / self.prefills, np.ones_like(rate)
         for _ in range(_ROUNDS):

@@ -113,7 +113,7 @@ class MemoryFit:
 
     @property
     def certain(self) -> bool:
-        """Return whether the deployment fits, or does not fit, at both the P10 and the P90 of the reserves."""
+        """Return whether the answer, fits or does not fit, is the same at the P10 and at the P90 of the reserves."""
         if self.capacity is None or self.capacity.cached_requests is None:
             return True
         one_each = self.context_tokens * self.deployment.parallelism.dp

@@ -54,7 +54,8 @@ class CompressedPages:
     def _page_bytes(self) -> int:
         """Return the bytes of a page. From vLLM 0.32 on, a page is as large as the widest table needs.
 
-        Before 0.32, a page has one slot for each entry size and for each layer of the table with most layers.
+        Before 0.32, a page has the sum of the distinct entry sizes, times the largest number of equal page sizes in one
+        table.
         """
         if self._engine.release.reaches(0, 32):
             return max(sum(table.pages) for table in self._tables)

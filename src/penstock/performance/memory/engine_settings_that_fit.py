@@ -1,4 +1,4 @@
-"""Finds the engine settings nearest to the defaults that fit. It tries larger memory fractions, then smaller steps."""
+"""Finds engine settings that fit and are nearest to the defaults, by larger memory fractions, then smaller steps."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace

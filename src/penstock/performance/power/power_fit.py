@@ -27,8 +27,8 @@ from penstock.performance.step.step_work import Array, Load, ReplicaWork
 
 _PRIOR: Final = np.log([0.3, 0.7, 3.0])
 _FREEDOM: Final = (1.0, 0.3, 0.3)
-"""Standard deviations of the levels, as logarithms. The first is of all rows from the prior, the second of a vendor
-from all rows, and the third of an accelerator from its vendor."""
+"""Standard deviation of the coefficients at each level from the coefficients at the level above, as logarithms. The
+three levels are all rows (whose level above is the prior), a vendor, and an accelerator."""
 _MIN_ROWS: Final = 4
 _MAX_IDLE: Final = 0.9
 _HUBER: Final = 1.5
@@ -56,7 +56,7 @@ class DrawnRow:
 
     @property
     def steady(self) -> bool:
-        """Return whether the running requests match the number of users."""
+        """Return whether the number of running requests is close to the number of users."""
         return _STEADY[0] <= (self.measurement.tpot_s or self.seconds) / self.seconds <= _STEADY[1]
 
 
@@ -164,9 +164,10 @@ def _under_load(rows: Sequence[DrawnRow]) -> UnderLoad:
 
 
 def _factors(rows: Sequence[DrawnRow], draws: dict[tuple[str, ...], Draw]) -> dict[str, float]:
-    """Return, for each key of `kernels_of`, the mean logarithm of measured over predicted power over its curves.
+    """Return the mean logarithm of measured over predicted power, for each key of `kernels_of`.
 
-    The mean is shrunk towards zero, as if there were one more curve with the value zero.
+    The mean is over the curves with this key. It is shrunk towards zero, as if there were one more curve with the value
+    zero.
     """
     curves: dict[tuple[str, str], list[float]] = defaultdict(list)
     for row in rows:

@@ -79,7 +79,7 @@ class PowerModel:
     under_load: Mapping[tuple[str, ...], UnderLoad]
     """Measured power under load. The keys are () for all devices, (vendor,) and (vendor, accelerator)."""
     factors: Mapping[str, float] = field(default_factory=dict)
-    """Logarithms of the power factors of kernels. The keys are those that `kernels_of` returns."""
+    """Logarithms of the power factors of kernels. The keys are values that `kernels_of` returns."""
     spreads: Mapping[Unseen, Logs] = field(default_factory=dict)
     """P10 and P90 of the ratio of measured to predicted watts at known speed, as logarithms."""
     rows: int = 0

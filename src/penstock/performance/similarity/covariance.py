@@ -203,7 +203,7 @@ def alike(one: Cases, other: Cases, reasons: Sequence[Reason] = REASONS) -> Iter
 
 
 def covariance(one: Cases, other: Cases, spreads: Spreads) -> Single:
-    """Return the covariance between the log times of the runs in `one` and those of the runs in `other`.
+    """Return the covariance between the log times of the runs in `one` and of the runs in `other`.
 
     Noise is not included, because no two runs share it.
     """

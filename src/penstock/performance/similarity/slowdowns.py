@@ -19,8 +19,8 @@ _LENGTHS: Final = ((250.0, 250.0), (1000.0, 1000.0), (1000.0, 8000.0), (8000.0, 
 GRID: Final = tuple((users, *lengths) for lengths in _LENGTHS for users in _USERS)
 """Users, input tokens and output tokens of each load at which a deployment is predicted."""
 _WEIGHTS: Final = np.array([1.0 if 1000 <= inputs <= 8000 else 0.1 for _, inputs, _ in GRID])[:, None]
-"""Weights of the grid. The shortest and the longest prompts, for which measurements are rare, only bound the slowdowns.
-The other prompts determine them."""
+"""Weights of the loads in the grid. The shortest and the longest prompts, for which measurements are rare, have a small
+weight. They only bound the slowdowns, and the other prompts determine the slowdowns."""
 CENTRE: Final = tuple(GRID.index(load) for load in ((4.0, *_LENGTHS[1]), (64.0, *_LENGTHS[1]), (16.0, *_LENGTHS[3])))
 """Indices of the loads in the grid whose uncertainty is used as the uncertainty of the deployment."""
 _LOG_LOWER_BOUNDS: Final = np.log([1.0] * 5 + [0.5] * 2 + [1e-9] * (len(COMPONENTS) - PHYSICAL))
@@ -37,7 +37,7 @@ _PULL: Final = np.linalg.inv(np.diag(_FREEDOM**2) + _TOGETHER**2)
 _FARTHEST: Final = 2.5
 _ROUNDS: Final = 8
 _DIGITS: Final = 5
-"""Decimal places to which slowdowns are rounded. They are far finer than any error, and make the results equal with
+"""Decimal places to which slowdowns are rounded. This is far finer than any error, and makes the results equal with
 every linear algebra library."""
 
 
