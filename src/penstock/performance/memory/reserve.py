@@ -120,9 +120,10 @@ def absorbed_bytes(deployment: Deployment, stage_layers: tuple[int, ...]) -> int
 
 
 def sglang_fraction(deployment: Deployment) -> float:
-    """Return SGLang's static memory fraction.
+    """Return the static memory fraction that SGLang has for weights and cache.
 
-    On AMD, SGLang's attention backend takes 15% of this fraction for models with long contexts.
+    On AMD, if the engine keeps a decode workspace and the model has a long context, the attention backend takes 15% of
+    the configured fraction. The result is then 85% of the configured fraction.
     """
     engine, limit = deployment.engine, deployment.model.max_context_tokens or 0
     long_context_on_amd = deployment.accelerator.vendor == "amd" and limit > 8192  # the engine's threshold

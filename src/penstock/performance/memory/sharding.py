@@ -15,7 +15,10 @@ _FEED_FORWARD = {Part.DENSE_FFN, Part.SHARED_EXPERTS, Part.ROUTED_EXPERTS}
 
 
 def stage_of_layers(layers: int, pp: int) -> tuple[int, ...]:
-    """Return each layer's pipeline stage. Stages get equal shares; extra layers go to the stages before the last."""
+    """Return each layer's pipeline stage.
+
+    All stages get equal numbers of layers. Any extra layers go to the stages before the last stage.
+    """
     share, left = divmod(layers, pp)
     counts = [share] * pp
     for extra in range(left):

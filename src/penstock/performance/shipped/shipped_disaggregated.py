@@ -270,8 +270,8 @@ _GROUPS: Final[Mapping[HeldOut, Callable[[PublishedRun], Hashable]]] = {
 def handovers() -> list[tuple[Measurement, float]]:
     """Return published runs, each with the delay of its first token in seconds.
 
-    The delay is relative to one engine that has the split of the prefill workers. Only runs with 16 users or fewer are
-    returned, in which requests rarely wait. The time of the one engine is the median over InferenceX's runs of it.
+    The delay is relative to the median of InferenceX's runs of one engine that has the split of the prefill workers.
+    Only runs with 16 users or fewer are returned, in which requests rarely wait.
     """
     alone = defaultdict(list)
     for row in load_measurements():

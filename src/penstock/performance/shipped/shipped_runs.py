@@ -45,9 +45,9 @@ def shipped_efficiencies() -> Efficiencies:
 
 
 def shipped_errors(name: str) -> tuple[Errors, Measured]:
-    """Return the errors of held-out predictions for the shipped serving rows.
+    """Return the errors of held-out predictions for the shipped serving rows, and these rows.
 
-    `name` is the held-out unit: month, load, setup, model or accelerator.
+    `name` is the held-out unit: month, load, setup, model or accelerator. Rows without a prediction are left out.
     """
     measured, held = shipped_efficiencies().evidence.measured, load_held_out()
     predicted_s, uncertainty = (held[f"{name}_{kind}"].astype(np.float64) for kind in ("predicted_s", "doubt"))

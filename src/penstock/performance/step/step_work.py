@@ -50,7 +50,7 @@ class Load:
     """Average contents of engine steps. Each array has one entry per step."""
 
     decodes: Array
-    """Requests that decode one token in this step, over the whole replica."""
+    """Number of requests in the whole replica that decode one token in this step."""
     context_tokens: Array
     """Mean number of context tokens of the decoding requests."""
     prefill_tokens: Array
