@@ -1,4 +1,4 @@
-"""Serves HTTP/1.1 with one asyncio protocol on httptools, for the emulator and the gateway."""
+"""Serves HTTP/1.1 for the emulator and the gateway, with an asyncio protocol that parses requests by httptools."""
 
 import asyncio
 import json
@@ -29,14 +29,14 @@ JSON: Final = b"application/json"
 
 
 def reply(status: int, body: bytes, kind: bytes = JSON, more: bytes = b"") -> bytes:
-    """Return a complete response. `more` holds further header lines, each with its line end."""
+    """Return a complete response. `kind` is the content type. `more` holds more header lines, each ending in CRLF."""
     reason = _REASONS.get(status, b"Status")
     content_type = b"content-type: " + kind + b"\r\n" if body else b""
     return b"HTTP/1.1 %d %b\r\ncontent-length: %d\r\n%b%b\r\n%b" % (status, reason, len(body), content_type, more, body)
 
 
 def error_body(message: str, kind: str, code: int) -> bytes:
-    """Return an OpenAI error body."""
+    """Return an error body in OpenAI's JSON format."""
     return json.dumps({"error": {"message": message, "type": kind, "param": None, "code": code}}).encode()
 
 
@@ -56,16 +56,16 @@ class Exchange:
         self._chunked = False
 
     def reply(self, status: int, body: bytes, kind: bytes = JSON, more: bytes = b"") -> None:
-        """Send a complete response. `more` holds further header lines, each with its line end."""
+        """Send a complete response. `more` holds further header lines, each ending in CRLF."""
         self.reply_whole(reply(status, body, kind, more))
 
     def reply_whole(self, answer: bytes) -> None:
-        """Send a complete response that `reply` built."""
+        """Send a complete response that the module's function `reply` returned."""
         self._connection.write(answer)
         self._finish()
 
     def start(self, kind: bytes) -> None:
-        """Start a chunked response."""
+        """Send the headers of a chunked response with status 200. `kind` is the content type."""
         self._chunked = True
         self._connection.write(b"HTTP/1.1 200 OK\r\ncontent-type: " + kind + b"\r\ntransfer-encoding: chunked\r\n\r\n")
 
@@ -93,7 +93,7 @@ class Exchange:
         self._connection.next_exchange(self)
 
     def client_disconnected(self) -> None:
-        """Record that the client disconnected, and call `on_disconnect` if the response is incomplete."""
+        """Call `on_disconnect` if the response is incomplete. The connection calls this when the client disconnects."""
         if not self.answered and self.on_disconnect is not None:
             self.answered = True
             self.on_disconnect()
@@ -123,13 +123,13 @@ class HttpConnection(asyncio.Protocol):
         self._body_bytes = self._header_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Store the transport."""
+        """Store the transport of the new connection."""
         self._transport = cast("asyncio.Transport", transport)
         if self._connections is not None:
             self._connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Notify all open exchanges that the client disconnected."""
+        """Notify the current exchange and all queued exchanges that the client disconnected."""
         del exc
         self._transport = None
         if self._connections is not None:
@@ -140,22 +140,22 @@ class HttpConnection(asyncio.Protocol):
         self._queued.clear()
 
     def data_received(self, data: bytes) -> None:
-        """Parse received data. Input that is not HTTP closes the connection."""
+        """Parse received data. Reply 400 and close the connection if the data is not valid HTTP."""
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserCallbackError:
-            # Our own bug must not look like a bad request.
+            # A bug in this program must not look like a bad request.
             log.exception("an HTTP request could not be handled")
             self.refuse(500)
         except (httptools.HttpParserUpgrade, httptools.HttpParserError):
             self.refuse(400)
 
     def on_message_begin(self) -> None:
-        """Mark a request as being received."""
+        """Record that a request has begun to arrive."""
         self.is_reading = True
 
     def on_url(self, url: bytes) -> None:
-        """Append to the path, which may arrive in parts."""
+        """Append a part of the request path. The parser may deliver the path in several parts."""
         self._path += url
         self._count(len(url))
 
@@ -170,11 +170,11 @@ class HttpConnection(asyncio.Protocol):
             self.refuse(431)
 
     def on_headers_complete(self) -> None:
-        """Record whether the connection stays open after this request. The parser knows that only now."""
+        """Record whether the connection stays open after this request, which the parser learns from the headers."""
         self._keep = self._parser.should_keep_alive()
 
     def on_body(self, body: bytes) -> None:
-        """Append a part of the body."""
+        """Append a part of the request body. Reply 413 and close the connection if the body is too large."""
         self._body_bytes += len(body)
         if self._body_bytes > self._max_body_bytes:
             self.refuse(413)
@@ -182,7 +182,7 @@ class HttpConnection(asyncio.Protocol):
             self._body.append(body)
 
     def on_message_complete(self) -> None:
-        """Handle the request, or queue it behind the current one."""
+        """Handle the received request, or queue it if an earlier request is still being answered."""
         if self._transport is None or self._transport.is_closing():
             return
         exchange = Exchange(self, self._parser.get_method(), self._path, self._headers, b"".join(self._body))
@@ -217,7 +217,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.abort()
 
     def close_when_idle(self) -> bool:
-        """Close the connection if no request is open. Return whether it was closed."""
+        """Close the connection if no request is being answered. Return whether the connection was closed."""
         if self._current is None and self._transport is not None:
             self._transport.close()
             return True

@@ -1,6 +1,6 @@
 """Writes and parses Prometheus's text format 0.0.4, for the metrics pages of the gateway and the emulator.
 
-Written by hand because prometheus_client takes 11 to 13 times as long (docs/decisions/0011).
+This module does not use prometheus_client, which takes 11 to 13 times as long (docs/decisions/0011).
 """
 
 import re
@@ -17,7 +17,7 @@ _ESCAPE: Final = re.compile(r'\\[\\"n]')
 
 
 class Sample(NamedTuple):
-    """One value of a metrics page."""
+    """One sample of a metrics page: metric name, labels and value."""
 
     name: str
     labels: Mapping[str, str]
@@ -25,14 +25,14 @@ class Sample(NamedTuple):
 
 
 def write_labels(labels: Mapping[str, str]) -> str:
-    """Return labels, escaped, as the text that stands between the braces."""
+    """Return the label text of a sample, which is the text between the braces. Label values are escaped."""
     return ",".join(f'{name}="{value.translate(_ESCAPE_TABLE)}"' for name, value in labels.items())
 
 
 def metric_lines(name: str, samples: Iterable[tuple[str, float]], help_text: str | None = None) -> list[str]:
     """Return the lines of a counter or a gauge. A metric is a counter if its name ends in `_total`.
 
-    Each sample is a value and the label text that `write_labels` returns, which may be empty.
+    Each sample is a pair of label text and value. The label text comes from `write_labels` and may be empty.
     """
     lines = [] if help_text is None else [f"# HELP {name} {help_text}"]
     lines.append(f"# TYPE {name} {'counter' if name.endswith('_total') else 'gauge'}")
@@ -42,7 +42,10 @@ def metric_lines(name: str, samples: Iterable[tuple[str, float]], help_text: str
 
 
 def histogram_lines(name: str, labels: str, bounds: Sequence[float], counts: Sequence[int], total: float) -> list[str]:
-    """Return the lines of a histogram. `counts` has one entry per bound, and a last one for values above all bounds."""
+    """Return the lines of a histogram. `total` is the sum of all values.
+
+    `counts` has one entry per upper bound, and a last entry for values above all bounds.
+    """
     lines, below = [f"# TYPE {name} histogram"], 0
     for bound, count in zip((*bounds, "+Inf"), counts, strict=True):
         below += count
@@ -51,7 +54,7 @@ def histogram_lines(name: str, labels: str, bounds: Sequence[float], counts: Seq
 
 
 def write_page(lines: Iterable[str]) -> bytes:
-    """Join lines into a metrics page."""
+    """Return a metrics page with the given lines."""
     return ("\n".join(lines) + "\n").encode()
 
 

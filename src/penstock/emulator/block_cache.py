@@ -1,14 +1,15 @@
-"""Models vLLM's KV block pool as counts and an eviction order."""
+"""Models vLLM's pool of KV cache blocks. It stores the number of blocks and the eviction order, but no cache data."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
 
 
 class BlockCache:
-    """KV blocks of one engine. Blocks with cached content have a key; blocks without content are only counted.
+    """KV cache blocks of one engine. Blocks with cached content have a key; blocks without content are only counted.
 
-    Free blocks without content are allocated first. Then the least recently freed blocks are evicted, those at the end
-    of a prompt before those at its beginning. Equal content that is computed twice at the same time is cached once.
+    Free blocks without content are allocated first. Then the blocks that were freed the longest time ago are evicted.
+    Of the blocks that one request freed, the block at the end of the prompt is evicted first. If two requests compute
+    the same content at the same time, only one block is cached for it.
     """
 
     def __init__(self, blocks: int) -> None:
@@ -29,7 +30,7 @@ class BlockCache:
         return self.blocks - self.free
 
     def find(self, keys: Sequence[int]) -> tuple[int, int]:
-        """Return how many blocks at the start of a prompt are cached, and how many of these no request holds."""
+        """Return how many blocks at the start of a prompt are cached, and how many of these blocks no request holds."""
         count = idle = 0
         for key in keys:
             if key in self._idle:
@@ -40,20 +41,23 @@ class BlockCache:
         return count, idle
 
     def hold(self, keys: Sequence[int]) -> None:
-        """Take a reference to cached blocks."""
+        """Add one reference to each of the cached blocks with these keys."""
         for key in keys:
             self._idle.pop(key, None)
             self._held[key] = self._held.get(key, 0) + 1
 
     def allocate(self, count: int) -> None:
-        """Allocate blocks without content. Evict the least recently freed blocks if there are too few."""
+        """Allocate `count` blocks. If too few free blocks have no content, evict those freed the longest time ago."""
         evicted = max(0, count - self._blank)
         for _ in range(evicted):
             self._idle.popitem(last=False)
         self._blank -= count - evicted
 
     def register(self, key: int) -> int:
-        """Register the content of a held block. Return the key under which the block is held."""
+        """Give a held block the key of its content, and return the key.
+
+        If another block already has this key, the held block gets a key that matches no content.
+        """
         if key in self._held or key in self._idle:
             key = self.own_key()
         self._held[key] = 1
@@ -65,7 +69,10 @@ class BlockCache:
         return self._next_own
 
     def release(self, named: Sequence[int], unnamed: int) -> None:
-        """Release blocks, the last one first."""
+        """Release one reference to each block in `named`, from the last to the first.
+
+        Also release `unnamed` blocks without content.
+        """
         self._blank += unnamed
         for key in reversed(named):
             references = self._held[key] - 1

@@ -51,7 +51,7 @@ _NOT_EMULATED: Final[Mapping[str, tuple[object, ...]]] = {
     "truncate_prompt_tokens": (),
     "priority": (0,),
 }
-"""Options that would change the response or its latency, with the values that disable them."""
+"""Options that would change the response or its latency. The values are the settings that disable each option."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Prompt:
     tokens: int
 
     def keys(self, block_tokens: int) -> list[int]:
-        """Return a key for each full block. Each key includes all blocks before."""
+        """Return a key for each full block of the prompt. A key depends on the block and on all blocks before it."""
         size, keys, chain = block_tokens * BYTES_PER_TOKEN, [], blake2b(digest_size=8)
         for end in range(size, min(len(self.text), self.tokens * BYTES_PER_TOKEN) + 1, size):
             chain.update(self.text[end - size : end])
@@ -75,7 +75,7 @@ class CompletionRequest:
     """One completion request."""
 
     model: str
-    """Model name; empty for the served model."""
+    """Requested model name. An empty name means the model that the endpoint serves."""
     prompts: tuple[Prompt, ...]
     choices_per_prompt: int
     limit_tokens: int | None
@@ -92,16 +92,16 @@ class CompletionRequest:
 
     @property
     def input_tokens(self) -> int:
-        """Total tokens of all prompts. A prompt counts once, even if it has several choices."""
+        """Total number of tokens of all prompts. A prompt counts once, even if several choices are requested for it."""
         return sum(prompt.tokens for prompt in self.prompts)
 
     def prompt_of(self, choice: int) -> Prompt:
-        """Return the prompt of a choice."""
+        """Return the prompt to which a choice responds. `choice` is the index of the choice in the response."""
         return self.prompts[choice // self.choices_per_prompt]
 
 
 def read_completion(path: bytes, body: bytes) -> CompletionRequest:
-    """Parse a request. Raise an error (400) for values that vLLM rejects, and for options that are not emulated."""
+    """Parse a completion request. Raise an error for values that vLLM rejects and for options that are not emulated."""
     try:
         fields = json.loads(body)
     except (ValueError, RecursionError):
@@ -147,7 +147,7 @@ def _reject_unemulated(fields: Mapping[str, object], *, chat: bool) -> None:
 
 
 def _check_sampling(fields: Mapping[str, object]) -> None:
-    """Validate the sampling parameters, although they do not change the emulated response."""
+    """Validate the sampling parameters. They do not change the emulated response, but vLLM rejects invalid ones."""
     for name, (holds, text) in _RANGES.items():
         value = fields.get(name)
         if value is None:
@@ -230,7 +230,7 @@ def _chat_prompt(messages: object) -> Prompt:
 
 
 def _text_prompts(prompt: object) -> tuple[Prompt, ...]:
-    """Parse a prompt: one text or list of token ids, or a list of either."""
+    """Parse the field `prompt`. It is a text, a list of token ids, a list of texts, or a list of lists of token ids."""
     if isinstance(prompt, list) and prompt and isinstance(prompt[0], str | list):
         if len(prompt) > _MAX_PROMPTS:
             raise UsageError(f"prompt list length {len(prompt)} exceeds the maximum allowed count of {_MAX_PROMPTS}.")

@@ -1,4 +1,4 @@
-"""Serves one emulated endpoint. Its engine runs in real time, or faster or slower by a constant factor."""
+"""Serves one emulated endpoint. The emulated engine runs in real time, or faster or slower by a constant factor."""
 
 import asyncio
 import time
@@ -38,13 +38,13 @@ class EmulatedReplica:
     pool: str
     model: str
     adapters: tuple[str, ...] = ()
-    """Names of LoRA adapters that the endpoint serves besides the model."""
+    """Names of the LoRA adapters that the endpoint serves in addition to the base model."""
     engine: str
     simulated: Replica
     max_tokens: int
     """Maximum tokens of a request, prompt and output together."""
     usual_output_tokens: int
-    """Mean output length in tokens of a request that does not set its length."""
+    """Mean output length, in tokens, of requests that do not set an output length."""
 
 
 @dataclass(slots=True, eq=False)
@@ -58,7 +58,7 @@ class _Completion:
     sent: int = 0
     """Number of tokens sent, summed over all choices."""
     complete: int = 0
-    """Number of choices sent completely."""
+    """Number of choices whose tokens are all sent."""
 
 
 @dataclass(slots=True, eq=False)
@@ -69,7 +69,7 @@ class _Choice:
     number: int
     request: EmulatedRequest
     ending: Ending
-    """Length and finish reason, sampled when the request arrives."""
+    """Length and finish reason of this choice. They are sampled when the request arrives."""
     lag_s: float = 0.0
     """Delay in seconds between engine and client, for detokenizing and HTTP."""
     sent: int = 0
@@ -82,7 +82,7 @@ class _Choice:
 
 
 class EmulatedEndpoint:
-    """An emulated endpoint. Its clock counts engine seconds; `speed` engine seconds pass per real second."""
+    """An emulated endpoint. Times are in engine seconds: in each real second, `speed` engine seconds pass."""
 
     def __init__(self, replica: EmulatedReplica, *, speed: float, seed: int) -> None:
         self.replica, self.speed = replica, speed
@@ -90,7 +90,7 @@ class EmulatedEndpoint:
         self.requests = 0
         """Number of completion requests received, whatever their outcome."""
         self.latest_s = 0.0
-        """Largest delay of a step, in engine seconds. A delay longer than a step means overload of the emulator."""
+        """Largest delay of a step, in engine seconds. If it exceeds a step's duration, the emulator is overloaded."""
         self._random = Random(seed)  # noqa: S311 - only draws output lengths
         self._loop = asyncio.get_running_loop()
         self._start = self._loop.time()
@@ -111,7 +111,7 @@ class EmulatedEndpoint:
         return (self._loop.time() - self._start) * self.speed
 
     def handle(self, exchange: Exchange) -> None:
-        """Respond to a request, or queue it in the engine."""
+        """Reply to an HTTP request at once, or queue a completion request in the engine."""
         if self.fault.name == "hang":
             self._hung.append(exchange)
             return
@@ -132,7 +132,7 @@ class EmulatedEndpoint:
             exchange.reply(200, b"")
 
     def set_fault(self, fault: EndpointFault) -> None:
-        """Set or clear the fault."""
+        """Set the endpoint's fault. The fault named `none` clears the current fault."""
         before, self.fault = self.fault.name, fault
         self._page = self._current_page() if fault.name in {"stale", "lie"} else None
         if fault.name == "hang":
@@ -267,7 +267,7 @@ class EmulatedEndpoint:
                 del self._choices[id(request)]
             self._later(choice.lag_s, lambda choice=choice: self._deliver(choice))  # type: ignore[misc]
         if not self.engine.idle:
-            # Start from the planned end and not from now, so that lateness does not add up.
+            # Start the next step at the planned end of this step, not at the current time. So delays do not add up.
             self._begin(now_s)
 
     def _first(self, choice: _Choice) -> None:

@@ -1,7 +1,7 @@
-"""Emulates an engine's continuous batching step by step, with the simulator's rules.
+"""Emulates the continuous batching of an engine, one step at a time.
 
-Scheduling rules and step times are the simulator's; a test checks that engine and simulator agree. This module adds
-only what a running engine also needs: single tokens and aborted requests.
+The scheduling rules and step times are those of the simulator. A test checks that the emulated engine and the simulator
+agree. This module adds what only a running engine needs: it reports each token, and it can abort requests.
 """
 
 from collections import deque
@@ -15,12 +15,12 @@ from penstock.simulation.replica import Replica
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class EmulatedRequest:
-    """A request in the engine."""
+    """One request in the emulated engine, and its progress."""
 
     input_tokens: int
     output_tokens: int
     keys: Sequence[int] = ()
-    """Hash of each full block of the prompt. Each hash includes all blocks before."""
+    """Hash of each full block of the prompt. A hash depends on the block and on all blocks before it."""
     arrival_s: float = 0.0
     admitted_s: float | None = None
     first_s: float | None = None
@@ -32,7 +32,7 @@ class EmulatedRequest:
     block_keys: list[int] = field(default_factory=list)
     blocks: int = 0
     own_keys: dict[int, int] = field(default_factory=dict)
-    """Keys of the request's blocks after the prompt, so that the request may find them again after a preemption."""
+    """Keys of the request's blocks after the prompt. By them, the request may find these blocks after a preemption."""
 
     @property
     def tokens(self) -> int:
@@ -47,7 +47,7 @@ class EmulatedRequest:
 
 @dataclass(slots=True)
 class Totals:
-    """Counters of an engine, as in its metrics."""
+    """Counters of an engine since its start. The engine's metrics page publishes them."""
 
     prompt_tokens: int = 0
     output_tokens: int = 0
@@ -58,7 +58,7 @@ class Totals:
 
 
 class EmulatedEngine:
-    """Engine of one replica. `begin` plans a step and returns its duration; `end` returns requests with a new token."""
+    """Emulated engine of one replica. For each step, call `begin`, wait for the returned duration, and call `end`."""
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
@@ -74,11 +74,11 @@ class EmulatedEngine:
         return not self.running and not self.waiting
 
     def add(self, request: EmulatedRequest) -> None:
-        """Append a request to the queue."""
+        """Append a request to the queue of waiting requests."""
         self.waiting.append(request)
 
     def remove(self, request: EmulatedRequest) -> None:
-        """Remove an aborted request. The current step still computes its tokens."""
+        """Remove an aborted request. The current step still takes the time for the request's tokens."""
         if request in self.running:
             self.running.remove(request)
             self._release(request)
@@ -86,7 +86,7 @@ class EmulatedEngine:
             self.waiting.remove(request)
 
     def begin(self, now_s: float) -> float:
-        """Schedule a step and return its duration in seconds; 0 if nothing can be computed."""
+        """Schedule a step and return its duration in seconds, or 0 if no request can be computed."""
         self._scheduled = []
         preemptions = self.totals.preemptions
         budget = self._continue_running(self.replica.max_batched_tokens)
@@ -99,7 +99,7 @@ class EmulatedEngine:
         return self.replica.cost.seconds(contexts, chunks)
 
     def end(self, now_s: float) -> list[EmulatedRequest]:
-        """End the step and return the requests with a new token. Finished requests are removed."""
+        """End the current step and return the requests that got a token in it. Finished requests leave the engine."""
         self.totals.steps += 1
         advanced = []
         running = set(map(id, self.running))
@@ -136,7 +136,10 @@ class EmulatedEngine:
         return budget
 
     def _make_room(self, request: EmulatedRequest, tokens: int) -> bool:
-        """Preempt requests from the end of the batch until `tokens` fit. Return False if `request` was preempted."""
+        """Preempt requests from the end of the batch until `tokens` more tokens of `request` fit in the KV cache.
+
+        Return False if `request` itself was preempted.
+        """
         while self._blocks(request.computed + tokens) - request.blocks > self.cache.free:
             victim = self.running.pop()
             self._release(victim)
@@ -149,7 +152,7 @@ class EmulatedEngine:
         return True
 
     def _admit(self, budget: int, now_s: float) -> None:
-        """Admit waiting requests in order. Stop at the first one whose whole prompt does not fit."""
+        """Admit waiting requests in order. Stop at the first request whose tokens do not all fit in the KV cache."""
         while self.waiting and budget > 0 and len(self.running) < self.replica.max_sequences:
             request = self.waiting[0]
             keys = self._reusable_keys(request)
@@ -175,7 +178,7 @@ class EmulatedEngine:
             self.totals.looked_up_tokens += request.tokens
 
     def _reusable_keys(self, request: EmulatedRequest) -> Sequence[int]:
-        """Return keys of the blocks that a prompt may reuse. The prompt's last token is always computed."""
+        """Return the keys of the cached blocks that a request may reuse. Its last token is always computed."""
         if not self.replica.prefix_caching:
             return ()
         full = (request.tokens - 1) // self.replica.block_tokens

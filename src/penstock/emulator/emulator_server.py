@@ -1,4 +1,4 @@
-"""Serves many emulated endpoints in one process, with a port per endpoint and a port for commands."""
+"""Serves many emulated endpoints in one process. Each endpoint has a port, and one more port accepts commands."""
 
 import asyncio
 import json
@@ -71,7 +71,7 @@ async def emulate(
         listening.close()
     for connection in tuple(command_connections):
         connection.abort()
-    await asyncio.sleep(0)  # aborted connections close in the next turn of the loop
+    await asyncio.sleep(0)  # aborted connections close in the next iteration of the event loop
 
 
 async def _listen(
@@ -88,10 +88,11 @@ async def _listen(
 
 
 class _Commands:
-    """HTTP server for faults. GET / lists the endpoints; POST / {"pool": …, "fault": …, "times": …} sets a fault.
+    """HTTP server for fault commands. GET / lists the endpoints; POST / {"pool": …, "fault": …} sets a fault.
 
-    A command selects endpoints by `endpoint` (an address, or "all"), `pool` and `model`. An endpoint must match all of
-    these that the command has. A command with none of them selects all endpoints.
+    A command may have the fields `endpoint` (an address, or "all"), `pool` and `model`, which select endpoints. An
+    endpoint is selected if it matches each of these fields that the command has. Without them, a command selects all
+    endpoints. The field `times` is the number that some faults need.
     """
 
     def __init__(self, ports: dict[str, _Port]) -> None:
@@ -139,7 +140,10 @@ class _Commands:
         return selected
 
     def _not_found(self, target: str, value: object) -> str:
-        """Return an error message that lists the known names, or says that another kind of target has this name."""
+        """Return the error message for an unknown target.
+
+        The message lists the known names, or says that a target of another kind has this name.
+        """
         names = [_names(port) for port in self._ports.values()]
         for other in _TARGETS:
             if any(one[other] == value for one in names):

@@ -1,4 +1,4 @@
-"""Faults of emulated endpoints. A fault lasts until a command clears it."""
+"""Defines the faults of emulated endpoints. A fault lasts until a command clears it."""
 
 from dataclasses import dataclass
 from math import isfinite
@@ -15,13 +15,13 @@ _MAX_SLOW: Final = 1e4
 class EndpointFault:
     """Fault of one endpoint.
 
-    - die: its port is closed and its connections are reset
-    - hang: it accepts connections and reads, but never responds, not even with metrics
-    - slow: its steps take `times` times as long
-    - refuse: it answers completions with 503
-    - stale: its metrics stay as they are now
-    - lie: its metrics report no load
-    - drop: streams break off after `times` tokens
+    - die: the endpoint's port is closed and its connections are reset
+    - hang: the endpoint accepts connections and reads requests, but never responds, not even to a scrape
+    - slow: each engine step takes `times` times as long as without the fault
+    - refuse: the endpoint replies 503 to completion requests
+    - stale: the metrics page keeps the values that it has when the fault is set
+    - lie: the metrics page reports no load
+    - drop: the endpoint breaks off each stream after `times` tokens
     """
 
     name: FaultName = "none"
@@ -29,12 +29,12 @@ class EndpointFault:
 
     @property
     def step_factor(self) -> float:
-        """Factor on the duration of a step."""
+        """Factor by which the duration of a step is multiplied; 1 unless the fault is `slow`."""
         return self.times if self.name == "slow" else 1.0
 
 
 def read_fault(name: object, times: object) -> EndpointFault:
-    """Parse a fault from a command's values."""
+    """Return the fault that a command names. `name` and `times` are values of the command's JSON object."""
     if name not in FAULTS:
         raise UsageError(f"'{name}' is not a fault; use one of {', '.join(FAULTS)}")
     if not isinstance(times, int | float) or not isfinite(times) or not 0 < times <= _MAX_SLOW:

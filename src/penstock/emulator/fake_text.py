@@ -1,11 +1,11 @@
-"""Generates the text of emulated responses: one word, repeated up to the length limit or a stop string."""
+"""Generates the text of emulated responses. The text repeats one word up to the length limit or a stop string."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 _WORD: Final = " penstock"
-"""Text of one token. All its letters are different, so each substring occurs once per word."""
+"""Text of one token. All its characters differ from each other, so each substring occurs once per token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,13 +14,17 @@ class StopText:
 
     text: str
     tokens: int
-    """Number of output tokens when the stop string is complete."""
+    """Number of output tokens up to the token that completes the stop string."""
     sent_chars: int
     """Number of characters that the client gets."""
 
 
 def first_stop(stops: Sequence[str], *, min_tokens: int, included: bool) -> StopText | None:
-    """Return the first stop string that ends a response, or None. Matches before `min_tokens` do not count."""
+    """Return the stop string that the response text completes first, or None if it completes none.
+
+    A stop string that is complete within the first `min_tokens` tokens does not count. `included` is true if the client
+    also gets the stop string.
+    """
     size, stops_found = len(_WORD), []
     for text in stops:
         place = _words(len(text) + size).find(text)
@@ -32,7 +36,10 @@ def first_stop(stops: Sequence[str], *, min_tokens: int, included: bool) -> Stop
 
 
 def chars_after(tokens: int, stop: StopText | None, *, held_chars: int, last: bool) -> int:
-    """Return how many characters are sent after `tokens` tokens. A possible start of a stop string is held back."""
+    """Return how many characters the client has got after `tokens` tokens.
+
+    Up to `held_chars` characters are held back because they may start a stop string, unless this token is the last.
+    """
     if last and stop is not None and tokens == stop.tokens:
         return stop.sent_chars
     chars = tokens * len(_WORD)

@@ -1,4 +1,4 @@
-"""Writes the metrics page of vLLM 0.32 or SGLang 0.5.23, with their metric names."""
+"""Writes a metrics page with the metric names of vLLM 0.32 or SGLang 0.5.23."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class Histogram:
 
 @dataclass(slots=True)
 class Observed:
-    """Latencies and lengths that clients of one endpoint observed."""
+    """Latencies and lengths of the requests of one endpoint, and the number of ended requests by finish reason."""
 
     ttft_s: Histogram = field(default_factory=lambda: Histogram(_SECONDS))
     itl_s: Histogram = field(default_factory=lambda: Histogram(_TOKEN_SECONDS))
@@ -65,7 +65,7 @@ class EngineState:
 
 
 def vllm_page(state: EngineState) -> bytes:
-    """Return vLLM's page. `kv_cache_usage_perc` is a fraction, as in vLLM."""
+    """Return the metrics page in vLLM's form. As in vLLM, `kv_cache_usage_perc` is a fraction despite its name."""
     model = state.model
     labels = write_labels({"engine": "0", "model_name": model})
     totals, observed = state.totals, state.observed
@@ -109,7 +109,7 @@ def vllm_page(state: EngineState) -> bytes:
 
 
 def sglang_page(state: EngineState) -> bytes:
-    """Return SGLang's page."""
+    """Return the metrics page in SGLang's form."""
     short = write_labels({"model_name": state.model})
     labels = f'engine_type="unified",{short},moe_ep_rank="0",pp_rank="0",tp_rank="0"'
     size, totals, observed = state.block_tokens, state.totals, state.observed

@@ -1,4 +1,4 @@
-"""Writes OpenAI's chat and text completion responses as vLLM does."""
+"""Writes responses to chat and text completion requests in OpenAI's format, as vLLM does."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from penstock.emulator.fake_text import chars_after, text_between
 
 
 def models_body(model: str, adapters: Sequence[str], max_tokens: int) -> bytes:
-    """Return the model list: the served model and its adapters, as vLLM lists them."""
+    """Return the body of /v1/models. It lists the served model and its adapters, as vLLM does."""
     card = {"object": "model", "created": 0, "owned_by": "penstock"}
     base = {"id": model, **card, "root": model, "max_model_len": max_tokens}
     more = [{"id": name, **card, "root": name, "parent": model, "max_model_len": None} for name in adapters]
@@ -23,7 +23,7 @@ class Ending:
     tokens: int
     reason: str
     stop: str | None = None
-    """Stop string that ended the choice."""
+    """Stop string that ended the choice, or None if the choice ended for another reason."""
 
 
 class CompletionAnswer:
@@ -40,10 +40,10 @@ class CompletionAnswer:
         }
         self._events_equal = not request.held_chars and request.stop is None and not request.usage_in_every_event
         self._pieces: dict[int, bytes] = {}
-        """Token event of each choice, cached if all events of that choice are equal."""
+        """Token event of each choice. An event is stored here only if all token events of its choice are equal."""
 
     def opening(self) -> bytes:
-        """Return the first events of a chat stream: the role, for every choice."""
+        """Return the first events of a chat stream, one per choice with the role. Return nothing for a text stream."""
         if not self._request.chat:
             return b""
         role = {"delta": {"role": "assistant", "content": ""}, "finish_reason": None}
@@ -51,7 +51,7 @@ class CompletionAnswer:
         return b"".join(self._event(choice, role, 0) for choice in range(count))
 
     def token(self, choice: int, number: int, *, last: bool) -> bytes:
-        """Return the event of token `number` of a choice."""
+        """Return the stream event of token `number` of a choice. `last` is true for the last token of the choice."""
         if self._events_equal:
             if choice not in self._pieces:
                 self._pieces[choice] = self._token_event(choice, 1, last=False)
@@ -67,12 +67,12 @@ class CompletionAnswer:
         return self._event(choice, {**content, "logprobs": None, "finish_reason": None}, number)
 
     def end(self, choice: int, ending: Ending) -> bytes:
-        """Return the last event of a choice."""
+        """Return the last stream event of a choice, which has its finish reason."""
         content: dict[str, object] = {"delta": {}} if self._request.chat else {"text": ""}
         return self._event(choice, {**content, "logprobs": None, **_finish_fields(ending)}, ending.tokens)
 
     def closing(self, endings: Sequence[Ending]) -> bytes:
-        """Return the end of a stream."""
+        """Return the last events of a stream: the usage if the client asked for it, and `[DONE]`."""
         text = b""
         if self._request.usage_in_stream:
             usage = _usage(self._request.input_tokens, sum(one.tokens for one in endings))
@@ -80,7 +80,7 @@ class CompletionAnswer:
         return text + b"data: [DONE]\n\n"
 
     def whole(self, endings: Sequence[Ending]) -> bytes:
-        """Return a response that is not streamed."""
+        """Return the body of a response that is not streamed."""
         request, choices = self._request, list[dict[str, object]]()
         for choice, ending in enumerate(endings):
             text = text_between(0, chars_after(ending.tokens, request.stop, held_chars=0, last=True))

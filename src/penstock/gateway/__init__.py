@@ -1,1 +1,1 @@
-"""Routes requests to endpoints: Envoy proxies, pickers choose the endpoint, a scraper reads engine metrics."""
+"""Routes requests to endpoints. Envoy forwards requests, pickers choose endpoints, and a scraper reads metrics."""

@@ -1,4 +1,4 @@
-"""Child processes of a gateway: programs, or forks of the supervisor. Each child ends when the supervisor ends."""
+"""Runs the child processes of a gateway's supervisor. Each child process ends when the supervisor ends."""
 
 import os
 import signal
@@ -13,13 +13,13 @@ from typing import Final
 from penstock.gateway.parent_death import HAS_SIGNAL, end_with_parent, guard
 
 _SILENT_S: Final = 3.0
-"""Seconds without a heartbeat after which a picker or scraper is killed and restarted."""
+"""Seconds without a heartbeat after which a picker or the scraper is killed and restarted."""
 START_S: Final = 90.0
 """Timeout in seconds for the start of a process. The first compilation of the policy takes half a minute."""
 
 
 class Forked:
-    """A fork of this process, which starts with all code already compiled."""
+    """A fork of this process that calls one function. All code is already compiled when the fork starts."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         self._status: int | None = None
@@ -60,16 +60,19 @@ class Child:
     restarts: int = 0
     wait_until_s: float = 0.0
     heartbeat_s: Callable[[], float] | None = None
-    """Returns the time of the last heartbeat, in seconds of the monotonic clock."""
+    """Function that returns the time of the last heartbeat, in seconds of the monotonic clock.
+
+    None if the process writes no heartbeat.
+    """
 
     def start(self) -> None:
-        """Start the process in its own session, where the terminal's signals do not reach it."""
+        """Start the process in a new session, so that signals from the terminal do not reach it."""
         self.started_s = time.monotonic()
         if callable(self.command):
             self.process = Forked(self.command)
         else:
-            # A signal ignored here stays ignored until the program installs a handler. So a reload does not end a
-            # program that is starting.
+            # The program inherits that SIGHUP is ignored, until it installs a handler. So a reload does not end a
+            # program that is still starting.
             before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
             command = self.command if HAS_SIGNAL else guard(self.command)
             with_parent = partial(end_with_parent, os.getpid()) if HAS_SIGNAL else None
@@ -86,7 +89,7 @@ class Child:
         return self.process is not None and self.process.poll() is None
 
     def missed_heartbeat(self, now_s: float) -> bool:
-        """Return whether the process missed its heartbeat deadline. During start the deadline is START_S."""
+        """Return whether the last heartbeat is too old. Until the first heartbeat, the process has START_S seconds."""
         if self.heartbeat_s is None:
             return False
         last_s = self.heartbeat_s()
@@ -94,7 +97,10 @@ class Child:
         return now_s - max(last_s, self.started_s) > allowed_s
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to the process if it runs. Without a parent-death signal, SIGKILL goes to its whole session."""
+        """Send a signal to the process if it runs.
+
+        If the kernel has no parent-death signal, SIGKILL goes to the whole process group of the child.
+        """
         if self.process is None or not self.running:
             return
         if number == signal.SIGKILL and not HAS_SIGNAL:
@@ -103,7 +109,7 @@ class Child:
             self.process.send_signal(number)
 
     def wait(self, seconds: float) -> None:
-        """Wait until the process has ended. Kill it after `seconds`."""
+        """Wait until the process has ended. If it still runs after `seconds`, kill it."""
         begun_s = time.monotonic()
         while self.running:
             if time.monotonic() - begun_s > seconds:

@@ -1,4 +1,4 @@
-"""Parses the gateway's own metrics page into values."""
+"""Parses the metrics page that the gateway publishes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class EndpointView:
     pool: str
     model: str
     values: Mapping[str, float]
-    """Values by metric name, without the prefix `penstock_`."""
+    """Value of each metric. The metric names are without the prefix `penstock_`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

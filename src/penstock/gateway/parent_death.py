@@ -1,4 +1,4 @@
-"""Ends a process when its parent ends: by Linux's parent-death signal, or by polling the parent's process id."""
+"""Ends a process when its parent ends. Uses Linux's parent-death signal, or else polls the parent's process id."""
 
 import ctypes
 import os
@@ -14,15 +14,15 @@ _PR_SET_PDEATHSIG: Final = 1
 _LOOK_S: Final = 0.5
 _PRCTL: Final = ctypes.CDLL(None, use_errno=True).prctl if sys.platform == "linux" else None
 HAS_SIGNAL: Final = _PRCTL is not None
-"""True if the kernel can kill a process when its parent ends, even a program that does not use this module."""
+"""True if the kernel can kill a process when its parent ends. This works for any program, not only for Python."""
 
 
 def end_with_parent(parent: int) -> None:
-    """Kill this process when its parent ends for any reason. Call this first in a child.
+    """Arrange that this process is killed when its parent ends for any reason. Call this first in a child process.
 
-    `parent` is the parent's process id from before the fork, so a parent that ended since then is noticed. Linux treats
-    the forking thread as the parent. That thread must therefore live as long as the process, as the supervisor's main
-    thread does.
+    `parent` is the parent's process id, read before the fork. If the parent has already ended, this process is killed
+    at once. Linux treats the forking thread as the parent. That thread must therefore live as long as the parent
+    process, as the supervisor's main thread does.
     """
     if _PRCTL is None:
         threading.Thread(target=_watch, args=(parent,), daemon=True).start()
@@ -39,12 +39,18 @@ def _watch(parent: int) -> None:
 
 
 def guard(command: list[str]) -> list[str]:
-    """Return a command that runs `command` and ends it when this process ends. For kernels without the signal."""
+    """Return a command that runs `command` and ends it when this process ends.
+
+    It is for kernels without a parent-death signal.
+    """
     return [sys.executable, "-m", "penstock.gateway.parent_death", str(os.getpid()), *command]
 
 
 def main(arguments: list[str]) -> int:
-    """Run a command until it or the parent ends. Forward SIGTERM, SIGINT and SIGHUP to it."""
+    """Run a command, and kill it if the parent process ends. Forward SIGTERM, SIGINT and SIGHUP to the command.
+
+    The first argument is the parent's process id, and the others are the command. Return the command's exit status.
+    """
     parent, *command = arguments
     child = subprocess.Popen(command)  # noqa: S603 - own programs
 

@@ -30,15 +30,15 @@ from penstock.routing.records import Records
 
 log = logging.getLogger(__name__)
 _FileStamp: TypeAlias = tuple[int, int] | None
-"""Modification time in nanoseconds and size in bytes of a file; None if the file is missing."""
+"""Pair of a file's modification time in nanoseconds and its size in bytes; None if the file is missing."""
 _TURN_S: Final = 0.1
 _END_S: Final = 5.0
-"""Seconds from SIGTERM until a process is killed."""
+"""Seconds that a process may run after SIGTERM before it is killed."""
 _MISSING_TURNS: Final = 10
 _FLUSH_MS: Final = "10"
 _BACK_OFF_S: Final = (0.0, 0.2, 1.0, 5.0)
 _LASTED_S: Final = 10.0
-"""Uptime in seconds after which a process that ends is restarted without back-off."""
+"""Uptime in seconds. A process that ends after a longer uptime is restarted without back-off."""
 
 
 class Supervisor:
@@ -62,13 +62,16 @@ class Supervisor:
         self._last_stamps: tuple[_FileStamp, ...] = ()
         self._missing_turns = 0
         self._access_files: tuple[Path, ...] = ()
-        """Files that the access file names."""
+        """Files with keys that the access file refers to."""
         self._pipes: list[int] = []
         self.children: dict[str, Child] = {}
         self.fleet = load(0)
 
     def run(self, ready: Callable[[], None] | None = None) -> None:
-        """Serve until SIGTERM or SIGINT, then drain. SIGINT or a second SIGTERM skips the grace period before it."""
+        """Serve until SIGTERM or SIGINT. Then keep serving for the grace period, and drain.
+
+        SIGINT or a second SIGTERM skips the grace period.
+        """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         signal.signal(signal.SIGHUP, self._ask_reload)
@@ -123,7 +126,7 @@ class Supervisor:
             write_json(settings.folder / "listen.json", listen)
 
     def _validate(self, files: dict[str, Value]) -> None:
-        """Validate the files with Envoy before any process uses them. Raise an error if Envoy rejects them."""
+        """Validate the configuration files with Envoy before any process uses them. Raise an error for invalid files."""
         if self._settings.only_pick is None:
             whole = self._settings.folder / "whole.json"
             write_json(whole, static_document(files))
@@ -179,7 +182,7 @@ class Supervisor:
         return time.monotonic() - age_s
 
     def _check_children(self) -> None:
-        """Restart processes that ended or hang. Reload the fleet if its file changed."""
+        """Restart processes that ended, and kill processes that hang. Reload the fleet if a watched file changed."""
         now_s = time.monotonic()
         for child in self.children.values():
             if not child.running:
@@ -201,16 +204,17 @@ class Supervisor:
             child.start()
 
     def settled(self, stamps: tuple[_FileStamp, ...]) -> bool:
-        """Return whether the files changed since they were read, and did not change since the last check.
+        """Return whether the watched files changed since they were loaded and are now completely written.
 
-        A file that is equal in two consecutive checks is taken as completely written.
+        A file whose modification time and size are equal in two consecutive checks counts as completely written. The
+        result is False while a file is missing.
         """
         still, self._last_stamps = stamps == self._last_stamps, stamps
         self._note_missing(stamps)
         return still and stamps != self._loaded_stamps and None not in stamps
 
     def _note_missing(self, stamps: tuple[_FileStamp, ...]) -> None:
-        """Log once that a file is missing, but not while it is being replaced."""
+        """Log once that a file is missing. A file that is missing only briefly is being replaced and is not logged."""
         self._missing_turns = self._missing_turns + 1 if None in stamps else 0
         if self._missing_turns == _MISSING_TURNS:
             files = (self._watched, self._settings.access_file, *self._access_files)
@@ -218,7 +222,10 @@ class Supervisor:
             log.error("%s is missing; the last version stays in use", missing)
 
     def _files(self) -> tuple[_FileStamp, ...]:
-        """Return modification time and size of each file that triggers a reload; None for a file that is missing."""
+        """Return the modification time and size of each file whose change triggers a reload.
+
+        The entry of a missing file is None. The entry of a missing certificate file is (0, 0).
+        """
         moved_names = self._settings.folder / "names.moved"
         files = (
             self._watched,
@@ -227,7 +234,7 @@ class Supervisor:
             moved_names if moved_names.exists() else None,
         )
         pair = self._settings.certificate
-        # A missing certificate does not block a reload: Envoy keeps the last one it loaded.
+        # A missing certificate does not block a reload, because Envoy keeps the last certificate that it loaded.
         certificate = tuple(_stamp(path) or (0, 0) for path in (pair.chain, pair.key)) if pair is not None else ()
         return (*(_stamp(path) for path in files if path is not None), *certificate)
 
@@ -236,7 +243,7 @@ class Supervisor:
         try:
             fleet, access = self._load(self._generation + 1), access_of(self._settings.access_file)
             files = envoy_files(fleet, self._settings, access)
-            # Validate without certificates: Envoy keeps the last good one, and a bad one must not block a reload.
+            # Validate without certificates. Envoy keeps the last valid one, and an invalid one must not block a reload.
             self._validate({name: content for name, content in files.items() if name != CERTIFICATES})
             write_files(self._settings.folder, fleet, files)
         except PenstockError as error:
@@ -250,18 +257,18 @@ class Supervisor:
         for name, child in self.children.items():
             if name != "envoy":
                 child.send(signal.SIGHUP)
-        # Delete the tables of the fleet before the last. A process that still maps one keeps it until it has read the
-        # new fleet.
+        # Delete the tables from two reloads ago. A process that still maps such a table can use it until it has read
+        # the new fleet.
         for path in self._settings.folder.glob(f"*-{self._generation - 2}.table"):
             path.unlink()
         log.warning("fleet reloaded: %d endpoints", len(fleet.addresses))
 
     def _announce_shutdown(self) -> None:
-        """Fail health checks, and keep serving for the grace period so that load balancers notice."""
+        """Fail health checks and keep serving for the grace period, in which load balancers notice the shutdown."""
         draining_file(self._settings.folder).touch()
         begun_s = time.monotonic()
         while True:
-            # Repeat this every turn: an Envoy that was restarted has lost the setting.
+            # Repeat this in every iteration, because a restarted Envoy has lost the setting.
             ask_admin(self._settings.admin, "POST", "/healthcheck/fail")
             if time.monotonic() - begun_s >= self._grace_s:
                 return
@@ -269,7 +276,10 @@ class Supervisor:
             self._check_children()
 
     def _drain(self) -> None:
-        """Accept no new connections and wait for requests in flight. Pickers without an Envoy drain themselves."""
+        """Make Envoy accept no new connections, and wait up to `drain_s` seconds for its requests in flight.
+
+        Do nothing if the gateway runs no Envoy. Then each picker drains when it ends.
+        """
         if "envoy" not in self.children:
             return
         ask_admin(self._settings.admin, "POST", "/drain_listeners?graceful&skip_exit")
@@ -281,7 +291,10 @@ class Supervisor:
             time.sleep(_TURN_S)
 
     def _end(self) -> None:
-        """End Envoy, then all pickers at once, then the scraper. Pickers may wait for requests in flight."""
+        """End Envoy, then all pickers at once, then the scraper.
+
+        If the gateway runs no Envoy, pickers may take `drain_s` seconds longer, to wait for requests in flight.
+        """
         last = {"envoy": 0, "scraper": 2}
         for turn in range(3):
             children = [child for name, child in self.children.items() if last.get(name, 1) == turn]
@@ -302,7 +315,7 @@ def _compile_first() -> None:
 def _check_free(address: str) -> None:
     """Raise an error if a port is in use.
 
-    Otherwise two Envoys could share the port, and requests would reach the wrong fleet.
+    Without this check, two Envoys could share the port, and requests could reach the wrong fleet.
     """
     host, port = split_address(address)
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
@@ -314,7 +327,7 @@ def _check_free(address: str) -> None:
 
 
 def _accepts_connections(address: str) -> bool:
-    """Return whether a port accepts connections. For a wildcard address, the loopback address is tried."""
+    """Return whether an address accepts connections. For a wildcard address, connect to the loopback address."""
     host, port = split_address(address)
     loopback = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - not bound here
     try:
@@ -333,11 +346,11 @@ def _stamp(path: Path) -> _FileStamp:
         stat = path.stat()
     except OSError:
         return None
-    return stat.st_mtime_ns, stat.st_size  # two writes within one clock tick usually differ in size
+    return stat.st_mtime_ns, stat.st_size  # two versions written within one clock tick usually have different sizes
 
 
 def write_files(folder: Path, fleet: RoutedFleet, files: dict[str, Value]) -> None:
-    """Write the files of the pickers, the scraper and Envoy."""
+    """Write the fleet file for the pickers and the scraper, and the configuration files for Envoy."""
     fleet.write(folder / "fleet.bin")
     for name, content in files.items():
         if name != READY_FILE or not (folder / name).exists():

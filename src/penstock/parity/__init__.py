@@ -1,1 +1,1 @@
-"""Decides whether two servers compute the same model, by comparing their log-probabilities."""
+"""Decides whether two servers compute the same model. It compares the log-probabilities that the servers return."""

@@ -1,8 +1,9 @@
-"""Compares two servers' log-probabilities on fixed prompts and returns a verdict.
+"""Compares the log-probabilities that two servers return for fixed prompts, and derives a verdict.
 
-Each server scores tokens twice: as a prompt, which tests the weights, and while decoding, which tests the KV cache.
-Kernels of two vendors round differently. That moves each log-probability a little and never changes a confident choice.
-A scale that is wrong by a factor of two, a saturated cache or a misplaced layer moves all log-probabilities.
+Each server scores the tokens of the prompts, which tests the weights. It then scores the tokens that it decodes, which
+tests the KV cache. Kernels of different vendors round differently. Rounding changes each log-probability a little and
+never changes a confident choice. A scale that is wrong by a factor of two, a saturated cache or a misplaced layer
+changes all log-probabilities by more.
 """
 
 import hashlib
@@ -30,11 +31,11 @@ DECODED_TOKENS: Final = 24
 TOP_TOKENS: Final = 5
 
 SAME_DRIFT: Final = 0.05
-"""Drift below which rounding explains the difference. With bf16, the kernels of two vendors drift by 1% to 3%."""
+"""Drift up to which rounding explains the difference. With bf16, the kernels of two vendors drift by 1% to 3%."""
 DIFFERENT_DRIFT: Final = 0.08
-"""Drift above which rounding does not explain the difference. Between `SAME_DRIFT` and this: inconclusive."""
+"""Drift above which rounding does not explain the difference. A drift between both limits is inconclusive."""
 CONFIDENT_NATS: Final = 1.0
-"""Lead of the first token over the second, in nats, beyond which rounding does not swap the two."""
+"""Minimum lead, in nats, of the most likely token over the second, at which rounding does not swap the two tokens."""
 _FLIPPED_FRACTION: Final = 0.005
 _FLIPPED_AT_LEAST: Final = 3
 _SMALLEST_SPREAD_NATS: Final = 1e-3
@@ -57,7 +58,7 @@ class Scored:
 
     tokens: tuple[str, ...]
     logprobs: tuple[float | None, ...]
-    """Log-probability of each token in nats. None if the server returns none, as for the first token of a prompt."""
+    """Log-probability of each token in nats. None if the server gives no value, as for the first token of a prompt."""
     top: tuple[Mapping[str, float], ...]
 
 
@@ -79,16 +80,20 @@ class Parity:
     prompt_drift: float | None
     """Root mean square difference of the prompts' log-probabilities, divided by the reference's standard deviation."""
     decode_drift: float | None
-    """The same quotient for decoded tokens, up to the first token that differs. None if there is none."""
+    """Root mean square difference of the decoded tokens' log-probabilities, divided as `prompt_drift` is.
+
+    Positions after the first token that the servers choose differently do not count. None if no position can be
+    compared.
+    """
     median_difference_nats: float | None
     confident_choices: int
     flipped_choices: int
-    """Positions at which the reference leads clearly and the other server chooses another token."""
+    """Number of positions at which the reference makes a clear choice and the other server chooses another token."""
     reason: str
 
 
 def digest() -> str:
-    """Return a hash of the prompts, so that references made with other prompts are not compared."""
+    """Return a hash of the prompts. It detects a reference file that was made with different prompts."""
     return hashlib.sha256("\x00".join(PROMPTS).encode()).hexdigest()[:16]
 
 
@@ -141,7 +146,10 @@ def _prompt_pairs(reference: Answers, other: Answers) -> Iterable[tuple[float, f
 
 
 def _decode_pairs(reference: Answers, other: Answers) -> Iterable[tuple[float, float]]:
-    """Yield pairs of log-probabilities for positions with the same prefix, including the first difference."""
+    """Yield pairs of log-probabilities for decoded positions before which both servers chose the same tokens.
+
+    The last such position is the one at which the servers first choose different tokens.
+    """
     for first, second in zip(reference.decoded, other.decoded, strict=True):
         places = zip(first.tokens, second.tokens, first.top, second.top, strict=False)
         for left, right, left_top, right_top in places:
@@ -153,7 +161,8 @@ def _decode_pairs(reference: Answers, other: Answers) -> Iterable[tuple[float, f
 def _alternatives(first: Mapping[str, float], second: Mapping[str, float]) -> Iterable[tuple[float, float]]:
     """Yield pairs of log-probabilities for the tokens that both servers list at one position.
 
-    A token that only the first server lists is paired with the second server's lowest value, if that value is lower.
+    A token that only the first server lists is paired with the lowest value that the second server lists. It is left
+    out if its own value is not above that lowest value.
     """
     floor = min(second.values(), default=None)
     for token, logprob in first.items():
@@ -168,7 +177,7 @@ def _flips(reference: Answers, other: Answers) -> tuple[int, int]:
     confident = flipped = 0
     for first, second in _places(reference, other):
         ranked = sorted(first.values(), reverse=True)
-        if len(ranked) < 2 or ranked[0] - ranked[1] < CONFIDENT_NATS or not second:  # a lead needs two
+        if len(ranked) < 2 or ranked[0] - ranked[1] < CONFIDENT_NATS or not second:  # a lead needs two tokens
             continue
         confident += 1
         flipped += max(first, key=lambda token: first[token]) != max(second, key=lambda token: second[token])
@@ -207,6 +216,6 @@ def _rms(differences: Iterable[float]) -> float:
 
 
 def _spread(values: Sequence[float]) -> float:
-    """Return the standard deviation of the reference's log-probabilities, at least 0.001 nats. It scales the drift."""
+    """Return the standard deviation of the values, or 0.001 nats if it is less. Drifts are divided by this value."""
     mean = sum(values) / len(values)
     return max(_rms(value - mean for value in values), _SMALLEST_SPREAD_NATS)

@@ -1,4 +1,4 @@
-"""Queries a server's OpenAI completions API over plain HTTP, with limits on time and size."""
+"""Queries a server's OpenAI completions API by HTTP, with limits on the response time and the response size."""
 
 import json
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ _MAX_TOKENS: Final = 100_000
 
 
 class EndpointError(PenstockError):
-    """Error of a server that is unreachable or does not follow the API."""
+    """Error that a server is unreachable or does not follow the OpenAI API."""
 
 
 def ask(url: str, served: str | None) -> Answers:
@@ -113,7 +113,7 @@ def _request(request: Request, base: str) -> Any:  # noqa: ANN401 - JSON of an e
 
 
 def _without_answer(answer: Any, base: str) -> Scored:  # noqa: ANN401 - JSON of an external server
-    """Keep only the prompt's tokens. Servers also echo the tokens that they generate, at least one."""
+    """Return the scores of the prompt's tokens only. A response also holds at least one generated token."""
     scored = _parse_scores(answer, base)
     try:
         count = int(answer["usage"]["prompt_tokens"])

@@ -1,1 +1,1 @@
-"""Scrapes the endpoints' metrics pages and publishes the gateway's own."""
+"""Scrapes the metrics pages of the endpoints, and publishes the metrics page of the gateway."""

@@ -1,4 +1,4 @@
-"""Computes the desired replicas per pool for the current load, as metrics for KEDA or an HPA."""
+"""Computes the desired number of replicas of each pool for the current load. KEDA or an HPA reads it as a metric."""
 
 import math
 from collections.abc import Sequence
@@ -12,14 +12,18 @@ from penstock.routing.autoscaler.sustained import sustained_requests_per_s
 from penstock.routing.records import Records
 
 DECIDE_EVERY_S: Final = 15.0
-"""Seconds between two scaling decisions. Shorter is of no use, because a replica takes minutes to load."""
+"""Seconds between two scaling decisions. A shorter interval is of no use, because a replica takes minutes to load."""
 _GAP_S: Final = 4 * DECIDE_EVERY_S
-"""Seconds without a decision after which the scaler starts over. Repeated reloads can cause such a gap."""
+"""Seconds without a decision after which the scaler forgets its history. Repeated reloads can cause such a gap."""
 _SECONDS_PER_HOUR: Final = 3600.0
 
 
 class DesiredReplicas:
-    """Desired replicas per pool. Before any load is seen: the current count, or the whole pool if none is up."""
+    """Desired number of replicas of each pool.
+
+    Before the first decision, it is the number of replicas that are up. If no replica of the pool's model is up, it is
+    the whole pool.
+    """
 
     def __init__(self, fleet: RoutedFleet) -> None:
         self.kinds = fleet.kinds
@@ -49,22 +53,26 @@ class DesiredReplicas:
         )
 
     def begin(self, fleet: RoutedFleet, counts: Records, states: Records, now_s: float) -> None:
-        """Continue with a reloaded fleet. Counts of removed endpoints are dropped."""
+        """Continue with a reloaded fleet. The next decision counts only requests after this call."""
         self._fleet, self._decided_s = fleet, now_s
         self._picked_before, self._shed_before = self._picks_by_model(counts), float(states["rejected"].sum())
 
     def _picks_by_model(self, counts: Records) -> dict[str, float]:
-        """Return the requests sent so far, by model."""
+        """Return the number of requests sent so far for each model."""
         picked, served = counts["picked"].sum(axis=0), np.array(self._fleet.served)
         return {model: float(picked[served == model].sum()) for model in self._fleet.models}
 
     def _up(self, reports: Records) -> list[int]:
-        """Return the healthy replicas per pool."""
+        """Return the number of healthy replicas of each pool."""
         pools, healthy = np.array(self._fleet.pools), reports["healthy"] != 0
         return [int(healthy[pools == kind.name].sum()) for kind in self.kinds]
 
     def decide(self, reports: Records, counts: Records, states: Records, now_s: float) -> None:
-        """Run each model's scaler on the load since the last call. Models share shed requests like sent requests."""
+        """Update the desired replicas of each model from the requests since the last call.
+
+        Shed requests are counted only for the whole fleet. They are divided among the models in proportion to the
+        requests that were sent.
+        """
         picked, shed, up = self._picks_by_model(counts), float(states["rejected"].sum()), self._up(reports)
         arrivals = {model: max(0.0, count - self._picked_before.get(model, 0.0)) for model, count in picked.items()}
         shed_ratio = max(0.0, shed - self._shed_before) / max(1.0, sum(arrivals.values()))
@@ -74,7 +82,7 @@ class DesiredReplicas:
             picked,
             shed,
         )
-        if not 0 < elapsed_s <= 2 * DECIDE_EVERY_S:  # after a long sleep this is not a current rate
+        if not 0 < elapsed_s <= 2 * DECIDE_EVERY_S:  # after a long sleep, the counts do not give the current rate
             return
         for model, (places, scaler) in self._scalers.items():
             load = LoadReport(
@@ -103,7 +111,11 @@ class DesiredReplicas:
         }
 
     def _initial(self, up: Sequence[int]) -> list[int]:
-        """Return the desired replicas before any load: the replicas that are up, or all if a model has none up."""
+        """Return the desired number of replicas of each pool before the first decision.
+
+        It is the number of replicas that are up. It is the whole pool if no replica of the pool's model is up, or if
+        the pool cannot meet the SLO at any load.
+        """
         alive = {kind.model for kind, count in zip(self.kinds, up, strict=True) if count}
         scaled = {place for places, _ in self._scalers.values() for place in places}
         return [

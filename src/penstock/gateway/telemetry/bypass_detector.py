@@ -1,13 +1,16 @@
-"""Reports once if Envoy routes all requests without the pickers, although the pickers are up."""
+"""Detects that Envoy routes all requests without asking the pickers, and reports it once."""
 
 from typing import Final
 
 _COMPARISONS: Final = 3
-"""Consecutive observations of bypassed pickers before a report. A restarting picker misses requests only briefly."""
+"""Number of consecutive comparisons that must find a bypass before it is reported.
+
+A picker that restarts causes a bypass only briefly.
+"""
 
 
 class BypassDetector:
-    """Detector that compares how many requests Envoy routed without a picker and how many the pickers decided."""
+    """Detector that compares the number of requests that Envoy routed without a picker with the pickers' decisions."""
 
     def __init__(self) -> None:
         self._bypassed = self._decided = 0.0
@@ -15,7 +18,10 @@ class BypassDetector:
         self._reported = False
 
     def compare(self, bypassed: float, decided: float, up: int, pickers: int) -> str | None:
-        """Return a message to log, or None. `bypassed` and `decided` count requests since the start of the gateway."""
+        """Return a message to log, or None if there is nothing to report.
+
+        `bypassed` and `decided` count requests since the start of the gateway. `up` of `pickers` pickers are up.
+        """
         bypasses, self._bypassed = bypassed - self._bypassed, bypassed
         decisions, self._decided = decided - self._decided, decided
         if decisions > 0:

@@ -1,4 +1,4 @@
-"""Parses the few metrics a router needs from vLLM's or SGLang's metrics page."""
+"""Parses the metrics that a router needs from the metrics page of vLLM or SGLang."""
 
 import math
 import re
@@ -14,7 +14,7 @@ _DIGITS: Final = 15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageReport:
-    """State of one endpoint at one moment. Sums count from the engine's start. A sum that is not published is 0."""
+    """State of one endpoint at one moment. Sums count from the start of the engine; an unpublished sum is 0."""
 
     running: int
     waiting: int
@@ -22,12 +22,12 @@ class PageReport:
     kv_tokens: int
     """KV cache size in tokens; 0 if the engine does not publish it."""
     ttft: tuple[float, float]
-    """Sum in seconds, and number of requests."""
+    """Sum of the TTFT of all requests in seconds, and the number of requests."""
     itl: tuple[float, float]
     output: tuple[float, float]
     prompt_tokens: float
     models: frozenset[str] = frozenset()
-    """Names of the served models. If a model has several names, engines publish only the first."""
+    """Names of the served models. If a model has several names, the metrics page has only the first name."""
 
     @property
     def largest(self) -> float:
@@ -44,7 +44,7 @@ def read_page(page: bytes) -> PageReport | None:
         report = _vllm(page)
     elif b"\nsglang:num_running_reqs" in page:
         report = _sglang(page)
-    # Plausible lines may still add up to an impossible sum.
+    # The values of single lines may be plausible, but their sum impossible.
     return report if report is not None and report.largest < _MAX_VALUE else None
 
 
@@ -86,10 +86,11 @@ def _sglang(page: bytes) -> PageReport | None:
 
 
 def _sum_of_ranks(page: bytes, name: bytes) -> int:
-    """Take the largest value of each data-parallel rank, and return the sum over the ranks.
+    """Return the sum of a metric over all data-parallel ranks. Each rank counts with its largest value.
 
-    The largest value is the rank's total: its tensor-parallel ranks all publish the same value, and lines per priority
-    are less than the total. SGLang shows all ranks behind one address on one page, distinguished by `dp_rank`.
+    SGLang publishes all data-parallel ranks of one address on one page, and the label `dp_rank` names the rank. The
+    largest value of a rank is its total. The tensor-parallel ranks within it all publish the same value, and the lines
+    for single priorities have values below the total.
     """
     largest: dict[bytes, float] = {}
     for line in _lines(page, name):
@@ -106,7 +107,7 @@ def _models(page: bytes, name: bytes) -> frozenset[str]:
 
 
 def _lines(page: bytes, name: bytes) -> list[bytes]:
-    """Return the rest of each line that starts with a metric's name."""
+    """Return, for each line of a metric, the text after the metric's name."""
     lines, start = [], b"\n" + name
     at = page.find(start)
     while at >= 0:
@@ -119,7 +120,7 @@ def _lines(page: bytes, name: bytes) -> list[bytes]:
 
 
 def _values(page: bytes, name: bytes) -> list[float]:
-    """Return a metric's plausible values: finite and not negative."""
+    """Return a metric's plausible values, which are finite, not negative, and not too large."""
     return [value for line in _lines(page, name) if (value := _value(line)) is not None]
 
 
@@ -138,8 +139,9 @@ def _sum_and_count(page: bytes, name: bytes) -> tuple[float, float]:
 def _vllm_kv_tokens(lines: list[bytes]) -> int:
     """Return the KV cache size of all ranks in tokens, from vLLM's configuration metric.
 
-    There is one line per data-parallel rank. On each line `kv_cache_size_tokens` is per rank, but `num_gpu_blocks` is
-    the total of all ranks (v1/engine/core_client.py), also in versions without the former.
+    There is one line per data-parallel rank. On each line, the label `kv_cache_size_tokens` is the size of that rank,
+    but `num_gpu_blocks` is the total of all ranks (v1/engine/core_client.py). Some versions publish only
+    `num_gpu_blocks`.
     """
     of_one, of_all = 0, 0
     for line in lines:

@@ -1,4 +1,4 @@
-"""Writes the gateway's own Prometheus metrics page from the shared tables."""
+"""Writes the Prometheus metrics page of the gateway from the tables in shared memory."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from penstock.routing.records import Records
 _ALIVE_S: Final = 3.0
 _SECONDS_PER_HOUR: Final = 3600.0
 _Metrics = Mapping[str, tuple[str, str]]
-"""For each metric name: the field of the table, and the metric's help text."""
+"""Mapping from a metric name to the field of the table that holds its values, and to its help text."""
 _COUNTS: Final[_Metrics] = {
     "penstock_picks_total": ("picked", "Requests for which this endpoint was the first choice."),
     "penstock_answers_total": ("ended", "Picks whose response has ended."),
@@ -58,7 +58,7 @@ def metrics_page(
     envoy: Mapping[str, float],
     desired: DesiredReplicas,
 ) -> bytes:
-    """Return the metrics page. `envoy` holds Envoy's counters by their names on this page."""
+    """Return the metrics page of the gateway. `envoy` maps metric names of this page to values of Envoy's counters."""
     now_s, lines = time.monotonic(), list[str]()
 
     def add(name: str, help_text: str, labels: Iterable[str], values: Iterable[float]) -> None:

@@ -1,4 +1,4 @@
-"""Scrapes all endpoints for health and load, more often while they have work."""
+"""Scrapes the health and load of all endpoints. Busy endpoints are scraped more often than idle endpoints."""
 
 import asyncio
 import gc
@@ -42,12 +42,15 @@ from penstock.routing.records import Records
 
 log = logging.getLogger(__name__)
 _BUSY_S, _IDLE_S = 0.1, 1.0
-"""Seconds between two scrapes: of a busy endpoint, and of an idle endpoint."""
+"""Seconds between two scrapes of a busy endpoint, and seconds between two scrapes of an idle endpoint."""
 _SCRAPE_S: Final = 5e-4
-"""Processor seconds that one scrape takes. Large fleets are scraped less often, so that one core is enough."""
+"""Processor seconds that one scrape takes. A large fleet is scraped less often, so that one core is enough."""
 _TIMEOUT_S: Final = 1.0
 _FAILURES: Final = 2
-"""Consecutive late or wrong responses after which an endpoint counts as down. A closed port counts at once."""
+"""Number of consecutive late or wrong responses after which an endpoint counts as down.
+
+An endpoint whose port is closed counts as down at once.
+"""
 _MAX_PAGE_BYTES: Final = 4 * 2**20
 _ACTIVE_EVERY_S: Final = 1.0
 _NAMES_EVERY_S: Final = 3.0
@@ -60,12 +63,12 @@ _ENVOY: Final = {
     "http.clients.ext_authz.penstock.failure_mode_allowed": "penstock_fallback_requests_total",
     "http.clients.ext_proc.failure_mode_allowed": "penstock_fallback_requests_total",
 }
-"""Envoy's counters about the gateway, and their names on its metrics page."""
+"""Mapping from the names of Envoy's counters to their metric names on the gateway's metrics page."""
 _ENVOY_PATTERN: Final = f"^({'|'.join(name.replace('.', '[.]') for name in _ENVOY)})$"
 
 
 class ScrapedEndpoint:
-    """One scraped endpoint and the connection to it."""
+    """An endpoint that is scraped, and the connection to it."""
 
     def __init__(self, index: int, address: str, reports: Records, served: ServedModel | None = None) -> None:
         self._index, self._reports, self._served = index, reports, served
@@ -78,7 +81,7 @@ class ScrapedEndpoint:
         """True after the first scrape."""
 
     async def scrape(self) -> bool:
-        """Scrape once. Return whether the endpoint has running or waiting requests."""
+        """Scrape the endpoint once. Return whether it has running or waiting requests."""
         begun_s = time.monotonic()
         try:
             status, page = await asyncio.wait_for(self._ask(b"/metrics"), _TIMEOUT_S)
@@ -162,7 +165,7 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
 
 
 class Scraper:
-    """Scraper of all endpoints of the current fleet."""
+    """The scraper of one gateway. It scrapes all endpoints of the current fleet."""
 
     _fleet: RoutedFleet
     _reports: Records
@@ -178,7 +181,7 @@ class Scraper:
         self._bypass_detector = BypassDetector()
 
     def start(self) -> None:
-        """Start to scrape the endpoints of the current fleet, and stop scraping all other endpoints."""
+        """Read the current fleet and start scraping its endpoints. Stop scraping the previous fleet."""
         self.stop()
         gc.collect()  # collect exception cycles of failed connections: they keep the old fleet's tables mapped
         fleet = RoutedFleet.read(self._folder / "fleet.bin")
@@ -221,14 +224,14 @@ class Scraper:
             in_flight = int(np.sum(counts["in_flight"]))
             soon_s = max(_BUSY_S, _SCRAPE_S * len(self._fleet.addresses))
             pause_s = soon_s if busy or in_flight or not one.healthy else max(_IDLE_S, soon_s)
-            # Sleep in short intervals: a request sent meanwhile makes another scrape worthwhile.
+            # Sleep in short intervals, because a request that is sent meanwhile makes another scrape worthwhile.
             while time.monotonic() - begun_s < pause_s:
                 await asyncio.sleep(min(soon_s, pause_s))
                 if int(np.sum(counts["in_flight"])) > 0:
                     break
 
     async def _update_envoy(self, fleet: RoutedFleet, endpoints: list[ScrapedEndpoint]) -> None:
-        """Rewrite Envoy's fallback endpoints and the gateway's readiness whenever an endpoint goes up or down."""
+        """Rewrite the files with Envoy's fallback endpoints and the gateway's readiness when their content changes."""
         written: list[bool] | None = None
         liveness = [liveness_socket(self._folder, number) for number in range(self._pickers)]
         written_ready: bool | None = None
@@ -253,7 +256,7 @@ class Scraper:
                 lookups = [asyncio.to_thread(addresses_of, endpoint) for endpoint in fleet.followed]
                 resolved = {address for addresses in await asyncio.gather(*lookups) for address in addresses}
             except UsageError:
-                continue  # no DNS server answers: keep the known addresses
+                continue  # no DNS server answered, so keep the known addresses
             if resolved and resolved != set(fleet.addresses):
                 (self._folder / "names.moved").touch()
 
@@ -265,7 +268,7 @@ class Scraper:
             desired.decide(self._reports, self._counts, self._states, time.monotonic())
 
     def answer(self, exchange: Exchange) -> None:
-        """Serve the gateway's own metrics page."""
+        """Reply with the metrics page of the gateway, or with 404 for any other path."""
         if exchange.method != b"GET" or exchange.path.partition(b"?")[0] not in {b"/metrics", b"/"}:
             exchange.reply(404, b"")
             return
@@ -274,7 +277,10 @@ class Scraper:
         exchange.reply(200, page, CONTENT_TYPE)
 
     async def _count_active(self, fleet: RoutedFleet, reports: Records) -> None:
-        """Record Envoy's open requests per endpoint, for comparison with the pickers' in-flight counts."""
+        """Periodically record how many requests Envoy has open at each endpoint.
+
+        Pickers compare these numbers with their own counts of requests in flight.
+        """
         index_of = {address: index for index, address in enumerate(fleet.addresses)}
         admin = str(self._folder / "admin.sock")
         while True:
@@ -300,7 +306,7 @@ class Scraper:
 
 
 def any_ready(endpoints: Sequence[ScrapedEndpoint]) -> bool | None:
-    """Return whether at least one endpoint is up; None while none is up and some were never scraped."""
+    """Return whether at least one endpoint is up, or None if no endpoint is up and not all have been scraped yet."""
     if any(one.healthy for one in endpoints if one.scraped):
         return True
     return False if all(one.scraped for one in endpoints) else None
@@ -312,7 +318,10 @@ def _served_model(fleet: RoutedFleet, index: int) -> ServedModel:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write a JSON file that another process watches, atomically even if several processes write it."""
+    """Write a JSON file atomically, so that a process that watches it never reads an incomplete file.
+
+    Several processes may write the same file at the same time.
+    """
     partial = path.with_suffix(f".{os.getpid()}.partial")
     partial.write_text(json.dumps(value), encoding="utf-8")
     partial.replace(path)
@@ -336,7 +345,7 @@ async def _run(folder: Path, pickers: int, metrics: str) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Run the scraper. The arguments are its folder, the number of pickers, and the address for its metrics."""
+    """Run the scraper. The arguments are the gateway's folder, the number of pickers, and the address of its metrics."""
     folder, pickers, metrics = arguments
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor stops this process
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -1,4 +1,8 @@
-"""Checks that an endpoint serves the model that the fleet file says, by its metrics page and then by /v1/models."""
+"""Checks that an endpoint serves the model that the fleet file assigns to it.
+
+The check reads the model names on the endpoint's metrics page. If the expected name is missing there, it reads
+/v1/models.
+"""
 
 import json
 import logging
@@ -6,16 +10,17 @@ from typing import Final
 
 log = logging.getLogger(__name__)
 _RECHECK_S: Final = 5.0
-"""Interval, in seconds, of requests for the model list of an endpoint whose metrics page names an unexpected model."""
+"""Seconds between two requests for /v1/models to an endpoint whose metrics page lacks the expected model name."""
 _MAX_LISTED: Final = 3
 
 
 class ServedModel:
     """Checker of the model that one endpoint serves.
 
-    The gateway does not change the model name of a request. A metrics page has only the first of an engine's names
-    (`--served-model-name`), so a different name there proves nothing. /v1/models lists all names. An engine that
-    ignores names (SGLang) counts as serving another model only if its list has the name of another model of this fleet.
+    The gateway does not change the model name of a request. A metrics page has only the first name of a model
+    (`--served-model-name`), so a different name there proves nothing. /v1/models lists all names. SGLang ignores the
+    model name of a request. It counts as serving another model only if its list has the name of another model or
+    adapter of this fleet.
     """
 
     def __init__(self, address: str, model: str, names: frozenset[str], *, checks_names: bool) -> None:
@@ -23,10 +28,13 @@ class ServedModel:
         self._listed_s = 0.0
         self._reported: frozenset[str] | None = None
         self.other = False
-        """True if the endpoint serves another model."""
+        """True if the endpoint serves a model other than the expected model."""
 
     def needs_check(self, models: frozenset[str], now_s: float) -> bool:
-        """Return whether to fetch the endpoint's model list: its metrics page has names, but not the expected one."""
+        """Return whether to fetch the endpoint's model list now.
+
+        `models` are the names on the metrics page. The list is needed if there are names but not the expected name.
+        """
         if not models or self._model in models:
             if self.other:
                 log.warning("%s serves %s again", self._address, self._model)
@@ -35,7 +43,7 @@ class ServedModel:
         return now_s - self._listed_s >= _RECHECK_S
 
     def apply_list(self, page: bytes, now_s: float) -> None:
-        """Apply the endpoint's model list. An unreadable list changes nothing."""
+        """Update `other` from the endpoint's response to /v1/models. An unreadable response changes nothing."""
         self._listed_s = now_s
         try:
             names = frozenset(str(card["id"]) for card in json.loads(page)["data"])
