@@ -126,7 +126,7 @@ class Supervisor:
             write_json(settings.folder / "listen.json", listen)
 
     def _validate(self, files: dict[str, Value]) -> None:
-        """Validate the configuration files with Envoy before any process uses them. Raise an error for invalid files."""
+        """Validate the files with Envoy before any process uses them. Raise an error if Envoy rejects the files."""
         if self._settings.only_pick is None:
             whole = self._settings.folder / "whole.json"
             write_json(whole, static_document(files))

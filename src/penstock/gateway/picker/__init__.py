@@ -1,1 +1,1 @@
-"""Chooses endpoints for each request, and keeps the state that these decisions need."""
+"""Chooses endpoints for each request, and maintains the state of the fleet that these choices need."""

@@ -1,4 +1,4 @@
-"""Binds the compiled policy, which the simulator also runs, to the arrays of one picker."""
+"""Binds the compiled routing policy to the arrays of one picker. The simulator runs the same policy."""
 
 from collections.abc import Callable
 from functools import partial
@@ -25,19 +25,19 @@ _CALLS: Final[tuple[Any, ...]] = (
 
 
 class PolicyArrays:
-    """Arrays that the policy reads and writes for one request, allocated once."""
+    """Arrays that the policy reads and writes for one request. They are allocated once and used for every request."""
 
     def __init__(self, endpoints: int, max_chosen: int) -> None:
         self.request = new_request()
         self.request_bytes = self.request.view(np.uint8).data
         self.hits = np.zeros(endpoints, np.int64)
-        """Prompt tokens that each endpoint is expected to have cached."""
+        """Number of prompt tokens that each endpoint is expected to have in its prefix cache."""
         self.order = np.zeros(max_chosen, np.int64)
         self.harms = np.zeros(endpoints)
 
 
 class CompiledPolicy:
-    """The policy's functions, bound to a picker's table. A call passes only the numbers that change."""
+    """The policy's functions, bound to the arrays of a picker. A call passes only the numbers that change."""
 
     rank: Callable[[], int]
     refresh: Callable[[int, float], None]
@@ -56,14 +56,14 @@ class CompiledPolicy:
         self._table, pointers = table, Pointers(table)
         for call in _CALLS:
             bound: Any = partial(call, table) if call.native is None else partial(call.native, pointers.address)
-            bound.pointers = pointers  # the address is valid while they exist
+            bound.pointers = pointers  # keeps the pointers alive, because their address is valid only while they exist
             setattr(self, call.__name__, bound)
 
     def use_flights(self, flights: Records) -> None:
-        """Bind another array of requests in flight. Do nothing if this array is already bound."""
+        """Bind the functions to the array `flights` of requests in flight. Do nothing if it is already bound."""
         if flights is not self._table.flights:
             self._bind(self._table._replace(flights=flights))
 
     def rank_among(self, endpoints: Records) -> int:
-        """Rank as `rank` does, but with these endpoint records instead of the picker's own."""
+        """Rank as `rank` does, but with the records `endpoints` instead of the picker's endpoint records."""
         return picker_calls.rank(self._table._replace(endpoints=endpoints))

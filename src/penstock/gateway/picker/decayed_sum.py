@@ -1,18 +1,18 @@
-"""Exponentially decayed sums and means. Times are in half-lives, on any clock."""
+"""Defines exponentially decayed sums and means. Times are in units of the half-life, on any clock."""
 
 
 class DecayedSum:
-    """A sum that halves with every half-life. `now` is in half-lives."""
+    """A sum that decays to half its value in each half-life. `now` is the time in units of the half-life."""
 
     def __init__(self) -> None:
         self._value = self._since = 0.0
 
     def add(self, amount: float, now: float) -> None:
-        """Add an amount."""
+        """Add an amount to the sum at the time `now`."""
         self._value, self._since = self.at(now) + amount, now
 
     def at(self, now: float) -> float:
-        """Return the sum."""
+        """Return the decayed sum at the time `now`."""
         return float(self._value * 0.5 ** max(0.0, now - self._since))
 
 
@@ -24,10 +24,10 @@ class DecayedMean:
         self._now = self._elsewhere = 0.0
 
     def add(self, amount: float, count: float, elsewhere: float) -> float:
-        """Add `count` samples with the sum `amount` and return the mean.
+        """Add `count` samples whose sum is `amount`, and return the new mean.
 
-        `elsewhere` is the time of a second clock, in half-lives, which advances even without samples. The mean decays
-        by the clock that advanced further since the last call.
+        The first clock advances with the samples. `elsewhere` is the time of a second clock, in units of the half-life,
+        which advances even without samples. The mean decays by the clock that advanced further since the last call.
         """
         self._now += max(count / self._half_life, elsewhere - self._elsewhere)
         self._elsewhere = elsewhere

@@ -1,4 +1,4 @@
-"""Records sampled routing decisions with all their inputs, so that anyone can replay them."""
+"""Writes receipts of routing decisions. A receipt holds all inputs of a decision, so that anyone can replay it."""
 
 import base64
 import json
@@ -29,14 +29,14 @@ _ARRAYS: Final = {
 
 
 class ReceiptBook:
-    """Writer of a file of receipts, one per line. The file holds records and numbers, but no prompt text."""
+    """Writer of a file with one receipt per line. The file holds no prompt text."""
 
     def __init__(self, path: Path, every: int, addresses: tuple[str, ...], *, count: int = 0) -> None:
         self._every, self.count, self._addresses = every, count, addresses
         self._file: IO[str] | None = path.open("a", encoding="ascii", buffering=1)
 
     def add(self, request: Records, endpoints: Records, hits: Records, parameters: Records, order: Records) -> None:
-        """Append every `every`-th decision to the file."""
+        """Count a decision, and append it to the file if its number is a multiple of `every`."""
         self.count += 1
         if self._file is None or self.count % self._every:
             return
@@ -69,19 +69,25 @@ class DecisionReceipt:
 
     @property
     def sample(self) -> PickSample:
-        """The decision as policies take it: the first endpoint of the order, or REJECTED if the order is empty."""
+        """The decision in the form that `replay` reads. The choice is the first endpoint of the order.
+
+        The choice is REJECTED if the order is empty.
+        """
         return PickSample(self.request, self.endpoints, self.hits, self.order[0] if self.order else REJECTED)
 
 
 def read_receipts(path: Path) -> Iterator[DecisionReceipt]:
-    """Yield the receipts of a file. An incomplete last line is skipped; `ends_cut` reports it."""
+    """Yield the receipts of a file, without an incomplete last line. `ends_cut` tells whether there is such a line."""
     for number, line in enumerate(_lines(path), 1):
         if line.endswith("\n"):
             yield _receipt(line, f"{path.name}, line {number}")
 
 
 def ends_cut(path: Path) -> bool:
-    """Return whether the last line is incomplete, as on a full disk or while a gateway is still writing."""
+    """Return whether the last line of a file is incomplete.
+
+    The cause can be a full disk, or a gateway that is still writing the line.
+    """
     last = "\n"
     for line in _lines(path):
         last = line
@@ -89,9 +95,9 @@ def ends_cut(path: Path) -> bool:
 
 
 def first_line(path: Path) -> str:
-    """Return the first line of a file. Files with the same first line hold the same decisions.
+    """Return the first line of a file of receipts.
 
-    That is because no two decisions are the same.
+    No two decisions have equal receipts. So two files with the same first line are copies of the same decisions.
     """
     return next(_lines(path), "")
 

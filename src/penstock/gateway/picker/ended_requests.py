@@ -1,4 +1,4 @@
-"""Reads ended requests from Envoy's access log: a pipe with one line per decision of this picker."""
+"""Reads from a pipe which requests have ended. Envoy writes a log line there when a request of this picker ends."""
 
 import os
 from typing import Final
@@ -9,7 +9,7 @@ _READ_BYTES: Final = 2**18
 _MAX_LINE_BYTES: Final = 4096
 _FIELDS, _TRY_FIELDS = 5, 6
 _TRY: Final = "try"
-"""First word of a log line that reports a failed try: the request and the endpoint that failed."""
+"""First word of a log line that reports a failed try of a request."""
 _NOT_FOUND: Final = 404
 
 
@@ -18,7 +18,7 @@ class EndedRequests:
 
     def __init__(self, path: str, state: FleetState) -> None:
         self.state = state
-        # Opened for reading and writing: a pipe without a reader would block Envoy.
+        # Open the pipe for reading and writing, because a pipe without a reader would block Envoy.
         self.descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
         self._incomplete = b""
 
@@ -49,7 +49,7 @@ class EndedRequests:
         )
 
     def _failed_try(self, fields: list[str]) -> None:
-        """Handle the line of a failed try. Its last field is a model name, which may contain spaces."""
+        """Handle the log line of a failed try. The last field of the line is a model name, which may contain spaces."""
         if len(fields) != _TRY_FIELDS or not fields[1].isdigit():
             return
         _, ticket, served, status, flags, name = fields

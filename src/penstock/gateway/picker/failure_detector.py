@@ -1,7 +1,7 @@
 """Excludes endpoints from routing for a limited time if they fail or stop responding.
 
-A 5xx is blamed on an endpoint only if another endpoint answers the same request. So a request that fails everywhere
-excludes no endpoint.
+A 5xx that Envoy retries is blamed on an endpoint only if another endpoint then answers the same request. So a request
+that fails at every endpoint excludes no endpoint.
 """
 
 import math
@@ -16,62 +16,62 @@ from penstock.routing.records import Records
 
 _SUSPECT_S, _MAX_SUSPECT_S = 1.0, 30.0
 _STRIKES: Final = 3
-"""Consecutive 5xx responses after which an endpoint is suspected, if other endpoints answered these requests.
+"""Number of consecutive 5xx responses after which an endpoint is suspected, if other endpoints answered the requests.
 
-After a suspicion has ended, one such 5xx is enough.
+After a suspicion has ended, a single such 5xx is enough until the endpoint answers a request.
 """
 _BACK_OFF_RESET_S: Final = 60.0
-"""Seconds without a 404 after which a model name starts again at the shortest exclusion."""
+"""Seconds from the end of an exclusion after which a new 404 causes the shortest exclusion again."""
 _NOT_FOUND, _SERVER_ERROR = 404, 500
 _UPSTREAM: Final = frozenset({"UF", "UC", "UT", "UPE"})
-"""Envoy's response flags for an endpoint: connect failure, reset, timeout, protocol error."""
+"""Envoy's response flags for failures of an endpoint: connect failure, reset, timeout and protocol error."""
 _IDLE_SILENCES: Final = 6.0
-"""Idle time after which a request in flight counts as lost, in multiples of the shortest silence.
+"""Idle time of an endpoint after which its requests in flight count as lost, as a multiple of the minimum silence.
 
-An endpoint is idle while it reports no requests. The time is long because a busy engine may also report none: SGLang
-updates its count of running requests only between prefills.
+An endpoint is idle while it reports no requests. The time is long because a busy engine may also report no requests:
+SGLang updates its count of running requests only between prefills.
 """
 _LOG_S: Final = 1
-"""Seconds within which Envoy's log line about a failed try arrives."""
+"""Seconds to wait for Envoy's log line about a failed try."""
 _WAIT_PER_AGE: Final = 2.0
-"""Wait before Envoy's next check, as a multiple of the request's age."""
+"""Time until Envoy asks again about a silent request, as a multiple of the request's age."""
 
 
 def has_failed(status: int, flags: str, tries: int) -> bool:
-    """Return whether a request failed because of its endpoint. A client disconnect (DC) does not count.
+    """Return whether a request failed because of its endpoint. A request whose client disconnected (DC) did not.
 
-    A 404 with retries counts: Envoy retries a 404 elsewhere only if an endpoint does not know the model that the fleet
-    file assigns to it.
+    A 404 after more than one try is a failure of the endpoint. Envoy retries a 404 only if an endpoint does not know
+    the model that the fleet file assigns to the endpoint.
     """
     client_left = status == 0 and "DC" in flags.split(",")
     return (status >= _SERVER_ERROR or status == 0 or (status == _NOT_FOUND and tries > 1)) and not client_left
 
 
 def is_upstream(flags: str) -> bool:
-    """Return whether Envoy's response flags say that the endpoint failed, not the request."""
+    """Return whether Envoy's response flags report a failure of the endpoint or of the connection to it."""
     return not _UPSTREAM.isdisjoint(flags.split(","))
 
 
 class SuspectedEndpoints:
-    """Endpoints that get no requests, each until a point in time."""
+    """Endpoints that are suspected to fail. A suspected endpoint gets no requests until its suspicion ends."""
 
     def __init__(self, endpoints: int) -> None:
         self.until_s = np.zeros(endpoints)
-        """Time at which the suspicion of each endpoint ends, in seconds of the clock; 0 if it is not suspected."""
+        """Time at which the suspicion of each endpoint ends, in seconds of the clock; 0 for endpoints not suspected."""
         self._for_s = np.zeros(endpoints)
         self._strikes = [0] * endpoints
         self.trial_s = math.inf
-        """Time of the next trial, in seconds of the clock; infinity if none is due."""
+        """Time at which the next suspicion ends, in seconds of the clock; infinity if no endpoint is suspected."""
 
     def suspect(self, endpoint: int, now_s: float) -> None:
-        """Suspect an endpoint. The suspicion lasts twice as long as the last one."""
+        """Suspect an endpoint. The first suspicion lasts 1 s, and each further one twice as long, up to 30 s."""
         self._for_s[endpoint] = min(_MAX_SUSPECT_S, max(_SUSPECT_S, 2 * self._for_s[endpoint]))
         self.until_s[endpoint] = now_s + self._for_s[endpoint]
         self.trial_s = min(self.trial_s, self.until_s[endpoint])
         self._strikes[endpoint] = 0
 
     def strike(self, endpoint: int) -> bool:
-        """Count a 5xx. Return whether the endpoint should be suspected now."""
+        """Count a 5xx response of an endpoint. Return whether the endpoint should be suspected now."""
         self._strikes[endpoint] += 1
         return self._strikes[endpoint] >= _STRIKES or bool(self._for_s[endpoint] > 0)
 
@@ -80,7 +80,7 @@ class SuspectedEndpoints:
         self._for_s[endpoint], self._strikes[endpoint] = 0.0, 0
 
     def pop_expired(self, now_s: float) -> list[int]:
-        """Return the endpoints whose suspicion has ended since the last call."""
+        """Return the endpoints whose suspicion has ended since the last call, and stop suspecting them."""
         expired: list[int] = np.flatnonzero((self.until_s > 0) & (self.until_s <= now_s)).tolist()
         self.until_s[expired] = 0.0
         self.trial_s = float(self.until_s[self.until_s > 0].min(initial=math.inf))
@@ -88,29 +88,35 @@ class SuspectedEndpoints:
 
 
 class UnknownModels:
-    """Adapters that an endpoint does not know. For a while, only requests for these adapters avoid the endpoint."""
+    """Adapters that an endpoint does not know. For a while, requests for such an adapter avoid the endpoint.
+
+    Requests for other names still go to the endpoint.
+    """
 
     def __init__(self, fleet: RoutedFleet) -> None:
         self._bits = fleet.bits
         self._exclusions: dict[tuple[int, str], tuple[float, float]] = {}
-        """For each endpoint and adapter name: when the exclusion ends, and how long it lasts, both in seconds."""
+        """Mapping from endpoint and adapter name to the end time and the duration of the exclusion, in seconds."""
         self._excluded: set[tuple[int, str]] = set()
         self._tickets: set[int] = set()
         self.trial_s = math.inf
-        """Time of the next trial, in seconds of the clock; infinity if none is due."""
+        """Time at which the next exclusion ends, in seconds of the clock; infinity if there is no exclusion."""
 
     def add(self, ticket: int) -> None:
         """Record that the first-choice endpoint of a request did not know the request's model."""
         self._tickets.add(ticket)
 
     def pop(self, ticket: int) -> bool:
-        """Return whether the first choice did not know the model, and forget the request."""
+        """Return whether the request's first-choice endpoint did not know its model. Then forget the request."""
         unknown = ticket in self._tickets
         self._tickets.discard(ticket)
         return unknown
 
     def exclude(self, endpoints: Records, endpoint: int, name: str, now_s: float) -> None:
-        """Exclude an endpoint from requests for a model name. The exclusion lasts twice as long as the last one."""
+        """Exclude an endpoint from requests for a model name.
+
+        The first exclusion lasts 1 s, and each further one twice as long, up to 30 s.
+        """
         until_s, for_s = self._exclusions.get((endpoint, name), (-math.inf, 0.0))
         repeated = now_s < until_s + _BACK_OFF_RESET_S
         for_s = min(_MAX_SUSPECT_S, max(_SUSPECT_S, 2 * for_s if repeated else 0.0))
@@ -120,7 +126,7 @@ class UnknownModels:
         self.trial_s = min(self.trial_s, now_s + for_s)
 
     def try_again(self, endpoints: Records, now_s: float) -> None:
-        """Re-admit endpoints and names whose exclusion has ended."""
+        """Let endpoints get requests again for the model names whose exclusion has ended."""
         for endpoint, name in [entry for entry in self._excluded if self._exclusions[entry][0] <= now_s]:
             endpoints["serves"][endpoint] |= self._bits[name]
             self._excluded.discard((endpoint, name))
@@ -128,7 +134,7 @@ class UnknownModels:
 
 
 class FailureDetector:
-    """A picker's view of failing endpoints. Writes `accepts` and `serves` of the endpoint records."""
+    """Detector of failing endpoints. It excludes them by the fields `accepts` and `serves` of the endpoint records."""
 
     def __init__(self, fleet: RoutedFleet, endpoints: Records, min_silence_s: float = SILENCE_S) -> None:
         count = len(fleet.addresses)
@@ -138,10 +144,10 @@ class FailureDetector:
         self._reported_s, self._busy_s = np.zeros(count), np.zeros(count)
         self._answered_s, self._struck_s = np.zeros(count), np.zeros(count)
         self._tries: dict[int, dict[int, bool]] = {}
-        """For each ticket: the endpoints that failed the request, and whether each failed with a 5xx."""
+        """Mapping from a ticket to the endpoints that failed the request. The value is true for a 5xx."""
 
     def apply_report(self, endpoint: int, row: np.void, now_s: float) -> None:
-        """Apply the scraper's latest row for an endpoint."""
+        """Apply `row`, the scraper's latest report about an endpoint."""
         self._healthy[endpoint] = row["healthy"] != 0
         self._endpoints[endpoint]["accepts"] = self._healthy[endpoint] and now_s >= self._suspects.until_s[endpoint]
         self._reported_s[endpoint] = row["reported_s"]
@@ -149,12 +155,12 @@ class FailureDetector:
             self._busy_s[endpoint] = now_s
 
     def suspect(self, endpoint: int, now_s: float) -> None:
-        """Exclude an endpoint from routing for a while."""
+        """Suspect an endpoint, which excludes it from routing for a limited time."""
         self._suspects.suspect(endpoint, now_s)
         self._endpoints[endpoint]["accepts"] = 0
 
     def fail_try(self, ticket: int, endpoint: int, status: int, flags: str, now_s: float) -> None:
-        """Record that one try of a request failed. A broken connection makes the endpoint suspected at once."""
+        """Record that a try of a request failed at an endpoint. Suspect the endpoint now if the connection failed."""
         self._tries.setdefault(ticket, {})[endpoint] = status >= _SERVER_ERROR
         if is_upstream(flags):
             self.suspect(endpoint, now_s)
@@ -162,16 +168,16 @@ class FailureDetector:
     def end(
         self, ticket: int, first: int, served: int | None, status: int, flags: str, now_s: float, *, unlogged: bool
     ) -> bool:
-        """Blame the endpoints that failed an ended request. Return whether an endpoint became suspected.
+        """Suspect the endpoints to blame for failures of an ended request. Return whether there are any.
 
-        `served` is the endpoint that served the request, or None if unknown. `unlogged` is true if no log lines report
-        failed tries.
+        `first` is the endpoint that was chosen first. `served` is the endpoint that served the request, or None if it
+        is unknown. `unlogged` is true if no log lines report failed tries.
         """
         tries, unknown = self._tries.pop(ticket, {}), self.unknown.pop(ticket)
         last = first if served is None else served
         blamed = (
             [first] if last != first and first not in tries and not unknown else []
-        )  # silent until another answered
+        )  # the first choice was silent until another endpoint answered
         if 0 < status < _SERVER_ERROR:
             if not (unknown and last == first):
                 self._suspects.reset(last)
@@ -185,10 +191,10 @@ class FailureDetector:
         return bool(blamed)
 
     def _strike_unseen(self, endpoint: int, now_s: float) -> bool:
-        """Count a 5xx that was not retried elsewhere. Return whether to blame the endpoint.
+        """Count a 5xx that was not retried at another endpoint. Return whether to suspect the endpoint.
 
-        The endpoint is blamed only if another endpoint of its model has answered since the first strike, and if at most
-        half of the model's endpoints are then excluded.
+        It is suspected only if another endpoint of the same model has answered a request since the first such 5xx. In
+        addition, at most half of the model's endpoints may then be excluded.
         """
         self._struck_s[endpoint] = self._struck_s[endpoint] or now_s
         enough = self._suspects.strike(endpoint)
@@ -198,12 +204,12 @@ class FailureDetector:
         return enough and answer and 2 * (excluded + 1) <= len(others) + 1
 
     def forget(self, ticket: int) -> None:
-        """Drop the state of a request that never reached an endpoint."""
+        """Forget the failed tries of a request whose end no log line reports."""
         self._tries.pop(ticket, None)
         self.unknown.pop(ticket)
 
     def try_again(self, now_s: float) -> bool:
-        """Re-admit endpoints and names whose exclusion has ended. Return whether an endpoint was due."""
+        """End the suspicions and exclusions that are due. Return whether the suspicion of an endpoint was due."""
         if now_s >= self.unknown.trial_s:
             self.unknown.try_again(self._endpoints, now_s)
         if now_s < self._suspects.trial_s:
@@ -213,10 +219,11 @@ class FailureDetector:
         return True
 
     def next_check_s(self, ticket: int, tried: Iterable[int], age_s: float, now_s: float, *, first: bool) -> int | None:
-        """Return seconds until Envoy checks a silent request again, or None to try the next endpoint now.
+        """Return the seconds after which Envoy asks again about a silent request.
 
-        Envoy checks after every try that did not answer, whether it failed or is silent. A try can be silent only after
-        the shortest silence. The log line that reports a failed try arrives a moment later.
+        Return None if Envoy should try the next endpoint now. Envoy asks after every try without a response, whether
+        the try failed or is silent. A try counts as silent only after the minimum silence. The log line that reports a
+        failed try arrives a moment later than the question, so the first answer is to ask again soon.
         """
         failed = self._tries.get(ticket, {})
         if age_s < self._min_silence_s or not any(
@@ -226,14 +233,20 @@ class FailureDetector:
         return _LOG_S if first else math.ceil(_WAIT_PER_AGE * age_s)
 
     def _is_alive(self, endpoint: int, age_s: float, now_s: float) -> bool:
-        """Return whether an endpoint answers the scraper and has not reported itself idle for too long."""
+        """Return whether an endpoint may still answer a request that was sent `age_s` seconds ago.
+
+        It may if the scraper finds it healthy and it has not reported itself idle for too long.
+        """
         idle_s = _IDLE_SILENCES * self._min_silence_s
         reports = now_s - self._reported_s[endpoint] < idle_s
         idle = reports and min(age_s, now_s - self._busy_s[endpoint]) > idle_s
         return bool(self._healthy[endpoint]) and not idle
 
     def adopt(self, before: "FailureDetector", new_index: dict[int, int | None]) -> None:
-        """Keep the failed tries of requests in flight when the fleet is reloaded."""
+        """Take over the failed tries of requests in flight from the detector `before` a fleet reload.
+
+        `new_index` maps each old endpoint index to the new index, or to None if the endpoint was removed.
+        """
         for ticket, tries in before._tries.items():  # noqa: SLF001 - same class
             self._tries[ticket] = {
                 new: refused for old, refused in tries.items() if (new := new_index[old]) is not None

@@ -1,4 +1,4 @@
-"""Keeps a picker's state of the fleet current: endpoint records, requests in flight, failures, learned values."""
+"""Maintains what a picker knows of the fleet: endpoint records, requests in flight, failures and learned values."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -25,15 +25,15 @@ _MIN_TOKEN_S: Final = 1e-6
 """Shortest plausible inter-token latency, in seconds."""
 _OK: Final = 200
 RUN_TIME_FIELDS: Final = (
-    # Learned.
+    # Learned from reports and responses.
     *("prefill_correction", "decode_correction", "prompts_seen", "answers_seen"),
     *("forgot_s", "forgot_share", "forgot_sent"),
-    # Derived.
+    # Derived from other fields.
     *("tpot_now_s", "stretch", "swing_s", "stall_per_prompt_s", "strain_per_s", "wait_s", "seats_wait_s"),
     *("free_tokens", "drain_tokens_per_s", "carry_s", "decode_now_s", "resident_tpot_s"),
-    # Reported.
+    # Reported by the scraper.
     *("reported_s", "running", "waiting", "kv_used_tokens"),
-    # Own.
+    # Counted by this picker.
     *("residents", "sent", "in_flight", "prefilling", "sent_since_report"),
     *("outstanding_prompt_tokens", "outstanding_prompt_s", "resident_tokens", "resident_output_tokens"),
     *("prompt_load_fraction", "prompt_squares_s", "prompt_load_s"),
@@ -48,13 +48,13 @@ class SharedTables:
 
     reports: Records
     counts: Records
-    """Indexed by picker and endpoint."""
+    """Counters of each picker for each endpoint. The first index is the picker, the second the endpoint."""
     states: Records
-    """Indexed by picker."""
+    """State of each picker, such as its last heartbeat. The index is the picker."""
 
 
 class FleetState:
-    """One picker's state of the fleet, updated by reports, log lines and predicted events."""
+    """What one picker knows of the fleet. Scraper reports, Envoy's log lines and predicted events update it."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class FleetState:
         self.fleet, self._tables, self._number, self._clock = fleet, tables, number, clock
         self._index_of = {address: index for index, address in enumerate(fleet.addresses)}
         count = len(fleet.addresses)
-        # Records of the policy, and what is known about each endpoint beyond them.
+        # The endpoint records of the policy, and facts about each endpoint that the records do not hold.
         self.endpoints = fleet.endpoints.copy()
         self.parameters = fleet.parameters(len(tables.counts))
         self.tpot_now_s = self.endpoints["tpot_now_s"]
@@ -97,7 +97,7 @@ class FleetState:
                 reports=self._report_record,
             )
         )
-        # Inputs of the last division of endpoints among pickers.
+        # Values from which the endpoints were last divided among the pickers.
         self._divided_accepts, self._slow_endpoints_changed = np.zeros(count, np.int64), False
         self._divide()
         now_s = clock()
@@ -105,7 +105,7 @@ class FleetState:
             self.policy.refresh(index, now_s)
 
     def _divide(self) -> None:
-        """Divide the endpoints of each pool among the pickers, so that each picker prefers its own.
+        """Divide the endpoints of each pool among the pickers. Each picker prefers the endpoints assigned to it.
 
         A pool with an endpoint that is down or slow is not divided.
         """
@@ -115,7 +115,7 @@ class FleetState:
             self.policy.divide(self._number, len(self._tables.counts))
 
     def send(self, ticket: int, endpoint: int, hit_tokens: int, body_bytes: int) -> InFlightRequest:
-        """Record that the request in the arrays is sent to an endpoint, and return it as a request in flight."""
+        """Record that the request in the policy's arrays is sent to an endpoint, and return its in-flight record."""
         place = self.flights.add(ticket)
         self.policy.use_flights(self.flights.rows)
         self.policy.sent(endpoint, hit_tokens, place)
@@ -125,7 +125,7 @@ class FleetState:
         return flight
 
     def end(self, ticket: int, served: str, status: int, flags: str, tries: int, *, unlogged: bool = False) -> None:
-        """Record an ended request from Envoy's log. `unlogged` is true if the log does not report each try."""
+        """Record that a request has ended. `unlogged` is true if no log lines report the request's failed tries."""
         place = self.flights.remove(ticket)
         if place is None:
             self.counters.unknown_tickets += 1
@@ -150,7 +150,11 @@ class FleetState:
             self._divide()
 
     def model_not_found(self, ticket: int, served: str, name: str) -> None:
-        """Record a 404 for a model name. Exclude the endpoint for an adapter's name; suspect it for a base model's."""
+        """Record that an endpoint replied 404 because it does not know the requested model name.
+
+        If the name is that of the endpoint's base model, suspect the endpoint. If it is an adapter's name, exclude the
+        endpoint only from requests for this adapter.
+        """
         index, now_s = self._index_of.get(served), self._clock()
         if index is None or name not in self.fleet.bits or (place := self.flights.place(ticket)) is None:
             return
@@ -164,7 +168,7 @@ class FleetState:
             self._failures.unknown.exclude(self.endpoints, index, name, now_s)
 
     def next_check_s(self, ticket: int, tried: Sequence[str], *, first: bool) -> int | None:
-        """Return seconds until Envoy checks a silent request again, or None to try the next endpoint now."""
+        """Return the seconds after which Envoy asks again about a silent request, or None to try the next endpoint."""
         if (place := self.flights.place(ticket)) is None:
             return None
         indices = [self._index_of[address] for address in tried if address in self._index_of]
@@ -173,7 +177,7 @@ class FleetState:
         return self._failures.next_check_s(ticket, indices, age_s, now_s, first=first)
 
     def predict_end(self, ticket: int) -> None:
-        """Schedule the predicted end of a request, because no log will report its end."""
+        """Schedule the end of a request at its predicted time. Use this if no log line will report the end."""
         place = self.flights.place(ticket)
         if place is not None:
             flight = self.flights.at(place)
@@ -181,12 +185,15 @@ class FleetState:
             heappush(self._predicted_ends, (flight.sent_s + life_s, ticket))
 
     def _tokens(self, flight: InFlightRequest, now_s: float) -> int:
-        """Estimate a response's tokens from its duration and inter-token latency; 0 if the latency is unknown."""
+        """Estimate the number of tokens of a response from its duration and the endpoint's inter-token latency.
+
+        Return 0 if the latency is unknown, or if the first token is not yet recorded.
+        """
         between_s, first_s = self.learned.itl_s.item(flight.endpoint), flight.first_s
         return 1 + round((now_s - first_s) / between_s) if between_s > _MIN_TOKEN_S and first_s < now_s else 0
 
     def update(self, now_s: float) -> None:
-        """Apply new scraper reports, retrials, predicted ends, and first tokens that are due."""
+        """Apply new scraper reports. End the suspicions that are due, and apply due predicted ends and first tokens."""
         if now_s - self._applied_reports_s < _REPORTS_EVERY_S:
             return
         self._applied_reports_s = now_s
@@ -217,7 +224,7 @@ class FleetState:
             self._drop_leaks(index, row, now_s)
         self.learned.apply_report(index, row, self._tables.counts["prompt_bytes"].sum(axis=0))
         if row["reported_s"] > record["reported_s"]:
-            # Treat the picker's current state as its state at the scrape: a page is only milliseconds old.
+            # Use the picker's current state as its state at the scrape, because the page is only milliseconds old.
             report = self._report_record
             self.policy.begin_report(index, 0, float(row["reported_s"]))
             for name in ("running", "waiting", "kv_used_tokens"):
@@ -237,7 +244,7 @@ class FleetState:
                     self.policy.lost(place, now_s)
 
     def _apply_first_token(self, place: int, due_s: float) -> None:
-        """Record a first token at its predicted time, corrected by the endpoint's observed TTFT ratio."""
+        """Record a request's first token at its predicted time, corrected by the endpoint's observed TTFT ratio."""
         flight = self.flights.at(place)
         self.learned.add_prediction(flight.endpoint, flight.ttft_s)
         observed_s = flight.sent_s + flight.ttft_s * self.learned.first_ratio.item(flight.endpoint)
@@ -245,12 +252,12 @@ class FleetState:
         self.policy.first_token(place, observed_s)
 
     def tick(self) -> None:
-        """Apply new scraper reports while no requests arrive, and publish the counters."""
+        """Update the state and publish the counters. This is called periodically, also while no requests arrive."""
         self.update(self._clock())
         self.counters.write(self._tables.counts[self._number], self._tables.states[self._number])
 
     def adopt(self, before: "FleetState") -> None:
-        """Take over the state from before a fleet reload."""
+        """Take over the state `before` a fleet reload. State of removed endpoints is dropped."""
         new_index = {index: self._index_of.get(address) for index, address in enumerate(before.fleet.addresses)}
         for old, new in new_index.items():
             if new is not None:

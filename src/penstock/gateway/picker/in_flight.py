@@ -1,7 +1,8 @@
-"""Stores the requests in flight in one array, read and written as bytes because numpy's field access is slow.
+"""Stores the requests in flight in one array. `struct` reads and writes its rows, because numpy is slow for fields.
 
 Reading or writing one field of a record through numpy takes a third of a microsecond, and a decision needs about thirty
-fields. Creating a record takes a microsecond. `struct` packs or unpacks a whole record in the time of one field.
+fields. Creating a numpy record takes a microsecond. `struct` reads or writes a whole record in the time that numpy
+needs for one field.
 """
 
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ _FIRST_PLACES: Final = 256
 
 
 def struct_of(dtype: np.dtype[np.void]) -> Struct:
-    """Return the memory layout of a record of floats and integers, as a Struct."""
+    """Return a Struct with the memory layout of a record of floats and integers."""
     kinds = [dtype[name].str for name in dtype.names or ()]
     packed = Struct("=" + "".join({"<f8": "d", "<i8": "q"}[kind] for kind in kinds))
     if packed.size != dtype.itemsize:
@@ -28,7 +29,7 @@ _FLIGHT: Final = struct_of(FLIGHT)
 
 
 class InFlightRequest(NamedTuple):
-    """One row of FLIGHT; see `FLIGHT` for the meaning of each field."""
+    """A request in flight: one row of an array with the dtype `FLIGHT`, which documents each field."""
 
     endpoint: int
     sent_s: float
@@ -43,7 +44,7 @@ class InFlightRequest(NamedTuple):
 
 
 class InFlightRequests:
-    """Requests in flight, by ticket."""
+    """Table of the requests in flight. A ticket is the number by which a picker finds its request."""
 
     def __init__(self) -> None:
         self.rows: Records = np.zeros(_FIRST_PLACES, FLIGHT)
@@ -66,27 +67,30 @@ class InFlightRequests:
         return place
 
     def place(self, ticket: int) -> int | None:
-        """Return the row index of a request, or None if it has ended."""
+        """Return the row index of a request, or None if the request is not in flight."""
         return self._places.get(ticket)
 
     def remove(self, ticket: int) -> int | None:
-        """Free a request's row and return the row's index. The row stays readable until the next `add`."""
+        """Free a request's row and return the row's index, or None if the request is not in flight.
+
+        The row stays readable until the next `add`.
+        """
         place = self._places.pop(ticket, None)
         if place is not None:
             self._free.append(place)
         return place
 
     def at(self, place: int) -> InFlightRequest:
-        """Return the request in a row."""
+        """Return the request in the row with the index `place`."""
         return InFlightRequest._make(_FLIGHT.unpack_from(self._bytes, place * _FLIGHT.size))
 
     def all(self) -> Iterator[tuple[int, InFlightRequest]]:
-        """Yield each ticket with its request, oldest first."""
+        """Yield the ticket and the record of each request in flight, oldest request first."""
         for ticket, place in self._places.items():
             yield ticket, self.at(place)
 
     def adopt(self, ticket: int, flight: InFlightRequest, endpoint: int) -> None:
-        """Take over a request from before a reload. `endpoint` is its endpoint's new index."""
+        """Add a request that was in flight before a fleet reload. `endpoint` is the new index of the endpoint."""
         place = self.add(ticket)
         record: Record = flight._replace(endpoint=endpoint)
         self.rows[place] = tuple(record)

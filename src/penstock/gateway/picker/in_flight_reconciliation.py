@@ -1,8 +1,8 @@
-"""Finds leaked decisions: compares the pickers' in-flight counts with Envoy's open requests.
+"""Finds decisions whose end was never logged, by comparing the pickers' in-flight counts with Envoy's open requests.
 
-No log line ends a decision if the client leaves while Envoy waits for a picker, or if the picker answers too late. One
-comparison proves nothing, because requests start and end between the two counts. A surplus that is present in each of
-several comparisons is a leak.
+Such a leaked decision occurs if the client disconnects while Envoy waits for a picker, or if the picker answers too
+late. One comparison proves nothing, because requests start and end between the two counts. If the pickers count more
+requests than Envoy in each of several consecutive comparisons, the surplus is leaked decisions.
 """
 
 from collections import deque
@@ -15,18 +15,21 @@ from penstock.routing.records import Records
 
 COMPARISONS: Final = 5
 OLD_S: Final = 3.0
-"""Minimum age in seconds of a leaked decision. A younger one may not have reached its endpoint yet."""
+"""Minimum age, in seconds, at which a decision can count as leaked. A younger request may not be open in Envoy yet."""
 
 
 class LeakedPicks:
-    """The surplus of decisions in the last comparisons, per endpoint."""
+    """For each endpoint, by how much the pickers' in-flight count exceeded Envoy's in the last comparisons."""
 
     def __init__(self, endpoints: int) -> None:
         self._surpluses: list[deque[int]] = [deque(maxlen=COMPARISONS) for _ in range(endpoints)]
         self._compared_s = [0.0] * endpoints
 
     def surplus(self, endpoint: int, active_s: float, active: int, in_flight: Records, number: int) -> int:
-        """Return how many decisions of picker `number` leaked at an endpoint. `in_flight` has one count per picker."""
+        """Return how many decisions of picker `number` for an endpoint have leaked.
+
+        `active` is Envoy's number of open requests at the time `active_s`. `in_flight` has one count per picker.
+        """
         if active_s <= self._compared_s[endpoint]:
             return 0
         self._compared_s[endpoint] = active_s
@@ -41,7 +44,7 @@ class LeakedPicks:
 
 
 def oldest(flights: Iterable[tuple[int, InFlightRequest]], endpoint: int, before_s: float, count: int) -> list[int]:
-    """Return the tickets of an endpoint's oldest decisions: at most `count`, all sent before `before_s`."""
+    """Return the tickets of the oldest requests of an endpoint that were sent before `before_s`, at most `count`."""
     tickets: list[int] = []
     for ticket, flight in flights:
         if len(tickets) == count:

@@ -1,4 +1,7 @@
-"""Second attempt for a request that no endpoint can take: with a shorter estimated length, or late."""
+"""Prepares a second ranking for a request for which the policy chose no endpoint.
+
+The second ranking uses a shorter estimated length, or accepts that the response is late.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,10 +11,11 @@ from penstock.routing.records import Records
 
 
 def shorten(request: Records, endpoints: Records, hits: Records) -> bool:
-    """Shorten a request whose estimated length fits no endpoint. Return whether it changed.
+    """Reduce the estimated length of a request until it fits the largest endpoint. Return whether it changed.
 
-    The estimate is from bytes, and bytes are not tokens. An image, or a script that JSON escapes, has far fewer tokens
-    than its bytes suggest. The engine with the most room counts the tokens, and rejects a request that is too long.
+    The length is estimated from the number of bytes. An image, or text in a script that JSON escapes, has far fewer
+    tokens than this estimate. So the request is sent to an engine, which counts the tokens and rejects a request that
+    is too long.
     """
     record, up = request[0], endpoints[_serving(request, endpoints)]
     room = int(np.minimum(up["max_context_tokens"], up["kv_tokens"]).max(initial=0))
@@ -23,11 +27,12 @@ def shorten(request: Records, endpoints: Records, hits: Records) -> bool:
 
 
 def late_candidates(request: Records, endpoints: Records, hits: Records, idle: IdleEndpoints) -> Records | None:
-    """Return endpoint records with which a late request is ranked again, or None if the request must be shed.
+    """Return endpoint records with which to rank a late request again, or None if the request must be shed.
 
-    A late request is served if shedding it would protect no other request. Idle endpoints accept it, because a retry
-    would find nothing better there. If no endpoint is idle, all accept it if none could meet the TTFT target even when
-    idle, and one of them meets the TPOT target and has a queue shorter than its own idle TTFT.
+    A late request is served if shedding it would protect no other request. If some endpoints are idle, only they accept
+    the request, because a retry would find no better endpoint. If no endpoint is idle, all endpoints accept the request
+    under two conditions. First, no endpoint could meet the TTFT target even when idle. Second, some endpoint meets the
+    TPOT target and has a shorter queueing time than the TTFT it would have when idle.
     """
     serving = _serving(request, endpoints)
     unloaded = serving & (endpoints["in_flight"] == 0) & (endpoints["running"] + endpoints["waiting"] == 0)

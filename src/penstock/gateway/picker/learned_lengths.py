@@ -1,4 +1,4 @@
-"""Learns output lengths, bytes per token, and ratios of observed to predicted latency from engine reports."""
+"""Learns output lengths, bytes per token, and ratios of observed to predicted latency from the engines' reports."""
 
 from collections import Counter
 from typing import Final
@@ -10,7 +10,7 @@ from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.routing.records import Records
 
 _BYTES_PER_TOKEN: Final = 4.0
-"""Bytes per token before any report."""
+"""Bytes per token that are assumed before the first estimate."""
 _MIN_TOKENS: Final = 5000.0
 """Minimum prompt tokens between two estimates of bytes per token.
 
@@ -18,18 +18,18 @@ With this many tokens, the error from requests that are in flight during a repor
 """
 _MIN_BYTES, _MAX_BYTES = 1.0, 20.0
 _TOKENS, _FIRSTS = 2000.0, 10.0
-"""Half-lives of the latency means: in tokens for inter-token latency, in first tokens for TTFT.
+"""Half-life of the mean inter-token latency, in tokens, and half-life of the mean TTFT, in first tokens.
 
-They are shorter than the half-lives of the corrections, so that no correction swings. An endpoint's means also decay
-with requests that went elsewhere although an equal share of all requests would have been its own. So the next response
-is not judged by old observations.
+They are shorter than the half-lives of the policy's corrections, so that no correction oscillates. The means of an
+endpoint also decay while it gets few requests. They decay at least as if it had got an equal share of its model's
+requests. So old observations do not distort the next estimate.
 """
 _REQUESTS: Final = 50.0
-"""Number of requests after which a mean has mostly adapted to new observations."""
+"""Number of responses in a report that replace the mean output length. Fewer responses change it in proportion."""
 
 
 class LearnedLengths:
-    """Means learned from the differences between consecutive reports of each endpoint."""
+    """Means of lengths and latencies, learned from the differences between consecutive reports of each endpoint."""
 
     def __init__(self, fleet: RoutedFleet) -> None:
         count = len(fleet.addresses)
@@ -42,9 +42,9 @@ class LearnedLengths:
             for model in fleet.models
         }
         self.itl_s = np.zeros(count)
-        """Inter-token latency in seconds, as the endpoint measured it; 0 if not yet measured."""
+        """Inter-token latency of each endpoint in seconds, as the engine reports it; 0 if not yet reported."""
         self.first_ratio = np.ones(count)
-        """Observed TTFT divided by predicted TTFT, per endpoint."""
+        """Mean observed TTFT divided by mean predicted TTFT, for each endpoint."""
         self._predicted_s = np.zeros(count)
         self._predicted = np.zeros(count)
         self._predictions = dict.fromkeys(fleet.models, 0.0)
@@ -54,13 +54,13 @@ class LearnedLengths:
         self._first_predicted = [DecayedMean(_FIRSTS) for _ in range(count)]
 
     def add_prediction(self, endpoint: int, ttft_s: float) -> None:
-        """Record the predicted TTFT of a request whose first token is due."""
+        """Record the predicted TTFT of a request. Call this when the first token is predicted to arrive."""
         self._predicted_s[endpoint] += ttft_s
         self._predicted[endpoint] += 1
         self._predictions[self._fleet.served[endpoint]] += 1
 
     def apply_report(self, endpoint: int, report: np.void, prompt_bytes: Records) -> None:
-        """Learn from a report. `prompt_bytes` is the total bytes all pickers have sent to each endpoint."""
+        """Learn from a report of an endpoint. `prompt_bytes` holds the bytes that all pickers sent to each endpoint."""
         last, self._last[endpoint] = self._last[endpoint], report
         if last is None or report["prompt_tokens"] < last["prompt_tokens"]:
             self._bytes_then[endpoint] = prompt_bytes[endpoint]
@@ -75,10 +75,10 @@ class LearnedLengths:
         self._compare_bytes(endpoint, model, last, report, float(prompt_bytes[endpoint]))
 
     def _learn_latency(self, endpoint: int, last: np.void, report: np.void) -> None:
-        """Update TTFT ratio and inter-token latency, averaged over many steps.
+        """Update an endpoint's TTFT ratio and inter-token latency. Both are averaged over many steps.
 
-        Between two reports there are only two or three steps, some with a prefill and some without. Corrections
-        multiply, so a value that swings around its mean would count as less than its mean.
+        Between two reports there are only two or three steps, some with a prefill and some without. The policy
+        multiplies corrections, so a value that oscillates around its mean would have less effect than its mean.
         """
         model = self._fleet.served[endpoint]
         halves = self._predictions[model] / self._replicas[model] / _FIRSTS
@@ -96,7 +96,7 @@ class LearnedLengths:
     def _compare_bytes(self, endpoint: int, model: str, last: np.void, report: np.void, sent: float) -> None:
         tokens = float(report["prompt_tokens"] - last["prompt_tokens"])
         if tokens < _MIN_TOKENS:
-            # Too few tokens: count them with the next report.
+            # There are too few tokens for an estimate, so count them with the next report.
             kept = report.copy()
             kept["prompt_tokens"] = last["prompt_tokens"]
             self._last[endpoint] = kept
@@ -108,12 +108,15 @@ class LearnedLengths:
 
 
 def _mean(last: np.void, report: np.void, total: str, count: str) -> float | None:
-    """Return the mean of samples between two reports, or None if there were none."""
+    """Return the mean of the samples between two reports, or None if there was no sample."""
     times, amount = _between(last, report, total, count)
     return amount / times if times > 0 else None
 
 
 def _between(last: np.void, report: np.void, total: str, count: str) -> tuple[float, float]:
-    """Return count and sum of samples between two reports; (0, 0) if either decreased."""
+    """Return the number and the sum of the samples between two reports. `total` and `count` are names of fields.
+
+    Return (0, 0) if there was no sample, or if the number or the sum decreased.
+    """
     times, amount = float(report[count] - last[count]), float(report[total] - last[total])
     return (times, amount) if times > 0 and amount >= 0 else (0.0, 0.0)

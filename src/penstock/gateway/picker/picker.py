@@ -1,4 +1,4 @@
-"""Ranks the endpoints for each request with the policy of `routing`, on this picker's state."""
+"""Ranks the endpoints for each request by the policy of the package `routing`, from what this picker knows."""
 
 import math
 import time
@@ -23,26 +23,26 @@ from penstock.gateway.state.timeouts import SILENCE_S, silence_s
 from penstock.routing.records import REQUEST, Records
 
 MAX_CHOSEN: Final = 3
-"""Maximum endpoints returned for a request: the first choice and two fallbacks."""
+"""Maximum number of endpoints that are chosen for a request: the first choice and two fallbacks."""
 _PRIME: Final = 2_654_435_761
 _REQUEST: Final = struct_of(REQUEST)
 
 
 class EndpointChoice(NamedTuple):  # a frozen dataclass takes three times as long to create
-    """Endpoints for a request, best first. If there are none, Envoy falls back to its own weights."""
+    """Endpoints that were chosen for a request, best first. If there are none, Envoy chooses by weight."""
 
     model: str
     order: tuple[int, ...] = ()
     ticket: int = 0
     silence_s: float = 0.0
-    """Seconds an endpoint may be silent before Envoy asks whether it is alive."""
+    """Seconds that an endpoint may be silent before Envoy asks the picker whether the endpoint is alive."""
     streamed: bool = False
     """True if the response is known to be streamed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A rejected request, with the HTTP status and the reason."""
+    """Rejection of a request, with the HTTP status and the reason."""
 
     status: int
     reason: str
@@ -51,7 +51,7 @@ class Rejection:
 
 
 class Picker:
-    """One picker process's decisions."""
+    """The picker of one picker process. It chooses endpoints for each request, or rejects the request."""
 
     def __init__(
         self,
@@ -72,8 +72,8 @@ class Picker:
             model: [(number, item) for number, item in enumerate(fleet.classes) if item.model == model]
             for model in fleet.models
         }
-        # Start the tickets at the clock, so that none of a previous picker is reused: its requests may still be in
-        # flight.
+        # Tickets start at the clock time, so that no ticket of a previous picker process is used again. Requests of
+        # that process may still be in flight.
         self._tickets = int(clock() * 1e6)
 
     def decide(
@@ -105,7 +105,7 @@ class Picker:
         return answer
 
     def _model(self, request: RequestBody) -> str | None:
-        if not request.model:  # as engines do: it is for the only model
+        if not request.model:  # as in engines, a request without a model name is for the only model
             return self.fleet.models[0] if len(self.fleet.models) == 1 else None
         return request.model if request.model in self.fleet.bits else None
 
@@ -117,7 +117,10 @@ class Picker:
     def _fill_arrays(
         self, request: RequestBody, body: bytes, hints: RequestHints, name: str, now_s: float
     ) -> tuple[list[int], int]:
-        """Fill in a request's record and expected cache hits. Return its prefix block keys and tenant bucket."""
+        """Write a request's record and its expected cache hits into the policy's arrays.
+
+        Return the keys of the prompt's prefix blocks, and the bucket of the tenant.
+        """
         model, learned, arrays = self.fleet.model_of[name], self.state.learned, self._arrays
         per_token = learned.bytes_per_token[model]
         tokens = max(1, int(request.body_bytes / per_token))
@@ -156,7 +159,10 @@ class Picker:
         return keys, tenant
 
     def _class(self, model: str, input_tokens: int, output_tokens: int) -> tuple[int, tuple[float, float, float]]:
-        """Return the request class with the nearest lengths, and its SLO in seconds: TTFT, TPOT and end to end."""
+        """Return the number of the request class with the nearest lengths, and the SLO of this class.
+
+        The SLO is TTFT, TPOT and end-to-end time in seconds. A target that the class does not have is infinity.
+        """
         of_model = self._classes[model]
         if not of_model:
             return 0, (math.inf, math.inf, math.inf)
@@ -178,12 +184,12 @@ class Picker:
         return late_candidates(self._arrays.request, candidates, self._arrays.hits, self._idle)
 
     def _rank(self, candidates: Records) -> int:
-        """Write the best endpoints into the order, best first, and return their number."""
+        """Write the indices of the best endpoints into the array `order`, best first, and return their number."""
         policy = self.state.policy
         return policy.rank() if candidates is self.state.endpoints else policy.rank_among(candidates)
 
     def _choose(self, count: int, model: str, keys: list[int], tenant: int, request: RequestBody) -> EndpointChoice:
-        """Send the request to the first `count` endpoints of the order."""
+        """Return the first `count` endpoints of the array `order`, and record the request as sent to the first one."""
         state, arrays, ticket = self.state, self._arrays, self._tickets
         order = tuple(arrays.order.tolist()[:count])
         first = order[0]
@@ -198,7 +204,11 @@ class Picker:
         )
 
     def _explain_empty(self, model: str, subset: frozenset[int] | None) -> EndpointChoice | Rejection:
-        """Return why the policy chose no endpoint: none is up, the response fits in none, or the request is shed."""
+        """Return the result for a request for which the policy chose no endpoint.
+
+        If no endpoint is up, the result is an empty choice. If the requested output fits in no endpoint, it is a
+        rejection with 400. Otherwise the request is shed with 429.
+        """
         indices = [index for index in self.fleet.having(model) if subset is None or index in subset]
         up = self.state.endpoints[indices]
         up = up[(up["accepts"] != 0) & (up["serves"] & self.fleet.bits[model] != 0)]
@@ -216,6 +226,6 @@ class Picker:
         return Rejection(429, "saturated", message, wait_s)
 
     def adopt(self, before: "Picker") -> None:
-        """Take over the state of the picker from before a fleet reload."""
+        """Take over the state of `before`, which is the picker from before a fleet reload."""
         self.state.adopt(before.state)
         self._tickets = before._tickets  # noqa: SLF001 - same class

@@ -1,4 +1,7 @@
-"""Predicts a request's latency at every endpoint, at its present load or idle, with the policy's own functions."""
+"""Predicts a request's latency at every endpoint, either at its present load or when idle.
+
+The predictions use the functions of the routing policy.
+"""
 
 from typing import NamedTuple
 
@@ -11,25 +14,28 @@ from penstock.routing.picker_calls import LatencyTable, picker_table
 from penstock.routing.records import Records
 
 _CORRECTIONS = ("prefill_correction", "decode_correction", "kv_tokens")
-"""Fields of an idle endpoint's record that can differ from its initial record."""
+"""Fields in which the record of an idle endpoint can differ from the endpoint's initial record."""
 
 
 class PredictedLatency(NamedTuple):
-    """Predictions per endpoint, in seconds; infinity where the request does not fit or is not served."""
+    """Predicted TTFT and TPOT at each endpoint, in seconds.
+
+    They are infinite at an endpoint that does not serve the requested model, or in which the request does not fit.
+    """
 
     ttft_s: NDArray[np.float64]
     tpot_s: NDArray[np.float64]
 
 
 def predict_latency(request: Records, endpoints: Records, hits: Records) -> PredictedLatency:
-    """Predict a request's latency at every endpoint, at the endpoint's present load."""
+    """Predict a request's latency at every endpoint at the load in the endpoint's record."""
     latency = PredictedLatency(np.empty(len(endpoints)), np.empty(len(endpoints)))
     picker_calls.predict_latency(LatencyTable(request, endpoints, hits, *latency))
     return latency
 
 
 class IdleEndpoints:
-    """The endpoints as the policy would see them without any load."""
+    """Records of all endpoints without any load."""
 
     def __init__(self, initial: Records, parameters: Records) -> None:
         self._records = initial.copy()
@@ -37,7 +43,10 @@ class IdleEndpoints:
         self._refresh(range(len(initial)))
 
     def predict_latency(self, request: Records, endpoints: Records, hits: Records) -> PredictedLatency:
-        """Predict a request's latency at every endpoint if it were alone there, with the corrections of `endpoints`."""
+        """Predict a request's latency at every endpoint if the endpoint had no other request.
+
+        The latency corrections and KV cache sizes come from the records `endpoints`.
+        """
         changed = np.zeros(len(endpoints), bool)
         for name in _CORRECTIONS:
             changed |= self._records[name] != endpoints[name]

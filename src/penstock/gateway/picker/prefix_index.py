@@ -1,4 +1,4 @@
-"""Indexes which endpoints hold a prompt's prefix, by block hashes that expire."""
+"""Estimates which endpoints have a prompt's prefix in their cache, by an index of block hashes that expire."""
 
 from collections import OrderedDict
 from typing import Final
@@ -8,17 +8,17 @@ import numpy as np
 from penstock.routing.records import Records
 
 BLOCK_BYTES: Final = 1024
-"""Bytes per block, about 256 tokens: shorter than a prefix that is worth a detour to another endpoint."""
+"""Bytes per block, about 256 tokens. A shared prefix that is worth a choice of endpoint is longer than this."""
 _MAX_BLOCKS: Final = 64
-"""Maximum blocks per prompt. Of a longer prompt, Envoy shows a picker only this part."""
+"""Maximum number of blocks per prompt. Of a longer body, Envoy usually sends a picker only this part."""
 _MAX_ENTRIES: Final = 200_000
 _FEW: Final = 8
 _EXPIRY_S: Final = 600.0
-"""Seconds after which a block that was not sent again counts as evicted."""
+"""Seconds since a block was last sent after which it counts as evicted from the endpoints' caches."""
 
 
 class PrefixIndex:
-    """Index from chained block hashes to the endpoints that received the block, with the time of the last one."""
+    """Mapping from a block's key to the endpoints that received the block, and to the time when it was last sent."""
 
     def __init__(self) -> None:
         self._blocks: OrderedDict[int, tuple[int, float]] = OrderedDict()
@@ -27,9 +27,10 @@ class PrefixIndex:
         return len(self._blocks)
 
     def keys(self, body: bytes, start: int, name: str = "") -> list[int]:
-        """Return a key for each block. Each key includes all blocks before.
+        """Return a key for each full block of the prompt, which begins at the byte `start` of the body.
 
-        The keys also include `name`, because cached blocks of one adapter are of no use to another.
+        A key depends on the block, on all blocks before it, and on the model or adapter `name`. Cached blocks of one
+        adapter are of no use to another adapter.
         """
         keys, chain = [], hash(name)
         end = min(len(body), start + _MAX_BLOCKS * BLOCK_BYTES)
@@ -39,7 +40,7 @@ class PrefixIndex:
         return keys
 
     def fill_hits(self, keys: list[int], hits: Records, tokens_per_block: float, now_s: float) -> None:
-        """Write into `hits` how many prefix tokens each endpoint is expected to have cached."""
+        """Write into `hits` how many tokens of the prompt's prefix each endpoint is expected to have cached."""
         hits[:] = 0
         holders, tokens = 0, 0
         for number, key in enumerate(keys):
@@ -67,7 +68,7 @@ class PrefixIndex:
 
 
 def _fill(hits: Records, mask: int, tokens: int) -> None:
-    """Write `tokens` for every endpoint in a bit mask."""
+    """Write the value `tokens` into `hits` for every endpoint whose bit is set in `mask`."""
     if mask.bit_count() > _FEW:
         size = (len(hits) + 7) // 8
         bits = np.unpackbits(np.frombuffer(mask.to_bytes(size, "little"), np.uint8), bitorder="little")

@@ -1,4 +1,4 @@
-"""Tracks which endpoints the scraper found ready, and chooses endpoints by weight if the policy chooses none."""
+"""Tracks which endpoints the scraper found healthy, and chooses among them by weight if the policy chooses none."""
 
 import random
 
@@ -9,7 +9,10 @@ from penstock.routing.records import Records
 
 
 class EndpointReadiness:
-    """Health of each endpoint by its last scrape. An endpoint that was never scraped may be tried, but is not ready."""
+    """Health of each endpoint at its last scrape.
+
+    An endpoint that was never scraped may be chosen, but it does not make the picker ready.
+    """
 
     def __init__(self, fleet: RoutedFleet) -> None:
         self._fleet = fleet
@@ -17,28 +20,29 @@ class EndpointReadiness:
         self.healthy, self._reported = np.ones(count, bool), np.zeros(count, bool)
 
     def report(self, index: int, *, healthy: bool) -> None:
-        """Record an endpoint's health."""
+        """Record an endpoint's health at a scrape."""
         self.healthy[index], self._reported[index] = healthy, True
 
     def adopt(self, index: int, before: "EndpointReadiness", old: int) -> None:
-        """Keep an endpoint's health across a fleet reload."""
+        """Take over an endpoint's health from `before` a fleet reload, where the endpoint's index was `old`."""
         self.healthy[index], self._reported[index] = before.healthy[old], before._reported[old]  # noqa: SLF001 - same class
 
     @property
     def any_ready(self) -> bool:
-        """True if at least one endpoint was seen up."""
+        """True if at least one endpoint was healthy at its last scrape."""
         return bool((self.healthy & self._reported).any())
 
     def draw_by_weight(
         self, name: str | None, subset: frozenset[int] | None, accepts: Records, max_count: int
     ) -> tuple[int, ...]:
-        """Draw up to `max_count` endpoints by Envoy's weights, with suspected endpoints last.
+        """Draw up to `max_count` healthy endpoints at random, by the weights that Envoy also uses.
 
-        `name` is the model or adapter that they must serve, or None for any. `subset` holds the allowed endpoints.
+        Endpoints that do not accept requests, such as suspected ones, come last. `name` is the model or adapter that
+        the endpoints must serve, or None for any. `subset` holds the allowed endpoints, or is None if all are allowed.
         """
         having = self._fleet.having(name) if name is not None else range(len(self.healthy))
         weights = self._fleet.weights()
-        # Exponential race: the smallest of several exponential samples is drawn in proportion to its rate.
+        # Of several exponential samples, each is the smallest with a probability in proportion to its rate.
         arrival = {
             index: random.expovariate(weights[index])
             for index in having

@@ -11,17 +11,17 @@ from typing import Final, NamedTuple
 _DECODER: Final = JSONDecoder()
 _MAX_TOKENS: Final = 2**31
 _MAX_CHOICES: Final = 128
-"""OpenAI's maximum of `n`. Engines reject more than their maximum batch size."""
+"""OpenAI's maximum value of `n`, the number of choices. Engines reject a value above their maximum batch size."""
 _SEARCHED_BYTES: Final = 4096
 _SHEDDABLE: Final = frozenset({"batch", "sheddable", "low"})
 _WEIGHTS: Final[Mapping[str, float]] = {"critical": 4.0, "high": 2.0}
 _PROMPT_KEYS: Final = (b'"messages"', b'"prompt"', b'"input"')
 _FORM_MODEL: Final = re.compile(rb'name="?model"?\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]*)\r\n--')
-"""Matches the field `model` of multipart/form-data, as OpenAI's client sends audio."""
+"""Matches the field `model` of a multipart/form-data body. OpenAI's client sends audio in such a body."""
 
 
 class BadBody(Exception):  # noqa: N818 - the name matches the HTTP answer
-    """A body that no engine would accept."""
+    """Error that no engine would accept a request body."""
 
 
 class RequestBody(NamedTuple):  # created per request; a frozen dataclass takes three times as long
@@ -31,9 +31,9 @@ class RequestBody(NamedTuple):  # created per request; a frozen dataclass takes 
     limit_tokens: int | None
     stream: bool
     body_bytes: int
-    """Size of the whole body in bytes, including the part that was not seen."""
+    """Size of the whole body in bytes, including a part that the picker did not get."""
     prefix_from: int
-    """Byte offset of the prompt."""
+    """Byte offset at which the prompt begins in the body."""
     choices: int = 1
     """Number of requested choices (`n`)."""
 
@@ -49,7 +49,7 @@ class RequestHints:
 
     @property
     def weight(self) -> float:
-        """Weight of a missed SLO; 1 for an ordinary request."""
+        """Weight of a missed SLO of this request. An ordinary request has the weight 1."""
         return _WEIGHTS.get(self.objective, 1.0)
 
     @property
@@ -59,9 +59,10 @@ class RequestHints:
 
 
 def read_body(body: bytes, whole_bytes: int, *, cut: bool = False) -> RequestBody:
-    """Parse a body, or the first part of a body of `whole_bytes`.
+    """Parse a request body. `cut` is true if `body` is only the first part of a body of `whole_bytes` bytes.
 
-    Only a complete body can be rejected here. If the body is truncated or missing, the engine decides.
+    Only a complete body can be rejected here. If the body is truncated or missing, the engine decides whether to
+    reject the request.
     """
     fields = _form_fields(body) if body.startswith(b"--") else _first_fields(body) if cut else _all_fields(body)
     model = fields.get("model")
@@ -76,7 +77,10 @@ def read_body(body: bytes, whole_bytes: int, *, cut: bool = False) -> RequestBod
 
 
 def _prompt_at(body: bytes) -> int:
-    """Return the byte offset of the prompt, so that bodies with different fields before it share a prefix."""
+    """Return the byte offset at which the prompt begins.
+
+    Prefixes are compared from there, so that different fields before the prompt do not matter.
+    """
     for name in _PROMPT_KEYS:
         at = body.find(name, 0, _SEARCHED_BYTES)
         if at >= 0:
@@ -100,13 +104,16 @@ def _all_fields(body: bytes) -> Mapping[str, object]:
 
 
 def _form_fields(body: bytes) -> Mapping[str, object]:
-    """Read the model from a form. The other fields of a form do not tell the length of the response."""
+    """Return the field `model` of a form. No other field of a form tells how long the response will be."""
     match = _FORM_MODEL.search(body)
     return {} if match is None else {"model": match[1].decode("utf-8", "replace")}
 
 
 def _first_fields(body: bytes) -> Mapping[str, object]:
-    """Read an object's fields until the text ends or is invalid JSON. A truncated field is left out."""
+    """Return the fields of a JSON object up to the point where the text ends or becomes invalid.
+
+    A truncated field is left out.
+    """
     text = body.decode("utf-8", "ignore")
     at = WHITESPACE.match(text, 0).end()
     fields: dict[str, object] = {}

@@ -10,41 +10,47 @@ from penstock.gateway.picker.predicted_latency import predict_latency
 from penstock.routing.records import USUAL_TPOT_S, USUAL_TTFT_S, Records
 
 _MIN_S, _MAX_S = 1, 60
-"""Bounds of Retry-After, in seconds. HTTP allows only whole seconds, and forecasts beyond a minute are unreliable."""
+"""Minimum and maximum of Retry-After in seconds.
+
+HTTP allows only whole seconds, and forecasts for more than a minute are unreliable.
+"""
 _MIN_LIFE_S: Final = 1e-3
 _HALF_LIFE_S: Final = 10.0
 
 
 class ShedRatio:
-    """Ratio of arriving to admitted sheddable requests, with a half-life of ten seconds."""
+    """Ratio of arriving to admitted sheddable requests. Both counts decay with a half-life of ten seconds."""
 
     def __init__(self) -> None:
         self._arrivals, self._admitted, self._now = DecayedSum(), DecayedSum(), 0.0
 
     def add(self, now_s: float, *, admitted: bool) -> None:
-        """Count one sheddable request."""
+        """Count one sheddable request that arrives at the time `now_s`."""
         self._now = now_s / _HALF_LIFE_S
         self._arrivals.add(1, self._now)
         self._admitted.add(admitted, self._now)
 
     @property
     def arrivals_per_admission(self) -> float:
-        """Arrivals per admitted request at the last arrival. An admitted count below 1 is taken as 1."""
+        """Ratio of arriving to admitted requests at the last arrival. If fewer than 1 were admitted, 1 is used."""
         return self._arrivals.at(self._now) / max(1.0, self._admitted.at(self._now))
 
 
 def retry_s(request: Records, endpoints: Records, hits: Records, shed_ratio: ShedRatio) -> int:
-    """Return Retry-After in seconds: the time until an endpoint has room, times arrivals per admitted request."""
+    """Return Retry-After in seconds.
+
+    It is the predicted time until an endpoint has room, multiplied by the ratio of arriving to admitted requests.
+    """
     soonest_s = max(_MIN_S, room_s(request, endpoints, hits))
     return min(_MAX_S, math.ceil(soonest_s * shed_ratio.arrivals_per_admission))
 
 
 def room_s(request: Records, endpoints: Records, hits: Records) -> float:
-    """Predict seconds until the first endpoint could meet the SLO if no more requests arrived.
+    """Predict the seconds until some endpoint could meet the request's SLO if no more requests arrived.
 
-    A first token is late because of the prefills, batch slots and KV cache space ahead of it. That delay has to pass.
-    If TPOT or the end-to-end time is too long by a factor s, a fraction 1 - 1/s of the resident requests has to finish
-    first.
+    A first token is late because other requests are ahead in prefill, in batch slots or in the KV cache. The time by
+    which it misses the TTFT target has to pass. If TPOT or the end-to-end time is too long by a factor s, a fraction
+    1 - 1/s of the endpoint's resident requests has to finish first.
     """
     record, output_tokens = request[0], int(request["expected_output_tokens"][0])
     latency = predict_latency(request, endpoints, hits)
@@ -58,9 +64,10 @@ def room_s(request: Records, endpoints: Records, hits: Records) -> float:
 
 
 def _life_s(output_tokens: int, endpoints: Records) -> Records:
-    """Return the seconds that a response takes at each endpoint.
+    """Return the seconds that a response of usual length takes at each endpoint.
 
-    Uses the expected mean length of the endpoint's requests in flight, or this request's length if there are none.
+    The usual length is the mean expected output of the endpoint's requests in flight. Without such requests it is
+    `output_tokens`.
     """
     mean = endpoints["resident_output_tokens"] / np.maximum(endpoints["in_flight"], 1)
     tokens = np.where(endpoints["in_flight"] > 0, mean, output_tokens)

@@ -1,7 +1,8 @@
-"""Weights requests by tenant fairness, from the exponentially decayed tokens served to each tenant.
+"""Reduces the weight of requests from tenants that use more than their fair share of the served tokens.
 
-A tenant within its fair share keeps its weight. A tenant beyond it weighs proportionally less, so that under overload
-its own requests wait and are shed first. If there is room for all, nothing changes.
+Served tokens decay exponentially. Requests of a tenant within its fair share keep the weight 1. Beyond the fair share,
+the weight falls in proportion. Under overload, requests of such a tenant wait and are shed before those of other
+tenants. If there is room for all requests, the weights have no effect.
 """
 
 from typing import Final
@@ -9,30 +10,33 @@ from typing import Final
 from penstock.gateway.picker.decayed_sum import DecayedSum
 
 _BUCKETS: Final = 256
-"""Number of hash buckets. Clients choose the names, so the number of counters must be bounded."""
+"""Number of hash buckets for tenant names. Clients choose the names, so the number of counters must be bounded."""
 _HALF_LIFE_S: Final = 60.0
 _OUTPUT_WEIGHT: Final = 2.0
-"""Cost of an output token relative to a prompt token; llm-d and AIBrix account for it the same way."""
+"""Cost of an output token relative to a prompt token. llm-d and AIBrix count output tokens in the same way."""
 _MIN_TOKENS: Final = 1e-6
-"""Tokens below which a tenant counts as inactive."""
+"""Decayed number of served tokens up to which a tenant counts as inactive."""
 
 
 class TenantWeights:
-    """Tokens this picker has served per tenant bucket."""
+    """Weights of tenants, computed from the tokens that this picker's requests used in each tenant bucket."""
 
     def __init__(self) -> None:
         self._served: dict[int, DecayedSum] = {}
 
     def weigh(self, name: str, now_s: float) -> tuple[int, float]:
-        """Return a tenant's bucket and the weight of its request now. Anonymous requests share bucket 0.
+        """Return a tenant's bucket and the current weight of its requests. Anonymous requests share bucket 0.
 
-        Without that bucket, clients without a tenant name would have no fair share that they could exceed.
+        Without this bucket, clients without a tenant name would have no fair share that they could exceed.
         """
         bucket = 1 + hash(name) % _BUCKETS if name else 0
         return bucket, self.weight(bucket, now_s)
 
     def weight(self, bucket: int, now_s: float) -> float:
-        """Return the weight of a bucket's requests: 1 within an equal share of the active tenants, less beyond it."""
+        """Return the weight of a bucket's requests. The fair share is the mean number of tokens of active buckets.
+
+        The weight is 1 within the fair share. Beyond it, the weight is the fair share divided by the bucket's tokens.
+        """
         if len(self._served) < 2:
             return 1.0
         now = now_s / _HALF_LIFE_S

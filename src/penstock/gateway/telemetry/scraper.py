@@ -345,7 +345,7 @@ async def _run(folder: Path, pickers: int, metrics: str) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Run the scraper. The arguments are the gateway's folder, the number of pickers, and the address of its metrics."""
+    """Run the scraper. The arguments are the gateway's folder, the number of pickers, and the metrics address."""
     folder, pickers, metrics = arguments
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor stops this process
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
