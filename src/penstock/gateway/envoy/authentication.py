@@ -16,27 +16,30 @@ _TLS: Final = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3"
 _ROOTS: Final = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 """Paths of the CA bundle on Debian, Fedora and Alpine."""
 _FETCHED_EVERY_S: Final = 60
-"""Seconds between two JWKS fetches, which is also how long a revoked key may still work."""
+"""Seconds between two fetches of the JWKS. A revoked key may still work for this time."""
 _SCHEMES: Final = ("Bearer", "bearer", "BEARER")
 """Accepted schemes of the Authorization header.
 
-Tokens are read from this header only. By default Envoy would also read them from the query, which reaches the engines.
+JWTs are read from this header only. By default, Envoy would also read a JWT from the query, which reaches the engines.
 """
 _FROM_AND_TO: Final[Value] = {
     "key_sources": [{"header": "Authorization"}, {"header": "x-api-key"}],
     "forwarding": {"header": TENANT[0], "hide_credentials": True},
 }
-"""Settings that the filter and the routes both have, because a route's key settings replace all those of the filter."""
+"""Settings of the filter. The routes repeat them, because a route's key settings replace those of the filter."""
 
 
 def access_filter(access: Access) -> Value:
-    """Return a filter that replies 401 without a valid credential, and replaces the credential by the tenant header."""
+    """Return a filter that replies 401 to a request without a valid credential.
+
+    In other requests, the filter replaces the credential by the tenant header.
+    """
     config = _key_settings() if access.tokens is None else _token_settings(access.tokens)
     return {"name": ACCESS_FILTER, "typed_config": config}
 
 
 def key_credentials(access: Access) -> Value:
-    """Return the API keys as route settings, so that a change of keys closes no connection."""
+    """Return the API keys as settings of the routes. A change of routes closes no connection."""
     if not access.keys:
         return {}
     credentials = [{"key": key, "client": entry.tenant} for entry in access.keys for key in _spellings(entry.key)]
@@ -44,7 +47,10 @@ def key_credentials(access: Access) -> Value:
 
 
 def _spellings(key: str) -> tuple[str, ...]:
-    """Return a key in every accepted form. Envoy strips only `Bearer`, but schemes ignore case (RFC 9110, 11.1)."""
+    """Return the forms in which Envoy may see a key.
+
+    Envoy removes only the scheme `Bearer`, but the case of a scheme does not matter (RFC 9110, 11.1).
+    """
     return key, f"bearer {key}", f"BEARER {key}"
 
 
@@ -71,7 +77,7 @@ def _token_settings(tokens: SignedTokens) -> Value:
 
 
 def jwks_cluster(tokens: SignedTokens) -> Value:
-    """Return the cluster that serves the JWKS."""
+    """Return the cluster of the server from which Envoy fetches the JWKS."""
     host, port, secure = tokens.server()
     cluster = named_cluster(_JWKS, host, port)
     if secure:
@@ -86,7 +92,7 @@ def jwks_cluster(tokens: SignedTokens) -> Value:
 
 
 def tls_socket(secrets: Value) -> Value:
-    """Return a TLS socket for clients, with the certificate from `secrets`."""
+    """Return the TLS socket settings for client connections. `secrets` is the source of the certificate."""
     context = {
         "tls_certificate_sds_secret_configs": [{"name": CERTIFICATE, "sds_config": secrets}],
         "alpn_protocols": ["h2", "http/1.1"],
@@ -97,10 +103,10 @@ def tls_socket(secrets: Value) -> Value:
 
 
 def certificates(certificate: Certificate, generation: int = 0) -> Value:
-    """Return the certificate as a secret that Envoy re-reads when cert-manager or Kubernetes replaces it.
+    """Return the certificate as a secret. Envoy reads it again when cert-manager or Kubernetes replaces its files.
 
-    Envoy notices renames in the folder, but not files that are rewritten in place. It also re-reads when the configured
-    path changes, so every other generation writes the same path with `/./`.
+    Envoy notices renames in the folder, but not files that are rewritten in place. It also reads the files again when
+    their configured path changes. So in every other generation, the same path is written with an additional `/./`.
     """
     chain, key = certificate.chain.absolute(), certificate.key.absolute()
     way = "/./" if generation % 2 else "/"

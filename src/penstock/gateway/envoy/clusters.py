@@ -1,4 +1,4 @@
-"""Builds Envoy's clusters: one per model with its endpoints, the pickers, and external servers by name."""
+"""Builds Envoy's clusters. There is one cluster per model, one for the pickers, and one per external server."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,9 +12,9 @@ _HTTP: Final = "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProto
 _POLICIES: Final = "type.googleapis.com/envoy.extensions.load_balancing_policies"
 _MANY: Final = 1_000_000
 BUFFER_BYTES: Final = 8 * 2**20
-"""Buffer limit of a request: about two million tokens. Envoy's default of one megabyte rejects long prompts."""
+"""Buffer limit of a request in bytes, about two million tokens. Envoy's default of 1 MB would reject long prompts."""
 _IDLE: Final = "4s"
-"""Idle timeout of a connection to an endpoint. It is shorter than the five seconds of vLLM's server."""
+"""Idle timeout of a connection to an endpoint. It is shorter than the timeout of vLLM's server, which is 5 seconds."""
 
 Value = dict[str, object]
 _NO_LIMITS: Final[Value] = {
@@ -33,7 +33,7 @@ def cluster_name(model_number: int) -> str:
 
 
 def model_cluster(number: int, eds_path: str, watched: str) -> Value:
-    """Return a model's cluster. Envoy uses the picker's choice or, without one, weights by capacity."""
+    """Return a model's cluster. Envoy uses the endpoint that a picker chose, or else chooses by capacity weights."""
     fallback = {"name": "by_weight", "typed_config": {"@type": f"{_POLICIES}.round_robin.v3.RoundRobin"}}
     chosen = {
         "@type": f"{_POLICIES}.override_host.v3.OverrideHost",
@@ -73,9 +73,10 @@ def model_cluster(number: int, eds_path: str, watched: str) -> Value:
 def model_endpoints(
     fleet: RoutedFleet, number: int, liveness: Sequence[str], healthy: Sequence[bool] | None = None
 ) -> Value:
-    """Return health and weight of a model's endpoints, which Envoy uses when no picker answers.
+    """Return the health and weight of each endpoint of a model. Envoy uses them when no picker answers.
 
-    The pickers' liveness servers are listed as unhealthy, so that Envoy asks one only if a picker names it.
+    The list also has the pickers' liveness servers. They are marked unhealthy, so that Envoy uses one only if a picker
+    names it as a destination.
     """
     weights, lines = fleet.weights(), list[Value]()
     for index in fleet.having(fleet.names[number]):
@@ -104,9 +105,10 @@ def model_endpoints(
 
 
 def picker_cluster(places: Sequence[str], *, http2: bool) -> Value:
-    """Return the cluster of the pickers, with one socket each or one shared address. Envoy ejects failing pickers.
+    """Return the cluster of the pickers. Envoy ejects pickers that fail.
 
-    A place that starts with a slash is a socket path; any other is host:port.
+    `places` has one socket path per picker, or one address that all pickers share. A socket path starts with a slash,
+    and an address is host:port.
     """
     protocol: Value = {"http2_protocol_options": {}} if http2 else {"http_protocol_options": {}}
     return {
@@ -138,7 +140,7 @@ def picker_cluster(places: Sequence[str], *, http2: bool) -> Value:
 
 
 def envoy_address(place: str) -> Value:
-    """Return Envoy's form of a socket path, which starts with a slash, or of host:port."""
+    """Return a place in Envoy's form. A place is a socket path, which starts with a slash, or host:port."""
     if place.startswith("/"):
         return {"pipe": {"path": place}}
     host, port = split_address(place)
@@ -146,7 +148,7 @@ def envoy_address(place: str) -> Value:
 
 
 def named_cluster(name: str, host: str, port: int) -> Value:
-    """Return the cluster of an external server, resolved by DNS."""
+    """Return the cluster of an external server whose host name Envoy resolves by DNS."""
     address = {"socket_address": {"address": host, "port_value": port}}
     return {
         "name": name,

@@ -14,7 +14,10 @@ CERTIFICATES: Final = "xds/sds.json"
 
 
 def envoy_files(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None) -> dict[str, Value]:
-    """Return every file by its name in the gateway's folder. Endpoints come before the files that refer to them."""
+    """Return a mapping from file names in the gateway's folder to contents.
+
+    The endpoint files come before the files that refer to them.
+    """
     files = {
         f"xds/eds-{number}.json": model_endpoints(fleet, number, settings.liveness)
         for number in range(len(fleet.names))
@@ -30,7 +33,7 @@ def envoy_files(fleet: RoutedFleet, settings: EnvoySettings, access: Access | No
 
 
 def static_document(files: dict[str, Value]) -> Value:
-    """Return the configuration as one document, because `envoy --mode validate` reads only the bootstrap."""
+    """Return the whole configuration as one bootstrap, because `envoy --mode validate` reads no other file."""
     document = {key: value for key, value in files["envoy.json"].items() if key != "dynamic_resources"}
     resources = json.loads(json.dumps({name: _resources(files, name) for name in ("lds", "cds", "rds", "sds")}))
     for listener in resources["lds"]:
@@ -49,7 +52,7 @@ def static_document(files: dict[str, Value]) -> Value:
 
 
 def standing_document(files: dict[str, Value]) -> Value:
-    """Return the configuration of an external Envoy as one document that needs no files and sockets of a gateway."""
+    """Return the configuration for an external Envoy as one document. It needs no files or sockets of a gateway."""
     document = json.loads(json.dumps({key: value for key, value in static_document(files).items() if key != "admin"}))
     for listener in document["static_resources"]["listeners"]:
         socket = listener["filter_chains"][0].get("transport_socket")
@@ -59,6 +62,6 @@ def standing_document(files: dict[str, Value]) -> Value:
 
 
 def _resources(files: dict[str, Value], name: str) -> list[Value]:
-    """Return a file's resources without `@type`, which is not needed inside the bootstrap."""
+    """Return the resources in a file, without their `@type`, which is not needed inside the bootstrap."""
     resources = cast("list[Value]", files.get(f"xds/{name}.json", {"resources": []})["resources"])
     return [{key: value for key, value in entry.items() if key != "@type"} for entry in resources]

@@ -17,7 +17,10 @@ _PLACE: Final = re.compile(r"^(\[[^\]]*\] ?)+(error initializing configuration '
 
 
 def envoy_program() -> str:
-    """Return the path of Envoy: PENSTOCK_ENVOY, else the Envoy of the `gateway` extra, else the system's."""
+    """Return the path of the Envoy program.
+
+    It is the value of PENSTOCK_ENVOY, or else the Envoy of the `gateway` extra, or else the Envoy on the PATH.
+    """
     program = os.environ.get("PENSTOCK_ENVOY")
     if program:
         return program
@@ -37,7 +40,7 @@ def envoy_program() -> str:
 
 
 def validate(bootstrap: Path) -> None:
-    """Validate a configuration with Envoy. Raise Envoy's error as one line if it is invalid."""
+    """Validate a configuration with Envoy. If it is invalid, raise an error with Envoy's message as one line."""
     command = [envoy_program(), "--mode", "validate", "-c", str(bootstrap), "--log-level", "error"]
     try:
         result = subprocess.run(  # noqa: S603 - own program
@@ -50,7 +53,7 @@ def validate(bootstrap: Path) -> None:
 
 
 def _reason(output: str) -> str:
-    """Return the reason in Envoy's output, without the configuration that Envoy prints before it."""
+    """Return the error message in Envoy's output, without the configuration that Envoy prints before the message."""
     lines = [line for line in output.splitlines() if line.strip()]
     if not lines:
         return "no reason given"

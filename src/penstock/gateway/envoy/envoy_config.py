@@ -26,9 +26,9 @@ _MANAGER: Final = (
 _ROUTES: Final = "fleet"
 _FILE_LOG: Final = "type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog"
 ENDING: Final = f"%REQ({TICKET})% %RESPONSE_CODE% %RESPONSE_FLAGS% %UPSTREAM_HOST% %UPSTREAM_REQUEST_ATTEMPT_COUNT%\n"
-"""Access-log line for a picker when a request that it routed has ended."""
+"""Format of the access-log line that tells a picker that a request that it routed has ended."""
 FAILED_TRY: Final = f"try %REQ({TICKET})% %UPSTREAM_HOST% %RESPONSE_CODE% %RESPONSE_FLAGS% %REQ({MODEL})%\n"
-"""Access-log line for each earlier try that failed, or whose endpoint does not know the model."""
+"""Format of the access-log line for a try that failed, or whose endpoint does not know the model."""
 
 
 def _status(comparison: str, status: int) -> Value:
@@ -44,7 +44,7 @@ _FAILED: Final[Value] = {
         "filters": [
             _status("GE", 500),
             {"response_flag_filter": {"flags": ["UF", "UC", "UPE"]}},
-            # On other paths 404 means that the engine lacks the path.
+            # On other paths, 404 means that the engine does not have the path.
             {"and_filter": {"filters": [_status("EQ", 404), _ON_COMPLETIONS]}},
         ]
     }
@@ -64,28 +64,31 @@ _ACCESS: Final = {
     "tenant": f"%REQ({TENANT[0]})%",
     "trace": "%TRACE_ID%",
 }
-"""One access-log line per request: its endpoint, never its content."""
+"""Fields of the access-log line of a request. They include the endpoint, but never the content of the request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvoySettings:
-    """Settings that an operator may choose."""
+    """Settings of the gateway that an operator may choose."""
 
     listen: str
     folder: Path
     """Folder for sockets, pipes and tables."""
     pickers: int
     protocol: PickProtocol = "ext_authz"
-    """Protocol by which Envoy asks a picker."""
+    """Protocol by which Envoy asks a picker to choose endpoints."""
     pick_timeout_s: float = 0.25
     whole_bodies: bool = False
-    """Whether pickers see whole bodies. Needed if `model` selects the cluster, because it may be the last field."""
+    """Whether pickers get whole request bodies.
+
+    This is necessary if the field `model` selects the cluster, because it may be the last field of the body.
+    """
     access_log: str | None = None
     receipts: str | None = None
-    """Path for receipts; each picker writes one file."""
+    """Path prefix of the receipt files; each picker writes one file. If None, no receipts are written."""
     receipt_every: int = 1000
     metrics: str | None = None
-    """Address of the gateway's own metrics page."""
+    """Address on which the gateway serves its metrics page. If None, it serves no metrics page."""
     access_file: Path | None = None
     """Access file, which is re-read when it changes. If None, every client has access."""
     certificate: Certificate | None = None
@@ -93,23 +96,23 @@ class EnvoySettings:
     traces: Traces | None = None
     """Trace collector. If None, no spans are sent."""
     only_pick: str | None = None
-    """Address on which pickers serve an external gateway. If None, our own Envoy is started."""
+    """Address on which pickers serve an external gateway. If None, the supervisor starts its own Envoy."""
     more_paths: tuple[str, ...] = ()
     """Paths that the gateway forwards in addition to the inference paths."""
     min_silence_s: float = SILENCE_S
-    """Minimum seconds an endpoint may be silent before its picker is asked whether it is alive."""
+    """Minimum seconds that an endpoint may be silent before Envoy asks a picker whether the endpoint is alive."""
     concurrency: int | None = None
     """Number of Envoy's worker threads. If None, one per core."""
     pick: bool = True
-    """Whether pickers are used. Without them Envoy routes by weight, which is the baseline for measurements."""
+    """Whether pickers choose endpoints. If not, Envoy chooses by weight, which is the baseline for measurements."""
 
     @property
     def liveness(self) -> tuple[str, ...]:
-        """Sockets on which our own Envoy asks about silent endpoints."""
+        """Paths of the sockets on which the gateway's own Envoy asks pickers about silent endpoints."""
         return tuple(liveness_socket(self.folder, number) for number in range(_logging_pickers(self)))
 
     def pipe(self, number: int) -> str:
-        """Return the path of the pipe that reports ended requests to a picker."""
+        """Return the path of the pipe through which Envoy reports ended requests to picker `number`."""
         return str(self.folder / f"endings-{number}.pipe")
 
     @property
@@ -118,14 +121,14 @@ class EnvoySettings:
         return str(self.folder / "admin.sock")
 
     def watched_source(self, name: str) -> Value:
-        """Return the source of a configuration file that Envoy re-reads when it changes."""
+        """Return the configuration source for a file that Envoy reads again when the file changes."""
         folder = str(self.folder / "xds")
         source = {"path": f"{folder}/{name}.json", "watched_directory": {"path": folder}}
         return {"resource_api_version": "V3", "path_config_source": source}
 
 
 def bootstrap(settings: EnvoySettings) -> Value:
-    """Return the bootstrap. It refers to files that Envoy re-reads when they change."""
+    """Return Envoy's bootstrap. It refers to other files, which Envoy reads again when they change."""
     return {
         "node": {"id": "penstock", "cluster": "penstock"},
         "admin": {"address": {"pipe": {"path": settings.admin, "mode": 0o600}}},
@@ -149,7 +152,7 @@ def bootstrap(settings: EnvoySettings) -> Value:
 
 
 def listeners(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None = None) -> Value:
-    """Return the client listener."""
+    """Return the listener that accepts connections from clients."""
     manager = {
         "name": "envoy.filters.network.http_connection_manager",
         "typed_config": _manager(fleet, settings, access),
@@ -170,7 +173,7 @@ def listeners(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None
 
 
 def routes(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None = None) -> Value:
-    """Return the routes to models. They are separate from the listener, so that a change closes no connection."""
+    """Return the routes to models. They are not in the listener, so that a change of routes closes no connection."""
     protocol = settings.protocol if settings.pick else None
     host = virtual_host(fleet, protocol=protocol, access=access, more_paths=settings.more_paths)
     kind = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"

@@ -20,7 +20,7 @@ _FAILED: Final[Value] = {
     }
 }
 _ASK_ANOTHER: Final[Value] = {
-    # If a picker dies with a request, another picker answers it, or the same one after its restart (0.1 s).
+    # If a picker ends while it has a request, another picker answers, or the same picker after its restart (0.1 s).
     "retry_on": "connect-failure,refused-stream,reset,reset-before-request,5xx,unavailable",
     "num_retries": 10,
     "retry_back_off": {"base_interval": "0.05s", "max_interval": "0.5s"},
@@ -32,9 +32,9 @@ _SKIP: Final[Value] = {
 
 
 def strip_filter(*, tenants: bool) -> Value:
-    """Return a filter that removes headers only a picker may set, and notes the body length.
+    """Return a filter that removes headers that only a picker may set, and writes the body length into a header.
 
-    `tenants` is true if authentication sets the tenant header. Then a client's own tenant header is removed too.
+    `tenants` is true if authentication sets the tenant header. Then a tenant header from the client is removed too.
     """
     removed: list[Value] = [{"remove": name} for name in (*STRIPPED, *(TENANT if tenants else ()))]
     length: Value = {
@@ -51,7 +51,7 @@ def strip_filter(*, tenants: bool) -> Value:
 
 
 def authz_filter(timeout_s: float, *, whole_bodies: bool) -> Value:
-    """Return a filter that asks a picker over HTTP/1.1. If no picker can be reached, the request continues."""
+    """Return a filter that asks a picker by ext_authz over HTTP/1.1. If no picker answers, the request continues."""
     return {
         "name": "penstock.pick",
         "typed_config": {
@@ -80,7 +80,7 @@ def authz_filter(timeout_s: float, *, whole_bodies: bool) -> Value:
 
 
 def ext_proc_filter(timeout_s: float, *, full_duplex: bool) -> Value:
-    """Return a filter that asks a picker by the protocol of the Gateway API Inference Extension."""
+    """Return a filter that asks a picker by ext_proc, the protocol of the Gateway API Inference Extension."""
     # Envoy cannot pass on a request whose body it no longer holds, so full-duplex streams fail closed.
     return {
         "name": "penstock.pick",
@@ -107,7 +107,7 @@ def ext_proc_filter(timeout_s: float, *, full_duplex: bool) -> Value:
 def model_filter() -> Value:
     """Return a filter that reads the model from the body if no picker answered.
 
-    Without it, such a request could reach another model's endpoints.
+    Without this filter, such a request could reach endpoints of another model.
     """
     reader = {
         "@type": f"{_FILTERS}.json_to_metadata.v3.JsonToMetadata",
@@ -137,7 +137,7 @@ def model_filter() -> Value:
 
 
 def router_filter(tries: list[Value]) -> Value:
-    """Return the router filter. `tries` are access logs that report every try, not only the last one."""
+    """Return the router filter. `tries` holds access logs that report every try of a request, not only the last try."""
     config: Value = {"@type": f"{_FILTERS}.router.v3.Router", **({"upstream_log": tries} if tries else {})}
     return {"name": "envoy.filters.http.router", "typed_config": config}
 

@@ -1,4 +1,4 @@
-"""Health routes: `/health` succeeds while the gateway serves, `/ready` while an endpoint is ready."""
+"""Builds the health routes. `/health` succeeds while the gateway serves; `/ready` succeeds while an endpoint is up."""
 
 from pathlib import Path
 from typing import Final
@@ -12,11 +12,11 @@ _HEALTH_CHECK: Final = "type.googleapis.com/envoy.extensions.filters.http.health
 
 
 def health_filters(*, has_readiness: bool) -> list[Value]:
-    """Return filters that answer `/health`, and `/ready` if `has_readiness`.
+    """Return a filter that answers `/health` and, if `has_readiness` is true, a filter that answers `/ready`.
 
-    Both return 503 after a call of `/healthcheck/fail`.
+    Both paths reply 503 after a call of `/healthcheck/fail` on Envoy's admin interface.
     """
-    # Any value above 0 works: the cluster has one host, which is healthy while any endpoint is up.
+    # Any percentage above 0 works, because the cluster has one host, which is healthy while any endpoint is up.
     some_ready: Value = {"cluster_min_healthy_percentages": {_READY: {"value": 1.0}}}
     return [_check("/health", {}), *([_check("/ready", some_ready)] if has_readiness else [])]
 
@@ -28,7 +28,7 @@ def _check(path: str, more: Value) -> Value:
 
 
 def ready_cluster(folder: Path) -> Value:
-    """Return the readiness cluster. It gets no requests; its one host is healthy while an endpoint is ready."""
+    """Return the readiness cluster. It has one host, which gets no requests and is healthy while an endpoint is up."""
     path = folder / READY_FILE
     source = {"path": str(path), "watched_directory": {"path": str(path.parent)}}
     return {
@@ -43,7 +43,7 @@ def ready_cluster(folder: Path) -> Value:
 
 
 def ready_endpoints(*, ready: bool) -> Value:
-    """Return the one endpoint of the readiness cluster, with its health."""
+    """Return the content of the readiness file: the one host of the readiness cluster and its health."""
     host = {
         "endpoint": {"address": {"pipe": {"path": "/nowhere"}}},
         "health_status": "HEALTHY" if ready else "UNHEALTHY",

@@ -1,6 +1,7 @@
-"""Lists the paths that the gateway forwards to the engines: inference only. Other engine paths are for operators.
+"""Lists the paths that the gateway forwards to the engines. Only inference paths are forwarded by default.
 
-The gateway adds its own engine key to every request it forwards, so a forwarded path is open to every client.
+Other paths of an engine are for operators. The gateway adds the engines' API key to every request that it forwards, so
+every client can use a forwarded path.
 """
 
 import re
@@ -21,12 +22,15 @@ INFERENCE: Final = (
 )
 """Stateless inference paths of vLLM and SGLang: each response depends on its request alone."""
 STORED: Final = "/v1/responses/"
-"""Path prefix of stored responses. A response is stored only at the endpoint that made it."""
+"""Path prefix of stored responses. A response is stored only at the endpoint that generated it."""
 _ALLOWED: Final = re.compile(r"/[A-Za-z0-9._~/-]+")
 
 
 def validate_paths(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return the operator's additional paths, without duplicates and inference paths. Raise if a path is invalid."""
+    """Return the operator's additional paths, without duplicates and without inference paths.
+
+    Raise an error if a path is invalid.
+    """
     for path in paths:
         if not _ALLOWED.fullmatch(path):
             raise UsageError(f"--allow-path: '{path}' is not a path; use one such as `/v1/files`, without a query")
@@ -34,7 +38,10 @@ def validate_paths(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def match_none_of(paths: Sequence[str], *, stored: bool) -> list[Value]:
-    """Return matchers for every path that is not in `paths`, nor a stored response if `stored`. A query is ignored."""
+    """Return matchers that together match every path that is not in `paths`. The query is ignored.
+
+    If `stored` is true, they do not match paths of stored responses either.
+    """
     starts = [f"{path}?" for path in paths] + ([STORED] if stored else [])
     matchers = [{"exact": path} for path in paths] + [{"prefix": start} for start in starts]
     return [{"name": ":path", "string_match": one, "invert_match": True} for one in matchers]

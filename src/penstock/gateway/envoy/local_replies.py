@@ -1,11 +1,14 @@
-"""Rewrites Envoy's own error responses into the JSON that engines and pickers use."""
+"""Rewrites the error responses that Envoy itself creates into the JSON form that engines and pickers use."""
 
 from typing import Final
 
 from penstock.gateway.envoy.clusters import Value
 
 _FLAGS: Final = ("UH", "UF", "UO", "UT", "UC", "UPE", "URX", "SI", "LR", "UR", "NC")
-"""Response flags that mean an unreachable or silent endpoint, or a reset. Pickers' and direct responses have none."""
+"""Response flags that mean an unreachable or silent endpoint, or a reset.
+
+Responses of pickers and Envoy's direct responses have no response flag.
+"""
 _OWN_TEXT: Final = "%LOCAL_REPLY_BODY%"
 _UNREACHABLE_S: Final = 5
 """Retry-After in seconds if no endpoint is reachable.
@@ -15,12 +18,15 @@ A scrape notices a recovered endpoint within a tenth of a second, but an engine 
 _NO_HEADERS: Final[Value] = {
     "header_filter": {"header": {"name": ":method", "present_match": True, "invert_match": True}}
 }
-"""Matches Envoy's replies to input that is not a valid request. They have no request headers and no response flag."""
+"""Matches Envoy's replies to input that is not a valid request.
+
+Such a reply has no request headers and no response flag.
+"""
 _FORBIDDEN: Final = 403
 
 
 def local_replies() -> Value:
-    """Return the mappers for Envoy's own replies. Replies of pickers and routes are JSON already."""
+    """Return the mappers for replies that Envoy itself creates. Replies of pickers and routes are already JSON."""
     mappers = [
         _by_status(401, "authentication_error", "the API key or token is missing or unknown"),
         _by_status(403, "permission_error", "the token has another audience, or the request asks for an upgrade"),

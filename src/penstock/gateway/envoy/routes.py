@@ -1,4 +1,7 @@
-"""Routes requests to a model's cluster: by the picker's header, or by the body if no picker answered."""
+"""Builds the routes to the clusters of models.
+
+The picker names the model in a header. If no picker answered, the model comes from the request body.
+"""
 
 import json
 from collections.abc import Sequence
@@ -13,12 +16,12 @@ from penstock.gateway.state.headers import ASK_AGAIN, MODEL, WHOLE
 from penstock.gateway.state.routed_fleet import RoutedFleet, list_names
 
 _RETRY: Final[Value] = {
-    # In all these cases no byte has reached the client, and a repeated request does no harm.
+    # In all these cases, no byte has reached the client, and sending the request again does no harm.
     "retry_on": "connect-failure,refused-stream,reset,reset-before-request,gateway-error,retriable-status-codes",
     "retriable_status_codes": [500],
-    # Four tries in total, if no picker sets the number.
+    # If no picker sets the number of retries, there are four tries in total.
     "num_retries": 3,
-    # Silence before another endpoint is also tried, if no picker sets it.
+    # Duration of silence after which another endpoint is tried too, if no picker sets the duration.
     "per_try_timeout": "120s",
     "retry_host_predicate": [
         {
@@ -38,11 +41,14 @@ _RETRY: Final[Value] = {
     },
 }
 _RETRY_MODEL: Final[Value] = {**_RETRY, "retriable_status_codes": [404, 500]}
-"""Retry policy of completions, whose 404 means that the engine does not know the model. Other 404s are final."""
+"""Retry policy of completion paths, on which 404 means that the engine does not know the model.
+
+On other paths, a 404 is not retried.
+"""
 _HEDGE: Final[Value] = {"hedge_on_per_try_timeout": True}
-"""Hedging: a silent try continues when another begins, and the first response wins."""
+"""Hedge policy. A silent try continues when another try begins, and the first response is used."""
 STREAM_IDLE_S: Final = 900
-"""Seconds without a byte after which a started stream is closed."""
+"""Seconds without data after which Envoy closes a stream that has started."""
 _WHOLE_IDLE_S: Final = 4 * 3600
 """Idle timeout of an unstreamed response, in seconds. Such a response is silent until its last token."""
 _WHOLE: Final[Value] = {"name": WHOLE, "present_match": True}
@@ -70,7 +76,7 @@ _NO_PICK_GRPC: Final[Value] = {
 def virtual_host(
     fleet: RoutedFleet, *, protocol: str | None, access: Access | None = None, more_paths: Sequence[str] = ()
 ) -> Value:
-    """Return all routes in order of precedence. Envoy's direct responses skip the picker.
+    """Return all routes in order of precedence. Routes on which Envoy replies itself do not ask a picker.
 
     `more_paths` are forwarded in addition to the inference paths.
     """
@@ -149,7 +155,11 @@ def _direct(match: Value, status: int, body: str, more: Value) -> Value:
 
 
 def _routes_to(match: Value, number: int) -> list[Value]:
-    """Return the routes to a model. Completions come first, and unstreamed requests before streamed ones."""
+    """Return the routes to a model, in order of precedence.
+
+    The routes for completion paths come first. For each path, the route for unstreamed requests comes before the route
+    for streamed requests.
+    """
     # No timeout: a stream may last arbitrarily long.
     target: Value = {"cluster": cluster_name(number), "timeout": "0s", "hedge_policy": _HEDGE}
     headers = cast("list[Value]", match.get("headers", []))

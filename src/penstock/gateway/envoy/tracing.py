@@ -1,4 +1,4 @@
-"""Configures tracing: Envoy creates a span per request and one per picker call, and exports them by OTLP."""
+"""Configures tracing. Envoy creates a span per request and a span per picker call, and exports the spans by OTLP."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,7 +11,7 @@ from penstock.gateway.state.headers import DESTINATION, MODEL, PICKER, TENANT, T
 _COLLECTOR: Final = "penstock_traces"
 _OTEL: Final = "type.googleapis.com/envoy.config.trace.v3.OpenTelemetryConfig"
 _TAGS: Final = {
-    # Names follow OpenTelemetry's conventions for generative AI if those define one.
+    # Names follow OpenTelemetry's conventions for generative AI where these conventions define a name.
     "gen_ai.request.model": MODEL,
     "penstock.endpoints": DESTINATION,
     "penstock.ticket": TICKET,
@@ -25,7 +25,7 @@ _NO_QUERY: Final[Value] = {"tag": "http.url", "value": "%PATH(NQ)%"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traces:
-    """An OTLP/HTTP collector, and the fraction of requests that is traced."""
+    """Settings of tracing: an OTLP/HTTP collector, and the fraction of requests that are traced."""
 
     address: str
     fraction: float = 0.01
@@ -49,7 +49,7 @@ class Traces:
 def tracing_settings(traces: Traces) -> Value:
     """Return the tracing settings of the connection manager.
 
-    The gateway samples requests that the client does not already trace. Engines continue the trace.
+    The gateway samples among the requests that the client does not already trace. Engines continue the trace.
     """
     exporter = {"http_uri": {"uri": traces.address, "cluster": _COLLECTOR, "timeout": "1s"}}
     tags: list[Value] = [{"tag": tag, "request_header": {"name": header}} for tag, header in _TAGS.items()]

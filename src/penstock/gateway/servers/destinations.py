@@ -1,37 +1,40 @@
-"""Builds the list of places that Envoy tries for a request: endpoints, each followed by liveness questions.
+"""Builds the list of destinations that Envoy tries for a request. Liveness questions follow each endpoint.
 
-Envoy sends a request to the next place of the list when a try fails or is silent for too long. A silent try continues
-meanwhile, and the first response wins. After each endpoint comes its picker's liveness server, which lets Envoy move on
-to the next endpoint or makes it ask again later. So Envoy waits for a slow endpoint, but not for a dead one.
+Envoy sends a request to the next destination of the list when a try fails or is silent for too long. A silent try
+continues meanwhile, and the first response is used. The destination after an endpoint is the liveness server of the
+picker. Its reply makes Envoy try the next endpoint, or ask again later. So Envoy waits for a slow endpoint, but not for
+a dead endpoint.
 """
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 QUESTIONS: Final = 4
-"""Number of liveness questions after each endpoint.
+"""Maximum number of liveness questions after each endpoint.
 
-With them Envoy waits for a live endpoint up to about 30 times the first silence. Then it also tries the next endpoint.
+With this number, Envoy waits for a live endpoint for up to about 30 times the first silence. Then Envoy also tries the
+next endpoint.
 """
 
 
 class DestinationList(NamedTuple):
-    """A comma-separated list of places, and the number of tries after the first."""
+    """Comma-separated list of destinations, and the number of tries after the first try."""
 
     text: str
     retries: int
 
 
 def destinations(endpoints: Sequence[str], liveness: str) -> DestinationList:
-    """Return the destinations for endpoints in order. After the last one, Envoy tries once more by its own weights."""
+    """Return the destinations for endpoints in order. After the last destination, Envoy tries one more by weight."""
     places = [place for endpoint in endpoints for place in (endpoint, *[liveness] * QUESTIONS)]
     return DestinationList(",".join(places), len(places))
 
 
 def tried_endpoints(text: str, attempt: int, liveness: str) -> tuple[list[str], bool]:
-    """Return the endpoints tried before a liveness question, and whether it is the first question about the last one.
+    """Return the endpoints that were tried before a liveness question, and whether the question is the first.
 
-    `attempt` counts from 1.
+    It is the first if it directly follows the last tried endpoint. `text` is the list of destinations, and `attempt` is
+    the number of the try that is the question, counted from 1.
     """
     before = text.split(",")[: attempt - 1]
     return [place for place in before if place != liveness], bool(before) and before[-1] != liveness

@@ -1,4 +1,4 @@
-"""Answers Envoy's ext_authz requests over HTTP/1.1 with destination headers or a rejection."""
+"""Answers Envoy's ext_authz requests over HTTP/1.1. An answer has destination headers or is a rejection."""
 
 import asyncio
 import logging
@@ -40,7 +40,7 @@ _LENGTH: Final = LENGTH.encode()
 _HINT_HEADERS: Final = frozenset(name.encode() for name in (*OBJECTIVE, *TENANT, *TTFT_MS, *TPOT_MS))
 _NO_HINTS: Final = RequestHints()
 _MAX_LENGTH_DIGITS: Final = 11
-"""Maximum digits of a plausible body length."""
+"""Maximum number of digits of a plausible body length."""
 _MAX_BODY_BYTES: Final = 9 * 2**20
 _MAX_LISTS: Final = 10_000
 _UNUSUAL: Final = frozenset({b"transfer-encoding", b"connection", b"expect", b"upgrade"})
@@ -72,7 +72,7 @@ class AuthzServer:
         )
 
     async def answers(self) -> bool:
-        """Return whether the server answers a request that this process sends through its socket, as Envoy would."""
+        """Return whether the server answers a test request that this process sends through the server's socket."""
         try:
             reader, writer = await asyncio.open_unix_connection(self._path)
         except OSError:
@@ -86,14 +86,14 @@ class AuthzServer:
             writer.close()
 
     async def stop(self, seconds: float) -> None:
-        """Stop listening. There are no requests to wait for, because each is answered at once."""
+        """Stop listening. There is no request to wait for, because each request is answered at once."""
         del seconds
         if self._server is not None:
             self._server.close()
 
     @property
     def picker(self) -> Picker:
-        """Picker that decides. Each fleet reload replaces it."""
+        """Picker that chooses the endpoints. Each fleet reload replaces the picker."""
         return self._picker
 
     @picker.setter
@@ -120,7 +120,7 @@ class AuthzServer:
         return _CHOICE % (model.encode(), places.encode(), ticket, self._number, 1000 * silence_s, retries, whole)
 
     def _destinations(self, order: tuple[int, ...]) -> DestinationList:
-        """Return the destinations for an order of endpoints. They are cached, because the same few orders repeat."""
+        """Return the destinations for endpoints in the given order. Results are cached, because few orders occur."""
         listing = self._lists.get(order)
         if listing is None:
             if len(self._lists) > _MAX_LISTS:
@@ -142,14 +142,14 @@ class AuthzServer:
 
 
 class AuthzConnection(HttpConnection):
-    """A connection from Envoy. Fast path: a request that arrives in one piece is parsed directly."""
+    """A connection from Envoy. A request that arrives in one piece is parsed on a fast path without the HTTP parser."""
 
     def __init__(self, server: AuthzServer, connections: set[HttpConnection] | None = None) -> None:
         super().__init__(server.handle, connections, max_body_bytes=_MAX_BODY_BYTES)
         self._owner = server
 
     def data_received(self, data: bytes) -> None:
-        """Answer a complete request. Pass anything else to the HTTP parser."""
+        """Answer a request that arrives completely in `data`. Pass any other data to the HTTP parser."""
         if self._transport is None or self.is_reading:
             super().data_received(data)
             return
@@ -165,16 +165,16 @@ class AuthzConnection(HttpConnection):
             return
         try:
             self._transport.write(self._owner.answer(b"POST", headers, body))
-        except Exception:  # our own bug must not leave the request unanswered
+        except Exception:  # a bug in this program must not leave the request unanswered
             log.exception("an ext_authz request could not be answered")
             self.refuse(500)
 
 
 def _is_cut(headers: dict[bytes, bytes], body: bytes, declared: int | None) -> bool:
-    """Return whether the body is truncated.
+    """Return whether the request body is truncated. `declared` is the length that the client declared, or None.
 
-    Envoy reports a complete body if its buffer is exactly full, even if more follows. If a client declares no length
-    (chunks, HTTP/2), a full buffer is the only sign.
+    Envoy reports a complete body if its buffer is exactly full, even if more of the body follows. If the client
+    declared no length (chunks, HTTP/2), a full buffer is the only sign of truncation.
     """
     if headers.get(_PARTIAL) == b"true":
         return True

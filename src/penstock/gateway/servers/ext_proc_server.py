@@ -40,7 +40,10 @@ _HINT: Final = "envoy.lb.subset_hint"
 _LB: Final = "envoy.lb"
 _ALIVE: Final = StringValue(value=LIVENESS).SerializeToString()
 _OWN_CONNECTION: Final = (("grpc.use_local_subchannel_pool", 1),)
-"""Channel option that opens a new connection per self-check: an open one does not show that others can connect."""
+"""Channel option that opens a new connection for each self-check.
+
+An existing connection would not show that the server still accepts connections.
+"""
 _DUPLEX: Final = processing_mode_pb2.ProcessingMode.FULL_DUPLEX_STREAMED
 _BUFFERED: Final = processing_mode_pb2.ProcessingMode.BUFFERED
 _OK: Final = 200
@@ -48,12 +51,12 @@ _NOT_READY: Final = Rejection(503, "no-endpoints", "no endpoint is ready", 1)
 
 
 class _Conversation:
-    """The message exchange for one request, in the order a gateway sends it."""
+    """The exchange of messages with a gateway about one request."""
 
     def __init__(self, picker: Picker, number: int, liveness: str | None) -> None:
         self._picker, self._number, self._liveness = picker, number, liveness
         self._modes = (0, 0)
-        """Modes in which the gateway sends the bodies of request and response, if it says so."""
+        """Modes in which the gateway sends the request body and the response body, if the gateway declares them."""
         self._headers: dict[bytes, bytes] = {}
         self._subset: frozenset[int] | None = None
         self._body: list[bytes] = []
@@ -63,7 +66,7 @@ class _Conversation:
         self._saw_response = False
 
     def answers(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated classes have no types
-        """Return the responses to a message. There are none while more of the body is to come."""
+        """Return the responses to a message of the gateway. There are none while a part of the body is missing."""
         if message.HasField("protocol_config"):
             config = message.protocol_config
             self._modes = (config.request_body_mode, config.response_body_mode)
@@ -93,9 +96,10 @@ class _Conversation:
         return [] if self._duplex else [pb.ProcessingResponse(request_headers=pb.HeadersResponse())]
 
     def _read_subset(self, message: Any) -> frozenset[int] | None:  # noqa: ANN401 - generated
-        """Return the endpoints that a gateway's subset hint allows, or None without a hint.
+        """Return the endpoints that a gateway's subset hint allows, or None if there is no hint.
 
-        The hint is a list or comma-separated text. The result is empty if the hint has no endpoint of this fleet.
+        The hint is a list or a comma-separated text of addresses. The result is empty if none of the addresses is an
+        endpoint of this fleet.
         """
         hint = message.metadata_context.filter_metadata.get(_HINT)
         if hint is None or SUBSET not in hint.fields:
@@ -122,7 +126,10 @@ class _Conversation:
         return [*answers, pb.ProcessingResponse(request_trailers=pb.TrailersResponse())]
 
     def _choose_for_body(self) -> list[Any]:
-        """Choose endpoints for a complete body, and return a streamed body to the gateway."""
+        """Choose endpoints for a request whose body is complete. Return the response messages.
+
+        If the gateway streamed the body, the messages also return the body to the gateway.
+        """
         if not self._duplex:
             return [self._pick_response("request_body")]
         first = self._pick_response("request_headers")
@@ -154,7 +161,7 @@ class _Conversation:
         return response
 
     def _routing_headers(self, choice: EndpointChoice, addresses: list[str]) -> list[tuple[str, str]]:
-        """Return the headers that route a request. Headers for timeouts and retries go only to our own Envoy."""
+        """Return the headers that route a request. Only Penstock's Envoy gets headers for timeouts and retries."""
         ticket = [(TICKET, str(choice.ticket)), (PICKER, str(self._number))] if choice.ticket else []
         if self._liveness is None:
             return [(DESTINATION, ",".join(addresses)), *ticket]
@@ -163,7 +170,7 @@ class _Conversation:
         return [(DESTINATION, places), *ticket, *tries, *([] if choice.streamed else [(WHOLE, "1")])]
 
     def _by_weight(self, model: str) -> EndpointChoice | Rejection:
-        """Choose ready endpoints by weight. Our own Envoy does this itself if no picker chooses."""
+        """Choose healthy endpoints by weight for an external gateway. Penstock's Envoy does this without a picker."""
         name, picker = None if self._is_bodiless else model, self._picker
         order = picker.state.readiness.draw_by_weight(name, self._subset, picker.state.endpoints["accepts"], MAX_CHOSEN)
         return EndpointChoice(name or picker.fleet.served[order[0]], order) if order else _NOT_READY
@@ -206,7 +213,7 @@ class _Conversation:
     def close(self) -> None:
         """Record the end of the request.
 
-        If an external gateway sent no response messages, the end is predicted. Our own Envoy logs the end.
+        If an external gateway sent no response messages, the end is predicted. Penstock's Envoy logs the end.
         """
         if self._choice is None or not self._choice.ticket:
             return
@@ -230,14 +237,17 @@ class ExtProcServer:
     ) -> None:
         self.picker = picker
         self._number, self._liveness = number, liveness
-        """Socket on which our own Envoy asks about silent endpoints; None behind an external gateway."""
+        """`_liveness` is the socket on which Envoy asks about silent endpoints, or None behind an external gateway."""
         self._server: Any = None
         self._address, self._external = "", False
-        """True for an external gateway. It has no fallback weights, and only this stream shows when a request ends."""
+        """`_external` is true behind an external gateway.
+
+        Such a gateway has no fallback weights, and only its stream of messages shows when a request ends.
+        """
         self._health = PickerHealth(lambda: self.picker.state.readiness.any_ready and not is_draining())
 
     async def start(self, address: str, certificate: "tuple[Path, Path] | None" = None) -> None:
-        """Start listening. Pickers that share a TCP address each accept their own connections."""
+        """Start listening. Several pickers may share a TCP address; each accepts a part of the connections."""
         self._address, self._external = address, not address.startswith("unix:")
         options = [("grpc.max_receive_message_length", _MAX_BODY_BYTES), ("grpc.so_reuseport", int(self._external))]
         self._server = grpc.aio.server(options=options)
@@ -252,7 +262,8 @@ class ExtProcServer:
     async def answers(self) -> bool:
         """Return whether the server answers a health check through its own socket.
 
-        With a shared address the result is always True, because another picker could answer.
+        If pickers share an address, the result is always True. A check would prove nothing, because another picker
+        could answer it.
         """
         if self._external:
             return True
@@ -286,7 +297,7 @@ def _header(name: str, value: str) -> Any:  # noqa: ANN401 - generated
 
 
 def _body_chunks(body: bytes, phase: str, *, end: bool = True) -> list[Any]:
-    """Return a body to the gateway in chunks."""
+    """Return the messages that return a body to the gateway in chunks."""
     pieces = [body[at : at + _CHUNK_BYTES] for at in range(0, len(body), _CHUNK_BYTES)] or [b""]
     answers = []
     for number, piece in enumerate(pieces):
@@ -311,9 +322,9 @@ def _rejection_response(rejection: Rejection) -> Any:  # noqa: ANN401 - generate
 
 
 def _server_credentials(chain: "Path", key: "Path") -> Any:  # noqa: ANN401 - grpcio has no types
-    """Return credentials that re-read the certificate files for each connection.
+    """Return TLS credentials that read the certificate files again for each connection.
 
-    If the files cannot be read, the last certificate stays.
+    If the files cannot be read, the last certificate stays in use.
     """
 
     def read() -> Any:  # noqa: ANN401 - same

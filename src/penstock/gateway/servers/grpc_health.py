@@ -1,4 +1,4 @@
-"""Serves gRPC health checks for liveness and readiness, with the endpoint-picker protocol's service names."""
+"""Serves gRPC health checks. The service names for liveness and readiness are those of the endpoint-picker protocol."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -10,7 +10,10 @@ from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 HEALTH: Final = "grpc.health.v1.Health"
 LIVENESS: Final = "liveness"
 _READINESS: Final = frozenset({"", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor"})
-"""Service names that mean readiness. The empty name is one, because clients that send no name route by the result."""
+"""Service names that mean readiness.
+
+The empty name is one of them, because clients that send no name use the result to route requests.
+"""
 SERVING, NOT_SERVING, SERVICE_UNKNOWN = 1, 2, 3
 _WATCH_EVERY_S: Final = 0.1
 
@@ -36,7 +39,7 @@ class PickerHealth:
         return grpc.method_handlers_generic_handler(HEALTH, methods)
 
     def close(self) -> None:
-        """End all watches, because a server that stops waits for open calls."""
+        """End all open watch calls, because a server that stops would wait for them."""
         self._closed.set()
 
     def _status(self, service: str) -> int:
@@ -53,7 +56,7 @@ class PickerHealth:
         return Int32Value(value=status)
 
     async def _watch(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: ANN401 - generated
-        """Yield the status now and whenever it changes."""
+        """Yield the current health status, and then each new status when it changes."""
         del context
         sent: int | None = None
         while not self._closed.is_set():

@@ -1,6 +1,6 @@
 """Answers Envoy's liveness questions about silent endpoints.
 
-Envoy sends a copy of the request. The reply makes Envoy ask again later or try the next endpoint.
+A question is a copy of the client's request. The reply makes Envoy ask again later or try the next endpoint.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _RETRIED_HEAD: Final = (
     "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-type: application/json\r\n"
     f"content-length: {len(_BODY)}\r\nretry-after: 5\r\n"
 )
-"""Response after which Envoy retries: at once, or after the seconds in the ASK_AGAIN header.
+"""Start of the response after which Envoy retries. Envoy retries at once, or after the seconds in the ASK_AGAIN header.
 
 A client gets this response only if no endpoint is left to try.
 """
@@ -45,7 +45,7 @@ class LivenessServer:
             self._server.close()
 
     def answer(self, head: bytes) -> bytes:
-        """Return the response to a question, given its headers."""
+        """Return the response to a liveness question. `head` is the question's request line and headers."""
         lines = (line.partition(":") for line in head.decode("latin-1").split("\r\n")[1:])
         headers = {name.lower(): value.strip() for name, _, value in lines}
         ticket, attempt = headers.get(TICKET, ""), headers.get(ATTEMPT, "")
@@ -58,7 +58,7 @@ class LivenessServer:
 
 
 class _Question(asyncio.Protocol):
-    """One connection with one question. The request body is discarded."""
+    """A connection from Envoy with one liveness question. The request body is discarded."""
 
     def __init__(self, server: LivenessServer) -> None:
         self._owner = server

@@ -1,4 +1,4 @@
-"""Runs a picker process: serves Envoy's requests, reads ended requests and scraper reports."""
+"""Runs a picker process. It answers Envoy's requests, and reads log lines of ended requests and scraper reports."""
 
 import asyncio
 import json
@@ -42,9 +42,10 @@ def tables_of(folder: Path, fleet: RoutedFleet, pickers: int) -> SharedTables:
 
 
 def _receipts(folder: Path, number: int, fleet: RoutedFleet, *, count: int = 0) -> ReceiptBook | None:
-    """Open the receipt file with the path and sampling interval in `receipts.json`. Return None without that file.
+    """Open a picker's receipt file. Return None if there is no file `receipts.json`.
 
-    `count` is the number of decisions before a reload, from which sampling continues.
+    `receipts.json` has the path of the receipts and the sampling interval. `count` is the number of decisions before a
+    reload, from which sampling continues.
     """
     file = folder / "receipts.json"
     if not file.exists():
@@ -55,13 +56,16 @@ def _receipts(folder: Path, number: int, fleet: RoutedFleet, *, count: int = 0) 
 
 
 def _remove_sockets(folder: Path, number: int) -> None:
-    """Remove the sockets of a previous picker."""
+    """Remove the sockets that a previous process of picker `number` left."""
     for path in (picker_socket(folder, number), liveness_socket(folder, number)):
         Path(path).unlink(missing_ok=True)
 
 
 def _min_silence_s(folder: Path) -> float:
-    """Return the minimum silence, in seconds, before Envoy asks about an endpoint. A file can override the default."""
+    """Return the minimum silence of an endpoint, in seconds, before Envoy asks whether the endpoint is alive.
+
+    A file in the gateway's folder can override the default.
+    """
     path = folder / "timeouts.json"
     return float(json.loads(path.read_text(encoding="utf-8"))["min_silence_s"]) if path.exists() else SILENCE_S
 
@@ -73,11 +77,17 @@ class _ListenAddress:
     address: str
     certificate: tuple[Path, Path] | None = None
     drain_s: float = 0.0
-    """Seconds to wait for requests in flight at shutdown. 0 behind our own Envoy, which drains before the pickers."""
+    """Seconds to wait for requests in flight at shutdown.
+
+    It is 0 behind the gateway's own Envoy, which has drained before the pickers end.
+    """
 
 
 def _listen_address(folder: Path, own: str) -> _ListenAddress:
-    """Return the address in `listen.json`, which is for an external gateway, or else the picker's own socket."""
+    """Return the address on which a picker listens. It is in `listen.json` if the picker serves an external gateway.
+
+    Otherwise it is `own`, the path of the picker's socket.
+    """
     path = folder / "listen.json"
     if not path.exists():
         return _ListenAddress(address=own)
@@ -111,7 +121,7 @@ async def _start_server(
 
 
 async def beat(server: "AuthzServer | ExtProcServer", states: "Records", number: int) -> None:
-    """Write a heartbeat whenever the server answers on its own socket. A running process alone proves too little."""
+    """Write a heartbeat periodically if the server answers a self-check. A process that runs may still not answer."""
     while True:
         try:
             if await asyncio.wait_for(server.answers(), _ANSWER_TIMEOUT_S):
@@ -165,7 +175,11 @@ async def _run(folder: Path, number: int, pickers: int, protocol: str) -> None:
 
 
 def run_picker(arguments: list[str]) -> None:
-    """Run picker `number` of `pickers` with an ext_authz or ext_proc server and its files in a folder."""
+    """Run one picker process until SIGTERM.
+
+    The arguments name the gateway's folder, the number of this picker, the number of pickers, and the protocol, which
+    is ext_authz or ext_proc.
+    """
     folder, number, pickers, protocol = arguments
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor stops this process
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -48,10 +48,10 @@ class TokenIssuer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedTokens(TokenIssuer):
-    """JWTs of an external issuer; `jwks` is the text of the JWKS, or the URL to fetch it from."""
+    """JWTs of an external issuer. `jwks` is the text of the JWKS, or the URL from which Envoy fetches the JWKS."""
 
     file: Path | None = None
-    """File of the JWKS text; re-read when it changes."""
+    """File that holds the JWKS. It is read again when it changes. None if the JWKS is fetched from a URL."""
 
     @property
     def fetched(self) -> bool:
@@ -59,14 +59,14 @@ class SignedTokens(TokenIssuer):
         return urlsplit(self.jwks).scheme in _PORTS
 
     def server(self) -> tuple[str, int, bool]:
-        """Return the JWKS server: host, port, and whether it uses TLS."""
+        """Return the host and port of the JWKS server, and whether it uses TLS."""
         parts = urlsplit(self.jwks)
         return parts.hostname or "", parts.port or _PORTS[parts.scheme], parts.scheme == "https"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Clients that have access, and the API key of the engines themselves if they need one."""
+    """Access rules: the credentials that clients need, and the API key that the engines need, if any."""
 
     keys: tuple[TenantKey, ...] = ()
     tokens: SignedTokens | None = None
@@ -83,13 +83,13 @@ class Access:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Files with keys. They are re-read when they change, like the access file itself."""
+        """Files with keys that the access file names. Like the access file, they are read again when they change."""
         return (self.tokens.file,) if self.tokens is not None and self.tokens.file is not None else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """TLS certificate that the gateway presents to clients; re-read when the files are replaced."""
+    """TLS certificate that the gateway presents to clients. It is read again when its files are replaced."""
 
     chain: Path
     key: Path
@@ -113,7 +113,7 @@ class AccessFile:
     """API key of the engines themselves."""
 
     def access(self, folder: Path) -> Access:
-        """Return the rules; a JWKS file is relative to `folder`."""
+        """Return the access rules of this file. A relative path of a JWKS file is relative to `folder`."""
         tokens = None
         if self.tokens is not None:
             try:
@@ -135,18 +135,21 @@ ACCESS_FILE: Final = FileShape(
 
 
 def read_access(path: Path) -> Access:
-    """Read an access file. Paths in it are relative to its folder."""
+    """Read an access file. Relative paths in the file are relative to the file's folder."""
     text = read_text(path, "write one (docs/gateway.md)")
     return ACCESS_FILE.convert(ACCESS_FILE.parse(text, path.name), lambda file: file.access(path.parent))
 
 
 def access_of(path: Path | None) -> Access | None:
-    """Read an access file. Without a file the result is None, and every client has access."""
+    """Read an access file. If `path` is None, return None, which means that every client has access."""
     return None if path is None else read_access(path)
 
 
 def _public_keys(written: str, folder: Path) -> tuple[str, Path | None]:
-    """Return a URL unchanged, or the text and path of a JWKS file, which is re-read when it changes."""
+    """Return the JWKS source that is written in the access file.
+
+    For a URL, return the URL and None. For a file, return its text and its path.
+    """
     if urlsplit(written).scheme in _PORTS:
         return written, None
     path = folder / written
@@ -162,7 +165,7 @@ def _public_keys(written: str, folder: Path) -> tuple[str, Path | None]:
 
 
 def _has_keys(text: str) -> bool:
-    """Return whether a text is a JWKS. Checked here, because Envoy silently keeps the last readable JWKS."""
+    """Return whether a text is a JWKS. Envoy does not report an invalid JWKS, but keeps the last valid one."""
     try:
         keys = json.loads(text)["keys"]
         return bool(keys) and all(isinstance(key["kty"], str) for key in keys)

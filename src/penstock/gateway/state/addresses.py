@@ -1,6 +1,6 @@
-"""Addresses: host:port, the IP addresses behind a DNS name, and the pickers' sockets in the gateway's folder.
+"""Parses addresses, resolves DNS names, and names the pickers' sockets in the gateway's folder.
 
-A headless Kubernetes Service has one address per ready pod.
+A DNS name can have several IP addresses. A headless Kubernetes Service has one address per ready pod.
 """
 
 import socket
@@ -10,17 +10,17 @@ from typing import Final
 from penstock.errors import UsageError
 
 _NO_ADDRESS: Final = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
-"""Errors that mean that a name has no address. A DNS server that does not answer causes other errors."""
+"""Error codes that mean that a DNS name has no address. If no DNS server answers, the error code is another one."""
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Return host and port of `host:port`. An IPv6 host is in brackets, which are removed."""
+    """Return the host and the port of an address `host:port`. The brackets around an IPv6 host are removed."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 
 
 def addresses_of(endpoint: str) -> tuple[str, ...]:
-    """Return an endpoint's IPv4 or IPv6 addresses, sorted; empty if the name has no address at present."""
+    """Return the IP addresses of an endpoint, sorted. The result is empty if the DNS name has no address at present."""
     try:
         host, port = split_address(endpoint)
         entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -36,7 +36,7 @@ def addresses_of(endpoint: str) -> tuple[str, ...]:
 
 
 def address_of(endpoint: str) -> str:
-    """Return an endpoint's first IP address, so that no DNS lookup delays a request."""
+    """Return an endpoint's first IP address. It is resolved in advance, so that no DNS lookup delays a request."""
     addresses = addresses_of(endpoint)
     if not addresses:
         raise _unknown(endpoint, "DNS has no address for the name")
@@ -48,10 +48,10 @@ def _unknown(endpoint: str, reason: object) -> UsageError:
 
 
 def picker_socket(folder: Path, number: int) -> str:
-    """Return the path of the socket on which a picker chooses endpoints."""
+    """Return the path of the socket on which Envoy asks picker `number` to choose endpoints."""
     return str(folder / f"picker-{number}.sock")
 
 
 def liveness_socket(folder: Path, number: int) -> str:
-    """Return the path of the socket on which a picker answers whether silent endpoints are alive."""
+    """Return the path of the socket on which Envoy asks picker `number` whether silent endpoints are alive."""
     return str(folder / f"alive-{number}.sock")

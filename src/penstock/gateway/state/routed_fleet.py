@@ -1,4 +1,4 @@
-"""The fleet as pickers see it: endpoint records for the policy, models and SLOs, stored in one file."""
+"""Defines the fleet for the gateway's processes: endpoint records, models and SLOs. One file stores the fleet."""
 
 import io
 import json
@@ -16,16 +16,17 @@ from penstock.routing.autoscaler.sustained import LoadKind, sustained_requests_p
 from penstock.routing.records import CLASSES, ENDPOINT, Records, default_parameters, new_endpoints
 
 SHED_FRACTION: Final = 0.5
-"""Probability of a missed SLO above which a sheddable request is shed, because it would delay others.
+"""Probability of a missed SLO above which a sheddable request is shed, because it would delay other requests.
 
-The threshold falls in proportion for a tenant beyond its fair share. At 150% of capacity, with 90% of requests
-from one tenant whose requests are sheddable, goodput in tokens/s and the other tenant's SLO attainment are 1,861 and
-77% with the policy's default of 0.9, 2,073 and 99% with 0.5, 2,011 and 100% with 0.2 (simulated, 6,000 requests to
-llama-3.1-70b on one H100 pair and one MI300X).
+The threshold falls in proportion for a tenant beyond its fair share. Simulations compared three values at a load of
+150% of capacity. In them, 90% of the requests came from one tenant, and these requests were sheddable. Goodput was
+1,861 tokens/s with the policy's default of 0.9, 2,073 tokens/s with 0.5, and 2,011 tokens/s with 0.2. The SLO
+attainment of the other tenant was 77%, 99% and 100%. Each simulation had 6,000 requests to llama-3.1-70b on one H100
+pair and one MI300X.
 """
 _CHAT = LoadKind(share=1.0, input_tokens=1024, output_tokens=256)
 _MAX_MODELS = 60
-"""Maximum models and adapters: one bit each in an endpoint's record."""
+"""Maximum number of models and adapters together. Each of them has one bit in an endpoint's record."""
 _MAX_LISTED = 10
 
 
@@ -35,7 +36,7 @@ def requestable_names(models: Sequence[str], adapters: Sequence[Sequence[str]]) 
 
 
 def list_names(names: Sequence[str]) -> str:
-    """Return names as text for an error message: all names, or only the first ten."""
+    """Return a list of names as text for an error message. Of more than ten names, only the first ten are listed."""
     more = len(names) - _MAX_LISTED
     return ", ".join(names[:_MAX_LISTED]) + (f" and {more} more (/v1/models)" if more > 0 else "")
 
@@ -52,10 +53,10 @@ class RoutedClass:
     tpot_s: float | None
     e2e_s: float | None = None
     requests_per_s: float = 1.0
-    """Requests per second at peak, from the fleet's routes. Classes are weighted by this rate."""
+    """Peak rate of the class in requests per second, from the fleet's routes. Classes are weighted by this rate."""
 
     def distance(self, input_tokens: int, output_tokens: int) -> float:
-        """Return the distance between given lengths and the lengths of this class: a sum of absolute log ratios."""
+        """Return the distance of given lengths from the lengths of this class. It is a sum of absolute log ratios."""
         return abs(log(input_tokens / self.input_tokens)) + abs(log(output_tokens / self.output_tokens))
 
 
@@ -66,7 +67,7 @@ class RoutedPool:
     name: str
     model: str
     most: int
-    """Number of replicas in the fleet file."""
+    """Number of replicas of this pool in the fleet file."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,19 +79,19 @@ class RoutedFleet:
     """Number of reloads so far."""
     addresses: tuple[str, ...]
     pools: tuple[str, ...]
-    """Pool of each endpoint."""
+    """Name of the pool of each endpoint."""
     engines: tuple[str, ...]
     """Engine of each endpoint: vllm or sglang."""
     models: tuple[str, ...]
     served: tuple[str, ...]
     """Base model of each endpoint."""
     adapters: tuple[tuple[str, ...], ...] = ()
-    """LoRA adapters of each endpoint; empty if no endpoint has any."""
+    """Names of the LoRA adapters of each endpoint. The tuple is empty if no endpoint has an adapter."""
     classes: tuple[RoutedClass, ...]
     followed: tuple[str, ...] = ()
-    """Endpoints as in the fleet file, if their DNS names are resolved periodically."""
+    """Endpoints as written in the fleet file, if their DNS names are resolved periodically; otherwise empty."""
     endpoints: Records
-    """Record of each endpoint with its constant fields filled in."""
+    """Endpoint record of each endpoint. Only the constant fields are filled in."""
     kinds: tuple[RoutedPool, ...] = ()
     kind_records: Records = field(default_factory=lambda: new_endpoints(0))
     """Endpoint record of one replica of each pool."""
@@ -104,24 +105,27 @@ class RoutedFleet:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Models and adapters that a request may name. A name's position is its bit in the endpoint records."""
+        """Names of the models and adapters that a request may name.
+
+        The position of a name is the position of its bit in the endpoint records.
+        """
         return requestable_names(self.models, self.adapters)
 
     @cached_property
     def bits(self) -> dict[str, int]:
-        """Bit of each model and adapter name in the endpoint records."""
+        """Mapping from each model or adapter name to its bit in the endpoint records."""
         return {name: 1 << place for place, name in enumerate(self.names)}
 
     @cached_property
     def model_of(self) -> dict[str, str]:
-        """Base model by model or adapter name."""
+        """Mapping from each model or adapter name to the name of the base model."""
         base = {model: model for model in self.models}
         for model, names in zip(self.served, self.adapters or ((),) * len(self.served), strict=True):
             base.update(dict.fromkeys(names, model))
         return base
 
     def parameters(self, pickers: int) -> Records:
-        """Return the policy's parameters for this fleet: SLOs per class, and the number of pickers."""
+        """Return the policy's parameters for this fleet, such as the SLO of each class and the number of pickers."""
         parameters = default_parameters()
         parameters["pickers"], parameters["shed_fraction"] = pickers, SHED_FRACTION
         for number, item in enumerate(self.classes[:CLASSES]):
@@ -138,7 +142,7 @@ class RoutedFleet:
         return tuple(index for index, (model, names) in both if name == model or name in names)
 
     def weights(self) -> tuple[int, ...]:
-        """Return relative capacities from 1 to 100, which Envoy uses as weights when no picker answers."""
+        """Return each endpoint's relative capacity, from 1 to 100. Envoy uses it as the weight if no picker answers."""
         return self._weights
 
     @cached_property
@@ -154,7 +158,7 @@ class RoutedFleet:
         return tuple(max(1, round(100 * rate / max_rate)) for rate in rates)
 
     def load_of(self, model: str) -> tuple[LoadKind, ...]:
-        """Return a model's load from its routes. Without routes, the load is chat without an SLO."""
+        """Return the load of a model according to its routes. For a model without routes, it is chat without an SLO."""
         classes = [item for item in self.classes if item.model == model]
         total = sum(item.requests_per_s for item in classes)
         return tuple(

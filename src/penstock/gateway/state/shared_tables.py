@@ -1,4 +1,7 @@
-"""Arrays in shared memory through which the processes exchange counters. One process writes each row."""
+"""Defines arrays in shared memory through which the gateway's processes exchange reports and counters.
+
+Each row has only one process that writes it.
+"""
 
 import mmap
 import os
@@ -30,11 +33,11 @@ REPORT: Final = np.dtype(
         ("failures", "i8"),
         ("active", "i8"),  # open requests in Envoy; -1: unknown
         ("active_s", "f8"),
-        ("other_model", "i8"),  # whether it serves a model other than that of the fleet file
+        ("other_model", "i8"),  # 1 if the endpoint serves a model other than the model in the fleet file
     ],
     align=True,
 )
-"""The scraper's last report of an endpoint."""
+"""Row type of the scraper's last report about an endpoint."""
 
 COUNTS: Final = np.dtype(
     [
@@ -49,15 +52,18 @@ COUNTS: Final = np.dtype(
     ],
     align=True,
 )
-"""One picker's counters for one endpoint."""
+"""Row type of one picker's counters for one endpoint."""
 
 _HEARD: Final = tuple(name for name in REPORT.names or () if name != "sequence")
-"""All fields except the sequence. Without it, readers wait for the first report about the new fleet."""
+"""Fields of a report that are copied to a reloaded fleet.
+
+The sequence is not copied, so that readers wait for the first report about the reloaded fleet.
+"""
 _COUNTED: Final = tuple(name for name in COUNTS.names or () if name != "in_flight")
 
 PICKER_STATE: Final = np.dtype(
     [
-        ("alive_s", "f8"),  # last time its server answered
+        ("alive_s", "f8"),  # last time at which the picker's server answered
         ("decisions", "i8"),
         ("rejected", "i8"),
         ("refused", "i8"),  # invalid JSON or unknown model
@@ -74,11 +80,11 @@ class EndpointTables(NamedTuple):
 
     reports: Records
     counts: Records
-    """Indexed by picker and endpoint."""
+    """Counters of each picker for each endpoint. The first index is the picker, the second the endpoint."""
 
 
 def shared_array(path: Path, dtype: np.dtype[np.void], shape: tuple[int, ...]) -> Records:
-    """Map an array from a file that all processes share. Create or resize the file if needed."""
+    """Map a file that all processes share into memory, and return it as an array. Create or resize it if needed."""
     size = int(np.prod(shape)) * dtype.itemsize
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -93,8 +99,8 @@ def shared_array(path: Path, dtype: np.dtype[np.void], shape: tuple[int, ...]) -
 def carry_over(before: Sequence[str], then: EndpointTables, after: Sequence[str], now: EndpointTables) -> None:
     """Copy the rows of endpoints that are in both the old and the reloaded fleet, matched by address.
 
-    No count falls by that. A picker that has not reloaded yet has counted at least as much as it published, and a
-    picker that has reloaded publishes its own counts again.
+    No count decreases by this copy. A picker that has not reloaded yet has counted at least as many requests as it
+    published. A picker that has reloaded publishes its own counts again.
     """
     was = {address: index for index, address in enumerate(before)}
     kept = [(was[address], index) for index, address in enumerate(after) if address in was]
@@ -106,17 +112,17 @@ def carry_over(before: Sequence[str], then: EndpointTables, after: Sequence[str]
 
 
 def begin_write(rows: Records, index: int) -> None:
-    """Mark a row as being written, with an odd sequence."""
+    """Mark a row as being written, by making its sequence odd."""
     rows["sequence"][index] += 1
 
 
 def end_write(rows: Records, index: int) -> None:
-    """Mark a row as complete, with an even sequence."""
+    """Mark a row as complete, by making its sequence even."""
     rows["sequence"][index] += 1
 
 
 def read_row(rows: Records, index: int) -> np.void | None:
-    """Copy a row. Return None if it is being written."""
+    """Return a copy of a row, or None if a process is writing the row."""
     before = rows["sequence"][index]
     row: np.void = rows[index].copy()
     if before % 2 or rows["sequence"][index] != before:
