@@ -47,7 +47,7 @@ class BlockCache:
             self._held[key] = self._held.get(key, 0) + 1
 
     def allocate(self, count: int) -> None:
-        """Allocate `count` blocks. If too few free blocks have no content, evict those freed the longest time ago."""
+        """Allocate `count` blocks. If too few blocks without content are free, evict the blocks freed longest ago."""
         evicted = max(0, count - self._blank)
         for _ in range(evicted):
             self._idle.popitem(last=False)

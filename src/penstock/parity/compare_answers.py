@@ -33,7 +33,7 @@ TOP_TOKENS: Final = 5
 SAME_DRIFT: Final = 0.05
 """Drift up to which rounding explains the difference. With bf16, the kernels of two vendors drift by 1% to 3%."""
 DIFFERENT_DRIFT: Final = 0.08
-"""Drift above which rounding does not explain the difference. A drift between both limits is inconclusive."""
+"""Drift above which rounding does not explain the difference. A drift between `SAME_DRIFT` and this is inconclusive."""
 CONFIDENT_NATS: Final = 1.0
 """Minimum lead, in nats, of the most likely token over the second, at which rounding does not swap the two tokens."""
 _FLIPPED_FRACTION: Final = 0.005
@@ -173,7 +173,7 @@ def _alternatives(first: Mapping[str, float], second: Mapping[str, float]) -> It
 
 
 def _flips(reference: Answers, other: Answers) -> tuple[int, int]:
-    """Return how many choices of the reference are clear, and how many of these the other server makes differently."""
+    """Return the number of clear choices of the reference, and how many of them the other server makes differently."""
     confident = flipped = 0
     for first, second in _places(reference, other):
         ranked = sorted(first.values(), reverse=True)

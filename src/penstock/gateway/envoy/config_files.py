@@ -1,4 +1,4 @@
-"""Builds the files that Envoy reads: the bootstrap, and the resources that Envoy re-reads when they change."""
+"""Builds the files that Envoy reads: the bootstrap, and resource files that Envoy reads again when they change."""
 
 import json
 from typing import Final, cast

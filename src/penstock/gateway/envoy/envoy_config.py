@@ -90,7 +90,7 @@ class EnvoySettings:
     metrics: str | None = None
     """Address on which the gateway serves its metrics page. If None, it serves no metrics page."""
     access_file: Path | None = None
-    """Access file, which is re-read when it changes. If None, every client has access."""
+    """Path of the access file, which is read again when it changes. If None, every client has access."""
     certificate: Certificate | None = None
     """TLS certificate for clients. If None, the gateway uses no TLS."""
     traces: Traces | None = None

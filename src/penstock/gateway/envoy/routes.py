@@ -32,7 +32,7 @@ _RETRY: Final[Value] = {
         }
     ],
     "host_selection_retry_max_attempts": 5,
-    # The next try goes to another endpoint, so it need not wait.
+    # The next try goes to another endpoint, so it need not be delayed.
     "retry_back_off": {"base_interval": "0.001s", "max_interval": "0.01s"},
     # A picker sets when Envoy asks again about a silent endpoint.
     "rate_limited_retry_back_off": {

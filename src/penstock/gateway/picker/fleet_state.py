@@ -143,7 +143,7 @@ class FleetState:
             self.policy.finished(place, tokens, now_s)
 
     def fail_try(self, ticket: int, served: str, status: int, flags: str) -> None:
-        """Record that an endpoint failed a request, which Envoy then sends to another endpoint."""
+        """Record that a try of a request failed at an endpoint. Envoy then sends the request to another endpoint."""
         index = self._index_of.get(served)
         if index is not None and ticket in self.flights:
             self._failures.fail_try(ticket, index, status, flags, self._clock())
