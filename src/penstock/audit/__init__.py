@@ -1,1 +1,1 @@
-"""Checks whether published claims are possible and consistent with their own inputs."""
+"""Checks whether published claims are possible, and whether they agree with the inputs that they state."""

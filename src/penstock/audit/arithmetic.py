@@ -1,4 +1,4 @@
-"""Evaluates arithmetic expressions from their text; only numbers and given names are allowed."""
+"""Evaluates arithmetic expressions written as text. Only numbers and given names are allowed."""
 
 import ast
 import operator
@@ -28,7 +28,7 @@ _COMPARED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 
 
 def evaluate(expression: str, names: Mapping[str, float] | None = None) -> float:
-    """Evaluate an expression of + - * / and parentheses over numbers and the given names."""
+    """Evaluate an expression that combines numbers and the given names with + - * / and parentheses."""
     if len(expression) > _MAX_CHARACTERS:
         raise UsageError(f"a formula of {len(expression)} characters is too long; the limit is {_MAX_CHARACTERS}")
     try:
@@ -62,7 +62,7 @@ def _value(node: ast.expr, names: Mapping[str, float]) -> float:
 
 
 def holds(comparison: str) -> bool:
-    """Return whether a comparison such as `a < b` is true; both sides are expressions or dates."""
+    """Return whether a comparison such as `a < b` is true. Both sides are expressions, or both are dates."""
     found = _COMPARISON.fullmatch(comparison)
     if found is None:
         raise UsageError(f"'{comparison[:60]}' is not a comparison; write one such as `a < b`")

@@ -1,4 +1,4 @@
-"""The checkable claims of five articles, paraphrased and shipped as data."""
+"""The checkable claims of five articles. They are paraphrased and shipped as data."""
 
 from functools import cache
 from importlib.resources import files
@@ -13,7 +13,7 @@ _ENDING: Final = ".claims.yaml"
 
 @cache
 def shipped_claims() -> tuple[Claim, ...]:
-    """Return the shipped claims by article; each id has the form `article/claim`."""
+    """Return the shipped claims, sorted by article. Each id has the form `article/claim`."""
     folder = files("penstock.audit") / "data"
     found: list[Claim] = []
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):

@@ -1,1 +1,1 @@
-"""Checks of claims: one pure function per kind of statement."""
+"""Checks of claims. Each kind of statement has one pure function."""

@@ -1,4 +1,4 @@
-"""Checks claims that a model fits in memory: the weights alone first, then with KV cache and engine reserves."""
+"""Checks claims that a model fits in memory. First the weights must fit, then also KV cache and engine reserves."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,22 +17,22 @@ from penstock.performance.memory.sharding import refusal
 from penstock.units import GB, GIB
 
 _SHORT_CONTEXT = 2048
-"""Context in tokens that must fit if the claim states none."""
+"""Context in tokens that must fit if the claim states no context."""
 _OVER_LIMIT = 1.05
-"""Factor by which lengths may exceed a model's context limit and still mean the full context."""
+"""Maximum ratio of a claimed context to a model's context limit at which the claim still means the limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitAttempt:
-    """A model in one weight format on the devices of a claim."""
+    """The attempt to fit a model in one weight format on the devices of a claim."""
 
     precision: str
     weight_bytes: int
     memory_bytes: int
     best: MemoryFit | None
-    """The fit of the split with the most free memory; None if the engine supports no split."""
+    """Memory fit of the split that leaves the most free memory. None if the engine supports no split."""
     requests: int = 1
-    """Number of requests that must fit together."""
+    """Number of requests whose KV cache must fit at the same time."""
 
     @property
     def holds_weights(self) -> bool:
@@ -41,12 +41,12 @@ class FitAttempt:
 
     @property
     def fits(self) -> bool:
-        """Whether an engine can hold all requests together."""
+        """Whether the KV cache of all requests fits next to the weights and the engine reserves."""
         return self.best is not None and self.best.fits and self._holds(_room(self.best))
 
     @property
     def certain(self) -> bool:
-        """Whether the result is the same for every estimate of the engine reserves."""
+        """Whether `fits` has the same value for every estimate of the engine reserves."""
         if not self.holds_weights:
             return True
         capacity = None if self.best is None else self.best.capacity
@@ -56,7 +56,7 @@ class FitAttempt:
 
     @property
     def lacks(self) -> str:
-        """The reason why the model does not fit although its weights alone do."""
+        """The reason why the model does not fit although its weights alone fit."""
         if self.best is None:
             return "engines refuse the split"
         if self.best.obstacle_is("model_limit"):
@@ -75,7 +75,7 @@ class FitAttempt:
 
     @property
     def line(self) -> Working:
-        """The arithmetic of memory minus weights."""
+        """The line of arithmetic that subtracts the weights from the memory."""
         memory, weights = round(self.memory_bytes / GB, 1), round(self.weight_bytes / GB, 1)
         meaning = f"10^9 bytes left after {self.precision} weights, before any cache"
         return working_line(f"{plainly(memory)} - {plainly(weights)}", memory - weights, meaning)
@@ -91,7 +91,7 @@ def attempt_fit(
     requests: int = 1,
     cache: CacheDtype | None = None,
 ) -> FitAttempt:
-    """Place a model in one format on a number of devices, with the split that leaves the most free memory."""
+    """Try to fit a model in one weight format on the devices, with the split that leaves the most free memory."""
     held = in_format(model, precision)
     placed = placements(held, accelerator, devices)
     found = [fit(replace(deployment, cache_dtype=cache), context_tokens) for deployment in placed]
@@ -106,7 +106,7 @@ def attempt_fit(
 
 
 def placements(model: ModelSpec, accelerator: Accelerator, devices: int) -> Iterator[Deployment]:
-    """Yield the supported splits of a replica over all devices, widest tensor parallelism first."""
+    """Yield the supported splits of one replica over all devices, sorted by tensor parallelism, widest first."""
     for tp in range(devices, 0, -1):
         if devices % tp:
             continue
@@ -126,7 +126,7 @@ def _room(result: MemoryFit) -> int:
 
 
 def audit_fit(statement: FitStatement, library: Library) -> Judgement:
-    """Judge a fit claim by placing the model in every weight format that the claim may mean."""
+    """Judge a fit claim by trying the model in every weight format that the claim may mean."""
     model, accelerator = library.model_of(statement.model), library.accelerator_of(statement.accelerator)
     if statement.fewest is not None:
         return _audit_fewest(statement, model, accelerator)
@@ -159,7 +159,10 @@ def audit_fit(statement: FitStatement, library: Library) -> Judgement:
 
 
 def _within_limit(context_tokens: int, model: ModelSpec) -> int:
-    """Return the model's limit for a context up to 5% beyond it, such as a 128k prompt plus its answer."""
+    """Return the context, or the model's limit if the context exceeds it by at most 5%.
+
+    A 128k prompt plus its answer, for example, means the limit of 128k.
+    """
     limit = model.max_context_tokens or context_tokens
     return limit if limit < context_tokens <= _OVER_LIMIT * limit else context_tokens
 
@@ -282,7 +285,10 @@ def _audit_fewest(statement: FitStatement, model: ModelSpec, accelerator: Accele
 
 
 def _as_split(model: ModelSpec, accelerator: Accelerator, count: int, context_tokens: int) -> int:
-    """Return the minimum number of devices with a usual split: 2, 4 or 8 devices of a node, or whole nodes."""
+    """Return the minimum number of devices of a usual split.
+
+    A usual split uses 2, 4 or 8 devices of a node, or whole nodes.
+    """
     for placed in placements(model, accelerator, count):
         fewest = minimum_devices(placed, context_tokens)
         return fewest.deployment.parallelism.devices if fewest is not None else count
@@ -290,7 +296,7 @@ def _as_split(model: ModelSpec, accelerator: Accelerator, count: int, context_to
 
 
 def _minimum_phrase(precision: str, count: int, usual: int) -> str:
-    """Describe the minimum number of devices, and the number that a usual split needs if it differs."""
+    """Describe the minimum number of devices. If a usual split needs more, name that number too."""
     return f"{count} in {precision}" + ("" if usual == count else f" ({usual} as engines split it evenly)")
 
 
@@ -299,7 +305,7 @@ def _fits_on(model: ModelSpec, accelerator: Accelerator, devices: int, context_t
 
 
 def audit_size(statement: SizeStatement, library: Library) -> Judgement:
-    """Judge a size claim by the model's config; if the claim states no weight format, try every usual one."""
+    """Judge a size claim by the model's config. If the claim states no weight format, try every usual weight format."""
     amount, found = statement.amount, library.model_of(statement.model)
     source = Cited(title=f"config.json of {found.name}")
     held = [(in_format(found, precision), precision) for precision in _possible_formats(statement)]
@@ -335,12 +341,12 @@ def _possible_formats(statement: SizeStatement) -> tuple[str | None, ...]:
 
 
 def _units(value: float, measure: str) -> list[tuple[float, str]]:
-    """Return a value with the unit text of each reading; bytes may also be meant in GiB."""
+    """Return each possible reading of a value with its unit text. A figure in bytes may also be meant in GiB."""
     return [(value, "")] + ([(value * GB / GIB, f", or {value / GIB:,.1f} GiB")] if measure == "bytes" else [])
 
 
 def _active(statement: SizeStatement, model: ModelSpec) -> str:
-    """Return a note if the claimed figure is the number of active parameters per token, else an empty text."""
+    """Return a note if the claimed figure is the number of active parameters per token, else an empty string."""
     used = model.active_params
     if statement.sized != "params" or model.experts is None or not statement.amount.nearly(float(used)):
         return ""
@@ -386,7 +392,10 @@ def _size(
 def _free_memory(
     statement: SizeStatement, model: ModelSpec, precision: str | None, library: Library, *, printed: bool
 ) -> tuple[float, Working, str]:
-    """Compute the memory left after weights, from nominal GB or from physical bytes (80 GB are 85.9 x 10^9)."""
+    """Compute the memory left after the weights, from nominal GB (`printed`) or from physical bytes.
+
+    A device of nominal 80 GB has 85.9 x 10^9 physical bytes.
+    """
     name = model.name + (f" in {precision}" if precision else "")
     accelerator = library.accelerator_of(statement.accelerator or "")
     each_gb = accelerator.memory.nominal_gb if printed else round(accelerator.memory.hbm_bytes / GB, 1)

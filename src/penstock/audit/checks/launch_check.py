@@ -1,4 +1,4 @@
-"""Checks claims that a checkpoint runs correctly, with the preflight rules for the accelerator and engine release."""
+"""Checks claims that a checkpoint runs correctly. It uses the preflight rules of the accelerator and engine release."""
 
 from penstock.audit.claims.record_claims import RunsStatement
 from penstock.audit.judgement import Cited, Judgement, Verdict
@@ -10,11 +10,14 @@ from penstock.preflight import LaunchChoices, Preflight, PreflightQuestion, Seve
 
 _FATAL = (Severity.BLOCKER, Severity.SILENT_WRONG)
 _SERVES = {"runs": True, "slow": True, "blocked": False, "silent-wrong": False}
-"""Verdicts that decide a claim; risk and undetermined do not."""
+"""Whether the model runs, by preflight verdict. The verdicts risk and undetermined are absent: they decide no claim."""
 
 
 def audit_runs(statement: RunsStatement, library: Library) -> Judgement:
-    """Judge a claim by a preflight with the stated engine release, else with the newest known release."""
+    """Judge a claim by a preflight with the stated engine release.
+
+    If none is stated, the newest known release is used.
+    """
     accelerator = library.accelerator_of(statement.accelerator)
     engine: EngineName = "sglang" if statement.engine == "sglang" else "vllm"
     release = Release(statement.version) if statement.version else NEWEST[engine]
@@ -59,7 +62,11 @@ def _why(answer: Preflight) -> str:
 
 
 def _replica_split(accelerator: Accelerator, devices: int) -> Parallelism:
-    """Return a split with tensor parallelism within a node and one pipeline stage per node."""
+    """Return a split over the devices.
+
+    Whole nodes get tensor parallelism within each node and one pipeline stage per node. Any other number of devices
+    gets tensor parallelism alone.
+    """
     within = accelerator.node.devices
     if devices > within and devices % within == 0:
         return Parallelism(tp=within, pp=devices // within)

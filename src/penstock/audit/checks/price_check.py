@@ -1,4 +1,4 @@
-"""Checks prices against the market, and costs against their own inputs."""
+"""Checks claimed prices against recorded prices, and claimed costs against the inputs that the claim states."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from penstock.catalog.price import Price
 _BOUGHT: Final = frozenset({"purchase_device", "purchase_node"})
 _RENTED: Final = frozenset({"rent_on_demand", "rent_spot", "rent_index", "rent_contract", "rent_block"})
 _SEASON: Final = timedelta(days=400)
-"""Maximum time between a price and a claim; earlier or later prices belong to another market."""
+"""Maximum time between the date of a price and the date of a claim. Prices further away are not compared."""
 _MTOK: Final = 3600 / 1e6
 
 
@@ -26,9 +26,10 @@ _Offers: TypeAlias = Mapping[tuple[str, str, int | None], Price]
 
 
 def _offers(accelerator: str, library: Library, day: date, *, bought: bool) -> _Offers:
-    """Return the newest price up to a day for each provider, kind and term, else the first later price.
+    """Return the price nearest in time for each provider, kind and term.
 
-    Prices of low confidence are left out: they are estimates, or list prices without known buyers.
+    It is the newest price up to the day, or the first later price if there is none. Prices of low confidence are left
+    out: they are estimates, or list prices without known buyers.
     """
     kinds = _BOUGHT if bought else _RENTED
     counted = [
@@ -48,7 +49,7 @@ def _cite(price: Price) -> Cited:
 
 
 def audit_price(statement: PriceStatement, library: Library, said_on: date | None) -> Judgement:
-    """Judge a price by the market around the day of the claim, and by today's market."""
+    """Judge a price by the market around the day of the claim, and also by today's market."""
     judged, today = (
         _judge_by_prices(statement, list(offers.values()))
         for offers in (
@@ -82,7 +83,10 @@ def _judge_by_prices(statement: PriceStatement, offers: Sequence[Price]) -> Judg
 
 
 def audit_price_ratio(statement: PriceRatioStatement, library: Library, said_on: date | None) -> Judgement:
-    """Judge a price ratio by providers that offer both accelerators, or by the medians if there is none."""
+    """Judge a price ratio by the providers that offer both accelerators.
+
+    If no provider offers both, the ratio of the accelerators' median prices is used.
+    """
     day = said_on or library.today
     names = (statement.accelerator, statement.over)
     ours, theirs = (_offers(name, library, day, bought=statement.bought) for name in names)
@@ -115,7 +119,7 @@ def _less(ratio: float) -> str:
 
 
 def audit_cost(statement: CostStatement) -> Judgement:
-    """Compute dollars per million tokens from rent and token rate."""
+    """Judge a claimed cost per million tokens by recomputing it from the stated rent and token rate."""
     tokens = statement.tokens_per_s * statement.utilisation
     value = statement.usd_per_hour / (tokens * _MTOK)
     line = working_line(
@@ -140,7 +144,7 @@ def _usd(value: float) -> str:
 
 
 def audit_saving(statement: SavingClaim) -> Judgement:
-    """Recompute a published saving for every reasonable reading of its inputs."""
+    """Judge a published saving by recomputing it for every reasonable reading of its inputs."""
     check = check_claim(statement)
     first = any(reading.reproduces_claim for reading in check.readings)
     both = any(reading.reproduces_claim and reading.reproduces_claim_with_engineers for reading in check.readings)

@@ -1,4 +1,4 @@
-"""Checks facts, names, reported results, dates and sums, each against its source or its own inputs."""
+"""Checks facts, names, reported results and dates against sources, and computed figures against stated inputs."""
 
 import calendar
 import re
@@ -22,7 +22,7 @@ from penstock.catalog.accelerator import Precision
 from penstock.errors import UnknownName
 
 _SAME = 1.1
-"""Factor within which a rate agrees with the rate computed from users and time per token."""
+"""Maximum ratio between a claimed figure and the figure computed from its inputs at which both agree."""
 _FAR_BELOW = 0.1
 _EVENTS = {
     "launch": "launched",
@@ -34,11 +34,11 @@ _EVENTS = {
     "availability": "available",
     "publication": "published",
 }
-"""Synonyms of events, so that a false date does not pass because of its wording."""
+"""Synonyms of events. Without them, a false date that uses a synonym would not be found."""
 
 
 def audit_fact(statement: FactStatement, library: Library, said_on: date | None) -> Judgement:
-    """Look up a fact as of the day of the claim and as of today."""
+    """Judge a fact by the record, as of the day of the claim and as of today."""
     fact = library.facts.find(statement.subject, statement.about) or _catalog_fact(statement, library)
     if fact is None:
         return Judgement(
@@ -53,7 +53,7 @@ def audit_fact(statement: FactStatement, library: Library, said_on: date | None)
 
 
 def _catalog_fact(statement: FactStatement, library: Library) -> SourcedFact | None:
-    """Look up an accelerator's catalog facts: supported formats, FP8 dialect, target and architecture."""
+    """Return a fact from the accelerator catalog: a supported format, FP8 dialect, target or architecture."""
     try:
         accelerator = library.accelerator_of(statement.subject)
     except UnknownName:
@@ -116,7 +116,7 @@ def _figure_text(value: float, fact: SourcedFact) -> str:
 
 
 def _judge_name(says: str, fact: SourcedFact) -> Judgement:
-    """Compare names: every word of one of the alternatives must appear."""
+    """Judge a name. The claim must contain every word of one of the alternative names on record."""
     if not fact.text:
         return Judgement(verdict=Verdict.UNDETERMINED, reason="the fact on record has no name", sources=(fact.cited,))
     words = set(re.findall(r"[a-z0-9]+", says.lower()))
@@ -153,7 +153,7 @@ def _judge_state(fact: SourcedFact, library: Library, said_on: date | None, *, s
 
 
 def span_of_month(text: str) -> ClaimedSpan:
-    """Parse a catalog month such as `2024-10` as a span of days."""
+    """Return the first and last day of a catalog month such as `2024-10`."""
     year, month = (int(piece) for piece in text.split("-")[:2])
     return ClaimedSpan(
         first=date(year, month, 1), last=date(year, month, calendar.monthrange(year, month)[1]), written=text
@@ -161,7 +161,7 @@ def span_of_month(text: str) -> ClaimedSpan:
 
 
 def _event_date(subject: str, event: str, library: Library) -> tuple[ClaimedSpan, Cited] | None:
-    """Return the date of an event, from the facts or from the accelerator's launch."""
+    """Return the date of an event with its source. It comes from the sourced facts, else from the catalog's launch."""
     meant = _EVENTS.get(event.lower(), event)
     fact = library.facts.find(subject, meant)
     if fact is not None and fact.first is not None:
@@ -179,7 +179,7 @@ def _event_date(subject: str, event: str, library: Library) -> tuple[ClaimedSpan
 
 
 def audit_date(statement: DateStatement, library: Library, said_on: date | None) -> Judgement:
-    """Check a date against the record; a plan is judged by its outcome."""
+    """Judge a date by the record. A date that was still in the future on the day of the claim is judged as a plan."""
     found = _event_date(statement.subject, statement.event, library)
     if found is None:
         return Judgement(
@@ -225,7 +225,7 @@ def _span(span: ClaimedSpan) -> str:
 
 
 def audit_mention(statement: MentionStatement, library: Library, said_on: date | None) -> Judgement:
-    """Check that a text does not mention a product before it existed."""
+    """Judge whether a text mentions a product before the product existed."""
     fact = library.facts.earliest(statement.subject)
     found = (
         (ClaimedSpan(first=fact.first, last=fact.last or fact.first, written=f"{fact.first}"), fact.cited)
@@ -249,7 +249,7 @@ def audit_mention(statement: MentionStatement, library: Library, said_on: date |
 
 
 def audit_follows(statement: FollowsStatement) -> Judgement:
-    """Recompute a sum from the inputs that a text states."""
+    """Judge a figure by recomputing its formula from the inputs that the text states."""
     names = dict(statement.inputs)
     value = evaluate(statement.formula, names)
     expression = _substitute(statement.formula, names)
@@ -267,7 +267,10 @@ def audit_follows(statement: FollowsStatement) -> Judgement:
 
 
 def _judge_by_bound(statement: FollowsStatement, value: float, line: Working) -> Judgement:
-    """Judge a figure that its inputs bound from above: confirmed close to the bound, implausible below 10% of it."""
+    """Judge a figure whose inputs give an upper bound.
+
+    A figure close to the bound is confirmed. A figure below 10% of the bound is implausible.
+    """
     share = statement.amount.high / value
     shown = figure(float(f"{value:.4g}"))
     if share >= 1 / _SAME:
@@ -291,5 +294,5 @@ def _bracket(value: float) -> str:
 
 
 def audit_uncheckable(statement: UncheckableStatement) -> Judgement:
-    """Return undetermined, and name the missing evidence."""
+    """Return the verdict undetermined with the missing evidence."""
     return Judgement(verdict=Verdict.UNDETERMINED, reason=f"no source here can check it; missing: {statement.needs}")

@@ -1,4 +1,4 @@
-"""Checks figures against the data sheet, in every reading, then against products with similar names."""
+"""Checks figures against every reading of the data sheet, then against products with similar names."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ _SCALES = {"bytes": (GB, "GB"), "bytes/s": (TERA, "TB/s"), "flops/s": (TERA, "TF
 
 
 def audit_spec(statement: SpecStatement, library: Library) -> Judgement:
-    """Check a figure against every reading of the data sheet."""
+    """Judge a figure by every reading of the data sheet."""
     accelerator = library.accelerator_of(statement.accelerator)
     found = spec_readings(accelerator, statement.quantity, statement.scope, statement.basis)
     if not found:
@@ -30,7 +30,10 @@ def audit_spec(statement: SpecStatement, library: Library) -> Judgement:
 
 
 def _judge_unlisted(statement: SpecStatement, accelerator: Accelerator) -> Judgement:
-    """Judge a figure that the catalog lacks: the accelerator does not support it, or the catalog is incomplete."""
+    """Judge a figure that the catalog lacks.
+
+    Either the accelerator does not support the format, or the catalog is incomplete.
+    """
     dialects = {"fp8": accelerator.fp8_dialect, "fp4": accelerator.fp4_formats}
     source = accelerator.source_of(f"dense_flops_per_s.{next(iter(accelerator.dense_flops_per_s))}")
     if statement.quantity not in dialects or dialects[statement.quantity] or source.basis is Basis.UNVERIFIED:
@@ -73,7 +76,10 @@ def _judge_match(
 
 
 def _difference_text(amount: Amount, reading: SpecReading) -> str:
-    """Return the exact value if it differs from the claim, and the rounding error that was allowed."""
+    """Return the data sheet value if it differs from the claim by 0.5% or more, else an empty string.
+
+    If only the rounding of the claim makes both agree, the text says so.
+    """
     off = abs(amount.middle / reading.value - 1)
     if off < 0.005:  # too small to be called a difference
         return ""
@@ -119,7 +125,7 @@ def _judge_mismatch(
 
 
 def _judge_sustained(statement: SpecStatement, accelerator: Accelerator, found: Sequence[SpecReading]) -> Judgement:
-    """Judge a sustained rate: anything up to the dense peak is possible."""
+    """Judge a claim about a sustained rate. Any rate up to the dense peak is possible."""
     amount, peak = statement.amount, found[0]
     share = amount.low / peak.value
     line = working_line(
@@ -145,12 +151,12 @@ def _judge_sustained(statement: SpecStatement, accelerator: Accelerator, found: 
 
 
 def citation(accelerator: Accelerator, source: Source) -> Cited:
-    """Return the source of an accelerator's fact."""
+    """Return the citation of a source of the accelerator's catalog entry."""
     return Cited(title=source.title or f"{accelerator.name}, {source.basis}", url=source.url)
 
 
 def value_text(value: float, measure: str) -> str:
-    """Format a value in its customary unit."""
+    """Format a value in the customary unit of its measure."""
     size, unit = _SCALES.get(measure, (1.0, ""))
     return f"{float(f'{value / size:.4g}'):,g} {unit}".strip()
 

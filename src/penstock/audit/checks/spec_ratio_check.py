@@ -1,4 +1,4 @@
-"""Checks ratios between two accelerators by their data sheets, like for like."""
+"""Checks ratios between the data sheet figures of two accelerators. Only equal readings are compared."""
 
 from penstock.audit.checks.spec_check import citation
 from penstock.audit.claims.hardware_claims import LimitStatement, RatioStatement
@@ -12,7 +12,10 @@ _BITS = {"fp64": 64, "fp32": 32, "tf32": 19, "bf16": 16, "fp16": 16, "fp8": 8, "
 
 
 def audit_ratio(statement: RatioStatement, library: Library) -> Judgement:
-    """Divide each reading of one figure by the same reading of the other; report ratios that mix two readings."""
+    """Judge a ratio by dividing each reading of one figure by the same reading of the other figure.
+
+    If only two different readings give the claimed ratio (dense and sparse, for example), the reason names them.
+    """
     accelerator, other = library.accelerator_of(statement.accelerator), library.accelerator_of(statement.over)
     ours = spec_readings(accelerator, statement.quantity, statement.scope, statement.basis)
     theirs = spec_readings(other, statement.over_quantity or statement.quantity, statement.scope, statement.basis)
@@ -84,7 +87,10 @@ def _sides(mine: SpecReading, yours: SpecReading) -> str:
 
 
 def audit_limit(statement: LimitStatement, library: Library) -> Judgement:
-    """Compute total processing performance (dense TOPS times bits) as export rules do, and compare it with a limit."""
+    """Judge whether an accelerator is below a limit of total processing performance.
+
+    Total processing performance is dense TOPS times bits, as export rules define it.
+    """
     accelerator, limit = library.accelerator_of(statement.accelerator), library.facts.limit(statement.limit)
     if limit is None:
         known = ", ".join(known.id for known in library.facts.limits)

@@ -1,4 +1,7 @@
-"""Checks speeds: physical bounds first, then published rows of the same setup and load, then the performance model."""
+"""Checks speeds.
+
+Physical bounds are checked first, then published rows of the same setup and load, then the performance model.
+"""
 
 from collections.abc import Mapping
 from datetime import date
@@ -22,17 +25,20 @@ from penstock.performance.memory.budget import fit
 from penstock.units import GB
 
 _REPEAT: Final = 1.1
-"""Factor by which two runs of one setup under one load may differ."""
+"""Maximum ratio between the results of two runs of one setup under one load."""
 _DRAFTED: Final = 2.8
-"""Tokens per step with three mostly accepted drafts, as in published rows with draft layers."""
+"""Tokens per step with three drafted tokens that are mostly accepted, as in published rows with draft layers."""
 _LATER: Final = 2.0
-"""Factor by which rows published after a claim may be faster, because engines improve. An assumption."""
+"""Assumed maximum factor by which engines became faster between a claim and rows published after it."""
 _FAR: Final = 1.25
-"""Factor outside the model's interval from which a figure is implausible."""
+"""Factor beyond the ends of the predicted interval from which a figure is implausible."""
 
 
 def audit_speed(statement: SpeedStatement, library: Library, said_on: date | None = None) -> Judgement:
-    """Judge a rate, a latency or a number of requests by rows published up to the day of the claim."""
+    """Judge a rate, a latency or a number of requests.
+
+    Physical bounds are checked first, then rows published up to the day of the claim, then the performance model.
+    """
     setup = statement.setup
     model, accelerator = library.model_of(setup.model), library.accelerator_of(setup.accelerator)
     found = _limits(statement, library)
@@ -221,7 +227,10 @@ def _context(limit: PhysicalLimit) -> float:
 
 
 def _min_context_tokens(limit: PhysicalLimit) -> float:
-    """Return the minimum tokens held per request: its prompt, because answers are at all stages and memory is paged."""
+    """Return the minimum number of tokens held per request, which is the length of its prompt.
+
+    Answers do not count: they are at all stages, and memory is allocated in pages as they grow.
+    """
     return float(limit.setup.input_tokens or 0) or 1.0
 
 
@@ -252,7 +261,7 @@ def _too_many_requests(statement: SpeedStatement, found: tuple[PhysicalLimit, ..
 
 
 def _too_many_for_engines(statement: SpeedStatement, limit: PhysicalLimit) -> Judgement | None:
-    """Judge a claim of more requests than fit next to the smallest estimate of the engine's reserved memory."""
+    """Judge a claim of more requests than fit next to the smallest estimate of the engine reserves; else None."""
     context = max(1, round((_min_context_tokens(limit) + _context(limit)) / 2))
     capacity = fit(limit.work.deployment, context).capacity
     if capacity is None or capacity.cached_requests is None:
@@ -283,7 +292,7 @@ def _requests_hold(found: tuple[PhysicalLimit, ...]) -> Judgement:
 def _by_rows(
     statement: SpeedStatement, rows: Mapping[Measurement, float], library: Library, said_on: date | None
 ) -> Judgement | None:
-    """Judge by published rows of the same setup and load, or of any load if the claim states none."""
+    """Judge by published rows of the same setup and load. If the claim states no load, rows of any load are used."""
     setup, amount = statement.setup, statement.amount
     if not rows:
         return None
@@ -319,14 +328,14 @@ def _by_rows(
 
 
 def _claim_over_value(statement: SpeedStatement, value: float, what: str) -> Working:
-    """Divide a claim by a value, rates in tok/s and times in ms."""
+    """Return the line of arithmetic that divides a claim by a value. Rates are in tok/s, times in ms."""
     times = 1.0 if statement.metric == "throughput" else 1e3
     claimed, other = plainly(times * statement.amount.middle), plainly(times * value)
     return working_line(f"{claimed} / {other}", float(claimed) / float(other), what + ("" if times == 1.0 else ", ms"))
 
 
 def _no_room(statement: SpeedStatement, library: Library) -> Judgement | None:
-    """Judge a setup whose weights fit but leave no room for a KV cache, as a fit claim is judged."""
+    """Judge a setup whose weights fit but leave no room for a KV cache. Return None for any other setup."""
     setup = statement.setup
     model, accelerator = library.model_of(setup.model), library.accelerator_of(setup.accelerator)
     if library.efficiencies is None or setup.replicas > 1 or setup.data_parallel > 1:
@@ -370,9 +379,9 @@ def _by_model(statement: SpeedStatement, rows: Mapping[Measurement, float], libr
 
 
 def _by_drafts(statement: SpeedStatement, low: float, high: float, library: Library) -> bool:
-    """Return whether speculative decoding explains a claim that beats figures without it.
+    """Return whether speculative decoding explains a claim that is faster than figures without speculative decoding.
 
-    It can if the claim states it, or if the claim is silent and the model has draft layers.
+    It can if the claim states speculative decoding, or if the claim does not mention it and the model has draft layers.
     """
     drafted = statement.setup.drafted
     if drafted is None:

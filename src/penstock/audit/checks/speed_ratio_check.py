@@ -1,4 +1,7 @@
-"""Checks speed ratios between setups, or between dates of one setup: published pairs first, then the model."""
+"""Checks speed ratios between two setups, or between two dates of one setup.
+
+Published pairs are used first, then the performance model.
+"""
 
 from collections import defaultdict
 from datetime import date
@@ -15,13 +18,16 @@ from penstock.catalog.measurement import Measurement
 from penstock.performance.calibration.measured_runs import setup_of
 
 _REPEAT: Final = 1.1
-"""Factor by which two runs of one setup may differ; ratios further outside the published range are implausible."""
+"""Maximum ratio between two runs of one setup. A claim that is further outside the published range is implausible."""
 _FAR: Final = 1.25
 _MODEL: Final = Cited(title="Penstock's performance model, P10 to P90", url="docs/accuracy.md")
 
 
 def audit_speed_ratio(statement: SpeedRatioStatement, library: Library, said_on: date | None = None) -> Judgement:
-    """Divide two setups' rates under the same load: published rates for every possible load, else predicted ones."""
+    """Judge the ratio of two setups' rates under the same load.
+
+    Published rates are used for every load that the claim may mean. Without published rates, predicted rates are used.
+    """
     pairs = _published_pairs(statement, library, said_on)
     if pairs:
         return _by_pairs(statement, pairs, library)
@@ -71,7 +77,10 @@ def _times(ratio: float) -> str:
 def _published_pairs(
     statement: SpeedRatioStatement, library: Library, said_on: date | None
 ) -> list[tuple[Measurement, Measurement]]:
-    """Pair rows of both setups by load: the newest pair of one source, else the fastest of any two."""
+    """Return one pair of rows, one row of each setup, for each load that both setups have.
+
+    The pair is the newest whose rows have the same source. Without such a pair, it is the fastest row of each setup.
+    """
     ours, theirs = (_fastest(setup, library, said_on) for setup in (statement.setup, statement.over))
     pairs = []
     for load in ours.keys() & theirs.keys():
@@ -85,7 +94,10 @@ def _published_pairs(
 def _fastest(
     setup: ServedSetup, library: Library, said_on: date | None
 ) -> dict[tuple[object, ...], dict[str, Measurement]]:
-    """Return the fastest row of each load and source, over engines and splits; fastest source first."""
+    """Return the fastest row of each load and source, over all engines and splits.
+
+    The sources of a load are sorted by the rate of that row, fastest first.
+    """
     rates = published_figures(setup, "throughput", library, said_on, by_source=True)
     found: dict[tuple[object, ...], dict[str, Measurement]] = defaultdict(dict)
     for row in sorted(rates, key=lambda row: rates[row], reverse=True):
@@ -98,7 +110,10 @@ def _load_stated(setup: ServedSetup) -> bool:
 
 
 def audit_change(statement: ChangeStatement, library: Library) -> Judgement:
-    """Compare the oldest and the newest dated row of every setup and load that was measured twice."""
+    """Judge a speed-up over time.
+
+    It compares the oldest and the newest dated row of every setup and load that was measured on two days.
+    """
     accelerator = library.accelerator_of(statement.accelerator)
     runs: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)
     for row in library.measurements_of(accelerator.id):

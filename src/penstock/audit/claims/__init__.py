@@ -1,1 +1,1 @@
-"""Claim types: one frozen class per kind of statement, and its source."""
+"""Claim types. Each kind of statement has one frozen class, and each claim names its source."""

@@ -1,4 +1,4 @@
-"""Parses claimed figures as written: with unit, rounding and words such as `about`."""
+"""Parses claimed figures as written, including their unit, their rounding and words such as `about`."""
 
 import difflib
 import re
@@ -25,9 +25,9 @@ _FILLERS: Final = {"at", "than", "to"}
 _LOOSE: Final = 0.10
 """Relative error allowed for a figure called `about`."""
 _TIGHT: Final = (0.02, 0.05)
-"""Allowed relative error: 2%, or half of the last digit if that is more, up to 5%."""
+"""Minimum and maximum of the allowed relative error. Between 2% and 5%, half a unit of the last digit is allowed."""
 _STRICT: Final = 0.005
-"""Relative tolerance beyond the bound of `over` and `under`."""
+"""Relative error allowed beyond the bound of a figure with `over` or `under`."""
 _THOUSANDS: Final = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?")
 
 UNITS: Final[Mapping[str, tuple[str, float]]] = {
@@ -96,7 +96,7 @@ UNITS: Final[Mapping[str, tuple[str, float]]] = {
     "params": ("count", 1.0),
     "": ("number", 1.0),
 }
-"""Units as written, each with its measure and its size in the base unit."""
+"""Measure of each written unit, and its size in the base unit of that measure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,26 +115,35 @@ class Amount:
 
     @property
     def middle(self) -> float:
-        """The figure, or the middle of a range."""
+        """The figure, or the midpoint of a range."""
         return (self.low + self.high) / 2
 
     @property
     def slack(self) -> float:
-        """Allowed distance between the figure and a matching value."""
+        """Maximum distance between the figure and a value that matches the figure."""
         tight = min(max(self.rounding, _TIGHT[0] * self.middle), _TIGHT[1] * self.middle)
         return max(tight, _LOOSE * self.middle) if self.about else tight
 
     def meets(self, value: float) -> bool:
-        """Return whether a value matches the claim within its rounding; `over` and `under` allow 0.5%."""
+        """Return whether a value matches the claim within the claim's rounding.
+
+        With `over` and `under`, 0.5% is allowed.
+        """
         bounded = (self.at_least or self.at_most) and not self.about
         return self._within(value, _STRICT * self.middle if bounded else self.slack)
 
     def nearly(self, value: float) -> bool:
-        """Return whether a value is as close as sources of one figure are to each other: 5%, or 15% with `about`."""
+        """Return whether a value is near the claim.
+
+        The tolerance is 5%, as sources of one figure differ, or 15% with `about`.
+        """
         return self._within(value, max(_TIGHT[1] * self.middle, 1.5 * self.slack))
 
     def closely(self, value: float) -> bool:
-        """Return whether a value is the figure itself, without rounding or bounds: 2%, or 10% with `about`."""
+        """Return whether a value equals the figure within 2%, or within 10% with `about`.
+
+        The claim's rounding and the words `over` and `under` are ignored.
+        """
         slack = (_LOOSE if self.about else _TIGHT[0]) * self.middle
         return self.low - slack <= value <= self.high + slack
 
@@ -144,15 +153,15 @@ class Amount:
         return low <= value <= high
 
     def overlaps(self, low: float, high: float) -> bool:
-        """Return whether some value of a range matches the claim."""
+        """Return whether some value between `low` and `high` matches the claim."""
         return self.meets(min(max(low, self.low), high)) or self.meets(low) or self.meets(high)
 
     def off_by(self, value: float) -> str:
-        """Return the distance to a value, in percent of that value."""
+        """Return the distance between the figure and a value, in percent of that value."""
         return f"{abs(self.middle / value - 1):.0%}" if value else "all"
 
     def rest(self) -> "Amount":
-        """Return the remainder of a share: 30% less is 70%."""
+        """Return one minus a claimed share. For example, 30% less becomes 70%."""
         return replace(self, low=1 - self.high, high=1 - self.low, at_least=self.at_most, at_most=self.at_least)
 
     def scaled(self, by: float) -> "Amount":
@@ -161,7 +170,10 @@ class Amount:
 
 
 def parse_amount(text: str, *measures: str) -> Amount:
-    """Parse `3,958 TFLOPS`, `~15-20 tok/s`, `18 to 22%`, `>2.5x` or `$22,000`, in one of the given measures if any."""
+    """Parse an amount such as `3,958 TFLOPS`, `~15-20 tok/s`, `18 to 22%`, `>2.5x` or `$22,000`.
+
+    If measures are given, the amount must be in one of them.
+    """
     shown = " ".join(text.split())
     found = _AMOUNT.fullmatch(shown) if len(shown) <= _MAX_CHARACTERS else None
     if found is None:
@@ -197,7 +209,10 @@ def exactly(value: float, measure: str = "number", written: str | None = None) -
 
 
 def _plain(digits: str, scale: str) -> tuple[float, float]:
-    """Return a figure and half of its last digit; a comma that does not separate thousands is a decimal comma."""
+    """Return a figure and half a unit of its last digit.
+
+    A comma that does not separate thousands is a decimal comma.
+    """
     clean = digits.replace("_", "")
     if re.fullmatch(r"\d{1,3}(?:\.\d{3})+,\d+", clean):
         clean = clean.replace(".", "").replace(",", ".")

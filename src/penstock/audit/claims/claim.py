@@ -1,4 +1,4 @@
-"""A claim: a statement of one kind, its source, and words to find it by."""
+"""A claim consists of a statement of one kind, its source, and words by which it can be found."""
 
 import re
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ class Said:
     title: str = ""
     address: Annotated[str, Parsed(_address, {"type": "string"})] | None = None
     said_on: Day | None = None
-    """Date of the claim; a claim without a date (None) is judged as of today."""
+    """Date of the claim. If it is None, the claim is judged as of today."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class Claim:
     words: str = ""
     """The statement, paraphrased."""
     key: str = ""
-    """At most twelve words of the original, to find the place."""
+    """At most twelve words of the original text, by which the passage can be found."""
     topic: str = ""
     points_at: tuple[str, ...] = ()
     """Ids of other claims that this claim relies on or repeats."""

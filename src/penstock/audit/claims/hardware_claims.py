@@ -1,4 +1,4 @@
-"""Claims about an accelerator: a figure of its data sheet, or a ratio between two."""
+"""Claims about an accelerator's data sheet figure, about the ratio of two such figures, or about a threshold."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -7,7 +7,7 @@ from penstock.audit.claims.amount import Amount
 
 FlopsBasis = Literal["unstated", "dense", "sparse"]
 Scope = Literal["device", "node", "rack", "unit"]
-"""Scope of a figure; `unit` is one compute unit or streaming multiprocessor."""
+"""Hardware that a figure covers. `unit` is one compute unit or streaming multiprocessor."""
 
 FORMATS_OF_FLOPS: Final = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp6", "fp4")
 QUANTITIES: Final = (
@@ -34,7 +34,7 @@ MEASURES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecStatement:
-    """A data sheet figure: `h100 fp8 3,958 TFLOPS`."""
+    """A claim about a data sheet figure, such as `h100 fp8 3,958 TFLOPS`."""
 
     accelerator: str
     quantity: str
@@ -42,21 +42,21 @@ class SpecStatement:
     basis: FlopsBasis = "unstated"
     scope: Scope = "device"
     sustained: bool = False
-    """Whether the figure is said to be sustained, not a peak."""
+    """Whether the claim calls the figure sustained instead of peak."""
     variants: tuple[str, ...] = ()
-    """Other accelerators that the name may mean, if it names only a generation."""
+    """Other accelerators that the claim may mean, if it names only a generation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatioStatement:
-    """The ratio of one accelerator's figure to another's: `mi300x memory 1.5x of h100`."""
+    """A claim about the ratio of two accelerators' figures, such as `mi300x memory 1.5x of h100`."""
 
     accelerator: str
     over: str
     quantity: str
     amount: Amount
     over_quantity: str | None = None
-    """Quantity of the other accelerator if it differs: FP4 of one over FP8 of the other."""
+    """Quantity of the second accelerator if it is not `quantity`, for example FP8 if FP4 is divided by FP8."""
     basis: FlopsBasis = "unstated"
     scope: Scope = "device"
 

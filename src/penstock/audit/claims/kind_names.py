@@ -1,4 +1,4 @@
-"""Names of the kinds of statement: the key in a file and the word in a table."""
+"""Names of the kinds of statement. Each kind has a key in claim files and a word in printed tables."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -42,5 +42,5 @@ _NAMES: Final[Mapping[type, str]] = {
 
 
 def kind_of(statement: Statement) -> str:
-    """Return the key under which a statement is written."""
+    """Return the key of a statement's kind in claim files."""
     return _NAMES[type(statement)]

@@ -1,4 +1,4 @@
-"""Claims about memory: fit and size."""
+"""Claims about memory: whether a model fits, and the size of a model."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,24 +10,24 @@ Sized = Literal["weights", "cache", "left", "params"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitStatement:
-    """A claim that a model fits or does not fit on a number of devices, or about the fewest devices."""
+    """A claim that a model fits, or does not fit, on some devices, or a claim about the minimum number of devices."""
 
     model: str
     accelerator: str
     devices: int = 1
     fits: bool = True
     precision: str | None = None
-    """Weight format; if the claim states none (None), every usual format is tried."""
+    """Weight format. If it is None, the claim states none, and every usual format is tried."""
     context_tokens: int | None = None
     requests: int = 1
-    """Number of requests of that context that must fit together."""
+    """Number of requests, each with `context_tokens`, that must fit at the same time."""
     fewest: Amount | None = None
-    """Claimed minimum number of devices; if it is set, `devices` and `fits` are ignored."""
+    """Claimed minimum number of devices. If it is set, `devices` and `fits` are ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeStatement:
-    """A claim about the size of a model's weights or KV cache, or about the remaining memory."""
+    """A claim about a model's number of parameters, weight bytes or KV cache bytes, or about the memory left."""
 
     model: str
     sized: Sized

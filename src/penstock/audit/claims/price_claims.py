@@ -1,4 +1,4 @@
-"""Claims about cost: a price, a price ratio, or a cost with its inputs."""
+"""Claims about money: a price, a price ratio, or a cost with the inputs that it was computed from."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from penstock.audit.claims.amount import Amount
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceStatement:
-    """The purchase price of one device, or its rent per hour."""
+    """A claim about the purchase price of one device, or about its rent per hour."""
 
     accelerator: str
     bought: bool
@@ -16,7 +16,7 @@ class PriceStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceRatioStatement:
-    """The saving of one device relative to another, as a share of the more expensive one."""
+    """A claim about how much cheaper a device is than the device `over`, as a share of the price of `over`."""
 
     accelerator: str
     over: str
@@ -26,7 +26,7 @@ class PriceRatioStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostStatement:
-    """Dollars per million tokens, with the rent and token rate."""
+    """A claim about dollars per million tokens, with the rent and the token rate that it was computed from."""
 
     usd_per_hour: float
     """Rent of all devices together, in dollars per hour."""

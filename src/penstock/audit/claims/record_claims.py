@@ -1,4 +1,4 @@
-"""Claims about the record: facts, releases, dates, changes over time, and sums of stated figures."""
+"""Claims that a record can decide: facts, releases, dates, changes over time, and figures computed from others."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -8,7 +8,7 @@ from penstock.audit.claims.amount import Amount
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactStatement:
-    """A claim that something holds, has a name or was reported: `mi300x wave32 yes`, `fnuz stands for ...`."""
+    """A claim about a fact, a name or a reported result, such as `mi300x wave32 yes` or `fnuz stands for ...`."""
 
     subject: str
     about: str
@@ -17,7 +17,7 @@ class FactStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedSpan:
-    """A span of days: one day, or a month, quarter or year."""
+    """The span of days that a claim means: one day, a month, a quarter or a year."""
 
     first: date
     last: date
@@ -26,7 +26,7 @@ class ClaimedSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DateStatement:
-    """A claim that something happened or will happen at a time."""
+    """A claim that an event happened or will happen at a time."""
 
     subject: str
     event: str
@@ -35,7 +35,7 @@ class DateStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunsStatement:
-    """A claim that a checkpoint runs correctly, or does not, on given devices with an engine release."""
+    """A claim that a checkpoint runs correctly, or does not, on the given devices and engine release."""
 
     model: str
     accelerator: str
@@ -47,14 +47,14 @@ class RunsStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MentionStatement:
-    """A mention of a product as existing; the text cannot be older than the product."""
+    """A claim that mentions a product as existing. The text cannot be older than the product."""
 
     subject: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeStatement:
-    """A claim that a stack became faster by a factor between two dates on the same work."""
+    """A claim that a software stack became faster by a factor between two dates on the same workload."""
 
     accelerator: str
     amount: Amount
@@ -66,18 +66,18 @@ class ChangeStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowsStatement:
-    """A figure that a text computes from other stated figures."""
+    """A claim about a figure that the text computes from other stated figures."""
 
     inputs: tuple[tuple[str, float], ...]
     formula: str
     amount: Amount
     at_most: bool = False
-    """Whether the inputs only give an upper bound of the figure."""
+    """Whether the inputs give only an upper bound of the figure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UncheckableStatement:
-    """A figure that cannot be checked; `needs` names the missing evidence."""
+    """A claim about a figure that cannot be checked. `needs` names the missing evidence."""
 
     amount: Amount
     needs: str

@@ -1,4 +1,4 @@
-"""Claims about speed: a rate, a latency or a number of requests, with the stated part of the setup."""
+"""Claims about a rate, a latency or a number of requests. Each has the part of the setup that the claim states."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,12 +6,15 @@ from typing import Literal
 from penstock.audit.claims.amount import Amount
 
 Metric = Literal["throughput", "tpot", "ttft", "requests"]
-"""Output tokens per second, seconds per output token, seconds to first token, or concurrent requests."""
+"""`throughput` is output tokens per second, `tpot` seconds per output token, `ttft` seconds to the first token.
+
+`requests` is the number of concurrent requests.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedSetup:
-    """The setup of a run; a field is None if the claim does not state it."""
+    """The setup of a run. A field is None if the claim does not state it."""
 
     model: str
     accelerator: str
@@ -23,18 +26,21 @@ class ServedSetup:
     input_tokens: int | None = None
     output_tokens: int | None = None
     drafted: bool | None = None
-    """Whether speculative decoding is used, so that a step yields more than one token."""
+    """Whether speculative decoding is used, so that one step can yield several tokens per request."""
     replicas: int = 1
-    """Number of replicas that the figure covers: a rate of 32 devices may be of four replicas of eight."""
+    """Number of replicas that the figure covers.
+
+    The rate of 32 devices, for example, may be the sum over four replicas of eight devices each.
+    """
     data_parallel: int = 1
     expert_parallel: bool = False
     disaggregated: bool = False
-    """Whether prefill runs on other devices, so that decode steps contain no prompts."""
+    """Whether prefill runs on other devices than decode, so that decode steps contain no prompt tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedStatement:
-    """A rate, a latency or a number of requests of one setup."""
+    """A claim about a rate, a latency or a number of requests of one setup."""
 
     setup: ServedSetup
     metric: Metric
@@ -43,7 +49,7 @@ class SpeedStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedRatioStatement:
-    """The ratio of one setup's rate to another's, on other devices or at another time."""
+    """A claim about the ratio of two setups' rates. The setups may differ in devices or in other properties."""
 
     setup: ServedSetup
     over: ServedSetup

@@ -1,4 +1,4 @@
-"""Readings of a data sheet figure: dense and sparse, GB and GiB, one way and both ways."""
+"""Readings of a data sheet figure: dense or sparse, GB or GiB, one direction or both directions."""
 
 from dataclasses import dataclass
 
@@ -9,19 +9,19 @@ from penstock.units import GB, GIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecReading:
-    """One value that a figure may mean."""
+    """One value that a data sheet figure may mean."""
 
     name: str
     value: float
     source: Source
     plain: bool = True
-    """Whether it is the literal reading; a sparse rate, for example, is not."""
+    """Whether this is a literal reading of the figure. A sparse rate is not, unless the claim says sparse."""
 
 
 def spec_readings(
     accelerator: Accelerator, quantity: str, scope: Scope = "device", basis: FlopsBasis = "unstated"
 ) -> tuple[SpecReading, ...]:
-    """List the possible values of an accelerator's quantity, literal reading first."""
+    """List the values that an accelerator's quantity may mean, with the literal reading first."""
     times = _devices(accelerator, scope)
     found = _flops(accelerator, quantity, basis) if quantity in FORMATS_OF_FLOPS else _others(accelerator, quantity)
     where = {"device": "", "node": f" of {times:g} devices", "rack": f" of {times:g} devices", "unit": " of one unit"}[

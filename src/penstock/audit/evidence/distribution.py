@@ -1,4 +1,7 @@
-"""Places a claim in the distribution of comparable published figures; the quartiles decide, not the nearest figure."""
+"""Compares a claim with the distribution of comparable published figures.
+
+The quartiles decide, not the nearest figure.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,30 +13,30 @@ from penstock.audit.judgement import Verdict, Working, plainly, working_line
 
 _ENOUGH: Final = 4
 _NARROW: Final = 1.1
-"""Factor outside the range from which a claim is implausible, if there are enough figures."""
+"""Factor beyond the range of the figures from which a claim is implausible, if there are four figures or more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
-    """Comparable published figures: one per load, setup or provider."""
+    """Comparable published figures. There is one figure per load, setup or provider."""
 
     values: Sequence[float]
     noun: tuple[str, str]
-    """Singular and plural of a figure: `published load`, `published loads`."""
+    """Singular and plural noun for a figure, such as `published load` and `published loads`."""
     write: Callable[[float], str]
     """Function that formats a figure with its unit."""
     repeat: float = 1.0
-    """Factor between two runs of one setup; it widens the interquartile range."""
+    """Maximum ratio between two runs of one setup. The interquartile range is widened by this factor at both ends."""
     margin: float = 1.25
-    """Factor outside the range from which a claim is implausible, if there are few figures."""
+    """Factor beyond the range of the figures from which a claim is implausible, if there are at most three figures."""
     modest: Literal["low", "high"] | None = "low"
-    """Side on which a claim promises less than published; None for prices."""
+    """Side of the figures on which a claim promises less than was published. None if there is no such side."""
     sides: tuple[str, str] = ("above", "below")
-    """Words for a claim above and below the figures."""
+    """Words for a claim above the figures and for a claim below the figures."""
 
     @property
     def quartiles(self) -> tuple[float, float, float]:
-        """Lower quartile, median and upper quartile."""
+        """Lower quartile, median and upper quartile of the figures."""
         if len(self.values) == 1:
             return (self.values[0],) * 3
         low, middle, high = quantiles(self.values, n=4, method="inclusive")
@@ -45,7 +48,7 @@ class Distribution:
         return self.quartiles[1]
 
     def judge(self, amount: Amount) -> tuple[Verdict, str]:
-        """Judge a claim by its position, and describe the position."""
+        """Return the verdict on a claim by its position among the figures, and a description of that position."""
         if self._confirms(amount):
             return Verdict.CONFIRMED, self._position(amount, confirmed=True)
         inside = amount.overlaps(*self._range)
@@ -57,13 +60,13 @@ class Distribution:
         return min(self.values) / margin, max(self.values) * margin
 
     def is_modest(self, amount: Amount) -> bool:
-        """Return whether a claim promises less than every figure."""
+        """Return whether a claim promises less than every published figure."""
         if self.modest == "low":
             return amount.high + amount.slack < min(self.values)
         return self.modest == "high" and amount.low - amount.slack > max(self.values)
 
     def line(self, amount: Amount, times: float = 1.0, unit: str = "") -> Working:
-        """Divide the claim by the median, both multiplied by `times` to be in `unit`."""
+        """Return the line of arithmetic that divides the claim by the median. `times` converts both to `unit`."""
         claimed, middle = plainly(times * amount.middle), plainly(times * self.median)
         of = f"the median of {len(self.values)} {self.noun[1]}" if len(self.values) > 1 else f"the one {self.noun[0]}"
         return working_line(f"{claimed} / {middle}", float(claimed) / float(middle), f"claimed over {of}{unit}")
@@ -71,9 +74,10 @@ class Distribution:
     def _confirms(self, amount: Amount) -> bool:
         """Return whether a claim is near the median.
 
-        A figure must be within the interquartile range, widened by `repeat` and by the claim's rounding. A range may
-        also contain the median, if its ends are within the published range. `over` and `under` must hold for three
-        quarters of the figures.
+        A single figure must be within the interquartile range, widened by `repeat` and by the claim's rounding. A
+        claimed range is also near the median if it contains the median and its ends are within the range of the
+        published figures, widened by the margin. A claim with `over` or `under` must hold for three quarters of the
+        figures.
         """
         low, median, high = self.quartiles
         if amount.at_least or amount.at_most:

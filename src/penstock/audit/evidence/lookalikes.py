@@ -1,4 +1,4 @@
-"""Finds what else matches a wrong figure: a variant, a package of devices, or another data sheet row."""
+"""Finds other meanings of a figure that does not match: a variant, a package of devices, or another data sheet row."""
 
 from collections.abc import Iterator
 
@@ -8,11 +8,14 @@ from penstock.audit.reference_library import Library, Package, PrintedFigure
 from penstock.catalog.accelerator import Accelerator, Basis, Source
 
 _COUNTED_ALIKE = ("memory", "bandwidth", "compute_units", *FORMATS_OF_FLOPS)
-"""Quantities that add up over devices."""
+"""Quantities whose value for a package is the sum over its devices."""
 
 
 def matching_lookalikes(statement: SpecStatement, accelerator: Accelerator, library: Library) -> SpecReading | None:
-    """Return the lookalike that a figure matches; it may be meant, so the claim is not refuted."""
+    """Return the variant, package or other printed figure that matches the claim, or None.
+
+    The claim may mean it, so a literal match does not refute the claim.
+    """
     if statement.scope != "device":
         return None
     readings = (
@@ -68,7 +71,7 @@ def _source(told: PrintedFigure | Package) -> Source:
 
 
 def mistaken_spec(statement: SpecStatement, accelerator: Accelerator) -> str | None:
-    """Name another rate of the same accelerator, or the figure of its node, that matches the claim."""
+    """Name another rate of the same accelerator, or the same quantity of its node or device, that matches the claim."""
     others = FORMATS_OF_FLOPS if statement.quantity in FORMATS_OF_FLOPS else ()
     scopes: tuple[Scope, ...] = ("device", "node")
     asked = [(quantity, statement.scope) for quantity in others if quantity != statement.quantity]

@@ -1,4 +1,7 @@
-"""Physical limits of a setup by capacity, bandwidth and arithmetic, with unstated facts read in the claim's favour."""
+"""Physical limits of a setup by capacity, bandwidth and arithmetic.
+
+Facts that the claim does not state are assumed in the claim's favour.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -21,14 +24,17 @@ from penstock.performance.step.step_work import COMPONENTS, Array, Load, Replica
 from penstock.units import GB, TERA
 
 MAX_TOKENS_A_STEP: Final = 4.0
-"""Maximum tokens per step with drafts: the highest acceptance in the shipped measurements is below three drafts."""
+"""Maximum tokens per step and request with speculative decoding.
+
+The highest acceptance in the shipped measurements is below three drafted tokens.
+"""
 _MAX_REQUESTS: Final = 65536.0
 _FULL_STEP: Final = 8192.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class PhysicalLimit:
-    """Physical limits of one split of a setup; every figure covers all replicas of the claim."""
+    """Physical limits of one split of a setup. `copies` is the number of replicas."""
 
     setup: ServedSetup
     work: ReplicaWork
@@ -36,83 +42,92 @@ class PhysicalLimit:
 
     @property
     def accelerator(self) -> Accelerator:
-        """The accelerator."""
+        """The accelerator of the setup."""
         return self.work.deployment.accelerator
 
     @property
     def ranks(self) -> int:
-        """Data parallel ranks of one replica, each with its own requests."""
+        """Number of data parallel ranks of one replica. Each rank serves separate requests."""
         return self.work.deployment.parallelism.dp
 
     @cached_property
     def free_bytes(self) -> float:
-        """Physical memory of a device minus its weights, in bytes."""
+        """Physical memory of one device minus the weights on it, in bytes."""
         return float(self.accelerator.memory.hbm_bytes) - self.work.dense_bytes - self.work.expert_bytes
 
     @property
     def holds_weights(self) -> bool:
-        """Whether the weights fit in physical memory."""
+        """Whether the weights fit in the physical memory of the devices."""
         return self.free_bytes > 0
 
     def cache_bytes(self, context_tokens: float) -> float:
-        """Return the KV bytes that a device holds and reads for one request of its rank at a context length."""
+        """Return the KV bytes that a device holds, and reads in each step, for one request with this context."""
         roofline = self._roofline(float(self.ranks), 0.0, max(1.0, context_tokens))
         return float(roofline[COMPONENTS.index("cache")]) * self.work.bytes_per_s
 
     def max_requests(self, context_tokens: float) -> float:
-        """Return the number of requests that fit if memory holds only weights and KV cache."""
+        """Return the maximum number of requests over all replicas if memory holds only weights and KV cache."""
         each = self.cache_bytes(context_tokens)
         room = max(0.0, self.free_bytes)
         return min(_MAX_REQUESTS, self.copies * self.ranks * room / each) if each else _MAX_REQUESTS
 
     @property
     def mean_context(self) -> float:
-        """Mean context per request in tokens; unstated lengths are taken as minimal."""
+        """Mean context per request in tokens. Lengths that the claim does not state are taken as minimal."""
         return (self.setup.input_tokens or 0) + (self.setup.output_tokens or 2) / 2
 
     @property
     def drafts(self) -> float:
-        """Maximum tokens per step and request; speculative decoding is assumed unless the claim denies it."""
+        """Maximum tokens per step and request. Speculative decoding is assumed unless the claim excludes it."""
         return 1.0 if self.setup.drafted is False else MAX_TOKENS_A_STEP
 
     @cached_property
     def min_weight_s(self) -> float:
-        """Minimum seconds to read the weights of a step; for a mixture of experts, the weights that one token uses."""
+        """Minimum seconds to read the weights in one step.
+
+        For a mixture of experts, only the experts that one token uses are read.
+        """
         experts = self.work.deployment.model.experts
         share = 0.0 if experts is None else experts.per_token / experts.routed
         return (self.work.dense_bytes + share * self.work.expert_bytes) / self.work.bytes_per_s
 
     @cached_property
     def token_s(self) -> float:
-        """Seconds of arithmetic per token on one replica, at the dense peak of its formats."""
+        """Seconds of arithmetic per token on one replica, at the dense peak rate of the weight formats."""
         return self.work.token_s / self.ranks + self.work.routed_token_s
 
     @cached_property
     def running(self) -> float:
-        """Concurrent requests: the stated number, or the number that fits in memory if none or more is stated."""
+        """Number of concurrent requests.
+
+        It is the stated number, but at most the number that fits in memory. If no number is stated, memory decides.
+        """
         return max(1.0, min(self.setup.concurrency or _MAX_REQUESTS, self.max_requests(self.mean_context)))
 
     @cached_property
     def min_step_s(self) -> float:
-        """Minimum step time of a replica with its share of the running requests, in seconds."""
+        """Minimum step time of a replica that serves its share of the concurrent requests, in seconds."""
         each = self.cache_bytes(self.mean_context) / self.work.bytes_per_s
         return self.min_weight_s + self.running / self.copies / self.ranks * each
 
     @cached_property
     def max_tokens_per_s(self) -> float:
-        """Upper bound of the rate, in tokens per second."""
+        """Upper bound of the output rate of all replicas, in tokens per second."""
         by_memory = self.running * self.drafts / self.min_step_s
         return min(by_memory, self.copies / self.token_s)
 
     @cached_property
     def min_tpot_s(self) -> float:
-        """Lower bound of the time per output token, for a request that runs alone, in seconds."""
+        """Lower bound of the time per output token of a request that runs alone, in seconds."""
         each = self.cache_bytes(self.mean_context) / self.work.bytes_per_s
         return (self.min_weight_s + each) / self.drafts
 
     @cached_property
     def fair_step_s(self) -> float | None:
-        """Roofline step time of the stated load, with prompts and a usual spread over experts; None without a load."""
+        """Roofline step time of the stated load in seconds, with prompts and a usual spread of tokens over experts.
+
+        None if the claim does not state the whole load, or if prefill is disaggregated.
+        """
         setup = self.setup
         if setup.disaggregated or not (setup.input_tokens and setup.output_tokens and setup.concurrency):
             return None
@@ -124,7 +139,7 @@ class PhysicalLimit:
 
     @cached_property
     def min_prompt_s(self) -> float:
-        """Lower bound of the arithmetic for one prompt on a whole replica without cached tokens, in seconds."""
+        """Lower bound of the time to process one prompt on a whole replica, without cached tokens, in seconds."""
         return (self.setup.input_tokens or 0) * self.token_s
 
     def _roofline(self, decodes: float, prefill: float, context_tokens: float) -> Array:
@@ -138,7 +153,7 @@ class PhysicalLimit:
         return roofline
 
     def rate_lines(self) -> tuple[Working, ...]:
-        """Return the arithmetic of the rate's upper bound."""
+        """Return the lines of arithmetic that give the upper bound of the rate."""
         gb, rate = round(self.min_weight_s * self.work.bytes_per_s / GB, 2), self.work.bytes_per_s / TERA
         step_ms = self.min_step_s * 1e3
         lines = [
@@ -164,9 +179,9 @@ class PhysicalLimit:
 
 @lru_cache(maxsize=256)
 def physical_limits(setup: ServedSetup, library: Library, *, widest: bool = False) -> tuple[PhysicalLimit, ...]:
-    """Return the limits of every possible split, or with `widest` only of the first.
+    """Return the limits of every possible weight format and split. With `widest`, return only the first of them.
 
-    If the setup states no KV cache type, the smallest one is assumed.
+    The first has the widest split. If the setup states no KV cache type, the smallest type is assumed.
     """
     accelerator = library.accelerator_of(setup.accelerator)
     mixture = library.model_of(setup.model).experts is not None
@@ -184,7 +199,7 @@ def physical_limits(setup: ServedSetup, library: Library, *, widest: bool = Fals
 def _work(
     model: str, accelerator_id: str, precision: str | None, cache: str | None, split: Parallelism, library: Library
 ) -> ReplicaWork | None:
-    """Compute the work of a split, cached; None if engines do not support it."""
+    """Compute the work of a replica with one split, cached. None if engines do not support the split."""
     accelerator = library.accelerator_of(accelerator_id)
     placed = Deployment(
         model=in_format(library.model_of(model), precision),
@@ -197,7 +212,10 @@ def _work(
 
 
 def _ways(setup: ServedSetup, accelerator: Accelerator, *, mixture: bool) -> list[tuple[Parallelism, int]]:
-    """Return the possible splits; an unstated split of a mixture of experts may have data parallel attention."""
+    """Return the possible splits, each with its number of replicas.
+
+    If the claim states no split, a mixture of experts may also use data parallel attention.
+    """
     found = list(splits(setup, accelerator))
     if mixture and setup.data_parallel == setup.replicas == 1:
         found += [
@@ -207,7 +225,10 @@ def _ways(setup: ServedSetup, accelerator: Accelerator, *, mixture: bool) -> lis
 
 
 def splits(setup: ServedSetup, accelerator: Accelerator) -> Iterator[tuple[Parallelism, int]]:
-    """Yield the possible uses of the devices: one replica, or several smaller ones."""
+    """Yield the possible splits of the devices into one replica or several smaller replicas, widest split first.
+
+    Each split comes with its number of replicas.
+    """
     dp, whole = setup.data_parallel, setup.devices // max(1, setup.replicas)
     if dp > 1 or setup.replicas > 1:
         yield Parallelism(tp=max(1, whole // dp), dp=dp, expert_parallel=setup.expert_parallel), setup.replicas
@@ -219,15 +240,15 @@ def splits(setup: ServedSetup, accelerator: Accelerator) -> Iterator[tuple[Paral
 
 
 def without_drafts(limit: PhysicalLimit) -> PhysicalLimit:
-    """Return the same limits without speculative decoding."""
+    """Return the limits of the same split without speculative decoding."""
     return PhysicalLimit(setup=replace(limit.setup, drafted=False), work=limit.work, copies=limit.copies)
 
 
 def max_rate(found: tuple[PhysicalLimit, ...]) -> PhysicalLimit | None:
-    """Return the split with the highest token rate among the splits that hold the weights."""
+    """Return the limits of the split with the highest token rate, among the splits whose devices hold the weights."""
     return max((one for one in found if one.holds_weights), key=lambda one: one.max_tokens_per_s, default=None)
 
 
 def min_tpot(found: tuple[PhysicalLimit, ...]) -> PhysicalLimit | None:
-    """Return the split with the shortest time per output token among the splits that hold the weights."""
+    """Return the limits of the split with the lowest time per output token, among the splits that hold the weights."""
     return min((one for one in found if one.holds_weights), key=lambda one: one.min_tpot_s, default=None)

@@ -21,24 +21,27 @@ from penstock.performance.prediction.choose_engine import BEST, predict_on
 from penstock.performance.prediction.predict_deployment import Prediction, Range
 
 _SAME_LENGTHS: Final = 0.2
-"""Difference of logarithms within which lengths are equal; InferenceX draws 0.9 of its nominal lengths."""
+"""Maximum difference of natural logarithms at which two lengths count as equal.
+
+InferenceX draws lengths of 0.9 times its nominal lengths on average.
+"""
 _SAME_USERS: Final = 0.06
 _LENGTHS: Final = ((1024, 1024), (128, 128), (128, 2048), (4096, 512))
 _MANY: Final = 1024
 """Maximum users tried if the claim states no load; one user, and as many as fit in memory, are tried."""
 _BITS_ALIKE: Final = {"fp16": "bf16", "int8": "fp8", "q4_k_m": "int4", "nvfp4": "mxfp4"}
-"""Formats that read equally many bytes, so that published rows of one apply to the other."""
+"""Formats with equal weight bytes. Published rows of one format apply to the other format."""
 _UNSURE_PART: Final = ("gpu_ambiguous", "gpu_unnamed")
-"""Flags of rows that may be of another accelerator."""
+"""Flags of rows whose accelerator is ambiguous or not named."""
 
 
 _Asked: TypeAlias = tuple[str | None, int, tuple[int, int, int]]
-"""A weight format, the index of a load, and the load: input tokens, output tokens, users."""
+"""A weight format, the index of a load, and the load as input tokens, output tokens and users."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """The predicted figure from P10 to P90, over the loads that the claim may mean."""
+    """The predicted figure with its P10 and P90, over all loads that the claim may mean."""
 
     low: float
     high: float
@@ -47,16 +50,17 @@ class Interval:
     engine: str
     loads: int
     stated: bool
-    """Whether the load was stated, so that there is only one."""
+    """Whether the claim states the load, so that there is only one load."""
 
 
 def published_figures(
     setup: ServedSetup, metric: Metric, library: Library, said_on: date | None = None, *, by_source: bool = False
 ) -> dict[Measurement, float]:
-    """Find published figures of the same model, format, accelerator, devices and load.
+    """Return the published figures of the same model, format, accelerator, number of devices and load, by row.
 
-    Unstated properties match anything. Of each engine, split and load (and source, if `by_source`) the newest row up to
-    the day of the claim is used; later rows only if none is older.
+    A property that the claim does not state matches any row. For each engine, split and load (and each source, if
+    `by_source`), the newest row up to the day of the claim is used. If all rows are later, the newest later row is
+    used.
     """
     accelerator = library.accelerator_of(setup.accelerator)
     shape = library.shape_of(library.model_of(setup.model).name)
@@ -74,7 +78,7 @@ def published_figures(
 
 
 def load_of(row: Measurement) -> tuple[object, ...]:
-    """Return the properties that comparable rows share: format, drafts, users and lengths."""
+    """Return the properties that comparable rows have in common: scenario, format, drafts, users and lengths."""
     weights = _BITS_ALIKE.get(row.weights, row.weights)
     lengths = round(row.input_tokens, -2), round(row.output_tokens, -2)
     return row.scenario, weights, row.drafted, row.concurrency, *lengths
@@ -97,7 +101,7 @@ def _same(row: Measurement, setup: ServedSetup) -> bool:
 
 
 def cite_rows(rows: Sequence[Measurement], library: Library) -> tuple[Cited, ...]:
-    """List the sources of rows, each with its row id or number of rows."""
+    """List the sources of the rows. Each source comes with its row id, or with its number of rows."""
     found = []
     for name in dict.fromkeys(row.source for row in rows):
         here = sorted((row for row in rows if row.source == name), key=lambda row: row.date)
@@ -114,7 +118,7 @@ def _near(value: float | None, asked: float | None, within: float) -> bool:
 
 
 def figure_of(row: Measurement, metric: Metric) -> float | None:
-    """Return a row's value of a metric; a rate that is not published is computed from its latencies."""
+    """Return a row's value of a metric. A rate that is not published is computed from the row's latencies."""
     if metric == "tpot":
         return row.tpot_s
     if metric == "ttft":
@@ -129,7 +133,7 @@ def figure_of(row: Measurement, metric: Metric) -> float | None:
 
 @lru_cache(maxsize=1024)
 def predict_figure(setup: ServedSetup, metric: Metric, library: Library) -> Interval | None:
-    """Predict the figure over every load that the claim may mean; None if nothing can be predicted."""
+    """Predict the claimed figure over every load that the claim may mean. None if nothing can be predicted."""
     found = list(_predictions(setup, library))
     ranges = [(_range(one, metric, copies), one) for one, copies, _ in found if one.memory.fits]
     kept = [(spread, one) for spread, one in ranges if spread is not None]
@@ -161,7 +165,7 @@ class RatePair:
 
 @lru_cache(maxsize=256)
 def predict_pairs(setup: ServedSetup, over: ServedSetup, library: Library) -> tuple[RatePair, ...]:
-    """Predict both setups, each in its widest split, under every load that the claim may mean."""
+    """Predict the rates of both setups, each with its widest split, under every load that the claim may mean."""
     if library.efficiencies is None:
         return ()
     ours, theirs = _rates(setup, library), _rates(over, library)
@@ -179,7 +183,7 @@ def predict_pairs(setup: ServedSetup, over: ServedSetup, library: Library) -> tu
 
 
 def _rates(setup: ServedSetup, library: Library) -> dict[tuple[str | None, int], tuple[Range, tuple[int, int, int]]]:
-    """Return rates and loads by format and load index; lengths that nearly agree are one load."""
+    """Return the predicted rate and the load by weight format and load index. Two setups are paired by these keys."""
     found: dict[tuple[str | None, int], tuple[Range, tuple[int, int, int]]] = {}
     for one, copies, (name, number, load) in _predictions(setup, library):
         if one.memory.fits:
@@ -217,7 +221,7 @@ def _predictions(setup: ServedSetup, library: Library) -> Iterator[tuple[Predict
 
 
 def _usual_splits(setup: ServedSetup, library: Library) -> list[tuple[Parallelism, int]]:
-    """Return the widest split, and the narrowest one if that may be meant instead."""
+    """Return the widest split. If the claim states no concurrency, also return the narrowest split."""
     found = list(splits(setup, library.accelerator_of(setup.accelerator)))
     return [found[0]] if setup.concurrency is not None or len(found) == 1 else [found[0], found[-1]]
 

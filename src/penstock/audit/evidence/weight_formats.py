@@ -1,4 +1,4 @@
-"""Weight formats as people name them, and a model's size in each."""
+"""Weight formats as people name them, and models stored in these formats."""
 
 import difflib
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from penstock.model.model_spec import model_as_measured
 from penstock.model.weight import FORMATS, FP16, INT8_CHANNEL, WeightFormat
 
 Q4_K_M: Final = WeightFormat(name="int4", bits=4.85, widened_to="fp16")
-"""llama.cpp's mixture of four and six bits: 4.85 bits per weight over Llama models, scales included."""
+"""llama.cpp's mixture of four and six bits. It takes 4.85 bits per weight in Llama models, including scales."""
 PRECISIONS: Final[Mapping[str, WeightFormat]] = {**FORMATS, "fp16": FP16, "int8": INT8_CHANNEL, "q4_k_m": Q4_K_M}
 _SPELLINGS: Final = {
     "bfloat16": "bf16",
@@ -22,11 +22,11 @@ _SPELLINGS: Final = {
 }
 _SPELLINGS_MORE: Final = {"awq": "int4", "gptq": "int4", "int8-w8a8": "int8", "w8a8": "int8", "8-bit": "int8"}
 USUAL: Final = ("fp16", "fp8", "int4")
-"""Formats tried if none is stated, widest first."""
+"""Formats that are tried if the claim states no format, sorted by width, widest first."""
 
 
 def precision_name(text: str) -> str:
-    """Parse a weight format as people write it."""
+    """Return the canonical name of a weight format that is written as people write it."""
     spelled = text.strip().lower()
     name = {**_SPELLINGS, **_SPELLINGS_MORE}.get(spelled, spelled)
     if name in PRECISIONS:
@@ -37,7 +37,7 @@ def precision_name(text: str) -> str:
 
 
 def in_format(model: ModelSpec, precision: str | None) -> ModelSpec:
-    """Return a model in a weight format; None keeps the released one."""
+    """Return a model stored in a weight format. With None, return the model as released."""
     if precision is None:
         return model
     if precision in FORMATS:
@@ -46,10 +46,13 @@ def in_format(model: ModelSpec, precision: str | None) -> ModelSpec:
 
 
 def formats_tried(precision: str | None) -> tuple[str | None, ...]:
-    """Return the formats that a rate may refer to; if the claim states none, the released format and smaller ones."""
+    """Return the formats that a claimed rate may refer to.
+
+    If the claim states no format, these are the released format, fp8 and int4.
+    """
     return (None, "fp8", "int4") if precision is None else (precision,)
 
 
 def possible_formats(precision: str | None) -> tuple[str, ...]:
-    """Return the formats that a statement may mean."""
+    """Return the formats that a claim may mean. If it states no format, these are the usual formats."""
     return USUAL if precision is None else (precision,)
