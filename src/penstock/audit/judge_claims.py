@@ -1,4 +1,4 @@
-"""Dispatches each claim to the check for its kind."""
+"""Judges each claim with the check for its kind of statement."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -53,7 +53,7 @@ _BY_DAY: Final[Mapping[type, Callable[..., Judgement]]] = {
     PriceStatement: audit_price,
     PriceRatioStatement: audit_price_ratio,
 }
-"""Checks that depend on the date of the claim."""
+"""Checks that depend on the date of the claim, by type of statement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +65,12 @@ class Audited:
 
 
 def audit_claims(claims: Iterable[Claim], library: Library) -> tuple[Audited, ...]:
-    """Judge each claim by itself, without the contradictions that claims list."""
+    """Judge each claim separately. The contradictions between claims that claims list are not considered."""
     return tuple(Audited(claim=claim, judgement=judge(claim, library)) for claim in claims)
 
 
 def judge(claim: Claim, library: Library) -> Judgement:
-    """Judge one claim; an unknown accelerator or model makes it undetermined and does not stop the others."""
+    """Judge one claim. If its accelerator or model is unknown, the verdict is undetermined and no error is raised."""
     statement, day = claim.statement, claim.said.said_on
     try:
         if type(statement) in _BY_DAY:
@@ -84,7 +84,7 @@ def judge(claim: Claim, library: Library) -> Judgement:
 
 
 def _note_later_launch(judgement: Judgement, accelerator: str, library: Library, claim: Claim) -> Judgement:
-    """Add to the reason that the accelerator was launched after the claim."""
+    """Return the judgement. If the accelerator was launched after the claim, the reason says so."""
     launched, day = library.accelerator_of(accelerator).launched, claim.said.said_on
     if launched is None or day is None or f"{day:%Y-%m}" >= launched:
         return judgement

@@ -1,4 +1,7 @@
-"""Judgements: verdict, reason, reproducible arithmetic, and the condition under which the claim would be true."""
+"""Judgements.
+
+Each has a verdict, a reason, reproducible arithmetic, and the condition that would make the claim true.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,30 +11,30 @@ class Verdict(StrEnum):
     """Verdict on a claim."""
 
     IMPOSSIBLE = "impossible"
-    """Breaks a bound of capacity, bandwidth or arithmetic in every reading."""
+    """The claim breaks a bound of capacity, bandwidth or arithmetic in every reading."""
     CONTRADICTED = "contradicted"
-    """Contradicted by sourced facts or dates, or by its own stated inputs."""
+    """The claim is contradicted by sourced facts or dates, or by the inputs that it states."""
     IMPLAUSIBLE = "implausible"
-    """Possible, but far from all evidence."""
+    """The claim is possible, but far from all evidence."""
     PLAUSIBLE = "plausible"
     CONFIRMED = "confirmed"
     UNDETERMINED = "undetermined"
-    """Cannot be decided; the reason names the missing evidence."""
+    """The claim cannot be decided. The reason names the missing evidence."""
 
     @property
     def damning(self) -> bool:
-        """Whether `audit` exits 1: a buyer should stop."""
+        """Whether the verdict makes `penstock audit` exit with status 1, so that a buyer stops."""
         return self in {Verdict.IMPOSSIBLE, Verdict.CONTRADICTED}
 
     @property
     def caught(self) -> bool:
-        """Whether the verdict says that something is wrong."""
+        """Whether the verdict says that the claim is impossible, contradicted or implausible."""
         return self.damning or self is Verdict.IMPLAUSIBLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Working:
-    """One line of arithmetic: an expression of plain numbers, its result, and the meaning of the result."""
+    """One line of arithmetic. It has an expression of plain numbers, the result, and the meaning of the result."""
 
     expression: str
     """An expression such as `192 / 80`, or a comparison such as `2024-10 > 2023-10`."""
@@ -46,7 +49,7 @@ class Working:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cited:
-    """A consulted source."""
+    """A source that a check consulted."""
 
     title: str
     url: str | None = None
@@ -62,11 +65,11 @@ class Judgement:
     sources: tuple[Cited, ...] = ()
     true_if: str | None = None
     today: Verdict | None = None
-    """Today's verdict, if it differs from the verdict on the day of the claim."""
+    """The verdict as of today, if it is not the same as the verdict on the day of the claim."""
 
 
 def figure(value: float) -> str:
-    """Format a number with four significant digits, and at least its whole part."""
+    """Format a number with four significant digits. Digits before the decimal point are always kept."""
     if value == int(value) and abs(value) < 1e15:  # beyond, digits are noise
         return f"{int(value):,}"
     return f"{value:,.0f}" if abs(value) >= 1e4 else f"{float(f'{value:.4g}'):,g}"

@@ -1,4 +1,4 @@
-"""Reference data for the checks: catalog, models, prices, measurements and sourced facts, passed in by the caller."""
+"""Reference data for the checks: catalog, models, prices, measurements and sourced facts. The caller provides it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from penstock.reading.toml import STRICT, read_toml, strictly
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcedFact:
-    """A sourced fact that no catalog holds: a release, a name, a published result."""
+    """A sourced fact that is in no catalog, such as a release, a name or a published result."""
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
@@ -31,12 +31,15 @@ class SourcedFact:
     checked_on: date
     holds: bool | None = None
     text: str | None = None
-    """Name or statement. `|` separates alternatives; all words of one must appear."""
+    """Name or statement. `|` separates alternatives. A claim must contain all words of one alternative."""
     low: float | None = None
     high: float | None = None
     measure: str = "number"
     first: date | None = None
-    """The day it happened or began to hold, or the first possible day."""
+    """The day on which the event happened or the fact began to hold.
+
+    If the day is uncertain, the first possible day.
+    """
     last: date | None = None
     note: str = ""
 
@@ -52,7 +55,7 @@ class SourcedFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcedLimit:
-    """A threshold of a rule, in total processing performance: dense TOPS times bits."""
+    """The threshold of a rule, in total processing performance, which is dense TOPS times bits."""
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
@@ -67,25 +70,28 @@ class SourcedLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrintedFigure:
-    """Another figure that data sheets print for an accelerator: a vector rate, an earlier version's memory."""
+    """A figure that data sheets print for an accelerator and that is not in the catalog.
+
+    Examples are a vector rate, and the memory of an earlier version.
+    """
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
     accelerator: str
     quantity: str
     value: float
-    """Value in base units: bytes, bytes or operations per second, watts."""
+    """Value in the base unit of the quantity: bytes, bytes per second, operations per second or watts."""
     says: str
     url: str
     title: str
     checked_on: date
     bare: bool = False
-    """Whether only the bare name of the generation may mean it."""
+    """Whether the figure applies only to claims that name the bare generation, such as `h100`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """Devices that are sold, and listed in data sheets, as one product."""
+    """Several devices that are sold, and listed in data sheets, as one product."""
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
@@ -99,27 +105,27 @@ class Package:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FactBook:
-    """All sourced facts by subject and topic."""
+    """All sourced facts and thresholds, printed figures and packages."""
 
     facts: tuple[SourcedFact, ...]
     limits: tuple[SourcedLimit, ...]
     printed: tuple[PrintedFigure, ...] = ()
     packages: tuple[Package, ...] = ()
     subjects: Mapping[str, str] = field(default_factory=dict)
-    """Synonyms of subjects."""
+    """Canonical names of subjects, by synonym."""
 
     def find(self, subject: str, about: str) -> SourcedFact | None:
-        """Return a fact, or None; names are compared without case."""
+        """Return the fact about a topic of a subject, or None. Upper and lower case are treated as equal."""
         wanted = self.name(subject), about.strip().lower()
         return next((fact for fact in self.facts if (fact.subject, fact.about.lower()) == wanted), None)
 
     def earliest(self, subject: str) -> SourcedFact | None:
-        """Return the earliest dated fact of a subject, or None."""
+        """Return the fact of a subject with the earliest date, or None if no fact has a date."""
         dated = [fact for fact in self.facts if fact.subject == self.name(subject) and fact.first is not None]
         return min(dated, key=lambda fact: fact.first or date.max, default=None)
 
     def limit(self, ident: str) -> SourcedLimit | None:
-        """Return a threshold by its id, or None."""
+        """Return the threshold with an id, or None."""
         return next((limit for limit in self.limits if limit.id == ident), None)
 
     def package_of(self, accelerator: str) -> Package | None:
@@ -134,7 +140,7 @@ class FactBook:
 
 @cache
 def shipped_facts() -> FactBook:
-    """Read the facts shipped with the package."""
+    """Return the facts that are shipped with the package."""
     raw = read_toml(files("penstock.audit") / "data" / "facts.toml")
     return FactBook(
         facts=strictly(tuple[SourcedFact, ...], raw.get("fact", []), "facts.toml"),
@@ -146,21 +152,24 @@ def shipped_facts() -> FactBook:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Library:
-    """Reference data for the checks. It is hashed by identity, as a cache key."""
+    """Reference data for the checks.
+
+    Two libraries are equal only if they are the same object, so it can be a cache key.
+    """
 
     accelerator_of: Callable[[str], Accelerator]
     model_of: Callable[[str], ModelSpec]
     prices_of: Callable[[str], Sequence[Price]]
     measurements_of: Callable[[str], Sequence[Measurement]]
-    """Measurements of one accelerator."""
+    """Function that maps an accelerator id to the measurements of that accelerator."""
     sources: Mapping[str, MeasurementSource]
     shape_of: Callable[[str], str]
-    """Function that returns the shape of a catalog model; models of equal shape perform alike."""
+    """Function that maps a catalog model to its shape. Models of equal shape have equal speed."""
     efficiencies: Efficiencies | None
-    """Measured efficiencies; None judges by physical bounds alone."""
+    """Measured efficiencies. If None, speeds are judged by physical bounds and published rows alone."""
     facts: FactBook
     subject_of: Callable[[str], Subject]
-    """Function that returns a model as preflight sees it."""
+    """Function that maps a model name to the subject of a preflight."""
     knowledge: Callable[[], Knowledge]
-    """The preflight rules, loaded on first use."""
+    """Function that returns the preflight rules and tables. It loads them at the first call."""
     today: date

@@ -1,4 +1,4 @@
-"""Checks whether a published saving follows from its own inputs, in every reasonable reading."""
+"""Checks whether a published saving follows from the inputs that it states, in every reasonable reading."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 from penstock.reading.scalars import Count, number
 
 _ROUNDING: Final = 0.005
-"""Half a percentage point: a claim in whole percent is reproduced by a value that rounds to it."""
+"""Half a percentage point. A claim in whole percent is reproduced by every value that rounds to the claim."""
 _VARIED: Final = 0.2
 SAVING_KEYS: Final = {
     "discount_fraction": "discount",
@@ -16,7 +16,7 @@ SAVING_KEYS: Final = {
     "claimed_with_engineers_fraction": "claimed_with_engineers",
     "cheaper_throughput_fraction": "throughput_ratio",
 }
-"""Keys in files of the fields of `SavingClaim` whose names differ."""
+"""Keys in claim files, by field of `SavingClaim`. Only fields whose key is not their name are listed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,32 +45,35 @@ class SavingClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One reading of the stated inputs, and its result."""
+    """One reading of the stated inputs, and the saving that it gives."""
 
     name: str
     throughput: str
     saving_fraction: float
     with_engineers_fraction: float
     varied_fractions: tuple[float, float]
-    """The saving with a hardware share 20% smaller or larger."""
+    """The saving if the hardware share is 20% smaller, and if it is 20% larger."""
     reproduces_claim: bool
     reproduces_claim_with_engineers: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimCheck:
-    """The results of all readings, and the inputs that would reproduce the claim."""
+    """The results of all readings, and the input values that would reproduce the claim."""
 
     claim: SavingClaim
     readings: tuple[Reading, ...]
     engineers_for_the_drop: float
-    """Number of engineers that explains the drop between both figures; the dearer bill is the same in every reading."""
+    """Number of engineers that explains the difference between the two claimed savings.
+
+    It is the same in every reading, because every reading gives the same bill of the dearer fleet.
+    """
     throughput_for_the_claim: float
-    """Relative throughput of the cheaper accelerator that gives the first figure, in the first reading."""
+    """Throughput of the cheaper accelerator, relative to the dearer, that gives the claimed saving in reading `own`."""
 
     @property
     def verdicts(self) -> tuple[str, ...]:
-        """One sentence per figure."""
+        """One sentence for each claimed saving."""
         claim = self.claim
         first = [reading for reading in self.readings if reading.reproduces_claim]
         second = [reading for reading in self.readings if reading.reproduces_claim_with_engineers]
@@ -101,7 +104,7 @@ def _sentence(claimed: float, given: list[tuple[float, Reading]], reproduced: li
 
 
 def check_claim(claim: SavingClaim) -> ClaimCheck:
-    """Compute every reading."""
+    """Compute the result of every reading, and the input values that would reproduce the claim."""
     readings = tuple(_readings(claim))
     cheaper, dearer = _bills(claim, "own")
     drop = claim.claimed_fraction - claim.claimed_with_engineers_fraction
@@ -115,7 +118,11 @@ def check_claim(claim: SavingClaim) -> ClaimCheck:
 
 _Basis = Literal["own", "watts", "same"]
 _BASES: Final[tuple[_Basis, ...]] = ("own", "watts", "same")
-"""Readings of the hardware share: of each bill, or of the dearer bill with the other's power derived from it."""
+"""Readings of the hardware share.
+
+`own`: it is the share of hardware in each bill. `watts` and `same`: it is the share in the dearer bill, and the power
+cost of the cheaper fleet is scaled by watts or is the same as that of the dearer fleet.
+"""
 
 
 def _name(claim: SavingClaim, basis: _Basis) -> str:
@@ -149,7 +156,7 @@ def _readings(claim: SavingClaim) -> Iterator[Reading]:
 
 
 def _bills(claim: SavingClaim, basis: _Basis) -> tuple[float, float]:
-    """Return the bills of both fleets over the whole period, without people."""
+    """Return the bills of the cheaper and the dearer fleet over the whole period, without engineers."""
     kept = 1 - claim.discount_fraction
     cheap, dear = (claim.devices * usd * kept for usd in (claim.cheaper_usd, claim.dearer_usd))
     whole = dear / claim.hardware_fraction

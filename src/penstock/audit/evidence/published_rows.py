@@ -23,12 +23,12 @@ from penstock.performance.prediction.predict_deployment import Prediction, Range
 _SAME_LENGTHS: Final = 0.2
 """Maximum difference of natural logarithms at which two lengths count as equal.
 
-InferenceX draws lengths of 0.9 times its nominal lengths on average.
+The mean length in InferenceX is 0.9 times the nominal length.
 """
 _SAME_USERS: Final = 0.06
 _LENGTHS: Final = ((1024, 1024), (128, 128), (128, 2048), (4096, 512))
 _MANY: Final = 1024
-"""Maximum users tried if the claim states no load; one user, and as many as fit in memory, are tried."""
+"""If a claim states no concurrency, one user is tried, and as many users as fit in memory up to this maximum."""
 _BITS_ALIKE: Final = {"fp16": "bf16", "int8": "fp8", "q4_k_m": "int4", "nvfp4": "mxfp4"}
 """Formats with equal weight bytes. Published rows of one format apply to the other format."""
 _UNSURE_PART: Final = ("gpu_ambiguous", "gpu_unnamed")

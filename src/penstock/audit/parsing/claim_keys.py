@@ -1,4 +1,4 @@
-"""Keys of a claim: one table that the parser follows and from which the editor schema is generated."""
+"""Keys of claims. One table defines them. The parser follows it, and the editor schema is generated from it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ TEXT: Final = Parsed(str, _TEXT)
 
 @dataclass(frozen=True, slots=True)
 class NamedNumbers:
-    """Reads the named numbers of a formula."""
+    """Parser of the numbers that a formula refers to by name."""
 
     def core_schema(self) -> "CoreSchema":
-        """Return the pydantic schema that reads the named numbers."""
+        """Return the pydantic schema that parses the named numbers."""
         from pydantic_core import core_schema as schemas  # noqa: PLC0415 - only where a file is read
 
         table = schemas.dict_schema(schemas.str_schema(), number(low=-1e15, high=1e15).core_schema())
@@ -33,7 +33,7 @@ class NamedNumbers:
 
     @property
     def schema(self) -> Schema:
-        """JSON schema for editors."""
+        """JSON schema of the named numbers, for editors."""
         return {"type": "object", "additionalProperties": {"type": ["number", "string"]}}
 
 
@@ -46,7 +46,7 @@ def _formula_inputs(found: Mapping[str, float]) -> tuple[tuple[str, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key of a claim: how its value is read, and whether it is required."""
+    """One key of a claim, with the parser of its value. `needed` says whether the key is required."""
 
     name: str
     read: Parsed | NamedNumbers
@@ -54,13 +54,13 @@ class Key:
 
 
 def amount(*measures: str) -> Parsed:
-    """Return a parser of a figure with its unit, in one of the measures if any."""
+    """Return a parser of a figure with a unit. If measures are given, the figure must be in one of them."""
     words = "a figure with its unit: 192 GB, ~15-20 tok/s, 31%"
     return Parsed(lambda text: parse_amount(text, *measures), {"type": ["number", "string"], "description": words})
 
 
 def _says(text: str) -> bool | str | Amount:
-    """Parse the value of a fact: yes or no, a figure with a unit, or text."""
+    """Parse the value of a fact. It is yes or no, a figure with a unit, or text."""
     if text.lower() in {"true", "yes"}:
         return True
     if text.lower() in {"false", "no"}:
@@ -108,12 +108,12 @@ METRICS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def figure(*measures: str, name: str = "figure") -> Key:
-    """Return the key of the claimed figure."""
+    """Return the required key that holds the claimed figure."""
     return Key(name, amount(*measures), needed=True)
 
 
 def served_setup(found: Mapping[str, Any], on: tuple[str, int]) -> ServedSetup:
-    """Build the setup from parsed keys; a missing key means that the claim does not state the property."""
+    """Build the setup from parsed keys. A missing key means that the claim does not state the property."""
     part, devices = on
     replicas, dp = found.get("replicas", 1), found.get("dp", 1)
     if devices % replicas or devices // replicas % dp:
@@ -137,7 +137,10 @@ def served_setup(found: Mapping[str, Any], on: tuple[str, int]) -> ServedSetup:
 
 
 def speed_statement(setup: ServedSetup, metric: Metric, amount: Amount) -> SpeedStatement:
-    """Build a speed statement; rates per device or per user are converted to those of the setup."""
+    """Build a speed statement.
+
+    A rate per device becomes the rate of the setup. A rate per user becomes the time per output token.
+    """
     if amount.measure not in METRICS[metric]:
         raise UsageError(f"'{amount.written}' is not a {metric}; write {_example(metric)}")
     if amount.measure == "tokens/s/device":

@@ -1,4 +1,4 @@
-"""Parses the terms of a claim: accelerators with counts, models, engines and dates. Errors suggest a fix."""
+"""Parses the terms of a claim: accelerators with counts, models, engines and dates. Error messages suggest a fix."""
 
 import calendar
 import re
@@ -22,7 +22,7 @@ _FORMS: Final = {"sxm4": "sxm", "sxm5": "sxm", "sxm6": "sxm"}
 _MONTHS: Final = {name.lower(): number for number, name in enumerate(calendar.month_abbr) if name}
 _YEARS: Final = (1990, 2100)
 ENGINES: Final = ("vllm", "sglang", "trtllm", "atom", "vllm-atom", "sglang-atom")
-"""Engines with published rows, as the rows name them."""
+"""Engines that have published rows, with the names that the rows use."""
 _ENGINE_SPELLINGS: Final = {
     **{re.sub(r"[^a-z]", "", name): name for name in ENGINES},
     "trt": "trtllm",
@@ -34,7 +34,7 @@ _ENGINE_SPELLINGS: Final = {
     "atomvllm": "vllm-atom",
     "atomsglang": "sglang-atom",
 }
-"""Names of engines, without case, spaces and punctuation."""
+"""Engines by spelling. A spelling has only lower-case letters, without spaces and punctuation."""
 
 
 def _bounded_name(text: str) -> str:
@@ -44,7 +44,7 @@ def _bounded_name(text: str) -> str:
 
 
 def accelerator_name(text: str) -> str:
-    """Parse an accelerator, with or without its vendor: `AMD Instinct MI300X`, `H100 SXM5 80GB`."""
+    """Return the id of an accelerator, written with or without its vendor: `AMD Instinct MI300X`, `H100 SXM5 80GB`."""
     named = _bounded_name(text)
     for spelled, gb in _spellings(named):
         try:
@@ -60,7 +60,10 @@ def accelerator_name(text: str) -> str:
 
 
 def _spellings(text: str) -> list[tuple[str, int | None]]:
-    """Return possible catalog spellings without the vendor, each with the memory in GB that must match, if named."""
+    """Return possible catalog names of an accelerator, without its vendor.
+
+    If the text names a memory size, the last entry has the size in GB that the accelerator must have.
+    """
     words = [word for word in re.split(r"[\s_]+", text.strip().lower()) if word and word not in _VENDORS]
     plain = "_".join(_FORMS.get(word, word) for word in words)
     found: list[tuple[str, int | None]] = [(plain, None), (plain.replace("_", ""), None)]
@@ -72,7 +75,10 @@ def _spellings(text: str) -> list[tuple[str, int | None]]:
 
 
 def variants(text: str) -> tuple[str, ...]:
-    """List the accelerators that a bare generation may mean: `h100` may be SXM, PCIe or NVL."""
+    """List the accelerators that the bare name of a generation may mean.
+
+    For example, `h100` may mean SXM, PCIe or NVL.
+    """
     bare = next((spelled for spelled, _ in _spellings(_bounded_name(text))), "")
     if not bare or bare in accelerator_ids():
         return ()
@@ -80,7 +86,7 @@ def variants(text: str) -> tuple[str, ...]:
 
 
 def model_name(text: str) -> str:
-    """Parse a model name of the catalog; a path or `hf:` name is returned as it is."""
+    """Return the catalog name of a model. A path or a name that begins with `hf:` is returned unchanged."""
     if "/" in _bounded_name(text) or text.endswith(".json") or text.startswith("hf:"):
         return text
     for spelled in (text, "-".join(text.split())):
@@ -103,7 +109,7 @@ def _letters(name: str) -> str:
 
 
 def engine_name(text: str) -> str:
-    """Parse an engine as people write it: `vLLM`, `SGLang`, `TRT-LLM`, `TensorRT-LLM`."""
+    """Return the name of an engine, written as people write it: `vLLM`, `SGLang`, `TRT-LLM`, `TensorRT-LLM`."""
     name = _ENGINE_SPELLINGS.get(re.sub(r"[^a-z]", "", _bounded_name(text).lower()))
     if name is None:
         raise UsageError(f"'{text[:30]}' is not an engine with published rows; known: {', '.join(ENGINES)}")
@@ -111,7 +117,7 @@ def engine_name(text: str) -> str:
 
 
 def counted_accelerator(text: str) -> tuple[str, int]:
-    """Parse `mi300x`, `2x mi300x`, `2 mi300x` or `mi300x:2`."""
+    """Return the accelerator and the count in `mi300x`, `2x mi300x`, `2 mi300x` or `mi300x:2`."""
     found = _COUNTED.fullmatch(text.strip())
     if found is None or (found[1] and found[3]):
         raise UsageError(f"'{text[:40]}' names no devices; write mi300x, 2x mi300x or mi300x:2")
@@ -132,7 +138,7 @@ def _is_accelerator(text: str) -> bool:
 
 
 def span(text: str) -> ClaimedSpan:
-    """Parse 2024-10-10, 6 December 2023, 2024-10, Dec 2023, Q4 2023, H2 2024, mid-2025 or 2023."""
+    """Parse a date or period: 2024-10-10, 6 December 2023, 2024-10, Dec 2023, Q4 2023, H2 2024, mid-2025 or 2023."""
     shown = " ".join(text.split())
     months = _months(shown.lower())
     if months is not None:
@@ -158,7 +164,7 @@ def _day(text: str) -> date | None:
 
 
 def _months(text: str) -> tuple[int, int, int] | None:
-    """Return a year with its first and last month; None if the text is no such period."""
+    """Return the year, first month and last month of a period. None if the text is not a period of whole months."""
     quarter, half = _QUARTER.fullmatch(text), _HALF.fullmatch(text)
     if quarter is not None:
         number, year = int(quarter[1] or quarter[4]), int(quarter[2] or quarter[3])

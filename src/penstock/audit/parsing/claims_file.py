@@ -1,4 +1,7 @@
-"""Declares the keys of a claim file and reads one; an error is one line with its line number and the correction."""
+"""Declares the keys of a claim file, and reads such a file.
+
+An error message is one line that has the line number and the correction.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -81,12 +84,12 @@ class ClaimEntry:
 
     @property
     def statement(self) -> Statement:
-        """The statement of its one kind."""
+        """The statement of the claim, which has exactly one kind."""
         found: Statement = next(value for name in KIND_NAMES if (value := getattr(self, name)) is not None)
         return found
 
     def claim(self, index: int, said: Said, line: int) -> Claim:
-        """Return the claim; `said` is the source of the whole file."""
+        """Return the claim of this entry. `said` is the source that the whole file states."""
         return Claim(
             id=self.id or f"claim-{index + 1}",
             statement=self.statement,
@@ -102,7 +105,7 @@ class ClaimEntry:
 
 _COMMON: Final = ("id", "says", "key", "topic", "source", "points_at", "contradicts")
 KIND_NAMES: Final = tuple(name for name in ClaimEntry.__dataclass_fields__ if name not in _COMMON)
-"""Kinds of claims, by the keys under which they are written."""
+"""Kinds of claims, named by their keys in a claim file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +141,7 @@ def parse_claims(text: str, where: str) -> tuple[Claim, ...]:
 
 
 def read_claims(tree: YamlTree) -> tuple[Claim, ...]:
-    """Read the claims of a parsed file."""
+    """Return the claims of a claim file that is already parsed."""
 
     def claims_of(file: ClaimsFile) -> tuple[Claim, ...]:
         claims = tuple(
@@ -166,7 +169,7 @@ def _check_ids(claims: Sequence[Claim]) -> None:
 
 
 def filed_under(prefix: str, claims: Sequence[Claim]) -> tuple[Claim, ...]:
-    """Prefix the ids of one file's claims, so that they are unique across files."""
+    """Return the claims of one file with a prefix in their ids, so that ids are unique across files."""
 
     def under(ident: str) -> str:
         return ident if "/" in ident else f"{prefix}/{ident}"
@@ -183,7 +186,7 @@ def filed_under(prefix: str, claims: Sequence[Claim]) -> tuple[Claim, ...]:
 
 
 def unknown_targets(claims: Sequence[Claim]) -> list[str]:
-    """List the ids that claims refer to and that do not exist."""
+    """List the ids that claims refer to although no claim has them."""
     known = {claim.id for claim in claims}
     return sorted({other for claim in claims for other in (*claim.points_at, *claim.contradicts)} - known)
 

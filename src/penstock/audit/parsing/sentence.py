@@ -41,7 +41,7 @@ _DEVICES_END: Final = re.compile(
 )
 _RACK: Final = "nvl72"
 _OF_A_RACK: Final = ("link", "link_domain", "wavefront")
-"""Quantities that are the same for a rack as for one device."""
+"""Quantities that have the same value for a rack and for one device."""
 _FIRST: Final = re.compile(r"\s*(?:to\s+(?:the\s+)?first\s+token|ttft)\s*$|^ttft(?:\s+of)?\s+", re.IGNORECASE)
 _EACH: Final = re.compile(
     r"\s*(?:per\s+(?:output\s+)?token|a\s+token|tpot|itl)\s*$|^(?:tpot|itl)(?:\s+of)?\s+", re.IGNORECASE
@@ -60,11 +60,11 @@ _QUANTITIES: Final = {
     "warp size": "wavefront",
     "link domain": "link_domain",
 }
-"""Synonyms of an accelerator's quantities."""
+"""Synonyms of the names of an accelerator's quantities."""
 
 
 def parse_sentence(text: str) -> Claim:
-    """Parse one claim."""
+    """Parse a sentence that states one claim."""
     shown = " ".join(text.split())
     if not shown or len(shown) > _MAX_CHARACTERS:
         raise UsageError(f"a claim is one sentence of up to {_MAX_CHARACTERS} characters; write {_SHAPES}")
@@ -91,7 +91,7 @@ def _of_setup(about: str, said: str) -> Statement:
 
 
 def _devices(text: str) -> tuple[tuple[str, int], str]:
-    """Parse the longest prefix that names devices, and return it."""
+    """Return the accelerator and the count that the longest possible prefix names, and that prefix."""
     spaces = [at.start() for at in re.finditer(r"(?<=\S)\s", text)]
     for end in (len(text), *reversed(spaces)):
         try:
@@ -102,7 +102,10 @@ def _devices(text: str) -> tuple[tuple[str, int], str]:
 
 
 def _model_and_format(words: list[str]) -> dict[str, object]:
-    """Parse `llama-3.1-70b fp16` and `Llama 3.1 70B FP16`: the last word is a format if it can be one."""
+    """Parse a model and an optional format: `llama-3.1-70b fp16` or `Llama 3.1 70B FP16`.
+
+    The last word is the format if it is the name of one.
+    """
     if not words:
         raise UsageError(f"no model is named before `on`; write {_SHAPES}")
     try:
@@ -119,7 +122,7 @@ def _model_and_format(words: list[str]) -> dict[str, object]:
 
 
 def _fit(found: dict[str, object], on: tuple[str, int], *, fits: bool) -> Statement:
-    """Build a fit statement; one request of the stated length must fit for each user."""
+    """Build a fit statement. For each user, one request of the stated length must fit."""
     setup = served_setup(found, on)
     context = (setup.input_tokens or 0) + (setup.output_tokens or 0)
     if setup.concurrency is not None and not context:

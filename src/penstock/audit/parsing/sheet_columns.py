@@ -1,4 +1,4 @@
-"""Detects the layout of a sheet: delimiter, column names, and decimal commas."""
+"""Detects the layout of a tender sheet: its delimiter, its column names, and whether it uses decimal commas."""
 
 import csv
 import difflib
@@ -38,11 +38,11 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "note": ("comment", "notes"),
 }
-"""Columns of a sheet with their synonyms; only `model` and `on` are required."""
+"""Columns of a sheet, each with its synonyms. Only `model` and `on` are required."""
 _NEEDED: Final = ("model", "on")
 _WORDS: Final = {"model", "on", "precision", "kv", "engine", "note"}
 _COUNTS: Final = ("gpus", "devices")
-"""Synonyms of `on` that are counts if another column names the accelerator."""
+"""Synonyms of `on` that hold a count if another column names the accelerator."""
 _UNITS: Final[Mapping[str, frozenset[str]]] = {
     "input": frozenset({"tokens"}),
     "output": frozenset({"tokens"}),
@@ -53,7 +53,7 @@ _UNITS: Final[Mapping[str, frozenset[str]]] = {
     "usd_per_hour": frozenset({"usd", "$", "us$"}),
     "usd_per_mtok": frozenset({"usd", "$", "us$"}),
 }
-"""Units allowed in parentheses after a column's name."""
+"""Units that may follow the name of a column in parentheses."""
 _BLANK: Final = {"n/a", "na", "-", "\u2013", "tbd", "tba", "none"}
 _DECIMAL_COMMA: Final = re.compile(r"\D*\d{1,3}(?:\.\d{3})+,\d+\D*|\D*(?:0|\d{4,}),\d+\D*|\D*\d+,(?:\d{1,2}|\d{4,})\D*")
 _DOTTED: Final = re.compile(r"\D*[1-9]\d{0,2}(?:\.\d{3})+\D*")
@@ -61,24 +61,24 @@ _DOTTED: Final = re.compile(r"\D*[1-9]\d{0,2}(?:\.\d{3})+\D*")
 
 @dataclass(frozen=True, slots=True)
 class SheetRow:
-    """One row with its file and line, for error messages."""
+    """One row of a sheet. The file and the line are for error messages."""
 
     where: str
     line: int
     cells: Mapping[str, str]
 
     def get(self, name: str) -> str | None:
-        """Return the text of a cell; None if it is blank."""
+        """Return the text of a cell. None if the cell is empty or has a placeholder such as `n/a`."""
         written = self.cells.get(name) or None
         return None if written is not None and written.lower() in _BLANK else written
 
     def refuse(self, name: str, problem: str) -> UsageError:
-        """Return an error about a cell."""
+        """Return an error that names the row, the column and the problem."""
         return UsageError(f"{self.where}:{self.line}: {name}: {problem}")
 
 
 def sheet_rows(text: str, where: str) -> Iterator[SheetRow]:
-    """Yield the rows below the header, with figures in decimal-point notation."""
+    """Yield the rows below the header. Their figures are converted to decimal points."""
     if len(text) > _MAX_CHARACTERS:
         raise UsageError(f"{where}: {len(text):,} characters cannot be a sheet; the limit is {_MAX_CHARACTERS:,}")
     lines = text.removeprefix("\ufeff").splitlines()
@@ -105,7 +105,7 @@ def _figures(row: Mapping[str, str]) -> list[str]:
 
 
 def _with_points(row: Mapping[str, str]) -> dict[str, str]:
-    """Convert `6.000,5` to `6000.5`."""
+    """Convert a figure with a decimal comma to a decimal point: `6.000,5` becomes `6000.5`."""
     return {
         name: cell if name in _WORDS else re.sub(r"(?<=\d)\.(?=\d{3})", "", cell).replace(",", ".")
         for name, cell in row.items()

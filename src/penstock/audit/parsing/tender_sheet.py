@@ -1,4 +1,4 @@
-"""Parses a tender sheet in CSV: each row is a setup whose rate, latencies and price become claims."""
+"""Parses a tender sheet in CSV. Each row is a setup, and its rate, latencies and price become claims."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -25,7 +25,10 @@ _FIGURES: Final[Mapping[str, tuple[Metric, str]]] = {
 
 
 def parse_sheet(text: str, where: str, said: Said | None = None) -> tuple[Claim, ...]:
-    """Parse the rows of a sheet; a row yields one claim per figure, and one that its rate and time per token agree."""
+    """Parse the rows of a sheet.
+
+    A row yields one claim per figure, and one claim that its rate agrees with its time per token.
+    """
     claims: list[Claim] = []
     for row in sheet_rows(text, where):
         try:
@@ -112,7 +115,7 @@ def _count(text: str) -> int:
 
 
 def _figure(row: SheetRow, column: str, written: str, unit: str) -> Amount:
-    """Parse a cell; a bare number is in the unit of its column."""
+    """Parse a cell. A number without a unit is in the unit of its column."""
     try:
         amount = parse_amount(written)
         return parse_amount(f"{written} {unit}") if amount.measure == "number" else amount
@@ -128,7 +131,10 @@ def _label(setup: ServedSetup) -> str:
 
 
 def _agreement(setup: ServedSetup, label: str, figures: Mapping[str, Amount]) -> Iterator[tuple[str, str, Statement]]:
-    """Yield the claim that rate and time per token agree: users over time per token is an upper bound of the rate."""
+    """Yield the claim that the rate agrees with the time per token.
+
+    The number of users divided by the time per token is an upper bound of the rate.
+    """
     rate, tpot = figures.get("tok/s"), figures.get("tpot_ms")
     if rate is None or tpot is None or setup.concurrency is None or not tpot.low:
         return
