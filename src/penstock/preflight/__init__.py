@@ -1,4 +1,4 @@
-"""Preflight: checks whether a checkpoint runs correctly on an accelerator, and proposes launch commands."""
+"""Checks, before a launch, whether a checkpoint runs correctly on an accelerator, and proposes a launch command."""
 
 from penstock.preflight.check import Preflight, PreflightQuestion, Readiness, check
 from penstock.preflight.facts.derive_facts import derive_facts

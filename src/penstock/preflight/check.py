@@ -1,4 +1,4 @@
-"""The preflight of one deployment: rules, obstacles, predicted kernels, memory and launch plan."""
+"""Checks one deployment before its launch: rules, obstacles, predicted kernels, memory and launch plan."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -66,26 +66,26 @@ _SEVERAL_MACHINES: Final = (
     "data-parallel-backend",
     "dist-init-addr",
 )
-"""Flags that connect several nodes."""
+"""Flags that connect the nodes of a replica."""
 _LONGER: Final = ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN")
 
 
 class Readiness(StrEnum):
-    """The overall verdict: one word for the worst known problem."""
+    """The overall verdict of a preflight, which is one word for the worst known problem."""
 
     SILENT_WRONG = "silent-wrong"
     BLOCKED = "blocked"
     RISK = "risk"
-    """It may fail, but often does not."""
+    """The deployment may fail, but often does not."""
     SLOW = "slow"
     RUNS = "runs"
     UNDETERMINED = "undetermined"
-    """No problem is known, but the facts that would decide are unknown for this engine and accelerator."""
+    """No problem is known, but facts that would decide the verdict are unknown for this engine and accelerator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartObstacle:
-    """An obstacle to starting that is not a rule."""
+    """An obstacle that keeps the engine from starting and that no rule describes."""
 
     kind: ObstacleKind
     text: str
@@ -93,7 +93,7 @@ class StartObstacle:
 
 @dataclass(frozen=True, kw_only=True)
 class PreflightQuestion:
-    """A preflight question: a checkpoint, an accelerator and an engine, optionally with the user's own launch."""
+    """The input of a preflight: a checkpoint, an accelerator, an engine and, optionally, the user's own launch."""
 
     subject: Subject
     accelerator: Accelerator
@@ -101,17 +101,17 @@ class PreflightQuestion:
     version: Release
     asked: LaunchChoices
     launch: Launch | None = None
-    """The user's own launch; None checks the launch that preflight proposes."""
+    """The user's own launch. If it is None, the launch that preflight proposes is checked."""
     host: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preflight:
-    """The complete preflight result."""
+    """The complete result of a preflight."""
 
     question: PreflightQuestion
     launch: Launch
-    """The launch that was checked: the user's own, or the proposed one."""
+    """The launch that was checked. It is the user's own launch, or the proposed launch if the user gave none."""
     facts: Facts
     assessment: Assessment
     architecture: ArchitectureSupport
@@ -122,7 +122,10 @@ class Preflight:
     aiter: AiterLookup | None
     memory: MemoryFit
     cut: CutContext | None
-    """The shortened context of the plan, if the model's full context does not fit."""
+    """The longest context that fits.
+
+    None if the model's full context fits, if no context fits, or if it was not computed.
+    """
     flags: tuple[FlagFinding, ...]
     plan: LaunchPlan
     recipe: Recipe | None
@@ -131,24 +134,30 @@ class Preflight:
 
     @property
     def obstacles(self) -> tuple[StartObstacle, ...]:
-        """Obstacles outside the rules: an old release, too little memory, no kernel, no backend, a removed flag."""
+        """Certain obstacles that no rule describes, such as an old release, too little memory or a removed flag."""
         return tuple(_obstacles(self))
 
     @property
     def narrow(self) -> StartObstacle | None:
-        """The memory obstacle that occurs at only one end of the estimated range of start-up memory, if any."""
+        """The memory obstacle, if it occurs at only one end of the estimated range of start-up memory.
+
+        Otherwise None.
+        """
         return None if self.memory.certain else _short_of_room(self)
 
     @property
     def possible_obstacles(self) -> tuple[StartObstacle, ...]:
-        """Possible obstacles: memory at one end of its estimated range, and flags that the release may lack."""
+        """Possible obstacles.
+
+        They are a memory obstacle at one end of the estimated range, and flags that the release may lack.
+        """
         unread = (flag for flag in self.flags if flag.stops and not flag.certain)
         short = () if (narrow := self.narrow) is None else (narrow,)
         return (*short, *(StartObstacle(kind="flag", text=flag.message) for flag in unread))
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Parts of the user's launch command that were not checked."""
+        """Notes on the parts of the user's launch command that were not checked."""
         subject, served, config = self.question.subject, self.launch.flag("model-path"), self.launch.flag("config")
         found = [] if config is None else [f"--config {config} is not read, so its settings are not checked"]
         if served is not None and compare_served(subject, served) == "cannot_tell":
@@ -157,12 +166,12 @@ class Preflight:
 
     @property
     def passes(self) -> bool:
-        """Whether no problem is known that stops the launch or makes answers silently wrong."""
+        """Whether no known problem stops the launch or makes answers silently wrong."""
         return self.assessment.passes and not self.obstacles
 
     @property
     def readiness(self) -> Readiness:
-        """The worst known problem."""
+        """The overall verdict, which names the worst known problem."""
         # A server that does not start cannot give wrong answers.
         if self.obstacles or self.assessment.of(Severity.BLOCKER):
             return Readiness.BLOCKED
@@ -179,11 +188,14 @@ class Preflight:
 
     @property
     def unsupported_by_recipe(self) -> bool:
-        """Whether the model's own recipe lists this accelerator as unsupported."""
+        """Whether the model's vLLM recipe lists this accelerator as unsupported."""
         return self.recipe is not None and self.recipe.status == "unsupported"
 
     def lags(self, group: WeightGroup) -> bool:
-        """Return whether the accelerator could multiply this group faster; False if it has no units for the format."""
+        """Return whether the accelerator could multiply a group of weights faster with native kernels.
+
+        Widened weights count only if the accelerator has units for their FP4 format.
+        """
         if group.kernel is KernelClass.WIDENED:
             units = self.facts["chip.fp4"]
             return isinstance(units, frozenset) and group.format in units
@@ -191,13 +203,13 @@ class Preflight:
 
     @property
     def newer_than_read(self) -> Release | None:
-        """The newest release whose source was read, if the question is about a later release."""
+        """The newest release whose source code was read, if the checked release is newer. Otherwise None."""
         read = NEWEST[self.question.engine]
         return read if self.question.version > read else None
 
     @property
     def executed_model(self) -> ModelSpec:
-        """The model with every format as executed, for speed predictions."""
+        """The model with the weight formats that the kernels multiply, for speed predictions."""
         return as_executed(self.question.subject.model, self.kernels)
 
 
@@ -225,7 +237,10 @@ def _obstacles(answer: Preflight) -> Iterator[StartObstacle]:
 
 
 def _of_the_line(answer: Preflight) -> Iterator[StartObstacle]:
-    """Yield obstacles in the user's own command: broken lines, hidden devices, a wrong quantisation method or image."""
+    """Yield the obstacles in the user's own command.
+
+    They are broken lines, hidden devices, and a wrong quantisation method, model name or image.
+    """
     subject, launch = answer.question.subject, answer.launch
     yield from (StartObstacle(kind="line", text=text) for text in launch.torn)
     started = answer.question.asked.parallelism.devices
@@ -248,7 +263,7 @@ def _of_the_line(answer: Preflight) -> Iterator[StartObstacle]:
 
 
 def _short_of_room(answer: Preflight) -> StartObstacle | None:
-    """Return the memory, context or split obstacle that would stop the launch."""
+    """Return the memory, context or split obstacle that would stop the launch. None if there is none."""
     if answer.memory.obstacle is None or _starts_all_the_same(answer):
         return None
     hint = f"; --max-model-len {answer.cut.tokens} fits" if answer.cut is not None else ""
@@ -257,9 +272,10 @@ def _short_of_room(answer: Preflight) -> StartObstacle | None:
 
 
 def _starts_all_the_same(answer: Preflight) -> bool:
-    """Return whether the engine starts despite the obstacle.
+    """Return whether the engine starts despite the memory or context obstacle.
 
-    SGLang starts with a context that does not fit and refuses long requests. A model's limit can be overridden.
+    SGLang starts with a context that does not fit, and refuses long requests. The user can override a model's context
+    limit.
     """
     if answer.memory.obstacle_is("model_limit"):
         overridden = answer.launch.flag("hf-overrides", "json-model-override-args", "rope-scaling") is not None
@@ -278,7 +294,7 @@ def _unconnected_nodes(answer: Preflight) -> StartObstacle | None:
 
 
 def check(question: PreflightQuestion, knowledge: Knowledge) -> Preflight:
-    """Answer a question: propose a launch, derive facts, evaluate every rule, and predict kernels and memory."""
+    """Run a preflight: propose a launch, derive facts, evaluate every rule, and predict kernels and memory."""
     question = _as_launched(question)
     recipe = _recipe(question, knowledge)
     followed = None if recipe is not None and recipe.status == "unsupported" else recipe
@@ -325,7 +341,10 @@ def check(question: PreflightQuestion, knowledge: Knowledge) -> Preflight:
 
 
 def _propose_launch(question: PreflightQuestion, knowledge: Knowledge, recipe: Recipe | None) -> LaunchPlan:
-    """Propose a launch: for vLLM with the model's recipe, for SGLang with its cookbook's flags for the family."""
+    """Propose a launch.
+
+    For vLLM it includes the flags of the model's recipe, for SGLang the flags of its cookbook for the model family.
+    """
     engine, version = question.engine, question.version
     plan = plan_launch(question.subject, question.accelerator, engine, version, question.asked, recipe)
     if engine == "sglang":
@@ -335,7 +354,10 @@ def _propose_launch(question: PreflightQuestion, knowledge: Knowledge, recipe: R
 
 
 def _as_launched(question: PreflightQuestion) -> PreflightQuestion:
-    """Return the question with the weights as the launch quantises them; a proposed launch uses the same method."""
+    """Return the question with the weight formats after the quantisation that the launch requests.
+
+    A proposed launch uses the quantisation method of the user's launch.
+    """
     method = question.asked.quantization or (question.launch and question.launch.flag("quantization", "quant")) or None
     stored = as_launched(question.subject, method)
     if stored is question.subject:
@@ -344,7 +366,7 @@ def _as_launched(question: PreflightQuestion) -> PreflightQuestion:
 
 
 def _recipe(question: PreflightQuestion, knowledge: Knowledge) -> Recipe | None:
-    """Return the model's recipe; only vLLM has recipes."""
+    """Return the model's recipe, or None if there is none. Only vLLM has recipes."""
     if question.engine != "vllm":
         return None
     return find_recipe(

@@ -1,4 +1,4 @@
-"""Predicts speed as executed: the performance model with formats as the kernels multiply them."""
+"""Predicts the speed of a launch from the formats that the kernels multiply."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -10,29 +10,33 @@ from penstock.preflight.check import Preflight, Readiness
 from penstock.preflight.predictions.weight_kernels import KernelClass
 
 LOAD: Final = (1024, 1024, 32)
-"""Prompt tokens, answer tokens and concurrent requests of the shown figure; `penstock predict` takes other loads."""
+"""Prompt tokens, answer tokens and concurrent requests of the predicted load.
+
+`penstock predict` accepts other loads.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Speed:
-    """A prediction, and the prediction if every format had native kernels."""
+    """A predicted speed, and the predicted speed if every weight format had native kernels."""
 
     prediction: Prediction
     if_native: Prediction | None
-    """The prediction with native kernels; None if every format has them already."""
+    """The prediction with native kernels. None if every format already has native kernels."""
 
     @property
     def lost_fraction(self) -> float | None:
-        """Fraction of throughput lost to missing kernels."""
+        """Fraction of throughput lost because native kernels are missing. None if none is missing."""
         if self.if_native is None:
             return None
         return 1 - self.prediction.output_tokens_per_s.value / self.if_native.output_tokens_per_s.value
 
 
 def predicted_speed(answer: Preflight, efficiencies: Efficiencies) -> Speed | None:
-    """Predict the speed under the standard load.
+    """Predict the speed under the load `LOAD`.
 
-    None if the launch does not start, a kernel is missing, or the accelerator has no measurements.
+    None if the launch is blocked or does not fit, if a kernel is missing or unknown, or if the accelerator has no
+    measurements with this engine.
     """
     engine, accelerator = answer.question.engine, answer.question.accelerator
     kernels = {group.kernel for group in answer.kernels}

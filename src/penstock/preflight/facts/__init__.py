@@ -1,1 +1,1 @@
-"""Facts about the checkpoint, the launch and the host, as rules use them."""
+"""Facts about the checkpoint, the launch and the host, in the form that rules use."""

@@ -1,4 +1,4 @@
-"""Derives every fact that rules may use; facts that cannot be derived stay unknown."""
+"""Derives every fact that rules may use. A fact that cannot be derived stays unknown."""
 
 from collections.abc import Callable, Mapping
 from math import ceil
@@ -30,7 +30,7 @@ _ASKED_VARIABLES = (
 
 
 def derive_facts(situation: Situation) -> Facts:
-    """Derive all facts; every fact of the vocabulary gets its value, or the reason why it is unknown."""
+    """Derive all facts. Every fact of the vocabulary gets a value, or the reason why it is unknown."""
     facts: dict[str, Value | Unknown] = {}
     for group in (_device, _model, _quantisation, _tensor_facts, _parallel, _launch, _host):
         facts.update(group(situation))
@@ -42,7 +42,10 @@ def derive_facts(situation: Situation) -> Facts:
 
 
 def chip_of(compute_target: str | None) -> str | None:
-    """Return the family of a compiler target: sm_90a and sm_90 are one family, because they run the same kernels."""
+    """Return the chip family of a compiler target.
+
+    For example, sm_90a and sm_90 are one family, because they run the same kernels.
+    """
     if compute_target is None:
         return None
     return compute_target.rstrip("af") if compute_target.startswith("sm_") else compute_target
@@ -98,7 +101,7 @@ def _model(situation: Situation) -> Mapping[str, Value | Unknown]:
 
 
 def attention_kinds(model: ModelSpec) -> frozenset[str]:
-    """Return the kinds of attention layers, as attention backends distinguish them."""
+    """Return the kinds of attention layers of a model, as attention backends distinguish them."""
     kinds = {trait for layer in model.layers if layer.mixer is not None for trait in layer.mixer.traits}
     if any("sink" in weight.module.rsplit(".", 1)[-1] for weight in model.weights):
         kinds.add("sinks")
@@ -115,7 +118,7 @@ def _latent_dim(model: ModelSpec) -> int:
 
 
 def expert_width(model: ModelSpec) -> int | None:
-    """Return the intermediate width of one routed expert; None without routed experts."""
+    """Return the intermediate width of one routed expert. None if the model has no routed experts."""
     for weight in model.weights:
         if weight.part is Part.ROUTED_EXPERTS and len(weight.shape) == 2:
             name = weight.module.rsplit(".", 1)[-1]
@@ -166,9 +169,9 @@ def _scan_fact(relevant: bool, found: bool | None, name: str) -> Value | Unknown
 
 
 def _e8m0_scales(situation: Situation) -> Value | Unknown:
-    """Return whether weight scales are stored as e8m0 powers of two.
+    """Return whether weight scales are stored in the e8m0 format, which holds powers of two.
 
-    A config's `ue8m0` only says that scales are powers of two; DeepSeek-V3.2 stores them as float32 anyway.
+    `ue8m0` in a config only says that the scales are powers of two. DeepSeek-V3.2 has it and stores float32 scales.
     """
     subject = situation.subject
     if subject.stored is not None:
@@ -224,7 +227,7 @@ def _launch(situation: Situation) -> Mapping[str, Value | Unknown]:
 
 
 def image_words(image: str | None) -> frozenset[str]:
-    """Split `lmsysorg/sglang:v0.5.18-rocm720-mi30x` into its name and the words of its tag."""
+    """Split an image such as `lmsysorg/sglang:v0.5.18-rocm720-mi30x` into its name and the words of its tag."""
     if image is None:
         return frozenset()
     name, _, tag = image.rpartition(":") if ":" in image.rsplit("/", 1)[-1] else (image, "", "")

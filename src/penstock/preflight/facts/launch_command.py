@@ -36,16 +36,16 @@ _SAME: Final = {
     "expert-parallel-size": "ep-size",
     "model": "model-path",
 }
-"""Short names of settings; facts use the long name."""
+"""Long names of flags, by short name. Facts use the long name."""
 _CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl"})
 _SWITCHES: Final = frozenset({"--rm", "--privileged", "--init", "--detach", "--interactive", "--tty", "--read-only"})
-"""Options of `docker run` without a value; short options may be combined, as in -itd."""
+"""Options of `docker run` that take no value. One-letter options may be combined, as in -itd."""
 _OTHER_VERBS: Final = frozenset({"bench", "chat", "complete", "collect-env", "run-batch"})
 _MAX_COMMAND: Final = 20_000
 
 
 def parse_command(text: str) -> tuple[EngineName | None, Launch]:
-    """Parse a launch command; the engine is None if the command does not name it."""
+    """Parse a launch command. The engine is None if the command does not name an engine."""
     if len(text) > _MAX_COMMAND:
         raise UsageError(f"--command: a launch line of {len(text):,} characters is too long")
     read = shell_words(text)
@@ -71,7 +71,7 @@ def parse_command(text: str) -> tuple[EngineName | None, Launch]:
 
 
 def _visible(tokens: Sequence[str], environment: Mapping[str, str]) -> int | None:
-    """Return the number of devices that the engine can see, by environment variable or `--gpus`; None for all."""
+    """Return the number of devices that environment variables or `--gpus` let the engine see. None if it sees all."""
     counts = [
         listed.count(",") + 1
         for name in _SHOWN_BY
@@ -87,7 +87,7 @@ def _visible(tokens: Sequence[str], environment: Mapping[str, str]) -> int | Non
 
 
 def _refuse_other_programs(tokens: Sequence[str]) -> None:
-    """Raise an error for commands that benchmark or query a server instead of starting one."""
+    """Raise an error if the command benchmarks or queries a server instead of starting one."""
     programs = [token.rpartition("/")[2] for token in tokens]
     if (
         "vllm" in programs
@@ -112,7 +112,7 @@ def _engine(tokens: Sequence[str], image: str | None) -> EngineName | None:
 
 
 def _variables(tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield assignments before the program, and docker's `-e NAME=VALUE`."""
+    """Yield the environment variables set before the program, and those set by docker's `-e NAME=VALUE`."""
     leading = True
     for number, token in enumerate(tokens):
         match = _VARIABLE.fullmatch(token)
@@ -126,7 +126,7 @@ def _variables(tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _after_image(tokens: list[str]) -> tuple[str | None, list[str]]:
-    """Return the image and the arguments after it, including those inside a shell command."""
+    """Return the image and the arguments after it. If these are a shell command, return the words of that command."""
     at = _image_at(tokens)
     if at is None:
         return None, tokens
@@ -137,7 +137,10 @@ def _after_image(tokens: list[str]) -> tuple[str | None, list[str]]:
 
 
 def _image_at(tokens: Sequence[str]) -> int | None:
-    """Return the position of the image: the first word after the options of `docker run`, else a word with a tag."""
+    """Return the position of the image.
+
+    After `docker run` and its options, the image is the next word. In other commands, it is a word with a tag.
+    """
     started = next((number for number, token in enumerate(tokens) if token in _CONTAINERS), None)
     if started is None or started + 1 >= len(tokens) or tokens[started + 1] != "run":
         return next((number for number, token in enumerate(tokens) if _IMAGE.fullmatch(token)), None)
@@ -150,7 +153,7 @@ def _image_at(tokens: Sequence[str]) -> int | None:
 
 
 def _flags(tokens: Sequence[str]) -> Iterator[tuple[str, str | None]]:
-    """Yield each flag with its value; the value is None if no word follows the flag."""
+    """Yield each flag with its value. The value is None if another option or nothing follows the flag."""
     for number, token in enumerate(tokens):
         name, equals, value = token.partition("=")
         if name in _SHORT:
@@ -164,17 +167,20 @@ def _flags(tokens: Sequence[str]) -> Iterator[tuple[str, str | None]]:
 
 
 def _is_option(word: str) -> bool:
-    """Return whether a word begins another option; a negative number is a value."""
+    """Return whether a word begins an option. A negative number is a value, not an option."""
     return word.startswith("-") and re.fullmatch(r"-\d+(\.\d+)?", word) is None
 
 
 def long_name(flag: str) -> str:
-    """Return the name that facts use for a flag."""
+    """Return the long name of a flag, which facts use."""
     return _SAME.get(flag, flag)
 
 
 def _positional_model(arguments: Sequence[str]) -> str | None:
-    """Return the word after `serve`, or the first argument of an image that starts the server itself."""
+    """Return the model that the command names without a flag, or None.
+
+    It is the word after `serve`, or the first argument of an image that starts the server itself.
+    """
     if "serve" in arguments:
         follows = arguments[arguments.index("serve") + 1 :]
     elif not any(word.rpartition("/")[2] in {"vllm", "sglang", "python", "python3"} for word in arguments):
@@ -185,7 +191,10 @@ def _positional_model(arguments: Sequence[str]) -> str | None:
 
 
 def _speculation(flags: Mapping[str, str]) -> dict[str, str]:
-    """Expand vLLM's JSON for speculative decoding, or its dotted form, so that one fact covers both engines."""
+    """Return the number of drafted tokens and the method in vLLM's JSON for speculative decoding, or its dotted form.
+
+    The number gets the name of SGLang's flag, so that one fact covers both engines.
+    """
     raw = flags.get("speculative-config")
     if raw is None:
         dotted = {

@@ -1,4 +1,4 @@
-"""Compares the model in a launch command with the checked model, by the catalog's names and repositories."""
+"""Compares the model in a launch command with the checked model. It uses the names and repositories of the catalog."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ Comparison = Literal["same", "other", "cannot_tell"]
 
 
 def compare_served(subject: Subject, served: str) -> Comparison:
-    """Compare the served model with the subject; a path cannot be compared with a repository."""
+    """Return whether the served model is the subject. A path cannot be compared with a repository."""
     if _plain(served) in {_plain(subject.name), _plain(subject.repository or subject.name)}:
         return "same"
     ours = None if subject.repository is None else catalog_id(subject.repository)
@@ -21,7 +21,7 @@ def compare_served(subject: Subject, served: str) -> Comparison:
 
 
 def catalog_id(name: str) -> str | None:
-    """Return the catalog id of a repository or short name; None for a path or an unknown name."""
+    """Return the catalog id of a repository or a short name. None for a path or an unknown name."""
     try:
         return find_model(name).id
     except UnknownName:

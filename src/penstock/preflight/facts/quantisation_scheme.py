@@ -1,4 +1,7 @@
-"""Reads a checkpoint's quantisation scheme: properties that select kernels but do not show in the weight bytes."""
+"""Reads a checkpoint's quantisation scheme.
+
+Its properties select kernels but cannot be seen from the number of weight bytes.
+"""
 
 from dataclasses import dataclass
 
@@ -11,7 +14,7 @@ _WEIGHT_ONLY_BITS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheme:
-    """The properties by which kernels are selected; None if the config does not state them."""
+    """The properties by which kernels are selected. A property is None if the config does not state it."""
 
     method: str
     algo: str
@@ -38,7 +41,7 @@ UNQUANTISED = Scheme(
 
 
 def read_scheme(model: ModelSpec, config: Config | None, sidecar: Config | None) -> Scheme:
-    """Read the quantisation section; properties that only the weights show come from the model."""
+    """Read the scheme from the config's quantisation section, and from the model's weights what the section omits."""
     section = None if config is None else _section(config)
     if section is None and sidecar is not None:
         section = sidecar.optional("quantization") or sidecar
@@ -73,7 +76,7 @@ def _method(model: ModelSpec, section: Config | None) -> str:
 
 
 def _quantised_bytes(model: ModelSpec) -> dict[str, int]:
-    """Return the bytes of each quantised format."""
+    """Return the stored bytes of each quantised weight format."""
     counts: dict[str, int] = {}
     for weight in model.weights:
         if weight.part is not Part.MTP and weight.format.bits < _WEIGHT_ONLY_BITS:
@@ -87,7 +90,7 @@ def _algorithm(model: ModelSpec) -> str:
 
 
 def _first_format(model: ModelSpec) -> tuple[int | None, int | None, int, float] | None:
-    """Return scale rows, scale columns, scale bits and bits of the most common quantised format."""
+    """Return scale rows, scale columns, scale bits and weight bits of the quantised format with the most bytes."""
     wanted = _algorithm(model).lower()
     for weight in model.weights:
         stored = weight.format
@@ -121,7 +124,10 @@ def _group_size(model: ModelSpec) -> int | None:
 
 
 def _activation_group(section: Config | None) -> Config | None:
-    """Return the input scheme of the first compressed-tensors or ModelOpt group; published files have equal groups."""
+    """Return the input scheme of the first compressed-tensors or ModelOpt group.
+
+    In published files, all groups have equal input schemes.
+    """
     groups = None if section is None else section.optional("config_groups")
     for name in () if groups is None else groups.raw:
         group = groups.section(str(name)) if groups is not None else None
@@ -131,7 +137,7 @@ def _activation_group(section: Config | None) -> Config | None:
 
 
 def _quark_activation(section: Config | None) -> tuple[int, str] | None:
-    """Return bits and type of AMD Quark's input scheme; without one the scheme is weight-only."""
+    """Return the bits and the type of AMD Quark's input scheme. Without an input scheme, only weights are quantised."""
     scheme = None if section is None else section.optional("global_quant_config")
     if scheme is None:
         return None

@@ -1,4 +1,4 @@
-"""Splits pasted text into shell words, and reports damage from copying."""
+"""Splits pasted text into shell words, and reports the damage that copying caused."""
 
 import re
 import shlex
@@ -17,21 +17,24 @@ _QUOTES: Final = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u
 _COMMAND: Final = re.compile(r"\$\([^()]*\)|`[^`]*`")
 _DEFAULT: Final = re.compile(r"\$\{([A-Za-z_]\w*):?-([^}]*)\}")
 _LONGEST_LETTERS: Final = 3
-"""Number of letters of the longest short option, -dcp."""
+"""Number of letters of the longest option that has one dash, which is -dcp."""
 FILLED_IN: Final = "$COMMAND"
-"""Placeholder for the output of a command substitution."""
+"""Placeholder for the output of a command substitution, such as `$(...)`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellWords:
-    """The words of a text, and the places that a shell would misread."""
+    """The words of a text, and descriptions of the places that a shell would misread."""
 
     words: tuple[str, ...]
     torn: tuple[str, ...]
 
 
 def shell_words(text: str) -> ShellWords:
-    """Split text as a shell does; report lines broken by copying, and read these lines as intended."""
+    """Split text into words as a shell does.
+
+    Lines that copying broke are reported, and are split as the author intended.
+    """
     torn: list[str] = []
     text = text.replace("\r\n", "\n").strip()
     if _BLANK_AFTER.search(text):
@@ -52,7 +55,7 @@ def shell_words(text: str) -> ShellWords:
 
 
 def substitute_variables(word: str, environment: Mapping[str, str]) -> str:
-    """Substitute variables that the command sets itself, and defaults: `$TP`, `${TP:-8}`."""
+    """Replace variables that the command sets, such as `$TP`, and variables with a default, such as `${TP:-8}`."""
     if "$" not in word:
         return word
     word = _DEFAULT.sub(lambda match: environment.get(match[1], match[2]), word)

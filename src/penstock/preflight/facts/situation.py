@@ -1,4 +1,4 @@
-"""The subject of a preflight: a checkpoint, accelerator, engine, launch and host."""
+"""The input from which facts are derived: a checkpoint, an accelerator, an engine, a launch and a host."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,16 +13,16 @@ from penstock.preflight.facts.quantisation_scheme import Scheme
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFacts:
-    """Summary of the safetensors headers, without tensor names."""
+    """Summary of a checkpoint's safetensors headers, without the full tensor names."""
 
     dtypes: frozenset[str]
     kinds: frozenset[str]
-    """Last components of tensor names: weight, weight_scale, k_scale, ..."""
+    """Last components of tensor names, such as weight, weight_scale or k_scale."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannedFacts:
-    """Results of `fp8 scan` on the bytes."""
+    """Results of `penstock fp8 scan` on the bytes of a checkpoint."""
 
     fp8_nan: bool
     e8m0_top: bool
@@ -30,45 +30,45 @@ class ScannedFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """The checkpoint."""
+    """The checkpoint that a preflight checks."""
 
     model: ModelSpec
     scheme: Scheme
     name: str
-    """Path or repository as a launch command names it."""
+    """Path or repository of the checkpoint, as a launch command names it."""
     repository: str | None = None
-    """Hub repository; None for a checkpoint on disk."""
+    """Hub repository of the checkpoint. None for a checkpoint on disk."""
     rope: str | None = None
-    """RoPE scaling of its config; None if the available config does not state it."""
+    """Type of RoPE scaling in the checkpoint's config. None if the available config does not state it."""
     stored: StoredFacts | None = None
     scanned: ScannedFacts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """A launch: flags without their dashes, environment variables and image."""
+    """A launch. It has flags without their dashes, environment variables and an image."""
 
     flags: Mapping[str, str] = field(default_factory=dict)
-    """Values by flag; a flag without a value has the value `true`."""
+    """Value of each flag. A flag without a value has the value `true`."""
     environment: Mapping[str, str] = field(default_factory=dict)
     image: str | None = None
     typed: tuple[str, ...] = ()
-    """Words of the user's own command; empty for a launch that preflight proposes."""
+    """Words of the user's own command. Empty for a launch that preflight proposes."""
     bare: frozenset[str] = frozenset()
-    """Flags without a value in the user's command."""
+    """Flags to which the user's command gives no value."""
     torn: tuple[str, ...] = ()
-    """Places that a shell would misread."""
+    """Descriptions of the places in the user's command that a shell would misread."""
     visible_devices: int | None = None
-    """Number of devices visible to the engine; None if all are visible."""
+    """Number of devices visible to the engine. None if all devices are visible."""
 
     def flag(self, *names: str) -> str | None:
-        """Return the value of the first of these flags that is set."""
+        """Return the value of the first of the named flags that is set. None if none is set."""
         return next((self.flags[name] for name in names if name in self.flags), None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
-    """Everything that facts are derived from."""
+    """The complete input from which facts are derived."""
 
     subject: Subject
     accelerator: Accelerator
@@ -77,6 +77,6 @@ class Situation:
     parallelism: Parallelism
     launch: Launch
     host: Mapping[str, str] = field(default_factory=dict)
-    """Facts that the user states about the host: rocm, triton, python, mec_firmware, numa_balancing, install, ..."""
+    """Facts about the host that the user states: rocm, triton, python, mec_firmware, numa_balancing, install, ..."""
     attention_backend: str | None = None
-    """The requested attention backend, by flag or by the variable of older releases."""
+    """The attention backend that the launch requests by a flag or, in older releases, by an environment variable."""

@@ -1,4 +1,4 @@
-"""Reads the split of a launch command; the two engines define the ranks differently."""
+"""Reads the split that a launch command states. vLLM and SGLang define the ranks differently."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,10 +11,10 @@ _MAX_DIGITS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedSplit:
-    """Ranks as preflight counts them: devices are tp x pp x dp."""
+    """Parallel ranks as preflight counts them. The number of devices is tp x pp x dp."""
 
     tp: int | None
-    """Tensor parallel ranks; None if not stated."""
+    """Number of tensor parallel ranks. None if the command does not state it."""
     pp: int
     dp: int
     spreads_experts: bool
@@ -23,8 +23,9 @@ class StatedSplit:
 def stated_split(launch: Launch, engine: EngineName) -> StatedSplit:
     """Return the split of a launch.
 
-    vLLM's ranks multiply. SGLang's tensor ranks are all devices of a stage. With DP attention its data ranks are groups
-    of them; without it they are separate replicas, of which one is checked.
+    In vLLM, the number of devices is the product of tensor, pipeline and data parallel ranks. In SGLang, the tensor
+    parallel ranks are all devices of a pipeline stage. With DP attention, SGLang's data parallel ranks are groups of
+    these devices. Without it, they are separate replicas, of which one is checked.
     """
     tp, dp = _count(launch.flag("tensor-parallel-size")), _count(launch.flag("data-parallel-size")) or 1
     if engine == "sglang":

@@ -1,4 +1,4 @@
-"""Builds the preflight subject of a checkpoint: its scheme, its headers, and the fewest devices that hold it."""
+"""Builds the subject of a preflight from a checkpoint, and finds the smallest split that holds the checkpoint."""
 
 from collections.abc import Iterable
 
@@ -15,7 +15,7 @@ from penstock.preflight.facts.situation import ScannedFacts, StoredFacts, Subjec
 
 
 def subject_of(checkpoint: Checkpoint, name: str) -> Subject:
-    """Return the preflight subject of a checkpoint; `name` is the model's name in a launch command."""
+    """Return the preflight subject of a checkpoint. `name` is the model's name in a launch command."""
     return Subject(
         model=checkpoint.spec,
         scheme=read_scheme(checkpoint.spec, checkpoint.config, checkpoint.sidecar),
@@ -27,7 +27,7 @@ def subject_of(checkpoint: Checkpoint, name: str) -> Subject:
 
 
 def _rope(checkpoint: Checkpoint) -> str | None:
-    """Return the type of `rope_scaling`, which configs store under one of two keys and the catalog omits."""
+    """Return the type of `rope_scaling`. Configs store it under one of two keys, and the catalog omits it."""
     config = checkpoint.config
     if config is None:
         return None
@@ -40,7 +40,10 @@ def _rope(checkpoint: Checkpoint) -> str | None:
 
 
 def _callable_name(checkpoint: Checkpoint, name: str) -> str:
-    """Return the repository, or the directory of a model on disk: engines load directories, not configs."""
+    """Return the model's repository, or its directory if it is on disk.
+
+    Engines load a directory, not its config.json.
+    """
     if (repository := _repository(checkpoint, name)) is not None:
         return repository
     return name.removesuffix("config.json").rstrip("/") or "." if name.endswith("config.json") else name
@@ -53,7 +56,7 @@ def _repository(checkpoint: Checkpoint, name: str) -> str | None:
 
 
 def stored_facts(tensors: Iterable[StoredTensor]) -> StoredFacts:
-    """Summarise headers: dtypes, and the last components of names."""
+    """Summarise tensor headers by their dtypes and by the last components of the tensor names."""
     dtypes, kinds = set[str](), set[str]()
     for tensor in tensors:
         dtypes.add(tensor.dtype)
@@ -62,14 +65,17 @@ def stored_facts(tensors: Iterable[StoredTensor]) -> StoredFacts:
 
 
 def scanned_facts(scan: Fp8Scan) -> ScannedFacts:
-    """Return the results of a scan that rules use."""
+    """Return those results of a scan that rules use."""
     return ScannedFacts(fp8_nan=scan.has_nan_codes, e8m0_top=scan.has_e8m0_top)
 
 
 def smallest_split(
     subject: Subject, accelerator: Accelerator, context_tokens: int | None, engine: EngineName = "vllm"
 ) -> Parallelism:
-    """Return the smallest split that holds the model within two nodes or one link domain, else a whole node."""
+    """Return the smallest split that holds the model within two nodes or one link domain.
+
+    If there is none, return tensor parallelism over one whole node.
+    """
     placed = Deployment(model=subject.model, accelerator=accelerator, engine=engine_defaults(engine, accelerator))
     found = minimum_devices(placed, context_tokens or usual_context_tokens(subject.model))
     whole = Parallelism(tp=accelerator.node.devices)
