@@ -1,4 +1,4 @@
-"""Finds the nearest split that runs, if the split is the obstacle."""
+"""Finds the nearest split that runs, if the requested split is what keeps the model from running."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,9 +13,9 @@ _ANSWERED_BY_A_SPLIT: Final = {"split", "memory", "context", "nodes"}
 
 
 def nearest(answer: Preflight, knowledge: Knowledge) -> Preflight | None:
-    """Return the preflight result for the nearest split that passes; None if no other split is needed or helps.
+    """Return the preflight result of the nearest split that passes. None if no other split is needed or passes.
 
-    For a user's own command, the nearest is the launch that preflight proposes for the same devices.
+    For a user's own command, the launch that preflight proposes for the same devices is tried first.
     """
     kinds = {obstacle.kind for obstacle in answer.obstacles}
     if answer.passes:
@@ -36,7 +36,10 @@ def nearest(answer: Preflight, knowledge: Knowledge) -> Preflight | None:
 
 
 def _candidates(answer: Preflight, *, grow: bool) -> Iterator[Parallelism]:
-    """Yield other splits of the same devices, then fewer or more devices; more first if memory is short."""
+    """Yield other splits of the same devices, then splits of more or fewer devices.
+
+    More devices come first, unless the split or the number of nodes is the obstacle.
+    """
     asked, accelerator = answer.question.asked.parallelism, answer.question.accelerator
     mixture = answer.question.subject.model.experts is not None
     if mixture and not asked.expert_parallel:
@@ -50,7 +53,11 @@ def _candidates(answer: Preflight, *, grow: bool) -> Iterator[Parallelism]:
 
 
 def _of(devices: int, node: int, *, mixture: bool) -> Iterator[Parallelism]:
-    """Yield splits with tensor parallelism in a node and one pipeline stage per node, then with expert parallelism."""
+    """Yield splits of a number of devices.
+
+    First comes tensor parallelism within a node, with one pipeline stage per node. Then, for a mixture of experts,
+    comes the same split with expert parallelism. Last come two pipeline stages within one node.
+    """
     within = min(devices, node)
     if devices % within:
         return

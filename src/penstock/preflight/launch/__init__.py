@@ -1,1 +1,1 @@
-"""Launch commands: flags, variables, image and recipe."""
+"""Builds and checks launch commands, with their flags, environment variables, image and recipe."""

@@ -1,4 +1,4 @@
-"""Checks flag values against a release: kind, range and allowed choices."""
+"""Checks whether a release accepts the flag values of a launch, by their kind, range and allowed choices."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,9 +30,9 @@ _WHOLE: Final[Mapping[str, tuple[int, int]]] = {
     "page-size": (1, 2**20),
     "max-model-len": (-1, 2**31),
 }
-"""Flags with an integer value, and the range that the engines accept."""
+"""Flags with an integer value, each with the range that the engines accept."""
 _SUFFIXED: Final = frozenset({"max-model-len", "max-num-batched-tokens"})
-"""Flags for which vLLM accepts `32k` (thousands) and `32K` (1,024)."""
+"""Flags whose value may have a suffix in vLLM: `32k` is thousands, `32K` is multiples of 1,024."""
 _SHARES: Final = ("gpu-memory-utilization", "mem-fraction-static")
 _LISTED: Final[Mapping[str, Sequence[str]]] = {
     "dtype": ("auto", "half", "float16", "bfloat16", "float", "float32"),
@@ -43,11 +43,11 @@ _LISTED: Final[Mapping[str, Sequence[str]]] = {
     ),
     "uvicorn-log-level": ("critical", "error", "warning", "info", "debug", "trace"),
 }
-"""Choices of vLLM flags, over all releases that were read."""
+"""Allowed values of vLLM flags, over all releases that were read."""
 _PLUGINS: Final = {"tool-call-parser": "tool-parser-plugin", "reasoning-parser": "reasoning-parser-plugin"}
 _BACKEND: Final = "attention-backend"
 _BACKEND_VARIABLE: Final = "VLLM_ATTENTION_BACKEND"
-"""Variable that selected the backend before vLLM had the flag."""
+"""Environment variable that selected the attention backend before vLLM had a flag for it."""
 _SUFFIX: Final = re.compile(r"\d+(\.\d+)?[kmgtKMGT]")
 
 
@@ -58,7 +58,7 @@ def check_values(
     knowledge: Knowledge,
     context_tokens: int | None = None,
 ) -> tuple[FlagFinding, ...]:
-    """Check the flag values of a launch against the release; values with shell variables are skipped."""
+    """Check the flag values of a launch against the release. Values that contain shell variables are skipped."""
     choices, kinds = knowledge.choices[engine], knowledge.kinds[engine]
     found = []
     for name, value in launch.flags.items():
@@ -72,7 +72,10 @@ def check_values(
 
 
 def requested_backend(launch: Launch, engine: str, version: Release, knowledge: Knowledge) -> str | None:
-    """Return the requested attention backend: the flag, else the variable in releases that read it."""
+    """Return the attention backend that the launch requests, or None.
+
+    The flag comes first. The environment variable counts only in releases that read it.
+    """
     variables = knowledge.flags[engine].variables
     read = variables is not None and variables.has(_BACKEND_VARIABLE, version)
     named = launch.environment.get(_BACKEND_VARIABLE) if read else None
@@ -80,7 +83,7 @@ def requested_backend(launch: Launch, engine: str, version: Release, knowledge: 
 
 
 def _backend_variable(launch: Launch, engine: str, version: Release, knowledge: Knowledge) -> Iterator[FlagFinding]:
-    """Check the variable's value as the flag's value is checked."""
+    """Check the value of the backend variable in the same way as the value of the backend flag."""
     value = requested_backend(launch, engine, version, knowledge)
     if value is None or launch.flag(_BACKEND) is not None or "$" in value:
         return
@@ -89,13 +92,13 @@ def _backend_variable(launch: Launch, engine: str, version: Release, knowledge: 
 
 
 def takes(name: str, value: str, version: Release, table: Mapping[str, History]) -> bool:
-    """Return whether a release accepts this value; a flag without a known list of values accepts any."""
+    """Return whether a release accepts a value of a flag. A flag without a known list of values accepts any value."""
     known = table.get(name)
     return known is None or known.has(_listed_value(value, known), version)
 
 
 def _listed_value(value: str, known: History) -> str:
-    """Return a value as the table lists it: vLLM's backends are an enum with upper-case names."""
+    """Return a value in the spelling of the table. vLLM's backends are an enum with upper-case names."""
     return value if value in known.entries else value.upper()
 
 
@@ -137,13 +140,17 @@ def _choice(
 
 
 def _parser_is_unused(name: str, launch: Launch, table: Mapping[str, History]) -> bool:
-    """Return whether vLLM ignores the tool parser: it is used only with automatic tool choice."""
+    """Return whether vLLM ignores the tool parser, which it uses only with automatic tool choice."""
     theirs = "tokenizer-mode" in table
     return name == "tool-call-parser" and theirs and launch.flag("enable-auto-tool-choice") is None
 
 
 def _together(launch: Launch, engine: str, context_tokens: int | None) -> Iterator[FlagFinding]:
-    """Yield conflicts that vLLM refuses: tool choice without a parser, or steps too short for an unchunked prompt."""
+    """Yield combinations of flags that vLLM refuses.
+
+    They are automatic tool choice without a parser, steps shorter than a prompt that is not chunked, and steps with
+    fewer tokens than the maximum number of sequences.
+    """
     if engine != "vllm":
         return
     if launch.flag("enable-auto-tool-choice") is not None and launch.flag("tool-call-parser") is None:

@@ -1,4 +1,4 @@
-"""Official images by accelerator, and the release, platform and ROCm release in an image's name."""
+"""Finds the official image for an accelerator, and reads release, platform and ROCm release from an image's name."""
 
 import re
 from collections.abc import Mapping
@@ -10,17 +10,17 @@ from penstock.fleet.release import Release
 _TAGGED: Final = re.compile(
     r"(?:lmsysorg/sglang|vllm/vllm-openai(?:-rocm)?):v?(\d+\.\d+\.\d+(?:\.?post\d+|rc\d+)?)(?:-.*)?"
 )
-"""Official images with a release tag, optionally with the toolkit."""
+"""Names of official images that have a release in their tag. A toolkit may follow the release."""
 
 
 def image_release(image: str | None) -> Release | None:
-    """Return the release of an official image; None for other images, `latest` and nightlies."""
+    """Return the engine release in an official image. None for other images, `latest` and nightly builds."""
     match = _TAGGED.fullmatch(image or "")
     return Release(match[1]) if match else None
 
 
 def image_platform(image: str | None) -> Literal["rocm", "cuda"] | None:
-    """Return the platform of an engine's image; None for an unknown image."""
+    """Return the platform for which an engine's image is built. None for an unknown image."""
     name, _, tag = (image or "").partition(":")
     if name in {"vllm/vllm-openai-rocm", "rocm/vllm", "rocm/vllm-dev", "rocm/sgl-dev"}:
         return "rocm"
@@ -30,7 +30,7 @@ def image_platform(image: str | None) -> Literal["rocm", "cuda"] | None:
 
 
 def official_image(engine: EngineName, version: Release, vendor: str, chip: str) -> str | None:
-    """Return the official image for an accelerator; SGLang's ROCm images are per chip."""
+    """Return the official image for an accelerator. None if there is none. SGLang has one ROCm image per chip."""
     if engine == "vllm":
         names = {"nvidia": "vllm/vllm-openai", "amd": "vllm/vllm-openai-rocm"}
         # Before 0.14 vLLM published no image for ROCm.
@@ -44,7 +44,10 @@ def official_image(engine: EngineName, version: Release, vendor: str, chip: str)
 
 
 def rocm_of_image(image: str | None, version: Release, table: Mapping[str, Any]) -> str | None:
-    """Return the ROCm release in an official image; images newer than the known ones have at least the last known."""
+    """Return the ROCm release in an official image. None if it is unknown.
+
+    For images newer than the known images, it is the newest known ROCm release. These images have at least that.
+    """
     if image is None:
         return None
     if image.startswith("vllm/vllm-openai-rocm:"):

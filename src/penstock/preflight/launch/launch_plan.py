@@ -21,12 +21,12 @@ _PORT: Final = {"vllm": 8000, "sglang": 30000}
 _LINE_BREAK: Final = " \\\n  "
 _FILLED_IN: Final = re.compile(r"[\w$%+=:,./{}-]*\$[\w$%+=:,./{}-]*")
 HEAD_NODE: Final = "HEAD_NODE"
-"""Placeholder for the address of the first node in multi-node commands."""
+"""Placeholder in multi-node commands for the address of the first node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlan:
-    """A launch that can be printed as a bare command or as a container."""
+    """A launch that can be printed as a command for an installed engine or as a container command."""
 
     engine: EngineName
     version: Release
@@ -35,14 +35,14 @@ class LaunchPlan:
     flags: tuple[Setting, ...]
     variables: tuple[Setting, ...]
     image: str | None
-    """Official image; None if there is none for this accelerator."""
+    """Official image. None if there is none for this accelerator or release."""
     nodes: int = 1
-    """Number of nodes; each runs the same command with its own rank."""
+    """Number of nodes. Each node runs the same command with a different rank."""
     unreleased: bool = False
-    """Whether no release with that number was found, so that there is no image."""
+    """Whether no published release has this version number, so that there is no image."""
 
     def as_launch(self) -> Launch:
-        """Return the launch as rules and flag checks see it."""
+        """Return the launch in the form that rules and flag checks use."""
         return Launch(
             flags={flag.name: flag.value or "true" for flag in self.flags},
             environment={variable.name: variable.value or "" for variable in self.variables},
@@ -50,15 +50,18 @@ class LaunchPlan:
         )
 
     def with_flags(self, *added: Setting) -> "LaunchPlan":
-        """Return the plan with the given flags added unless already set."""
+        """Return the plan with the given flags added. Flags that the plan already sets keep their values."""
         return replace(self, flags=first_of_each((*self.flags, *added)))
 
     def has(self, *names: str) -> bool:
-        """Return whether one of these flags is set."""
+        """Return whether at least one of the named flags is set."""
         return any(flag.name in names for flag in self.flags)
 
     def with_published_image(self, releases: Sequence[str]) -> "LaunchPlan":
-        """Return the plan with the image tag as published; without an image if no such release was found."""
+        """Return the plan with the image tag under which the release was published.
+
+        If no such release was found, the plan has no image. A release newer than all known ones keeps an image.
+        """
         if self.image is None:
             return self
         tag = next((text for text in releases if Release(text) == self.version), None)
@@ -68,7 +71,7 @@ class LaunchPlan:
         return replace(self, image=image, unreleased=tag is None)
 
     def bare(self) -> str:
-        """Return the command for an installed engine, one argument per line."""
+        """Return the command for an installed engine, with one argument per line."""
         program = f"vllm serve {quote(self.model)}"
         if self.engine == "sglang":
             program = f"python3 -m sglang.launch_server --model-path {quote(self.model)}"
@@ -76,7 +79,7 @@ class LaunchPlan:
         return _LINE_BREAK.join([*assigned, program, *self._flag_words()])
 
     def docker(self) -> str | None:
-        """Return the command for the official image, one argument per line."""
+        """Return the command for the official image, with one argument per line."""
         if self.image is None:
             return None
         devices = ["--gpus all"]
@@ -95,7 +98,10 @@ class LaunchPlan:
         return _LINE_BREAK.join([*run, *self._flag_words()])
 
     def _model_path_and_mount(self) -> tuple[str, str]:
-        """Return the model path in the container and the mount: a local directory, or the hub cache."""
+        """Return the model path in the container, and the mount option.
+
+        A local model directory is mounted. For other models, the hub cache is mounted.
+        """
         if self.model.startswith(("/", "./", "../")):
             return "/model", f"-v {quote(self.model)}:/model:ro"
         return self.model, "-v ~/.cache/huggingface:/root/.cache/huggingface"
@@ -105,7 +111,7 @@ class LaunchPlan:
 
 
 def command_lines(words: Sequence[str]) -> str:
-    """Format the user's command with one option per line; shell variables stay as they are."""
+    """Format the user's command with one option per line. Shell variables are not expanded."""
     lines: list[str] = []
     for word in words:
         shown = word if _FILLED_IN.fullmatch(word) else quote(word)
@@ -124,9 +130,9 @@ class LaunchChoices:
     cache_dtype: str | None = None
     context_tokens: int | None = None
     drafted_tokens: int = 0
-    """Tokens drafted per step with the checkpoint's own multi-token-prediction layers."""
+    """Number of tokens that the checkpoint's multi-token-prediction layers draft per step."""
     quantization: str | None = None
-    """Requested quantisation at load, if it differs from the checkpoint's."""
+    """Quantisation at load that the user requests. None keeps the quantisation of the checkpoint."""
 
 
 def plan_launch(
@@ -137,7 +143,10 @@ def plan_launch(
     asked: LaunchChoices,
     recipe: Recipe | None = None,
 ) -> LaunchPlan:
-    """Choose flags and variables: the user's choices first, then the model's needs on this chip, then its recipe."""
+    """Choose the flags and variables of a launch.
+
+    The user's choices come first, then what the model needs on this chip, then the model's recipe.
+    """
     chip = chip_of(accelerator.compute_target) or ""
     build = _vllm if engine == "vllm" else _sglang
     flags, variables = build(subject, chip, version, asked)
@@ -173,7 +182,7 @@ def _split_flags(asked: LaunchChoices, names: Sequence[str]) -> list[Setting]:
 
 
 def _several_nodes(engine: EngineName, version: Release, nodes: int, split: Parallelism) -> list[Setting]:
-    """Return the settings that connect several nodes: the same command on each, with its own rank."""
+    """Return the settings that connect several nodes. Each node runs the same command with a different rank."""
     if nodes == 1:
         return []
     if engine == "vllm" and version < Release("0.11.1"):
@@ -198,7 +207,10 @@ def _several_nodes(engine: EngineName, version: Release, nodes: int, split: Para
 
 
 def _drafting(engine: EngineName, drafted_tokens: int) -> list[Setting]:
-    """Return the settings for drafting with the checkpoint's own layers, one token after another."""
+    """Return the settings for drafting with the checkpoint's multi-token-prediction layers.
+
+    The tokens are drafted one after another.
+    """
     if not drafted_tokens:
         return []
     why = f"the checkpoint's own layers draft {drafted_tokens} tokens a step"

@@ -1,4 +1,7 @@
-"""Applies `--quantization`: weights are quantised at load, or the method does not match the checkpoint."""
+"""Applies `--quantization`.
+
+The engine quantises a 16-bit checkpoint at load, or needs a checkpoint that the method can read.
+"""
 
 from dataclasses import replace
 from typing import Final
@@ -21,7 +24,7 @@ _ONLINE: Final[dict[str, tuple[WeightFormat, str]]] = {
     "w8a8_int8": (INT8_CHANNEL, "w8a8_int8"),
     "int8_per_channel_weight_only": (INT8_CHANNEL, "int8"),
 }
-"""Methods that quantise a 16-bit checkpoint at load, with the resulting format."""
+"""Methods that quantise a 16-bit checkpoint at load, each with the resulting format and its name in a config."""
 _EXPERTS: Final = {"experts_int8": INT8_CHANNEL}
 _STORED: Final = {
     "awq": "awq",
@@ -40,11 +43,14 @@ _STORED: Final = {
     "fbgemm_fp8": "fbgemm_fp8",
     "auto-round": "auto-round",
 }
-"""Methods that need a quantised checkpoint, with the name in its config."""
+"""Methods that need a quantised checkpoint, each with the method's name in the checkpoint's config."""
 
 
 def as_launched(subject: Subject, method: str | None) -> Subject:
-    """Return the checkpoint as the engine stores it: `--quantization fp8` halves a bf16 checkpoint at load."""
+    """Return the checkpoint with the weights that the engine holds after loading.
+
+    For example, `--quantization fp8` halves the bytes of a bf16 checkpoint.
+    """
     if method is None or subject.scheme.method != "none":
         return subject
     if method in _EXPERTS:
@@ -60,7 +66,7 @@ def as_launched(subject: Subject, method: str | None) -> Subject:
 
 
 def mismatch(subject: Subject, method: str | None) -> str | None:
-    """Return why the method cannot read the checkpoint; None if it can, or if that is unknown."""
+    """Return why the quantisation method cannot read the checkpoint. None if it can, or if this is unknown."""
     needed = None if method is None else _STORED.get(method)
     if needed is None:
         return None

@@ -1,4 +1,4 @@
-"""vLLM's published recipes: whether a model was verified on an accelerator, and the flags it needs."""
+"""vLLM's published recipes. A recipe says whether a model was verified on an accelerator, and which flags it needs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from penstock.preflight.rules.history import EngineFlags, History
 
 SOURCE: Final = "https://github.com/vllm-project/recipes/tree/8959cf64189c"
 _BUILT_IN: Final = {"nano_v3": "nemotron_v3"}
-"""Parsers that recipes ship as a file, with their name in later releases."""
+"""Parsers that recipes ship as a file, each with the name of the built-in parser in later releases."""
 _FILES: Final = ("reasoning-parser-plugin", "tool-parser-plugin")
 _SPREAD: Final = "enable-expert-parallel"
 _PARSE_TOOLS: Final = "tool-call-parser"
@@ -34,16 +34,16 @@ class Recipe:
 
     model: str
     status: str
-    """verified, unsupported, or not listed."""
+    """`verified`, `unsupported` or `not listed` for this accelerator."""
     since: str | None
     """The first vLLM release that the recipe supports."""
     too_old: bool
     """Whether the checked release is older than that first release."""
     flags: tuple[Setting, ...] = ()
-    """Flags of the recipe that this release has."""
+    """Those flags of the recipe that the checked release has."""
     variables: tuple[Setting, ...] = ()
     spreads_experts: bool = False
-    """Whether the recipe uses expert parallelism; the user chooses the split."""
+    """Whether the recipe uses expert parallelism. It does not change the split, which the user chooses."""
 
 
 def find_recipe(
@@ -54,9 +54,9 @@ def find_recipe(
     known: EngineFlags,
     choices: Mapping[str, History],
 ) -> Recipe | None:
-    """Return the recipe of a repository; None if none is published.
+    """Return the recipe of a repository. None if no recipe is published.
 
-    `known` lists the flags of each release, `choices` their values.
+    `known` lists the flags of each release, and `choices` lists the values of each flag.
     """
     entry = table.get(name)
     if entry is None:
@@ -87,7 +87,10 @@ def find_recipe(
 def _supported_flags(
     flags: Sequence[Setting], version: Release, known: EngineFlags, choices: Mapping[str, History]
 ) -> Iterator[Setting]:
-    """Yield the flags and values that the release has; a parser shipped as a file becomes the built-in one."""
+    """Yield the flags whose name and value the release has.
+
+    A parser that the recipe ships as a file is replaced by the built-in parser.
+    """
     if version < known.flags.first:
         # Which flags older releases had was not read; this one they always had.
         yield from (flag for flag in flags if flag.name == "trust-remote-code")
@@ -110,7 +113,7 @@ def _supported_flags(
 def cookbook_settings(
     name: str, version: Release, table: Mapping[str, Any], choices: Mapping[str, History]
 ) -> list[Setting]:
-    """Return those flags of SGLang's cookbook for a family of models that the release has."""
+    """Return the flags that SGLang's cookbook lists for the model's family and that the release accepts."""
     own = name.rpartition("/")[2]
     family = max((begin for begin in table if own.startswith(begin)), key=len, default=None)
     entry = {} if family is None else table[family]
@@ -128,7 +131,7 @@ def _older(version: Release, since: str) -> bool:
 
 
 def _generations(accelerator: Accelerator) -> tuple[str, ...]:
-    """Return the recipe sections that apply to the accelerator, most specific first."""
+    """Return the prefixes of the recipe sections that apply to the accelerator. The most specific one is first."""
     if accelerator.vendor == "amd":
         # Recipes write "AMD" for MI300 and later: most of it concerns AITER, which exists for no other chip.
         return ("amd_",) if str(accelerator.compute_target).startswith(("gfx94", "gfx95")) else ()

@@ -1,4 +1,7 @@
-"""Checks flags against a release: removed, renamed and not yet introduced ones, read from the engines' parsers."""
+"""Checks whether a release has the flags of a launch.
+
+A flag may be removed, renamed or not yet introduced. The data was read from the engines' argument parsers.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,33 +16,33 @@ from penstock.preflight.rules.history import EngineFlags, History, turns_on
 
 FlagProblem = Literal["removed", "too_new", "not_known", "unknown", "misspelt", "unknown_value", "wrong_value"]
 _DERIVED = frozenset({"model-path", "speculative-method", "speculative-num-draft-tokens"})
-"""Internal names that users do not type: derived from another flag, or synonyms of the model."""
+"""Internal names that users do not type. They are derived from another flag, or are synonyms of the model argument."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlagFinding:
-    """A problem with a flag or variable in a release."""
+    """A problem with a flag, a flag's value or an environment variable in a release."""
 
     name: str
-    """Name as typed: `--swap-space`, `VLLM_USE_V1`."""
+    """Name as the user types it, such as `--swap-space` or `VLLM_USE_V1`."""
     problem: FlagProblem
     release: str | None
-    """The release that removed it, the first that has it, or the release that may have it."""
+    """The release that removed the name or value, the first release that has it, or the checked release."""
     instead: str | None
-    """The replacement, the problem with the value, or the releases known to have it."""
+    """The replacement, the description of a wrong value, or the nearest releases that have and lack the name."""
     value: str | None = None
-    """The value, if the value is the problem."""
+    """The value, if the problem is the value and not the name."""
     certain: bool = True
-    """Whether the release is known to refuse it."""
+    """Whether the release is known to have the problem. False if the release was not read."""
 
     @property
     def stops(self) -> bool:
-        """Whether the problem makes start-up fail; engines ignore unknown variables."""
+        """Whether the problem makes start-up fail. Engines ignore environment variables that they do not know."""
         return self.name.startswith("--") or self.value is not None
 
     @property
     def message(self) -> str:
-        """Description of the problem and the fix."""
+        """Description of the problem, and of the fix if one is known."""
         use = f"; use {self.instead}" if self.instead else ""
         name = self.name if self.value is None else f"{self.name} {self.value}"
         if self.problem == "removed":
@@ -61,7 +64,7 @@ class FlagFinding:
 
 
 def check_flags(launch: Launch, version: Release, known: EngineFlags) -> tuple[FlagFinding, ...]:
-    """Check every flag and engine variable of a launch against the release."""
+    """Check whether the release has every flag and engine variable of a launch."""
     return (*_flags(launch, version, known), *_variables(launch, version, known.variables))
 
 
@@ -103,7 +106,7 @@ def _variables(launch: Launch, version: Release, known: History | None) -> Itera
 def release_finding(
     typed: str, listed: str, version: Release, known: History, value: str | None = None
 ) -> FlagFinding | None:
-    """Return the problem with a listed name or value; None if the release has it."""
+    """Return the problem with a name or value that the table lists. None if the release has it."""
     presence, entry = known.presence(listed, version), known.entries[listed]
     if presence == "removed":
         instead = entry[2] if len(entry) > 2 else None  # since, gone, instead
@@ -121,12 +124,18 @@ def release_finding(
 
 
 def was_read(version: Release, known: History) -> bool:
-    """Return whether a release is not newer than those that were read; a newer one may have unlisted flags."""
+    """Return whether a release is at most as new as the newest release read.
+
+    A newer release may have unlisted flags.
+    """
     return version <= known.read[-1]
 
 
 def expand_abbreviations(launch: Launch, known: EngineFlags, version: Release) -> Launch:
-    """Expand abbreviated flags as the engines' parsers do: a unique prefix such as `--tensor-par` becomes its flag."""
+    """Replace abbreviated flags by full names, as the engines' parsers do.
+
+    A unique prefix such as `--tensor-par` stands for its flag.
+    """
     offered = known.flags.names_in(version)
 
     def whole(name: str) -> str:
@@ -146,7 +155,10 @@ def expand_abbreviations(launch: Launch, known: EngineFlags, version: Release) -
 
 
 def one_edit_apart(one: str, other: str) -> bool:
-    """Return whether two words differ by one letter: omitted, added, replaced or swapped with its neighbour."""
+    """Return whether two words differ by one letter, or by two neighbouring letters that are swapped.
+
+    The letter may be omitted, added or replaced.
+    """
     begin = _common_prefix(one, other)
     end = _common_prefix(one[begin:][::-1], other[begin:][::-1])
     left, right = one[begin : len(one) - end], other[begin : len(other) - end]
@@ -154,12 +166,15 @@ def one_edit_apart(one: str, other: str) -> bool:
 
 
 def _common_prefix(one: str, other: str) -> int:
-    """Return the length of the common prefix."""
+    """Return the length of the common prefix of two words."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _nearest_flag(name: str, known: EngineFlags, version: Release) -> str | None:
-    """Return the nearest flag of this release, never one that means the opposite."""
+    """Return the flag of this release with the most similar name, or None.
+
+    A flag that means the opposite is never returned.
+    """
     if (negated := known.turned_off(name, version)) is not None:
         return negated
     offered = [other for other in known.flags.names_in(version) if turns_on(other) == turns_on(name)]

@@ -1,4 +1,4 @@
-"""vLLM settings for AMD Instinct: AITER, and workarounds for its gaps by release."""
+"""Chooses vLLM's settings for AMD Instinct: AITER, and workarounds for what AITER lacks in each release."""
 
 from typing import Final
 
@@ -12,13 +12,13 @@ _AITER_CHIPS: Final = ("gfx942", "gfx950")
 _SPARSE_MLA: Final = ("DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM")
 _TILE: Final = 128
 _HEADS: Final = 16
-"""Heads per tile of AITER's MLA kernels."""
+"""Number of heads per tile of AITER's MLA kernels."""
 
 
 def rocm_settings(
     subject: Subject, chip: str, version: Release, split: Parallelism
 ) -> tuple[list[Setting], list[Setting]]:
-    """Return the flags and the variables; both are empty if AITER does not support the chip."""
+    """Return flags and environment variables. Both are empty if AITER does not support the chip."""
     if chip not in _AITER_CHIPS:
         return [], []
     variables = [Setting(name="VLLM_ROCM_USE_AITER", value="1", why="AMD's kernels; off by default")]
@@ -44,7 +44,10 @@ def _flags(subject: Subject, chip: str, version: Release) -> list[Setting]:
 
 
 def _gaps(subject: Subject, chip: str, version: Release, split: Parallelism) -> list[Setting]:
-    """Return variables that turn off features that the release would use but AITER lacks."""
+    """Return environment variables that work around gaps of AITER in a release.
+
+    They turn off what AITER lacks, or select an attention backend that supports attention sinks.
+    """
     found: list[Setting] = []
     kinds = attention_kinds(subject.model)
     mla = "mla" in kinds
@@ -74,7 +77,7 @@ def _gaps(subject: Subject, chip: str, version: Release, split: Parallelism) -> 
 
 
 def _refused_heads(heads: int, chip: str, version: Release) -> str | None:
-    """Return why AITER's MLA does not support this number of heads in a release; None if it does."""
+    """Return why AITER's MLA does not support a number of heads in a release. None if it supports that number."""
     if version < Release("0.18.0"):
         return None if heads in {16, 128} else "took 16 or 128 before 0.18"
     if heads < _HEADS and version < Release("0.27.0"):

@@ -1,4 +1,4 @@
-"""A flag or variable of a launch, with its reason."""
+"""A flag or an environment variable of a launch, with the reason for it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A flag or a variable, its value (None for a switch) and its reason."""
+    """A flag or an environment variable, its value, and the reason for it. The value is None for a switch."""
 
     name: str
     value: str | None
@@ -14,7 +14,10 @@ class Setting:
 
 
 def first_of_each(settings: Iterable[Setting]) -> tuple[Setting, ...]:
-    """Keep the first setting of every name: the user's choices precede those of a recipe or chip."""
+    """Keep the first setting of every name.
+
+    The caller lists the user's choices before the settings of a chip or recipe.
+    """
     kept: dict[str, Setting] = {}
     for setting in settings:
         kept.setdefault(setting.name, setting)

@@ -1,4 +1,4 @@
-"""Computes the memory needed at start-up, and the memory fraction and context that fit."""
+"""Computes the memory that start-up needs, and the memory fraction and context that fit."""
 
 import re
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ _FEWEST_TOKENS: Final = 1024
 _BYTE_SUFFIXES: Final = {"K": 2**10, "M": 2**20, "G": 2**30, "k": 10**3, "m": 10**6, "g": 10**9}
 _STEP: Final = "max-num-batched-tokens"
 _SMALL_STEP: Final = 2048
-"""Tokens per step that vLLM uses on small devices, and that its recipes use if memory is short."""
+"""Tokens per step that vLLM uses on small devices. vLLM's recipes use it too if memory is short."""
 _FRACTION_ONLY: Final[frozenset[Tunable]] = frozenset({"memory_fraction"})
 _STEPS: Final = {"vllm": _STEP, "sglang": "chunked-prefill-size"}
 _FRACTION: Final = {"vllm": "gpu-memory-utilization", "sglang": "mem-fraction-static"}
@@ -30,7 +30,7 @@ _FRACTION: Final = {"vllm": "gpu-memory-utilization", "sglang": "mem-fraction-st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutContext:
-    """The context that fits if the model's full context does not."""
+    """A shorter context that fits, if the model's full context does not fit."""
 
     model_tokens: int
     tokens: int
@@ -46,7 +46,7 @@ def deployment_of(
     split: Parallelism,
     executed: ModelSpec,
 ) -> Deployment:
-    """Build the deployment of a launch; missing flags take the engine's defaults."""
+    """Build the deployment that a launch describes. Flags that are not set have the engine's defaults."""
     settings = engine_defaults(engine, accelerator, version=str(version), tp=split.tp, pp=split.pp)
     fraction = launch.flag("gpu-memory-utilization", "mem-fraction-static")
     return Deployment(
@@ -72,9 +72,9 @@ def deployment_of(
 def start_context(launch: Launch, asked: int | None, deployment: Deployment) -> int:
     """Return the context in tokens that the KV cache should hold for one request at start-up.
 
-    It is the limit in the launch command, else the requested one. Without either, vLLM uses the model's limit, and
-    for an engine that chooses the limit a usual context is returned. vLLM refuses to start if the context does not
-    fit; SGLang starts and refuses long requests.
+    It is the limit in the launch command. If the command states none, it is the context that the user requests. Without
+    either, it is the model's limit in vLLM, and a usual context if the engine chooses the limit. vLLM refuses to start
+    if the context does not fit. SGLang starts, and refuses long requests.
     """
     model = deployment.model
     typed = launch.flag("max-model-len", "context-length")
@@ -91,7 +91,10 @@ def start_context(launch: Launch, asked: int | None, deployment: Deployment) -> 
 def fit_to_memory(
     plan: LaunchPlan, deployment: Deployment, asked: int | None
 ) -> tuple[LaunchPlan, CutContext | None, MemoryFit]:
-    """Add flags that make a proposed launch fit: a larger memory fraction, then a shorter context."""
+    """Add flags that make a proposed launch fit in memory.
+
+    They set a larger memory fraction or shorter steps first, then a shorter context.
+    """
     wanted = asked or usual_context_tokens(deployment.model)
     tuned = with_room(deployment, wanted, free=_FRACTION_ONLY if plan.has(_STEPS[plan.engine]) else TUNABLE)
     room, why = DeviceRoom(tuned), f"the engine's defaults leave no room for {wanted:,} tokens"
@@ -119,7 +122,10 @@ def fit_to_memory(
 
 
 def _smaller_step(room: DeviceRoom, cut: CutContext) -> DeviceRoom | None:
-    """Return steps of 2,048 tokens if they allow a context at least 1.5 times as long; else None."""
+    """Return the memory of the deployment with steps of 2,048 tokens, if they are worthwhile. Otherwise None.
+
+    They are worthwhile if the model's full context fits, or a context at least 1.5 times as long.
+    """
     engine = room.deployment.engine
     if engine.max_batched_tokens <= _SMALL_STEP:
         return None
@@ -129,14 +135,14 @@ def _smaller_step(room: DeviceRoom, cut: CutContext) -> DeviceRoom | None:
 
 
 def step_bytes(room: DeviceRoom) -> int:
-    """Return the KV bytes that start-up needs for the tokens of a step, beyond those of one request."""
+    """Return the KV bytes that start-up needs for the tokens of a step, in addition to the KV bytes of one request."""
     limit = room.deployment.model.max_context_tokens or usual_context_tokens(room.deployment.model)
     capacity = room.at(limit).capacity
     return 0 if capacity is None else capacity.start_bytes - capacity.request_bytes
 
 
 def fitting_context(room: DeviceRoom) -> CutContext | None:
-    """Return the context that fits if the model's own does not; None if the model's own fits, or if no context fits."""
+    """Return a shorter context that fits. None if the model's full context fits, or if no context fits."""
     limit = room.deployment.model.max_context_tokens
     if limit is None:
         return None
@@ -160,7 +166,10 @@ def fitting_context(room: DeviceRoom) -> CutContext | None:
 
 
 def keeps_whole_context(deployment: Deployment) -> tuple[str, ...]:
-    """List changes that make the full context fit: a larger memory fraction, a narrower KV cache, more devices."""
+    """List the changes that would each make the full context fit.
+
+    They are a larger memory fraction, a narrower KV cache and more devices.
+    """
     limit = deployment.model.max_context_tokens
     if limit is None:
         return ()
@@ -179,7 +188,10 @@ def keeps_whole_context(deployment: Deployment) -> tuple[str, ...]:
 
 
 def _share_that_fits(result: MemoryFit) -> float | None:
-    """Return the smallest larger memory fraction, in hundredths, that fits; None if not needed or not possible."""
+    """Return the smallest memory fraction above the current one, in steps of 0.01, with which the context fits.
+
+    None if the context already fits, or if no fraction is enough.
+    """
     if result.fits or result.obstacle_is("refused") or result.obstacle_is("model_limit"):
         return None
     deployment = result.deployment
@@ -192,7 +204,7 @@ def _share_that_fits(result: MemoryFit) -> float | None:
 
 
 def _redundant(launch: Launch) -> int:
-    """Return the number of redundant experts that a launch requests; 0 if not stated."""
+    """Return the number of redundant experts that a launch requests. 0 if it requests none."""
     typed = launch.flag("ep-num-redundant-experts")
     if typed is not None:
         return _count(typed) or 0
@@ -209,7 +221,7 @@ def _fraction(text: str | None) -> float | None:
 
 
 def _gib(text: str | None) -> int:
-    """Parse a size that engines call GB and count in GiB."""
+    """Return the bytes of a size that engines call GB but count in GiB."""
     return int(float(text) * GIB) if text is not None and re.fullmatch(r"\d{1,5}(\.\d{1,6})?", text) else 0
 
 
@@ -218,7 +230,7 @@ def _count(text: str | None) -> int | None:
 
 
 def _bytes(text: str | None) -> int | None:
-    """Parse `4194304`, `4M` (binary) or `4m` (decimal), as vLLM does."""
+    """Return the bytes in a size such as `4194304`, `4M` (binary) or `4m` (decimal), as vLLM parses them."""
     if text is None or not text:
         return None
     scale = _BYTE_SUFFIXES.get(text[-1])
@@ -227,7 +239,7 @@ def _bytes(text: str | None) -> int | None:
 
 
 def _tokens(text: str) -> int | None:
-    """Parse `32768` or `32k`; None for `auto` and -1, which leave it to the engine."""
+    """Return the tokens in `32768` or `32k`. None for `auto` and -1, with which the engine chooses the number."""
     try:
         return parse_tokens(text)
     except UsageError:

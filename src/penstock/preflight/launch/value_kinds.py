@@ -1,4 +1,7 @@
-"""Checks that a flag's value is of the right kind: number, JSON, address, or no value for a switch."""
+"""Checks whether a flag's value is of the right kind.
+
+A value is a number, JSON or an address. A switch takes no value.
+"""
 
 import ipaddress
 import json
@@ -18,17 +21,17 @@ _NUMERIC: Final = re.compile(r"[\d.]+")
 _PORTED: Final = re.compile(r"([\w.-]+):(\d+)")
 _ADDRESSES: Final = frozenset({"host", "master-addr", "data-parallel-address"})
 _PLAIN_SWITCHES: Final = Release("0.10.0")
-"""Before this release some of vLLM's switches took True and False."""
+"""Before this release, some of vLLM's switches took the value True or False."""
 _PLAIN_OBJECTS: Final = Release("0.14.0")
 _SUFFIXED: Final = re.compile(r"(?<=[:\[,\s])\d+(\.\d+)?[kmgtKMGT]\b")
-"""Numbers with a suffix, such as 32k, which vLLM accepts in JSON as well."""
+"""Numbers with a suffix, such as 32k. vLLM also accepts them inside JSON values."""
 _WORDS: Final = {"json": "JSON value", "object": "JSON object", "number": "number", "whole": "whole number"}
 
 
 def wrong_kind(
     name: str, value: str, launch: Launch, engine: str, version: Release, kinds: Mapping[str, str]
 ) -> str | None:
-    """Return the problem with a value; None if its kind is right or the flag accepts any text."""
+    """Return the problem with a flag's value. None if the value's kind is right, or if the flag accepts any text."""
     if name in _ADDRESSES and launch.typed and name not in launch.bare:
         return _address(value)
     kind = next((kind for flag, kind in kinds.items() if long_name(flag) == name), None)
@@ -50,14 +53,14 @@ def wrong_kind(
 
 
 def _switch_fix(name: str, value: str, engine: str) -> str:
-    """Return how to write a switch so that it does what its value meant."""
+    """Return how to write a switch so that it has the effect that the given value was meant to have."""
     if value.casefold() not in _NO:
         return f"write --{name} alone, or leave it out"
     return f"write --no-{name} to turn it off" if engine == "vllm" else "leave it out to keep it off"
 
 
 def _address(value: str) -> str | None:
-    """Return the problem with a listening address; None if a resolver accepts it."""
+    """Return the problem with a network address. None if a resolver would accept it."""
     if "://" in value:
         return "is a URL; write the address alone"
     if (ported := _PORTED.fullmatch(value)) is not None:
