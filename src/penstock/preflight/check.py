@@ -122,10 +122,7 @@ class Preflight:
     aiter: AiterLookup | None
     memory: MemoryFit
     cut: CutContext | None
-    """The longest context that fits.
-
-    None if the model's full context fits, if no context fits, or if it was not computed.
-    """
+    """A shorter context that fits in vLLM, if the model's full context does not fit. Otherwise None."""
     flags: tuple[FlagFinding, ...]
     plan: LaunchPlan
     recipe: Recipe | None

@@ -206,7 +206,7 @@ def _speculation(flags: Mapping[str, str]) -> dict[str, str]:
     else:
         config = _json(raw)
     if not isinstance(config, dict):
-        # The kind of its value is checked together with the other flags.
+        # A value that is not a JSON object is reported by the check of flag values.
         return {}
     return {
         "speculative-num-draft-tokens": str(config.get("num_speculative_tokens", 0)),

@@ -108,7 +108,7 @@ def _number(name: str, value: str, engine: str) -> FlagFinding | None:
         share = _float(value)
         if share is None:
             return _wrong(flag, value, "is not a number")
-        # vLLM accepts all of the memory, SGLang must keep some.
+        # vLLM accepts a share of 1, but SGLang must leave some memory free.
         fine = 0 < share <= 1 if engine == "vllm" else 0 < share < 1
         return None if fine else _wrong(flag, value, "is not a share of memory between 0 and 1")
     if name not in _WHOLE:

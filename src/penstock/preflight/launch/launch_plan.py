@@ -267,7 +267,7 @@ def _sglang(subject: Subject, chip: str, version: Release, asked: LaunchChoices)
         variables.append(Setting(name="SGLANG_USE_AITER", value="1", why="AMD's kernels; the images set it too"))
         heads = subject.model.query_heads // split.tp
         kinds = attention_kinds(subject.model)
-        # Sparse attention has its own backend, which SGLang selects unless another is named.
+        # Sparse attention has a separate backend, which SGLang selects unless the launch names another backend.
         if "mla" in kinds and "sparse" not in kinds and heads in {16, 128}:
             why = f"{heads} heads per device: AITER's MLA has kernels for 16 and 128"
             flags.append(Setting(name="attention-backend", value="aiter", why=why))

@@ -61,7 +61,7 @@ def find_recipe(
     entry = table.get(name)
     if entry is None:
         return None
-    # Recipes name chips (h200), the catalog boards (h200_sxm).
+    # Recipes name chips (h200), but the catalog names boards (h200_sxm).
     status = entry["hardware"].get(accelerator.id.partition("_")[0], "not listed")
     since = entry.get("since")
     return Recipe(
@@ -92,7 +92,7 @@ def _supported_flags(
     A parser that the recipe ships as a file is replaced by the built-in parser.
     """
     if version < known.flags.first:
-        # Which flags older releases had was not read; this one they always had.
+        # The flags of older releases were not read, but all of them have this flag.
         yield from (flag for flag in flags if flag.name == "trust-remote-code")
         return
     built_in = [replace(flag, value=_BUILT_IN.get(flag.value or "", flag.value)) for flag in flags]
@@ -104,7 +104,7 @@ def _supported_flags(
         and (flag.value is None or takes(flag.name, flag.value, version, choices))
     ]
     named = {flag.name for flag in kept}
-    # vLLM needs both: tool choice requires a parser, and a parser is unused without tool choice.
+    # vLLM needs both flags: tool choice requires a parser, and a parser is not used without tool choice.
     yield from (flag for flag in kept if flag.name != _CHOOSE_TOOLS or _PARSE_TOOLS in named)
     if _PARSE_TOOLS in named and _CHOOSE_TOOLS not in named and known.has(_CHOOSE_TOOLS, version):
         yield Setting(name=_CHOOSE_TOOLS, value=None, why="without it the parser for tool calls is not used")
@@ -133,7 +133,7 @@ def _older(version: Release, since: str) -> bool:
 def _generations(accelerator: Accelerator) -> tuple[str, ...]:
     """Return the prefixes of the recipe sections that apply to the accelerator. The most specific one is first."""
     if accelerator.vendor == "amd":
-        # Recipes write "AMD" for MI300 and later: most of it concerns AITER, which exists for no other chip.
+        # "AMD" in recipes means MI300 and later. Most of these settings concern AITER, which supports no other AMD chip.
         return ("amd_",) if str(accelerator.compute_target).startswith(("gfx94", "gfx95")) else ()
     if accelerator.vendor != "nvidia":
         return ()

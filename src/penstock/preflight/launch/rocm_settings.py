@@ -52,7 +52,7 @@ def _gaps(subject: Subject, chip: str, version: Release, split: Parallelism) -> 
     kinds = attention_kinds(subject.model)
     mla = "mla" in kinds
     heads = subject.model.query_heads // split.tp
-    # Sparse MLA has its own backend since 0.18.
+    # Sparse MLA has a separate backend since vLLM 0.18.
     dense = mla and ("sparse" not in kinds or version < Release("0.18.0"))
     if dense and (why := _refused_heads(heads, chip, version)) is not None:
         found.append(

@@ -149,7 +149,7 @@ def fitting_context(room: DeviceRoom) -> CutContext | None:
     full = room.at(limit)
     if not full.obstacle_is("context") or full.capacity is None or full.budget is None:
         return None
-    # If only the median of the reserves leaves room, a quarter of it is kept back.
+    # If there is room only with the median estimate of the reserves, a quarter of that room is not used.
     held = max(full.capacity.safe_context_tokens, (full.capacity.longest_context_tokens or 0) * 3 // 4)
     # vLLM reserves one block, the null block.
     held -= room.deployment.engine.block_tokens

@@ -44,7 +44,7 @@ def wrong_kind(
     if name in launch.bare:
         return f"needs a value, a {_WORDS[kind]}"
     if kind in {"json", "object"}:
-        # Before this release a bare level was a valid compilation config.
+        # Before this release, a number alone (the level) was a valid compilation config.
         whole = kind == "object" and version >= _PLAIN_OBJECTS
         return _json(value, whole=whole or name == "speculative-config")
     if kind == "number":

@@ -1,1 +1,1 @@
-"""Predicts FP8 dialect, kernels, attention backend and AITER kernels, as the engine would choose them."""
+"""Predicts which FP8 dialect, weight kernels, attention backend and AITER kernels an engine uses."""

@@ -1,4 +1,4 @@
-"""Looks up AITER's assembly kernels for MLA decode by chip, heads and KV type."""
+"""Looks up AITER's assembly kernels for MLA decode by chip, number of heads and KV cache type."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,20 +14,23 @@ _PADS_FROM = Release("0.18.0")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AiterLookup:
-    """The keys of a kernel lookup and its result."""
+    """The keys of a kernel lookup, and its result."""
 
     heads: int
     padded_heads: int
-    """Number of heads after vLLM's padding."""
+    """Number of heads per rank after vLLM's padding."""
     kv: str
     query_tokens: int
     found: bool
     available_heads: tuple[int, ...]
-    """Numbers of heads that have a kernel with this KV type."""
+    """Numbers of heads for which a kernel exists with this KV cache type and number of query tokens."""
 
 
 def lookup_mla(facts: Facts, table: Mapping[str, Any]) -> AiterLookup | None:
-    """Look up the decode kernel of an MLA model on a CDNA chip with AITER; None for other models, chips or settings."""
+    """Look up AITER's decode kernel for an MLA model.
+
+    None if the model has no MLA, if the table lacks the chip, or if AITER's MLA is turned off.
+    """
     chip, heads, kinds = facts.get("chip"), facts.get("model.heads_per_rank"), facts.get("model.attention")
     if not isinstance(chip, str) or chip not in table or not isinstance(heads, int):
         return None

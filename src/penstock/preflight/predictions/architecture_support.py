@@ -1,4 +1,4 @@
-"""Looks up the first release whose registry lists an architecture."""
+"""Looks up the first engine release whose registry lists a model architecture."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,16 +9,20 @@ from penstock.fleet.release import Release
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchitectureSupport:
-    """The first release of an engine that supports an architecture."""
+    """The first release of an engine that supports a model architecture."""
 
     architecture: str
-    """Name in the config."""
+    """Name of the architecture in the model's config."""
     registered: str
-    """Name in the engines' registries."""
+    """Name of the architecture in the engines' registries."""
     since: Release | None
-    """First release; None if no registry lists the architecture, so that the engine would fall back on Transformers."""
+    """First release that supports the architecture.
+
+    None if no registry lists it, so that the engine would fall back on Transformers. None also if the checked release
+    is older than every registry read.
+    """
     too_new: bool
-    """Whether the checked release is older than that first release."""
+    """Whether the checked release is older than the first release that supports the architecture."""
 
 
 def architecture_support(
@@ -27,7 +31,7 @@ def architecture_support(
     """Return the first release of an engine that supports an architecture, and whether the checked release is older."""
     written = table[engine].get(architecture)
     begins = min(Release(str(release)) for release in table[engine].values())
-    # Architectures of the first registry that was read may be older: nothing is known before that release.
+    # Architectures in the oldest registry read may be older than it: nothing is known about earlier releases.
     since = None if written is None or version < begins else Release(str(written))
     return ArchitectureSupport(
         architecture=architecture,

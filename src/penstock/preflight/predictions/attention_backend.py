@@ -1,4 +1,4 @@
-"""Predicts the attention backend, its limits, and the capture of CUDA or HIP graphs."""
+"""Predicts the attention backend, its limits, and how CUDA or HIP graphs are captured."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from penstock.preflight.rules.condition import Facts
 
 
 class GraphSupport(IntEnum):
-    """Graph capture that a backend supports; a model gets the minimum over its backends."""
+    """The graph capture that a backend supports. A model gets the minimum over the backends of its layers."""
 
     NEVER = 0
     SINGLE_TOKEN = 1
@@ -20,10 +20,10 @@ class GraphSupport(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
-    """The chosen backend, its limits, and why earlier candidates were rejected."""
+    """The attention backend that the engine chooses, its limits, and why earlier candidates were rejected."""
 
     name: str | None
-    """Backend name; None if no backend works, or if the selection was not read."""
+    """Name of the backend. None if no backend works, or if the engine's selection code was not read."""
     determined: bool
     block: str
     graphs: GraphSupport | None
@@ -32,7 +32,7 @@ class Backend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphMode:
-    """Graph capture for decode and mixed steps, and its reason."""
+    """How graphs are captured for decode steps and for mixed steps, and the reason."""
 
     decode: str
     mixed: str
@@ -41,11 +41,14 @@ class GraphMode:
 
 _UNREAD: Final = Backend(name=None, determined=False, block="", graphs=None, rejected={})
 _AITER_MLA_HEADS: Final = frozenset({16, 128})
-"""Heads per device for which SGLang uses AITER's MLA; otherwise Triton."""
+"""Numbers of heads per device for which SGLang uses AITER's MLA. For other numbers it uses Triton."""
 
 
 def predict_backend(facts: Facts, table: Mapping[str, Any]) -> Backend:
-    """Return the first backend without an obstacle, in the engine's order for this chip and model."""
+    """Return the attention backend that the engine chooses.
+
+    For vLLM, it is the first backend without an obstacle, in vLLM's order for this chip and model.
+    """
     if facts.get("engine") == "sglang":
         return _sglang_backend(facts, table["sglang"])
     order = _order(facts, table["order"])
@@ -54,7 +57,7 @@ def predict_backend(facts: Facts, table: Mapping[str, Any]) -> Backend:
     rejected: dict[str, str] = {}
     asked = facts.get("launch.attention_backend")
     if isinstance(asked, str) and asked in table["backends"]:
-        # MLA and sparse MLA have their own backends; any other that is named is refused.
+        # MLA and sparse MLA have separate backends. vLLM refuses any other backend that the launch names.
         if _kinds(facts) & {"mla"} and asked not in order:
             sparse = " sparse" if "sparse" in _kinds(facts) else ""
             return Backend(name=None, determined=True, block="", graphs=None, rejected={asked: f"no{sparse} MLA"})
@@ -74,20 +77,20 @@ def predict_backend(facts: Facts, table: Mapping[str, Any]) -> Backend:
 
 
 def _reads_cache(facts: Facts, backends: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Return whether the table lists backends for this KV type."""
+    """Return whether the table lists at least one backend for this KV cache type."""
     stored = facts.get("kv.stored")
     return any(stored in entry["kv"] for entry in backends.values())
 
 
 def _sglang_backend(facts: Facts, table: Mapping[str, Any]) -> Backend:
-    """Return the backend that the launch names, else SGLang's default backend."""
+    """Return the attention backend that the launch names. If it names none, return SGLang's default backend."""
     asked, version, chip = facts.get("launch.attention_backend"), facts.get("version"), facts.get("chip")
     if isinstance(asked, str) and asked != "auto":
         return replace(_UNREAD, name=asked, determined=True)
     kind = _kind(_kinds(facts))
     if kind is None or not isinstance(version, Release) or version < Release(table["since"]) or chip is None:
         return _UNREAD
-    # In the tables "else" means CUDA; for unlisted ROCm chips nothing was read.
+    # In the tables, "else" means any other CUDA chip. For ROCm chips that are not listed, no code was read.
     keys = (chip, "else") if facts.get("platform") == "cuda" else (chip,)
     tables = (table["models"].get(facts.get("model.architecture"), {}), table["kinds"][kind])
     name = next((found[key] for found in tables for key in keys if key in found), "?")
@@ -102,7 +105,7 @@ def _heads_here(facts: Facts) -> int | None:
 
 
 def _kind(kinds: frozenset[str]) -> str | None:
-    """Return the kind of attention that selects a backend; None if a model has none."""
+    """Return the kind of attention by which an engine chooses a backend. None if all attention is linear or unknown."""
     if not kinds - {"linear"}:
         return None
     if "compressed" in kinds:
@@ -160,7 +163,7 @@ def _aiter_obstacle(needed: str | None, facts: Facts) -> str | None:
 def _graph_support(name: str, entry: Mapping[str, Any], facts: Facts) -> GraphSupport:
     support = GraphSupport[str(entry["graphs"]).upper()]
     version = facts.get("version")
-    # TRITON_MLA supports uniform batches before 0.26 and from 0.32 on, not in between.
+    # TRITON_MLA supports uniform batches before 0.26 and from 0.32 on, but not between these releases.
     outside = isinstance(version, Release) and not Release("0.26.0") <= version < Release("0.32.0")
     if name == "TRITON_MLA" and outside:
         support = GraphSupport.UNIFORM_BATCH
@@ -170,7 +173,10 @@ def _graph_support(name: str, entry: Mapping[str, Any], facts: Facts) -> GraphSu
 
 
 def predict_graphs(facts: Facts, backend: Backend) -> GraphMode | None:
-    """Return the default graph mode as vLLM's compilation config resolves it; None if that code was not read."""
+    """Return how the engine captures graphs by default. None if the code that decides was not read for the release.
+
+    In vLLM, the compilation config decides.
+    """
     version = facts.get("version")
     if facts.get("launch.graphs") is False:
         return GraphMode(decode="none", mixed="none", why="the launch turns graphs off")

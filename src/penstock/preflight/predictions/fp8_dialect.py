@@ -1,4 +1,7 @@
-"""Predicts the treatment of FP8 tensors at load: as stored, converted exactly, left wrong, or refused."""
+"""Predicts what happens to FP8 tensors at load.
+
+They are kept as stored, converted exactly, left in the wrong dialect, widened or refused.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,11 +11,11 @@ from penstock.preflight.rules.condition import Facts
 
 
 class Treatment(StrEnum):
-    """Treatment of a group of FP8 tensors at load."""
+    """What happens to a group of FP8 tensors at load."""
 
     AS_STORED = "as stored"
     CONVERTED = "converted exactly"
-    """Bytes kept, 0x80 becomes 0x00, scales doubled."""
+    """Bytes are kept, except that 0x80 becomes 0x00, and scales are doubled."""
     UNCONVERTED = "left in the other dialect"
     WIDENED = "widened to 16 bits"
     REFUSED = "refused"
@@ -22,7 +25,7 @@ class Treatment(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DialectStep:
-    """One group and its treatment."""
+    """One group of FP8 tensors, and what happens to it at load."""
 
     group: str
     treatment: Treatment
@@ -33,7 +36,7 @@ _CONVERTS = {"fp8", "deepseek_v4_fp8", "compressed-tensors", "quark", "fbgemm_fp
 
 
 def predict_dialect(facts: Facts) -> tuple[DialectStep, ...]:
-    """Return the treatment of weights with their scales, and of the KV cache; empty if nothing is FP8."""
+    """Return what happens at load to FP8 weights with their scales, and to an FP8 KV cache. Empty if nothing is FP8."""
     formats = facts.get("weights.formats")
     steps = []
     if isinstance(formats, frozenset) and formats & {"fp8", "mxfp8"}:

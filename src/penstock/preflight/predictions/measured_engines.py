@@ -1,4 +1,4 @@
-"""Engines measured with a model on an accelerator, with the newest image that InferenceX used."""
+"""Engines that InferenceX measured with a model on an accelerator, each with the newest image used."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,18 +7,18 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedBy:
-    """One engine measured with this model on this accelerator."""
+    """One engine that was measured with the model on the accelerator."""
 
     engine: str
     image: str
     until: str
-    """The day the image came into use."""
+    """The day on which InferenceX began to use the image."""
     weights: tuple[str, ...]
     devices: tuple[int, ...]
 
 
 def engines_measured_with(model: str, accelerator: str, table: Mapping[str, Any]) -> tuple[ServedBy, ...]:
-    """Return the engines measured with a catalog model; empty if no measurement is published."""
+    """Return the engines measured with a catalog model on an accelerator. Empty if no measurement is published."""
     found = table.get(model, {}).get(accelerator, {})
     return tuple(
         ServedBy(

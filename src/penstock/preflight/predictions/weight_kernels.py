@@ -1,4 +1,4 @@
-"""Predicts the kernel class per group of weights, and the model as it will be executed."""
+"""Predicts the kernel class of each group of weights, and the model with the formats that the kernels multiply."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,27 +13,27 @@ _NARROW_BITS = 16
 
 
 class KernelClass(StrEnum):
-    """Kernel classes for a weight format, best first."""
+    """Kernel classes for a weight format, sorted from best to worst. `UNDETERMINED` comes last."""
 
     NATIVE = "native"
     TRITON = "triton"
-    """Generic kernels on the chip's native units for the format."""
+    """Generic Triton kernels on the chip's native units for the format."""
     WIDENED = "widened"
-    """Narrow in memory, multiplied in 16 bits."""
+    """Weights are narrow in memory and are multiplied in 16 bits."""
     EMULATED = "emulated"
-    """Dequantised to bf16 for every product."""
+    """Weights are dequantised to bf16 for every product."""
     EXPANDED = "expanded"
-    """Emulated, and also stored as bf16."""
+    """Weights are dequantised to bf16, and are also stored as bf16."""
     NONE = "none"
     UNDETERMINED = "undetermined"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightGroup:
-    """Weights of one format that one kernel multiplies."""
+    """Weights of one format that are multiplied by the same kernel."""
 
     group: str
-    """`linears` or `experts`."""
+    """`linears` or `experts`, the layers to which the weights belong."""
     format: str
     stored_bytes: int
     kernel: KernelClass
@@ -41,7 +41,10 @@ class WeightGroup:
 
 
 def predict_kernels(model: ModelSpec, facts: Facts, table: Mapping[str, Any]) -> tuple[WeightGroup, ...]:
-    """Look up every group of weights in the engine's kernel table, largest first."""
+    """Look up the kernel of every group of weights in the engine's kernel table.
+
+    The groups are sorted by stored bytes, largest first.
+    """
     groups: dict[tuple[str, str, str], int] = {}
     for weight in model.weights:
         if weight.part in {Part.MTP, Part.NORM, Part.EMBEDDING} or len(weight.shape) < 2:
@@ -56,9 +59,10 @@ def predict_kernels(model: ModelSpec, facts: Facts, table: Mapping[str, Any]) ->
 
 
 def as_executed(model: ModelSpec, groups: tuple[WeightGroup, ...]) -> ModelSpec:
-    """Return the model with formats priced as executed: weights multiplied or expanded in bf16 are priced as bf16.
+    """Return the model with the weight formats that the kernels multiply, for speed predictions.
 
-    Widened weights keep their name, their bytes, and how engines shard and pad them.
+    Expanded weights become bf16. Widened and emulated weights are multiplied in bf16, but keep their name, their bytes,
+    and how engines shard and pad them.
     """
     kernels = {(entry.group, entry.format): entry.kernel for entry in groups}
     priced_otherwise = {KernelClass.EXPANDED, KernelClass.EMULATED, KernelClass.WIDENED}
@@ -81,7 +85,7 @@ def _group(weight: Weight) -> str:
 
 
 def _row(weight: Weight, facts: Facts) -> str:
-    """Return the name of the kernel table for a weight."""
+    """Return the name of the row of the kernel table that lists the kernels for a weight."""
     stored = weight.format
     experts = weight.part is Part.ROUTED_EXPERTS
     if stored.bits >= _NARROW_BITS:

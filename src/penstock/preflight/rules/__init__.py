@@ -1,1 +1,1 @@
-"""Preflight rules: conditions, rules and findings."""
+"""Preflight rules, their conditions, and the findings of rules that apply."""

@@ -1,4 +1,7 @@
-"""Loads the rules, one TOML file per category, parsed strictly. The only module of this package that opens files."""
+"""Loads and strictly parses the rules, one TOML file per category.
+
+This is the only module of the package that opens files.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +25,7 @@ _Written = str | int | float | bool | list[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """A rule as written in the file."""
+    """A rule as it is written in a rule file."""
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
@@ -41,7 +44,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
-    """One category."""
+    """A rule file, which holds the rules of one category."""
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
@@ -50,7 +53,7 @@ class _File:
 
 @cache
 def load_rules() -> tuple[Rule, ...]:
-    """Read all shipped rules, by category and in file order."""
+    """Return all shipped rules, sorted by category and then in the order of their file."""
     names = sorted(entry.name for entry in (_DATA / "rules").iterdir() if entry.name.endswith(".toml"))
     rules = [rule for name in names for rule in _rules(read_toml(_DATA / "rules" / name), name.removesuffix(".toml"))]
     seen: set[str] = set()
@@ -62,13 +65,16 @@ def load_rules() -> tuple[Rule, ...]:
 
 
 def parse_rules(text: str, category: str) -> tuple[Rule, ...]:
-    """Parse one category's file; an unknown key, fact or source raises an error that names its place."""
+    """Parse the rule file of one category.
+
+    An unknown key, fact or source raises an error that names its place in the file.
+    """
     return _rules(parse_toml(text, f"{category}.toml"), category)
 
 
 @cache
 def load_knowledge() -> Knowledge:
-    """Read the rules and all tables."""
+    """Return the shipped rules and all tables."""
     return Knowledge(
         rules=load_rules(),
         kernels=load_table("kernels"),
@@ -87,7 +93,7 @@ def load_knowledge() -> Knowledge:
 
 @cache
 def load_table(name: str) -> Mapping[str, Any]:
-    """Read one of the tables for predictions (kernels, attention backends, flags)."""
+    """Read one of the tables that predictions use, such as kernels, attention backends or flags."""
     return read_toml(_DATA / f"{name}.toml")
 
 
@@ -123,7 +129,7 @@ def _rule(entry: _Entry, category: str) -> Rule:
 
 
 def _value(name: str, written: _Written, where: str) -> Value:
-    """Convert a test case's value to the fact's kind."""
+    """Convert a value in a test case to the kind of its fact."""
     kind = fact_kind(name, _KINDS)
     if kind is Kind.TEXTS and isinstance(written, list):
         return frozenset(written)

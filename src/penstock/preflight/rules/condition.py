@@ -1,4 +1,4 @@
-"""Conditions over facts in three-valued logic: true, false, or unknown."""
+"""Conditions over facts. A condition is true, false or unknown."""
 
 import ast
 from collections.abc import Callable, Mapping
@@ -13,20 +13,20 @@ ENVIRONMENT: Final = "env."
 
 
 class Kind(StrEnum):
-    """Kind of a fact's value, which decides the allowed operators."""
+    """Kind of a fact's value. It decides which operators are allowed."""
 
     TEXT = "text"
     TEXTS = "texts"
-    """A set of words: `'mla' in model.attention`."""
+    """A set of words, as in `'mla' in model.attention`."""
     NUMBER = "number"
     FLAG = "flag"
     RELEASE = "release"
-    """An ordered version number: `host.rocm < '7.2.1'`."""
+    """A version number with an order, as in `host.rocm < '7.2.1'`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A fact that is neither stated nor implied; `why` names the missing information."""
+    """A fact that is neither stated nor implied by other facts. `why` names the missing information."""
 
     why: str
 
@@ -34,14 +34,14 @@ class Unknown:
 Value = str | int | float | bool | frozenset[str] | Release
 Facts = Mapping[str, Value | Unknown]
 Truth = bool | None
-"""Truth value; None is unknown, as in Kleene's logic, and never becomes a default."""
+"""Truth value. None means unknown, as in Kleene's three-valued logic, and is never replaced by a default."""
 
 _Operand = Value | tuple[Value, ...] | Unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A parsed expression: names of facts, literals, comparisons, and / or / not."""
+    """A parsed expression of fact names, literals, comparisons, and / or / not."""
 
     text: str
     tree: ast.expr
@@ -50,7 +50,7 @@ class Condition:
 
     @staticmethod
     def parse(text: str, vocabulary: Mapping[str, Kind], where: str) -> "Condition":
-        """Parse an expression; a name outside the vocabulary or an unsupported form raises an error."""
+        """Parse an expression. A name outside the vocabulary or an unsupported form raises an error."""
         try:
             tree = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError) as error:
@@ -60,21 +60,21 @@ class Condition:
         return Condition(text, tree, tuple(dict.fromkeys(checker.names)))
 
     def holds(self, facts: Facts) -> Truth:
-        """Evaluate the condition; None if unknown facts could change the result."""
+        """Evaluate the condition. None if facts that are unknown could change the result."""
         return _truth(self.tree, facts)
 
     def missing(self, facts: Facts) -> tuple[str, ...]:
-        """Return the unknown facts that the condition uses."""
+        """Return the names of those facts in the condition that are unknown."""
         return tuple(name for name in self.names if isinstance(_fact(name, facts), Unknown))
 
 
 def fact_kind(name: str, vocabulary: Mapping[str, Kind]) -> Kind | None:
-    """Return the kind of a fact; every environment variable is text."""
+    """Return the kind of a fact. The value of an environment variable is always text."""
     return Kind.TEXT if name.startswith(ENVIRONMENT) else vocabulary.get(name)
 
 
 class _Checker:
-    """Checker that rejects expressions at load time if they could not be evaluated."""
+    """Checker that rejects, at load time, expressions that could not be evaluated."""
 
     def __init__(self, vocabulary: Mapping[str, Kind], where: str) -> None:
         self.vocabulary = vocabulary
@@ -138,7 +138,7 @@ class _Checker:
 
 
 def _dotted_name(node: ast.expr) -> str:
-    """Return the dotted name of a node: `model.attention` is an attribute of a name."""
+    """Return the dotted name that a syntax node stands for, such as `model.attention`."""
     if isinstance(node, ast.Attribute):
         return f"{_dotted_name(node.value)}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ast.unparse(node)

@@ -1,4 +1,4 @@
-"""Evaluates every rule against one set of facts."""
+"""Evaluates every rule with the facts of one deployment."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,49 +11,49 @@ from penstock.preflight.rules.rule import Rule, Severity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A rule that applies."""
+    """A rule that applies, and the facts because of which it applies."""
 
     rule: Rule
     because: Mapping[str, Value]
-    """The facts that its condition used."""
+    """The known facts that the rule's condition uses, by name."""
     unchecked_since: Release | None
-    """The newest release read, if the engine is newer and the rule has no upper bound."""
+    """The newest release read, if the checked release is newer and the rule has no upper bound. Otherwise None."""
 
     @property
     def severity(self) -> Severity:
-        """The severity of the rule."""
+        """The severity of the rule that applies."""
         return self.rule.severity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undetermined:
-    """A rule that the facts do not decide, and the missing information."""
+    """A rule for which the facts do not suffice, and the information that is missing."""
 
     rule: Rule
     missing: Mapping[str, str]
-    """Unknown facts, each with the information that would decide it."""
+    """The information that would decide the rule, by name of the unknown fact."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assessment:
-    """The rules that apply, worst first, and those that could not be decided."""
+    """The rules that apply and the rules that could not be decided, each sorted by severity, worst first."""
 
     findings: tuple[Finding, ...]
     undetermined: tuple[Undetermined, ...]
     rules_checked: int
 
     def of(self, severity: Severity) -> tuple[Finding, ...]:
-        """Return the findings of one severity."""
+        """Return the findings that have a severity."""
         return tuple(finding for finding in self.findings if finding.severity is severity)
 
     @property
     def passes(self) -> bool:
-        """Whether no finding stops the launch or makes answers silently wrong."""
+        """Whether no rule that applies stops the launch or makes answers silently wrong."""
         return not self.of(Severity.SILENT_WRONG) and not self.of(Severity.BLOCKER)
 
 
 def assess(rules: Iterable[Rule], facts: Facts) -> Assessment:
-    """Evaluate every rule; undecided rules are returned as undetermined, never dropped."""
+    """Evaluate every rule. A rule that cannot be decided is returned as undetermined and is never dropped."""
     findings, undetermined, checked = [], [], 0
     for rule in rules:
         checked += 1
@@ -78,7 +78,10 @@ def _finding(rule: Rule, facts: Facts) -> Finding:
 
 
 def _last_checked_release(rule: Rule, facts: Facts) -> Release | None:
-    """Return the newest release read, if an open-ended rule is applied to a later one."""
+    """Return the newest release read, if a rule without an upper bound is applied to a newer release.
+
+    Otherwise None.
+    """
     version, engine = facts.get("version"), facts.get("engine")
     read = NEWEST.get(engine) if isinstance(engine, str) else None
     bounded = rule.engine is None or (rule.versions is not None and not rule.versions.open_ended)

@@ -1,4 +1,7 @@
-"""History of flags and values: the releases that introduced and removed each, and the releases that were read."""
+"""History of flags and their values.
+
+It has the releases that introduced and removed each name, and the releases that were read.
+"""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,18 +18,22 @@ _INVERSE: Final = {"enable-": "disable-", "disable-": "enable-"}
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """Names by release.
+    """Names of flags or values, and the releases that have them.
 
-    Only the releases in `read` were examined. Between two of them, the presence of a name that only one has is unknown.
+    Only the releases in `read` were examined. For a release between two examined releases, the presence of a name that
+    only one of the two has is unknown.
     """
 
     entries: Mapping[str, Sequence[str]]
-    """First release, release that removed the name, and replacement. The oldest release read means "or earlier"."""
+    """First release, release that removed the name, and replacement, by name.
+
+    The last two may be missing. If the first release is the oldest in the table, the name may be older.
+    """
     read: tuple[Release, ...]
     """Releases that were examined, oldest first."""
 
     def presence(self, name: str, version: Release) -> Presence | None:
-        """Return whether a release has a name; None for a name that no examined release has."""
+        """Return whether a release has a name. None if the table does not list the name."""
         entry = self.entries.get(name)
         if entry is None:
             return None
@@ -34,9 +41,10 @@ class History:
         return before if before == after else "not_known"
 
     def around(self, version: Release) -> tuple[Release, Release]:
-        """Return the nearest releases read before and after a release.
+        """Return the nearest examined releases before and after a release.
 
-        They are equal if that release was read itself, or if there is none on one side.
+        Both are the release itself if it was examined or is older than all examined releases. Both are the newest
+        examined release if the release is newer.
         """
         before, after = bisect_right(self.read, version), bisect_left(self.read, version)
         older = self.read[before - 1] if before else version
@@ -53,7 +61,7 @@ class History:
 
     @cached_property
     def first(self) -> Release:
-        """The release with which the table begins; it stands for "that or earlier"."""
+        """The oldest first release in the table. Names that begin there may be older."""
         return min(Release(entry[0]) for entry in self.entries.values())
 
     def _at(self, entry: Sequence[str], release: Release) -> Presence:
@@ -65,24 +73,30 @@ class History:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineFlags:
-    """Flags and variables of an engine, and how its switches are negated."""
+    """Flags and environment variables of an engine, and how its switches are negated."""
 
     flags: History
     variables: History | None
-    """Environment variables; None for an engine whose variables were not read."""
+    """Environment variables by release. None for an engine whose variables were not read."""
     negations: History
-    """`no-` if every switch has `--no-x`; `inverse` if `--disable-x` negates `--enable-x`, and vice versa."""
+    """Forms of negation by release.
+
+    `no-`: every switch `--x` has `--no-x`. `inverse`: `--disable-x` negates `--enable-x`, and vice versa.
+    """
 
     def table_name(self, name: str) -> str:
-        """Return the name under which the table lists a flag: a negated switch without its `no-`."""
+        """Return the name under which the table lists a flag. A negated switch is listed without its `no-`."""
         return name if name in self.flags.entries else name.removeprefix(_NO)
 
     def has(self, name: str, version: Release) -> bool:
-        """Return whether a release is known to have a flag, negated or not."""
+        """Return whether a release is known to have a flag. The flag may be negated by `no-`."""
         return self.flags.has(self.table_name(name), version)
 
     def turned_off(self, name: str, version: Release) -> str | None:
-        """Return `no-enable-x` for `disable-x`, and `no-disable-x` for `enable-x`, if the release has it; else None."""
+        """Return the inverse flag with `no-`: `no-enable-x` for `disable-x`, and `no-disable-x` for `enable-x`.
+
+        None if the release does not have the inverse flag or does not accept `no-`.
+        """
         if not self.negations.has(_NO, version):
             return None
         for prefix, inverse in _INVERSE.items():
@@ -91,20 +105,24 @@ class EngineFlags:
         return None
 
     def whole_name(self, name: str, version: Release) -> str:
-        """Return `disable-x` as `no-enable-x` in releases that accept it."""
+        """Return the name under which a release knows a flag.
+
+        If the release accepts `disable-x` as the negation of `enable-x`, `disable-x` becomes `no-enable-x`, and vice
+        versa.
+        """
         if self.flags.has(name, version) or not self.negations.has("inverse", version):
             return name
         return self.turned_off(name, version) or name
 
 
 def turns_on(name: str) -> bool:
-    """Return whether a flag's name turns something on: `no-` and `disable-` negate, both together cancel out."""
+    """Return whether a flag's name turns something on. `no-` and `disable-` each negate. Both together cancel out."""
     bare = name.removeprefix(_NO)
     return (bare == name) != bare.startswith("disable-")
 
 
 def read_engine_flags(table: Mapping[str, Mapping[str, Mapping[str, Sequence[str]]]]) -> dict[str, EngineFlags]:
-    """Read flags.toml."""
+    """Build the flags of each engine from the table of flags.toml."""
     return {
         engine: EngineFlags(
             flags=History(entries=tables["flags"], read=read),
@@ -116,7 +134,7 @@ def read_engine_flags(table: Mapping[str, Mapping[str, Mapping[str, Sequence[str
 
 
 def read_choices(table: Mapping[str, Mapping[str, Mapping[str, Sequence[str]]]]) -> dict[str, dict[str, History]]:
-    """Read choices.toml: the values of each flag, by engine."""
+    """Build the histories of flag values from the table of choices.toml, by engine and flag."""
     return {
         engine: {flag: History(entries=values, read=read) for flag, values in tables.items()}
         for engine, tables, read in _by_engine(table)

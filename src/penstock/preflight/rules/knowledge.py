@@ -10,16 +10,16 @@ from penstock.preflight.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knowledge:
-    """Rules, and the tables for predictions."""
+    """The rules, and the tables that predictions use."""
 
     rules: tuple[Rule, ...]
     kernels: Mapping[str, Any]
     attention: Mapping[str, Any]
     aiter: Mapping[str, Any]
     flags: Mapping[str, EngineFlags]
-    """Flags and variables of each engine, by release."""
+    """Flags and environment variables, by engine and release."""
     choices: Mapping[str, Mapping[str, History]]
-    """Values of a flag, by engine, flag and release."""
+    """Values of flags, by engine, flag and release."""
     kinds: Mapping[str, Any]
     images: Mapping[str, Any]
     recipes: Mapping[str, Any]

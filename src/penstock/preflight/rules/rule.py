@@ -1,4 +1,4 @@
-"""A rule: its condition, consequence, fix and sources."""
+"""A rule describes a known problem by its condition, consequence, fix and sources."""
 
 import re
 from collections.abc import Mapping
@@ -12,27 +12,27 @@ from penstock.preflight.rules.condition import Condition, Facts, Truth, Unknown,
 
 
 class Severity(StrEnum):
-    """How a deployment fails, worst first."""
+    """How a deployment fails, sorted by severity, worst first."""
 
     SILENT_WRONG = "silent-wrong"
-    """Requests succeed with wrong answers."""
+    """Requests succeed, but the answers are wrong."""
     BLOCKER = "blocker"
-    """It does not start, or it crashes."""
+    """The server does not start, or it crashes."""
     WARNING = "warning"
-    """It may fail, but often does not."""
+    """The deployment may fail, but often does not."""
     SLOW = "slow"
     INFO = "info"
 
 
 class Grounds(StrEnum):
-    """Evidence for a rule."""
+    """Kind of evidence for a rule."""
 
     SOURCE = "source"
-    """Read in the engine's source at the named release."""
+    """The problem was read in the engine's source code at the named release."""
     DERIVED = "derived"
-    """Follows from that source, but was not run on the device."""
+    """The problem follows from the engine's source code, but was not run on the device."""
     ISSUE = "issue"
-    """Reported in the named thread by users or maintainers."""
+    """The problem was reported in the named thread by users or maintainers."""
 
 
 REPOSITORIES: Final[Mapping[str, str]] = {
@@ -54,7 +54,7 @@ _URL = re.compile(r"https://[^\s]+")
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A source: `vllm#45681` (a thread), `vllm@v0.27.1:path#L10-L20` (a file at a tag), or a URL."""
+    """A source of a rule. It is a thread (`vllm#45681`), a file at a tag (`vllm@v0.27.1:path#L10-L20`), or a URL."""
 
     text: str
 
@@ -64,7 +64,7 @@ class Reference:
 
     @property
     def url(self) -> str | None:
-        """The URL; None if the text is in none of these forms."""
+        """The URL of the source. None if the text has none of the three forms."""
         if _URL.fullmatch(self.text):
             return self.text
         if (thread := _THREAD.fullmatch(self.text)) and thread[1] in REPOSITORIES:
@@ -77,7 +77,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One known problem, with two test cases."""
+    """One known problem, with two test cases for its condition."""
 
     id: str
     category: str
@@ -88,22 +88,22 @@ class Rule:
     fix: str
     sources: tuple[Reference, ...]
     engine: str | None
-    """Engine; None if the rule applies to every engine."""
+    """Engine to which the rule applies. None if it applies to every engine."""
     versions: ReleaseRange | None
-    """Releases of that engine; None for all that were read."""
+    """Releases of the engine to which the rule applies. None if it applies to every release."""
     fires: Mapping[str, Value]
-    """Test case: facts under which the rule applies."""
+    """First test case, which is a set of facts under which the rule applies."""
     quiet: Mapping[str, Value]
-    """Test case: changes to those facts after which the rule must not apply."""
+    """Second test case, which is a set of changes to `fires` after which the rule must not apply."""
 
     def holds(self, facts: Facts) -> Truth:
-        """Return whether the rule applies; None if the facts do not decide."""
+        """Return whether the rule applies. None if the facts do not decide it."""
         placed = _all_of((self._engine(facts), self._version(facts)))
-        # Most rules are about another engine or release; their conditions need not be evaluated.
+        # Most rules are for other engines or releases, so that their conditions need not be evaluated.
         return False if placed is False else _all_of((placed, self.when.holds(facts)))
 
     def missing(self, facts: Facts) -> tuple[str, ...]:
-        """Return the unknown facts that would decide the rule."""
+        """Return the names of the unknown facts on which the rule depends."""
         asked: tuple[str, ...] = ("engine",) if self.engine is not None else ()
         asked += ("version",) if self.versions is not None else ()
         absent = tuple(name for name in asked if isinstance(facts.get(name, Unknown("")), Unknown))
