@@ -27,6 +27,6 @@ def shipped_claims() -> tuple[Claim, ...]:
 
 
 def contradictions(claims: tuple[Claim, ...]) -> tuple[tuple[str, str], ...]:
-    """List pairs of claims that cannot both be true, each pair once."""
+    """Return the pairs of claims that, as claims state, cannot both be true. Each pair of ids is listed once."""
     pairs = {tuple(sorted((claim.id, other))) for claim in claims for other in claim.contradicts}
     return tuple(sorted((first, second) for first, second in pairs))

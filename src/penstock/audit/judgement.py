@@ -70,7 +70,7 @@ class Judgement:
 
 def figure(value: float) -> str:
     """Format a number with four significant digits. Digits before the decimal point are always kept."""
-    if value == int(value) and abs(value) < 1e15:  # beyond, digits are noise
+    if value == int(value) and abs(value) < 1e15:  # larger values have no exact digits
         return f"{int(value):,}"
     return f"{value:,.0f}" if abs(value) >= 1e4 else f"{float(f'{value:.4g}'):,g}"
 

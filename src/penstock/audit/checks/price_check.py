@@ -138,9 +138,9 @@ def audit_cost(statement: CostStatement) -> Judgement:
 
 
 def _usd(value: float) -> str:
-    if value >= 1000:  # beyond, cents are noise
+    if value >= 1000:  # cents do not matter
         return f"${value:,.0f}"
-    return f"${value:,.2f}" if value >= 0.1 else f"${value:,.3g}"  # below, cents are too coarse
+    return f"${value:,.2f}" if value >= 0.1 else f"${value:,.3g}"  # smaller values need more digits than cents
 
 
 def audit_saving(statement: SavingClaim) -> Judgement:

@@ -165,7 +165,7 @@ class Amount:
         return replace(self, low=1 - self.high, high=1 - self.low, at_least=self.at_most, at_most=self.at_least)
 
     def scaled(self, by: float) -> "Amount":
-        """Return the claim multiplied by a factor."""
+        """Return the claimed figure multiplied by a factor, with its rounding."""
         return replace(self, low=self.low * by, high=self.high * by, rounding=self.rounding * by)
 
 

@@ -68,7 +68,7 @@ class Claim:
     statement: Statement
     said: Said = Said()
     words: str = ""
-    """The statement, paraphrased."""
+    """Paraphrase of the statement."""
     key: str = ""
     """At most twelve words of the original text, by which the passage can be found."""
     topic: str = ""

@@ -1,1 +1,1 @@
-"""Evidence for speed claims: weight formats, physical limits, published rows and the performance model."""
+"""Evidence for checks: data sheets, weight formats, physical limits, published rows and the performance model."""

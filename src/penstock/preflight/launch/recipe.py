@@ -38,7 +38,7 @@ class Recipe:
     since: str | None
     """The first vLLM release that the recipe supports."""
     too_old: bool
-    """Whether the checked release is older than that first release."""
+    """Whether the checked release is older than the first release that the recipe supports."""
     flags: tuple[Setting, ...] = ()
     """Those flags of the recipe that the checked release has."""
     variables: tuple[Setting, ...] = ()
@@ -133,7 +133,7 @@ def _older(version: Release, since: str) -> bool:
 def _generations(accelerator: Accelerator) -> tuple[str, ...]:
     """Return the prefixes of the recipe sections that apply to the accelerator. The most specific one is first."""
     if accelerator.vendor == "amd":
-        # "AMD" in recipes means MI300 and later. Most of these settings concern AITER, which supports no other AMD chip.
+        # "AMD" in recipes means MI300 and later. Most of these settings concern AITER, which no other chip supports.
         return ("amd_",) if str(accelerator.compute_target).startswith(("gfx94", "gfx95")) else ()
     if accelerator.vendor != "nvidia":
         return ()
