@@ -66,7 +66,7 @@ class ClaimCheck:
     engineers_for_the_drop: float
     """Number of engineers that explains the difference between the two claimed savings.
 
-    It is the same in every reading, because every reading gives the same bill of the dearer fleet.
+    Equal throughput is assumed. The bill of the dearer fleet is the same in every reading.
     """
     throughput_for_the_claim: float
     """Throughput of the cheaper accelerator, relative to the dearer, that gives the claimed saving in reading `own`."""
@@ -120,8 +120,8 @@ _Basis = Literal["own", "watts", "same"]
 _BASES: Final[tuple[_Basis, ...]] = ("own", "watts", "same")
 """Readings of the hardware share.
 
-`own`: it is the share of hardware in each bill. `watts` and `same`: it is the share in the dearer bill, and the power
-cost of the cheaper fleet is scaled by watts or is the same as that of the dearer fleet.
+With `own`, the share applies to each bill. With `watts` and `same`, it applies to the dearer bill only. The power cost
+of the cheaper fleet is then scaled by watts (`watts`), or equals the power cost of the dearer fleet (`same`).
 """
 
 

@@ -30,7 +30,7 @@ class Distribution:
     margin: float = 1.25
     """Factor beyond the range of the figures from which a claim is implausible, if there are at most three figures."""
     modest: Literal["low", "high"] | None = "low"
-    """Side of the figures on which a claim promises less than was published. None if there is no such side."""
+    """Side of the figures on which a claim promises less than was published. None for prices."""
     sides: tuple[str, str] = ("above", "below")
     """Words for a claim above the figures and for a claim below the figures."""
 
