@@ -154,7 +154,7 @@ def shipped_facts() -> FactBook:
 class Library:
     """Reference data for the checks.
 
-    Two libraries are equal only if they are the same object, so it can be a cache key.
+    It can be a cache key, because it is compared by identity and not by content.
     """
 
     accelerator_of: Callable[[str], Accelerator]

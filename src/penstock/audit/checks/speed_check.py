@@ -1,6 +1,6 @@
 """Checks speeds.
 
-Physical bounds are checked first, then published rows of the same setup and load, then the performance model.
+Physical bounds are checked first, then published rows of the claimed setup and load, then the performance model.
 """
 
 from collections.abc import Mapping
@@ -292,7 +292,7 @@ def _requests_hold(found: tuple[PhysicalLimit, ...]) -> Judgement:
 def _by_rows(
     statement: SpeedStatement, rows: Mapping[Measurement, float], library: Library, said_on: date | None
 ) -> Judgement | None:
-    """Judge by published rows of the same setup and load. If the claim states no load, rows of any load are used."""
+    """Judge by published rows of the claimed setup and load. If the claim states no load, rows of any load are used."""
     setup, amount = statement.setup, statement.amount
     if not rows:
         return None

@@ -54,7 +54,7 @@ class MentionStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeStatement:
-    """A claim that a software stack became faster by a factor between two dates on the same workload."""
+    """A claim that a software stack became faster by a factor between two dates, measured on one workload."""
 
     accelerator: str
     amount: Amount

@@ -71,7 +71,7 @@ def _source(told: PrintedFigure | Package) -> Source:
 
 
 def mistaken_spec(statement: SpecStatement, accelerator: Accelerator) -> str | None:
-    """Name another rate of the same accelerator, or the same quantity of its node or device, that matches the claim."""
+    """Name a rate of the accelerator in another format, or the figure of its node or device, that matches the claim."""
     others = FORMATS_OF_FLOPS if statement.quantity in FORMATS_OF_FLOPS else ()
     scopes: tuple[Scope, ...] = ("device", "node")
     asked = [(quantity, statement.scope) for quantity in others if quantity != statement.quantity]

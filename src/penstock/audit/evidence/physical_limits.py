@@ -240,7 +240,7 @@ def splits(setup: ServedSetup, accelerator: Accelerator) -> Iterator[tuple[Paral
 
 
 def without_drafts(limit: PhysicalLimit) -> PhysicalLimit:
-    """Return the limits of the same split without speculative decoding."""
+    """Return the given limits, recomputed without speculative decoding."""
     return PhysicalLimit(setup=replace(limit.setup, drafted=False), work=limit.work, copies=limit.copies)
 
 

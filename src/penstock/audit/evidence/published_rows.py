@@ -1,4 +1,4 @@
-"""Evidence about a claimed setup: published rows of the same setup and load, and predicted intervals."""
+"""Evidence about a claimed setup: published rows of that setup and load, and predicted intervals."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ class Interval:
 def published_figures(
     setup: ServedSetup, metric: Metric, library: Library, said_on: date | None = None, *, by_source: bool = False
 ) -> dict[Measurement, float]:
-    """Return the published figures of the same model, format, accelerator, number of devices and load, by row.
+    """Return the published figures of the claimed model, format, accelerator, number of devices and load, by row.
 
     A property that the claim does not state matches any row. For each engine, split and load (and each source, if
     `by_source`), the newest row up to the day of the claim is used. If all rows are later, the newest later row is
