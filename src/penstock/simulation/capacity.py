@@ -19,19 +19,19 @@ _TRIALS: Final = 24
 _MIN_SHARE: Final = 2.0**-12
 """Share of the saturated throughput below which the search reports that the SLO cannot be met."""
 _ONE_REPLICA, _MIN_REQUESTS, _MAX_REQUESTS = 60_000, 16_000, 200_000
-"""Requests of a trial for one replica, and the minimum and maximum.
+"""Requests per trial: the number for one replica, the minimum, and the maximum.
 
-At this number, two seeds differ by about 1%. Replicas behind one router share their bursts, so a large fleet needs
-fewer requests per replica.
+With the number for one replica, the capacities from two seeds differ by about 1%. Replicas behind one router share
+their bursts, so a large fleet needs fewer requests per replica.
 """
 _LIFETIMES: Final = 12
-"""Minimum length of a trial, in request lifetimes, so that the warm-up is a small part of it."""
+"""Minimum duration of a trial in request lifetimes, so that the warm-up is a small part of the trial."""
 WARM_UP: Final = 0.1
 """Share of a trial that is served but not judged, because queues start empty."""
 _ANSWERS: Final = 4000
 """Requests sampled to estimate the lifetime of a request."""
 _ROUNDS: Final = 6
-"""Requests per seat of a closed loop, so that its start and end have little weight."""
+"""Requests per seat in a closed-loop run, so that the start and end of the run have little weight."""
 FIRST_STEP, _CLOSEST = 1.08, 0.15
 
 
@@ -40,11 +40,11 @@ class SustainedRate:
     """The highest rate that a fleet sustains."""
 
     rate_per_s: float
-    """Requests per second; 0 if the SLO is missed even by requests served one at a time."""
+    """Requests per second; 0 if the SLO is missed even at the lowest rate tried."""
     saturated_rate_per_s: float
-    """Requests per second when everything is queued at once and no SLO applies: an upper bound on every rate."""
+    """Requests per second when all requests are queued at once and no SLO applies. No other rate exceeds it."""
     outcome: Outcome
-    """The run at that rate, or the run at the lowest rate tried if none meets the SLO."""
+    """The run at `rate_per_s`, or the run at the lowest rate tried if no rate meets the SLO."""
     requests: int
     """Requests simulated per trial."""
     trials: int
@@ -55,7 +55,7 @@ class Trial:
     """One run at one rate."""
 
     rate_per_s: float
-    """Rate of the arrivals that were drawn, which differs slightly from the target rate."""
+    """Rate of the drawn arrivals, which differs slightly from the target rate `asked_per_s`."""
     asked_per_s: float
     requests: int
     attained_fraction: float
@@ -69,7 +69,7 @@ class Trial:
 
     @property
     def met(self) -> bool:
-        """Whether every SLO is met, with refused requests as misses, and the queue keeps up."""
+        """Whether every SLO is met and the queue keeps up. Rejected, refused and lost requests count as misses."""
         return self.spare_fraction >= 0 and self.outcome.saturation is None
 
 
@@ -97,7 +97,7 @@ def capacity(
     options: Options | None = None,
     progress: CountProgress | None = None,
 ) -> SustainedRate:
-    """Find the highest rate that meets the SLOs, below the throughput without any SLO."""
+    """Find the highest rate that meets the SLOs. The search starts at the throughput without any SLO."""
     require_searchable(workload, classes)
     asked = RateSearch(workload=workload, classes=classes, seed=seed, requests=requests, options=options or Options())
     ceiling = _saturated_rate(pools, asked)
@@ -120,11 +120,11 @@ def highest_rate(
     known: Sequence[Trial] = (),
     progress: CountProgress | None = None,
 ) -> tuple[Trial | None, list[Trial]]:
-    """Return the fastest trial that meets the SLOs, if any, and all trials that were run.
+    """Return the trial of highest rate that meets the SLOs, if any, and all trials that were run.
 
-    Trials in `known` are not repeated. Every trial has the same requests, only faster or slower, and so has every
-    fleet, so differences are due to the fleet. The first trial next to `begin_per_s` is a factor `first_step` away from
-    it. Each further step squares the factor.
+    Trials in `known` are not repeated. All trials of all fleets have the same requests, and only the arrival rate
+    changes, so differences between fleets are due to the fleets. The search tries `begin_per_s`, and then steps away
+    from it by the factor `first_step`. Each further step squares the factor.
     """
     tried: list[Trial] = []
     requests = asked.requests or requests_for(pools, asked, begin_per_s)
@@ -139,7 +139,7 @@ def highest_rate(
 
 
 def requests_for(pools: Sequence[ReplicaPool], asked: RateSearch, rate_per_s: float) -> int:
-    """Return the number of requests that makes a capacity near a rate accurate to about 1%."""
+    """Return the requests per trial that make a capacity near `rate_per_s` accurate to about 1%."""
     replicas = sum(pool.replicas for pool in pools if pool.role != "prefill")
     lasting = _LIFETIMES * _lifetime_s(asked) * rate_per_s
     return round(min(_MAX_REQUESTS, max(_MIN_REQUESTS, _ONE_REPLICA / sqrt(replicas), lasting)))
@@ -185,7 +185,7 @@ def require_searchable(workload: Workload, classes: Sequence[SloClass]) -> None:
 def _search(
     attempt: Callable[[float], Trial], begin: float, step: float, tolerance: float, known: Sequence[Trial] = ()
 ) -> Trial | None:
-    """Widen steps until one rate meets the SLOs and one does not, then narrow the bracket."""
+    """Widen the steps until one rate meets the SLOs and another misses them, then narrow the range between the two."""
     held, missed = _ends(known)
     for _ in range(_TRIALS):
         low, high = 0.0 if held is None else held.asked_per_s, inf if missed is None else missed.asked_per_s
@@ -204,9 +204,9 @@ def _search(
 
 
 def _ends(known: Sequence[Trial]) -> tuple[Trial | None, Trial | None]:
-    """Return the fastest known trial that meets the SLOs and the slowest that misses.
+    """Return the known trial of highest rate that meets the SLOs, and the known trial of lowest rate that misses them.
 
-    Both are None if they overlap by chance.
+    Return None for both if, by chance, the rate that meets the SLOs is not below the rate that misses them.
     """
     held = max((entry for entry in known if entry.met), key=lambda entry: entry.asked_per_s, default=None)
     missed = min((entry for entry in known if not entry.met), key=lambda entry: entry.asked_per_s, default=None)
@@ -251,10 +251,10 @@ def _worst_class(outcome: Outcome, blocks: Sequence[Requests], classes: Sequence
 
 
 def _lifetime_s(asked: RateSearch) -> float:
-    """Return the longest time in seconds that an SLO allows a request in flight; 0 if no SLO limits it.
+    """Return the longest time in seconds for which an SLO allows a request to be in flight; 0 if no SLO limits it.
 
-    Long answers are in flight for longer, so the mean is weighted by length: a fleet is fullest when they have
-    accumulated.
+    The answer length used is a mean weighted by length, because long answers are in flight for longer: a fleet is
+    fullest when long answers have accumulated.
     """
     block = next(asked.workload.blocks(seed=asked.seed, requests=_ANSWERS, rate_per_s=1.0))
     answers = block.output_tokens.astype(np.float64)
@@ -269,7 +269,7 @@ def _lifetime_s(asked: RateSearch) -> float:
 
 
 def _saturated_rate(pools: Sequence[ReplicaPool], asked: RateSearch) -> float:
-    """Return the throughput with everything queued: a closed loop with twice as many users as seats."""
+    """Return the throughput of a closed-loop run with twice as many users as seats, so that requests always wait."""
     seats = sum(pool.replica.max_sequences * pool.schedulers for pool in pools if pool.role != "prefill")
     requests = asked.requests or min(_MAX_REQUESTS, max(_MIN_REQUESTS, _ROUNDS * seats))
     blocks = asked.workload.blocks(seed=asked.seed, requests=requests, rate_per_s=1.0)

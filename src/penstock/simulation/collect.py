@@ -60,11 +60,11 @@ class ClassTables(NamedTuple):
     peaks: Annotated[Any, ArrayOf(np.float64, 2)]
     counts: Annotated[Any, ArrayOf(np.int64, 2)]
     by_replica: Annotated[Any, ArrayOf(np.int64, 2)]
-    """The same counts by replica."""
+    """The counts of `counts`, by replica instead of by SLO class."""
     last_seen_s: Annotated[Any, ArrayOf(np.float64)]
     """Time at which a client saw the last token of the run, as an array of length one."""
     observed_s: Annotated[Any, ArrayOf(np.float64, 2)]
-    """Result: time to the first and to the last token of each row, as its client sees them."""
+    """Result: seconds from arrival to the first and to the last token of each row, as the client sees them."""
 
 
 @exported
@@ -150,7 +150,7 @@ class Collected:
         self.refused_by_class += np.bincount(np.minimum(slo_class, last), minlength=last + 1)
 
     def settle(self, world: World) -> None:
-        """Add every request before the oldest one still in flight."""
+        """Add the requests that arrived before the oldest request still in flight."""
         upto = settled(world, self.base)
         if self.first_arrival_s is None and upto > self.base:
             self.first_arrival_s = float(world.rows[self.base & (len(world.rows) - 1)]["arrival_s"])
@@ -305,7 +305,8 @@ def _timeline(world: World, index: int, pool: ReplicaPool) -> Timeline:
 def _saturation(world: World, start_s: float, span_s: float, last: int, *, stopped: bool) -> Saturation | None:
     """Return a Saturation if the queue did not keep up, or None.
 
-    A queue does not keep up if it grows over the later half of the arrivals, or takes longer to drain than to fill.
+    A queue does not keep up if it grows over the later half of the arrivals, or if it takes longer to drain than to
+    fill.
     """
     control = world.control[0]
     width_s = float(control["width_s"])

@@ -50,7 +50,7 @@ class SharedLoad:
     workload: Workload
     requests: int
     rate_per_s: float | None
-    """Requests per second; None keeps the times of the trace."""
+    """Requests per second; None keeps the arrival times of the trace."""
     seed: int
 
 
@@ -72,7 +72,7 @@ class Destinations:
     requests: int
     met_fraction: float
     shares: tuple[float, ...]
-    """Share of requests by pool that received the prompt. The rest, up to 1, was rejected."""
+    """Share of the requests whose prompt each pool received. The rest, up to 1, was rejected."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -80,9 +80,9 @@ class PolicyRun:
     """One policy on the shared requests.
 
     Every figure is from this run alone, from its first arrival to its last token, so that adding another policy changes
-    no figure. Policies are ranked by good tokens, not by goodput: all had the same requests, and a policy whose last
-    request ends sooner would look better with fewer good tokens. Goodput over the span of arrivals would rank alike,
-    but in a burst it would exceed the hardware's throughput.
+    no figure. Policies are ranked by good tokens, not by goodput. All policies had the same requests, and a policy
+    whose last request ends sooner could have a higher goodput with fewer good tokens. Goodput over the span of arrivals
+    would give the same ranking as good tokens, but in a burst it would exceed the hardware's throughput.
     """
 
     policy: RoutingPolicy
@@ -97,7 +97,7 @@ class PolicyRun:
 
     @property
     def good_tokens(self) -> int:
-        """Output tokens of requests that met their SLO. Policies are ranked by it."""
+        """Output tokens of requests that met their SLO. Policies are ranked by this number."""
         return sum(item.good_tokens for item in self.outcome.classes)
 
     @property
@@ -122,9 +122,9 @@ def compare(
     weights: Mapping[str, Sequence[float]] = MappingProxyType({}),
     progress: Callable[[str], CountProgress | None] | None = None,
 ) -> tuple[PolicyRun, ...]:
-    """Run every policy on the same requests, reports, faults and ties.
+    """Run every policy with the same requests, reports, faults and tie-breaking.
 
-    `weights` has, by policy, the static weight of a replica in each pool.
+    `weights` maps the name of a policy to the static weights of a replica, one weight per pool.
     """
     runs = []
     for policy in policies:

@@ -66,9 +66,9 @@ class ClassOutcome:
     lost: int = 0
     """Requests whose replica died after their first token, so that no retry is possible."""
     unjudged: int = 0
-    """Requests from the start of a closed loop, before all users had begun.
+    """Finished requests from the start of a closed-loop run, before all users had begun.
 
-    They finished, but only their tokens count.
+    Only their tokens count.
     """
 
     @property
@@ -178,7 +178,7 @@ class Timeline:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Served:
-    """Times of every request in order of arrival. Present only if requested."""
+    """Times of every request in order of arrival. An outcome has them only if the caller requested them."""
 
     number: NDArray[np.int64]
     """Index among all sent requests, from 0. Refused requests are counted too."""
@@ -283,5 +283,5 @@ class Outcome:
 
     @property
     def met(self) -> bool:
-        """Whether every class attained its SLO, with unserved requests as misses, and the queue kept up."""
+        """Whether every class attained its SLO and the queue kept up. Unserved requests count as misses."""
         return self.saturation is None and all(item.attained for item in self.classes)

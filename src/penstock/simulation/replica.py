@@ -40,7 +40,7 @@ class Replica:
     request_s: float = 0.0
     """Seconds a request spends outside the engine before its first token: HTTP, tokenizer, first detokenization."""
     first_ratio: float = 1.0
-    """Ratio of the client's time to first token to the duration of the steps since admission."""
+    """Time from admission to the first token as the client sees it, over the duration of the steps in that time."""
 
     def __post_init__(self) -> None:
         if min(self.kv_blocks, self.block_tokens, self.max_sequences) < 1:
@@ -65,7 +65,7 @@ class Replica:
 
     @property
     def max_tokens(self) -> int:
-        """Length of the longest request it serves, prompt plus answer, in tokens."""
+        """Length of the longest request that the replica serves, prompt plus answer, in tokens."""
         return self.kv_tokens if self.context_tokens is None else min(self.context_tokens, self.kv_tokens)
 
     @property
@@ -86,7 +86,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaPool:
-    """A pool of equal replicas. Prefill and decode pools are used together, and KV moves from one to the other."""
+    """A pool of equal replicas. Prefill and decode pools are used together, and KV moves from prefill to decode."""
 
     name: str
     replica: Replica

@@ -22,7 +22,7 @@ _POLICIES: Final = {
     "least-tokens": events.MIN_TOKENS,
 }
 _BLOCK: Final = 16384
-"""Rows fed at a time: the working set stays in the processor's cache."""
+"""Rows fed at a time, so few that the working set stays in the processor's cache."""
 _EVENTS: Final = 2_000_000
 """Events between two progress callbacks."""
 
@@ -106,7 +106,7 @@ def _split_blocks(blocks: Iterable[Requests], size: int) -> Iterator[Requests]:
 def _consult(
     why: int, world: World, pools: Sequence[ReplicaPool], routing: Routing | None, asked: PythonPick | None
 ) -> None:
-    """Show a sampled pick to the callback, or raise an error for an impossible one."""
+    """Show a sampled pick to the callback, or raise an error for an impossible pick."""
     control = world.control[0]
     chosen = int(control["chosen"])
     if why == events.SAMPLED and routing is not None and routing.show is not None:

@@ -53,7 +53,8 @@ FaultKind = Literal["dies", "slow", "silent"]
 class Fault:
     """A fault of one replica for a limited time.
 
-    Overlapping faults combine: a replica is dead or silent while any of its faults says so, and as slow as the slowest.
+    Overlapping faults combine: a replica is dead or silent while any of its faults says so, and it is as slow as its
+    slowest fault says.
     """
 
     kind: FaultKind
@@ -88,7 +89,7 @@ class Routing:
     pickers: int = 1
     """Number of pickers. They split the requests and share no state."""
     believed: Mapping[str, float] = field(default_factory=dict)
-    """By vendor: factor by which the picker overestimates step times."""
+    """Factor by which the picker overestimates step times, by vendor."""
     weights: tuple[float, ...] = ()
     """Weight of a missed SLO by class; 1 if not given."""
     sheddable: tuple[bool, ...] = ()
@@ -113,7 +114,7 @@ class Options:
     route: Policy = "least-requests"
     """Policy of a router with full information, used if `routing` is not given."""
     first_of_equals: bool = False
-    """Whether that router breaks ties by the first replica, as plans do, or else in turn."""
+    """Whether the router with full information breaks ties by the first replica, as plans do, instead of in turn."""
     routing: Routing | None = None
     pool_of: PoolOf | None = None
     """Function that assigns each request of a block to a pool; `route` then chooses only among that pool's replicas."""

@@ -36,7 +36,7 @@ class SimulationQuestion:
     prefill_replicas: int = 0
     """Replicas that only prefill. If above 0, the other replicas only decode."""
     kv_bytes_per_s: float | None = None
-    """KV bandwidth of one prefill replica in bytes/s. None uses the links of the machine or rack that holds all."""
+    """KV bandwidth of one prefill replica in bytes/s. None uses the links of the machine or rack of all replicas."""
     capacity: bool = False
     seed: int = 0
     log_steps: int = 0
@@ -69,7 +69,7 @@ class Scenario:
 
     question: SimulationQuestion
     placement: Placement
-    """Placement of the replicas. With disaggregated prefill: of the decode replicas."""
+    """Placement of the replicas. With disaggregated prefill, it is the placement of the decode replicas."""
     outcome: Outcome | None
     """The run at the predicted step times, or None if the model does not fit in memory."""
     fast: Outcome | None = None
@@ -110,7 +110,7 @@ class Scenario:
     def first_token(self, latency: Callable[[Outcome], Latency], fraction: float) -> Range | None:
         """Return a TTFT quantile in seconds.
 
-        Its range is the wider of the simulated runs and the stack's own TTFT error.
+        Its range covers both the range of the simulated runs and the range of the stack's own TTFT error.
         """
         through = self.quantile_range(latency, fraction)
         if through is None:
@@ -191,8 +191,8 @@ def require_rounds(users: int, requests: int) -> None:
 def stagger_users(options: Options, pools: Sequence[ReplicaPool], workload: Workload) -> Options:
     """Stagger the users with think time over one round, and judge them from their second request.
 
-    A round is the think time plus the end-to-end time. A shorter run measures the end-to-end time. That run in turn
-    starts from the time of a single request.
+    A round is the think time plus the mean end-to-end time, which a shorter run measures. The shorter run staggers its
+    users by the end-to-end time of requests that are served one at a time.
     """
     users, think_s = options.users, options.think_s
     if users is None or not think_s:

@@ -3,9 +3,9 @@
 Every decoding request gains one token per step, so the steps between two changes of the batch are planned as one leap.
 The batch changes when a request finishes, when it contains a prompt, when blocks run out, or when a request arrives.
 
-With asynchronous scheduling, a step is scheduled before the tokens of the previous one are known. It does not see the
-requests that arrived during that one, nor the seats and blocks of requests that end with it: those are released only
-after the next step is filled.
+With asynchronous scheduling, a step is scheduled before the tokens of the previous step are known. The scheduler does
+not see requests that arrived during the previous step. Nor does it see the seats and blocks of requests that end with
+the previous step, because these are released only after the next step is filled.
 """
 
 import math
@@ -42,12 +42,12 @@ from penstock.simulation.loop.visibility import note_finished, note_first_token
 from penstock.simulation.loop.world import DECODE, DONE, NONE, PREFILL, World
 
 CLOCK_S = 1e-9
-"""Tolerance in seconds within which two times are equal: boundaries of steps are floating-point sums."""
+"""Tolerance in seconds within which two times are equal, because step boundaries are floating-point sums."""
 
 
 @compiled
 def enqueue(w: World, r: int, number: int, now_s: float) -> None:
-    """Queue a request and wake the replica, or cut its leap short so that the new request is scheduled."""
+    """Queue a request. Wake an idle replica, or cut a leap short so that the new request is scheduled."""
     replica = w.replicas[r]
     w.rows[number & (len(w.rows) - 1)].queued_s = now_s
     wait_last(w, r, number, now_s)
@@ -85,7 +85,7 @@ def begin(w: World, r: int, now_s: float) -> None:
 def schedule(w: World, r: int, now_s: float, later: bool) -> float:  # noqa: FBT001 - compiled code takes no keywords
     """Fill the next step with decodes, the prompt in progress, and new requests unless `later` is set.
 
-    Return the seconds of the prompts' attention.
+    Return the seconds that attention over the prompts adds to the step.
     """
     replica = w.replicas[r]
     replica.start_s = now_s
@@ -103,7 +103,8 @@ def schedule(w: World, r: int, now_s: float, later: bool) -> float:  # noqa: FBT
 def release_finished(w: World, r: int) -> bool:
     """Release the seats and blocks of requests that ended in the last step.
 
-    Return True if a waiting request may be admitted in the next step because of that or because it has become visible.
+    Return True if a waiting request may be admitted in the next step, either because seats and blocks were released or
+    because the waiting request has become visible to the scheduler.
     """
     replica = w.replicas[r]
     number = replica.gone_first
@@ -130,7 +131,10 @@ def _leave(w: World, r: int, number: int, tokens: int, known: int) -> None:
 
 @compiled
 def _grow_decodes(w: World, r: int, now_s: float) -> None:
-    """Allocate a block to every decode that starts a new one. If blocks run out, preempt the newest running request."""
+    """Allocate blocks to decoding requests that start a new block.
+
+    If blocks run out, preempt the newest running request.
+    """
     replica = w.replicas[r]
     mask, size = len(w.rows) - 1, replica.block_tokens
     wanted = w.phases[r, -replica.step % size]
@@ -144,7 +148,7 @@ def _grow_decodes(w: World, r: int, now_s: float) -> None:
 
 @compiled
 def _continue_prefill(w: World, r: int, now_s: float) -> float:
-    """Continue the one prompt that did not fit into the last step and return the seconds of its attention."""
+    """Continue the one prompt that did not fit into the last step, and return the seconds of attention that it adds."""
     replica = w.replicas[r]
     number = replica.running_last
     if number == NONE:
@@ -214,7 +218,7 @@ def _count_lookup(w: World, r: int, number: int, total: int, known: int) -> None
 
 @compiled
 def _schedule_chunk(w: World, r: int, number: int, tokens: int) -> float:
-    """Add prompt tokens to the step and return the seconds of their attention."""
+    """Add prompt tokens to the step, and return the seconds of attention that they add."""
     row = w.rows[number & (len(w.rows) - 1)]
     start, stop = float(row.computed), float(row.computed + tokens)
     row.computed += tokens
@@ -343,7 +347,7 @@ def _decode_or_finish(w: World, r: int, number: int, now_s: float) -> None:
 
 @compiled
 def _finish(w: World, r: int, number: int, tokens: int, now_s: float) -> None:
-    """Finish a request and release its blocks and seat. In a closed loop its user then sends the next one."""
+    """Finish a request and release its blocks and seat. In a closed loop, its user then sends the next request."""
     replica, control = w.replicas[r], w.control[0]
     mask = len(w.rows) - 1
     row = w.rows[number & mask]

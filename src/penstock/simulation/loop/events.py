@@ -16,8 +16,8 @@ from penstock.simulation.loop.world import DONE, NONE, UNASKED, World
 FINISHED, MORE_ROWS, SATURATED, PAUSED, SAMPLED, IMPOSSIBLE = range(6)
 """Reasons why the loop returned.
 
-In order: all requests are done; it needs more rows; a queue is too long; progress is due; a pick is to be shown; the
-policy chose an endpoint that cannot serve the request.
+In order: all requests are done; the loop needs more rows; a queue is too long; progress is due; a pick is to be shown;
+the policy chose an endpoint that cannot serve the request.
 """
 
 ROUND_ROBIN, MIN_REQUESTS, MIN_TOKENS = range(3)
@@ -62,7 +62,7 @@ def run(w: World, budget: int, pick: Pick) -> int:
 def _see_world(w: World, until_s: float, pick: Pick) -> bool:
     """Deliver reports to the pickers.
 
-    Return True if a fault came first and was applied, which changes the next event.
+    Return True if a fault was due by `until_s` and was applied. The next event may then be a different one.
     """
     control = w.control[0]
     if control.reports_asked == 0:
@@ -80,7 +80,7 @@ def _see_world(w: World, until_s: float, pick: Pick) -> bool:
 
 @compiled
 def _arrive(w: World, now_s: float, pick: Pick) -> int:
-    """Route the next arrival. Return FINISHED, or the reason why the caller must act first."""
+    """Route the next arrival. Return FINISHED if the loop may go on, or else the reason why the caller must act."""
     control = w.control[0]
     number = control.next_row
     row = w.rows[number & (len(w.rows) - 1)]
@@ -116,7 +116,7 @@ def _arrive(w: World, now_s: float, pick: Pick) -> int:
 
 @cold
 def _reject(w: World, number: int, now_s: float) -> None:
-    """Reject a request on behalf of its picker, or of an engine too small for it."""
+    """Reject a request because its picker rejects it or because the chosen engine is too small for it."""
     control = w.control[0]
     control.next_row += 1
     control.now_s = now_s
@@ -152,7 +152,7 @@ def _proceed_together(w: World, head: int, now_s: float) -> None:
 
 @compiled
 def _asks_again(w: World, now_s: float) -> bool:
-    """Return whether a user of a closed loop sends the next request at the moment an answer ends."""
+    """Return whether the next request of a closed loop is sent at the moment an answer ends."""
     control = w.control[0]
     if not control.closed or control.next_row >= min(control.known_rows, control.loaded_rows):
         return False
@@ -193,7 +193,7 @@ def _next_transfer(w: World) -> int:
 
 @cold
 def _receive(w: World, sender: int, now_s: float) -> None:
-    """Queue a request whose KV has arrived at a decode replica."""
+    """Queue a request at a decode replica when its KV transfer from `sender` has ended."""
     number = leave_transfers(w, sender)
     row = w.rows[number & (len(w.rows) - 1)]
     w.control[0].now_s = now_s
@@ -204,9 +204,10 @@ def _receive(w: World, sender: int, now_s: float) -> None:
 
 @compiled
 def choose(w: World, number: int, pool: int, decode: bool) -> int:  # noqa: FBT001 - compiled code takes no keywords
-    """Pick a replica in turn, or with the fewest outstanding requests or tokens. Ties are broken in turn.
+    """Pick replicas in turn, or the replica with the fewest outstanding requests or tokens, as the policy says.
 
-    A replica always exists: a request that no allowed replica could hold is refused before it gets here.
+    Ties are broken in turn, or by the first replica if `first_of_equals` is set. A replica always exists: a request
+    that no allowed replica could hold is refused before it gets here.
     """
     control = w.control[0]
     count = len(w.replicas)
@@ -245,11 +246,11 @@ def _load(w: World, head: int) -> float:
 
 @cold
 def _rank(w: World, head: int) -> int:
-    """Pick the rank with the fewest requests, as vLLM's own balancer does, with more weight on waiting ones.
+    """Pick the rank with the fewest requests, with more weight on waiting requests, as vLLM's own balancer does.
 
-    As in `DPLBAsyncMPClient` of vLLM 0.32: waiting requests weigh up to four times as much if the cache is full, and
-    the search starts one rank further each time. In vLLM the counts are up to 0.1 s old if several front ends share
-    them. Here they are exact, as with one front end.
+    As in `DPLBAsyncMPClient` of vLLM 0.32, a waiting request weighs up to four times as much as a running one if the
+    cache is full, and each search starts one rank further than the last search. In vLLM the counts are up to 0.1 s old
+    if several front ends share them. Here they are exact, as with one front end.
     """
     first = w.replicas[head]
     best, best_load = head, math.inf

@@ -39,8 +39,8 @@ _Happening = tuple[float, int, int, float]
 def endpoints_of(pools: Sequence[ReplicaPool], routing: Routing | None = None) -> Records:
     """Return a record for every replica, pool by pool, as a picker has it before the first report.
 
-    Ranks share one address and are one endpoint. The endpoint has the seats and the cache of all its ranks. One rank
-    serves a request, and the engine decides which.
+    The ranks of a replica share one address and are one endpoint. The endpoint has the seats and the cache of all its
+    ranks. One rank serves a request, and the engine decides which rank.
     """
     endpoints = new_endpoints(sum(pool.replicas for pool in pools))
     vendors = sorted({pool.vendor for pool in pools})

@@ -110,9 +110,10 @@ def append(w: World, r: int, entry: int) -> None:
 
 @compiled
 def release(w: World, r: int, number: int, tokens: int, known: int, keep: bool) -> None:  # noqa: FBT001 - no keywords
-    """Free a request's blocks: its own from the tail, then its segments from the leaf up. `keep`: it will be resumed.
+    """Free a request's blocks: first its unshared blocks from the tail, then its segments from the leaf up.
 
-    `known` is the number of its tokens whose content is known, so that their full blocks can be hit.
+    `keep` says that the request will be resumed. `known` is the number of its tokens whose content is known, so that
+    their full blocks can be hit.
     """
     replica = w.replicas[r]
     row = w.rows[number & (len(w.rows) - 1)]
@@ -184,7 +185,7 @@ def _double(w: World, r: int, number: int, node: int, beginning: int) -> None:
 
 @cold
 def _hand_over(w: World, r: int, node: int) -> None:
-    """Make the first request that doubles a segment its holder, when only such requests are left."""
+    """Let the first request that computes a segment for itself become its holder, when only such requests use it."""
     mask = len(w.rows) - 1
     replica, held = w.replicas[r], w.cached[r, node]
     segment = w.segments[replica.pool, node]
@@ -210,7 +211,7 @@ def _hand_over(w: World, r: int, node: int) -> None:
 
 @compiled
 def lookup(w: World, r: int, number: int, tokens: int) -> tuple[int, int]:
-    """Return the cached blocks a request would begin with, and the number of free blocks that taking them would use."""
+    """Return the number of cached blocks that a request would begin with, and how many of these are free blocks."""
     tree = w.segments[w.replicas[r].pool]
     row = w.rows[number & (len(w.rows) - 1)]
     replica = w.replicas[r]
@@ -258,7 +259,7 @@ def _catch_up(w: World, r: int, node: int) -> None:
 
 @compiled
 def hold(w: World, r: int, number: int, hit: int) -> None:
-    """Move the blocks that `lookup` found from the free ones into a request's table."""
+    """Give a request the cached blocks that `lookup` found. Those that were free are no longer free."""
     tree = w.segments[w.replicas[r].pool]
     replica = w.replicas[r]
     row = w.rows[number & (len(w.rows) - 1)]
@@ -292,7 +293,10 @@ def hold(w: World, r: int, number: int, hit: int) -> None:
 
 @cold
 def _take_back_own(w: World, r: int, number: int, hit: int) -> None:
-    """Hit a resumed request's own blocks. Blocks past the last-token rule become junk."""
+    """Give a resumed request its own cached blocks back.
+
+    Blocks beyond `hit` become junk, because the block of the last token is always recomputed.
+    """
     row = w.rows[number & (len(w.rows) - 1)]
     replica = w.replicas[r]
     if row.own_cached == 0:
@@ -308,7 +312,7 @@ def _take_back_own(w: World, r: int, number: int, hit: int) -> None:
 def compute(w: World, r: int, number: int, tokens: int) -> None:
     """Enter the segments that a prefill has reached after `tokens` tokens.
 
-    Blocks it computes first can be hit by others.
+    Other requests can hit the blocks that this request is the first to compute.
     """
     tree = w.segments[w.replicas[r].pool]
     row = w.rows[number & (len(w.rows) - 1)]

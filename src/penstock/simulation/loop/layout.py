@@ -248,7 +248,7 @@ def _assigned_pools(pools: Sequence[ReplicaPool], block: Requests, options: Opti
 
 
 def _fits(pools: Sequence[ReplicaPool], block: Requests, assigned: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which requests fit a replica that may prefill them and one that may decode them."""
+    """Return which requests fit both a replica that may prefill them and a replica that may decode them."""
     inputs, outputs = block.input_tokens.astype(np.int64), block.output_tokens.astype(np.int64)
     prefilled, decoded = np.zeros(len(block), np.bool_), np.zeros(len(block), np.bool_)
     for index, pool in enumerate(pools):
@@ -271,7 +271,8 @@ def feed(
 ) -> NDArray[np.uint8]:
     """Load a block's rows and return the SLO classes of the requests left out because no allowed replica can hold them.
 
-    `refused` is the number left out before: a row keeps its number among all requests that arrived.
+    `refused` is the number of requests left out of earlier blocks, so that a row keeps its number among all requests
+    that arrived.
     """
     assigned = _assigned_pools(pools, block, options)
     fits = _fits(pools, block, assigned)

@@ -37,7 +37,7 @@ def count_gap(w: World, r: int, seconds: float, count: int) -> None:
 
 @compiled
 def client_lag_s(w: World, r: int, number: int) -> float:
-    """Return the seconds by which a client sees a request's tokens later than the engine has them.
+    """Return the seconds between the time the engine has a request's tokens and the time the client sees them.
 
     Only the time from admission to the first token is stretched by `first_ratio`, not the time in a queue or on a link.
     """
@@ -85,7 +85,7 @@ def grown_blocks(w: World, r: int, ahead: int) -> int:
 
 @compiled
 def _grown_block_seconds(w: World, r: int) -> float:
-    """Return the integral over a leap of the blocks taken in it.
+    """Return the integral over time, in block-seconds, of the blocks that are taken during a leap.
 
     Step `m + q * size` of a leap has the blocks of step m and `decoding` more for each of q rounds, and takes `first +
     growth * (m + q * size)` seconds. The integral is then a combination of the sums of 1, q and q squared.

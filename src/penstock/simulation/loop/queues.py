@@ -127,7 +127,7 @@ def leave_transfers(w: World, r: int) -> int:
 
 @compiled
 def ask_again_later(w: World, observed_s: float) -> None:
-    """In a closed loop, let the user who sees a request end at `observed_s` send the next one, if there is one."""
+    """Let the closed-loop user who sees an answer end at `observed_s` send the next request, if there is one."""
     control = w.control[0]
     if not control.closed:
         return
@@ -162,7 +162,7 @@ def _pause(w: World, observed_s: float) -> None:
 
 @cold
 def forget_first(w: World) -> None:
-    """Remove the user whose request was just sent from the heap. The next row arrives at the next wake time."""
+    """Remove from the heap the user whose request was just sent. The next row arrives at the next wake time."""
     control, wakes = w.control[0], w.wakes
     left = control.known_rows - control.next_row
     if left <= 0 or control.next_row >= control.loaded_rows:

@@ -42,9 +42,10 @@ def begin_together(w: World, head: int, now_s: float) -> None:
 
 @cold
 def _prompts_wait(w: World, head: int) -> bool:
-    """Return whether prompts wait for the other ranks.
+    """Return whether prompts wait until the other ranks also have prompts.
 
-    They wait if some rank has no prompt, every rank has requests to decode, and the limit of steps is not reached.
+    They wait if some ranks have a waiting prompt and others have none, every rank has requests to decode, and the limit
+    of steps is not reached.
     """
     first = w.replicas[head]
     some, every, busy = False, True, True

@@ -1,7 +1,7 @@
 """Simulates replicas that die, slow down or stop reporting, and retries their requests as a gateway does.
 
 A picker that finds a connection refused or broken avoids that replica until it is back. Other pickers learn of a death
-when health checks notice it. Faults require that every replica has one rank, so that it is its own endpoint.
+when health checks notice it. Faults require that every replica has one rank, so that each replica is one endpoint.
 """
 
 from penstock.compiled.marks import cold
@@ -59,7 +59,7 @@ def _tell(w: World, r: int, accepts: int) -> None:
 
 @cold
 def suspect(w: World, picker: int, r: int) -> None:
-    """Mark a replica as down for the picker that it refused."""
+    """Mark a replica as down in the records of the picker whose connection it refused."""
     if w.endpoints[picker, r]["accepts"] != 0:
         w.endpoints[picker, r]["accepts"] = 0
         if w.endpoints.shape[0] > 1:
@@ -83,7 +83,7 @@ def ask_again(w: World, number: int, pick: Pick) -> int:
 
 @cold
 def give_up(w: World, number: int, where: int, now_s: float) -> None:
-    """End a request unserved, as rejected or lost. In a closed loop its user then sends the next one."""
+    """End a request unserved, as rejected or lost. In a closed loop, its user then sends the next request."""
     row = w.rows[number & (len(w.rows) - 1)]
     row.state, row.replica = DONE, where
     ask_again_later(w, now_s)

@@ -96,7 +96,8 @@ def grow_sums(w: World, r: int, steps: int) -> None:
 def leave_windows(w: World, r: int) -> int:
     """Handle the events of the step that just ended and return the number of finished requests in `leaving`.
 
-    Blocks are freed in running order, which differs from the calendar's, so `leaving` is sorted by order of admission.
+    Blocks are freed in order of admission, which differs from the order of the calendar, so `leaving` is sorted by
+    order of admission.
     """
     replica = w.replicas[r]
     mask, kinds = len(w.rows) - 1, w.chain.shape[1]

@@ -41,9 +41,10 @@ def plan_own(w: World, r: int, pair_s: float) -> None:
 
 @cold
 def plan_together(w: World, head: int) -> int:
-    """Set the duration of a step shared by ranks: experts process every token, and all wait for the slowest rank.
+    """Set the duration of a step that ranks share.
 
-    Return the number of steps for which the same rank stays slowest.
+    The experts process the tokens of all ranks, and all ranks wait for the slowest rank. Return the number of steps for
+    which the same rank stays slowest.
     """
     replica = w.replicas[head]
     cost = w.costs[replica.cost]

@@ -17,7 +17,7 @@ from penstock.simulation.loop.world import NONE, World
 def introduce(w: World) -> None:
     """Compute the derived fields of every idle endpoint for every picker, before any report or request.
 
-    Without it a record says that the cache has no room, and the endpoint that is picked first gets all requests.
+    Without this call a record says that the cache has no room, and the endpoint that is picked first gets all requests.
     """
     for picker in range(w.endpoints.shape[0]):
         for r in range(w.endpoints.shape[1]):
@@ -26,7 +26,7 @@ def introduce(w: World) -> None:
 
 @cold
 def pass_reports(w: World, until_s: float) -> float:
-    """Take and deliver the reports that are due by `until_s`, and return the time of the next one.
+    """Take and deliver the reports that are due by `until_s`, and return the time at which the next report is due.
 
     Every endpoint reports once per interval. The reports are spread evenly over the interval.
     """
@@ -47,7 +47,7 @@ def pass_reports(w: World, until_s: float) -> float:
 
 @compiled
 def _ask(w: World, number: int, now_s: float) -> None:
-    """Take an endpoint's report at this moment, which may lie inside a leap of steps."""
+    """Take an endpoint's report at `now_s`, which may lie inside a leap of steps."""
     e, place = number % len(w.heads), number & (w.reports.shape[1] - 1)
     head = w.replicas[w.heads[e]]
     lost = head.silent or head.down or chance_of(number) < w.control[0].report_loss
@@ -108,7 +108,7 @@ def say_request(w: World, number: int, now_s: float) -> None:
 
 @cold
 def _say_hits(w: World, number: int, now_s: float) -> None:
-    """Set the prompt tokens cached at each engine, on its best rank, as far as the picker knows."""
+    """Set, for each engine, the prompt tokens that the picker knows to be cached on the engine's best rank."""
     row = w.rows[number & (len(w.rows) - 1)]
     for e in range(len(w.heads)):
         head = w.replicas[w.heads[e]]

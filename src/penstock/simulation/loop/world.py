@@ -10,11 +10,11 @@ from penstock.routing.length_estimates import LENGTH
 from penstock.routing.records import ENDPOINT, FLIGHT, PARAMETERS, REPORT, REQUEST
 
 NONE: Final = -1
-"""No row, no segment, no event."""
+"""Index that means no row, no segment or no event."""
 LOST: Final = -2
-"""No replica, because the replica that served the request died after its first token."""
+"""Index that means no replica, because the replica that served the request died after the request's first token."""
 UNASKED: Final = -2
-"""The policy has not been called for this request yet."""
+"""Choice that means that the policy has not been called for this request yet."""
 
 WAITING: Final = 0
 PREFILL: Final = 1
@@ -165,7 +165,7 @@ CACHED: Final = np.dtype(
     ],
     align=True,
 )
-"""A segment on one replica."""
+"""State of a segment on one replica."""
 
 CONTROL: Final = np.dtype(
     [
@@ -235,13 +235,13 @@ FAULT: Final = np.dtype([("at_s", "f8"), ("replica", "i8"), ("kind", "i8"), ("fa
 TIMELINE: Final = 512
 """Columns of the timeline. When the run outgrows them, pairs of columns are merged."""
 BUSY, RUNNING, QUEUED, USED, PROMPT, OUTPUT = range(6)
-"""Sums in a timeline column: seconds, requests x s, requests x s, blocks x s, tokens, tokens."""
+"""Sums in a timeline column. Their units, in order: seconds, requests x s, requests x s, blocks x s, tokens, tokens."""
 
 BINS_PER_E: Final = 1000
-"""Bins of a latency histogram for each factor of e: 0.1% wide."""
+"""Number of bins of a latency histogram per factor of e, so that a bin is 0.1% wide."""
 MIN_S: Final = 1e-6
 BINS: Final = 30 * BINS_PER_E
-"""Bins from one microsecond to 10 million seconds."""
+"""Number of bins, which cover one microsecond to 10 million seconds."""
 
 
 class World(NamedTuple):
@@ -255,7 +255,7 @@ class World(NamedTuple):
     wakes: Annotated[Any, ArrayOf(np.float64)]
     """Heap of the times at which users in think time, or waiting for the end of an answer, send their next request."""
     pauses: Annotated[Any, ArrayOf(np.float64)]
-    """Think times of users after the last row. Before that, each row holds its own think time."""
+    """Think times of users for whom no loaded row is left. A loaded row holds the think time before its request."""
     heads: Annotated[Any, ArrayOf(np.int64)]
     """First scheduler of each engine: the unit that has an address and that a picker can choose."""
     costs: Annotated[Any, ArrayOf(COST)]
@@ -266,7 +266,7 @@ class World(NamedTuple):
     contexts: Annotated[Any, ArrayOf(np.int64, 2)]
     """Sum of min(context, limit) over the decoding requests, by replica and kind."""
     growing: Annotated[Any, ArrayOf(np.int64, 2)]
-    """Decoding requests whose context is below the limit, by replica and kind."""
+    """Number of decoding requests whose context is below the limit, by replica and kind."""
     phases: Annotated[Any, ArrayOf(np.int64, 2)]
     """Decoding requests by their offset in a block: (context - step) modulo the block size."""
     calendar: Annotated[Any, ArrayOf(np.int64, 2)]
