@@ -14,9 +14,9 @@ _PRIOR = 0.1
 _MIN_CORRECTION, _MAX_CORRECTION = 0.2, 5.0
 _LOOKS_EVERY_S, _HALVINGS = 1.0, 30
 _SLOW = 1.8
-"""Factor over the correction of the pool's fastest endpoint above which an endpoint is slow.
+"""An endpoint is slow if its correction exceeds the lowest correction in its pool by more than this factor.
 
-Learned corrections differ by up to 1.4 by chance.
+By chance alone, learned corrections differ by a factor of up to 1.4.
 """
 _BESIDE_OTHERS = 0.1
 """Weight of a request sent to another pool as evidence of a request that this endpoint missed."""
@@ -88,9 +88,9 @@ def is_slow(e: Record, prompts: float, answers: float) -> bool:
 
 @compiled
 def _share(endpoints: Records, e: Record) -> float:
-    """Return the mean requests sent per endpoint of its pool.
+    """Return the mean requests sent per endpoint in the pool of `e`, plus a small term for other pools.
 
-    10% of the mean over all endpoints that share a model with it is added.
+    The term is 10% of the mean over all endpoints that share a model with `e`.
     """
     equals, sent, others, sent_others = 0, 0, 0, 0
     for index in range(len(endpoints)):
@@ -116,7 +116,7 @@ def _fade(e: Record, prompts: float, answers: float, kept: float, usual_requests
 
 @compiled
 def _weight(seen: float, prior: float, kept: float) -> float:
-    """Return the share that remains of a correction's distance from the usual one.
+    """Return the share that remains of a correction's distance from the usual correction of its pool.
 
     The correction is a mean of `seen` observations and a prior; a share `kept` of the observations is kept.
     """
@@ -127,7 +127,8 @@ def _weight(seen: float, prior: float, kept: float) -> float:
 def _usual(corrections: Records, seen: Records, pools: Records, pool: int, enough: float) -> float:
     """Return the median of a pool's corrections that have enough answers, with the prediction (1.0) as one more sample.
 
-    Of two middle values it returns the faster, because one slow endpoint says nothing about the rest of its pool.
+    Of two middle values it returns the lower one (faster), because one slow endpoint says nothing about the rest of its
+    pool.
     """
     low, high = _MIN_CORRECTION, _MAX_CORRECTION
     for _ in range(_HALVINGS):

@@ -210,10 +210,12 @@ def _leave(e: Record, f: Record) -> None:
 def divide(endpoints: Records, picker: int, pickers: int) -> None:
     """Assign to one of several pickers its share of the endpoints of every pool.
 
-    Remaining endpoints go to equal groups of pickers if the numbers divide, so that fewer pickers see the same free
-    endpoint at once. The other pickers of such a group are assumed to be as many as all pickers, which only makes a
-    picker more cautious. If the numbers do not divide, the remaining endpoints are shared by all. So is a pool with an
-    endpoint that is down, or slow by this picker's corrections, because its share would be too small.
+    If a pool has enough endpoints, every picker gets the same number of them for itself. If the number of pickers is
+    then a multiple of the number of remaining endpoints, each remaining endpoint is shared by an equal group of
+    pickers, so that fewer pickers see the same free endpoint at once. A picker assumes that such an endpoint is shared
+    by all pickers, which only makes the picker more cautious. If the numbers do not divide, all pickers share the
+    remaining endpoints. All pickers share the whole pool if one of its endpoints is down, or slow by this picker's
+    corrections, because a share of the pool would be too small.
     """
     pools = 0
     for index in range(len(endpoints)):

@@ -1,4 +1,4 @@
-"""Picks the endpoint with the least expected harm for a request, including its own probability of missing its SLO.
+"""Picks the endpoint with the least expected harm for a request, including the request's own risk of a missed SLO.
 
 The harm at an endpoint that can hold the request is a sum: the probability that the request misses its SLO there (from
 the ratio of predicted time to limit), the predicted effect of its prompt and tokens on residents by class, the later
@@ -16,7 +16,7 @@ from penstock.routing.records import ANOTHERS, CLASSES, OWN, REJECTED, USUAL_TPO
 Terms = tuple[int, float, float, float, float, float, float, float]
 
 _CLEARLY = 1.0 + 1e-9
-"""Factor by which a lower bound must exceed the least harm, to allow for rounding."""
+"""Factor by which a lower bound must exceed the least harm found so far, to allow for rounding."""
 
 
 @compiled
@@ -75,7 +75,7 @@ def terms_of(q: Record, p: Record, endpoints: Records, hits: Records) -> Terms:
 def harm_of(q: Record, e: Record, hit_tokens: int, p: Record, terms: Terms, enough: float) -> float:
     """Return the expected missed SLOs, with dollars converted, of sending a request to an endpoint that can hold it.
 
-    If a lower bound of it clearly exceeds `enough`, return that bound: the endpoint cannot be the best.
+    If a lower bound of this harm clearly exceeds `enough`, return the bound: the endpoint cannot be the best.
     """
     times, per_ttft, per_tpot, chance_share, per_usd, spare, lent_hit, per_e2e = terms
     tpot_s, held = token_seconds(q, e, hit_tokens, chance_share)
@@ -177,9 +177,9 @@ def rank(
 ) -> int:
     """Fill `order` with endpoints to try one after the other, and return their number.
 
-    The first is the result of `pick`. The second is the best of another vendor, if there is one, because a fault of the
-    first may affect all endpoints of its kind. The rest follow by harm. `harms` is scratch space, one number per
-    endpoint.
+    The first is the result of `pick`. The second is the best endpoint of another vendor, if there is one, because a
+    fault of the first may affect all endpoints of its vendor. The rest follow by harm, least harm first. `harms` is
+    scratch space, one number per endpoint.
     """
     q, p = request[0], parameters[0]
     terms = terms_of(q, p, endpoints, hits)

@@ -28,13 +28,13 @@ def decode_seconds(e: Record, sequences: float, context_tokens: float) -> float:
 
 @compiled
 def share_of_chance(q: Record) -> float:
-    """Return the share of random delay by other prompts that affects an answer. A longer answer averages over more."""
+    """Return the share of random delay by other prompts that affects an answer. It is smaller for a longer answer."""
     return 1.0 / math.sqrt(max(1.0, float(q["expected_output_tokens"])))
 
 
 @compiled
 def token_seconds(q: Record, e: Record, hit_tokens: int, chance_share: float) -> tuple[float, float]:
-    """Predict a request's time per output token in seconds, and the mean KV tokens that it adds."""
+    """Predict a request's time per output token in seconds, and the mean KV tokens that the request adds."""
     held = float(q["input_tokens"] - hit_tokens) + 0.5 * q["expected_output_tokens"] * e["decodes"]
     more_s = (e["sequence_s"] + held * e["context_token_s"]) * e["decode_correction"]
     return e["tpot_now_s"] + more_s * e["stretch"] + e["swing_s"] * chance_share, held

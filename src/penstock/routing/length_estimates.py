@@ -1,4 +1,4 @@
-"""Estimates answer lengths, and prompt tokens from bytes, from past requests.
+"""Estimates answer lengths, and converts prompt bytes into tokens, with averages over past requests.
 
 Answers are averaged by SLO class and power of two of the prompt length. With few samples the estimate leans on the
 average of the class. Prompts arrive as bytes; a ratio learned per class converts them into tokens without a tokenizer.
@@ -16,7 +16,7 @@ BUCKETS: Final = 24
 _FEW: Final = 20.0
 """Samples at which a bucket weighs as much as the class average."""
 _MEMORY: Final = 1000.0
-"""Maximum sample weight of an average: older answers decay after this many, so that it follows changes of traffic."""
+"""Maximum number of samples in an average. Beyond it older answers decay, so that the average follows the traffic."""
 
 LENGTH: Final = np.dtype([("answers", "f8"), ("mean_tokens", "f8"), ("bytes_per_token", "f8")], align=True)
 

@@ -1,7 +1,7 @@
 """Computes the probability that a request misses its SLO, from the ratio of predicted time to limit.
 
-The probability is log-logistic around the prediction: r^n / (1 + r^n). n is one over the relative uncertainty of the
-prediction, rounded to a power of two so that it takes a few squarings.
+With r as this ratio, the probability is log-logistic around the prediction: r^n / (1 + r^n). n is one over the relative
+uncertainty of the prediction, rounded to a power of two so that the power takes a few squarings.
 """
 
 from penstock.compiled.marks import compiled
@@ -17,7 +17,7 @@ _HOPELESS = 1e3
 
 @compiled
 def squarings(doubt_fraction: float) -> int:
-    """Return the number of squarings for which 2^n is nearest to one over the uncertainty."""
+    """Return the number s of squarings for which 2^s is nearest to one over the uncertainty."""
     times = 0
     while times < _MAX_SQUARINGS and doubt_fraction < _HALFWAY:
         doubt_fraction *= 2.0
@@ -43,9 +43,10 @@ def chance(ratio: float, times: int) -> float:
 
 @compiled
 def strain(ratio: float, times: int) -> float:
-    """Return the harm to residents at a ratio of time to limit: a power below 1, and linear with its slope above.
+    """Return the harm to residents at a ratio of time to limit.
 
-    It is convex, so that more load never means less harm: an overloaded endpoint does not attract more requests.
+    Below a ratio of 1 the harm is a power of the ratio. Above 1 it is linear, with the slope that the power has at 1.
+    The harm is convex, so that more load never means less harm: an overloaded endpoint does not attract more requests.
     """
     if ratio >= 1.0:
         return 1.0 + (1 << times) * (ratio - 1.0)

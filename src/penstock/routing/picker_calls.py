@@ -1,4 +1,4 @@
-"""Exports the calls of a picker: over one table of its arrays, so that a call passes one pointer and a few numbers.
+"""Exports a picker's functions. They share one table of arrays, so a call passes one pointer and a few numbers.
 
 A gateway in Python and a module inside Envoy call the same C functions.
 """

@@ -1,4 +1,4 @@
-"""Defines policies as functions of four arrays, and gives compiled code an address to call each of them by.
+"""Defines policies as functions of four arrays, and gives each policy an address by which compiled code calls it.
 
 The policies of this package are in the compiled library. A user's own policy is a plain Python function, which compiled
 code calls back, or is marked with `compiled` and then compiled by numba.

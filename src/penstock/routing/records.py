@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 CLASSES: Final = 4
 """SLO classes counted separately at an endpoint. Later classes share the last place."""
 TUNING: Final = 8
-"""Free parameters for a peer's formula or a user's own policy."""
+"""Number of free parameters for a peer's formula or a user's own policy."""
 REJECTED: Final = -1
 """Return value of `pick` if no endpoint is to serve a request."""
 EVERYBODYS, OWN, ANOTHERS = range(3)

@@ -1,7 +1,7 @@
 """Explains recorded picks, and replays them with another policy.
 
 A sample keeps the exact records that a pick saw, so that any policy can be called again on the same bytes. The cost of
-its choices is predicted from the information at that time.
+that policy's choices is predicted from the information at the time of the pick.
 """
 
 from collections.abc import Sequence
@@ -40,14 +40,14 @@ class ReceiptLine:
 
     endpoint: int
     ruled_out: str | None
-    """Reason why it could not serve the request; None if it could."""
+    """Reason why the endpoint could not serve the request; None if it could."""
     cached_tokens: int = 0
     ttft_s: float = float("nan")
     tpot_s: float = float("nan")
     resident_tpot_s: float = float("nan")
     """Time per token of residents in seconds, with random delay by prompts."""
     miss_fraction: float = float("nan")
-    """Probability that the request misses its SLO there."""
+    """Probability that the request misses its SLO at this endpoint."""
     harm: float = float("nan")
     """Expected missed SLOs, including those of residents and converted dollars. The lowest is chosen."""
     engine_usd: float = float("nan")
@@ -117,19 +117,19 @@ def _line(sample: PickSample, index: int, parameters: Records) -> ReceiptLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """The choices of another policy for the same picks, and their predicted cost."""
+    """The choices of another policy for recorded picks, and the predicted cost of these choices."""
 
     chosen: tuple[int, ...]
     """The endpoint of each pick, or REJECTED."""
     agreed: int
     expected_misses: float
-    """Expected misses among the requests that it would have sent."""
+    """Expected misses among the requests that the policy would have sent."""
     engine_usd: float
     elastic_usd: float
 
     @property
     def rejected(self) -> int:
-        """Number of requests that it would have rejected."""
+        """Number of requests that the policy would have rejected."""
         return sum(index == REJECTED for index in self.chosen)
 
     @property
@@ -142,9 +142,10 @@ class Replay:
 
 
 def replay(seen: Sequence[tuple[PickSample, Records]], pick: Pick) -> Replay:
-    """Call a policy again for each pick, with the parameters of that pick and the fleet as the original policy left it.
+    """Call a policy for each recorded pick, with the parameters of that pick and the fleet as the first policy left it.
 
-    Its turn counters count the requests that this policy would have sent to each endpoint.
+    Only the counts of sent requests are replaced, by the requests that the replayed policy would have sent to each
+    endpoint.
     """
     chosen, lines = list[int](), list[ReceiptLine]()
     sent: Records = np.zeros(0, np.int64)

@@ -42,7 +42,7 @@ class SustainedRate:
     rate_per_s: float
     """Requests per second; 0 if the SLO is missed even at the lowest rate tried."""
     saturated_rate_per_s: float
-    """Requests per second when all requests are queued at once and no SLO applies. No other rate exceeds it."""
+    """Requests per second when requests always wait in the queue and no SLO applies. No other rate exceeds it."""
     outcome: Outcome
     """The run at `rate_per_s`, or the run at the lowest rate tried if no rate meets the SLO."""
     requests: int
@@ -215,7 +215,7 @@ def _ends(known: Sequence[Trial]) -> tuple[Trial | None, Trial | None]:
 
 
 def _place_between(held: Trial, missed: Trial) -> float:
-    """Interpolate where attainment crosses its target, as a fraction from `held` to `missed`.
+    """Estimate where attainment crosses its target, as a fraction of the way from `held` to `missed`.
 
     Return 0.5 if the miss is due to a growing queue.
     """

@@ -1,4 +1,4 @@
-"""Compares routing policies on the same requests: one run per policy, and where each sent its requests."""
+"""Compares routing policies on the same requests, one run per policy, and counts where each policy sent requests."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,7 +38,10 @@ class LoadSpike:
             )
 
     def times(self, arrival_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Compress the arrivals of `factor` * `for_s` seconds into `for_s` seconds. Later arrivals move forward."""
+        """Compress the arrivals of `factor` * `for_s` seconds into `for_s` seconds.
+
+        Later arrivals shift by the difference.
+        """
         inside = np.clip(arrival_s - self.at_s, 0.0, self.factor * self.for_s)
         return arrival_s - inside + inside / self.factor
 

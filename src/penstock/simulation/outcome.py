@@ -123,7 +123,10 @@ class PoolOutcome:
 
     @property
     def idle_fraction(self) -> float:
-        """Share of the time that replicas are idle: an upper bound on the capacity that could be given back."""
+        """Share of the time that replicas are idle.
+
+        It is an upper bound on the share of capacity that could be given back.
+        """
         return 1.0 - self.busy_fraction
 
     @property

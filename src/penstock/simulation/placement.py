@@ -19,7 +19,7 @@ from penstock.performance.step.step_work import ReplicaWork
 from penstock.simulation.replica import Replica, ReplicaPool, Transfer
 
 PROMPTS_WAIT_STEPS: Final = {"trtllm": 60}
-"""Maximum steps for which prompts wait, by engine, for engines whose ranks prefill together.
+"""Maximum steps for which prompts wait for other ranks, by engine, if the ranks of the engine prefill together.
 
 Published runs of TensorRT-LLM with attention ranks set `enable_balance` and `timeout_iters: 60` (scripts of InferenceX,
 `dsr1_*_trt*.sh`). In other engines a prompt on one rank makes the other ranks wait.

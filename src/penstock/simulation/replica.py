@@ -36,7 +36,7 @@ class Replica:
     New requests and freed blocks are then seen one step later.
     """
     prompts_wait_steps: int = 0
-    """Steps for which prompts wait until every rank has one, so that ranks prefill together; 0 means no wait."""
+    """Maximum steps for which prompts wait until every rank has one, so that ranks prefill together; 0: no wait."""
     request_s: float = 0.0
     """Seconds a request spends outside the engine before its first token: HTTP, tokenizer, first detokenization."""
     first_ratio: float = 1.0

@@ -83,7 +83,7 @@ class Routing:
     """Routing by a policy that sees only the state that a gateway sees."""
 
     pick: Pick | None = None
-    """A compiled policy, or a Python function of the same four arrays. None means the policy of least expected harm."""
+    """A compiled policy, or a Python function with the same arguments. None means the policy of least expected harm."""
     parameters: Records | None = None
     sight: RouterVisibility = field(default_factory=RouterVisibility)
     pickers: int = 1

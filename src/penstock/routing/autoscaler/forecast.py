@@ -1,8 +1,9 @@
 """Forecasts the request rate from counts in short intervals, which are mostly noise.
 
 The level is the median of the last minute, so that one outlier changes nothing. The slope is the median of the slopes
-between all reports of a loading time (Theil-Sen), which a spike does not make steep, less the slope that Poisson noise
-alone would give. A rate that has stopped rising, as after a step, is not extrapolated.
+between all pairs of reports within a loading time (Theil-Sen), so that a spike does not make it steep. The slope is
+reduced for the part that Poisson noise alone would give. A rate that has stopped rising, as after a step, is not
+extrapolated.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ _BY_CHANCE: Final = 2.0
 """Number of standard errors of a slope that noise exceeds with 5% probability."""
 
 _FEW: Final = 5
-"""Minimum number of reports in the later half for a slope of its own."""
+"""Minimum number of reports in the later half of the history, for a slope of that half alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ def expected_requests_per_s(seen: Sequence[ObservedRate], ahead_s: float, settle
 
 
 def rising_per_s2(seen: Sequence[ObservedRate]) -> float:
-    """Return the rise of the rate per second; 0 if it falls or may be noise."""
+    """Return the rise of the request rate per second; 0 if the rate falls or the rise may be noise."""
     if len(seen) < 2:  # a slope is between two
         return 0.0
     later = seen[len(seen) // 2 :]

@@ -14,7 +14,7 @@ from penstock.errors import UsageError
 from penstock.routing.autoscaler.forecast import ObservedRate, expected_requests_per_s
 
 _MAX_SETS: Final = 100_000
-"""Maximum number of sets to try exhaustively, in a tenth of a second; above it, pools are filled in order."""
+"""Maximum number of sets to try, which takes a tenth of a second. Beyond it, pools are filled in order of price."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,7 @@ class CheapestSet:
     hold_s: float = 600.0
     """Seconds for which a smaller set must have been enough before replicas are removed."""
     settle_s: float = 60.0
-    """Seconds over which the load is measured. A change that lasts less than half of it adds no replicas."""
+    """Seconds over which the load is measured. A change that lasts less than half of this time adds no replicas."""
     gap_s: float = 300.0
     """Maximum seconds between two reports; after a longer gap the history is discarded."""
     to_zero: bool = False
@@ -176,7 +176,7 @@ class CheapestSet:
         return max((one.requests_per_s for one in self._expected), default=0.0)
 
     def _cheapest(self, requests_per_s: float, floors: Sequence[int]) -> tuple[int, ...]:
-        """Return the cheapest set with at least `floors`, and at least one replica unless `to_zero` is set."""
+        """Return the cheapest set with at least `floors` replicas per pool, and not empty unless `to_zero` is set."""
         least = 0.0 if self.to_zero else min(pool.requests_per_s for pool in self.pools)
         staying = [replace(pool, floor=floor) for pool, floor in zip(self.pools, floors, strict=True)]
         return cheapest(staying, max(requests_per_s, least))

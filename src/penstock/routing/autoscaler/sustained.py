@@ -3,8 +3,8 @@
 A load is a mix of lengths. Prompts take a share of the time, which stretches decode steps. The number of decoding
 requests follows from the rate and the stretched step (Little's law). The result is the highest rate at which 95 of 100
 requests of every length meet their SLO, the running requests fit the seats, and their tokens fit the KV cache. The
-simulator is more accurate and takes seconds. This is for weights and scaling, which need one number per replica at
-once.
+simulator is more accurate but takes seconds. Weights and scaling use this module instead, because they need one number
+per replica at once.
 """
 
 import math
@@ -17,7 +17,7 @@ from penstock.routing.latency import decode_seconds, prompt_seconds
 from penstock.routing.records import Record
 
 _SURE: Final = 1.645
-"""Standard deviations of the 95th percentile above the mean."""
+"""Distance of the 95th percentile from the mean of a normal distribution, in standard deviations."""
 _TAIL: Final = 3.0
 """Ratio of the P95 wait to the mean wait of an exponential distribution, which queues have under load."""
 _MAX_PROMPTS: Final = 0.9
@@ -60,7 +60,8 @@ def sustained_requests_per_s(endpoint: Record, kinds: Sequence[LoadKind]) -> flo
 def weights_by_capacity(endpoints: Sequence[Record], loads: Sequence[Sequence[LoadKind]]) -> tuple[float, ...]:
     """Return weights as an operator would set them: the sustained rate of each endpoint, without learned corrections.
 
-    If an endpoint cannot meet its SLO at any rate, use the rates without an SLO for all.
+    If some endpoint cannot meet its SLO at any rate, return for all endpoints the rates that they sustain without an
+    SLO.
     """
     fresh = [_fresh(endpoint) for endpoint in endpoints]
     unpromised = [

@@ -19,7 +19,7 @@ class RoutingPolicy:
     source: str
     """Publisher of the formula, and the version that was read."""
     tuning: tuple[str, ...] = ()
-    """Meaning of each place of `tuning`."""
+    """Meaning of each element of `tuning`."""
     weighs: Literal["capacity", "file"] | None = None
     """Source of the replica weights that its operator would set: capacity under the load, or a fleet file."""
 

@@ -1,7 +1,8 @@
 """Implements the published formulas of other routers on the same records, so that policies can be compared.
 
-Each skips endpoints that are down or cannot hold the request, which is more favourable than the originals, and spreads
-ties. `tuning` has the settings of their operators; 0 is the peer's default.
+Each function skips endpoints that are down or cannot hold the request, and spreads ties. This is more favourable to the
+peer than its original code. `tuning` has the settings that an operator of the peer would choose; 0 means the peer's
+default.
 """
 
 import math
@@ -77,7 +78,7 @@ _DEADLINE, _IN_FLIGHT, _PER_WEIGHT, _DYNAMO = range(4)
 
 @compiled
 def _least(request: Records, endpoints: Records, hits: Records, parameters: Records, what: int) -> int:
-    """Take the endpoint with the least value of one figure. Ties go to the first from a random start."""
+    """Take the endpoint with the least value of one figure. Ties are spread over the endpoints that are up."""
     q, p = request[0], parameters[0]
     count = len(endpoints)
     best, least = REJECTED, math.inf
@@ -134,10 +135,11 @@ def llmd_scorers(request: Records, endpoints: Records, hits: Records, parameters
 def llmd_token_load(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
     """Prefer endpoints that cache the prompt, then the fewest tokens in flight (llm-d-router v0.10.0).
 
-    prefix-cache-affinity-filter: endpoints with 80% of the prompt are kept unless the best of them is 18 s (tuning 1)
-    behind the best of all, by tokens in flight over one scalar of 15,928 tokens/s (tuning 0; the calibration of 2x
-    H100). token-load-scorer: 1 - (tokens in flight + uncached prompt) / 4,194,304. The default since August 2026. With
-    `addEstimatedOutputTokens` requests count until they end: tuning 2 is the weight of their tokens.
+    prefix-cache-affinity-filter keeps only endpoints that cache 80% of the prompt, unless the best of them is more than
+    18 s (tuning 1) behind the best of all endpoints. These seconds are tokens in flight divided by one constant of
+    15,928 tokens/s (tuning 0; the calibration of 2x H100). token-load-scorer is 1 - (tokens in flight + uncached
+    prompt) / 4,194,304. This is the default since August 2026. With `addEstimatedOutputTokens`, requests count until
+    they end, and tuning 2 is the weight of their tokens.
     """
     q, p = request[0], parameters[0]
     count = len(endpoints)

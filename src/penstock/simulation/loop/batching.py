@@ -232,7 +232,10 @@ def _schedule_chunk(w: World, r: int, number: int, tokens: int) -> float:
 
 @cold
 def _preempt(w: World, r: int, number: int, now_s: float) -> None:
-    """Preempt a running request: free its blocks and put it at the front of the queue. It recomputes lost tokens."""
+    """Preempt a running request: free its blocks and put it at the front of the queue.
+
+    The request recomputes the lost tokens when it is resumed.
+    """
     row, replica = w.rows[number & (len(w.rows) - 1)], w.replicas[r]
     if row.state == DONE:  # its last token is in progress: it is not resumed
         _leave(w, r, number, row.lag, row.lag - 1)

@@ -13,12 +13,15 @@ from penstock.compiled.marks import cold, compiled
 from penstock.simulation.loop.world import DECODE, NONE, World
 
 SEGMENTS_FROM = -2
-"""Offset of segments in the list of free runs: a row is its number, a segment is SEGMENTS_FROM minus its own."""
+"""Offset of segments in the list of free runs.
+
+The entry of a row is the row's number. The entry of segment k is SEGMENTS_FROM - k.
+"""
 
 
 @compiled
 def take(w: World, r: int, count: int) -> None:
-    """Allocate free blocks and evict cached content, oldest first. The caller has checked that enough are free."""
+    """Allocate free blocks and evict cached content, oldest first. The caller ensures that enough blocks are free."""
     replica = w.replicas[r]
     replica.free -= count
     used = replica.blocks - replica.free

@@ -150,7 +150,10 @@ def count_queues(w: World) -> None:
 
 @compiled
 def _count_steps(w: World, r: int) -> None:
-    """Count the durations of consecutive steps in the histogram. They grow by the same amount each."""
+    """Count the durations of consecutive steps in the histogram.
+
+    Each step is longer than the previous step by the same amount.
+    """
     replica = w.replicas[r]
     first, growth, steps = replica.first_step_s, replica.growth_s, replica.steps
     last = first + growth * (steps - 1)

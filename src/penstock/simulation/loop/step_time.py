@@ -27,7 +27,7 @@ def plan_times(w: World, r: int, pair_s: float) -> None:
 
 @cold
 def plan_own(w: World, r: int, pair_s: float) -> None:
-    """Set the seconds that a rank's own tokens add to the step of its engine, and their growth per step."""
+    """Set the seconds that a rank's own tokens add to its engine's step, and the growth of these seconds per step."""
     replica = w.replicas[r]
     cost = w.costs[replica.cost]
     own = replica.decoding * cost.decode_s + replica.prefill_tokens * cost.prefill_token_s + pair_s

@@ -245,7 +245,10 @@ BINS: Final = 30 * BINS_PER_E
 
 
 class World(NamedTuple):
-    """The arrays of a run. Rows are addressed by their number modulo a power of two, so that any number can pass."""
+    """The arrays of a run.
+
+    Rows are addressed by their number modulo a power of two, so that a run may have any number of rows.
+    """
 
     control: Annotated[Any, ArrayOf(CONTROL)]
     rows: Annotated[Any, ArrayOf(ROW)]
@@ -268,7 +271,7 @@ class World(NamedTuple):
     growing: Annotated[Any, ArrayOf(np.int64, 2)]
     """Number of decoding requests whose context is below the limit, by replica and kind."""
     phases: Annotated[Any, ArrayOf(np.int64, 2)]
-    """Decoding requests by their offset in a block: (context - step) modulo the block size."""
+    """Number of decoding requests by replica and offset in a block, which is (context - step) modulo the block size."""
     calendar: Annotated[Any, ArrayOf(np.int64, 2)]
     """First event of a step, by replica and step modulo the calendar size."""
     chain: Annotated[Any, ArrayOf(np.int64, 2)]
