@@ -1,7 +1,8 @@
 """Declares the C functions of the library. Python's calls, the C header and the digests follow from it.
 
-An exported function takes tables, integers, floats and policies. Its C arguments follow from its annotations. The
-library contains a digest of every function's arguments and record layouts, which is compared when it is first called.
+An exported function takes tables, integers, floats and policies. Its C arguments follow from its annotations. For every
+function, the library contains a digest of its arguments and record layouts. The digest is compared with that of the
+declaration when the function is first called.
 """
 
 import ctypes
@@ -38,7 +39,7 @@ POLICY: Final = PolicyArgument()
 POLICY_TYPE: Final = ctypes.CFUNCTYPE(
     ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p
 )
-"""int64_t pick(request *, endpoints *, int64_t count, hits *, parameters *)"""
+"""C signature of a policy: int64_t pick(request *, endpoints *, int64_t count, hits *, parameters *)"""
 Kind = ArrayTable | ArrayOf | PolicyArgument | type[int] | type[float]
 _NUMBERS: Final = {int: ctypes.c_int64, float: ctypes.c_double}
 
@@ -81,7 +82,7 @@ class ExportedFunction(CompiledFunction):
 
     @cached_property
     def returns(self) -> type | None:
-        """int, float, or None."""
+        """Type of the returned value: int, float, or None."""
         returned = get_type_hints(self.py_func)["return"]
         return cast("type | None", None if returned is type(None) else returned)
 

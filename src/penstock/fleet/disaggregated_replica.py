@@ -9,7 +9,7 @@ from penstock.fleet.deployment import Deployment
 NETWORK_BYTES_PER_S: Final = 50e9
 """Bytes per second from one device to another machine, if each device has a 400 Gb/s adapter.
 
-A tenth of this rate changes a median error by less than one percentage point.
+With a tenth of this rate, a median error changes by less than one percentage point.
 """
 
 

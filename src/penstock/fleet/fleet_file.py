@@ -1,4 +1,4 @@
-"""Writes and strictly reads fleet files in YAML. An error is one line with its line number and the correction."""
+"""Writes and strictly reads fleet files in YAML. An error message is one line: the line number and the correction."""
 
 from typing import Final
 

@@ -216,7 +216,7 @@ def _check_conflicts(fleet: Fleet) -> None:
 
 
 def _check_adapter_names(pools: Sequence[Pool]) -> None:
-    """Raise an error if an adapter's name also means another model's adapter, or a model."""
+    """Raise an error if the name of an adapter is also the name of a model or of another model's adapter."""
     meant = {pool.model: pool.model for pool in pools}
     for index, pool in enumerate(pools):
         for adapter in pool.adapters:
@@ -228,8 +228,8 @@ def _check_adapter_names(pools: Sequence[Pool]) -> None:
 def _check_roles(pools: Sequence[Pool]) -> None:
     """Raise an error if a model's prefill and decode pools do not match.
 
-    A model has only `both` pools, or prefill and decode pools. All three together are valid if each prefill pool names
-    the pool it feeds.
+    A model has only `both` pools, or only prefill and decode pools. All three roles together are valid if each prefill
+    pool names the pool it feeds.
     """
     for index, pool in enumerate(pools):
         same = [other for other in pools if other.model == pool.model]

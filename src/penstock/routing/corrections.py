@@ -19,7 +19,7 @@ _SLOW = 1.8
 By chance alone, learned corrections differ by a factor of up to 1.4.
 """
 _BESIDE_OTHERS = 0.1
-"""Weight of a request sent to another pool as evidence of a request that this endpoint missed."""
+"""Weight of a request to another pool, relative to one to this pool, in the requests that an endpoint did not get."""
 
 
 @compiled
@@ -30,7 +30,7 @@ def gain(seen: float, usual_requests: float) -> float:
 
 @compiled
 def corrected(correction: float, ratio: float, weight: float) -> float:
-    """Move a correction towards the observed ratio, by a share of the difference in logarithms."""
+    """Move a correction towards the observed latency: multiply it by `ratio ** weight`, within limits."""
     ratio = min(max(ratio, 1.0 / _MAX_CORRECTION), _MAX_CORRECTION)
     moved: float = correction * ratio ** min(weight, 0.5)
     return min(max(moved, _MIN_CORRECTION), _MAX_CORRECTION)

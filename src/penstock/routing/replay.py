@@ -49,7 +49,7 @@ class ReceiptLine:
     miss_fraction: float = float("nan")
     """Probability that the request misses its SLO at this endpoint."""
     harm: float = float("nan")
-    """Expected missed SLOs, including those of residents and converted dollars. The lowest is chosen."""
+    """Expected missed SLOs, including those of residents and converted dollars. The least harm is chosen."""
     engine_usd: float = float("nan")
     """Dollars for the seconds that the request adds to the endpoint's steps; shared parts of a step are excluded."""
     elastic_usd: float = float("nan")
@@ -144,8 +144,8 @@ class Replay:
 def replay(seen: Sequence[tuple[PickSample, Records]], pick: Pick) -> Replay:
     """Call a policy for each recorded pick, with the parameters of that pick and the fleet as the first policy left it.
 
-    Only the counts of sent requests are replaced, by the requests that the replayed policy would have sent to each
-    endpoint.
+    The request numbers and the counts of sent requests are those of the replay: its own sequence, and the requests that
+    the replayed policy would have sent to each endpoint.
     """
     chosen, lines = list[int](), list[ReceiptLine]()
     sent: Records = np.zeros(0, np.int64)

@@ -146,7 +146,10 @@ def requests_for(pools: Sequence[ReplicaPool], asked: RateSearch, rate_per_s: fl
 
 
 def arrivals_per_request(asked: RateSearch, requests: int) -> float:
-    """Return the ratio of the drawn to the target arrival rate for this many requests; it is the same at every rate."""
+    """Return the ratio of the drawn to the target arrival rate for this many requests.
+
+    The ratio is the same at every target rate.
+    """
     if not isinstance(asked.workload.arrivals, Poisson | Gamma):
         return 1.0
     blocks = list(asked.workload.blocks(seed=asked.seed, requests=requests, rate_per_s=1.0))

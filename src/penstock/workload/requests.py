@@ -31,9 +31,9 @@ class Prefixes:
     path_start: Int64s
     path: Int32s
     own: Int32s
-    """Segment of the rest of the prompt and the output, if a later request continues it; else -1.
+    """Segment of the unshared rest of the prompt and the output, if a later request continues it; else -1.
 
-    The request that would continue it may lie beyond the last one requested.
+    That later request may come after the last request that was asked for.
     """
 
     def __post_init__(self) -> None:

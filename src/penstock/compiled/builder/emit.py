@@ -12,8 +12,11 @@ import llvmlite.binding as llvm
 from penstock.compiled.library import platform_name
 
 _INLINE_THRESHOLD: Final = 2000
-"""With LLVM's own threshold of 225, measured runs take 16% longer. Inlining all functions that are not cold takes twice
-as long to build."""
+"""Inlining threshold of LLVM for this library.
+
+With LLVM's own threshold of 225, measured runs take 16% longer. If all functions that are not cold are inlined, the
+build takes twice as long.
+"""
 
 
 class Target(NamedTuple):

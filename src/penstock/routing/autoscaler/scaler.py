@@ -164,7 +164,7 @@ class CheapestSet:
         self._held = _each_max(self._held, self._answer or self._held)
 
     def _highest_expected(self, report: LoadReport, known_s: float) -> float:
-        """Return the highest load expected over the holding time; 0 before the load could settle."""
+        """Return the highest load forecast within the last `hold_s`; 0 until the load has been known for `settle_s`."""
         ahead_s = max(pool.load_s for pool in self.pools)
         now = ObservedRate(report.now_s, report.requests_per_s)
         self._seen = [*(one for one in self._seen if one.now_s >= now.now_s - max(ahead_s, self.settle_s)), now]

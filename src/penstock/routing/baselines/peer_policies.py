@@ -22,7 +22,7 @@ def _or(value: float, otherwise: float) -> float:
 
 @compiled
 def weight_of(e: Record, p: Record) -> float:
-    """Return an endpoint's static weight: its pool's setting, or requests/s of a closed loop of 32."""
+    """Return an endpoint's static weight: its pool's setting, or else its requests/s with 32 requests in flight."""
     place = min(e["pool"], len(p["tuning"]) - 1)
     if p["tuning"][place] > 0.0:
         return float(p["tuning"][place])

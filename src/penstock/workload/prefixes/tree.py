@@ -58,7 +58,8 @@ def grow_tree(parent: Int32s, tokens: Int32s) -> SegmentTree:
 def keep_rooted(ids: Int64s, parent_ids: Int64s) -> tuple[Int64s, Int32s, Int64s]:
     """Keep the nodes whose ancestors up to a root (parent -1) are all present. `ids` are ascending.
 
-    Return the ids kept, the places of their parents among them (-1 at a root), and the places they had.
+    Return the kept ids, the index of each parent among the kept ids (-1 at a root), and the index of each kept id in
+    `ids`.
     """
     root, absent = len(ids), len(ids) + 1
     place = np.minimum(np.searchsorted(ids, parent_ids), max(root - 1, 0))
@@ -74,11 +75,11 @@ def keep_rooted(ids: Int64s, parent_ids: Int64s) -> tuple[Int64s, Int32s, Int64s
 
 
 def join_chains(parent: Int32s, tokens: Int64s, visits: Int64s) -> tuple[SegmentTree, Int32s]:
-    """Merge each chain of nodes that the same requests pass into one segment.
+    """Merge each chain of nodes that have the same visitors into one segment.
 
-    `visits` counts the requests whose path contains a node. A node with as many visits as its parent is passed by all
-    of the parent's visitors, so no path ends or branches between them. Return the tree of merged segments and, for each
-    node, the segment it became part of.
+    `visits` counts the requests whose path contains a node. If a node has as many visits as its parent, all requests
+    that visit the parent also visit the node, so no path ends or branches between the two. Return the tree of merged
+    segments and, for each node, the segment it became part of.
     """
     if not len(parent):
         return grow_tree(parent, tokens.astype(np.int32)), parent

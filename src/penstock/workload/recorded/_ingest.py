@@ -40,7 +40,7 @@ _LINKS = ("session", "prefix", "prefix_tokens")
 
 NO_TIME = "arrival is not a time"
 FAILED = "no output tokens"
-"""Reason for a request that got no answer. It is real traffic, not an error of the file."""
+"""Reason for a request that got no answer. Such a request is real traffic, not an error of the file."""
 SWALLOWED = "inside a quote that is not closed"
 
 _NOT_WHOLE = "{0} IS NULL OR NOT isfinite({0}) OR {0} <> floor({0})"
@@ -160,7 +160,7 @@ class SegmentMap:
     segments: Int32s
 
     def of(self, ids: Int64s) -> Int32s:
-        """Return the segments of ids. Every id must be known, or -1."""
+        """Return the segments that belong to ids. Every id must be in the map, or -1."""
         if not len(self.ids):
             return np.full(len(ids), -1, np.int32)
         found = self.segments[np.minimum(np.searchsorted(self.ids, ids), len(self.ids) - 1)]
@@ -274,7 +274,7 @@ def _scan(file: TableFile, lines: Lines, columns: Sequence[str], wanted: Mapping
     """Return the SQL that reads the wanted columns as `raw_...`; an absent column is null.
 
     The path is a bound parameter, and no text of the file becomes part of the query: columns of a CSV file are named by
-    their number, the others by the names in `trace_formats`.
+    their number, and columns of other files by the names in `trace_formats`.
     """
     compression = "gzip" if file.gzipped else "uncompressed"
     present = {column for column in wanted.values() if column is not None and column in columns}

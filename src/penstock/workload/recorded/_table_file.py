@@ -33,7 +33,7 @@ class TableFile:
     container: Container
     gzipped: bool
     blank_lines: int
-    """Number of blank lines before the first other line."""
+    """Number of blank lines before the first line that is not blank."""
     columns: tuple[str, ...] | None
     """Column names from the header or the first object; None for Parquet, where DuckDB reads them."""
 
@@ -71,7 +71,10 @@ def look_at(path: Path) -> TableFile:
 
 
 def _first_line(file: BinaryIO, *, gzipped: bool) -> tuple[int, bytes]:
-    """Return the number of leading blank lines and the first other line, or an empty line after too many blank ones."""
+    """Return the number of leading blank lines, and the first line that is not blank.
+
+    Return 0 and an empty line if there are too many blank lines.
+    """
     stream = gzip.GzipFile(fileobj=file) if gzipped else file
     lines = enumerate(stream.readline(_MAX_LINE_BYTES) for _ in range(_MAX_BLANK_LINES))
     return next(((blank, line) for blank, line in lines if line.strip()), (0, b""))

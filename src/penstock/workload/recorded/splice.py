@@ -1,4 +1,4 @@
-"""Repeats a recording without end. Each pass starts one mean gap after the last request."""
+"""Repeats a recording without end. Each pass starts one mean gap after the last request of the previous pass."""
 
 from collections.abc import Iterator
 from dataclasses import replace

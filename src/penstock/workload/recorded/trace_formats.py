@@ -21,11 +21,11 @@ class TraceFormat:
     """Column names by meaning: arrival, input, output; hash_ids; class, session, prefix, prefix_tokens."""
     arrival_unit: TimeUnit
     hash_block_tokens: int = 0
-    """Tokens covered by one hash id, after those of the previous ids."""
+    """Number of prompt tokens that each hash id adds to the tokens of the ids before it."""
     source: str
     """Citation to show with any result from such a trace."""
     mapped: bool = False
-    """Whether its columns were named or guessed instead of recognised. A note says so."""
+    """Whether the columns were named by the user or guessed, instead of recognised. A note says so."""
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -123,7 +123,7 @@ _MEANINGS: Final[Mapping[str, tuple[str, ...]]] = {
         "osl",
     ),
 }
-"""Names of these columns in servers, gateways and benchmarks, in lower case without spaces and dashes."""
+"""Names of columns in servers, gateways and benchmarks, by meaning; in lower case without spaces and dashes."""
 _UNIT: Final = "unit"
 _IN_MILLISECONDS: Final = re.compile(r"(?:[^A-Za-z]|^)(?:ms|millis|milliseconds)$|(?<=[a-z])Ms$", re.ASCII)
 _MAX_CHARACTERS: Final = 500
@@ -189,7 +189,7 @@ def _as_named(columns: Collection[str], file_name: str, named: Mapping[str, str]
 
 
 def _guess_columns(columns: Collection[str]) -> dict[str, str]:
-    """Return the first column of each meaning, with the most specific name first."""
+    """Return, for each meaning that is found, the column with the most specific name."""
     plain = {re.sub(r"[^a-z]", "", column.lower()): column for column in reversed(tuple(columns))}
     found = {}
     for meaning, names in _MEANINGS.items():

@@ -30,7 +30,7 @@ class TokenSummary:
     shortest: int
     longest: int
     by_length: tuple[int, ...]
-    """Requests by length, in bins of a quarter of an octave: the first begins at 1 token, the last has the longest."""
+    """Requests by length, in bins of a quarter of an octave, from 1 token up to the bin of the longest length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class SharingSummary:
     shared_fraction: float
     """Share of prompt tokens that are on a shared path."""
     reusable_fraction: float
-    """Share of prompt tokens that an earlier request had: the saving of a prefix cache without eviction."""
+    """Share of prompt tokens that an earlier request had. A prefix cache without eviction would save this share."""
     segments: int
     continued: int
     """Requests whose prompt and answer are the beginning of a later prompt."""
@@ -88,7 +88,7 @@ class TraceSummary:
     contradictions: int
     """Number of inconsistent hash ids. A shared path ends before such an id."""
     class_fractions: Mapping[str, float]
-    """Share of the requests by class of the trace; empty if it has no classes."""
+    """Share of the requests by class of the trace; empty if the trace has no classes."""
     requests: WorkloadSummary
     log_normal: LogNormalFit
 

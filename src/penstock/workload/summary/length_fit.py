@@ -47,7 +47,10 @@ class LogNormalFit:
 
 
 def fit_log_normal(recording: Recording, *, progress: CountProgress | None = None) -> LogNormalFit:
-    """Fit by the moments of the logarithms, which is maximum likelihood, in one pass and bounded memory."""
+    """Fit a log-normal distribution in one pass and bounded memory.
+
+    The fit uses the moments of the logarithms, which is maximum likelihood.
+    """
     inputs, outputs, products = no_tokens(), no_tokens(), 0.0
     for block in with_progress(recording.blocks(), progress):
         inputs, outputs = inputs.with_column(block.input_tokens), outputs.with_column(block.output_tokens)
@@ -99,7 +102,10 @@ def _log_moments(histogram: TokenHistogram) -> tuple[float, float]:
 
 
 def _distance(histogram: TokenHistogram, mean: float, sigma: float) -> float:
-    """Return the distance from the distribution as drawn: rounded, and limited to 1 up to the longest observed."""
+    """Return the distance of observed lengths from the fitted distribution as it is drawn.
+
+    Drawn lengths are rounded, at least 1, and at most the longest observed length.
+    """
     if not sigma:
         return 0.0
     seen = histogram.cumulative()

@@ -37,7 +37,10 @@ class Minutes:
 
     @property
     def busiest_per_s(self) -> float | None:
-        """Requests per second in the busiest minute, or overall in less than a minute; None if no time passes."""
+        """Requests per second in the busiest minute; None if no time passes.
+
+        If the arrivals span less than a minute, it is their mean rate.
+        """
         span_s = 0.0 if self._first_s is None else self._last_s - self._first_s
         if span_s <= 0:
             return None

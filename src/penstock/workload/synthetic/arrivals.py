@@ -108,9 +108,9 @@ def day_curve(peak_to_trough: float, *, peak_hour: float = 14.0) -> tuple[float,
 class AsRecorded:
     """Arrivals at the times of a recording.
 
-    Another rate compresses or stretches time: bursts keep their shape relative to the mean gap (same cv), while
-    patterns tied to a clock, such as a daily curve or think time, are compressed with it. At its end the recording
-    starts again one mean gap later.
+    A rate other than the recorded one compresses or stretches time: bursts keep their shape relative to the mean gap
+    (same cv), while patterns tied to a clock, such as a daily curve or think time, are compressed or stretched too. At
+    its end the recording starts again one mean gap later.
     """
 
 
@@ -120,7 +120,7 @@ class ClosedLoop:
 
     Users who start together and always pause equally long stay synchronised, and wait for each other in waves that no
     real service has. Usually only the mean of the pause is known, and an exponential distribution assumes nothing more.
-    If users think independently, the number who think at a time depends on little else.
+    If users think independently, the number of users who think at one time depends on little other than that mean.
     """
 
     users: int

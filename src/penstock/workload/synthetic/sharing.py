@@ -1,7 +1,7 @@
 """Models shared prompt prefixes: system prompts of many requests, and conversations that grow turn by turn.
 
 Shared tokens are added to the drawn lengths, as in benchmark tools (`vllm bench --random-prefix-len`): the drawn prompt
-length is the request's own part, and the prompt is the shared part plus that.
+length is the request's own part, and the whole prompt is the shared part plus the own part.
 """
 
 from dataclasses import dataclass

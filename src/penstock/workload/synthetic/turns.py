@@ -177,7 +177,10 @@ class _Nodes:
         return Prefixes(segment_tokens=segment_tokens, path_start=path_start, path=self._segment[path], own=segments)
 
     def forget_all_but(self, last: Int32s) -> Int32s:
-        """Remove nodes that are no ancestor of `last`, if enough have accumulated. Return the new numbers of `last`."""
+        """Remove nodes that are not on a path to `last`, if enough nodes have accumulated.
+
+        Return the new numbers of `last`. System prompts are always kept.
+        """
         if len(self) < 2 * self._kept + 4 * NATIVE_BLOCK:
             return last
         needed = np.zeros(len(self), np.bool_)
