@@ -12,7 +12,7 @@ class Opened(Protocol):
     """An opened library."""
 
     def function(self, symbol: str, digest: int, result: Any, kinds: Sequence[Any]) -> Callable[..., Any]:  # noqa: ANN401 - ctypes' types
-        """Return a C function, or raise DeploymentError if its arguments have another layout."""
+        """Return a C function, or raise DeploymentError if its arguments have a layout other than the declared one."""
 
 
 class SharedLibrary:
@@ -22,7 +22,7 @@ class SharedLibrary:
         self._library, self._path = ctypes.CDLL(str(path)), path
 
     def function(self, symbol: str, digest: int, result: Any, kinds: Sequence[Any]) -> Callable[..., Any]:  # noqa: ANN401 - same
-        """Return a C function, or raise DeploymentError if its arguments have another layout."""
+        """Return a C function, or raise DeploymentError if its arguments have a layout other than the declared one."""
         try:
             found = ctypes.c_int64.in_dll(self._library, f"{symbol}_layout").value
         except ValueError:
@@ -47,7 +47,7 @@ class ObjectFile:
         self._engine.finalize_object()
 
     def function(self, symbol: str, digest: int, result: Any, kinds: Sequence[Any]) -> Callable[..., Any]:  # noqa: ANN401 - same
-        """Return a C function, or raise DeploymentError if its arguments have another layout."""
+        """Return a C function, or raise DeploymentError if its arguments have a layout other than the declared one."""
         place = self._engine.get_global_value_address(f"{symbol}_layout")
         _check_layout(symbol, ctypes.c_int64.from_address(place).value if place else None, digest, self._path)
         return ctypes.CFUNCTYPE(result, *kinds)(self._engine.get_function_address(symbol))

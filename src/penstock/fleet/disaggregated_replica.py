@@ -22,7 +22,10 @@ class Disaggregated:
     decode: Deployment
     decode_replicas: int
     kv_bytes_per_s: float | None = None
-    """KV bytes per second of one prefill replica; None uses the links of the machine or rack that holds all."""
+    """KV bytes per second of one prefill replica.
+
+    None uses the links of the machine or rack that holds all replicas.
+    """
 
     def __post_init__(self) -> None:
         if min(self.prefill_replicas, self.decode_replicas) < 1:

@@ -60,7 +60,10 @@ class Engine:
 
     @property
     def graphs_inside_fraction(self) -> bool:
-        """True if graph memory counts within the fraction: vLLM 0.20 to 0.27. Its second runner (0.28) excludes it."""
+        """True if graph memory counts within the memory fraction: vLLM 0.20 to 0.27.
+
+        The second runner of vLLM (0.28) excludes it.
+        """
         return self.name == "vllm" and self.release.reaches(0, 20) and not self.release.reaches(0, 28)
 
     @property
@@ -84,7 +87,7 @@ class Engine:
         return self.release.reaches(0, 4, 7) if self.name == "sglang" else self.release.reaches(0, 9, 2)
 
     def in_flight_tokens(self, pp: int) -> int:
-        """Return the maximum tokens in flight. From 0.26 vLLM counts one step per overlapping batch."""
+        """Return the maximum tokens in flight. From 0.26 on, vLLM counts one full step per overlapping batch."""
         if not self.release.reaches(0, 26):
             return self.max_batched_tokens
         overlapping = 2 if pp == 1 else pp + self.release.reaches(0, 28)

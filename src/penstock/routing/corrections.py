@@ -38,11 +38,13 @@ def corrected(correction: float, ratio: float, weight: float) -> float:
 
 @compiled
 def forget(endpoints: Records, index: int, now_s: float, p: Record) -> bool:
-    """Decay the corrections of an endpoint's pool for requests that it did not get; return whether a check was due.
+    """Decay the corrections of an endpoint's pool; return whether a check was due.
 
-    An endpoint that got as many requests as its equals forgets nothing, because its answers are current. One that got
-    none forgets half of its correction per `correction_requests` of theirs, however long that takes. Requests to other
-    pools count less, because a pool may have fewer requests only because they are longer.
+    Every endpoint of the pool forgets by the number of requests that it did not get. An endpoint that got as many
+    requests as the others in its pool forgets nothing, because its answers are current. An endpoint that got none
+    forgets half of its correction per `correction_requests` requests that each of the others got, however long that
+    takes. Requests to other pools count less, because a pool may get fewer requests only because its requests are
+    longer.
     """
     e = endpoints[index]
     if now_s - e["forgot_s"] < _LOOKS_EVERY_S:

@@ -36,7 +36,10 @@ class SimulationQuestion:
     prefill_replicas: int = 0
     """Replicas that only prefill. If above 0, the other replicas only decode."""
     kv_bytes_per_s: float | None = None
-    """KV bandwidth of one prefill replica in bytes/s. None uses the links of the machine or rack of all replicas."""
+    """KV bandwidth of one prefill replica in bytes/s.
+
+    None uses the links of the machine or rack that holds all replicas.
+    """
     capacity: bool = False
     seed: int = 0
     log_steps: int = 0

@@ -22,6 +22,9 @@ class RandomStream(IntEnum):
 
 
 def generator(seed: int, stream: RandomStream, block: int) -> np.random.Generator:
-    """Return the generator of one stream's block. It is the same on every machine with one numpy version (NEP 19)."""
+    """Return the generator of one stream's block.
+
+    Its numbers are the same on every machine with the same numpy version (NEP 19).
+    """
     sequence = np.random.SeedSequence(seed, spawn_key=(stream, block))
     return np.random.Generator(np.random.PCG64DXSM(sequence))

@@ -75,7 +75,10 @@ class Prefixes:
         )
 
     def with_offset(self, offset: int, segment_tokens: Int32s) -> "Prefixes":
-        """Return the prefixes with every segment id increased by `offset`, for a table in which they begin there."""
+        """Return the prefixes with every segment id increased by `offset`.
+
+        `segment_tokens` is a table in which these segments begin at `offset`.
+        """
         own = np.where(self.own >= 0, self.own + offset, NO_SEGMENT).astype(np.int32)
         return Prefixes(
             segment_tokens=segment_tokens,

@@ -74,7 +74,7 @@ class Workload:
     def blocks(
         self, *, seed: int, requests: int, rate_per_s: float | None = None, block_requests: int = NATIVE_BLOCK
     ) -> Iterator[Requests]:
-        """Yield the first `requests` requests. Neither their number nor the block size changes any of them."""
+        """Yield the first `requests` requests. Neither this number nor the block size changes any of the requests."""
         if requests < 0 or block_requests < 1 or seed < 0:
             raise UsageError("the seed and the number of requests must be 0 or more, and the block size at least 1")
         rate = self._rate(rate_per_s)

@@ -19,7 +19,10 @@ class Lines:
     mixed_ends: bool
     """Whether some lines end with LF and others with CRLF or CR."""
     written: int | None
-    """Number of lines that are not blank, including the header; None if no field is quoted: every row is one line."""
+    """Number of lines that are not blank, including the header; None if no field is quoted.
+
+    Without quoted fields every row is one line.
+    """
 
 
 def count_lines(file: TableFile) -> Lines:

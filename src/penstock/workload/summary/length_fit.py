@@ -25,7 +25,10 @@ class LogNormalFit:
     lengths: LogNormal
     requests: int
     input_distance: float
-    """Kolmogorov-Smirnov distance: the largest difference between the cumulative fractions of prompts at any length."""
+    """Kolmogorov-Smirnov distance of prompt lengths between the trace and the fit.
+
+    It is the largest difference between the two cumulative fractions at any length.
+    """
     output_distance: float
 
     @property

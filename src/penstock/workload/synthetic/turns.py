@@ -51,7 +51,10 @@ class _Followed:
 
 
 class Turns:
-    """The conversations of one workload, in slots: when one ends, the slot's next turn starts another."""
+    """The conversations of one workload, in slots.
+
+    When a conversation ends, the next turn of its slot starts a new conversation.
+    """
 
     def __init__(self, sharing: Conversations, *, seed: int, slots: int, shuffled: bool) -> None:
         if slots > _MAX_OPEN:
