@@ -59,7 +59,7 @@ def open_library(path: Path) -> Opened:
 
 
 def _check_layout(symbol: str, found: int | None, digest: int, path: Path) -> None:
-    """Raise DeploymentError if a function was compiled for other record layouts than this version has."""
+    """Raise DeploymentError if a function was compiled for record layouts other than those of this version."""
     if found != digest:
         raise DeploymentError(
             f"{path.name}: {symbol} was compiled for other record layouts; delete {path}, or install penstock again"

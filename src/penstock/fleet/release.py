@@ -48,7 +48,7 @@ class Release:
         return _parse(self.text)
 
     def reaches(self, *numbers: int) -> bool:
-        """Return whether this release is at least a version. Pre-releases of that version count."""
+        """Return whether this release is at least the version `numbers`. Pre-releases of that version count."""
         return self.numbers >= numbers
 
     def __eq__(self, other: object) -> bool:

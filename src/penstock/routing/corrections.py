@@ -84,7 +84,7 @@ def fastest(endpoints: Records, pool: int) -> tuple[float, float]:
 
 @compiled
 def is_slow(e: Record, prompts: float, answers: float) -> bool:
-    """Return whether an endpoint is clearly slower than the fastest of its pool."""
+    """Return whether an endpoint is clearly slower than the fastest endpoint of its pool."""
     return bool(e["prefill_correction"] > _SLOW * prompts or e["decode_correction"] > _SLOW * answers)
 
 
@@ -106,7 +106,7 @@ def _share(endpoints: Records, e: Record) -> float:
 
 @compiled
 def _fade(e: Record, prompts: float, answers: float, kept: float, usual_requests: float) -> None:
-    """Keep a share `kept` of an endpoint's observations, and move its corrections towards its pool's usual ones."""
+    """Keep a share `kept` of an endpoint's observations, and move its corrections towards those usual in its pool."""
     prior = _PRIOR * usual_requests
     seen = min(e["prompts_seen"], usual_requests - prior)
     e["prefill_correction"] = prompts * (e["prefill_correction"] / prompts) ** _weight(seen, prior, kept)

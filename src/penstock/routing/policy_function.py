@@ -81,13 +81,13 @@ class PythonPick:
     def address() -> int:
         """Return the address of the callback for compiled code.
 
-        All policies share it and are identified by the address of their endpoints.
+        All Python policies share this callback. It identifies a policy by the address of the policy's endpoints.
         """
         return ctypes.cast(_CALLBACK, ctypes.c_void_p).value or 0
 
 
 def _index(chosen: object) -> int:
-    """Return a policy's answer as an int, or raise DeploymentError: 1.7, "3" and -2 are not endpoints."""
+    """Return a policy's choice as an int, or raise DeploymentError if it is no index, such as 1.7, "3" or -2."""
     if isinstance(chosen, int | np.integer) and not isinstance(chosen, bool) and chosen >= REJECTED:
         return int(chosen)
     said = str(chosen) if isinstance(chosen, int | np.integer) else repr(chosen).splitlines()[0][:_SHOWN]

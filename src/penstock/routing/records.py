@@ -25,7 +25,7 @@ A picker prefers its own endpoints, because it knows all requests there.
 """
 USUAL_TTFT_S: Final = 10.0
 USUAL_TPOT_S: Final = 0.1
-"""Limits for a request without an SLO, so that it goes where it is served soonest."""
+"""Default limits for a request without an SLO, so that the request goes to the endpoint that serves it soonest."""
 
 ENDPOINT: Final = np.dtype(
     [
@@ -89,13 +89,13 @@ ENDPOINT: Final = np.dtype(
         ("prefilling", "i8"),  # in flight without a first token
         ("sent_since_report", "i8"),
         ("outstanding_prompt_tokens", "i8"),  # uncached prompt tokens of requests without a first token
-        ("outstanding_prompt_s", "f8"),  # the same in predicted seconds
+        ("outstanding_prompt_s", "f8"),  # predicted prefill seconds of requests without a first token
         ("resident_tokens", "i8"),  # prompts and half the expected answers of requests in flight
         ("resident_output_tokens", "i8"),  # expected answers of requests in flight
         ("prompt_load_fraction", "f8"),  # decayed share of the time taken by prompts
         ("prompt_squares_s", "f8"),  # decayed sum of squared prompt seconds per second
         ("prompt_load_s", "f8"),  # time of the last update of both
-        ("in_flight_then", "i8"),  # the same at the time of the last report
+        ("in_flight_then", "i8"),  # these three: the counts above at the time of the last report
         ("prefilling_then", "i8"),
         ("resident_tokens_then", "i8"),
     ],
@@ -131,7 +131,7 @@ FLIGHT: Final = np.dtype(
         ("uncached_tokens", "i8"),  # of its prompt, as estimated when it was sent
         ("expected_output_tokens", "i8"),
         ("slo_class", "i8"),
-        ("prompt_s", "f8"),  # predicted seconds of its own prompt, uncorrected
+        ("prompt_s", "f8"),  # predicted seconds of the request's own prefill, uncorrected
         ("ttft_s", "f8"),  # predicted when it was sent
         ("decode_s", "f8"),  # a step predicted at its first token, uncorrected
     ],
@@ -166,7 +166,7 @@ PARAMETERS: Final = np.dtype(
         ("trespass_misses", "f8"),  # harm in missed SLOs at its own endpoints at which a picker uses another's
         ("pickers", "f8"),  # number of pickers that share the endpoints but no state
         ("class_tpot_s", "f8", (CLASSES,)),  # SLO of residents by class
-        ("class_e2e_s", "f8", (CLASSES,)),  # the same for the whole answer
+        ("class_e2e_s", "f8", (CLASSES,)),  # SLO for the whole answer of residents, by class
         ("class_weight", "f8", (CLASSES,)),  # weight of a missed SLO by class
         ("tuning", "f8", (TUNING,)),  # of a peer's formula or a user's own policy
     ],

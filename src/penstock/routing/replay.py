@@ -150,7 +150,7 @@ def replay(seen: Sequence[tuple[PickSample, Records]], pick: Pick) -> Replay:
     chosen, lines = list[int](), list[ReceiptLine]()
     sent: Records = np.zeros(0, np.int64)
     for number, (sample, parameters) in enumerate(seen):
-        # A sample has only every n-th request: round robin is among those.
+        # Only every n-th request is sampled, so round robin counts the sampled requests.
         request, endpoints = sample.request.copy(), sample.endpoints.copy()
         if len(sent) != len(endpoints):
             sent = np.zeros(len(endpoints), np.int64)

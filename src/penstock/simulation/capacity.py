@@ -59,12 +59,12 @@ class Trial:
     asked_per_s: float
     requests: int
     attained_fraction: float
-    """Share of requests after the warm-up that met their SLO, in the class with the smallest margin to its target.
+    """Share of judged requests that met their SLO, in the class with the smallest margin to its target.
 
-    Rejected, refused and lost requests count as misses.
+    Requests that arrive in the warm-up are not judged. Rejected, refused and lost requests count as misses.
     """
     spare_fraction: float
-    """Attained minus target fraction of the class with the smallest margin; negative if it misses its target."""
+    """Attained minus target fraction of the class with the smallest margin; negative if the class misses its target."""
     outcome: Outcome
 
     @property

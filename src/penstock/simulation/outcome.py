@@ -198,7 +198,7 @@ class Served:
     replica: NDArray[np.int16]
     """Replica that finished the request; -1 if rejected, -2 if lost."""
     picked: NDArray[np.int16]
-    """Replica that received the prompt. It differs from `replica` only with disaggregated prefill."""
+    """Replica that received the prompt. It differs from `replica` only if prefill is disaggregated."""
     slo_class: NDArray[np.uint8]
 
     @property

@@ -62,7 +62,7 @@ class Fault:
     at_s: float
     for_s: float = float("inf")
     factor: float = 1.0
-    """Factor by which the steps of a slow replica are longer."""
+    """Factor by which a fault multiplies the duration of a slow replica's steps."""
     noticed_s: float = 1.0
     """Seconds until health checks tell the pickers that a replica is dead. Connections are refused at once."""
 

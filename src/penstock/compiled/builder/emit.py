@@ -28,7 +28,7 @@ class Target(NamedTuple):
 
 
 TARGETS: Final = {
-    # SSE4.1 is of 2009: without it `floor` and `rint` are calls. Newer instructions gain nothing.
+    # SSE4.1 dates from 2009. Without it `floor` and `rint` are calls. Newer instructions gain nothing.
     "linux-x86_64": Target("x86_64-unknown-linux-gnu", "x86-64-v2", "x86_64-linux-gnu.2.17"),
     "linux-aarch64": Target("aarch64-unknown-linux-gnu", "generic", "aarch64-linux-gnu.2.17"),
     "macos-aarch64": Target("arm64-apple-macosx11.0.0", "apple-m1", "aarch64-macos"),

@@ -1,8 +1,8 @@
 """Compiles marked functions to LLVM IR with numba, without numba's own optimisation and machine code.
 
-numba would optimise and assemble every function alone, and again within each caller. Here each function keeps its raw
-IR, which is linked and optimised once. This code uses private names of numba, so it runs only where the library is
-built.
+numba alone would optimise and assemble every function separately, and again within each caller. Here each function
+keeps its raw IR, and the IR of all functions is linked and optimised once. This code uses private names of numba, so it
+runs only where the library is built.
 """
 
 from typing import Any, Final, get_type_hints
@@ -42,7 +42,7 @@ def keep_raw_code() -> None:
     library._optimize_functions = lambda _self, _module: None  # noqa: SLF001 - same
     library._optimize_final_module = lambda _self: None  # noqa: SLF001 - same
     library.finalize = finalize
-    # What is never called must only be callable, and each different: it is a key.
+    # A function that is never called must only be callable and different from the others, because it is a key.
     cpu.CPUContext.get_executable = lambda *_: [].append
 
 

@@ -40,7 +40,7 @@ def expected_requests_per_s(seen: Sequence[ObservedRate], ahead_s: float, settle
 
 def rising_per_s2(seen: Sequence[ObservedRate]) -> float:
     """Return the rise of the request rate per second; 0 if the rate falls or the rise may be noise."""
-    if len(seen) < 2:  # a slope is between two
+    if len(seen) < 2:  # a slope needs two reports
         return 0.0
     later = seen[len(seen) // 2 :]
     slope = min(_median_slope(seen), _median_slope(later)) if len(later) >= _FEW else _median_slope(seen)

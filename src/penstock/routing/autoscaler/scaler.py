@@ -170,7 +170,7 @@ class CheapestSet:
         self._seen = [*(one for one in self._seen if one.now_s >= now.now_s - max(ahead_s, self.settle_s)), now]
         self._expected = [one for one in self._expected if one.now_s >= now.now_s - self.hold_s]
         if known_s >= self.settle_s:
-            # A slope over less than a loading time does not predict the next one.
+            # A slope over less than one loading time does not predict the next loading time.
             expected = expected_requests_per_s(self._seen, ahead_s if known_s >= ahead_s else 0.0, self.settle_s)
             self._expected.append(ObservedRate(now.now_s, expected))
         return max((one.requests_per_s for one in self._expected), default=0.0)

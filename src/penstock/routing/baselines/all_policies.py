@@ -21,7 +21,7 @@ class RoutingPolicy:
     tuning: tuple[str, ...] = ()
     """Meaning of each element of `tuning`."""
     weighs: Literal["capacity", "file"] | None = None
-    """Source of the replica weights that its operator would set: capacity under the load, or a fleet file."""
+    """Source of the replica weights that an operator of the policy would set: capacity under load, or a fleet file."""
 
 
 _POLICIES: Final = (

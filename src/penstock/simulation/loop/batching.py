@@ -262,7 +262,7 @@ def _preempt(w: World, r: int, number: int, now_s: float) -> None:
 
 @compiled
 def equal_steps(w: World, r: int) -> int:
-    """Return the number of consecutive decode steps with the same batch and enough blocks."""
+    """Return the number of consecutive decode steps for which the batch stays the same and blocks suffice."""
     replica = w.replicas[r]
     steps: int = replica.next_event - replica.step
     size, free = replica.block_tokens, replica.free

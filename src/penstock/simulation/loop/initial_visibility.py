@@ -124,7 +124,7 @@ def promises_of(classes: Sequence[SloClass], routing: Routing) -> NDArray[Any]:
 
 
 def reports_on_their_way(routing: Routing, count: int) -> int:
-    """Return the maximum number of reports in transit."""
+    """Return the maximum number of reports that are in transit at one time."""
     return ceil(routing.sight.report_delay_s / routing.sight.report_interval_s * count) + 2
 
 
@@ -159,7 +159,11 @@ def _changes_of_speed(faults: Sequence[Fault]) -> Iterator[_Happening]:
 
 
 def _outages(faults: Sequence[Fault]) -> Iterator[_Happening]:
-    """Yield outages. Overlapping outages are merged from the first start to the last end, and noticed once."""
+    """Yield outages. Overlapping outages are merged into one, which lasts from the first start to the last end.
+
+    Pickers notice a merged outage of a dead replica once, at the earliest time at which they would notice one of its
+    parts.
+    """
     joined: list[tuple[float, float, float]] = []
     for fault in sorted(faults, key=lambda each: each.at_s):
         at_s, over_s, noticed_s = fault.at_s, fault.over_s, fault.at_s + fault.noticed_s

@@ -1,12 +1,12 @@
 """Tracks KV blocks as vLLM's block pool does: free, cached, and next to be evicted. Works on runs of blocks.
 
-The free blocks of a replica are taken in this order: blank ones, then cached ones, least recently freed first. A
+The free blocks of a replica are taken in this order: blank blocks, then cached blocks, least recently freed first. A
 finished request frees its blocks tail first, so they are adjacent and are kept as one run. A run is a preempted
 request's own blocks, a shared segment, or blocks that no request can hit again ("junk", counted with the entry that
 follows them).
 
-The cached part of a prompt is always its beginning, because a segment is never older than the segments after it. A
-count of blocks therefore describes it fully.
+The cached part of a prompt is always its beginning, because a segment is never older than the segments after it. The
+cached part is therefore fully described by a count of blocks.
 """
 
 from penstock.compiled.marks import cold, compiled
@@ -143,7 +143,7 @@ def release(w: World, r: int, number: int, tokens: int, known: int, keep: bool) 
 
 @compiled
 def _path_blocks(w: World, r: int, number: int) -> int:
-    """Return the blocks of a prompt that belong to segments."""
+    """Return the number of blocks of a prompt that belong to segments."""
     tree = w.segments[w.replicas[r].pool]
     leaf = w.rows[number & (len(w.rows) - 1)].leaf
     return tree[leaf].first_block + tree[leaf].blocks if leaf != NONE else 0

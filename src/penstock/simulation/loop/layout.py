@@ -155,7 +155,7 @@ def _rank_cost(pool: ReplicaPool) -> StepCost:
 def make_room(
     world: World, pools: Sequence[ReplicaPool], block: Requests, base: int, places: SegmentPlaces
 ) -> tuple[World, Requests]:
-    """Enlarge the rows, the calendar and the segments if a block would not fit.
+    """Enlarge the rows, the calendar and the segments if a block of requests would not fit.
 
     Return the block with segment names replaced by their places in the arrays.
     """

@@ -74,7 +74,7 @@ def observe(w: World, r: int, now_s: float) -> None:
 
 @compiled
 def grown_blocks(w: World, r: int, ahead: int) -> int:
-    """Return the blocks that the decoding requests take in the next `ahead` steps of a leap."""
+    """Return the number of blocks that the decoding requests take in the next `ahead` steps of a leap."""
     replica = w.replicas[r]
     size = replica.block_tokens
     grown: int = (ahead // size) * replica.decoding
@@ -109,7 +109,7 @@ def _grown_block_seconds(w: World, r: int) -> float:
 
 @compiled
 def used_at(w: World, r: int, now_s: float) -> int:
-    """Return the blocks in use at a moment inside a leap that is still in progress."""
+    """Return the number of blocks in use at a moment inside a leap that is still in progress."""
     replica = w.replicas[r]
     used: int = replica.blocks - replica.free
     if replica.steps > 1 and now_s > replica.start_s:

@@ -13,7 +13,7 @@ from penstock.simulation.loop.world import CACHED, NONE, SEGMENT, World
 from penstock.workload import Prefixes
 
 _ROOM = 4
-"""The arrays are doubled if fewer than one place in this many is free."""
+"""The arrays are doubled if fewer than 1 / _ROOM of the places are free."""
 
 
 class SegmentPlaces:

@@ -88,7 +88,7 @@ def chance_of(number: int) -> float:
 
 @compiled
 def say_request(w: World, number: int, now_s: float) -> None:
-    """Describe an arrival as a gateway sees it: without the length of its answer."""
+    """Describe an arrival as a gateway sees it, which is without the length of its answer."""
     row = w.rows[number & (len(w.rows) - 1)]
     kind = min(row.slo_class, len(w.promises) - 1)
     q, promise = w.request[0], w.promises[kind]
@@ -124,7 +124,7 @@ def _say_hits(w: World, number: int, now_s: float) -> None:
 
 @cold
 def _cached_blocks(w: World, number: int, r: int, depth: int, now_s: float) -> int:
-    """Return the cached blocks of a prompt on one rank, along `path`."""
+    """Return the number of cached blocks of a prompt on one rank that the picker knows, along `path`."""
     row, tree = w.rows[number & (len(w.rows) - 1)], w.segments[w.replicas[r].pool]
     most, found = (row.input_tokens - 1) // w.replicas[r].block_tokens, 0
     for level in range(depth):

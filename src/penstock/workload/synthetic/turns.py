@@ -211,7 +211,10 @@ def _chain(following: Int64s) -> Int64s:
 
 
 def _rounds(seed: int, slots: int, *, shuffled: bool) -> Iterator[Int32s]:
-    """Yield the slot of each turn in native blocks: every slot once per round, each half of a round shuffled."""
+    """Yield the slot of each turn, a native block at a time.
+
+    A round has every slot once, and each half of a round is shuffled separately.
+    """
     half, held = slots // 2, np.empty(0, np.int32)
     for chunk in count():
         turns = np.tile(np.arange(slots, dtype=np.int32), (-(-NATIVE_BLOCK // slots), 1))
