@@ -194,8 +194,8 @@ def require_rounds(users: int, requests: int) -> None:
 def stagger_users(options: Options, pools: Sequence[ReplicaPool], workload: Workload) -> Options:
     """Stagger the users with think time over one round, and judge them from their second request.
 
-    A round is the think time plus the mean end-to-end time, which a shorter run measures. The shorter run staggers its
-    users by the end-to-end time of requests that are served one at a time.
+    A round is the think time plus the mean end-to-end time, which a shorter run measures. In the shorter run, users are
+    staggered over the think time plus the end-to-end time of requests that are served one at a time.
     """
     users, think_s = options.users, options.think_s
     if users is None or not think_s:

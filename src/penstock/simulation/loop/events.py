@@ -248,9 +248,9 @@ def _load(w: World, head: int) -> float:
 def _rank(w: World, head: int) -> int:
     """Pick the rank with the fewest requests, with more weight on waiting requests, as vLLM's own balancer does.
 
-    As in `DPLBAsyncMPClient` of vLLM 0.32, a waiting request weighs up to four times as much as a running one if the
-    cache is full, and each search starts one rank further than the last search. In vLLM the counts are up to 0.1 s old
-    if several front ends share them. Here they are exact, as with one front end.
+    As in `DPLBAsyncMPClient` of vLLM 0.32, a waiting request weighs as much as a running one while half of the cache is
+    free, and four times as much when the cache is full. Each search starts one rank further than the last search. In
+    vLLM the counts are up to 0.1 s old if several front ends share them. Here they are exact, as with one front end.
     """
     first = w.replicas[head]
     best, best_load = head, math.inf
