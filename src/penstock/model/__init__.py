@@ -1,4 +1,4 @@
-"""Converts a config into a ModelSpec. It is pure: no files, no network."""
+"""Converts the config of a checkpoint into a ModelSpec. The package opens no files and uses no network."""
 
 from penstock.model.cache_dtypes import CacheDtype, cache_dtype
 from penstock.model.model_reader import read_config, read_model

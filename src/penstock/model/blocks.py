@@ -1,4 +1,4 @@
-"""Adds the blocks that architectures share to an inventory, with their names in the checkpoint."""
+"""Adds blocks that several architectures share to an inventory. Weights get their names in the checkpoint."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ class GroupedShape:
     head_norm: bool = False
     """Whether each head's query and key have an RMS norm (Qwen3 and later)."""
     output_gate: bool = False
-    """Whether the query projection also produces a gate of the same width."""
+    """Whether the query projection also produces a gate that is as wide as the queries."""
     value_is_key: bool = False
     """Whether the keys are also used as values, so that there is no v_proj."""
 
@@ -90,7 +90,10 @@ def latent_attention(
     indexer: tuple[int, int, int] | None = None,
     sparse_topk: int = 0,
 ) -> LatentAttention:
-    """Add MLA projections. `indexer` is (heads, head_dim, topk) of the layer's own lightning indexer."""
+    """Add the projections of multi-head latent attention (MLA).
+
+    `indexer` is (heads, head_dim, topk) of the layer's lightning indexer, or None if the layer has none.
+    """
     query_width = shape.heads * (shape.nope + shape.rope)
     if shape.query_latent is None:
         inv.linear(
@@ -190,7 +193,10 @@ def routed_experts(
     names: tuple[str, str, str] | tuple[str, str] = ("gate_proj", "up_proj", "down_proj"),
     bias: bool = False,
 ) -> None:
-    """Add the routed experts. Every matrix stands for all experts; the last name is the projection back to hidden."""
+    """Add the routed experts.
+
+    Each added matrix stands for the matrices of all experts. The last name is the projection back to the hidden size.
+    """
     *ups, down = names
     for name in ups:
         inv.linear(
@@ -214,7 +220,7 @@ def routed_experts(
 
 
 def router(inv: Inventory, path: str, hidden: int, experts: int, *, correction_bias: str | None = None) -> None:
-    """Add the router and, if routing is loss-free, its correction bias."""
+    """Add the router and, if `correction_bias` names one, the correction bias of loss-free routing."""
     inv.linear(path, (experts, hidden), Part.ROUTER)
     if correction_bias is not None:
         inv.vector(correction_bias, experts, Part.ROUTER, fp32=True)

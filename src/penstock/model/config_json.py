@@ -1,4 +1,4 @@
-"""Reads config.json as untrusted input: checks the type and the bounds of every value, and names the key in errors."""
+"""Reads config.json as untrusted input. It checks the type and bounds of every value, and names the key in errors."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from penstock.errors import ConfigError
 MAX_CONFIG_BYTES: Final = 16 * 2**20
 MAX_LAYERS: Final = 1024
 MAX_WIDTH: Final = 2**24
-"""Limit on any dimension. The largest vocabularies of published models are 2**18, and the largest widths 2**17."""
+"""Upper limit of any dimension. In published models, the largest vocabulary is 2**18 and the largest width is 2**17."""
 
 _T = TypeVar("_T")
 
@@ -29,7 +29,7 @@ def parse_json(data: bytes, where: str) -> "Config":
 
 
 class Config:
-    """JSON object with typed and bounded reads. Errors name the key."""
+    """JSON object whose values are read with a type and bounds. Errors name the key."""
 
     def __init__(self, raw: Mapping[str, object], where: str) -> None:
         self.raw = raw
@@ -84,7 +84,7 @@ class Config:
         return value[:256]
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """Read a list of strings. Empty if the key is absent."""
+        """Read a list of strings. The list is empty if the key is absent."""
         items = self._list(key)
         for item in items:
             if not isinstance(item, str):
@@ -92,7 +92,7 @@ class Config:
         return tuple(str(item) for item in items)
 
     def integers(self, key: str) -> tuple[int, ...]:
-        """Read a list of integers. Empty if the key is absent."""
+        """Read a list of integers. The list is empty if the key is absent."""
         items = self._list(key)
         found = []
         for item in items:
@@ -109,7 +109,7 @@ class Config:
         return found
 
     def optional(self, key: str) -> "Config | None":
-        """Read a nested object. None if the key is absent."""
+        """Read a nested object, or return None if the key is absent."""
         if not self.has(key):
             return None
         value = self.raw[key]
@@ -118,7 +118,7 @@ class Config:
         return Config(value, f"{self.where}: {key}")
 
     def sections(self, key: str) -> tuple["Config", ...]:
-        """Read a list of objects. Empty if the key is absent."""
+        """Read a list of objects. The list is empty if the key is absent."""
         found = []
         for number, item in enumerate(self._list(key)):
             if not isinstance(item, dict):
@@ -131,7 +131,7 @@ class Config:
         return self.integer(*(keys or ("num_hidden_layers",)), high=MAX_LAYERS)
 
     def per_layer(self, key: str, layers: int) -> tuple[str, ...]:
-        """Read a list of strings with one entry per layer. Empty if the key is absent."""
+        """Read a list of strings with one entry per layer. The list is empty if the key is absent."""
         names = self.texts(key)
         if names and len(names) < layers:
             raise ConfigError(f"{self.where}: {key} lists {len(names)} layers, but the model has {layers}")

@@ -1,4 +1,4 @@
-"""Collects the weights of a checkpoint. Architectures call these functions, which apply the quantisation."""
+"""Collects the weights of a checkpoint. Readers of architectures add weights, and the inventory sets their formats."""
 
 from dataclasses import dataclass, field
 
@@ -22,7 +22,8 @@ class Inventory:
     notes: list[str] = field(default_factory=list)
     layer: int | None = None
     part_override: Part | None = None
-    """If set, all added weights belong to this part (vision tower, multi-token prediction)."""
+    """Part to which all added weights belong, such as the vision tower. None if each weight keeps the part that it is
+    added with."""
 
     def layer_done(self, mixer: SequenceMixer | None, feed_forward: str) -> None:
         """Close the current decoder layer."""
@@ -43,7 +44,7 @@ class Inventory:
         copies: int = 1,
         active: int | None = None,
     ) -> None:
-        """Add a matrix (outputs, inputs) that quantisation can convert, and its bias."""
+        """Add a matrix of shape (outputs, inputs) that quantisation can convert, and its bias."""
         axis = 1 if split is Split.ROW else 0
         self._add(
             Weight(

@@ -1,4 +1,4 @@
-"""Converts the bytes of config.json into a ModelSpec. An architecture that it cannot read exactly is refused."""
+"""Converts the bytes of config.json into a ModelSpec. It refuses architectures that it cannot read exactly."""
 
 import difflib
 import re
@@ -74,9 +74,9 @@ def _find(config: Config) -> tuple[str, Architecture]:
 
 
 def _nearest(asked: str) -> str | None:
-    """Return the known architecture with the most similar name. Common endings are not compared.
+    """Return the known architecture with the most similar name, compared without common endings such as `ForCausalLM`.
 
-    With their common ending, Jamba would look similar to Mamba2.
+    If the endings were compared, Jamba would look similar to Mamba2.
     """
     stems = {_SUFFIX.sub("", name): name for name in ARCHITECTURES}
     found = difflib.get_close_matches(_SUFFIX.sub("", asked), stems, n=1, cutoff=0.8)
@@ -99,9 +99,9 @@ def _cache_dtype(dtype: WeightFormat) -> CacheDtype:
 
 
 def _head_of_wrapper(config: Config, text: Config, inv: Inventory, outline: Outline) -> None:
-    """Add or remove the output head as a multimodal config states at its top level.
+    """Add or remove the output head if the top level of a multimodal config says so.
 
-    The text model's own default can differ.
+    The default of the text model can contradict the top level.
     """
     if text is config or not config.has("tie_word_embeddings"):
         return

@@ -1,4 +1,4 @@
-"""Describes a model by the exact facts that other packages need from a checkpoint's config."""
+"""Describes a model by the facts that other packages need from the config of a checkpoint."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -21,21 +21,21 @@ class Layer:
 
     index: int
     mixer: SequenceMixer | None
-    """None if the layer has no attention (pure feed-forward layers of hybrid models)."""
+    """Sequence mixer of the layer. None in pure feed-forward layers of hybrid models."""
     feed_forward: str
     """One of dense, moe and none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experts:
-    """Routed mixture: the number of experts, and the number of experts that a token visits."""
+    """Size of a mixture: the number of routed experts, and the number of experts that a token visits."""
 
     routed: int
     per_token: int
     shared: int = 0
 
     def copies_to_divide(self, ranks: int) -> int:
-        """Return the number of redundant experts that gives every rank the same number of experts."""
+        """Return the number of redundant experts needed so that every rank has the same number of experts."""
         return -self.routed % ranks
 
 
@@ -48,28 +48,29 @@ class ModelSpec:
     hidden_size: int
     vocab_size: int
     query_heads: int
-    """Query heads of the widest layer. Tensor parallelism must divide them."""
+    """Query heads of the layer with most heads. The tensor-parallel size must divide this number."""
     layers: tuple[Layer, ...]
     weights: tuple[Weight, ...]
     dtype: WeightFormat
     """Format in which engines load unquantised weights."""
     quantisation: str
-    """Name of the scheme; `none` for an unquantised checkpoint."""
+    """Name of the quantisation scheme. It is `none` if the checkpoint is not quantised."""
     cache_dtype: CacheDtype
-    """Cache dtype that an engine uses for `auto`: the dtype of the checkpoint's own KV scheme, else the checkpoint's
-    dtype."""
+    """KV-cache dtype that an engine uses for `auto`. It is the dtype of the checkpoint's KV scheme if there is one,
+    else the dtype of the checkpoint."""
     max_context_tokens: int | None = None
     experts: Experts | None = None
     widest_ffn: int = 0
-    """Channels of the widest feed-forward that a token passes: a dense one, or all its experts together."""
+    """Channels of the widest feed-forward that a token passes through. In a layer with experts, the widths of all
+    experts that the token visits are added."""
     stored_dtype: WeightFormat | None = None
-    """Format of unquantised weights in the files, if it is not `dtype` (fp32)."""
+    """Format of unquantised weights in the files if it is not `dtype`, else None. Engines load fp32 files as bf16."""
     notes: tuple[str, ...] = ()
-    """Caveats of the reader: missing keys, and parts that it does not count."""
+    """Caveats about the reading of the config: missing keys, and parts that are not counted."""
 
     @cached_property
     def params_by_part(self) -> Mapping[Part, int]:
-        """Return the parameters by purpose."""
+        """Return the number of parameters of each part."""
         counts: Counter[Part] = Counter()
         for weight in self.weights:
             counts[weight.part] += weight.params
@@ -77,18 +78,18 @@ class ModelSpec:
 
     @property
     def total_params(self) -> int:
-        """Return the parameters as publishers count them: all except multi-token-prediction layers."""
+        """Return the number of parameters as publishers count it, without multi-token-prediction layers."""
         return sum(count for part, count in self.params_by_part.items() if part is not Part.MTP)
 
     @property
     def active_params(self) -> int:
-        """Return the parameters that one text token passes through, including the input embedding table."""
+        """Return the number of parameters that one text token passes through, including the input embedding table."""
         skipped = {Part.MTP, Part.VISION}
         return sum(weight.active_params for weight in self.weights if weight.part not in skipped)
 
     @cached_property
     def weight_bytes(self) -> int:
-        """Return the bytes of the whole checkpoint as an engine loads it, without multi-token prediction."""
+        """Return the bytes of all weights as an engine loads them, without multi-token-prediction layers."""
         return sum(weight.stored_bytes for weight in self.weights if weight.part is not Part.MTP)
 
     @cached_property
@@ -98,7 +99,7 @@ class ModelSpec:
 
     @cached_property
     def formats(self) -> Mapping[str, int]:
-        """Return the bytes per storage format, largest first."""
+        """Return the bytes of the weights in each storage format, sorted by bytes, largest first."""
         counts: Counter[str] = Counter()
         for weight in self.weights:
             if weight.part is not Part.MTP:
@@ -106,12 +107,15 @@ class ModelSpec:
         return dict(counts.most_common())
 
     def cache_bytes_per_token(self, dtype: CacheDtype | None = None, tp: int = 1) -> float:
-        """Return the bytes that one more token adds on a device while every layer still keeps all tokens."""
+        """Return the bytes that one more token adds to the cache of a device.
+
+        It holds while every layer still keeps all tokens of the sequence.
+        """
         chosen = dtype or self.cache_dtype
         return sum(layer.mixer.bytes_per_token(chosen, tp) for layer in self.layers if layer.mixer)
 
     def cache_bytes_by_kind(self, dtype: CacheDtype | None = None, tp: int = 1) -> Mapping[str, float]:
-        """Return the bytes per token of each layer kind (all its layers together)."""
+        """Return the cache bytes per token for each kind of layer, summed over the layers of that kind."""
         chosen = dtype or self.cache_dtype
         totals: dict[str, float] = {}
         for layer in self.layers:
@@ -121,12 +125,15 @@ class ModelSpec:
         return totals
 
     def state_bytes_per_sequence(self, dtype: CacheDtype | None = None, tp: int = 1) -> int:
-        """Return the bytes per sequence that do not depend on its length (recurrent and compressor states)."""
+        """Return the bytes per sequence that do not depend on the sequence length (recurrent and compressor states)."""
         chosen = dtype or self.cache_dtype
         return sum(layer.mixer.bytes_per_sequence(chosen, tp) for layer in self.layers if layer.mixer)
 
     def stored_as(self, chosen: WeightFormat, only: Part | None = None) -> "ModelSpec":
-        """Return the model with its quantisable weights stored in another format: all of them, or only one part's."""
+        """Return the model with its quantisable weights stored in the format `chosen`.
+
+        If `only` is given, only the weights of that part change their format.
+        """
         return replace(
             self,
             weights=tuple(
@@ -140,8 +147,9 @@ class ModelSpec:
 def model_as_measured(model: ModelSpec, weights: str) -> ModelSpec:
     """Return the model in the weight format of a measured row.
 
-    A mixture in four bits keeps all weights except its experts as released. In eight bits, mixtures are released with
-    one scale per block. Dense models and the mixtures of `_FP8_BY_CHANNEL` have one scale per channel.
+    In four-bit formats, only the routed experts of a mixture are converted, and its other weights stay as released. In
+    FP8, mixtures have one scale per block. Dense models and the mixtures in `_FP8_BY_CHANNEL` have one scale per
+    channel.
     """
     chosen = FORMATS[weights]
     if weights in model.quantisation or (weights == "bf16" and model.quantisation == "none"):

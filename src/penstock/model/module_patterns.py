@@ -20,9 +20,10 @@ def is_pattern(text: str) -> bool:
 
 
 def plain_matcher(names: set[str], *, contains: bool) -> Callable[[str], bool]:
-    """Return a test for listed modules and modules inside a listed parent.
+    """Return a function that tests whether a module, or a parent of the module, is in `names`.
 
-    With `contains`, any part of the module path can be listed. Otherwise only its last part can be listed.
+    `names` can also hold single parts of a module path. If `contains` is true, any part of the path can match,
+    otherwise only the last part.
     """
 
     def matches(module: str) -> bool:
@@ -36,13 +37,16 @@ def plain_matcher(names: set[str], *, contains: bool) -> Callable[[str], bool]:
 
 
 def matcher(pattern: str, *, contains: bool) -> Callable[[str], bool]:
-    """Return a test for one entry: a regular expression (`re:`), a wildcard, or a name."""
+    """Return a function that tests whether a module matches one entry.
+
+    The entry is a regular expression (`re:`), a wildcard or a name.
+    """
     if len(pattern) > _MAX_PATTERN_CHARS:
         raise ConfigError(f"a module pattern of {len(pattern):,} characters is too long")
     if pattern.startswith("re:"):
         return _linear_time_regex(pattern.removeprefix("re:"))
     if "*" in pattern or "?" in pattern:
-        # A listed parent covers its children, as in the engines.
+        # An entry that matches a parent also covers the children, as in the engines.
         compiled = re.compile(fnmatch.translate(pattern))
         below = re.compile(fnmatch.translate(f"{pattern}.*"))
         return lambda module: bool(compiled.match(module) or below.match(module))
@@ -50,7 +54,10 @@ def matcher(pattern: str, *, contains: bool) -> Callable[[str], bool]:
 
 
 def _linear_time_regex(pattern: str) -> Callable[[str], bool]:
-    """Compile with RE2. A checkpoint is untrusted, and it could make a backtracking engine hang."""
+    """Compile a regular expression with RE2, which runs in linear time.
+
+    A checkpoint is untrusted, and its expression could make a backtracking engine hang.
+    """
     import re2  # noqa: PLC0415 - only checkpoints that carry a regular expression pay for it
 
     options: Any = re2.Options()

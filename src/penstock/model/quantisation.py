@@ -1,4 +1,7 @@
-"""Reads the storage format of each weight from any known dialect of quantisation config, including `ignore` lists."""
+"""Reads the storage format of each weight from a quantisation config.
+
+It knows all common dialects of this config, and their `ignore` lists.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -25,7 +28,10 @@ from penstock.model.weight import (
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """Rule that stores matching modules in a format. If the format is None, they stay unquantised."""
+    """Rule that gives the storage format of the modules that it matches.
+
+    If the format is None, they stay unquantised.
+    """
 
     matches: Callable[[str], bool]
     format: WeightFormat | None
@@ -33,7 +39,7 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantisation:
-    """Quantisation scheme of a checkpoint: the first rule that matches a module applies, else the default."""
+    """Quantisation scheme of a checkpoint. The first rule that matches a module applies, or else the default format."""
 
     scheme: str
     default: WeightFormat | None = None
@@ -41,10 +47,11 @@ class Quantisation:
     exact: dict[str, WeightFormat | None] | None = None
     cache_dtype: CacheDtype | None = None
     experts_only: WeightFormat | None = None
-    """A second format that only routed experts use (DeepSeek-V4 stores them in fp4, and other linear layers in fp8)."""
+    """Format of the routed experts if it is not the format of the other linear layers. DeepSeek-V4 stores experts in
+    fp4 and other linear layers in fp8."""
 
     def format_of(self, module: str, part: Part) -> WeightFormat | None:
-        """Return the storage format of a linear module. None if it keeps the checkpoint's dtype.
+        """Return the storage format of a linear module, or None if the module keeps the checkpoint's dtype.
 
         Quantisation tools do not convert the output head and the router unless a rule names them.
         """
@@ -64,7 +71,10 @@ UNQUANTISED = Quantisation(scheme="none")
 
 
 def read_quantisation(config: Config, sidecar: Config | None) -> Quantisation:
-    """Read `quantization_config`, or ModelOpt's separate hf_quant_config.json. The config wins if both exist."""
+    """Read `quantization_config`, or ModelOpt's separate file hf_quant_config.json.
+
+    If both exist, `quantization_config` is used.
+    """
     section = config.optional("quantization_config")
     text = config.optional("text_config")
     if section is None and text is not None:
@@ -91,7 +101,7 @@ def dtype_format(name: str, where: str) -> WeightFormat:
 
 
 def _with_expert_dtype(config: Config, read: Quantisation) -> Quantisation:
-    """Add the expert format of DeepSeek-V4, which states it outside the fp8 section."""
+    """Add the expert format of DeepSeek-V4. Its config states this format outside the fp8 section."""
     expert_dtype = config.text("expert_dtype", default="")
     if read.exact:
         return read
@@ -103,7 +113,10 @@ def _with_expert_dtype(config: Config, read: Quantisation) -> Quantisation:
 
 
 def _fp8(section: Config) -> Quantisation:
-    """Read FP8 of Transformers, vLLM and DeepSeek, with one scale per tensor or one scale per block."""
+    """Read the FP8 configs of Transformers, vLLM and DeepSeek.
+
+    They have one scale per tensor or one scale per block.
+    """
     block = section.integers("weight_block_size")
     if not block:
         stored = FP8_TENSOR
@@ -124,7 +137,7 @@ def _fp8(section: Config) -> Quantisation:
 
 
 def _mxfp4(section: Config) -> Quantisation:
-    """Read gpt-oss: expert matrices are in mxfp4, and the listed modules are in the checkpoint's dtype."""
+    """Read gpt-oss. Expert matrices are in mxfp4. The modules that the config lists are in the checkpoint's dtype."""
     return Quantisation(
         scheme="mxfp4",
         experts_only=MXFP4,
@@ -205,7 +218,7 @@ def _modelopt(section: Config) -> Quantisation:
 
 
 def _listed_formats(body: Config) -> dict[str, WeightFormat | None] | None:
-    """Read mixed precision: ModelOpt lists each quantised module with its own algorithm."""
+    """Read a mixed-precision ModelOpt config, which lists each quantised module with its algorithm."""
     listed = body.optional("quantized_layers")
     if listed is None:
         return None
@@ -262,7 +275,7 @@ def _quark_format(entry: Config | None) -> WeightFormat | None:
     weight = None
     if entry is not None and entry.has("weight"):
         raw = entry.raw["weight"]
-        # Two-level schemes list their stages. The first is the storage format of the elements.
+        # Two-level schemes list two stages. The first stage gives the storage format of the elements.
         weight = entry.sections("weight")[0] if isinstance(raw, list) and raw else entry.section("weight")
     if weight is None:
         return None
@@ -283,7 +296,7 @@ def _quark_format(entry: Config | None) -> WeightFormat | None:
 
 
 def _scheme_format(weights: Config) -> WeightFormat | None:
-    """Read a compressed-tensors weight scheme: bits, type, and the elements per scale."""
+    """Read a compressed-tensors weight scheme: the bits, the type, and the number of elements per scale."""
     bits = weights.integer("num_bits", low=1, high=16)
     kind = weights.text("type", default="int")
     strategy = weights.text("strategy", default="group" if weights.has("group_size") else "tensor")
@@ -327,9 +340,9 @@ def _ignore_rules(patterns: tuple[str, ...], *, contains: bool) -> tuple[_Rule, 
 
 
 def _listed_name(exact: dict[str, WeightFormat | None], module: str) -> str | None:
-    """Return the listed name of a module, or None.
+    """Return the name under which a module is listed, or None if it is not listed.
 
-    Checkpoints list routed experts one by one. In `module`, `*` stands for all of them.
+    Checkpoints list routed experts one by one. In `module`, `*` stands for the number of any expert.
     """
     if module in exact:
         return module

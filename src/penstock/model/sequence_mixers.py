@@ -1,4 +1,4 @@
-"""Describes each kind of sequence mixer by its bytes and FLOPs: attention and recurrent states."""
+"""Describes the bytes and FLOPs of each kind of sequence mixer. A mixer is an attention layer or a recurrent layer."""
 
 from dataclasses import dataclass
 from math import ceil, prod
@@ -7,14 +7,14 @@ from typing import Final, Protocol
 from penstock.model.cache_dtypes import CacheDtype
 
 EVERYTHING: Final = 2**62
-"""Limit of attention that reads its whole context."""
+"""Limit in an AttentionSpan for attention that reads the whole context."""
 AttentionSpan = tuple[tuple[int, float], ...]
-"""Entries that a query attends to, as pairs of limit and share. With t tokens of context, the number of entries is the
-sum of share x min(t, limit)."""
+"""Number of cache entries that a query attends to, as pairs of limit and share. With t tokens of context, the number is
+the sum of share x min(t, limit) over all pairs."""
 
 
 def heads_on_device(heads: int, tp: int) -> int:
-    """Return the heads on one device. Engines replicate a head rather than divide it."""
+    """Return the number of heads on one device. Engines replicate a head rather than divide it."""
     return max(1, ceil(heads / tp))
 
 
@@ -28,20 +28,26 @@ def _fp8_index_bytes(width: int) -> int:
 
 
 class SequenceMixer(Protocol):
-    """Interface of attention and recurrent layers: the bytes they keep, and the bytes and FLOPs of a query."""
+    """Interface of attention and recurrent layers.
+
+    It gives the bytes that a layer keeps, and the bytes and FLOPs of a query.
+    """
 
     @property
     def kind(self) -> str:
         """Return the short name by which layers are grouped: full, sliding, latent, ..."""
 
     def bytes_per_token(self, dtype: CacheDtype, tp: int) -> float:
-        """Return the bytes that one more token adds to a device's cache while the layer still keeps all tokens."""
+        """Return the bytes that one more token adds to a device's cache.
+
+        It holds while the layer still keeps all tokens of the sequence.
+        """
 
     def remembered_tokens(self, tokens: int) -> int:
-        """Return how many tokens of a sequence of `tokens` tokens the layer still keeps."""
+        """Return the number of tokens that the layer still keeps of a sequence with `tokens` tokens."""
 
     def bytes_per_sequence(self, dtype: CacheDtype, tp: int) -> int:
-        """Return the bytes per sequence on a device that do not depend on its length."""
+        """Return the bytes per sequence on a device that do not depend on the sequence length."""
 
     @property
     def sight(self) -> AttentionSpan:
@@ -54,17 +60,17 @@ class SequenceMixer(Protocol):
         """Return the bytes of index keys read for every token of context, attended or not."""
 
     def state_bytes(self, dtype: CacheDtype, tp: int) -> int:
-        """Return the bytes read per decoded token, independent of the context."""
+        """Return the state bytes that are read per decoded token. They do not depend on the context."""
 
     def decode_flops(self, tp: int) -> float:
-        """Return the FLOPs of one decoding query with one cache entry."""
+        """Return the FLOPs of one query and one cache entry in decoding."""
 
     def prefill_flops(self, tp: int) -> float:
-        """Return the FLOPs of one query with one entry in prefill."""
+        """Return the FLOPs of one query and one cache entry in prefill."""
 
     @property
     def extra_kernels(self) -> int:
-        """Return the kernels that the layer launches besides its matrices and plain attention."""
+        """Return the number of kernels that the layer launches besides its matrix products and plain attention."""
 
     @property
     def traits(self) -> tuple[str, ...]:
@@ -80,29 +86,32 @@ class GroupedAttention:
     key_dim: int
     value_dim: int
     window_tokens: int | None = None
-    """Number of preceding tokens that a token attends to. None means all."""
+    """Number of preceding tokens that a token attends to. None means all tokens."""
     shares_cache: bool = False
-    """Whether it reads an earlier layer's keys and values instead of storing its own."""
+    """Whether the layer reads the keys and values of an earlier layer and stores none."""
     keeps_all_tokens: bool = False
-    """Whether it attends within a chunk while engines keep the whole sequence (Llama 4 in vLLM)."""
+    """Whether engines keep the whole sequence although the layer attends only within a chunk (Llama 4 in vLLM)."""
     index_dim: int = 0
     """Width of the extra keys that a block-sparse indexer stores per token (MiniMax-M3)."""
     index_topk: int = 0
-    """Tokens in the blocks that such an indexer selects."""
+    """Number of tokens in the blocks that the block-sparse indexer selects."""
 
     @property
     def kind(self) -> str:
-        """Return full, sliding or sparse."""
+        """Return `full`, `sliding` or `sparse`."""
         if self.index_dim:
             return "sparse"
         return "full" if self.window_tokens is None else "sliding"
 
     def bytes_per_token(self, dtype: CacheDtype, tp: int) -> float:
-        """Return the bytes of keys and values of the heads on this device. Index keys are replicated."""
+        """Return the bytes of the keys and values of the heads on this device, and of the index keys.
+
+        Index keys are replicated on every device. A layer that shares the cache of an earlier layer adds zero bytes.
+        """
         return 0.0 if self.shares_cache else self.entry_bytes(dtype, tp) + self.index_bytes(dtype)
 
     def remembered_tokens(self, tokens: int) -> int:
-        """Return all tokens, or at most the window if there is one."""
+        """Return the number of kept tokens: all tokens, or at most the window if engines drop older tokens."""
         if self.window_tokens is None or self.keeps_all_tokens:
             return tokens
         return min(tokens, self.window_tokens)
@@ -113,18 +122,18 @@ class GroupedAttention:
 
     @property
     def sight(self) -> AttentionSpan:
-        """Return the window, the selected blocks, or the whole context."""
+        """Return the entries that a query attends to: the window, the selected blocks, or the whole context."""
         return ((self.window_tokens or self.index_topk or EVERYTHING, 1.0),)
 
     def entry_bytes(self, dtype: CacheDtype, tp: int) -> float:
-        """Return the bytes of keys and values of the heads on this device.
+        """Return the bytes of one token's keys and values for the heads on this device.
 
         A layer that shares its cache reads the keys and values of an earlier layer.
         """
         return float(heads_on_device(self.kv_heads, tp) * (self.key_dim + self.value_dim) * dtype.element_bytes)
 
     def index_bytes(self, dtype: CacheDtype) -> float:
-        """Return the bytes of index keys in the cache's own dtype."""
+        """Return the bytes of index keys per token of context. They are stored in the dtype of the cache."""
         return float(self.index_dim * dtype.element_bytes)
 
     def state_bytes(self, dtype: CacheDtype, tp: int) -> int:  # noqa: ARG002 - part of the protocol
@@ -132,21 +141,24 @@ class GroupedAttention:
         return 0
 
     def decode_flops(self, tp: int) -> float:
-        """Return the FLOPs of a query times a key, and of an attention weight times a value, for the device's heads."""
+        """Return the FLOPs of one query and one cache entry, for the heads on this device.
+
+        They are the product of query and key, and the product of attention weight and value.
+        """
         return 2 * _share_of_heads(self.query_heads, tp) * (self.key_dim + self.value_dim)
 
     def prefill_flops(self, tp: int) -> float:
-        """Return the same FLOPs as in decoding."""
+        """Return the FLOPs of one query and one cache entry, which are the same as in decoding."""
         return self.decode_flops(tp)
 
     @property
     def extra_kernels(self) -> int:
-        """Return three if there is an indexer, which scores, sorts and gathers."""
+        """Return three if there is an indexer, which has kernels to score, sort and gather, else zero."""
         return 3 if self.index_dim else 0
 
     @property
     def traits(self) -> tuple[str, ...]:
-        """Return grouped, and chunked, sparse or sliding."""
+        """Return the trait `gqa`, followed by `chunked`, `sparse` or `sliding` if it applies."""
         if self.keeps_all_tokens:
             return ("gqa", "chunked")
         if self.index_dim:
@@ -167,11 +179,12 @@ class LatentAttention:
     """Width of the lightning indexer's key (DeepSeek sparse attention). 0 if the layer has no indexer."""
     index_topk: int = 0
     packed_fp8: bool = False
-    """Whether sparse MLA kernels store fp8 latents with their scales and a bf16 rope part (656 bytes for 512 + 64)."""
+    """Whether sparse MLA kernels store fp8 latents together with their scales and a bf16 rope part. An entry then takes
+    656 bytes for 512 + 64 elements."""
 
     @property
     def kind(self) -> str:
-        """Return latent, or sparse if an indexer selects the tokens."""
+        """Return `latent`, or `sparse` if an indexer selects the tokens."""
         return "latent_sparse" if self.index_topk else "latent"
 
     def bytes_per_token(self, dtype: CacheDtype, tp: int) -> float:
@@ -179,7 +192,7 @@ class LatentAttention:
         return self.entry_bytes(dtype, tp) + self.index_bytes(dtype)
 
     def remembered_tokens(self, tokens: int) -> int:
-        """Return all tokens. Sparse attention reads fewer tokens but keeps all."""
+        """Return all tokens. Sparse attention reads only some tokens but keeps all of them."""
         return tokens
 
     def bytes_per_sequence(self, dtype: CacheDtype, tp: int) -> int:  # noqa: ARG002 - part of the protocol
@@ -198,7 +211,7 @@ class LatentAttention:
         return float((self.latent_dim + self.rope_dim) * dtype.element_bytes)
 
     def index_bytes(self, dtype: CacheDtype) -> float:  # noqa: ARG002 - has a dtype of its own
-        """Return the bytes of the lightning indexer's key, which is in fp8 regardless of the cache dtype."""
+        """Return the bytes of the lightning indexer's key. The key is stored in fp8 regardless of the cache dtype."""
         return float(_fp8_index_bytes(self.index_dim))
 
     def state_bytes(self, dtype: CacheDtype, tp: int) -> int:  # noqa: ARG002 - part of the protocol
@@ -206,50 +219,57 @@ class LatentAttention:
         return 0
 
     def decode_flops(self, tp: int) -> float:
-        """Return the FLOPs of a query that multiplies with the latent itself (absorbed)."""
+        """Return the FLOPs of one query and one cache entry.
+
+        In decoding, the query multiplies the latent itself (absorbed MLA).
+        """
         return 2 * _share_of_heads(self.query_heads, tp) * (2 * self.latent_dim + self.rope_dim)
 
     def prefill_flops(self, tp: int) -> float:
-        """Return the FLOPs of a query with latents expanded to heads first."""
+        """Return the FLOPs of one query and one cache entry. In prefill, latents are first expanded to heads."""
         return 2 * _share_of_heads(self.query_heads, tp) * (self.nope_dim + self.rope_dim + self.value_dim)
 
     @property
     def extra_kernels(self) -> int:
-        """Return three if the layer has its own indexer, which scores, sorts and gathers."""
+        """Return three if the layer has an indexer, which has kernels to score, sort and gather, else zero."""
         return 3 if self.index_dim else 0
 
     @property
     def traits(self) -> tuple[str, ...]:
-        """Return latent, and sparse if an indexer selects the tokens."""
+        """Return the trait `mla`, and `sparse` if an indexer selects the tokens."""
         return ("mla", "sparse") if self.index_topk else ("mla",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompressedAttention:
-    """DeepSeek-V4 attention: a sliding window of raw entries, and one compressed entry per `compress_ratio` tokens."""
+    """Attention of DeepSeek-V4.
+
+    It keeps a sliding window of raw entries, and one compressed entry per `compress_ratio` tokens.
+    """
 
     query_heads: int
     entry_dim: int
     rope_dim: int
     window_tokens: int
     compress_ratio: int
-    """Tokens per compressed entry. 0 keeps the window only; 4 and 128 add a compressed cache that grows."""
+    """Tokens per compressed entry. A layer with ratio 0 keeps only the window. Ratios 4 and 128 add a compressed cache
+    that grows with the sequence."""
     index_dim: int = 0
     index_topk: int = 0
 
     @property
     def kind(self) -> str:
-        """Return the name by ratio: window, compressed_4, compressed_128."""
+        """Return the name of the compression ratio: `window`, `compressed_4` or `compressed_128`."""
         return f"compressed_{self.compress_ratio}" if self.compress_ratio else "window"
 
     def bytes_per_token(self, dtype: CacheDtype, tp: int) -> float:
-        """Return the bytes of the compressed entry and the index key, divided by the tokens that they represent."""
+        """Return the bytes of a compressed entry and its index key, divided by the tokens that the entry represents."""
         if not self.compress_ratio:
             return 0.0
         return self.entry_bytes(dtype, tp) / self.compress_ratio + self.index_bytes(dtype)
 
     def remembered_tokens(self, tokens: int) -> int:
-        """Return all tokens, in compressed form. Zero if the layer keeps the window only."""
+        """Return all tokens, which are kept in compressed form, or zero if the layer keeps only the window."""
         return tokens if self.compress_ratio else 0
 
     def bytes_per_sequence(self, dtype: CacheDtype, tp: int) -> int:
@@ -258,7 +278,11 @@ class CompressedAttention:
 
     @property
     def sight(self) -> AttentionSpan:
-        """Return the window of raw entries, and all compressed entries or those that an indexer selects."""
+        """Return the entries that a query attends to.
+
+        These are the window of raw entries, and either all compressed entries or the compressed entries that an indexer
+        selects.
+        """
         window = (self.window_tokens, 1.0)
         if not self.compress_ratio:
             return (window,)
@@ -267,13 +291,13 @@ class CompressedAttention:
     def entry_bytes(self, dtype: CacheDtype, tp: int) -> float:  # noqa: ARG002 - replicated over devices
         """Return the bytes of an entry. Raw and compressed entries are stored in the same format."""
         if dtype is CacheDtype.FP8:
-            # fp8 values, bf16 rope, one power-of-two scale per 64 values, padded to a word: 584 for 448 + 64.
+            # fp8 values, a bf16 rope part and one power-of-two scale per 64 values, padded to a word: 584 bytes for 448 + 64.
             values = self.entry_dim - self.rope_dim
             return float(values + 2 * self.rope_dim + 8 * ceil(ceil(values / 64) / 8))
         return float(self.entry_dim * dtype.element_bytes)
 
     def index_bytes(self, dtype: CacheDtype) -> float:  # noqa: ARG002 - has a dtype of its own
-        """Return the bytes per token of one index key for each compressed entry."""
+        """Return the bytes of index keys per token of context. There is one index key per compressed entry."""
         return _fp8_index_bytes(self.index_dim) / self.compress_ratio if self.compress_ratio else 0.0
 
     def state_bytes(self, dtype: CacheDtype, tp: int) -> int:  # noqa: ARG002 - has a dtype of its own, on every device
@@ -284,56 +308,60 @@ class CompressedAttention:
         return state_tokens * 2 * width * 4
 
     def decode_flops(self, tp: int) -> float:
-        """Return the FLOPs per entry, which is both key and value."""
+        """Return the FLOPs of one query and one cache entry. The entry is both key and value."""
         return 4 * _share_of_heads(self.query_heads, tp) * self.entry_dim
 
     def prefill_flops(self, tp: int) -> float:
-        """Return the same FLOPs as in decoding."""
+        """Return the FLOPs of one query and one cache entry, which are the same as in decoding."""
         return self.decode_flops(tp)
 
     @property
     def extra_kernels(self) -> int:
-        """Return the kernels that mix streams before and after attention and feed-forward, compress, store and index.
+        """Return the number of kernels in addition to matrix products and plain attention.
 
-        Mixing takes four, compressing and storing two, an indexer three.
+        Four kernels mix streams before and after attention and feed-forward. If the layer compresses, two more compress
+        and store. If it has an indexer, the indexer takes three more.
         """
         return 4 + (2 if self.compress_ratio else 0) + (3 if self.index_dim else 0)
 
     @property
     def traits(self) -> tuple[str, ...]:
-        """Return compressed and sparse, with sinks in every layer."""
+        """Return the traits `compressed`, `sparse` and `sinks`. Every layer has attention sinks."""
         return ("compressed", "sparse", "sinks")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecurrentState:
-    """Linear attention or a state-space layer: a fixed state per sequence, split over devices by head."""
+    """Linear-attention or state-space layer.
+
+    It keeps a state of fixed size per sequence, which is split over devices by head.
+    """
 
     kind_name: str
     heads: int
     state_shape: tuple[int, int]
-    """Shape per head."""
+    """Shape of the state of one head."""
     state_bytes_per_element: int
     conv_channels: int
     conv_taps: int
-    """Kernel width minus one: the inputs that the short convolution keeps."""
+    """Number of inputs that the short convolution keeps, which is its kernel width minus one."""
     conv_bytes_per_element: int = 2
 
     @property
     def kind(self) -> str:
-        """Return the family name: mamba2, gated_delta, kda, short_conv."""
+        """Return the family name: `mamba2`, `gated_delta`, `kda` or `short_conv`."""
         return self.kind_name
 
     def bytes_per_token(self, dtype: CacheDtype, tp: int) -> float:  # noqa: ARG002 - part of the protocol
-        """Return zero: nothing grows with the sequence."""
+        """Return zero: no bytes grow with the sequence."""
         return 0.0
 
     def remembered_tokens(self, tokens: int) -> int:  # noqa: ARG002 - part of the protocol
-        """Return zero: the state represents all tokens."""
+        """Return zero: the state represents all tokens, and none is kept separately."""
         return 0
 
     def bytes_per_sequence(self, dtype: CacheDtype, tp: int) -> int:  # noqa: ARG002 - has a dtype of its own
-        """Return the bytes of the recurrent heads on this device and of its share of the convolution window."""
+        """Return the bytes of the recurrent heads on this device, and of its share of the convolution window."""
         state = heads_on_device(self.heads, tp) * prod(self.state_shape) * self.state_bytes_per_element
         conv = ceil(self.conv_channels / tp) * self.conv_taps * self.conv_bytes_per_element
         return state + conv if self.heads else conv
@@ -352,23 +380,23 @@ class RecurrentState:
         return 0.0
 
     def state_bytes(self, dtype: CacheDtype, tp: int) -> int:
-        """Return all bytes per sequence."""
+        """Return all bytes per sequence, because the whole state is read for each decoded token."""
         return self.bytes_per_sequence(dtype, tp)
 
     def decode_flops(self, tp: int) -> float:  # noqa: ARG002 - part of the protocol
-        """Return zero: reading the state takes far longer than multiplying it."""
+        """Return zero: the time to read the state is far longer than the time to multiply it."""
         return 0.0
 
     def prefill_flops(self, tp: int) -> float:  # noqa: ARG002 - part of the protocol
-        """Return zero: the FLOPs are linear in the prompt and small relative to the projections."""
+        """Return zero: the FLOPs grow linearly with the prompt and are small relative to the projections."""
         return 0.0
 
     @property
     def extra_kernels(self) -> int:
-        """Return three: convolution, state and gate."""
+        """Return three, for the convolution, the state and the gate."""
         return 3
 
     @property
     def traits(self) -> tuple[str, ...]:
-        """Return linear."""
+        """Return the trait `linear`."""
         return ("linear",)

@@ -1,4 +1,4 @@
-"""Describes every weight of a checkpoint: its name, shape, format and split."""
+"""Describes each weight of a checkpoint by its name, shape, format and tensor-parallel split."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,7 +6,7 @@ from math import ceil, prod
 
 
 class Part(StrEnum):
-    """Purpose of a weight. Budgets and bar charts group by it."""
+    """Purpose of a weight. Memory budgets and bar charts group weights by part."""
 
     EMBEDDING = "embedding"
     ATTENTION = "attention"
@@ -18,32 +18,33 @@ class Part(StrEnum):
     LM_HEAD = "lm_head"
     VISION = "vision"
     MTP = "mtp"
-    """Multi-token prediction: loaded only for speculative decoding, and not in published parameter counts."""
+    """Multi-token prediction. Engines load these weights only for speculative decoding, and published parameter counts
+    leave them out."""
 
 
 class Split(StrEnum):
     """Axis along which tensor parallelism divides a weight."""
 
     COLUMN = "column"
-    """By output row of the matrix (heads, intermediate channels)."""
+    """Split by output (row of the matrix): heads or intermediate channels."""
     ROW = "row"
-    """By input column of the matrix."""
+    """Split by input (column of the matrix)."""
     VOCAB = "vocab"
-    """By vocabulary entry, after padding."""
+    """Split by vocabulary entry, after padding."""
     REPLICATED = "replicated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightFormat:
-    """Storage format of a matrix: bits per element, and its scales."""
+    """Storage format of a matrix: the bits per element, and the layout of the scales."""
 
     name: str
     bits: float
     scale_bits: int = 0
     scale_rows: int | None = 1
-    """Rows (outputs) per scale. None means all rows."""
+    """Rows (outputs) that share a scale. None means all rows."""
     scale_columns: int | None = None
-    """Columns (inputs) per scale. None means all columns."""
+    """Columns (inputs) that share a scale. None means all columns."""
     zero_point_bits: int = 0
     widened_to: str | None = None
     """Format to which a kernel converts this format before it multiplies. None if the weight is multiplied as
@@ -51,7 +52,7 @@ class WeightFormat:
 
     @property
     def multiplied_as(self) -> str:
-        """Return the name of the format that is multiplied."""
+        """Return the name of the format in which the kernel multiplies."""
         return self.widened_to or self.name
 
     def bytes_of(self, shape: tuple[int, ...]) -> int:
@@ -76,40 +77,42 @@ NVFP4 = WeightFormat(name="nvfp4", bits=4, scale_bits=8, scale_columns=16)
 INT4 = WeightFormat(name="int4", bits=4, scale_bits=16, scale_columns=128)
 INT8_CHANNEL = WeightFormat(name="int8", bits=8, scale_bits=32)
 FORMATS = {chosen.name: chosen for chosen in (BF16, FP8_CHANNEL, NVFP4, MXFP4, INT4)}
-"""Formats of measured rows, by their names in the rows."""
+"""Weight formats, keyed by their names in measured rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weight:
-    """Matrix or vector of the checkpoint, or `copies` of it if it belongs to routed experts."""
+    """Matrix or vector of the checkpoint. A weight of routed experts stands for `copies` equal matrices or vectors."""
 
     module: str
-    """The checkpoint's module path without `.weight`; `*` stands for the expert number."""
+    """Module path in the checkpoint without `.weight`. In weights of routed experts, `*` stands for the expert
+    number."""
     shape: tuple[int, ...]
     part: Part
     format: WeightFormat
     split: Split = Split.REPLICATED
     units: int = 1
-    """Indivisible pieces along the split dimension (heads, groups). If there are fewer pieces than tp, each device
-    holds one."""
+    """Number of indivisible pieces along the split dimension (heads, groups). If there are fewer pieces than
+    tensor-parallel devices, each device holds one piece."""
     copies: int = 1
     active_copies: int = 1
     layer: int | None = None
-    """Decoder layer of the weight. None for the weights before and after the layers."""
+    """Index of the decoder layer. None for weights before and after the layers."""
     quantisable: bool = False
-    """Whether it is a linear layer that quantisation tools convert. Norms, embeddings and routers stay unquantised."""
+    """Whether the weight is a linear layer that quantisation tools convert. Norms, embeddings and routers stay
+    unquantised."""
 
     @property
     def params(self) -> int:
-        """Return the parameters in all copies."""
+        """Return the number of parameters in all copies."""
         return prod(self.shape) * self.copies
 
     @property
     def active_params(self) -> int:
-        """Return the parameters that one token passes through."""
+        """Return the number of parameters that one token passes through."""
         return prod(self.shape) * self.active_copies
 
     @property
     def stored_bytes(self) -> int:
-        """Return the bytes of all copies, unsharded."""
+        """Return the bytes of all copies before tensor parallelism splits them."""
         return self.format.bytes_of(self.shape) * self.copies

@@ -1,4 +1,4 @@
-"""Registers the architectures that can be read exactly, by the name under `architectures` in a config."""
+"""Registers the architectures that can be read exactly. The key is the name under `architectures` in a config."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _STEP_VISION = "the vision tower (about 2B) is not counted: this config does not
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """Readers of one architecture: its decoder and, if it has one, its vision tower."""
+    """Functions that read one architecture: its decoder and, if it has one, its vision tower."""
 
     decoder: Reader
     tower: Tower | None = None

@@ -1,4 +1,7 @@
-"""Assembles a decoder: embedding, layers, final norm and head, around the blocks that a family adds."""
+"""Assembles a decoder from an embedding, layers, a final norm and an output head.
+
+Each model family adds its blocks to the layers.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,12 +17,13 @@ PRE_NORMS = ("input_layernorm", "post_attention_layernorm")
 SANDWICH_NORMS = (*PRE_NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
 
 LayerReader = Callable[[int, str], tuple[SequenceMixer | None, str]]
-"""Adds the blocks of layer `index` under `path`. Returns its mixer and its feed-forward (dense, moe or none)."""
+"""Function that adds the blocks of layer `index` under `path`. It returns the layer's sequence mixer, and the kind of
+its feed-forward (dense, moe or none)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """Names of the modules around the blocks. The defaults are Llama's."""
+    """Names of a decoder's modules outside its attention and feed-forward blocks. The defaults are Llama's names."""
 
     prefix: str = "model."
     embedding: str = "embed_tokens"
@@ -29,7 +33,7 @@ class Frame:
     final_norm: str = "norm"
     head: str = "lm_head"
     tied: bool = False
-    """Whether the output head is tied to the embedding if the config does not state it."""
+    """Whether the output head is tied to the embedding in models whose config does not state it."""
 
 
 LLAMA = Frame()
@@ -46,7 +50,7 @@ def add_decoder(
 ) -> Outline:
     """Add the whole decoder and return its outline.
 
-    `layers` is given if the config has another key for the number of layers.
+    `layers` is the number of layers. It is needed only if the config states the number under an unusual key.
     """
     hidden, vocab = outline.hidden_size, outline.vocab_size
     inv.embedding(f"{frame.prefix}{frame.embedding}", vocab, hidden)
@@ -57,7 +61,7 @@ def add_decoder(
 
 
 def add_layers(inv: Inventory, hidden: int, layers: int, layer: LayerReader, frame: Frame) -> None:
-    """Open each layer, let the family add its blocks, add the norms and close it."""
+    """Add the blocks and norms of each layer. The function `layer` of the model family adds the blocks."""
     for index in range(layers):
         inv.layer = index
         path = f"{frame.prefix}{frame.layers}.{index}"
@@ -68,7 +72,7 @@ def add_layers(inv: Inventory, hidden: int, layers: int, layer: LayerReader, fra
 
 
 def add_norm(inv: Inventory, path: str, width: int, *, bias: bool) -> None:
-    """Add an RMS norm or, with a bias, a layer norm."""
+    """Add an RMS norm, or a layer norm if `bias` is true."""
     inv.vector(path, width)
     if bias:
         inv.vector(f"{path}.bias", width)
@@ -76,7 +80,7 @@ def add_norm(inv: Inventory, path: str, width: int, *, bias: bool) -> None:
 
 @contextmanager
 def mtp_weights(inv: Inventory) -> Iterator[None]:
-    """Count all weights added inside the block as multi-token prediction."""
+    """Count all weights that are added inside the `with` statement as multi-token prediction."""
     inv.part_override = Part.MTP
     yield
     inv.part_override = None
@@ -85,7 +89,8 @@ def mtp_weights(inv: Inventory) -> Iterator[None]:
 def join_mtp(inv: Inventory, path: str, outline: Outline, *, own_tables: bool = True) -> None:
     """Add the weights that join a multi-token-prediction layer to the model.
 
-    These are a projection, norms and optionally its own embedding tables.
+    These weights are a projection and norms. If `own_tables` is true, the layer also has a separate embedding table and
+    output head.
     """
     hidden, vocab = outline.hidden_size, outline.vocab_size
     inv.linear(f"{path}.eh_proj", (hidden, 2 * hidden), Part.ROUTER)

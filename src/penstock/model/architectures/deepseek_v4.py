@@ -37,7 +37,8 @@ class _Shape:
 def read_deepseek_v4(config: Config, inv: Inventory) -> Outline:
     """Read DeepSeek-V4.
 
-    Layers differ by compression ratio: 0 keeps only a window, 4 adds an indexed cache, and 128 adds a dense cache.
+    Layers differ by compression ratio. A layer with ratio 0 keeps only a window of tokens. Ratio 4 adds an indexed
+    cache, and ratio 128 adds a dense cache.
     """
     shape = _read_shape(config)
     layers, ratios = config.layers(), config.integers("compress_ratios")

@@ -1,6 +1,6 @@
-"""Reads hybrids with linear attention.
+"""Reads hybrid models, which have linear-attention layers and full-attention layers.
 
-Gated DeltaNet (Qwen3-Next, 3.5 and 3.6) and Kimi Delta Attention (Linear, K3).
+The linear attention is Gated DeltaNet (Qwen3-Next, Qwen3.5 and Qwen3.6) or Kimi Delta Attention (Kimi Linear and K3).
 """
 
 from penstock.errors import ConfigError
@@ -22,9 +22,9 @@ from penstock.model.weight import Part, Split
 
 
 def read_qwen3_hybrid(config: Config, inv: Inventory) -> Outline:
-    """Read Qwen hybrids: three linear-attention layers for each gated full-attention layer.
+    """Read Qwen hybrids, which have three linear-attention layers for each gated full-attention layer.
 
-    The feed-forward is dense, or has experts and a shared expert.
+    The feed-forward is either dense, or a mixture of routed experts and a shared expert.
     """
     layers, hidden = config.layers(), config.integer("hidden_size")
     kinds = config.per_layer("layer_types", layers) or _interval_kinds(config, layers)
@@ -82,7 +82,7 @@ def _gated_delta(inv: Inventory, path: str, config: Config, *, fused: bool) -> R
         kind_name="gated_delta",
         heads=value_heads,
         state_shape=(value_dim, key_dim),
-        # Qwen3-Next states no dtype for its state, so engines use the model's. Qwen3.5 states float32.
+        # Qwen3-Next states no dtype for its state, so engines use the model's dtype. Qwen3.5 states float32.
         state_bytes_per_element=state_bytes(config, "mamba_ssm_dtype", "auto"),
         conv_channels=conv,
         conv_taps=taps - 1,
@@ -98,7 +98,7 @@ def _qwen_feed_forward(inv: Inventory, path: str, config: Config, hidden: int, m
 
 def _qwen_next_token(config: Config, inv: Inventory, shape: GroupedShape, mixture: Mixture | None) -> None:
     hidden = shape.hidden
-    # Qwen3-Next has one such layer without stating it.
+    # Qwen3-Next has one multi-token-prediction layer, but its config does not state it.
     stated = config.has("mtp_num_hidden_layers")
     default = 0 if stated or config.text("model_type", default="") != "qwen3_next" else 1
     count = config.integer("mtp_num_hidden_layers", default=default, low=0, high=64)
@@ -117,9 +117,9 @@ def _qwen_next_token(config: Config, inv: Inventory, shape: GroupedShape, mixtur
 
 
 def read_kimi_linear(config: Config, inv: Inventory) -> Outline:
-    """Read Kimi hybrids: KDA layers, with a latent-attention layer at intervals.
+    """Read Kimi hybrids: Kimi Delta Attention (KDA) layers, with a latent-attention layer at intervals.
 
-    K3 adds gates, a latent mixture and residual attention.
+    K3 adds gates, a latent mixture of experts and residual attention.
     """
     layers, hidden = config.layers(), config.integer("hidden_size")
     linear = config.section("linear_attn_config")

@@ -65,7 +65,8 @@ def _opted_in_windows(config: Config) -> Windows | None:
 def _refuse_other_layouts(config: Config) -> None:
     """Raise an error if the config describes experts or latent attention.
 
-    Wrappers such as Mistral3 can contain such decoders, and this reader would not count their experts and latents.
+    Wrappers such as Mistral3 can contain decoders of these kinds. This reader would not count their experts and
+    latents.
     """
     for key in ("kv_lora_rank", "n_routed_experts", "num_local_experts", "num_experts"):
         if config.has(key) and config.integer(key, low=0):
@@ -75,7 +76,7 @@ def _refuse_other_layouts(config: Config) -> None:
 
 
 def read_llama(config: Config, inv: Inventory) -> Outline:
-    """Read Llama, Mistral, Granite, SmolLM3, Seed-OSS and other decoders of the same layout."""
+    """Read Llama, Mistral, Granite, SmolLM3, Seed-OSS and other decoders with Llama's layout."""
     _refuse_other_layouts(config)
     bias = config.flag("attention_bias", default=False)
     shape = grouped_shape(config, qkv_bias=bias, out_bias=config.flag("attention_out_bias", default=bias))
@@ -111,7 +112,10 @@ def read_mimo(config: Config, inv: Inventory) -> Outline:
 
 
 def read_phi3(config: Config, inv: Inventory) -> Outline:
-    """Read Phi-3 and Phi-4: q, k and v are stored fused, and so are gate and up. The total size is the same."""
+    """Read Phi-3 and Phi-4.
+
+    They store q, k and v as one matrix, and gate and up as one. The total size is that of Llama's layout.
+    """
     return _decoder(config, inv, grouped_shape(config), windows=stated_windows(config))
 
 
@@ -124,7 +128,7 @@ def read_gemma2(config: Config, inv: Inventory) -> Outline:
 
 
 def read_gemma3(config: Config, inv: Inventory) -> Outline:
-    """Read Gemma 3: Gemma 2 with head norms and five sliding layers for each full one."""
+    """Read Gemma 3: Gemma 2 with head norms, and with five sliding layers for each full-attention layer."""
     shape = grouped_shape(config, head_norm=True)
     if config.has("layer_types"):
         windows = sliding_windows(config)
@@ -148,7 +152,7 @@ def read_olmo2(config: Config, inv: Inventory) -> Outline:
 
 
 def read_exaone4(config: Config, inv: Inventory) -> Outline:
-    """Read EXAONE 4: head norms, norms after each block, sliding layers by `layer_types`."""
+    """Read EXAONE 4: head norms, norms after each block, and sliding layers where `layer_types` says so."""
     shape = grouped_shape(config, head_norm=True)
     return _decoder(config, inv, shape, Frame(norms=_POST_NORMS), windows=stated_windows(config))
 
@@ -196,8 +200,8 @@ def read_starcoder2(config: Config, inv: Inventory) -> Outline:
 def read_falcon(config: Config, inv: Inventory) -> Outline:
     """Read Falcon 7B, 40B and 180B.
 
-    Each layer has one fused qkv projection, multi-query or grouped, and an ungated feed-forward of four times the
-    hidden size.
+    Each layer has one fused qkv projection and an ungated feed-forward. The attention is multi-query or grouped-query.
+    The feed-forward is four times as wide as the hidden size.
     """
     shape = _falcon_shape(config)
     hidden, bias = shape.hidden, shape.qkv_bias
@@ -244,7 +248,7 @@ def _falcon_shape(config: Config) -> GroupedShape:
 
 def _falcon_attention(inv: Inventory, path: str, shape: GroupedShape) -> GroupedAttention:
     heads, kv_heads, head_dim, bias = shape.query_heads, shape.kv_heads, shape.head_dim, shape.qkv_bias
-    # One stored matrix with parts that split differently: queries by head, keys and values by group.
+    # The parts of this stored matrix are split differently: queries by head, keys and values by group.
     for rows, units in ((heads * head_dim, heads), (2 * kv_heads * head_dim, kv_heads)):
         name = f"{path}.query_key_value"
         inv.linear(name, (rows, shape.hidden), Part.ATTENTION, split=Split.COLUMN, units=units, bias=bias)
@@ -254,9 +258,9 @@ def _falcon_attention(inv: Inventory, path: str, shape: GroupedShape) -> Grouped
 
 
 def read_nemotron_nas(config: Config, inv: Inventory) -> Outline:
-    """Read Nemotron Super and Ultra from architecture search.
+    """Read Nemotron Super and Ultra models that were found by neural architecture search.
 
-    Each layer states its own attention and feed-forward.
+    The config states the attention and the feed-forward of each layer separately.
     """
     hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads", high=2**16)
     blocks = config.sections("block_configs")[: config.layers()]
@@ -299,6 +303,6 @@ def _nas_width(ffn: Config, hidden: int) -> int:
         return 0
     if ffn.flag("replace_with_linear", default=False):
         return hidden
-    # Two thirds of the multiple, rounded up to 256: the rule in the checkpoint's own code.
+    # The checkpoint's code takes 2/3 x ffn_mult x hidden size, rounded up to a multiple of 256.
     raw = int(2 * ffn.number("ffn_mult", high=1e4) * hidden / 3)
     return -(-max(1, raw) // 256) * 256

@@ -1,6 +1,6 @@
 """Reads Gemma 4.
 
-Sliding and global layers differ in head size, keys are reused as values, and experts run next to a dense block.
+Sliding and global layers have different head sizes. Keys can also be used as values. Experts run next to a dense block.
 """
 
 from dataclasses import replace
@@ -19,7 +19,7 @@ _MOE_NORMS = ("post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "p
 
 
 def read_gemma4(config: Config, inv: Inventory) -> Outline:
-    """Read the text model. The vision tower is read separately."""
+    """Read the text model of Gemma 4. The vision tower is read separately."""
     layers, hidden = config.layers(), config.integer("hidden_size")
     if config.integer("hidden_size_per_layer_input", default=0, low=0):
         raise ConfigError(f"{config.where}: per-layer input embeddings (Gemma 4 E2B/E4B) cannot be read exactly yet")
@@ -43,7 +43,7 @@ def read_gemma4(config: Config, inv: Inventory) -> Outline:
     inv.embedding(f"{frame.prefix}embed_tokens", outline.vocab_size, hidden)
     add_layers(inv, hidden, layers, layer, frame)
     inv.vector(f"{frame.prefix}norm", hidden)
-    # No head: it is tied unless the wrapping config states otherwise, and is then added for the wrapper.
+    # No output head is added here. If the wrapping config says that the head is not tied, `model_reader` adds it.
     return outline
 
 
@@ -92,7 +92,7 @@ def _mixture(inv: Inventory, path: str, config: Config, hidden: int, experts: Ex
 
 
 def read_gemma4_vision(config: Config, inv: Inventory, text_hidden: int) -> None:
-    """Add the vision tower. Engines run it unsplit on every device."""
+    """Add the vision tower of Gemma 4. Engines run the whole tower on every device."""
     if config.has("audio_config"):
         raise ConfigError(f"{config.where}: the Gemma 4 audio tower cannot be read exactly yet")
     vision = config.optional("vision_config")

@@ -1,4 +1,4 @@
-"""Reads mixtures of experts whose layers differ: Step, MiMo-V2, Llama 4, gpt-oss, MiniMax-M3."""
+"""Reads mixtures of experts whose layers are of several kinds: Step, MiMo-V2, Llama 4, gpt-oss, MiniMax-M3."""
 
 from dataclasses import replace
 
@@ -16,7 +16,8 @@ from penstock.model.weight import Part, Split
 def read_step3(config: Config, inv: Inventory) -> Outline:
     """Read Step-3.5 and Step-3.7 Flash.
 
-    They have three sliding layers for each full layer, more query heads in sliding layers, and head gates.
+    They have three sliding layers for each full-attention layer, more query heads in the sliding layers, and head
+    gates.
     """
     first = config.integer("first_k_dense_replace", default=0, low=0, high=2**16)
     windows, gated = sliding_windows(config), config.flag("use_head_wise_attn_gate", default=False)
@@ -72,7 +73,10 @@ def _step_mixture(config: Config) -> Mixture:
 
 
 def read_mimo_v2(config: Config, inv: Inventory) -> Outline:
-    """Read MiMo-V2-Flash: sliding layers with sinks and their own heads, keys wider than values."""
+    """Read MiMo-V2-Flash.
+
+    Keys are wider than values. Sliding layers have attention sinks and a separate number of heads.
+    """
     layers = config.layers()
     slides, is_moe = config.integers("hybrid_layer_pattern"), config.integers("moe_layer_freq")
     if len(slides) < layers or len(is_moe) < layers:
@@ -110,7 +114,11 @@ def _mimo_shape(config: Config, prefix: str) -> GroupedShape:
 
 
 def read_llama4(config: Config, inv: Inventory) -> Outline:
-    """Read Llama 4: experts in every layer or every second one, a shared expert, chunked attention in three of four."""
+    """Read Llama 4.
+
+    Every layer or every second layer has routed experts and a shared expert. Three of four layers use chunked
+    attention.
+    """
     layers, width = config.layers(), config.integer("intermediate_size")
     step = config.integer("interleave_moe_layer_step", default=1)
     moe = frozenset(config.integers("moe_layers") or range(step - 1, layers, step))
@@ -130,7 +138,7 @@ def read_llama4(config: Config, inv: Inventory) -> Outline:
     inv.notes.append("chunked layers keep the whole sequence, because vLLM's hybrid cache is off for them by default")
 
     def layer(index: int, path: str) -> tuple[GroupedAttention, str]:
-        # A layer with rotary positions attends within its chunk. The others attend to the whole context.
+        # A layer with rotary positions attends within its chunk. Layers without them attend to the whole context.
         window = chunk if index < len(rope) and rope[index] else None
         mixer = grouped_attention(inv, f"{path}.self_attn", shape, window=window)
         kind = feed_forward(inv, path, shape.hidden, mixture, dense=index not in moe)
@@ -141,7 +149,7 @@ def read_llama4(config: Config, inv: Inventory) -> Outline:
 
 
 def read_gpt_oss(config: Config, inv: Inventory) -> Outline:
-    """Read gpt-oss: biases and attention sinks, every second layer sliding, experts with biases in mxfp4."""
+    """Read gpt-oss: biases, attention sinks, a sliding window in every second layer, and mxfp4 experts with biases."""
     windows = sliding_windows(config)
     shape = grouped_shape(config, qkv_bias=True, out_bias=True)
     mixture = Mixture(
@@ -160,13 +168,16 @@ def read_gpt_oss(config: Config, inv: Inventory) -> Outline:
 
 
 def read_minimax_m3(config: Config, inv: Inventory) -> Outline:
-    """Read MiniMax-M3: block-sparse attention with index projections from the fourth layer on, a shared expert."""
+    """Read MiniMax-M3, which has a shared expert.
+
+    From the fourth layer on, the attention is block-sparse and has index projections.
+    """
     layers, sparse = config.layers(), config.section("sparse_attention_config")
     indexed, is_moe = sparse.integers("sparse_attention_freq"), config.integers("moe_layer_freq")
     if len(indexed) < layers or len(is_moe) < layers:
         raise ConfigError(f"{config.where}: sparse_attention_freq and moe_layer_freq must each list {layers} layers")
     index_dim = sparse.integer("sparse_index_dim")
-    # The block of the query itself counts among the selected ones.
+    # The block of the query itself is one of the selected blocks.
     chosen_tokens = sparse.integer("sparse_topk_blocks") * sparse.integer("sparse_block_size")
     index_heads = sparse.integer("sparse_num_index_heads", high=2**16)
     shape = grouped_shape(config, head_norm=config.flag("use_qk_norm", default=True))

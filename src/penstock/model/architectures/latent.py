@@ -26,7 +26,7 @@ def latent_shape(config: Config) -> LatentShape:
 
 
 def read_deepseek(config: Config, inv: Inventory) -> Outline:
-    """Read DeepSeek V2/V3/R1, Kimi K2, V3.2 and GLM-5.
+    """Read DeepSeek V2, V3, R1 and V3.2, Kimi K2 and GLM-5.
 
     V3.2 and GLM-5 add a lightning indexer to some or all layers. In the other models all attention layers are alike.
     """
@@ -80,7 +80,7 @@ def _mixture(config: Config) -> Mixture:
 def _indexed_layers(config: Config, layers: int) -> tuple[bool, ...]:
     """Return for each layer whether it has its own indexer.
 
-    Other layers reuse the selection of an earlier layer (GLM-5.2 and later).
+    In GLM-5.2 and later, a layer without an indexer reuses the selection of an earlier layer.
     """
     types = config.per_layer("indexer_types", layers)
     if types:

@@ -1,4 +1,4 @@
-"""Reads Mamba-2 models, pure and with attention layers: Nemotron-H and Nemotron 3, Granite 4, Codestral Mamba."""
+"""Reads models with Mamba-2 layers, with or without attention: Nemotron-H, Nemotron 3, Granite 4, Codestral Mamba."""
 
 from penstock.errors import ConfigError
 from penstock.model.architectures.decoder import Frame, add_decoder, mtp_weights
@@ -23,7 +23,7 @@ _BACKBONE = Frame(prefix="backbone.", embedding="embeddings", norms=("norm",), f
 
 
 def read_mamba2(config: Config, inv: Inventory) -> Outline:
-    """Read Mamba-2, which has no attention."""
+    """Read a pure Mamba-2 model, which has no attention."""
     hidden = config.integer("hidden_size")
 
     def layer(_: int, path: str) -> tuple[RecurrentState, str]:
@@ -48,7 +48,7 @@ def _mamba2(inv: Inventory, path: str, config: Config) -> RecurrentState:
     taps = config.integer("conv_kernel", "mamba_d_conv", default=4, high=4096)
     inner = heads * head_dim
     bias = config.flag("mamba_proj_bias", default=config.flag("use_bias", default=False))
-    # One stored matrix with parts that split differently: z, x and dt by head, B and C by group.
+    # The parts of this stored matrix are split differently: z, x and dt by head, B and C by group.
     for width, units in ((2 * inner, heads), (2 * groups * state, groups), (heads, heads)):
         inv.linear(f"{path}.in_proj", (width, hidden), Part.ATTENTION, split=Split.COLUMN, units=units, bias=bias)
     for width, units in ((inner, heads), (2 * groups * state, groups)):
@@ -71,7 +71,10 @@ def _mamba2(inv: Inventory, path: str, config: Config) -> RecurrentState:
 
 
 def read_granite_hybrid(config: Config, inv: Inventory) -> Outline:
-    """Read Granite 4: Mamba-2 or attention, then experts and a shared feed-forward in every layer; tied embeddings."""
+    """Read Granite 4.
+
+    Each layer has either Mamba-2 or attention, followed by experts and a shared feed-forward. The embeddings are tied.
+    """
     layers, hidden = config.layers(), config.integer("hidden_size")
     kinds = config.per_layer("layer_types", layers) or config.per_layer("layers_block_type", layers)
     if not kinds or not set(kinds) <= {"mamba", "attention"}:

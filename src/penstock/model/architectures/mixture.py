@@ -1,6 +1,6 @@
-"""Describes the names and sizes of a family's experts.
+"""Describes the names and sizes of a family's feed-forward weights.
 
-It covers routed and shared experts, and the dense blocks of layers without experts.
+These are routed experts, shared experts, and the dense blocks of layers without experts.
 """
 
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from penstock.model.weight import Part
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mixture:
-    """Feed-forward of one family. Every name is a path below its layer."""
+    """Feed-forward of one model family. Every module name is a path relative to the path of the layer."""
 
     experts: Experts
     width: int
     expert_hidden: int | None = None
-    """Width of the experts' input and output, if it is narrower than the model's hidden size."""
+    """Width of the experts' input and output. None if it is the model's hidden size."""
     routed: str = "mlp.experts"
     names: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj")
     gate: str = "mlp.gate"
@@ -46,7 +46,10 @@ def read_experts(
     per_token: tuple[str, ...] = ("num_experts_per_tok",),
     shared: int = 0,
 ) -> Experts:
-    """Read the number of experts, and the number of experts that a token visits, each under the first key present."""
+    """Read the number of experts and the number of experts per token.
+
+    `routed` and `per_token` list the possible keys of the two numbers. The first key that is present is read.
+    """
     experts = Experts(
         routed=config.integer(*routed, high=2**16),
         per_token=config.integer(*per_token, high=2**16),
@@ -60,7 +63,7 @@ def read_experts(
 def mixtral_mixture(
     config: Config, *, correction_bias: str | None = None, shared: int = 0, dense_width: int = 0
 ) -> Mixture:
-    """Read Mixtral's keys: w1, w2 and w3 under `block_sparse_moe`, with all experts equally wide."""
+    """Read Mixtral's keys. The weights are w1, w2 and w3 under `block_sparse_moe`, and all experts are equally wide."""
     width = config.integer("intermediate_size")
     return Mixture(
         experts=read_experts(config, ("num_local_experts",), shared=shared),
@@ -76,7 +79,7 @@ def mixtral_mixture(
 
 
 def qwen_mixture(config: Config) -> Mixture:
-    """Read Qwen's keys: routed experts, and one wide shared expert with its own gate."""
+    """Read Qwen's keys: routed experts, and one wide shared expert that has a gate."""
     return Mixture(
         experts=read_experts(config, ("num_experts",), shared=1),
         width=config.integer("moe_intermediate_size"),
@@ -114,6 +117,9 @@ def feed_forward(inv: Inventory, path: str, hidden: int, mixture: Mixture, *, de
 
 
 def latent_projections(inv: Inventory, down: str, up: str, hidden: int, latent: int) -> None:
-    """Add the projections into and out of the experts' narrower space. Engines replicate them on every device."""
+    """Add the projections between the hidden size and the experts' narrower width.
+
+    Engines replicate them on every device.
+    """
     inv.linear(down, (latent, hidden), Part.ROUTER)
     inv.linear(up, (hidden, latent), Part.ROUTER)

@@ -1,6 +1,6 @@
-"""Reads mixtures of experts with equal layers.
+"""Reads mixtures of experts whose attention has the same shape in all layers.
 
-Mixtral, Qwen2- and Qwen3-MoE, GLM-4.5, OLMoE, Phi-MoE and MiniMax-M2.
+These are Mixtral, Qwen2-MoE, Qwen3-MoE, GLM-4.5, OLMoE, Phi-MoE and MiniMax-M2.
 """
 
 from collections.abc import Callable
@@ -57,12 +57,15 @@ def _decoder(
 
 
 def read_mixtral(config: Config, inv: Inventory) -> Outline:
-    """Read Mixtral: w1, w2, w3 experts in every layer."""
+    """Read Mixtral: experts with the weights w1, w2 and w3 in every layer."""
     return _decoder(config, inv, grouped_shape(config), mixtral_mixture(config), windows=stated_windows(config))
 
 
 def read_qwen3_moe(config: Config, inv: Inventory) -> Outline:
-    """Read Qwen3-MoE: head norms, routed experts only, some layers dense if the config says so."""
+    """Read Qwen3-MoE: head norms and routed experts, without a shared expert.
+
+    Layers are dense where the config says so.
+    """
     step = config.integer("decoder_sparse_step", default=1)
     every = frozenset(index for index in range(config.layers()) if (index + 1) % step)
     dense = every | frozenset(config.integers("mlp_only_layers"))
@@ -77,7 +80,7 @@ def read_qwen3_moe(config: Config, inv: Inventory) -> Outline:
 
 
 def read_qwen2_moe(config: Config, inv: Inventory) -> Outline:
-    """Read Qwen2-MoE: biased attention, one wide shared expert with its own gate."""
+    """Read Qwen2-MoE: biased attention, and one wide shared expert that has a gate."""
     return _decoder(config, inv, grouped_shape(config, qkv_bias=True), qwen_mixture(config))
 
 
@@ -122,7 +125,10 @@ def read_olmoe(config: Config, inv: Inventory) -> Outline:
 
 
 def read_phimoe(config: Config, inv: Inventory) -> Outline:
-    """Read Phi-3.5-MoE: Mixtral's layout with biases, and layer norms with bias."""
+    """Read Phi-3.5-MoE: Mixtral's layout, with layer norms that have a bias.
+
+    The config states which other biases exist.
+    """
     bias = config.flag("attention_bias", default=False)
     shape = grouped_shape(config, qkv_bias=bias, out_bias=bias)
 

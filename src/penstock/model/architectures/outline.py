@@ -24,7 +24,7 @@ class Outline:
     widest_ffn: int
     experts: Experts | None = None
     cache_dtype: CacheDtype | None = None
-    """Set if engines store the cache in one format regardless of the checkpoint's dtype."""
+    """Format in which engines store the cache regardless of the checkpoint's dtype. None if there is no such format."""
 
 
 Reader = Callable[[Config, Inventory], Outline]
@@ -47,8 +47,8 @@ def figures(
 
 
 def context_length(config: Config) -> int | None:
-    """Return the longest context that the checkpoint states, or None."""
-    # Command-R's positions reach 8,192 and its model_max_length 131,072; engines use the latter.
+    """Return the maximum context length that the checkpoint states, or None."""
+    # Command-R states 8,192 positions and a model_max_length of 131,072. Engines use model_max_length.
     keys = ("model_max_length", "max_position_embeddings", "max_sequence_length", "seq_length", "n_positions")
     if not any(config.has(key) for key in keys):
         return None
@@ -66,12 +66,12 @@ def is_nested(config: Config) -> bool:
 
 
 def text_prefix(config: Config, nested: str) -> str:
-    """Return the prefix of the decoder's names: `nested` if a multimodal config contains it."""
+    """Return the prefix of the decoder's module names. It is `nested` if a multimodal config contains the decoder."""
     return nested if is_nested(config) else "model."
 
 
 def grouped_shape(config: Config, **overrides: bool | int) -> GroupedShape:
-    """Read the attention shape under its usual keys.
+    """Read the shape of grouped-query attention under its usual keys.
 
     If head_dim is missing, it is hidden_size divided by the number of heads.
     """
@@ -117,7 +117,10 @@ def sliding_windows(config: Config) -> Windows:
 
 
 def state_bytes(config: Config, key: str, default: str) -> int:
-    """Return the bytes of one element of a recurrent state, from the name of its dtype."""
+    """Return the bytes of one element of a recurrent state.
+
+    `key` is the config key of the state's dtype. `default` is the dtype if the key is absent.
+    """
     name = config.text(key, default=default)
     if name not in _STATE_BYTES:
         raise ConfigError(f"{config.where}: {key} '{name[:40]}' is not known")

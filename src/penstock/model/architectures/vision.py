@@ -1,4 +1,4 @@
-"""Reads vision towers of language models: Qwen3-VL and 3.5, MoonViT (Kimi), SigLIP (Gemma 3), MiniMax-M3."""
+"""Reads the vision towers of multimodal models: Qwen3-VL and Qwen3.5, MoonViT (Kimi), SigLIP (Gemma 3), MiniMax-M3."""
 
 from collections.abc import Callable
 from math import prod
@@ -9,14 +9,17 @@ from penstock.model.inventory import Inventory
 from penstock.model.weight import Part, Split
 
 Tower = Callable[[Config, Inventory, int], None]
-"""Reads `vision_config` from the top-level config. The last argument is the text model's hidden size."""
+"""Function that reads `vision_config` from the top-level config. The last argument is the text model's hidden size."""
 
 _CLIP = "vision_tower.vision_model"
 _NOT_COUNTED = "no vision_config: the vision tower is not counted"
 
 
 def read_qwen3_vision(config: Config, inv: Inventory, text_hidden: int) -> None:
-    """Read Qwen3-VL and Qwen3.5: biased blocks, a merger, and deepstack mergers if the config lists them."""
+    """Read the tower of Qwen3-VL and Qwen3.5.
+
+    It has biased blocks, a merger, and deepstack mergers if the config lists them.
+    """
     vision = config.optional("vision_config")
     if vision is None:
         inv.notes.append(_NOT_COUNTED)
@@ -47,7 +50,7 @@ def read_qwen3_vision(config: Config, inv: Inventory, text_hidden: int) -> None:
 
 
 def read_moonvit(config: Config, inv: Inventory, text_hidden: int) -> None:
-    """Read MoonViT of Kimi K2.5 (with biases and layer norms) and of K3 (without them)."""
+    """Read MoonViT. In Kimi K2.5 it has biases and layer norms. In K3 it has neither."""
     vision = config.optional("vision_config")
     if vision is None:
         inv.notes.append(_NOT_COUNTED)
@@ -85,7 +88,7 @@ def _moonvit_ends(inv: Inventory, vision: Config, hidden: int, text_hidden: int,
 
 
 def read_siglip(config: Config, inv: Inventory, text_hidden: int) -> None:
-    """Read SigLIP as in Gemma 3."""
+    """Read the SigLIP tower of Gemma 3."""
     vision = config.optional("vision_config")
     if vision is None:
         inv.notes.append(_NOT_COUNTED)
