@@ -1,4 +1,4 @@
-"""Holds sourced facts about accelerators, prices and models. Files are loaded lazily, one at a time."""
+"""Holds facts about accelerators, prices and models, each with its source. Each file is read only when it is needed."""
 
 from penstock.catalog._catalog_files import (
     accelerator_ids,

@@ -1,4 +1,4 @@
-"""Reads the catalog. Each entry is one TOML file, which is parsed strictly and only on request."""
+"""Reads the catalog. Each entry is one TOML file. A file is parsed strictly, and only when its entry is requested."""
 
 import difflib
 import json
@@ -24,17 +24,17 @@ _ALIASES = "aliases.toml"
 
 
 def accelerator_ids() -> tuple[str, ...]:
-    """List the accelerators in the catalog without reading them."""
+    """List the ids of the accelerators in the catalog without reading their files."""
     return _ids("accelerators")
 
 
 def model_ids() -> tuple[str, ...]:
-    """List the models known by name without reading them."""
+    """List the ids of the models in the catalog without reading their files."""
     return _ids("models")
 
 
 def priced_ids() -> tuple[str, ...]:
-    """List the accelerators that have at least one price."""
+    """List the ids of the accelerators that have at least one price."""
     return _ids("prices")
 
 
@@ -52,7 +52,7 @@ def load_accelerators() -> tuple[Accelerator, ...]:
 
 @cache
 def load_prices(name: str) -> tuple[Price, ...]:
-    """Read every price recorded for one accelerator, oldest first. Empty if there is none."""
+    """Read every price recorded for one accelerator, oldest first. The result is empty if there is no price."""
     ident = _resolve(name, "accelerators", "penstock catalog list")
     path = _DATA / "prices" / f"{ident}.toml"
     if not path.is_file():
@@ -64,7 +64,10 @@ def load_prices(name: str) -> tuple[Price, ...]:
 
 @cache
 def find_model(name: str) -> CatalogModel:
-    """Read one model by id, short name or hub name. The model of a hub repository keeps the name of that repository."""
+    """Read one model by its id, short name or hub name.
+
+    If it is found by the name of a hub repository, the model keeps the name of that repository.
+    """
     ident = _resolve(name, "models", "penstock catalog models")
     known = _load_model(ident)
     written = _hub_names().get(name.strip().lower(), known.repo)
@@ -72,13 +75,16 @@ def find_model(name: str) -> CatalogModel:
 
 
 def load_models() -> tuple[CatalogModel, ...]:
-    """Read every model known by name."""
+    """Read every model in the catalog."""
     return tuple(_load_model(ident) for ident in model_ids())
 
 
 @cache
 def load_measurements(accelerator: str | None = None) -> tuple[Measurement, ...]:
-    """Read the public measurements in the package, all or of one accelerator, in the order of the file names."""
+    """Read the public measurements that ship with the package, in the order of the file names.
+
+    If an accelerator is given, only its measurements are read.
+    """
     folder = (_DATA / "measurements").iterdir()
     files = sorted((entry for entry in folder if entry.name.endswith(".csv")), key=lambda entry: entry.name)
     return tuple(
@@ -89,7 +95,7 @@ def load_measurements(accelerator: str | None = None) -> tuple[Measurement, ...]
 
 
 def _only(text: str, accelerator: str | None) -> str:
-    """Return the header and only the lines that name an accelerator, because parsing all lines takes long."""
+    """Return the header line and the lines that name one accelerator. Parsing the other lines too would take long."""
     if accelerator is None:
         return text
     header, *lines = text.splitlines(keepends=True)
@@ -98,25 +104,37 @@ def _only(text: str, accelerator: str | None) -> str:
 
 @cache
 def load_efficiencies() -> Mapping[str, Any]:
-    """Read the shipped calibration, as `penstock.performance.calibration.efficiencies` writes it."""
+    """Read the calibration that ships with the package.
+
+    The module `penstock.performance.calibration.efficiencies` writes it.
+    """
     return _document("efficiencies.json")
 
 
 @cache
 def load_disaggregation() -> Mapping[str, Any]:
-    """Read the factors of disaggregated runs, as `penstock.performance.disaggregated.phase_factors` writes them."""
+    """Read the factors of disaggregated runs.
+
+    The module `penstock.performance.disaggregated.phase_factors` writes them.
+    """
     return _document("disaggregation.json")
 
 
 @cache
 def load_power() -> Mapping[str, Any]:
-    """Read the shipped power model, as `penstock.performance.power.power_document` writes it."""
+    """Read the power model that ships with the package.
+
+    The module `penstock.performance.power.power_document` writes it.
+    """
     return _document("power.json")
 
 
 @cache
 def load_drafts() -> Mapping[str, Any]:
-    """Read the shipped acceptance of drafts, as `penstock.performance.calibration.draft_acceptance` writes it."""
+    """Read the draft acceptance that ships with the package.
+
+    The module `penstock.performance.calibration.draft_acceptance` writes it.
+    """
     return _document("drafts.json")
 
 
@@ -129,14 +147,14 @@ def _document(name: str) -> Mapping[str, Any]:
 
 
 def load_evidence() -> "Mapping[str, np.ndarray[Any, Any]]":
-    """Read the measurements as columns, as `penstock.performance.calibration.efficiencies` writes them."""
+    """Read the measurements as columns. The module `penstock.performance.calibration.efficiencies` writes them."""
     return _arrays("evidence.npz")
 
 
 def load_held_out() -> "Mapping[str, np.ndarray[Any, Any]]":
-    """Read the held-out prediction of each measurement, written by `make calibration`.
+    """Read the held-out prediction of each measurement, which `make calibration` writes.
 
-    Each measurement is predicted with its month, setup, model or accelerator held out.
+    For each prediction, the month, setup, model or accelerator of the measurement was held out.
     """
     return _arrays("held_out.npz")
 
@@ -154,14 +172,14 @@ def _arrays(name: str) -> "Mapping[str, np.ndarray[Any, Any]]":
 
 @cache
 def measurement_sources() -> Mapping[str, MeasurementSource]:
-    """Read the publishers of the measurements, keyed by id."""
+    """Read the publishers of the measurements, keyed by publisher id."""
     raw = read_toml(_DATA / "measurements" / "sources.toml").get("source", [])
     sources = strictly(tuple[MeasurementSource, ...], raw, "sources.toml")
     return {source.id: source for source in sources}
 
 
 def parse_accelerator(raw: dict[str, Any], where: str) -> Accelerator:
-    """Parse one accelerator's table strictly.
+    """Parse the TOML table of one accelerator strictly.
 
     An unknown key, a number in quotes or a missing source is an error.
     """
@@ -181,16 +199,16 @@ def _ids(folder: str) -> tuple[str, ...]:
 
 @cache
 def _aliases(folder: str) -> dict[str, str]:
-    """Return the ids by short name. One file has all short names, so that the whole catalog need not be read."""
+    """Map short names to ids. One file has all short names, so that the whole catalog need not be read."""
     written = read_toml(_DATA / folder / _ALIASES)
     return {str(alias).lower(): str(ident) for alias, ident in written.items() if isinstance(ident, str)}
 
 
 @cache
 def _hub_names() -> dict[str, str]:
-    """Return the names of hub repositories, keyed in lower case by full name and by the part after the slash.
+    """Map the lower-case name of each hub repository to the name as written.
 
-    A part that equals a catalog id is left out.
+    The lower-case part after the slash is also a key, unless it equals a catalog id.
     """
     written = [str(alias) for alias in read_toml(_DATA / "models" / _ALIASES) if "/" in str(alias)]
     tails = {name.rpartition("/")[2].lower(): name for name in reversed(written)}
@@ -224,19 +242,22 @@ def _letters(name: str) -> str:
 
 @cache
 def _ids_by_letters(folder: str) -> dict[str, str]:
-    """Return ids keyed by letters and digits alone, for spellings such as `h100-nvl` and `rtx pro 6000`."""
+    """Map names without punctuation to ids, so that spellings such as `h100-nvl` and `rtx pro 6000` are found."""
     names = {ident: ident for ident in _ids(folder)} | _aliases(folder)
     return {_letters(name): ident for name, ident in names.items()}
 
 
 def _similar_accelerator(wanted: str) -> str | None:
-    """Return a sentence that names a similar accelerator in the catalog, for a known accelerator that is not in it."""
+    """Return a sentence that names a similar accelerator in the catalog.
+
+    It exists for some known accelerators that are not in the catalog. For all other names the result is None.
+    """
     similar = read_toml(_DATA / "accelerators" / _ALIASES).get("kin", {}).get(_letters(wanted))
     return None if similar is None else str(similar)
 
 
 def _not_covered(wanted: str) -> str | None:
-    """Return the reason why a known accelerator is not covered."""
+    """Return the reason why the catalog does not cover a known accelerator, or None if no reason is recorded."""
     spelled = _letters(wanted)
     for start, reason in read_toml(_DATA / "accelerators" / _ALIASES).get("not_covered", {}).items():
         if spelled.startswith(str(start)):

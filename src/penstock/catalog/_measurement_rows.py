@@ -1,6 +1,6 @@
-"""Reads measured rows from CSV and checks them strictly, column by column.
+"""Reads measured rows from CSV files and checks them strictly, column by column.
 
-Parsing row by row would be too slow for the number of rows.
+The files have too many rows to parse them row by row.
 """
 
 import csv
@@ -98,13 +98,13 @@ COLUMNS: Final[Mapping[str, Parse]] = {
     "twin": str,
     "flag": str,
 }
-"""Every column that a file can have, in the order they are written. A file leaves out columns that are empty for all
-its rows."""
+"""Every column that a file can have, in the order of the file. A file leaves out columns that are empty in all its
+rows."""
 _REQUIRED: Final = {field.name for field in fields(Measurement) if field.default is MISSING}
 
 
 def read_rows(text: str, where: str) -> list[Measurement]:
-    """Parse one file of rows. An error is one line that names the file, the line and the column."""
+    """Parse one file of rows. An error message is one line that names the file, the line and the column."""
     table = list(csv.reader(text.splitlines()))
     header, lines = (table[0], table[1:]) if table else ([], [])
     _check_header(header, where)
@@ -142,7 +142,10 @@ def _check_header(header: Sequence[str], where: str) -> None:
 
 
 def _parse_column(name: str, column: Sequence[str], where: str) -> list[Any]:
-    """Parse each distinct text of a column once. Most columns have few, and their rows share the parsed values."""
+    """Parse each distinct text of a column once.
+
+    Most columns have few distinct texts, and rows with equal texts share the parsed value.
+    """
     parse, known = COLUMNS[name], {}
     for text in set(column):
         try:

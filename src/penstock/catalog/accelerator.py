@@ -1,4 +1,4 @@
-"""Describes one accelerator as an engine sees it, with a source for each fact."""
+"""Describes one accelerator as a serving engine sees it, with a source for each fact."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
@@ -66,7 +66,7 @@ class Memory:
     hbm_bytes: int
     hbm_bytes_per_s: float
     usable_hbm_bytes: int | None = None
-    """Bytes that the driver reports to a process. None if no source states them."""
+    """Memory in bytes that the driver reports to a process. None if no source states it."""
 
     def __post_init__(self) -> None:
         if self.hbm_bytes <= 0 or self.hbm_bytes_per_s <= 0:
@@ -96,7 +96,7 @@ class Node:
 
     devices: int
     most_devices: int | None = None
-    """The maximum number of devices in one server, if servers with more than the usual number exist."""
+    """Maximum number of devices in one server. None if no server has more than the usual number."""
     pcie: str | None = None
     node_watts: float | None = None
     """Maximum power of the whole server, in watts."""
@@ -126,8 +126,8 @@ class Accelerator:
     node: Node
     sources: tuple[Source, ...]
     sparse_flops_per_s: Mapping[Precision, float] | None = None
-    """Peak with 2:4 structured sparsity, which no LLM engine uses. It serves to read vendor sheets and is never used in
-    predictions."""
+    """Peak with 2:4 structured sparsity, which no LLM engine uses. Predictions never use it. It is recorded to explain
+    the figures in vendor sheets."""
     compute_target: str | None = None
     wavefront_size: int | None = None
     compute_units: int | None = None
@@ -153,12 +153,18 @@ class Accelerator:
 
     @property
     def usable_hbm_bytes(self) -> int:
-        """Return the memory that the driver reports to a process, or the physical size if no report is published."""
+        """Return the memory in bytes that the driver reports to a process.
+
+        If no source states it, return the physical size.
+        """
         return self.memory.usable_hbm_bytes or self.memory.hbm_bytes
 
     @property
     def rack_nodes(self) -> int:
-        """Return the number of nodes that are sold together: all nodes of a rack if links span the rack, else one."""
+        """Return the number of nodes that are sold together.
+
+        It is the number of nodes in a rack if links span the rack, else one.
+        """
         domain = self.link.domain_devices if self.link is not None else None
         return max(1, (domain or 0) // self.node.devices)
 
@@ -166,7 +172,7 @@ class Accelerator:
     def recommendable(self) -> bool:
         """Return whether recommendations can name the accelerator.
 
-        It must ship, and the facts behind fit and speed must be verified.
+        The accelerator must be shipping, and its memory size, memory bandwidth and dense bf16 peak must be verified.
         """
         deciding = ("memory.hbm_bytes", "memory.hbm_bytes_per_s", "dense_flops_per_s.bf16")
         stated = set(fact_names(self))
@@ -175,7 +181,10 @@ class Accelerator:
         )
 
     def source_of(self, name: str) -> Source:
-        """Return the source of a field, with dotted names: `memory.hbm_bytes`, `dense_flops_per_s.fp8`."""
+        """Return the source of a field.
+
+        The field has a dotted name such as `memory.hbm_bytes` or `dense_flops_per_s.fp8`.
+        """
         for source in self.sources:
             if _covering(name, source.fields):
                 return source
@@ -188,7 +197,7 @@ class Accelerator:
         return tuple(name for name in formats if name in missing)
 
     def peak_flops_per_s(self, precision: Precision) -> float:
-        """Return the dense peak of a datapath in FLOP/s. A missing datapath is an error and is never estimated."""
+        """Return the dense peak of a datapath in FLOP/s. Raise an error if the accelerator has no such datapath."""
         try:
             return self.dense_flops_per_s[precision]
         except KeyError:
@@ -213,12 +222,12 @@ _IDENTITY = {
 
 
 def fact_names(accelerator: Accelerator) -> tuple[str, ...]:
-    """List every sourced fact of the accelerator, with dotted names."""
+    """List the dotted name of every sourced fact of the accelerator."""
     return tuple(name for name, _ in facts(accelerator))
 
 
 def facts(accelerator: Accelerator) -> tuple[tuple[str, object], ...]:
-    """List every sourced fact with its value. Identity (name, vendor, form factor) needs no source."""
+    """List every sourced fact with its value. Name, vendor and form factor need no source and are not listed."""
     return tuple(_facts_of(accelerator, ""))
 
 

@@ -1,4 +1,4 @@
-"""Compares two accelerators, and lists common ways to compare their figures wrongly."""
+"""Compares two accelerators, and lists common but wrong comparisons of their figures."""
 
 from dataclasses import dataclass
 
@@ -57,7 +57,7 @@ _LABELS = {
 
 
 def compare(left: Accelerator, right: Accelerator) -> AcceleratorComparison:
-    """Compare every fact of two accelerators, and find the wrong comparisons that are common for this pair."""
+    """Compare every fact of two accelerators, and list the wrong comparisons that are common for this pair."""
     first, second = dict(facts(left)), dict(facts(right))
     rows = []
     for name, label in _LABELS.items():
@@ -81,7 +81,7 @@ def _traps(left: Accelerator, right: Accelerator) -> tuple[Trap, ...]:
 
 
 def _sparse_traps(dense: Accelerator, sparse: Accelerator) -> list[Trap]:
-    """Return the wrong comparison of a dense figure with a sparse one, which is the most common published error."""
+    """Return the comparisons of a dense figure with a sparse one. This is the most common error in publications."""
     for kind in (Precision.FP8, Precision.BF16):
         mine, theirs = dense.dense_flops_per_s.get(kind), sparse.dense_flops_per_s.get(kind)
         inflated = (sparse.sparse_flops_per_s or {}).get(kind)

@@ -1,4 +1,7 @@
-"""Describes models known by name: a trimmed config.json, its source, and the published size for a check."""
+"""Describes the models of the catalog.
+
+Each has a trimmed config.json, its source, and the published size for a check.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,10 +21,10 @@ class PublishedSize:
     source: str
     active_params: float | None = None
     excludes: tuple[str, ...] = ()
-    """Parts of the checkpoint that the total leaves out, such as `mtp` or `vision`."""
+    """Parts of the checkpoint that the published total leaves out, such as `mtp` or `vision`."""
     active_excludes: tuple[str, ...] = ()
-    """Parts that the active count leaves out, in addition to the parts that no text token passes. Publishers differ on
-    embeddings."""
+    """Parts that the published active count leaves out, in addition to the parts that no text token passes through.
+    Some publishers count embeddings and others do not."""
     note: str | None = None
 
 
@@ -36,7 +39,7 @@ class CatalogModel:
     source: str
     checked_on: date
     config: Mapping[str, Any]
-    """The keys of the checkpoint's config.json that determine its shape, as published."""
+    """Published config.json of the checkpoint, trimmed to the keys that determine the shape of the model."""
     published: PublishedSize | None = None
     aliases: tuple[str, ...] = ()
     quantisation_file: Mapping[str, Any] | None = None

@@ -23,7 +23,7 @@ class MeasurementSource:
     url: str
     terms: str
     row_url: str | None = None
-    """URL of one row, with `{ref}` as the placeholder of its reference."""
+    """URL of one row. The placeholder `{ref}` stands for the row's reference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Side:
 
     @property
     def devices(self) -> int:
-        """Return the devices of all its workers."""
+        """Return the number of devices of all workers on this side."""
         return self.workers * self.tp * self.dp
 
 
@@ -54,9 +54,9 @@ class Measurement:
     source: str
     ref: str
     scenario: Scenario
-    """online: a closed loop of `concurrency` users on one engine. static_batch: one batch, run to its end. saturated:
-    everything queued at once, with a batch as large as memory allows and not stated. disaggregated: a closed loop on
-    engines that prefill and engines that decode."""
+    """How the load was applied. online: a closed loop of `concurrency` users on one engine. static_batch: one batch,
+    run to its end. saturated: all requests are queued at once, and the batch is as large as memory allows. Its size is
+    not stated. disaggregated: a closed loop on separate prefill and decode engines."""
     model: str
     weights: str
     accelerator: str
@@ -74,32 +74,34 @@ class Measurement:
     ttft_s: float | None = None
     output_tokens_per_s: float | None = None
     dated: Dated = "day"
-    """up_to: a median over months that end on `date`, or a file of that date. The software is older by an unknown
-    amount."""
+    """`up_to` if the date is only an upper bound: the row is a median over months that end on `date`, or comes from a
+    file of that date. The software is then older by an unknown amount."""
     drafted: Drafted = ""
-    """mtp: speculative decoding with the draft layers of the checkpoint, so that a step yields more than one token.
-    MiniMax-M3, whose checkpoint has none, drafts with a separate EAGLE-3 model."""
+    """`mtp` if the engine decodes speculatively with the draft layers of the checkpoint, so that a step yields more
+    than one token. The checkpoint of MiniMax-M3 has no draft layers, and a separate EAGLE-3 model drafts for it."""
     stack: str = ""
-    """Name of the software that runs the engines, if there is any besides the engine."""
+    """Name of software that runs on top of the engines, if there is any."""
     prefill: Side | None = None
     """Prefill side of a disaggregated deployment. The rest of the row describes the decode side."""
     decode_workers: int = 1
     nodes: int = 1
-    """The fewest machines that can hold the devices, for a deployment that is stated to span several machines."""
+    """Minimum number of machines that can hold the devices, for a deployment whose source says that it spans several
+    machines."""
     joules_per_output_token: float | None = None
-    """Energy of all devices in joules, measured over the load."""
+    """Energy of all devices per output token in joules, measured while the load ran."""
     twin: str = ""
-    """Id of the dated run of the same configuration, lengths and load, if the row is a median over runs."""
+    """Id of the dated run with the same configuration, lengths and load as this row, if this row is a median over
+    runs."""
     flag: str = ""
-    """Uncertain fields. `gpu_ambiguous`: the accelerator can be another one of the same family as the printed one.
-    `gpu_unnamed`: only the runner is known. `split_derived`: tp was derived from rates and times."""
+    """Fields of the row that are uncertain. `gpu_ambiguous`: the accelerator may be another member of the printed
+    family. `gpu_unnamed`: only the runner is known. `split_derived`: tp was derived from rates and times."""
 
     @property
     def devices(self) -> int:
-        """Return the devices of the deployment."""
+        """Return the number of devices of the deployment."""
         return self.decode_workers * self.tp * self.dp + (self.prefill.devices if self.prefill else 0)
 
     @property
     def plain(self) -> bool:
-        """Return whether the row is of one engine without drafts, and is the only row of its run."""
+        """Return whether the row measures one engine without drafts, and is not a median with a dated twin."""
         return self.scenario != "disaggregated" and not self.drafted and not self.twin

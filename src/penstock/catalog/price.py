@@ -1,4 +1,4 @@
-"""Holds dated prices. They are appended and never overwritten, so that an older plan keeps its prices."""
+"""Holds dated prices. Prices are appended and never overwritten, so that an older plan keeps the prices it used."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,16 +22,16 @@ PriceKind = Literal[
     "purchase_all_in",
     "own_three_years",
 ]
-"""`rent_contract` is for `term_months`. `rent_block` is for a window of days to weeks, prepaid or with a wait.
-`purchase_node` is the server; `purchase_all_in` adds network and storage. `run_per_hour` is the cost of owning without
-the purchase."""
+"""What the price pays for. `rent_contract` rents for `term_months`. `rent_block` rents for a window of days to weeks,
+which is prepaid or has a waiting time. `purchase_node` buys the server. `purchase_all_in` buys the server with network
+and storage. `run_per_hour` is the hourly cost of an owned device without its purchase."""
 _HOURLY: Final = frozenset(
     {"rent_on_demand", "rent_spot", "rent_index", "rent_contract", "rent_block", "own_per_hour", "run_per_hour"}
 )
 _RECENT: Final = timedelta(days=365)
-"""A price that is older than the newest price by more than this is not used, because the market has changed."""
+"""Maximum age of a used price relative to the newest price. The market has changed since older prices."""
 _LONE_SPREAD: Final = {"high": 0.05, "medium": 0.1, "low": 0.2}
-"""Assumed relative spread around a single price, by its confidence."""
+"""Assumed relative spread around the price if there is only one price, keyed by the confidence in that price."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +44,8 @@ class Price:
     kind: PriceKind
     provider: str
     usd: float
-    """Price in dollars for `devices` devices together: per hour if the kind is rent, own_per_hour or run_per_hour, else
-    once."""
+    """Price in dollars for `devices` devices together. It is per hour for rent, own_per_hour and run_per_hour, and is
+    paid once for the other kinds."""
     devices: int
     effective_from: date
     confidence: Literal["high", "medium", "low", "unverified"]
@@ -55,15 +55,15 @@ class Price:
     source: str | None = None
     note: str | None = None
     component: bool = False
-    """Whether the price is for the accelerator alone, with the host billed separately. No machine is available at this
-    price."""
+    """Whether the price is for the accelerator alone and the host is billed separately. A whole machine is not
+    available at this price."""
     term_months: int | None = None
     """Term of a `rent_contract` in months. None if its source does not state it."""
     survey: bool = False
-    """Whether the price is the result of a survey of many providers and buyers, and not one provider's list price."""
+    """Whether the price comes from a survey of many providers and buyers, instead of one provider's price list."""
     corrected_by: str | None = None
-    """Id of another entry that has the same offer with the correct label. The entry with the wrong label stays on
-    record and is not used."""
+    """Id of the entry that records this offer with the correct label. This entry has a wrong label, stays on record and
+    is not used."""
 
     def __post_init__(self) -> None:
         if self.usd <= 0 or self.devices < 1:
@@ -80,12 +80,12 @@ class Price:
 
     @property
     def usable(self) -> bool:
-        """Return whether the price has a source, pays for a whole machine and has the correct label."""
+        """Return whether the price has a source, is for a whole machine and has the correct label."""
         return self.confidence != "unverified" and not self.component and self.corrected_by is None
 
     @property
     def usd_per_device(self) -> float:
-        """Return the dollars per device: per hour if hourly, else once."""
+        """Return the dollars per device. They are per hour if `hourly` is true, else they are paid once."""
         return self.usd / self.devices
 
 
@@ -96,14 +96,17 @@ class MarketPrice:
     usd_per_device: float
     low_usd_per_device: float
     high_usd_per_device: float
-    """Quartiles of the offers, because one cloud's list price is not a market. If there is only one price, the range
-    around it depends on its confidence."""
+    """Low and high price are quartiles of the offers, because one cloud's list price is not a market. If there is only
+    one price, the range around it depends on the confidence in that price."""
     offers: tuple[Price, ...]
     """Each provider's newest price, cheapest first."""
 
 
 def market_price(prices: Sequence[Price], kind: PriceKind, *, term_months: int | None = None) -> MarketPrice | None:
-    """Return the market price from each provider's newest price of a kind. None if no sourced price is published."""
+    """Return the market price, computed from each provider's newest price of one kind.
+
+    The result is None if no sourced price of that kind is published.
+    """
     whole = [p for p in prices if (p.kind, p.term_months) == (kind, term_months) and p.usable]
     if not whole:
         return None
@@ -113,7 +116,10 @@ def market_price(prices: Sequence[Price], kind: PriceKind, *, term_months: int |
 
 
 def _middle(offers: tuple[Price, ...]) -> MarketPrice:
-    """Return the newest market survey if there is one, else the median. Listed contracts cost more than signed ones."""
+    """Return the newest market survey if there is one, else the median of the offers.
+
+    Surveys are preferred because list prices of contracts are higher than signed prices.
+    """
     usd = [price.usd_per_device for price in offers]
     if len(offers) == 1:
         spread = _LONE_SPREAD[offers[0].confidence]
@@ -131,7 +137,10 @@ def _middle(offers: tuple[Price, ...]) -> MarketPrice:
 
 
 def _newest_by_provider(prices: Sequence[Price]) -> tuple[Price, ...]:
-    """Return one price per provider: the newest price, and among prices of the same date the price for most devices."""
+    """Return one price per provider, which is the provider's newest price.
+
+    Among prices of the same date, the price for the largest number of devices is taken.
+    """
     kept: dict[str, Price] = {}
     for price in sorted(prices, key=lambda entry: (entry.effective_from, entry.devices, -entry.usd_per_device)):
         kept[price.provider] = price

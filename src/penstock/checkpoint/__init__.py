@@ -1,4 +1,7 @@
-"""Reads the configs and tensor headers of a checkpoint, from disk or the hub, and never its weights."""
+"""Reads the configs and tensor headers of a checkpoint from disk or from the hub.
+
+The package `fp8` also reads weights.
+"""
 
 from penstock.checkpoint.checkpoint_files import Checkpoint
 from penstock.checkpoint.crosscheck import CrossCheck, cross_check

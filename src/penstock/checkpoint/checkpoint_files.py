@@ -16,9 +16,9 @@ class Checkpoint:
     spec: ModelSpec
     source: str
     repository: str | None = None
-    """Hub repository, which is the name that an engine loads. None if there is none."""
+    """Hub repository, which is the name that an engine loads. None if the checkpoint is in no repository."""
     tensors: tuple[StoredTensor, ...] | None = None
-    """Headers of the weight files, if available."""
+    """Tensors in the headers of the weight files. None if no headers were read."""
     config: Config | None = None
     """Parsed config.json, for properties that ModelSpec does not keep (activation schemes, KV scales)."""
     sidecar: Config | None = None
@@ -26,7 +26,10 @@ class Checkpoint:
 
 
 def read_bounded(path: Path, limit: int = MAX_CONFIG_BYTES) -> bytes:
-    """Read a small file up to one byte beyond the limit, so that its parser can refuse a larger file."""
+    """Read a small file up to one byte beyond the size limit.
+
+    The extra byte lets the parser refuse a file that is too large.
+    """
     try:
         with path.open("rb") as file:
             return file.read(limit + 1)

@@ -1,4 +1,4 @@
-"""Compares a ModelSpec with safetensors headers, name by name."""
+"""Compares the weights that a ModelSpec expects with the tensors in safetensors headers, name by name."""
 
 import re
 from collections.abc import Iterable
@@ -27,28 +27,30 @@ class CrossCheck:
     stored_bytes: int
     expected_bytes: int
     wrong_shapes: tuple[str, ...]
-    """Unquantised tensors with an unexpected shape, and scales that cannot cover their weight (the first few)."""
+    """Unquantised tensors with an unexpected shape, and scales that cannot cover their weight. Only the first few are
+    listed."""
     missing: tuple[str, ...]
-    """Modules that the config implies but no file holds, because they are fused, renamed or absent (the first few)."""
+    """Modules that the config implies but no file holds under the expected name. They may be fused, renamed or absent.
+    Only the first few are listed."""
     unexpected: tuple[str, ...]
-    """Stored modules that the config does not imply (the first few)."""
+    """Stored modules that the config does not imply. Only the first few are listed."""
 
     @property
     def difference_fraction(self) -> float:
-        """Relative difference of the stored bytes from the expected bytes."""
+        """Return the relative difference of the stored bytes from the expected bytes."""
         return self.stored_bytes / self.expected_bytes - 1 if self.expected_bytes else 0.0
 
     @property
     def agrees(self) -> bool:
-        """Whether the bytes agree within 1%, no shape contradicts the config, and no module is absent."""
-        # If there are unexpected modules, missing ones may be the same weights fused or renamed; otherwise they are
+        """Return whether the bytes agree within 1%, no shape contradicts the config, and no module is absent."""
+        # Unexpected modules may be the missing weights, fused or renamed. Without unexpected modules, missing weights are
         # absent.
         absent = self.missing and not self.unexpected
         return abs(self.difference_fraction) <= AGREES_WITHIN and not self.wrong_shapes and not absent
 
 
 def cross_check(model: ModelSpec, tensors: Iterable[StoredTensor]) -> CrossCheck:
-    """Compare every stored tensor with the config."""
+    """Compare every stored tensor with the weights that the config implies."""
     expected: dict[str, list[Weight]] = {}
     for weight in model.weights:
         expected.setdefault(weight.module, []).append(weight)
@@ -83,7 +85,10 @@ def _declared_block(model: ModelSpec) -> Block | None:
 
 
 def _wrong_scales(tensors: Iterable[StoredTensor], declared: Block | None) -> list[str]:
-    """Check the shape of every scale against its FP8 weight, with the declared block or the most common one."""
+    """Check the shape of every scale against its FP8 weight.
+
+    The scale block is the block that the config declares, or else the most common block.
+    """
     named = {tensor.name: tensor for tensor in tensors}
     pairs = [
         (named[scale], weight)
@@ -101,7 +106,11 @@ def _wrong_scales(tensors: Iterable[StoredTensor], declared: Block | None) -> li
 
 
 def _wrong_shape(tensor: StoredTensor, weights: list[Weight]) -> str | None:
-    """Compare shapes of equal rank exactly, and other shapes (a convolution's kernel) by their number of elements."""
+    """Compare the stored shape with the expected shape.
+
+    Shapes of equal rank must be equal. Shapes of different rank (a convolution's kernel) must have equally many
+    elements.
+    """
     if weights[0].format.bits < 16:  # quantised weights are packed
         return None
     shape, elements = weights[0].shape, sum(prod(weight.shape) for weight in weights)
@@ -113,7 +122,7 @@ def _wrong_shape(tensor: StoredTensor, weights: list[Weight]) -> str | None:
 
 
 def _file_bytes(weight: Weight, model: ModelSpec) -> int:
-    """Return the bytes in the files, which may hold wider weights than engines load."""
+    """Return the bytes of a weight in the files. Files may hold a wider format than engines load."""
     if model.stored_dtype is not None and weight.format is model.dtype:
         return model.stored_dtype.bytes_of(weight.shape) * weight.copies
     return weight.stored_bytes

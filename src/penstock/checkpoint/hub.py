@@ -1,4 +1,4 @@
-"""Reads a checkpoint's config and tensor headers from the Hugging Face hub, never its code or weights."""
+"""Reads a checkpoint's config and tensor headers from the Hugging Face hub. It never reads code or weights."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ _REPOSITORY = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}(@[\w./-]{1,96})?")
 
 
 def open_hub(repository: str, *, headers: bool = False) -> Checkpoint:
-    """Read `org/name` or `org/name@revision`."""
+    """Read the checkpoint `org/name` or `org/name@revision` from the hub."""
     if not _REPOSITORY.fullmatch(repository):
         raise CheckpointError(
             f"'{repository[:120]}' is not a hub repository; use `hf:org/name` or `hf:org/name@revision`"

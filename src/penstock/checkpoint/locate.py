@@ -1,4 +1,4 @@
-"""Locates a model: a config.json, a directory, a catalog name, or a hub repository."""
+"""Locates a model by its config.json, its directory, its catalog name or its hub repository."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,10 @@ _SIDECAR: Final = "hf_quant_config.json"
 
 
 def open_checkpoint(name: str, *, headers: bool = False) -> Checkpoint:
-    """Open the model that a user names: a path that exists, else a catalog name, or `hf:org/name` on the hub."""
+    """Open the model that a user names.
+
+    The name is `hf:org/name` for a model on the hub, else a path if the path exists, else a catalog name.
+    """
     if not name.strip():
         raise UsageError("no model is named; give a config.json, a directory, a catalog name or hf:org/name")
     if name.startswith("hf:"):
@@ -49,7 +52,7 @@ def _headers(folder: Path) -> tuple[StoredTensor, ...] | None:
 
 
 def _open_shadowed(path: Path) -> Checkpoint:
-    """Open the catalog model that has the same name as a directory without a checkpoint."""
+    """Open the catalog model whose name is also the name of a directory without a checkpoint."""
     try:
         return _open_catalog(str(path))
     except UnknownName:

@@ -1,4 +1,7 @@
-"""Lists a checkpoint's weight files according to its index, so that a second copy of the weights is not counted."""
+"""Lists a checkpoint's weight files.
+
+The index decides which files count, so that a second copy of the weights is ignored.
+"""
 
 import json
 import re
@@ -17,9 +20,9 @@ _MAX_SHARDS: Final = 4096
 
 
 def shards_of(folder: Path) -> tuple[Path, ...]:
-    """List the weight files: the files in the index, else `model*.safetensors`, else all.
+    """List the weight files. These are the files in the index, else `model*.safetensors`, else all safetensors files.
 
-    Checkpoints of Mistral have two copies of the weights, only one of them under these names.
+    Checkpoints of Mistral hold two copies of the weights, and only one copy has these names.
     """
     index = folder / _INDEX
     if index.is_file():
@@ -32,13 +35,16 @@ def shards_of(folder: Path) -> tuple[Path, ...]:
 
 
 def indexed_tensors(folder: Path) -> Mapping[str, str]:
-    """Map each tensor to its file according to the index. Empty if there is no index."""
+    """Map each tensor to its file according to the index. The map is empty if there is no index."""
     index = folder / _INDEX
     return {str(name): str(file) for name, file in _weight_map(index).items()} if index.is_file() else {}
 
 
 def declared_block(folder: Path) -> tuple[int, int] | None:
-    """Return the scale block that config.json declares. None if it declares no block or the file is missing."""
+    """Return the scale block that config.json declares.
+
+    The result is None if the file declares no block, is missing or is invalid.
+    """
     file = folder / "config.json"
     if not file.is_file():
         return None

@@ -1,1 +1,1 @@
-"""Checks FP8 bytes: dialects, scales and visible defects."""
+"""Checks the FP8 weights of a checkpoint: dialects, scales and visible defects."""

@@ -1,4 +1,7 @@
-"""Counts FP8 codes close to read speed: all codes for damage, and a sample for the distribution."""
+"""Counts FP8 codes almost as fast as files are read.
+
+All codes are checked for damage, and a sample gives the distribution.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -14,14 +17,14 @@ SAMPLE_BYTES: Final = 1 << 16
 SAMPLE_EVERY: Final = 32
 """Sampling interval in chunks.
 
-The sample is 64 KiB of a tensor that fits in one chunk, and 16 KiB of every 32nd chunk of a larger tensor.
+A tensor that fits in one chunk gives a sample of 64 KiB. A larger tensor gives 16 KiB of every 32nd chunk.
 """
 _BLOCK: Final = 128
 _MAGNITUDE: Final = 0x7F
 _LOWEST: Final = -0x80
-"""0x80 as a signed byte: the minimum."""
+"""Code 0x80 as a signed byte, which is the minimum of a signed byte."""
 _FIRST_SPECIAL: Final = {Dialect.E4M3FN: 0x7F, Dialect.E5M2: 0x7C, Dialect.E8M0: 0x7F}
-"""Smallest magnitude that is NaN or infinite (E8M0 has one special code, 0xFF)."""
+"""Smallest magnitude code that is NaN or infinite. E8M0 has one special code, 0xFF."""
 
 
 def _empty() -> Histogram:
@@ -30,7 +33,7 @@ def _empty() -> Histogram:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts over the codes of one tensor, or of several tensors of one group."""
+    """Counts over the codes of one tensor, or of all tensors of one group."""
 
     codes: int = 0
     sampled: int = 0
@@ -41,7 +44,7 @@ class Tally:
     has_negative_zero: bool = False
     """Whether the code 0x80 occurs, which is negative zero in OCP and NaN in FNUZ."""
     zero_chunks: int = 0
-    """Number of chunks that are all zero, as in a file that was not written completely."""
+    """Number of chunks that are all zero. A file that was not written completely has such chunks."""
     chunks: int = 0
     largest_code: int = 0
     """Magnitude bits of the largest code."""
@@ -50,18 +53,18 @@ class Tally:
     zero_rows: int = 0
     """Number of all-zero rows, in tensors at least two blocks wide."""
     fingerprint: int = 0
-    """Checksum of the first sample, equal for copies of a tensor."""
+    """Checksum of the first sample. Copies of a tensor have equal checksums."""
 
     @property
     def scaled_histogram(self) -> Histogram:
-        """The histogram of the sample, scaled to the number of all codes."""
+        """Return the histogram of the sample, scaled to the number of all codes."""
         if not self.sampled or self.sampled == self.codes:
             return self.histogram
         scaled: Histogram = np.rint(self.histogram * (self.codes / self.sampled)).astype(np.int64)
         return scaled
 
     def largest_value(self, dialect: Dialect) -> float:
-        """Return the largest magnitude when read in a dialect. NaN if the largest code is NaN."""
+        """Return the value of the largest code when it is read in `dialect`. NaN if the largest code is NaN."""
         return float(abs(decode_table(dialect)[self.largest_code]))
 
     def add(self, other: "Tally") -> None:
@@ -79,18 +82,21 @@ class Tally:
 
 
 class _ZeroBlocks:
-    """Detector of all-zero blocks. It reads eight of every 128 bytes: the start of each row of each block."""
+    """Detector of all-zero blocks.
+
+    It reads only the first eight of every 128 bytes, which start one row of one block.
+    """
 
     def __init__(self, columns: int) -> None:
         self.across = columns // _BLOCK if columns % _BLOCK == 0 else 0
         self.seen = 0
         self.rows: dict[int, int] = {}
-        """Number of zero rows by block."""
+        """Number of rows that begin with zeros, for each block."""
         self.whole: dict[int, int] = {}
-        """Number of blocks that begin with zeros, by row."""
+        """Number of blocks that begin with zeros, for each row."""
 
     def look(self, chunk: Codes) -> None:
-        # If rows are not whole blocks, or a chunk ends inside one, the tensor is not laid out in blocks.
+        # If rows are not whole blocks, or a chunk ends inside a block, the tensor is not laid out in blocks.
         if not self.across or chunk.size % _BLOCK:
             self.across = 0
             return
@@ -105,24 +111,24 @@ class _ZeroBlocks:
 
     @property
     def count(self) -> int:
-        """Number of blocks in which every row begins with eight zeros. 128 such rows are no coincidence."""
+        """Return the number of blocks in which every row begins with eight zeros. 128 such rows are no coincidence."""
         last = self.seen // self.across if self.across else 0
         return sum(zeros >= min(_BLOCK, last - block // self.across * _BLOCK) for block, zeros in self.rows.items())
 
     @property
     def zero_rows(self) -> int:
-        """Number of rows in which every block begins with eight zeros.
+        """Return the number of rows in which every block begins with eight zeros.
 
-        It is 0 if rows have only one block, because that proves little.
+        It is 0 if rows have only one block, because eight zeros in one block prove little.
         """
         return sum(count == self.across for count in self.whole.values()) if self.across > 1 else 0
 
 
 def tally(chunks: Iterable[Codes], dialect: Dialect, columns: int = 0) -> Tally:
-    """Count a tensor's codes, and blocks of zeros if its number of columns is given.
+    """Count a tensor's codes. If the number of columns is given, also count blocks of zeros.
 
     Three reductions read every byte and find any NaN, any 0x80 and the largest code. Only a damaged chunk is counted
-    code by code, which keeps the scan close to read speed.
+    code by code, so that the scan is almost as fast as reading.
     """
     found, blocks = Tally(), _ZeroBlocks(columns)
     for chunk in chunks:
@@ -150,7 +156,7 @@ def _screen(chunk: Codes, dialect: Dialect, found: Tally) -> None:
             found.has_negative_zero = True
             found.nan_codes += int(np.count_nonzero(chunk == 0x80))  # FNUZ's only NaN
         return
-    # One negative zero is enough to know.
+    # One negative zero is enough, so the search stops here.
     found.has_negative_zero = found.has_negative_zero or int(np.minimum.reduce(signed)) == _LOWEST
     if highest >= (special := _FIRST_SPECIAL[dialect]) or top >= special | 0x80:
         found.nan_codes += int(np.count_nonzero(~np.isfinite(decode_table(dialect))[chunk]))

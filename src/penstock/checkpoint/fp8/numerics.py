@@ -14,7 +14,10 @@ Histogram = NDArray[np.int64]
 
 
 class Dialect(StrEnum):
-    """FP8 dialect: the split of eight bits and the exponent bias. Comments give the safetensors names."""
+    """FP8 dialect, which defines how eight bits are split and the exponent bias.
+
+    Comments give the safetensors names.
+    """
 
     E4M3FN = "e4m3fn"  # F8_E4M3, OCP
     E4M3FNUZ = "e4m3fnuz"  # F8_E4M3FNUZ, gfx940 to gfx942
@@ -37,7 +40,7 @@ class _Layout:
     mantissa_bits: int
     bias: int
     fnuz: bool
-    """Whether it has one NaN at 0x80, no infinities and no negative zero."""
+    """Whether the dialect is FNUZ, which has one NaN at 0x80, no infinities and no negative zero."""
 
 
 _LAYOUTS: Final = {
@@ -50,7 +53,7 @@ _LAYOUTS: Final = {
 
 @cache
 def decode_table(dialect: Dialect) -> Table:
-    """Return the value of each code as float64, which is exact."""
+    """Return the value of each code as float64, which represents all values exactly."""
     codes = np.arange(CODES)
     if dialect is Dialect.E8M0:
         values = np.ldexp(1.0, codes - 127)
@@ -80,18 +83,21 @@ def _floats(layout: _Layout, codes: NDArray[np.int64]) -> Table:
 
 
 def nan_codes(dialect: Dialect) -> tuple[int, ...]:
-    """Return the NaN codes."""
+    """Return the NaN codes of a dialect."""
     return tuple(int(code) for code in np.flatnonzero(np.isnan(decode_table(dialect))))
 
 
 def largest(dialect: Dialect) -> float:
-    """Return the largest finite value."""
+    """Return the largest finite value of a dialect."""
     values = decode_table(dialect)
     return float(values[np.isfinite(values)].max())
 
 
 def unrepresentable_codes(source: Dialect, target: Dialect) -> tuple[int, ...]:
-    """Return the finite codes whose value the other dialect cannot represent, so that a cast would lose it."""
+    """Return the finite codes of one dialect whose value the other dialect cannot represent.
+
+    A cast would lose these values.
+    """
     values, held = decode_table(source), decode_table(target)
     finite = np.isfinite(values)
     exact = np.isin(values, held[np.isfinite(held)])
@@ -108,18 +114,21 @@ def convert_to_fnuz(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misreading:
-    """Expected relative error of a layer's output, for inputs of random direction."""
+    """Expected relative errors of a layer's output if its weights are misread, for inputs of random direction."""
 
     unconverted: float
     """Error if bytes are read in the other dialect and the scales are not doubled."""
     cast_by_value: float
     """Error if values beyond the other dialect's range are clipped."""
     nan_as_finite: float
-    """Error of NaN codes that the conversion turns into the other dialect's largest value."""
+    """Error that NaN codes cause, because the conversion turns them into the other dialect's largest value."""
 
 
 def misread(histogram: Histogram, source: Dialect, target: Dialect) -> Misreading:
-    """Compute the relative error of W x for random x: the norm of the change in W over the norm of W."""
+    """Compute the relative error of the output W x for random x.
+
+    It is the norm of the change in W, divided by the norm of W.
+    """
     values = decode_table(source)
     other = decode_table(target)
     finite = np.isfinite(values)
@@ -132,7 +141,7 @@ def misread(histogram: Histogram, source: Dialect, target: Dialect) -> Misreadin
     clipped = np.clip(values[finite], -limit, limit)
     by_value = float(np.sum(histogram[finite] * (clipped - values[finite]) ** 2))
     stray = int(histogram[list(nan_codes(source))].sum())
-    # After the conversion such a byte is the target's largest value times a doubled scale.
+    # After the conversion a NaN byte is the target's largest value times a doubled scale.
     nan_error = stray * (2 * limit) ** 2
     return Misreading(
         unconverted=float(np.sqrt(unconverted / size)),

@@ -26,17 +26,17 @@ class ScaleValues:
 
 
 def is_cache_scale(name: str) -> bool:
-    """Return whether a name is a scale of the KV cache."""
+    """Return whether a tensor of this name holds a scale of the KV cache."""
     return _CACHE.fullmatch(name) is not None
 
 
 def is_input_scale(name: str) -> bool:
-    """Return whether a name is a static scale of activations."""
+    """Return whether a tensor of this name holds a static scale of activations."""
     return _INPUT.fullmatch(name) is not None
 
 
 def is_scale(name: str) -> bool:
-    """Return whether a tensor holds scales, by its name."""
+    """Return whether a tensor of this name holds scales."""
     last = name.rsplit(".", 1)[-1]
     return (
         last == "scale"
@@ -48,7 +48,10 @@ def is_scale(name: str) -> bool:
 
 
 def decode_scale(tensor: StoredTensor, raw: Codes) -> Values | None:
-    """Return the values of a scale tensor, or None if no scale has its dtype. U8 is read as powers of two (E8M0)."""
+    """Return the values of a scale tensor, or None if its dtype is not used for scales.
+
+    The dtype U8 is read as powers of two (E8M0).
+    """
     if tensor.dtype == "U8":
         return decode_table(Dialect.E8M0)[raw]
     if tensor.dtype in DIALECT_OF:
@@ -63,7 +66,7 @@ def decode_scale(tensor: StoredTensor, raw: Codes) -> Values | None:
 
 
 def problems(values: Values) -> tuple[str, ...]:
-    """Return the kinds of invalid values in a scale: NaN, infinite, zero or negative."""
+    """Return the kinds of invalid values in a scale tensor: NaN, infinite, zero or negative."""
     found = []
     if np.isnan(values).any():
         found.append("scale_nan")

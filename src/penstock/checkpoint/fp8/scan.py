@@ -1,4 +1,4 @@
-"""Scans all FP8 tensors and scales of a checkpoint for defects, and computes the error if a dialect is misread."""
+"""Scans all FP8 tensors and scales of a checkpoint for defects. It also computes the error if a dialect is misread."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -31,24 +31,25 @@ from penstock.checkpoint.shards import declared_block, indexed_tensors, shards_o
 from penstock.errors import CheckpointError
 
 _SCALE_LIMIT: Final = 1 << 26
-"""Size limit of a scale tensor. 64 MiB of block scales cover 10^12 weights, more than any published tensor has."""
+"""Maximum size of a scale tensor. 64 MiB of block scales cover 10^12 weights, which is more than any published tensor
+has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupScan:
-    """FP8 tensors that differ only in layer and expert number."""
+    """Group of FP8 tensors whose names differ only in layer and expert number."""
 
     name: str
     dialect: Dialect
     tensors: int
     stored_bytes: int
     largest_value: float
-    """Largest value before scaling, read in the group's own dialect."""
+    """Largest value before scaling, read in the dialect of the group."""
     other_largest_value: float
-    """Value of the same code, read in the other E4M3 dialect."""
+    """Value of the code of `largest_value`, read in the other E4M3 dialect."""
     nan_codes: int
     unrepresentable_fraction: float
-    """Fraction of codes whose value the other dialect cannot represent (sampled)."""
+    """Fraction of the sampled codes whose value the other dialect cannot represent."""
     scales: str
     """Granularity of the group's scales: none, tensor, channel or block."""
     misreading: Misreading
@@ -69,22 +70,22 @@ class Fp8Scan:
 
     @property
     def sound(self) -> bool:
-        """Whether the scan has no findings."""
+        """Return whether the scan has no findings."""
         return not self.findings
 
     @property
     def has_nan_codes(self) -> bool:
-        """Whether FP8 weights contain NaN codes. Preflight uses this."""
+        """Return whether FP8 weights contain NaN codes. Preflight uses this."""
         return any(finding.kind == "nan_codes" for finding in self.findings)
 
     @property
     def has_e8m0_top(self) -> bool:
-        """Whether power-of-two scales contain the bytes 254 or 255. Preflight uses this."""
+        """Return whether power-of-two scales contain the byte 254 or 255. Preflight uses this."""
         return any(finding.kind == "e8m0_top" for finding in self.findings)
 
 
 def scan_fp8(folder: Path, progress: Callable[[int], None] | None = None) -> Fp8Scan:
-    """Scan a checkpoint directory or one safetensors file. `progress` is called with the number of bytes read."""
+    """Scan a checkpoint directory or one safetensors file. `progress` is called with numbers of bytes read."""
     files = (folder,) if folder.is_file() else shards_of(folder)
     if not files:
         raise CheckpointError(f"{folder} has no safetensors files")
@@ -98,24 +99,27 @@ def scan_fp8(folder: Path, progress: Callable[[int], None] | None = None) -> Fp8
 
 
 def scan_bytes(folder: Path) -> int:
-    """Return the number of bytes that a scan will read: FP8 tensors and scales."""
+    """Return the number of bytes that a scan will read, which are the bytes of FP8 tensors and scales."""
     files = (folder,) if folder.is_file() else shards_of(folder)
     tensors = (tensor for path in files for tensor in open_shard(path).tensors)
     return sum(tensor.stored_bytes for tensor in tensors if _is_codes(tensor) or is_scale(tensor.name))
 
 
 def _is_codes(tensor: StoredTensor) -> bool:
-    """Return whether a tensor holds FP8 values that are not scales (NVFP4 stores its block scales as FP8)."""
+    """Return whether a tensor holds FP8 weights.
+
+    FP8 scales are excluded, because NVFP4 stores its block scales as FP8.
+    """
     return tensor.dtype in DIALECT_OF and tensor.dtype != "F8_E8M0" and not is_scale(tensor.name)
 
 
 @dataclass(slots=True)
 class _Scan:
-    """State kept between tensors: counts and summaries of scales, but no weights."""
+    """State that a scan keeps between tensors. It has counts and summaries of scales, but no weights."""
 
     progress: Callable[[int], None]
     declared: Block | None = None
-    """The scale block that config.json declares."""
+    """Scale block that config.json declares."""
     codes: dict[str, tuple[StoredTensor, Tally]] = field(default_factory=dict)
     scales: dict[str, ScaleSummary] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
@@ -161,7 +165,7 @@ class _Scan:
         self.scales[tensor.name] = summarise(ScaleValues(tensor, values), raw)
 
     def compare(self, indexed: Mapping[str, str]) -> None:
-        """Check the index against the shards."""
+        """Compare the tensors in the index with the tensors in the shards."""
         for name, file in indexed.items():
             if name not in self.names:
                 self.findings.append(ScanFinding(kind="not_stored", tensor=name, detail=f"{file} does not hold it"))
@@ -209,7 +213,7 @@ def _group(name: str, dialect: Dialect, seen: Tally, count: int, reach: str) -> 
     lost = list(unrepresentable_codes(dialect, target))
     histogram = seen.scaled_histogram.copy()
     if seen.nan_codes:
-        # Damage is counted in every byte; the sample only estimates it.
+        # Damage counts come from every byte; the sample would only estimate them.
         special = 0x80 if dialect in {Dialect.E4M3FNUZ, Dialect.E5M2FNUZ} else 0x7F
         histogram[0xFF if special == 0x7F else 0x80] = 0  # the positive NaN of E4M3FN
         histogram[special] = seen.nan_codes

@@ -78,16 +78,16 @@ _OUTLIER: Final = 12.0
 _PEAK: Final = 100.0
 _NEXT: Final = 10.0
 _ABSURD: Final = 1e4
-"""A magnitude that no trained weight reaches. The largest code alone is 448."""
+"""Magnitude that no trained weight reaches. The largest code is 448 even before scaling."""
 _MX_BLOCK: Final = (1, 32)
-"""Block of MXFP8, whose elements share a power of two. Its scales are bytes, labelled F8_E8M0 or U8."""
+"""Block of MXFP8, whose elements share one power-of-two scale. The scales are bytes, labelled F8_E8M0 or U8."""
 _SATURATED: Final = 0.01
 _DEAD: Final = 1e-3
 _BLOCK_CODES: Final = 128 * 128
 _ENOUGH_CODES: Final = 4096
 ENOUGH_TINY: Final = 24
-"""Minimum number of smallest negative codes for the FNUZ check. Rounding would also have produced about half as many
-codes 0x80."""
+"""Minimum number of codes with the smallest negative value for the FNUZ check. In the OCP dialect, rounding would also
+have produced about half as many codes 0x80."""
 _SMALLEST_GROUP: Final = 4
 _FEWEST_LAYERS: Final = 3
 _NUMBER: Final = re.compile(r"(?<=\.)\d+(?=\.)")
@@ -104,12 +104,12 @@ class ScanFinding:
 
     @property
     def level(self) -> Level:
-        """Level of the finding: damage, or suspicious."""
+        """Return the level of the finding: damage or suspicious."""
         return _KINDS[self.kind][0]
 
     @property
     def meaning(self) -> str:
-        """Description of the kind of finding."""
+        """Return the description of this kind of finding."""
         return _KINDS[self.kind][1]
 
 
@@ -129,20 +129,20 @@ class ScaleSummary:
     """Whether an e8m0 byte is 254 or 255."""
     ones: bool
     dead: int
-    """Number of values below a thousandth of the median. Quantisers write such values for blocks of zeros."""
+    """Number of scales below a thousandth of the median. Quantisers write such scales for blocks of zeros."""
     constant: bool
-    """Whether the scale has several values that are all equal."""
+    """Whether the tensor has several scales and all of them are equal."""
     peak: float = 1.0
-    """Ratio of the largest value to the median. 1 if another value is within a factor of 10 of the largest."""
+    """Ratio of the largest scale to the median. It is 1 if another scale is within a factor of 10 of the largest."""
 
     @property
     def powers(self) -> bool:
-        """Whether the bytes of the scale are powers of two, labelled as E8M0 or unlabelled."""
+        """Return whether the bytes of the tensor are powers of two. They are labelled E8M0 or unlabelled (U8)."""
         return self.tensor.dtype in {"F8_E8M0", "U8"}
 
 
 def summarise(scale: ScaleValues, raw: Codes) -> ScaleSummary:
-    """Summarise a scale for the checks, so that its values can be freed."""
+    """Summarise a scale tensor for the checks, so that its values need not stay in memory."""
     sound = np.sort(scale.values[np.isfinite(scale.values) & (scale.values > 0)])
     median = float(sound[(sound.size - 1) // 2] + sound[sound.size // 2]) / 2 if sound.size else 0.0
     top = scale.tensor.dtype in {"F8_E8M0", "U8"} and raw.size > 0 and int(raw.max()) >= 0xFE
@@ -160,7 +160,10 @@ def summarise(scale: ScaleValues, raw: Codes) -> ScaleSummary:
 
 
 def _peak(ordered: Values, median: float) -> float:
-    """Return the ratio of the largest scale to the median, or 1 if another scale is within a factor of 10."""
+    """Return the ratio of the largest scale to the median.
+
+    It is 1 if another scale is within a factor of 10 of the largest.
+    """
     if ordered.size < _SMALLEST_GROUP:
         return 1.0
     following, largest = ordered[-2:]
@@ -168,7 +171,7 @@ def _peak(ordered: Values, median: float) -> float:
 
 
 def pair_scales(weights: Mapping[str, StoredTensor], scales: Mapping[str, ScaleSummary]) -> dict[str, str]:
-    """Map each weight to the name of its scale, if it has one."""
+    """Map the name of each weight that has a scale to the name of the scale."""
     found = {}
     for name in weights:
         held = next((candidate for candidate in scale_names(name) if candidate in scales), None)
@@ -178,7 +181,7 @@ def pair_scales(weights: Mapping[str, StoredTensor], scales: Mapping[str, ScaleS
 
 
 def code_findings(codes: Mapping[str, tuple[StoredTensor, Tally]]) -> Iterable[ScanFinding]:
-    """Check the codes alone."""
+    """Check the FP8 codes of tensors without their scales."""
     for name, (tensor, seen) in codes.items():
         dialect = DIALECT_OF[tensor.dtype]
         if seen.nan_codes:
@@ -204,7 +207,7 @@ def code_findings(codes: Mapping[str, tuple[StoredTensor, Tally]]) -> Iterable[S
 def magnitude_findings(
     codes: Mapping[str, tuple[StoredTensor, Tally]], scales: Mapping[str, ScaleSummary], paired: Mapping[str, str]
 ) -> Iterable[ScanFinding]:
-    """Check that the largest code times the typical scale is a plausible weight, because weights are small numbers."""
+    """Check that the largest code times the typical scale is a plausible weight. Trained weights are small numbers."""
     for name, (tensor, seen) in codes.items():
         scale = scales.get(paired.get(name, ""))
         if scale is None or scale.typical is None:
@@ -220,7 +223,10 @@ def declared_findings(
     paired: Mapping[str, str],
     declared: Block | None,
 ) -> Iterable[ScanFinding]:
-    """Check the stored scale grids against the block that the config declares, which engines use."""
+    """Check the shapes of stored scales against the scale block that the config declares.
+
+    Engines use the declared block.
+    """
     for name, held in paired.items() if declared is not None else ():
         blocks = covering_blocks(scales[held].tensor.shape, weights[name].shape)
         if blocks and declared not in blocks:
@@ -233,7 +239,10 @@ def declared_findings(
 def zero_block_findings(
     codes: Mapping[str, tuple[StoredTensor, Tally]], scales: Mapping[str, ScaleSummary], paired: Mapping[str, str]
 ) -> Iterable[ScanFinding]:
-    """Check blocks of zeros, which are sound only if their scales are near zero too, as quantisers write them."""
+    """Check blocks of zeros.
+
+    They are sound only if their scales are near zero, because quantisers write such scales.
+    """
     for name, (tensor, seen) in codes.items():
         scale = scales.get(paired.get(name, ""))
         if seen.largest_code == 0:
@@ -254,7 +263,7 @@ def zero_block_findings(
 def twin_findings(
     codes: Mapping[str, tuple[StoredTensor, Tally]], names: Collection[str] = ()
 ) -> Iterable[ScanFinding]:
-    """Find gaps and unequal shapes between the layers of a tensor, and tensors that are copies of another."""
+    """Find layers that lack a tensor or store it in an unequal shape, and tensors that are copies of another tensor."""
     groups: dict[str, dict[str, tuple[StoredTensor, Tally]]] = {}
     for name, held in codes.items():
         groups.setdefault(group_of(name), {})[name] = held
@@ -274,9 +283,10 @@ def twin_findings(
 
 
 def _gaps(group: str, members: Iterable[str], names: Collection[str]) -> Iterable[ScanFinding]:
-    """Find missing layers of a tensor, if at most a tenth is absent between the first and the last layer.
+    """Find layers that lack a tensor, if at most a tenth of the layers between the first and the last lack it.
 
-    If more are absent, kinds of layers alternate. A layer that stores this tensor in another dtype is not missing.
+    If more layers lack it, the model alternates between kinds of layers. A layer that stores the tensor in another
+    dtype does not count as lacking it.
     """
     found = {name: int(match[0]) for name in members if (match := _NUMBER.search(name))}
     layers = set(found.values())
@@ -315,7 +325,10 @@ def scale_findings(
 
 
 def _of_scale(name: str, scale: ScaleSummary, weight: tuple[int, ...] | None) -> Iterable[ScanFinding]:
-    """Check the values of one scale. `weight` is the shape of its FP8 weight, or None."""
+    """Check the values of one scale tensor.
+
+    `weight` is the shape of its FP8 weight, or None if it has no FP8 weight.
+    """
     unlabelled = scale.kinds == ("scale_dtype",) or scale.tensor.dtype == "U8"
     if unlabelled and weight is None:
         # Packed formats also name integer tensors `scales`.
@@ -327,7 +340,7 @@ def _of_scale(name: str, scale: ScaleSummary, weight: tuple[int, ...] | None) ->
         yield ScanFinding(kind=kind, tensor=name)
     if scale.top:
         yield ScanFinding(kind="e8m0_top", tensor=name)
-    # Powers of two repeat by nature.
+    # Power-of-two scales are often equal without a defect.
     if scale.constant and weight is not None and not scale.powers:
         yield ScanFinding(kind="scale_constant", tensor=name)
     if scale.peak > _PEAK:
@@ -337,7 +350,10 @@ def _of_scale(name: str, scale: ScaleSummary, weight: tuple[int, ...] | None) ->
 def _orphans(
     weights: Mapping[str, StoredTensor], scales: Mapping[str, ScaleSummary], of_weights: set[str]
 ) -> Iterable[ScanFinding]:
-    """Find scales without a weight. Only `weight_scale_inv` is checked, because packed formats use the other names."""
+    """Find scales without a weight.
+
+    Only names with `weight_scale_inv` are checked, because packed formats use the other scale names.
+    """
     if not weights:
         return
     for name in scales:
@@ -346,7 +362,7 @@ def _orphans(
 
 
 def _outliers(scales: Mapping[str, ScaleSummary]) -> Iterable[ScanFinding]:
-    """Compare each scale with the same scale of other layers and experts."""
+    """Compare each scale with the scales of the same group in other layers and experts."""
     groups: dict[str, list[tuple[str, float]]] = {}
     for name, scale in scales.items():
         if scale.typical is not None:
@@ -362,7 +378,7 @@ def _outliers(scales: Mapping[str, ScaleSummary]) -> Iterable[ScanFinding]:
 
 
 def input_findings(weights: Mapping[str, StoredTensor], scales: Mapping[str, ScaleSummary]) -> Iterable[ScanFinding]:
-    """Check that static activation scales exist for all weights or for none."""
+    """Check that static activation scales exist either for all weights or for none."""
     stems = {name.rsplit(".", 1)[0] for name in scales if is_input_scale(name)}
     if not stems:
         return
@@ -373,7 +389,7 @@ def input_findings(weights: Mapping[str, StoredTensor], scales: Mapping[str, Sca
 
 
 def cache_findings(scales: Mapping[str, ScaleSummary], names: Iterable[str]) -> Iterable[ScanFinding]:
-    """Check that every layer with a KV cache has a pair of KV scales, and that not all scales are exactly 1."""
+    """Check that every layer with a KV cache has a pair of KV scales, and that the KV scales are not all exactly 1."""
     held = {name: scale for name, scale in scales.items() if is_cache_scale(name)}
     keys = {_layer(name) for name in held if name.endswith("k_scale")}
     values = {_layer(name) for name in held if name.endswith("v_scale")}

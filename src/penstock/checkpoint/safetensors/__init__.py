@@ -1,1 +1,1 @@
-"""Reads safetensors files: headers first, then tensors one at a time."""
+"""Reads safetensors files. Headers are read first, then tensors one at a time."""

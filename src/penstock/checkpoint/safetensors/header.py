@@ -1,4 +1,4 @@
-"""Reads the header of an untrusted safetensors file, with limits."""
+"""Reads the header of an untrusted safetensors file. The header must keep size limits."""
 
 import json
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from typing import Final, TypeGuard
 from penstock.errors import CheckpointError
 
 MAX_HEADER_BYTES: Final = 100_000_000
-"""The format's own limit on the header, in bytes."""
+"""Maximum header size in bytes, as the safetensors format defines it."""
 _MAX_RANK: Final = 16
 _LENGTH_BYTES: Final = 8
 _SHORTEST_HEADER: Final = len("{}")
@@ -44,7 +44,7 @@ DTYPE_BITS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """One tensor as its file describes it."""
+    """One tensor as the header of its file describes it."""
 
     name: str
     dtype: str
@@ -54,12 +54,12 @@ class StoredTensor:
 
     @property
     def elements(self) -> int:
-        """Number of stored elements. Packed formats store several weights in one element."""
+        """Return the number of stored elements. Packed formats store several weights in one element."""
         return prod(self.shape)
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes on disk."""
+        """Return the bytes on disk."""
         return self.elements * DTYPE_BITS[self.dtype] // 8
 
 
@@ -80,7 +80,7 @@ def read_header(path: Path) -> tuple[StoredTensor, ...]:
 
 
 def parse_header(header: bytes, *, data_bytes: int, where: str) -> tuple[StoredTensor, ...]:
-    """Parse a header, and check that all dtypes are known and all byte ranges match the shapes and the file."""
+    """Parse a header. Check that all dtypes are known, and that all byte ranges match the shapes and the file size."""
     try:
         raw = json.loads(header)
     except (ValueError, RecursionError):
@@ -93,7 +93,10 @@ def parse_header(header: bytes, *, data_bytes: int, where: str) -> tuple[StoredT
 
 
 def _refuse_overlaps(tensors: Sequence[StoredTensor], where: str) -> None:
-    """Raise an error if two tensors share bytes. The format forbids this, so the file is damaged or an attack."""
+    """Raise an error if two tensors share bytes.
+
+    The format forbids shared bytes, so the file is damaged or malicious.
+    """
     held = sorted((tensor for tensor in tensors if tensor.stored_bytes), key=lambda tensor: tensor.begin or 0)
     for first, second in pairwise(held):
         if (first.begin or 0) + first.stored_bytes > (second.begin or 0):

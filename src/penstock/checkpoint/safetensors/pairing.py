@@ -1,4 +1,4 @@
-"""Pairs scales with weights, using only the names and shapes in headers."""
+"""Pairs scales with weights by the names and shapes in headers. Values are not read."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -15,19 +15,20 @@ KNOWN_BLOCKS: Final[tuple[Block, ...]] = (
     *((side, side) for side in _SQUARES),
     *((1, columns) for columns in _ROW_BLOCKS),
 )
-"""Blocks that quantisers use: squares (DeepSeek, Qwen) and pieces of a row (MX, NVFP4, groups)."""
+"""Scale blocks that quantisers use. Some are squares (DeepSeek, Qwen), others are pieces of a row (MX, NVFP4,
+groups)."""
 
 
 def scale_names(weight: str) -> tuple[str, ...]:
-    """Return possible names of a weight's scale: X.weight_scale, X.weight_scale_inv, X.scale, X_scale, ..."""
+    """Return the possible names of the scale of a weight: X.weight_scale, X.weight_scale_inv, X.scale, X_scale, ..."""
     stem = weight.removesuffix(".weight")
     return (*(f"{weight}{ending}" for ending in _WEIGHT_ENDINGS), f"{stem}.scale", f"{stem}_scale", f"{stem}_scales")
 
 
 def covering_blocks(scale: tuple[int, ...], weight: tuple[int, ...]) -> tuple[Block, ...] | None:
-    """Return the blocks with which a scale covers a weight.
+    """Return the scale blocks for which the shape of a scale fits the shape of a weight.
 
-    The list is empty for one scale per tensor or channel. The result is None if the scale cannot cover the weight.
+    The result is empty if there is one scale per tensor or channel. It is None if the scale cannot cover the weight.
     """
     if prod(scale) == 1:
         return ()
@@ -46,12 +47,12 @@ def covering_blocks(scale: tuple[int, ...], weight: tuple[int, ...]) -> tuple[Bl
 
 
 def blocks_of(shape: tuple[int, ...], block: Block) -> tuple[int, int]:
-    """Count the blocks of a matrix. The last block of a row or column can be partial."""
+    """Return the number of blocks along the rows and columns of a matrix. The last block can be partial."""
     return ceil(shape[-2] / block[0]), ceil(shape[-1] / block[1])
 
 
 def usual_block(pairs: Iterable[tuple[tuple[int, ...], tuple[int, ...]]]) -> Block | None:
-    """Return the most common block over all (scale, weight) pairs, because one pair may fit several blocks."""
+    """Return the most common block over all (scale, weight) pairs. One pair alone may fit several blocks."""
     votes: Counter[Block] = Counter()
     for scale, weight in pairs:
         votes.update(covering_blocks(scale, weight) or ())
@@ -59,7 +60,10 @@ def usual_block(pairs: Iterable[tuple[tuple[int, ...], tuple[int, ...]]]) -> Blo
 
 
 def fits_shape(scale: tuple[int, ...], weight: tuple[int, ...], block: Block | None = None) -> bool:
-    """Return whether a scale can cover a weight: per tensor, per channel, or per block (the given one, if any)."""
+    """Return whether a scale can cover a weight per tensor, per channel or per block.
+
+    If `block` is given, a scale per block must have this block.
+    """
     found = covering_blocks(scale, weight)
     if not found:
         return found is not None
@@ -67,7 +71,7 @@ def fits_shape(scale: tuple[int, ...], weight: tuple[int, ...], block: Block | N
 
 
 def _pad_shape(scale: tuple[int, ...], weight: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Pad a scale's shape to the rank of its weight. Scales per channel or expert omit trailing dimensions."""
+    """Pad a scale's shape to the rank of its weight. Scales per channel or per expert omit trailing dimensions."""
     if len(scale) > len(weight):
         return None
     return (*scale, *(1,) * (len(weight) - len(scale)))

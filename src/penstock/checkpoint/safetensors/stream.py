@@ -13,7 +13,7 @@ from penstock.checkpoint.safetensors.header import StoredTensor, read_header
 from penstock.errors import CheckpointError
 
 CHUNK_BYTES: Final = 1 << 19
-"""Chunk size in bytes. A chunk fits in a core's cache, so that it is processed while it is cached."""
+"""Chunk size in bytes. A chunk fits in a core's cache, so that it is still cached while it is processed."""
 Codes = NDArray[np.uint8]
 
 
@@ -25,16 +25,16 @@ class Shard:
     data_begin: int
     tensors: tuple[StoredTensor, ...]
     data_bytes: int
-    """Bytes after the header."""
+    """Number of bytes after the header."""
 
     @property
     def spare_bytes(self) -> int:
-        """Number of bytes that belong to no tensor. 0 in a valid file."""
+        """Return the number of bytes that belong to no tensor. It is 0 in a valid file."""
         return self.data_bytes - sum(tensor.stored_bytes for tensor in self.tensors)
 
 
 def open_shard(path: Path) -> Shard:
-    """Read a shard's header, and sort tensors by offset for sequential reads."""
+    """Read a shard's header, and sort its tensors by offset so that reads are sequential."""
     tensors = read_header(path)
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -64,7 +64,7 @@ class ShardReader:
             self._file.close()
 
     def chunks(self, tensor: StoredTensor) -> Iterator[Codes]:
-        """Yield a tensor's bytes in chunks. Each chunk is valid until the next one is requested."""
+        """Yield a tensor's bytes in chunks. Each chunk is valid until the next chunk is requested."""
         if self._file is None:
             raise CheckpointError(f"{self.shard.path.name} is not open")
         left = tensor.stored_bytes
