@@ -191,7 +191,7 @@ class Accelerator:
         raise KeyError(name)
 
     def emulated_formats(self, formats: Iterable[str]) -> tuple[str, ...]:
-        """List the given weight formats that the accelerator does not multiply natively, in the given order."""
+        """Return the formats in `formats` that the accelerator does not multiply natively, in their given order."""
         fp8 = {"fp8", "mxfp8"} if Precision.FP8 in self.dense_flops_per_s else set()
         missing = {"fp8", "mxfp8", "mxfp4", "nvfp4"} - fp8 - set(self.fp4_formats)
         return tuple(name for name in formats if name in missing)

@@ -43,7 +43,7 @@ class CrossCheck:
     @property
     def agrees(self) -> bool:
         """Return whether the bytes agree within 1%, no shape contradicts the config, and no module is absent."""
-        # Unexpected modules may be the missing weights, fused or renamed. Without unexpected modules, missing weights are
+        # Unexpected modules may be the missing weights, fused or renamed. If there are none, missing weights are
         # absent.
         absent = self.missing and not self.unexpected
         return abs(self.difference_fraction) <= AGREES_WITHIN and not self.wrong_shapes and not absent

@@ -291,7 +291,7 @@ class CompressedAttention:
     def entry_bytes(self, dtype: CacheDtype, tp: int) -> float:  # noqa: ARG002 - replicated over devices
         """Return the bytes of an entry. Raw and compressed entries are stored in the same format."""
         if dtype is CacheDtype.FP8:
-            # fp8 values, a bf16 rope part, one power-of-two scale per 64 values, padded to a word: 584 bytes for 448 + 64.
+            # fp8 values, bf16 rope, one power-of-two scale per 64 values, padded to a word: 584 bytes for 448 + 64.
             values = self.entry_dim - self.rope_dim
             return float(values + 2 * self.rope_dim + 8 * ceil(ceil(values / 64) / 8))
         return float(self.entry_dim * dtype.element_bytes)

@@ -1,1 +1,1 @@
-"""Renders results as terminal tables, charts and JSON. Nothing here computes a result."""
+"""Renders results as terminal tables, charts and JSON. The package computes no results."""

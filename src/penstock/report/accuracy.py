@@ -27,7 +27,7 @@ SPLITS: Mapping[str, str] = {
     "lengths": "new lengths",
     "load": "a load between measured ones",
 }
-"""Printed name of each hold-out split: the kind of data that the predictor has not seen."""
+"""Printed name of each hold-out split. It names the data that the predictor has not seen."""
 _HEAD = ("rows", "median", "mean", "p90", "bias", "in P10-P90")
 
 
@@ -42,28 +42,38 @@ class Published:
 
     @staticmethod
     def of(name: str, errors: Errors, rows: Measured) -> "Published":
-        """Build the split; each row is checked against the interval that was calibrated on the other folds."""
+        """Build a split from its errors and rows.
+
+        Whether a row is covered is decided by the P10-P90 interval that was calibrated on the other folds.
+        """
         return Published(name=name, errors=errors, rows=rows, covered=is_covered(errors))
 
     def summary(self, kept: Kept | None = None) -> ErrorSummary:
-        """Summarise the errors of the selected rows, or of all rows if no mask is given."""
+        """Summarise the errors of the rows that the mask `kept` selects, or of all rows if no mask is given."""
         chosen = np.ones(len(self.covered), np.bool_) if kept is None else kept
         errors = self.errors
         return summarise(errors.predicted_s[chosen], errors.measured_s[chosen], self.covered[chosen])
 
     def by(self, *words: str) -> list[tuple[str, ErrorSummary]]:
-        """Summarise errors by group; rows with equal values of the given labels form a group."""
+        """Summarise the errors of each group of rows. Rows with equal values of the given labels form a group."""
         labels = np.array([" ".join(spelt) for spelt in zip(*(self.rows.texts[word] for word in words), strict=True)])
         return [(label, self.summary(labels == label)) for label in np.unique(labels).tolist()]
 
     @property
     def winners(self) -> Winners | None:
-        """Return how often the faster vendor was named correctly; None if there is nothing to compare."""
+        """Return how often the faster vendor was predicted correctly.
+
+        None if there are no comparisons between vendors.
+        """
         return winners(self.rows, self.errors.predicted_s)
 
 
 def render_accuracy(published: Sequence[Published]) -> RenderableType:
-    """Draw the errors of all splits, of the first split by accelerator, and how often the faster vendor was named."""
+    """Draw three results.
+
+    They are the errors of each split, the errors of the first split per accelerator, and how often the faster vendor
+    was predicted correctly.
+    """
     pieces: list[RenderableType] = [
         _table("predicted without", [(SPLITS[each.name], each.summary()) for each in published]),
         Text(),
@@ -75,7 +85,10 @@ def render_accuracy(published: Sequence[Published]) -> RenderableType:
 
 
 def winner_line(published: Published) -> str | None:
-    """Describe how often the faster vendor was named correctly, compared with two baselines without a model."""
+    """Describe how often the faster vendor was predicted correctly.
+
+    For comparison, the sentence gives the results of two baselines that use no model.
+    """
     found = published.winners
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Renders accelerators: the list, one accelerator with its sources, and a comparison of two with common pitfalls."""
+"""Renders the list of accelerators, one accelerator with its sources, and a comparison of two accelerators."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ MARKS = "? unverified   ~ estimated   = derived   * measured   (no mark) vendor 
 
 
 _WIDE = 110
-"""Terminal width, in columns, from which every fact of a row fits on one line."""
+"""Minimum terminal width, in columns, at which every fact of a row fits on one line."""
 _COLUMNS = (
     ("id", ""),
     ("memory", "as sold"),
@@ -37,7 +37,7 @@ _LEFT_OUT_WHEN_NARROW = {"memory", "link", "TDP", "FP8"}
 
 
 def render_list(accelerators: Sequence[Accelerator], width: int) -> RenderableType:
-    """Draw the catalog, one line per accelerator. A narrow terminal gets fewer columns; no number is cut."""
+    """Draw the catalog, one line per accelerator. A narrow terminal gets fewer columns, so that no number is cut."""
     parts = sorted(accelerators, key=lambda part: (part.vendor, part.memory.hbm_bytes))
     table = _list_table(parts, frozenset())
     caption = (
@@ -84,7 +84,7 @@ def _list_row(part: Accelerator) -> list[str | Text]:
 
 
 def render_accelerator(part: Accelerator, prices: Sequence[Price]) -> RenderableType:
-    """Draw one accelerator: every fact with its basis and source."""
+    """Draw every fact about one accelerator, with its basis and source."""
     title = Text.assemble(
         (part.name, "bold"), f"  {part.vendor}, {part.architecture}, {part.form_factor}, {part.status}"
     )
@@ -141,7 +141,7 @@ def _price_summary(part: Accelerator, prices: Sequence[Price]) -> Text:
 
 
 def format_fact(name: str, value: object) -> str:
-    """Format a fact in its customary unit; the stored value is SI."""
+    """Format a fact in its customary unit. The stored value is in SI units."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         if "flops_per_s" in name:
             return f"{value / TERA:,.1f} TFLOPS"
@@ -160,7 +160,7 @@ def format_fact(name: str, value: object) -> str:
 
 
 def render_comparison(comparison: AcceleratorComparison) -> RenderableType:
-    """Draw two accelerators side by side, then the pitfalls of published comparisons."""
+    """Draw two accelerators side by side, then common errors in published comparisons."""
     left, right = comparison.left, comparison.right
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("")
@@ -218,7 +218,7 @@ def _wide_prices(prices: Sequence[Price]) -> Table:
 
 
 def _narrow_prices(prices: Sequence[Price]) -> RenderableType:
-    """Draw prices for a narrow terminal; long text gets its own line, because a column would wrap it."""
+    """Draw prices for a narrow terminal. Long text gets its own line, because a column would wrap it."""
     kinds, width = [_kind(price) for price in prices], 12
     wide = max(map(len, kinds), default=0)
     lines: list[RenderableType] = [
@@ -250,7 +250,7 @@ def _correction(price: Price) -> str:
 
 
 def render_models(models: Sequence[tuple[CatalogModel, int, int]], width: int) -> RenderableType:
-    """Draw the catalog's models with total and active parameters; a repository name is never wrapped."""
+    """Draw the catalog's models with their total and active parameters. Names of repositories are never wrapped."""
     below = width < _WIDE
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("name, repository" if below else "name", no_wrap=True)

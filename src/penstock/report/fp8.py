@@ -1,4 +1,4 @@
-"""Renders an FP8 scan: findings first, then every tensor group and how the other FP8 dialect would read it."""
+"""Renders an FP8 scan. Findings come first, then every tensor group and its values in the other FP8 dialect."""
 
 from collections.abc import Sequence
 
@@ -91,7 +91,7 @@ def _legend() -> Text:
 
 
 def scan_document(scan: Fp8Scan) -> dict[str, object]:
-    """Collect what `fp8 scan --json` prints."""
+    """Return the document that `fp8 scan --json` prints."""
     return {
         "schema": "penstock.fp8-scan/1",
         "sound": scan.sound,

@@ -1,4 +1,4 @@
-"""Renders a model: its size, its bytes by component, and its cache by kind of layer."""
+"""Renders a model: its size, its bytes per component, and its KV cache per kind of layer."""
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -15,7 +15,7 @@ _CACHE_CHOICES = (CacheDtype.BF16, CacheDtype.FP8)
 
 
 def inspect_document(model: ModelSpec, source: str, check: CrossCheck | None) -> dict[str, object]:
-    """Collect what `inspect --json` prints."""
+    """Return the document that `inspect --json` prints."""
     return {
         "schema": "penstock.inspect/1",
         **build(ModelDocument, model),
@@ -48,7 +48,7 @@ def render_model(model: ModelSpec, source: str, check: CrossCheck | None) -> Ren
         f"quantisation: {model.quantisation}; KV cache `auto` is {model.cache_dtype}; from",
         style="dim",
     )
-    # A source path or URL is copied by readers, so it may exceed the terminal's width.
+    # Users copy the source path or URL, so it is not wrapped and may exceed the terminal's width.
     origin = Text(f"  {source}\n", style="dim", no_wrap=True, overflow="ignore")
     pieces: list[RenderableType] = [title, facts, origin, _parts(model), Text(), _caches(model)]
     pieces += [Text(f"Note: {note}", style="yellow") for note in model.notes]

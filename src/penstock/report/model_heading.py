@@ -27,7 +27,10 @@ class ModelDocument(TypedDict):
 
 
 def model_document(model: ModelSpec, cache_dtype: CacheDtype) -> ModelDocument:
-    """Describe a model with the given KV cache type, which may differ from the checkpoint's type."""
+    """Describe a model with the given KV cache type.
+
+    This type may differ from the cache type that the checkpoint states.
+    """
     return build(
         ModelDocument,
         model,

@@ -1,4 +1,4 @@
-"""Renders a prediction: a table, the time per step by component, and nearby measurements."""
+"""Renders a prediction: a table, the time per step for each component, and nearby measurements."""
 
 from collections.abc import Sequence
 from math import floor, log10
@@ -26,7 +26,8 @@ PARTS = {
 }
 
 _WITH = {"exchange": "collectives", "widening": "compute"}
-"""Components drawn as part of another component; all other components without a style are drawn as launches."""
+"""Maps components to the component as part of which they are drawn. Other components without a style are drawn as
+launches."""
 
 
 _COLUMNS = (
@@ -66,7 +67,7 @@ def render_predictions(
 
 
 def has_tpot(output_tokens: float) -> bool:
-    """Return whether a time per output token exists, which requires at least two output tokens."""
+    """Return whether a time per output token exists. It requires at least two output tokens."""
     return output_tokens > 1
 
 
@@ -152,7 +153,7 @@ def _energy_rows(predictions: Sequence[Prediction], energies: Sequence[Energy | 
 
 
 def _significant(value: float) -> str:
-    """Format with three significant digits, without an exponent."""
+    """Format a number with three significant digits and without an exponent."""
     return f"{value:,.{max(0, 2 - floor(log10(value)))}f}"
 
 

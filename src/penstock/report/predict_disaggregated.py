@@ -1,4 +1,7 @@
-"""Renders a prediction for disaggregated prefill and decode: a table, the saturated pool, and the evidence."""
+"""Renders a prediction for disaggregated prefill and decode.
+
+It has a table, the pool that is saturated, and the evidence.
+"""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,7 @@
-"""JSON documents of `predict --json`: each prediction with its interval, its tier and nearby measurements."""
+"""Defines the JSON documents of `predict --json`.
+
+Each prediction has its interval, its tier and nearby measurements.
+"""
 
 from typing import Annotated, Any, Literal
 

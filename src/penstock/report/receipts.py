@@ -1,4 +1,4 @@
-"""Renders replayed gateway decisions: one row per policy, and one explained decision with a row per endpoint."""
+"""Renders replayed gateway decisions, with one row per policy. An explained decision has one row per endpoint."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,15 +38,18 @@ class ReplayedPolicy:
     agreed_fraction: float
     turned_away: int
     expected_miss_fraction: float
-    """Expected share of all requests that miss their SLO, by the state known then; shed requests count as misses."""
+    """Expected share of all requests that miss their SLO, computed from the state that was known at the decision. Shed
+    requests count as misses."""
     sent_miss_fraction: float
     """Expected share of the sent requests that miss their SLO."""
     engine_usd_per_1000_requests: float
-    """Price of the time that requests add to engine steps, in dollars. Not a bill, which includes idle time."""
+    """Price in dollars of the time that 1,000 requests add to engine steps. It is not a bill, because a bill includes
+    idle time."""
     elastic_usd_per_1000_requests: float
-    """The part of the engine time in elastic pools, in dollars; other pools cost the same under every policy."""
+    """Part of the engine price per 1,000 requests that is spent in elastic pools, in dollars. Other pools cost the same
+    under every policy."""
     sent: Mapping[str, int]
-    """Requests by endpoint address."""
+    """Number of requests sent to each endpoint address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +59,7 @@ class Explained:
     number: int
     addresses: tuple[str, ...]
     order: tuple[int, ...]
-    """Indices of the endpoints that the gateway tries, in order."""
+    """Indices of the endpoints in the order in which the gateway tries them."""
     receipt: Receipt
 
 
@@ -157,7 +160,7 @@ def _policy(one: ReplayedPolicy) -> list[Figure]:
 
 
 def _dollars(usd: float) -> str:
-    """Format dollars with three significant digits, at least three decimals and at most twelve."""
+    """Format dollars with three significant digits. The text has at least three and at most twelve decimals."""
     decimals = 3 if usd <= 0 else min(12, max(3, 2 - floor(log10(usd))))
     return f"{usd:,.{decimals}f}"
 

@@ -1,4 +1,4 @@
-"""Renders the software tax: one line per stack with a bar per month."""
+"""Renders the software tax, with one line per stack and a bar per month."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -15,7 +15,7 @@ _MIN_CELLS: Final = 6
 
 
 def render_tax(points: Sequence[Delivered], width: int) -> RenderableType:
-    """Draw the delivered fraction of the roofline by month."""
+    """Draw the fraction of the roofline that each stack delivers, by month."""
     plausible = [point for point in points if point.median_fraction <= 1]
     empty = measured_width(_table(plausible, 0))
     pieces: list[RenderableType] = [_table(plausible, max(_MIN_CELLS, min(_MAX_CELLS, width - empty)))]

@@ -1,4 +1,4 @@
-"""Renders the state of a running gateway: one line per endpoint, and totals."""
+"""Renders the state of a running gateway, with totals and one line per endpoint."""
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -8,7 +8,7 @@ from penstock.gateway.metrics_view import EndpointView, GatewayView
 
 
 def render_top(view: GatewayView, before: GatewayView | None, seconds: float) -> RenderableType:
-    """Draw a gateway; rates are per second since the previous view."""
+    """Draw the state of a gateway. Rates are per second since the previous view."""
     earlier = {} if before is None else {one.address: one for one in before.endpoints}
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("endpoint", "pool", "model"):
@@ -24,7 +24,7 @@ def render_top(view: GatewayView, before: GatewayView | None, seconds: float) ->
 
 
 def _envoy(view: GatewayView, before: GatewayView | None, seconds: float) -> Text:
-    """Draw Envoy's counters. They are scraped once a second, so they may be older than the rest."""
+    """Draw Envoy's counters. They are scraped once a second, so they may be older than the other values."""
 
     def rate(name: str) -> str:
         if before is None:
@@ -41,7 +41,7 @@ def _envoy(view: GatewayView, before: GatewayView | None, seconds: float) -> Tex
 
 
 def _pickers(view: GatewayView, before: GatewayView | None, seconds: float) -> Text:
-    """Draw the pickers' counters, read at the same time as the table."""
+    """Draw the counters of the pickers. They are read at the same time as the table of endpoints."""
     up = sum(values.get("picker_up", 0.0) for values in view.pickers.values())
     decisions = sum(values.get("decisions_total", 0.0) for values in view.pickers.values())
     spent_s = sum(values.get("decision_seconds_total", 0.0) for values in view.pickers.values())

@@ -1,4 +1,7 @@
-"""Computes the exact values of all 256 codes of each FP8 dialect, and the error of reading one dialect as another."""
+"""Computes the exact values of all 256 codes of each FP8 dialect.
+
+It also computes the error if codes are read in another dialect.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,4 +1,7 @@
-"""Defines the text that all views of an audit share: the order of verdicts, counts, and one line per claim."""
+"""Defines the text that all views of an audit share.
+
+It has the order of verdicts, their counts, and one line per claim.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,7 +21,7 @@ ORDER: Final = (
     Verdict.PLAUSIBLE,
     Verdict.CONFIRMED,
 )
-"""Verdicts in display order, most serious first."""
+"""Verdicts in the order in which they are displayed, most serious first."""
 MEANINGS: Final[Mapping[Verdict, str]] = {
     Verdict.IMPOSSIBLE: "exceeds a bound on capacity, bandwidth or arithmetic in every reading",
     Verdict.CONTRADICTED: "contradicted by a sourced fact or date, or by its own inputs",
@@ -30,22 +33,22 @@ MEANINGS: Final[Mapping[Verdict, str]] = {
 
 
 _ABOUT: Final = ("subject", "model", "accelerator", "quantity", "event")
-"""Attributes that may name the subject of a statement of any kind."""
+"""Names of attributes that may hold the subject of a claim's statement."""
 
 
 def counts(audited: Sequence[Audited]) -> dict[Verdict, int]:
-    """Count claims by verdict, most serious first; verdicts without a claim are left out."""
+    """Count the claims per verdict, sorted by verdict, most serious first. Verdicts without a claim are left out."""
     found = Counter(entry.judgement.verdict for entry in audited)
     return {verdict: found[verdict] for verdict in ORDER if found[verdict]}
 
 
 def sorted_by_verdict(audited: Sequence[Audited]) -> list[Audited]:
-    """Sort claims by verdict, most serious first; the sort is stable."""
+    """Sort claims by verdict, most serious first. Claims with equal verdicts keep their order."""
     return sorted(audited, key=lambda entry: ORDER.index(entry.judgement.verdict))
 
 
 def claim_text(claim: Claim) -> str:
-    """Return the text of a claim; for a claim without text, its kind, id, subject and figure."""
+    """Return the text of a claim. If the claim has no text, return its kind, id, subject and figure."""
     if claim.words:
         return claim.words
     statement = claim.statement
@@ -57,7 +60,10 @@ def claim_text(claim: Claim) -> str:
 
 
 def sentence(text: str) -> str:
-    """Turn a reason into a sentence: add a full stop, and a capital unless the first word is an identifier."""
+    """Turn a reason into a sentence with a full stop.
+
+    It starts with a capital letter unless the first word is an identifier.
+    """
     first = text.split(" ", maxsplit=1)[0]
     return f"{text[:1].upper()}{text[1:]}." if first.isalpha() else f"{text}."
 

@@ -1,4 +1,4 @@
-"""JSON document of `audit --json`: every claim with its verdict, reason, arithmetic and sources."""
+"""Defines the JSON document of `audit --json`. It has every claim with its verdict, reason, arithmetic and sources."""
 
 from typing import Annotated, Literal
 

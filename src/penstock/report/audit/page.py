@@ -1,4 +1,4 @@
-"""Renders an audit as an HTML section or a full page: a bar of verdicts and one row per claim."""
+"""Renders an audit as an HTML section or as a full page. Both have a bar of verdicts and one row per claim."""
 
 from collections.abc import Sequence
 from html import escape
@@ -44,12 +44,12 @@ _PAGE: Final = """<!doctype html>
 
 
 def audit_html(audited: Sequence[Audited], title: str) -> str:
-    """Write a self-contained HTML page."""
+    """Render the audit as a self-contained HTML page."""
     return _PAGE.format(title=escape(title), section=audit_section(audited, title))
 
 
 def audit_section(audited: Sequence[Audited], title: str) -> str:
-    """Write an HTML section that can be embedded in a report."""
+    """Render the audit as an HTML section that can be embedded in a report."""
     rows = "\n".join(_row(entry) for entry in sorted_by_verdict(audited))
     return (
         f'<section class="audit"><style>{_STYLE}</style><h1>{escape(title)}</h1><p>{escape(summary(audited))}.</p>'

@@ -1,4 +1,4 @@
-"""Prints an audit, most serious claims first, each with its reason and reproducible arithmetic."""
+"""Prints the claims of an audit, most serious first. Each claim has its reason and reproducible arithmetic."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -21,7 +21,7 @@ _STYLES: Final = {
 }
 _VERDICT_WIDTH: Final = 12
 _MANY: Final = 24
-"""Number of claims above which each claim without a problem is printed in one line.
+"""If an audit has more claims than this number, each claim without a problem is printed in one line.
 
 Undetermined claims still name the missing data.
 """

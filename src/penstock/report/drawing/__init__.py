@@ -1,1 +1,1 @@
-"""Drawing helpers: bars, sparklines, tables, chart files and JSON values."""
+"""Provides drawing helpers for bars, sparklines, tables, chart files and JSON values."""

@@ -1,4 +1,4 @@
-"""Draws stacked bars of memory use per device; each use has its own colour and glyph."""
+"""Draws stacked bars of memory use per device. Each kind of use has its own colour and glyph."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,10 @@ from rich.text import Text
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A kind of memory use and its drawing style; the glyph distinguishes it without colour."""
+    """A kind of use that a bar shows, with its drawing style.
+
+    The glyph distinguishes it from other kinds without colour.
+    """
 
     label: str
     glyph: str
@@ -25,7 +28,10 @@ OVER = Use("does not fit", "▚", "red")
 
 
 def stacked_bar(parts: Sequence[tuple[Use, float]], *, full: float, width: int) -> Text:
-    """Draw a stacked bar. Every part above 0.1% gets at least one cell, taken from the widest part."""
+    """Draw a stacked bar.
+
+    Every part above 0.1% gets at least one cell. The cell is taken from the widest part.
+    """
     if full <= 0:
         return Text()
     edges, total = [0], 0.0
@@ -42,7 +48,7 @@ def stacked_bar(parts: Sequence[tuple[Use, float]], *, full: float, width: int) 
 
 
 def legend(uses: Sequence[Use]) -> Text:
-    """Draw the legend of the glyphs."""
+    """Draw a legend that explains the glyphs."""
     text = Text()
     for use in uses:
         text.append(f"{use.glyph}{use.glyph} ", style=use.style)

@@ -1,4 +1,4 @@
-"""Writes a chart as SVG, PNG, or a self-contained HTML page without scripts or network access."""
+"""Writes a chart as SVG, PNG, or a self-contained HTML page that needs no scripts and no network."""
 
 from importlib.util import find_spec
 from typing import Any, Final
@@ -10,7 +10,10 @@ _SUFFIXES: Final = (".html", ".svg", ".png")
 
 
 def check_drawable(suffix: str) -> None:
-    """Raise an error before any computation if the chart's format is unknown or the report extra is not installed."""
+    """Raise an error if the chart's format is unknown or the report extra is not installed.
+
+    Callers check this before they compute anything.
+    """
     if suffix not in _SUFFIXES:
         raise UsageError(f"'{suffix}' is not a chart format; use .html, .svg or .png")
     if any(find_spec(name) is None for name in _DRAWN_BY):
@@ -18,7 +21,7 @@ def check_drawable(suffix: str) -> None:
 
 
 def draw_chart(chart: dict[str, Any], suffix: str, title: str) -> str | bytes:
-    """Render a Vega-Lite chart in the format that the file suffix names."""
+    """Render a Vega-Lite chart in the format that the file suffix gives."""
     try:
         import vl_convert  # noqa: PLC0415 - optional extra
     except ImportError:

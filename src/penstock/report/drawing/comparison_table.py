@@ -1,4 +1,4 @@
-"""Draws comparison tables, which are transposed instead of cut if they are too wide for the terminal."""
+"""Draws comparison tables. A table that is too wide for the terminal is transposed, so that no cell is cut."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ _UNBOUNDED: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column heading, of one or two lines, and whether its cells are numbers."""
+    """Heading of a column in one or two lines, and whether the cells of the column are numbers."""
 
     head: str
     figures: bool = True
 
 
 def sheet(columns: Sequence[Column], rows: Sequence[Sequence[Figure]], width: int) -> RenderableType:
-    """Draw a table. If it is too wide for the terminal, transpose it and split it, so that no cell is cut."""
+    """Draw a table. If it is too wide for the terminal, transpose the table and split it, so that no cell is cut."""
     table = plain_table()
     for column in columns:
         table.add_column(column.head, justify="right" if column.figures else "left", no_wrap=True)
@@ -48,7 +48,7 @@ def plain_table() -> Table:
 
 
 def measured_width(view: RenderableType) -> int:
-    """Return the width in columns that a view takes without wrapping."""
+    """Return the width in terminal columns that a renderable takes without wrapping."""
     return Console(width=_UNBOUNDED).measure(view).maximum
 
 

@@ -1,4 +1,4 @@
-"""Renders HTML from the Jinja2 templates of the package, with every value escaped unless it is marked as HTML."""
+"""Renders HTML from the package's Jinja2 templates. Every value is escaped unless it is marked as HTML."""
 
 from functools import cache
 from importlib.resources import files
@@ -15,12 +15,12 @@ _TEMPLATES = files("penstock.report") / "templates"
 
 
 def template_text(name: str) -> str:
-    """Read a template file of the package."""
+    """Read the text of a template file of the package."""
     return (_TEMPLATES / name).read_text(encoding="utf-8")
 
 
 def render_template(name: str, **values: object) -> str:
-    """Render a template."""
+    """Render a template with the given values."""
     return _environment().get_template(name).render(values)
 
 

@@ -1,8 +1,9 @@
-"""Builds JSON documents: a document is a TypedDict whose annotations say where each value comes from.
+"""Builds JSON documents. A document is a TypedDict whose annotations say where each value comes from.
 
-A field takes the attribute of its own name from the result. `Annotated[str, at("deployment.accelerator.id")]` follows a
-path instead, and `at(function)` calls a function of the result. A field of type `Literal["penstock.fit/1"]` is that
-text. The JSON schema is generated from the same class, so each document is declared once.
+A field takes the value of the result's attribute of the same name. `Annotated[str, at("deployment.accelerator.id")]`
+follows a path of attributes instead, and `at(function)` calls a function with the result. A field of type
+`Literal["penstock.fit/1"]` has that text as its value. The JSON schema is generated from the same class, so each
+document is declared once.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,12 +23,12 @@ Document = TypeVar("Document")
 
 @dataclass(frozen=True, slots=True)
 class FieldSource:
-    """Where a field gets its value: a path of attributes, or a function of the result."""
+    """Source of a field's value: a path of attributes, or a function that maps the result to the value."""
 
     path: str | Callable[[Any], object]
 
     def value_of(self, result: object) -> object:
-        """Return the value; None if an attribute on the path is None."""
+        """Return the value of the field for a result. It is None if an attribute on the path is None."""
         if not isinstance(self.path, str):
             return self.path(result)
         for name in self.path.split("."):
@@ -38,12 +39,12 @@ class FieldSource:
 
 
 def at(path: str | Callable[[Any], object]) -> FieldSource:
-    """Declare where a field gets its value, for use in `Annotated`."""
+    """Declare the source of a field's value, for use in `Annotated`."""
     return FieldSource(path)
 
 
 def build(document: type[Document], result: object, **given: object) -> Document:
-    """Build a document from a result; `given` values replace those of the result."""
+    """Build a document from a result. Values in `given` replace the values that the result has for these fields."""
     fields = _fields(document)  # type: ignore[arg-type] # a class is hashable
     values = {
         name: _convert(annotation, given[name] if name in given else source.value_of(result))
@@ -59,7 +60,7 @@ def schema_name(document: type) -> str:
 
 @cache
 def _fields(document: type) -> Mapping[str, tuple[Any, FieldSource]]:
-    """Return the type and source of each field, in order."""
+    """Return the type and the source of each field, in the order of declaration."""
     hints = get_type_hints(document, include_extras=True)
     return {name: _typed_source(name, annotation) for name, annotation in hints.items()}
 
@@ -74,7 +75,10 @@ def _typed_source(name: str, annotation: Any) -> tuple[Any, FieldSource]:  # noq
 
 
 def _convert(annotation: Any, value: Any) -> object:  # noqa: ANN401 - a type and its value
-    """Convert a value to JSON types by its annotation: documents are built, `str` becomes text, the rest is plain."""
+    """Convert a value to JSON types according to its annotation.
+
+    A document type is built from the value. `str` becomes text. Other values are converted by `plain`.
+    """
     if value is None:
         return None
     origin, arguments = get_origin(annotation), get_args(annotation)

@@ -1,4 +1,7 @@
-"""Converts results to the JSON that `--json` prints: SI units and bytes, named as in the code."""
+"""Converts results to the JSON that `--json` prints.
+
+Values are in SI units and bytes, and keys are named as in the code.
+"""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +13,7 @@ from enum import Enum
 def to_json(value: object) -> str:
     """Serialise a result as JSON, with field names as keys.
 
-    Raises on infinity and NaN instead of writing `Infinity`.
+    Infinity and NaN raise an error instead of being written as `Infinity` or `NaN`.
     """
     return json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False)
 
@@ -22,7 +25,7 @@ def plain_fields(value: object) -> dict[str, object]:
 
 
 def plain(value: object) -> object:
-    """Convert dataclasses, enums, dates and mappings to JSON types; fields of type bytes are left out."""
+    """Convert dataclasses, enums, dates and mappings to JSON types. Fields of type bytes are left out."""
     if is_dataclass(value) and not isinstance(value, type):
         of = {field.name: getattr(value, field.name) for field in fields(value)}
         return {name: plain(entry) for name, entry in of.items() if not isinstance(entry, bytes)}

@@ -1,4 +1,7 @@
-"""Draws a series in one line of text: one block character per column, as high as its mean."""
+"""Draws a series in one line of text.
+
+Each column is a block character whose height is the mean of the column's values.
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -7,7 +10,7 @@ _HEIGHTS = " ▁▂▃▄▅▆▇█"
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """Draw values scaled from zero to their maximum; a positive value is never blank."""
+    """Draw values on a scale from zero to their maximum. A positive value is never blank."""
     if not values or width < 1:
         return ""
     count = min(width, len(values))

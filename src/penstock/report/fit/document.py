@@ -1,4 +1,4 @@
-"""JSON document of `fit --json`: the values of the table, in bytes and tokens."""
+"""Defines the JSON document of `fit --json`. It has the values of the table, in bytes and tokens."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""Renders the answer of `fit`: a table of accelerators, a memory bar per device, and remedies."""
+"""Renders the answer of `fit`. It has a table of accelerators, memory bars, and remedies if the model does not fit."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ NONE = "-"
 def render_fit(model: ModelSpec, reports: Sequence[FitReport], context_tokens: int, width: int) -> RenderableType:
     """Draw the whole answer."""
     table = _table(reports, context_tokens)
-    # A column that is too narrow would cut numbers; the narrow table has fewer columns instead.
+    # Narrow columns would cut numbers, so the narrow table has fewer columns.
     if measured_width(table) > width:
         table = _narrow_table(reports, context_tokens)
     pieces: list[RenderableType] = [_headline(model, reports), table, Text(), _bars(reports, width)]
@@ -68,7 +68,7 @@ def _table(reports: Sequence[FitReport], context_tokens: int) -> Table:
 
 
 def _narrow_table(reports: Sequence[FitReport], context_tokens: int) -> Table:
-    """Draw the table in 80 columns; names, ranges and the longest context take several lines."""
+    """Draw the table in 80 columns. Names, ranges and the maximum context take several lines."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("accelerator\nsplit", overflow="fold")
     table.add_column("fits", no_wrap=True)
@@ -158,7 +158,7 @@ def _parts(budget: MemoryBudget) -> list[tuple[Use, float]]:
     over = max(0, budget.total_bytes - budget.device_bytes)
     if not over:
         return [*parts, (UNUSED, budget.unused_bytes)]
-    # Memory beyond the device is drawn in red and taken off the last uses.
+    # Memory beyond the size of the device is drawn in red. It is subtracted from the last uses in the bar.
     kept: list[tuple[Use, float]] = []
     left = float(budget.device_bytes)
     for use, amount in parts:
@@ -168,7 +168,7 @@ def _parts(budget: MemoryBudget) -> list[tuple[Use, float]]:
 
 
 def _verdict(report: FitReport) -> Text:
-    """Describe why the model does not fit, the missing memory, and the remedies."""
+    """Describe why the model does not fit, how much memory is missing, and the remedies."""
     obstacle = report.fit.obstacle
     text = Text(f"{_name(report.fit)} does not fit: ", style="red")
     if obstacle is not None:
@@ -181,7 +181,7 @@ def _verdict(report: FitReport) -> Text:
 
 
 def _with_flags(report: FitReport) -> Text:
-    """Name the flags with which the model fits, and why it does not fit without them."""
+    """Name the engine flags with which the model fits, and why it does not fit with the engine's defaults."""
     text = Text(f"{_name(report.fit)} fits with {' '.join(report.flags)}", style="yellow")
     obstacle = report.with_defaults
     if obstacle is not None:

@@ -1,1 +1,1 @@
-"""Renders a plan."""
+"""Renders a plan for the terminal, as an HTML report, as JSON and as a request for proposals."""

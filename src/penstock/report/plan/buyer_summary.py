@@ -1,4 +1,7 @@
-"""Builds the first page of the plan report, for budget owners: answer, cost, options, confidence, vendor questions."""
+"""Builds the first page of the plan report, for budget owners.
+
+It has the answer, the cost, the options, the confidence, and questions to vendors.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -46,7 +49,7 @@ _MEASURES_SHOWN: Final = 3
 
 
 def summary(result: PlanResult, answer: Answer) -> dict[str, object]:
-    """Collect the values of page one."""
+    """Collect the values for the first page of the report."""
     level, names, verdict = sureness(answer), product_names(result), answer.verdict
     notes = (people_sentence(answer), not_compared_sentence(result), small_fleet(result, answer))
     blame = answer.confidence.blame if level == "open" else ()
@@ -75,7 +78,7 @@ def summary(result: PlanResult, answer: Answer) -> dict[str, object]:
 
 
 def plain_demand(result: PlanResult) -> str:
-    """Describe the demand in plain words for readers who do not operate the fleet."""
+    """Describe the demand in plain words, for readers who do not operate the fleet."""
     plan = result.plan
     jobs = "; ".join(_job(workload) for workload in plan.workloads)
     return f"For {count_text(plan.horizon_years, 'year')} from {plan.start}: {jobs}."
@@ -98,7 +101,7 @@ def _job(workload: WorkloadPlan) -> str:
 
 
 def acquisition_plan(mix: Mix, resolved: Resolved) -> str:
-    """List the servers to keep, buy, rent and sell, by accelerator."""
+    """List the servers to keep, buy, rent and sell, per accelerator."""
     phrases = list(_unused_owned(mix, resolved))
     for ident in sorted(mix.support):
         pools = [pool for pool in mix.pools if pool.offer.accelerator == ident]
@@ -124,7 +127,7 @@ def acquisition_plan(mix: Mix, resolved: Resolved) -> str:
 
 
 def _most(nodes: Iterable[tuple[int, int]]) -> int:
-    """Return the maximum nodes of any period, summed over sites."""
+    """Return the maximum number of nodes in any period, where the nodes of a period are summed over sites."""
     had: dict[int, int] = {}
     for period, count in nodes:
         had[period] = had.get(period, 0) + count
@@ -161,7 +164,7 @@ def _money(result: PlanResult, answer: Answer) -> str:
 
 
 def paid_usd(bill: Bill) -> float:
-    """Return undiscounted dollars paid within the plan, less sales."""
+    """Return the undiscounted dollars paid within the plan, minus the proceeds of sales."""
     return sum(paid.total_usd for paid in bill.cash.years)
 
 
@@ -180,14 +183,17 @@ def _how_sure(result: PlanResult, answer: Answer) -> str:
 
 
 def _gap(result: PlanResult, answer: Answer) -> str:
-    """State the extra cost of the second cheapest kind of fleet, with every input as estimated."""
+    """State how much more the second cheapest kind of fleet costs, with every input at its estimate."""
     for label, more in answer.verdict.others_usd.items():
         return f"The {_best_of(label, result, answer)} costs {usd(more)} more in today's money."
     return "No other fleet can serve this demand."
 
 
 def _chances(result: PlanResult, answer: Answer) -> str:
-    """State how often the winner is cheapest in the draws; a kind that is cheapest more often is named first."""
+    """State how often the winner is cheapest in the draws.
+
+    If another kind of fleet is cheapest in more draws, that kind is named first.
+    """
     verdict, names, named = answer.verdict, product_names(result), answer.family.named_by
     varied, winner = "With every uncertain input varied together", plain_label(named[verdict.winner], names)
     other = likelier(answer)
@@ -198,7 +204,7 @@ def _chances(result: PlanResult, answer: Answer) -> str:
 
 
 def _in_draws(answer: Answer) -> str:
-    """State the cost over the draws (P10-P90, median) and whether the number of servers is enough."""
+    """State the P10-P90 and median of the cost over the draws, and whether the number of servers is enough."""
     span = answer.verdict.cost_usd
     if usd(span.low) == usd(span.high):
         return ""
@@ -213,7 +219,7 @@ def _in_draws(answer: Answer) -> str:
 
 
 def _only_kind(result: PlanResult, answer: Answer) -> str:
-    """Describe the alternatives if every fleet is of one kind."""
+    """Describe the alternatives if all compared fleets are of one kind."""
     if not answer.runners_up:
         return "No other fleet can do the work under these rules, so there is no saving to compare."
     second = min(answer.runners_up, key=lambda bill: bill.cost.total_usd)
@@ -223,7 +229,10 @@ def _only_kind(result: PlanResult, answer: Answer) -> str:
 
 
 def _best_of(label: str, result: PlanResult, answer: Answer) -> str:
-    """Name a kind of fleet and the accelerators of its best fleet, once if the kind is itself a set of accelerators."""
+    """Name a kind of fleet and the accelerators of its best fleet.
+
+    If the kind is itself a set of accelerators, they are named only once.
+    """
     parts = plain_fleet(answer.by_label[label].mix, result.resolved)
     if not answer.family.by_vendor:
         return f"best of {parts}"
@@ -274,7 +283,7 @@ def _counted_cases(answer: Answer) -> str:
 
 
 def cash_note(answer: Answer) -> str:
-    """List the payments of each year."""
+    """List the payments in each year."""
     years = answer.winner.cash.years
     payments = ", ".join(f"{usd(paid.total_usd)} in the year from {paid.start:%B %Y}" for paid in years)
     return f"{payments}. Dollars as paid, not discounted."
@@ -311,12 +320,12 @@ def _options(result: PlanResult, answer: Answer) -> dict[str, object]:
 
 
 def chart_name(fleet: str) -> str:
-    """Shorten a fleet's name by its vendor prefixes, to fit next to a bar."""
+    """Shorten a fleet's name to fit next to a bar, by removing vendor prefixes."""
     return fleet.replace("AMD Instinct ", "").replace("NVIDIA ", "")
 
 
 def plain_fleet(mix: Mix, resolved: Resolved) -> str:
-    """Name a fleet by its accelerators."""
+    """Name a fleet by the product names of its accelerators."""
     return " + ".join(product_name(resolved.accelerators[part]) for part in sorted(mix.support))
 
 

@@ -1,4 +1,4 @@
-"""Writes sentences about orders and payments; plans with more than one site name the site."""
+"""Writes sentences about orders and payments. If the plan has more than one site, they name the site."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ def with_site(what: str, site: str, plan: Plan) -> str:
 
 
 def money_with_site(cash: Cash, plan: Plan) -> Iterator[tuple[str, str]]:
-    """Describe orders, by site if there are several, then payments and residual values."""
+    """Describe orders, payments and residual values. If there are several sites, orders are described per site."""
     for head, sentence in _money_sentences(cash):
         if head == "order" and _several(plan):
             yield head, "; ".join(f"for {_line(order.site)}: {_order_sentence(order)}" for order in cash.orders)
@@ -33,7 +33,7 @@ def _order_sentence(order: Order) -> str:
 
 
 def _money_sentences(cash: Cash) -> Iterator[tuple[str, str]]:
-    """Describe orders, payments by year, and residual values at the end."""
+    """Describe orders, payments by year, and residual values at the end of the plan."""
     if cash.orders:
         yield "order", "; ".join(_order_sentence(order) for order in cash.orders)
     years = ", ".join(f"from {paid.start:%Y-%m} {usd(paid.total_usd)}" for paid in cash.years)

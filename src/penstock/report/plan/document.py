@@ -1,4 +1,4 @@
-"""JSON document of `plan --json`: the whole answer as plain values, named as in the code."""
+"""Defines the JSON document of `plan --json`. It has the whole answer as plain values, named as in the code."""
 
 from typing import Annotated, Any, Literal
 

@@ -1,4 +1,4 @@
-"""Writes sentences about flips: values of an input at which another fleet becomes cheaper."""
+"""Writes sentences about flips. A flip is a value of an input at which another fleet becomes cheaper."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -12,7 +12,10 @@ _PEOPLE: Final = ("engineers", "engineers_by_size")
 
 
 def flips_by_input(flips: Sequence[Flip]) -> list[tuple[Flip, ...]]:
-    """Group flips by input, in the given order of inputs; within a group the lower value comes first."""
+    """Group flips by input.
+
+    Groups have the order of the given inputs. In a group, flips are sorted by value, lowest first.
+    """
     found: dict[str, list[Flip]] = {}
     for flip in flips:
         found.setdefault(flip.id, []).append(flip)
@@ -25,7 +28,10 @@ def within_range(ends: Sequence[Flip]) -> bool:
 
 
 def flip_sentence(*ends: Flip) -> str:
-    """State the value of an input at which the answer changes, or the two values between which the answer holds."""
+    """State the value of an input at which the answer changes.
+
+    If there are two such values, state that the answer holds between them.
+    """
     flip, last = ends[0], ends[-1]
     inside = ("; within its range" if within_range(ends) else "") + _not_solved(ends)
     assumed = f"(assumed {_figure(flip.current, flip)}{inside})"
@@ -40,14 +46,17 @@ def flip_sentence(*ends: Flip) -> str:
 
 
 def _again(ends: Sequence[Flip]) -> str:
-    """Return a phrase if the winner is cheapest again farther away, which happens because node counts are whole."""
+    """Return a phrase if the winner is cheapest again at values farther beyond the flip.
+
+    This happens because node counts are whole numbers.
+    """
     if not any(end.returns for end in ends):
         return ""
     return f"; farther away {label_name(ends[0].winner)} is cheapest again"
 
 
 def cheaper_then(flip: Flip, names: Mapping[str, str]) -> str:
-    """Name the fleet that is cheaper beyond the flip, with vendors' product names."""
+    """Name the fleet that is cheaper beyond the flip. `names` maps accelerators to product names."""
     if flip.instead == NOTHING:
         return "no fleet meets demand"
     return f"{plain_label(flip.instead_named, names)} is cheaper"
@@ -58,7 +67,10 @@ def _again_plainly(ends: Sequence[Flip]) -> str:
 
 
 def _not_solved(ends: Sequence[Flip]) -> str:
-    """Mark a flip that was located among the compared fleets only, without solving again."""
+    """Return a mark for an approximate flip.
+
+    Such a flip was located among the compared fleets only, and the plan was not solved again at its value.
+    """
     return "" if all(flip.solved for flip in ends) else "; approximate"
 
 
@@ -77,7 +89,7 @@ def _between(low: Flip, high: Flip, subject: str | None = None) -> str:
 
 
 def plain_flip(ends: Sequence[Flip], names: Mapping[str, str]) -> str:
-    """Write a flip for budget owners."""
+    """Write a flip as a sentence for budget owners."""
     flip, last = ends[0], ends[-1]
     subject, now, rough = names.get(flip.subject, flip.subject), _plain(flip.current, flip), _not_solved(ends)
     if flip is not last:
@@ -97,7 +109,7 @@ def plain_flip(ends: Sequence[Flip], names: Mapping[str, str]) -> str:
 
 
 def _term(flip: Flip) -> str:
-    """Return the rental term in words."""
+    """Return the rental term of a flip in words."""
     return "by the hour" if flip.months is None else f"for {count_text(flip.months, 'month')}"
 
 

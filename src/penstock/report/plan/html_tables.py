@@ -1,4 +1,4 @@
-"""Tables of the HTML report; numbers are right-aligned."""
+"""Builds the tables of the HTML report. Numbers are right-aligned."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from penstock.report.plan.sentences import (
 )
 
 Cell = str | tuple[str, str]
-"""Cell text, or a pair of text and CSS class."""
+"""Text of a cell, or a pair of text and CSS class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class StyledText:
 
 
 class HtmlTable:
-    """A table of the page: heads, rows, and CSS classes of rows."""
+    """Table of the HTML report: column headings, rows, and CSS classes of rows."""
 
     def __init__(self, heads: Sequence[Cell], rows: Sequence[Sequence[Cell]], *, classes: Sequence[str] = ()) -> None:
         self.heads = [_style(head) for head in heads]
@@ -45,7 +45,7 @@ class HtmlTable:
         self._classes = classes
 
     def row_style(self, number: int) -> str:
-        """Return the CSS class of a row; empty for none."""
+        """Return the CSS class of a row. It is empty if the row has none."""
         return self._classes[number] if number < len(self._classes) else ""
 
 
@@ -54,7 +54,7 @@ def _style(cell: Cell) -> StyledText:
 
 
 def fleet_table(mix: Mix, result: PlanResult) -> HtmlTable:
-    """Write the fleet's nodes, replicas and load by period."""
+    """List the fleet's nodes, replicas and load in each period."""
     several = len({pool.period for pool in mix.pools}) > 1
     rows = []
     for pool in sorted(mix.pools, key=lambda entry: (entry.period, entry.offer.key)):
@@ -82,7 +82,7 @@ def fleet_table(mix: Mix, result: PlanResult) -> HtmlTable:
 
 
 def verification_table(answer: Answer) -> HtmlTable | None:
-    """List the simulation results of the fleets; None if the fleet was not simulated."""
+    """List the simulation results of the verified fleets. Return None if no fleet was simulated."""
     if not answer.verified:
         return None
     rows = []
@@ -102,7 +102,7 @@ def verification_table(answer: Answer) -> HtmlTable | None:
 
 
 def token_table(rows: Sequence[tuple[str, Bill]]) -> HtmlTable:
-    """Write the price per million tokens, by fleet and workload."""
+    """List the price per million tokens for each fleet and workload."""
     lines = []
     for name, bill in rows:
         for entry in bill.cost.workloads:
@@ -130,7 +130,10 @@ def token_table(rows: Sequence[tuple[str, Bill]]) -> HtmlTable:
 
 
 def capacity_table(result: PlanResult, answer: Answer) -> HtmlTable:
-    """List the deployments of the compared fleets with their capacity per length bucket, chosen fleet first."""
+    """List the deployments of the compared fleets with their capacity per length bucket.
+
+    The deployments of the chosen fleet come first.
+    """
     chosen = _running([answer.winner])
     shown = chosen | _running([*answer.by_label.values(), *answer.runners_up])
     rows: list[list[Cell]] = []
@@ -187,7 +190,7 @@ def payments_table(cash: Cash) -> HtmlTable:
 
 
 def rules_table(answer: Answer) -> HtmlTable | None:
-    """List the cost of each rule; None if the plan has no rules."""
+    """List the cost of each rule. Return None if the plan has no rules."""
     heads: list[Cell] = ["rule", ("cost", "n"), ("total without it", "n"), "fleet without it"]
     rows = [[rule.rule, rule_usd(rule), usd(rule.without_usd), rule.without] for rule in answer.rules]
     return HtmlTable(heads, rows) if rows else None
@@ -202,7 +205,10 @@ _CONFIRMERS: Final[Mapping[Confirmer, str]] = {
 
 
 def assumptions_tables(entries: Sequence[Assumption]) -> Iterator[tuple[str, int, HtmlTable]]:
-    """List inputs by the department that can confirm them: defaults before given values, then by uncertainty."""
+    """List the inputs in one table per department that can confirm them.
+
+    In each table, defaults come before values that the user gave. Within these, inputs are sorted by uncertainty.
+    """
     for whose, title in _CONFIRMERS.items():
         own = sorted(
             (e for e in entries if e.confirmed_by == whose), key=lambda e: (e.input.given, not e.input.uncertain)
@@ -220,12 +226,12 @@ def assumptions_tables(entries: Sequence[Assumption]) -> Iterator[tuple[str, int
 
 
 def left_out_table(entries: Sequence[LeftOut]) -> HtmlTable:
-    """List the options left out, with the reason."""
+    """List the options that were left out, with the reason."""
     return HtmlTable(["what", "why"], [[entry.what, (entry.why, "small")] for entry in entries])
 
 
 def claim_table(check: ClaimCheck) -> HtmlTable:
-    """List every reading of a saving claim next to the claimed value."""
+    """List every interpretation of a saving claim with its recomputed value and the claimed value."""
     claim = check.claim
     rows = [
         [

@@ -1,4 +1,7 @@
-"""Builds the operators' part of the plan report: fleet over time, placement, launch commands, itemised bill."""
+"""Builds the part of the plan report for operators.
+
+It has the fleet over time, the placement, launch commands and the itemised bill.
+"""
 
 from collections.abc import Sequence
 
@@ -35,7 +38,7 @@ _FLIPS_SHOWN = 10
 
 
 def operation(result: PlanResult, answer: Answer, launches: Sequence[PoolLaunch]) -> dict[str, object]:
-    """Collect the values of the report's part for operators."""
+    """Collect the values for the part of the report that operators read."""
     bill, confidence = answer.winner, answer.confidence
     alone = answer.verdict.outcome == "only choice"
     flips = [(flip_sentence(*ends), within_range(ends)) for ends in flips_by_input(answer.flips)[:_FLIPS_SHOWN]]
@@ -63,7 +66,7 @@ def operation(result: PlanResult, answer: Answer, launches: Sequence[PoolLaunch]
 
 
 def _over_time(mix: Mix, result: PlanResult) -> Figure | None:
-    """Draw servers by period; None if there is only one period."""
+    """Draw the number of servers in each period. Return None if there is only one period."""
     periods = result.terms.periods
     if len(periods) == 1:
         return None
@@ -90,7 +93,7 @@ def _waterfall(name: str, bill: Bill) -> Figure:
 
 
 def _pair(answer: Answer) -> list[tuple[str, Bill]]:
-    """Return the winner's bill, and the bill of the best fleet of another vendor if there is one."""
+    """Return the winner's bill and, if there is one, the bill of the best fleet of another vendor."""
     other = next((bill for label, bill in answer.by_label.items() if label not in {answer.verdict.winner, "mix"}), None)
     pair = [(fleet_name(answer.winner.mix), answer.winner)]
     return pair if other is None else [*pair, (fleet_name(other.mix), other)]

@@ -1,4 +1,7 @@
-"""Renders a plan as one self-contained HTML page for budget owners and operators, for screen, phone and print."""
+"""Renders a plan as one self-contained HTML page for budget owners and operators.
+
+The page can be read on a large display, on a phone and on paper.
+"""
 
 from collections.abc import Sequence
 
@@ -43,7 +46,7 @@ CAVEATS = (
 
 
 def plan_html(result: PlanResult, launches: Sequence[PoolLaunch] = ()) -> str:
-    """Write the whole report."""
+    """Write the whole report as HTML."""
     answer = result.answer
     page = render_template(
         "plan.html.j2",

@@ -1,4 +1,7 @@
-"""Builds the interactive inputs of the HTML report, with bills as formulas that the browser evaluates again."""
+"""Builds the interactive inputs of the HTML report.
+
+Bills are formulas, which the browser evaluates when an input changes.
+"""
 
 import json
 from base64 import b64encode
@@ -18,7 +21,7 @@ from penstock.report.plan.sentences import label_name, product_names
 from penstock.units import count_text
 
 SCRIPT: Final = template_text("plan.js")
-"""The only script of the page; the content security policy allows no other."""
+"""The only script of the page. The content security policy allows no other script."""
 _DIGITS: Final = 12
 _WIDEST: Final = 2.0
 _ENGINEERS: Final = 6.0
@@ -39,23 +42,26 @@ class PageKnob:
     unit: str
     before: str = ""
     one: str = ""
-    """The singular form of the unit, if it differs from the plural."""
+    """Singular form of the unit. None if the singular is equal to the plural."""
     stops: tuple[float, ...] = ()
-    """The allowed values, if the input is not continuous."""
+    """Allowed values of the input. Empty if the input is continuous."""
 
     @property
     def position(self) -> float:
-        """Return the position of the slider: the value, or its place among the stops."""
+        """Return the position of the slider.
+
+        It is the value itself, or the index of the value in `stops` if there are stops.
+        """
         return self.stops.index(self.value) if self.stops else self.value
 
 
 def script_hash() -> str:
-    """Return the script's SHA-256 hash in Base64 for the content security policy."""
+    """Return the SHA-256 hash of the script in Base64, for the content security policy."""
     return b64encode(sha256(SCRIPT.encode()).digest()).decode()
 
 
 def fleets_of(answer: Answer) -> list[Bill]:
-    """Return every fleet of the report once, winner first."""
+    """Return every fleet of the report once. The winner comes first."""
     found: dict[tuple[object, ...], Bill] = {}
     for bill in (answer.winner, *answer.by_label.values(), *answer.runners_up):
         found.setdefault(bill.mix.identity, bill)
@@ -63,19 +69,19 @@ def fleets_of(answer: Answer) -> list[Bill]:
 
 
 def knobs_section(result: PlanResult, answer: Answer) -> dict[str, object]:
-    """Collect the inputs of the page, and the data with which its script computes every bill again."""
+    """Collect the inputs of the page, and the data from which the page's script computes every bill."""
     bills = fleets_of(answer)
     bill = rebill_fleets([entry.mix for entry in bills], result.resolved, result.problem)
     knobs = page_knobs(result, bill)
     groups = {knob.group: [entry for entry in knobs if entry.group == knob.group] for knob in knobs}
     document = _document(result, answer, bills, bill, knobs)
-    # `</script>` inside a name would end the data. Escaped as \u003c, JSON parses it to the same text.
+    # `</script>` inside a name would end the data, so `<` is written as \u003c. JSON parses it to the same text.
     data = json.dumps(document, separators=(",", ":")).replace("<", "\\u003c")
     return {"groups": list(groups.items()), "data": as_html(data), "script": as_html(SCRIPT)}
 
 
 def page_knobs(result: PlanResult, bill: Rebilled) -> list[PageKnob]:
-    """List the adjustable inputs: people, prices, power, load, term. Inputs that no fleet pays for are left out."""
+    """List the adjustable inputs: people, prices, power, load and term. Inputs that no fleet pays for are left out."""
     return [*_people(result, bill), *_prices(result, bill), *_power(result, bill), *_stops(result, bill)]
 
 
@@ -110,7 +116,10 @@ def _people(result: PlanResult, bill: Rebilled) -> Iterator[PageKnob]:
 
 
 def _dollars(ident: str, group: str, name: str, value: float, unit: str) -> PageKnob:
-    """Create an input from half to twice the planned dollars, with a step that hits the planned value."""
+    """Create an input that ranges from half to twice the planned dollars.
+
+    The planned value is a multiple of its step.
+    """
     step = float(f"{value / 200 or 0.01:.1g}")
     return PageKnob(
         id=ident,
@@ -172,7 +181,7 @@ def _stops(result: PlanResult, bill: Rebilled) -> Iterator[PageKnob]:
 def _discrete_knob(
     ident: str, group: str, name: str, value: float, stops: tuple[float, ...], unit: str, *, one: str = ""
 ) -> PageKnob:
-    """Create an input with a few discrete values, each billed in advance."""
+    """Create an input with a few discrete values. The bill of each value is computed in advance."""
     last = len(stops) - 1.0
     return PageKnob(
         id=ident,
@@ -220,7 +229,7 @@ def _document(
 
 
 def _colours(answer: Answer, mixes: list[Mix]) -> list[str]:
-    """Choose a distinct colour per fleet; a vendor's first fleet gets the vendor's colour."""
+    """Choose a distinct colour for each fleet. The first fleet of a vendor gets the colour of the vendor."""
     spare = iter(ACCELERATOR_COLOURS * len(mixes))
     taken: set[str] = set()
     found = []
@@ -236,7 +245,10 @@ def _colours(answer: Answer, mixes: list[Mix]) -> list[str]:
 def _unit(
     unit: Unit, by_years: Mapping[float, tuple[Line, ...]], formulas: dict[str, int], known: set[str]
 ) -> list[list[object]]:
-    """Return a unit's bill for each horizon: formulas, their inputs, and the knob that sets each input."""
+    """Return the bill of one unit for each horizon.
+
+    Each line of a bill has a formula, the inputs of the formula, and the knobs that set these inputs.
+    """
     return [
         [_line(unit, line, formulas, known) for line in lines if line.usd or _follows(unit, line)]
         for lines in by_years.values()

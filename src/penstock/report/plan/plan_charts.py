@@ -1,4 +1,4 @@
-"""Draws the charts of a plan as static SVG, each for a page and for a phone, without scripts or network access."""
+"""Draws the charts of a plan as static SVG without scripts or network access. Each chart has a version for phones."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ except ImportError:  # pragma: no cover - the extra is installed in CI
 
 Drawing = alt.Chart | alt.LayerChart
 Draw = Callable[[int], Drawing]
-"""Function that draws a chart for a width in pixels."""
+"""Function that draws a chart at the given width in pixels."""
 WIDE, NARROW = 700, 330
 _FONT: Final = "Helvetica Neue, Helvetica, Arial, sans-serif"
 _INK, _FAINT, _RULE = "#1c2733", "#66727f", "#dfe4ea"
@@ -62,12 +62,12 @@ LABEL_COLOURS: Final = {"amd": "#c8401f", "nvidia": "#4c8c2b", "mix": "#5a5fc7"}
 ACCELERATOR_COLOURS: Final = ("#17405f", "#c8401f", "#4c8c2b", "#7b5ea7", "#d99a00", "#5b6f80")
 _BARS_SHOWN = 8
 _VISIBLE = 0.01
-"""Width, as a fraction of the widest bar, below which a bar is not drawn."""
+"""Minimum width of a drawn bar, as a fraction of the widest bar."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A chart at both widths under one caption; the note describes the chart in words."""
+    """A chart at two widths, with one caption. The note describes the chart in words."""
 
     title: str
     note: str
@@ -76,7 +76,7 @@ class Figure:
 
 
 def figure(title: str, note: str, draw: Draw) -> Figure:
-    """Render a chart at both widths."""
+    """Render a chart at two widths, for a page and for a phone."""
     wide, narrow = (as_html(_svg(draw(width))) for width in (WIDE, NARROW))
     return Figure(title, note, wide, narrow)
 
@@ -112,7 +112,10 @@ def _ticks(width: int) -> alt.Axis:
 
 
 def unique_ids(html: str) -> str:
-    """Make the SVG ids unique within the page. They are numbered in order: the same plan gives the same bytes."""
+    """Make the SVG ids unique within the page.
+
+    The ids are numbered in order, so that equal plans give equal bytes.
+    """
     numbers = count()
     pieces = html.split("<svg")
     for index in range(1, len(pieces)):
@@ -123,7 +126,7 @@ def unique_ids(html: str) -> str:
 
 
 def cost_bars(rows: Sequence[tuple[str, Bill]]) -> Draw:
-    """Draw fleets' costs as stacked bars, from silicon to engineers."""
+    """Draw the cost of each fleet as a stacked bar. The items are in order from silicon to engineers."""
     items = [item for item in Item if any(step.item is item for _, bill in rows for step in bill.cost.waterfall.steps)]
     data = [
         {"fleet": name, "item": ITEM_NAMES[step.item], "usd": step.usd / 1e6, "order": items.index(step.item)}
@@ -169,7 +172,7 @@ def cost_bars(rows: Sequence[tuple[str, Bill]]) -> Draw:
 
 
 def waterfall_bars(bill: Bill) -> Draw:
-    """Draw the bill as a waterfall, from silicon only to all in."""
+    """Draw the bill as a waterfall. It starts with silicon alone and ends with the total cost."""
     steps = bill.cost.waterfall.steps
     data: list[dict[str, Any]] = []
     before = 0.0
@@ -222,7 +225,7 @@ _MAX_QUARTERS: Final = 16
 
 
 def cash_bars(cash: Cash) -> Draw:
-    """Draw payments by quarter, or by year if there are too many quarters; sales point down."""
+    """Draw payments by quarter, or by year if there are too many quarters. Bars of sales point down."""
     uses = [use for use in _PAID if any(getattr(paid, use[1]) for paid in cash.years)]
     scale = alt.Scale(domain=[use[0] for use in uses], range=[use[2] for use in uses])
 
@@ -253,7 +256,7 @@ def _legend(*, small: bool) -> alt.Legend:
 
 
 def fleet_bars(nodes: Sequence[tuple[str, str, int]]) -> Draw:
-    """Draw servers per accelerator over time; `nodes` are (from, accelerator, count)."""
+    """Draw the number of servers per accelerator over time. `nodes` are tuples (from, accelerator, count)."""
     names = list(dict.fromkeys(name for _, name, _ in nodes))
     data = [{"from": start, "accelerator": name, "nodes": count} for start, name, count in nodes]
     colours = [ACCELERATOR_COLOURS[at % len(ACCELERATOR_COLOURS)] for at in range(len(names))]
@@ -273,7 +276,10 @@ def fleet_bars(nodes: Sequence[tuple[str, str, int]]) -> Draw:
 
 
 def span_bars(answer: Answer, names: Mapping[str, str]) -> Draw:
-    """Draw P10-P90 of each label's cost, and how often it is cheapest; `names` maps accelerators to product names."""
+    """Draw the P10-P90 of the cost of each kind of fleet, and how often each kind is cheapest.
+
+    `names` maps accelerators to product names.
+    """
     named = answer.family.named_by
     spans = [(label, span) for label, span in answer.confidence.cost_usd.items() if isfinite(span.high)]
     data: list[dict[str, Any]] = [
@@ -314,7 +320,10 @@ def span_bars(answer: Answer, names: Mapping[str, str]) -> Draw:
 
 
 def tornado_bars(swings: Sequence[Swing], winner: str) -> Draw:
-    """Draw the winner's saving at both ends of each input's range; left of zero another fleet is cheaper."""
+    """Draw the winner's saving at both ends of each input's range.
+
+    Where the saving is negative, another fleet is cheaper.
+    """
     finite = [s for s in swings if isfinite(s.saving_at_low_usd) and isfinite(s.saving_at_high_usd)]
     widest = max((swing.width_usd for swing in finite), default=0.0)
     shown = [swing for swing in finite if swing.width_usd >= _VISIBLE * widest][:_BARS_SHOWN]
@@ -359,7 +368,7 @@ def tornado_bars(swings: Sequence[Swing], winner: str) -> Draw:
 
 
 def compared_fleets(answer: Answer) -> list[tuple[str, Bill]]:
-    """Return the winner, the best fleet of up to four other labels, and the first runner-up, without duplicates."""
+    """Return the winner, the best fleets of up to four other kinds, and the first runner-up, without duplicates."""
     rows = [(fleet_name(answer.winner.mix), answer.winner)]
     others = [bill for label, bill in answer.by_label.items() if label != answer.verdict.winner][:4]
     for bill in sorted((*others, *answer.runners_up[:1]), key=lambda entry: entry.cost.total_usd):

@@ -1,4 +1,7 @@
-"""Writes a request for proposals: questions to vendors, and internally the values that would change the choice."""
+"""Writes a request for proposals.
+
+It has questions to vendors and, for internal use only, the values that would change the choice.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,14 +37,14 @@ Topic = Literal["price", "term", "lead time", "delivery", "support", "power"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VendorQuestion:
-    """One question that a vendor answers in writing."""
+    """One question that a vendor has to answer in writing."""
 
     topic: Topic
     question: str
     assumed: str
-    """The plan's assumption until the vendor answers."""
+    """Value that the plan assumes until the vendor answers."""
     changes_choice: str = ""
-    """The value at which the answer changes the choice; empty if none is known."""
+    """Text that states at which value the choice changes. It is empty if no such value is known."""
     used: bool = True
     """Whether the fleet acquires nodes in the way that the question is about (bought, rented, on contract)."""
 
@@ -57,12 +60,15 @@ class VendorSheet:
 
 
 def vendor_sheets(result: PlanResult, answer: Answer) -> tuple[VendorSheet, ...]:
-    """List the questions by accelerator: first the chosen fleet's accelerators, then those of other vendors' fleets."""
+    """List the questions per accelerator.
+
+    The accelerators of the chosen fleet come first, then the accelerators of other vendors' fleets.
+    """
     return tuple(_sheet(result, answer, ident, nodes) for ident, nodes in nodes_to_request(result, answer).items())
 
 
 def _ways(mix: Mix, ident: str) -> set[str]:
-    """Return the ways in which a fleet acquires its nodes of an accelerator."""
+    """Return the ways in which a fleet acquires its nodes with this accelerator."""
     pools = [pool for pool in mix.pools if pool.offer.accelerator == ident]
     return {
         *("buy" for pool in pools if pool.owned_nodes),
@@ -90,9 +96,10 @@ def _sheet(result: PlanResult, answer: Answer, ident: str, nodes: LotSizes) -> V
 
 
 def _terms(plan: Plan, part: AcceleratorPlan, ways: set[str]) -> Mapping[int, int | None]:
-    """Map the contract terms to ask about, in months, to the number of the plan's contract for each.
+    """Map each contract term to ask about, in months, to the number of the plan's contract with this term.
 
-    These are the plan's own term, and contracts that end within it or that the fleet signs.
+    The terms are the plan's horizon, and the terms of contracts that end within the horizon or that the fleet signs.
+    The number is None for the horizon if the plan has no contract with this term.
     """
     if "contract" not in plan.acquire or part.owned_only:
         return {}
@@ -150,7 +157,7 @@ def _price_text(price: Input) -> str:
 def _changes_choice(
     flips: Sequence[Flip], names: Mapping[str, str], kind: str, price: Input, months: int | None = None
 ) -> str:
-    """State the price, for a term if one is given, at which another fleet becomes cheaper."""
+    """State the price at which another fleet becomes cheaper. If a term is given, it is the price for this term."""
     found = [flip for flip in flips if (flip.kind, flip.current, flip.months) == (kind, price.value, months)]
     return "; ".join(f"{flip.side} {amount(flip.at, flip.unit)} {cheaper_then(flip, names)}" for flip in found)
 
@@ -192,7 +199,10 @@ def _power(result: PlanResult, ident: str) -> VendorQuestion:
 
 
 def rfp_pack(result: PlanResult, answer: Answer, sustained: LoadJudge | None = None) -> Mapping[str, str]:
-    """Write the pack's files by name: a letter and a benchmark per vendor, the workload, and internal notes."""
+    """Return the text of each file of the pack, keyed by file name.
+
+    The pack has a letter and a benchmark per vendor, the workload, and internal notes.
+    """
     sheets = vendor_sheets(result, answer)
     asked = {sheet.accelerator.id for sheet in sheets}
     margins = [margin for margin in margins_of(result, answer, sustained) if margin.case.accelerator in asked]
@@ -257,7 +267,7 @@ def _replicas(case: AcceptanceCase) -> str:
 
 
 def _lots(share: float | None) -> Iterator[str]:
-    """Write the lots that every vendor is asked to offer, in the same words for all."""
+    """Write the lots that vendors are asked to offer. The text is the same for all vendors."""
     every = (
         "Every vendor gets the same request. Node counts are our estimate: offer as many nodes as the limits require."
     )

@@ -1,4 +1,7 @@
-"""Writes sentences about what-if cases: rules, demand, and small loads. A cost that is not proven is a bound."""
+"""Writes sentences about what-if cases: rules, demand and small loads.
+
+A cost is stated as a bound if a cheaper fleet was not ruled out.
+"""
 
 from math import ceil
 from typing import Final
@@ -12,25 +15,31 @@ _ROUNDING: Final = 1e-6
 
 
 def scenario_sentence(scenario: DemandScenario) -> str:
-    """State the fleet and its cost for demand at one end of its range."""
+    """State the fleet and its cost for one demand scenario."""
     fleet = " + ".join(f"{devices} {part}" for part, devices in scenario.accelerators.items())
     return f"{scenario.name}: {scenario_usd(scenario)}" + (f" ({fleet})" if fleet else "")
 
 
 def scenario_usd(scenario: DemandScenario) -> str:
-    """Return the cost in dollars, as an upper bound if a cheaper fleet was not ruled out."""
+    """Return the cost of a scenario in dollars. It is an upper bound if a cheaper fleet was not ruled out."""
     if scenario.usd is None:
         return "no fleet meets every rule"
     return usd(scenario.usd) if scenario.proven else f"at most {usd(scenario.usd)}"
 
 
 def rule_usd(rule: RulePrice) -> str:
-    """Return the rule's cost in dollars, as a lower bound if a cheaper fleet without the rule was not ruled out."""
+    """Return the cost of a rule in dollars.
+
+    It is a lower bound if a cheaper fleet without the rule was not ruled out.
+    """
     return usd(rule.usd) if rule.proven else f"at least {usd(rule.usd)}"
 
 
 def small_fleet(result: PlanResult, answer: Answer) -> str:
-    """Warn if at most half of a fleet of up to 16 devices is busy; empty otherwise."""
+    """Return a warning if a fleet has up to 16 devices and at most half of them are busy.
+
+    Otherwise return an empty text.
+    """
     mix, problem = answer.winner.mix, result.problem
     devices = {entry.id: entry.devices for entry in problem.replicas}
     most, needed = 0, 0

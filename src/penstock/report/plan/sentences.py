@@ -1,4 +1,4 @@
-"""Writes the sentences and amounts that the terminal report and the HTML report of a plan share."""
+"""Writes the sentences and amounts that both the terminal report and the HTML report of a plan show."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal
@@ -28,7 +28,7 @@ _MONEY: Final = {
     "USD/kW/month": " per kW and month",
     "USD/year": " a year",
 }
-"""Suffix of a dollar amount, by the unit of the input."""
+"""Suffix of a dollar amount, keyed by the unit of the input."""
 _FRACTIONS: Final = {
     "per year": "per year",
     "of price": "of price",
@@ -39,19 +39,19 @@ _FRACTIONS: Final = {
     "of capacity": "of capacity",
 }
 _COUNTED: Final = ("years", "months", "engineers", "users")
-"""Units that lose their plural "s" after 1."""
+"""Units that are written without the plural "s" after the number 1."""
 _ESTIMATE: Final = "x estimate"
 _CLOSE: Final = 0.02
-"""Distance from 1 within which a factor needs one more digit to differ from 1."""
+"""Maximum distance from 1 at which a factor is written with one more digit, so that it does not read as 1."""
 _MILLION, _THOUSAND = 1e6, 1e3
 _EXACT_BELOW = 10_000.0
 _HALF: Final = 0.5
 _ALL = 0.995
-"""Share from which a value is shown as 100%."""
+"""Minimum share that is shown as 100%."""
 
 
 def usd(amount_usd: float) -> str:
-    """Format dollars: millions, thousands or whole dollars; "-" if not finite."""
+    """Format dollars as millions, thousands or whole dollars. An amount that is not finite is written as "-"."""
     if amount_usd != amount_usd or amount_usd in {float("inf"), float("-inf")}:  # noqa: PLR0124 - not a number
         return "-"
     size, sign = abs(amount_usd), "-" if amount_usd < 0 else ""
@@ -74,7 +74,7 @@ def amount(value: float, unit: str) -> str:
 
 
 def spread(low: float, high: float, unit: str) -> str:
-    """Format a range with its unit once."""
+    """Format a range of values. The unit is written once."""
     return f"{number(low, unit)} to {amount(high, unit)}"
 
 
@@ -116,7 +116,7 @@ def label_name(label: str) -> str:
 
 
 def product_name(accelerator: Accelerator) -> str:
-    """Return the vendor's product name without memory size and variant."""
+    """Return the vendor's product name without the memory size and the variant."""
     words = accelerator.name.partition(" (")[0].split()
     return " ".join(word for word in words if not (word.endswith("GB") and word[0].isdigit()))
 
@@ -127,7 +127,7 @@ def product_names(result: PlanResult) -> dict[str, str]:
 
 
 def swing_name(swing: Swing) -> str:
-    """Name a varied input; vendors get their display names."""
+    """Name an input that is varied. Vendors are written with their display names."""
     if swing.kind == "engineers":
         return f"extra {label_name(swing.subject)} engineers"
     if swing.kind == "engineers_by_size":
@@ -141,7 +141,7 @@ def fleet_name(mix: Mix) -> str:
 
 
 def capital(text: str) -> str:
-    """Capitalise a vendor's display name; accelerator ids stay unchanged."""
+    """Capitalise the display name of a vendor. Accelerator ids are not changed."""
     return text[:1].upper() + text[1:] if text in _NAMES.values() else text
 
 
@@ -162,12 +162,15 @@ def question(result: PlanResult) -> str:
 
 
 def headline(answer: Answer) -> str:
-    """State the winner, its margin and probability, and whether staffing decides."""
+    """State the winner, its margin and its probability, and whether the number of engineers decides."""
     return " ".join(filter(None, (_verdict(answer), people_sentence(answer))))
 
 
 def people_sentence(answer: Answer) -> str:
-    """State below how many extra engineers a vendor's fleet is cheaper; empty if staffing is not decisive."""
+    """State the number of extra engineers below which a vendor's fleet is cheaper.
+
+    The text is empty if the number of engineers does not decide.
+    """
     people = answer.people
     if people is None:
         return ""
@@ -185,7 +188,7 @@ def engineers(count: float) -> str:
 
 
 def _verdict(answer: Answer) -> str:
-    """State the winner. If another kind of fleet is cheapest in more draws, that kind comes first."""
+    """State the winner. If another kind of fleet is cheapest in more draws, that kind is named first."""
     verdict = answer.verdict
     winner = label_name(verdict.winner)
     cost = f"{usd(answer.winner.cost.total_usd)} all in{drawn_cost(verdict.cost_usd)}"
@@ -204,19 +207,25 @@ def _verdict(answer: Answer) -> str:
 
 
 def likelier(answer: Answer) -> str | None:
-    """Return the label that is cheapest in more draws than the winner as estimated, or None."""
+    """Return the kind of fleet that is cheapest in more draws than the winner, or None if there is no such kind.
+
+    The winner is the cheapest kind with every input at its estimate.
+    """
     verdict = answer.verdict
     return verdict.likeliest if verdict.likeliest != verdict.winner else None
 
 
 def drawn_cost(span: Span) -> str:
-    """Format P10-P90 and median of the cost over the draws; empty if all draws agree."""
+    """Format the P10-P90 and the median of the cost over the draws. The text is empty if P10 and P90 read the same."""
     low, median, high = usd(span.low), usd(span.median), usd(span.high)
     return "" if low == high else f" (P10-P90 {low} to {high}, median {median})"
 
 
 def _cheapest_in(answer: Answer) -> str:
-    """State how often the likeliest label is cheapest; if too close to call, add the other labels."""
+    """State in which share of draws the likeliest kind of fleet is cheapest.
+
+    If the verdict is too close to call, add the shares of other kinds.
+    """
     verdict, confidence = answer.verdict, answer.confidence
     first = f"cheapest in {verdict.likeliest_probability:.0%} of {confidence.draws:,} draws"
     unserved = _unserved_in(answer)
@@ -233,13 +242,13 @@ def _cheapest_in(answer: Answer) -> str:
 
 
 def _unserved_in(answer: Answer) -> str:
-    """State the share of draws in which no fleet keeps every rule; empty below 0.5%."""
+    """State the share of draws in which no compared fleet keeps every rule. The text is empty below 0.5%."""
     nothing = unserved_fraction(answer)
     return f"no compared fleet meets demand in {nothing:.0%} of draws" if nothing else ""
 
 
 def unserved_fraction(answer: Answer) -> float:
-    """Return the share of draws in which no compared fleet keeps every rule; 0 below 0.5%."""
+    """Return the share of draws in which no compared fleet keeps every rule. Shares below 0.5% are returned as 0."""
     nothing = 1 - sum(answer.confidence.probability.values())
     return nothing if nothing >= 1 - _ALL else 0.0
 
@@ -247,11 +256,14 @@ def unserved_fraction(answer: Answer) -> float:
 Sureness = Literal["sure", "likely", "alone", "open", "unmet"]
 NO_FLEET: Final = "No fleet meets every rule of the plan."
 _SURE: Final = 0.9
-"""Probability of being cheapest below which a winner is called likely instead of sure."""
+"""Minimum probability of being cheapest at which a winner is called sure. Below it, the winner is called likely."""
 
 
 def sureness(answer: Answer) -> Sureness:
-    """Grade confidence in the answer; only a simulated fleet that is cheapest in 90% of draws is sure."""
+    """Grade the confidence in the answer.
+
+    The grade is `sure` only if the fleet was simulated and is cheapest in at least 90% of draws.
+    """
     verdict = answer.verdict
     if answer.verified and not answer.verified[0].met:
         return "unmet"
@@ -263,9 +275,9 @@ def sureness(answer: Answer) -> Sureness:
 
 
 def enough_sentence(answer: Answer, *, node: str = "node", draws: str = "draws") -> str:
-    """State in which share of draws the number of nodes is enough; empty if the number is certain.
+    """State the share of draws in which the number of nodes is enough.
 
-    A winner may be certain while its size is not.
+    The text is empty if the number of nodes is certain. The number may be uncertain even if the winner is certain.
     """
     confidence, mix = answer.confidence, answer.winner.mix
     periods = {pool.period for pool in mix.pools}
@@ -273,7 +285,7 @@ def enough_sentence(answer: Answer, *, node: str = "node", draws: str = "draws")
     if confidence.nodes.low == confidence.nodes.high:
         return ""
     these = f"{count_text(most, node)} {'is' if most == 1 else 'are'}"
-    # Each draw either refills nodes or redistributes load, not both, so that the share is a lower bound.
+    # Each draw either refills nodes or redistributes load, but not both. The share is therefore a lower bound.
     shared = len(mix.pools) > len(periods) or any(len(pool.replicas) > 1 for pool in mix.pools)
     share = f"{'at least ' if shared else ''}{confidence.enough_fraction:.0%}"
     enough = f"{these} enough in {share} of {draws}"
@@ -282,12 +294,18 @@ def enough_sentence(answer: Answer, *, node: str = "node", draws: str = "draws")
 
 
 def in_time_share(check: Check) -> str:
-    """Format the share of requests within the SLO, truncated, without a decimal that is zero."""
+    """Format the share of requests within the SLO.
+
+    The share is truncated to one decimal, which is left out if it is zero.
+    """
     return format_attainment(check.attainment_fraction).replace(".0%", "%")
 
 
 def cheaper_fleet_sentence(answer: Answer) -> str:
-    """State whether a cheaper fleet also passed the simulation; empty if no fleet passed or none was compared."""
+    """State whether a cheaper fleet also passed the simulation.
+
+    The text is empty if no fleet passed or no fleets were compared.
+    """
     if answer.regret_usd is None:
         return ""
     cheaper = f"a fleet that costs {usd(answer.regret_usd)} less also passed"
@@ -295,7 +313,10 @@ def cheaper_fleet_sentence(answer: Answer) -> str:
 
 
 def mix_sentence(result: PlanResult, answer: Answer) -> str:
-    """Define a mix by its minimum share per vendor, or warn that the mix shown is below that share at times."""
+    """Define a mix by the minimum share of each vendor.
+
+    If the mix shown is below this share in some period, return a warning instead.
+    """
     problem, mix = result.problem, answer.by_label["mix"].mix
     share = f"{problem.min_vendor_share:.0%}"
     if vendors_above_minimum_share(problem, mix) != mix.vendors:
@@ -305,18 +326,24 @@ def mix_sentence(result: PlanResult, answer: Answer) -> str:
 
 
 def near_sentence(answer: Answer) -> str:
-    """Warn that a change of 1% or less in an input changes the choice; empty otherwise."""
+    """Return a warning if a change of 1% or less in an input changes the choice. Otherwise return an empty text."""
     near = ", ".join(label_name(name) for name in answer.verdict.near)
     return f"Nearly a tie: a change of 1% or less makes another fleet cheapest ({near})." if near else ""
 
 
 def plain_label(named: Sequence[str], names: Mapping[str, str]) -> str:
-    """Name a vendor, a mix or accelerators; `names` maps accelerators to product names."""
+    """Return the name of a kind of fleet: a vendor, a mix or accelerators.
+
+    `names` maps accelerators to product names.
+    """
     return " + ".join(names.get(word, label_name(word)) for word in named)
 
 
 def not_compared_sentence(result: PlanResult) -> str:
-    """Name current accelerators that were not compared, and why; empty if all were."""
+    """Name the current accelerators that were not compared, with the reason.
+
+    The text is empty if all current accelerators were compared.
+    """
     found = []
     if names := ", ".join(result.resolved.unmeasured):
         found.append(f"Left out, too few measurements: {names}. List one under `accelerators:` to include it.")
@@ -326,14 +353,17 @@ def not_compared_sentence(result: PlanResult) -> str:
 
 
 def nodes_by_acquisition(pool: PoolPeriod) -> tuple[tuple[str, int], ...]:
-    """Return the number of nodes by way of acquisition: kept, bought, on contract, by the hour."""
+    """Return the number of nodes for each way of acquisition: kept, bought, on contract, by the hour."""
     contracts = zip(pool.offer.contracts, pool.contract_nodes, strict=False)
     terms = ((f"for {count_text(contract.months, 'month')}", nodes) for contract, nodes in contracts)
     return (("kept", pool.kept_nodes), ("bought", pool.owned_nodes), *terms, ("by the hour", pool.rented_nodes))
 
 
 def owned_sentences(owned: Owned, names: Mapping[str, str] | None = None) -> Iterator[str]:
-    """Describe which owned nodes are kept, and the plan's cost without them; `names` maps ids to product names."""
+    """Describe which owned nodes are kept, and what the plan would cost without owned nodes.
+
+    `names` maps ids of accelerators to product names.
+    """
     called = names or {}
     for entry in owned.nodes:
         kept = "all" if min(entry.kept) == entry.nodes else " then ".join(str(count) for count in entry.kept)
@@ -349,7 +379,7 @@ def owned_sentences(owned: Owned, names: Mapping[str, str] | None = None) -> Ite
 
 
 def runs(pool: PoolPeriod, candidates: Sequence[Candidate]) -> str:
-    """Describe the replicas that run on a pool."""
+    """Describe the replicas that run on the nodes of a pool."""
     by_id = {entry.id: entry for entry in candidates}
     several = len({by_id[name].workload for name in pool.replicas}) > 1
     parts = []
@@ -362,7 +392,7 @@ def runs(pool: PoolPeriod, candidates: Sequence[Candidate]) -> str:
 
 
 def disaggregated_sentences(mix: Mix, candidates: Sequence[Candidate]) -> Iterator[str]:
-    """Describe each disaggregated unit: its prefill and decode replicas, KV transfer bandwidth, and evidence."""
+    """Describe each disaggregated unit by its prefill and decode replicas, KV transfer bandwidth and evidence."""
     used = {name for pool in mix.pools for name in pool.replicas}
     for entry in candidates:
         unit = entry.disaggregated

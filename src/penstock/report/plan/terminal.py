@@ -56,7 +56,7 @@ USES = {
     Item.SOFTWARE: Use("software engineers", "▚", "red"),
 }
 _STYLES = {"sure": "bold green", "likely": "bold", "alone": "bold", "open": "bold yellow", "unmet": "bold red"}
-"""Style per level of confidence; only "sure" is green."""
+"""Text style for each level of confidence. Only "sure" is green."""
 _FLIPS_SHOWN = 5
 _OTHERS_SHOWN = 3
 _LEFT_OUT_SHOWN = 3
@@ -106,7 +106,10 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
 
 
 def _likelier(result: PlanResult, answer: Answer) -> Iterator[RenderableType]:
-    """Show the fleet that is cheapest in more draws than the winner as estimated, if there is one."""
+    """Draw the fleet that is cheapest in more draws than the winner, if there is one.
+
+    The winner is cheapest with every input at its estimate.
+    """
     label = likelier(answer)
     bill = None if label is None else answer.by_label.get(label)
     if label is not None and bill is not None:
@@ -138,7 +141,7 @@ def _fleet(mix: Mix, result: PlanResult) -> Table:
 
 
 def _steps(periods: list[int]) -> str:
-    """Name the periods in which the fleet is the same."""
+    """Name the periods in which the fleet has these nodes and replicas."""
     if len(periods) > 1 and periods == list(range(periods[0], periods[-1] + 1)):
         return f" (steps {periods[0] + 1} to {periods[-1] + 1})"
     return f" (step{'s' if len(periods) > 1 else ''} {', '.join(str(period + 1) for period in periods)})"
@@ -171,7 +174,7 @@ def _comparison(answer: Answer, width: int) -> Table:
 
 
 def _uses(answer: Answer) -> list[Use]:
-    """Return the cost items drawn in the bars, each label once."""
+    """Return the cost items that the bars show. Each label occurs once."""
     paid = {step.item for _, bill in _rows(answer) for step in bill.cost.waterfall.steps}
     named = {use.label: use for item, use in USES.items() if item in paid}
     both = {"silicon", "rent"} <= named.keys()
@@ -179,7 +182,7 @@ def _uses(answer: Answer) -> list[Use]:
 
 
 def _rows(answer: Answer) -> list[tuple[str, Bill]]:
-    """Return the winner, the best fleet of other labels, and the first runner-up, without duplicates."""
+    """Return the winner, the best fleets of other kinds, and the first runner-up, without duplicates."""
     rows = [(fleet_name(answer.winner.mix), answer.winner)]
     others = [bill for label, bill in answer.by_label.items() if label != answer.verdict.winner][:_OTHERS_SHOWN]
     for bill in sorted((*others, *answer.runners_up[:1]), key=lambda entry: entry.cost.total_usd):
@@ -215,7 +218,7 @@ def _indent(text: str, style: str = "") -> Padding:
 
 
 def _rules(answer: Answer) -> Iterator[Text]:
-    """State the cost of each rule, and the cost at both ends of the demand range."""
+    """State the cost of each rule, and the cost of the fleet at both ends of the demand range."""
     prices = [f"{rule.rule} {rule_usd(rule)}" for rule in answer.rules]
     if prices:
         yield Text(f"Cost of your rules: {', '.join(prices)}")
@@ -245,7 +248,10 @@ def _verification(answer: Answer) -> Iterator[Text]:
 
 
 def _asked_for_a_mix(result: PlanResult, answer: Answer) -> bool:
-    """Return whether a mix was required or compared. A mix that is merely cheapest may be below the minimum share."""
+    """Return whether a mix was required, or was compared with a winner of another kind.
+
+    A mix that is merely cheapest may be below the minimum share of a vendor.
+    """
     return "mix" in answer.by_label and (answer.verdict.winner != "mix" or result.problem.min_vendors > 1)
 
 

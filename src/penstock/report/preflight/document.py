@@ -1,4 +1,4 @@
-"""JSON document of `preflight --json`: every fact, finding and source by name."""
+"""Defines the JSON document of `preflight --json`. It has every fact, finding and source by name."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal

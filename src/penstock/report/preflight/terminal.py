@@ -1,4 +1,4 @@
-"""Renders a preflight: findings by severity, the serving configuration, undecided rules, and the launch command."""
+"""Renders a preflight: findings by severity, the serving configuration, undecided rules and the launch command."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -48,7 +48,7 @@ _COUNTED: Mapping[Severity, str] = {
 _ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM", "atom": "ATOM"}
 _SHOWN_BYTES = GIB // 20
 _WORTH_ASKING = {Severity.SILENT_WRONG, Severity.BLOCKER, Severity.WARNING}
-"""Severities whose undecided rules are listed; rules of the other severities give only notes."""
+"""Severities whose undecided rules are listed. Rules of other severities lead only to notes."""
 _SHORT: Mapping[Readiness, str] = {
     Readiness.SILENT_WRONG: "WRONG",
     Readiness.BLOCKED: "no",
@@ -60,7 +60,10 @@ _SHORT: Mapping[Readiness, str] = {
 
 
 def render_preflight(answer: Preflight, speed: Speed | None = None, instead: Preflight | None = None) -> RenderableType:
-    """Draw one answer, with the speed if requested, and the nearest split that runs if the requested one does not."""
+    """Draw one preflight, and the speed if it was requested.
+
+    If the requested split does not run, the nearest split that runs is drawn too.
+    """
     pieces: list[RenderableType] = [_headline(answer)]
     for severity in Severity:
         stops = answer.obstacles if severity is Severity.BLOCKER else ()
@@ -85,7 +88,10 @@ def render_preflight(answer: Preflight, speed: Speed | None = None, instead: Pre
 
 
 def _open_questions(answer: Preflight) -> list[Undetermined]:
-    """Return the undecided rules to list: not those of low severity, nor those that a scan of the bytes decides."""
+    """Return the undecided rules that are listed.
+
+    Rules of low severity, and rules that a scan of the bytes decides, are left out.
+    """
     return [
         entry
         for entry in answer.assessment.undetermined
@@ -110,7 +116,7 @@ def _headline(answer: Preflight) -> Text:
 
 
 def _model_name(subject: Subject) -> str:
-    """Name the model; for a repository matched to a known architecture, name both."""
+    """Name the model. If a repository was matched to a known architecture, name both."""
     name = subject.model.name
     own = name not in model_ids() or subject.name.count("/") != 1 or find_model(name).repo == subject.name
     return name if own else f"{subject.name.rpartition('/')[2]} (same architecture as {name})"
@@ -127,7 +133,7 @@ def _context_note(answer: Preflight) -> str:
 
 
 def _counts(answer: Preflight) -> str:
-    """Count findings by severity."""
+    """Return the number of findings of each severity."""
     found = {severity: len(answer.assessment.of(severity)) for severity in Severity}
     found[Severity.BLOCKER] += len(answer.obstacles)
     found[Severity.WARNING] += len(answer.possible_obstacles)
@@ -138,7 +144,7 @@ def _counts(answer: Preflight) -> str:
 
 
 def _harmless_flags(answer: Preflight) -> list[FlagFinding]:
-    """Return wrong flags and environment variables that do not stop the launch."""
+    """Return the wrong flags and environment variables that do not stop the launch."""
     return [flag for flag in answer.flags if not flag.stops]
 
 
@@ -259,7 +265,7 @@ def _speed(speed: Speed) -> str:
 
 
 def _undetermined_rules(entries: Sequence[Undetermined]) -> RenderableType:
-    """Group undecided rules by the information that would decide them."""
+    """Draw the undecided rules, grouped by the information that would decide them."""
     by_deed: dict[str, list[str]] = {}
     for entry in entries:
         facts = ", ".join(name.removeprefix("host.") for name in entry.missing if name.startswith("host."))
@@ -323,12 +329,12 @@ def _plan(plan: LaunchPlan) -> RenderableType:
 
 
 def _command_text(command: str) -> Text:
-    """Draw a command that can be copied: no line is wrapped or cut, and nothing follows a trailing backslash."""
+    """Draw a command so that it can be copied. No line is wrapped or cut, and nothing follows a trailing backslash."""
     return Text(indent(command, "  "), style="green", no_wrap=True, overflow="ignore")
 
 
 def render_matrix(answers: Sequence[Preflight]) -> RenderableType:
-    """Draw a matrix for one model: a row per accelerator, verdict and reason per engine."""
+    """Draw a matrix for one model. It has a row per accelerator, with a verdict and a reason per engine."""
     engines = list(dict.fromkeys((answer.question.engine, str(answer.question.version)) for answer in answers))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("accelerator", no_wrap=True)

@@ -1,4 +1,4 @@
-"""JSON document of `simulate --json`: the run in seconds, tokens and fractions."""
+"""Defines the JSON document of `simulate --json`. It describes the run in seconds, tokens and fractions."""
 
 from typing import Annotated, Any, Literal
 

@@ -1,4 +1,4 @@
-"""Writes sentences about arrivals: number of requests, rate, time of day, and part of the trace."""
+"""Writes sentences about arrivals: the number of requests, their rate, the time of day, and the part of the trace."""
 
 from typing import Final
 
@@ -6,11 +6,11 @@ from penstock.simulation.scenario import hours_covered
 from penstock.workload import AsRecorded, Diurnal, Trace, Workload
 
 _FEW_DIGITS: Final = 1e5
-"""Requests per second above which all requests are said to arrive at once."""
+"""Maximum rate in requests per second that is printed. Above it, all requests are said to arrive at once."""
 
 
 def arrivals_sentence(workload: Workload, *, requests: int, rate_per_s: float | None, span_s: float | None) -> str:
-    """Describe the number of requests and their rate, and why the rate differs from the requested one."""
+    """Describe the number of requests and their rate, and why the rate differs from the requested rate."""
     mean = rate_per_s or workload.rate_per_s
     text = f"{requests:,} request{'' if requests == 1 else 's'}"
     if workload.users:
@@ -32,7 +32,7 @@ def _of_a_day(workload: Workload, mean_per_s: float, span_s: float | None) -> st
 
 
 def _of_a_trace(workload: Workload, requests: int, rate_per_s: float | None) -> str:
-    """State that only the beginning of a trace is run, although the requested rate holds for the whole trace."""
+    """State that only the beginning of a trace is run. The requested rate holds for the whole trace."""
     lengths = workload.lengths
     if rate_per_s is None or not isinstance(lengths, Trace) or not isinstance(workload.arrivals, AsRecorded):
         return ""
@@ -42,7 +42,7 @@ def _of_a_trace(workload: Workload, requests: int, rate_per_s: float | None) -> 
 
 
 def clock(hour: float) -> str:
-    """Format an hour of the day, with the number of days if it is on a later day."""
+    """Format an hour of the day. If the hour is on a later day, the number of days is added."""
     days, minutes = divmod(round(hour * 60), 24 * 60)
     later = f" {days} day{'s' if days > 1 else ''} later" if days else ""
     return f"{minutes // 60:02d}:{minutes % 60:02d}{later}"

@@ -1,4 +1,4 @@
-"""Renders a simulated run: latencies with intervals, KV cache use, and the run over time."""
+"""Renders a simulated run: latencies with intervals, the use of the KV cache, and the run over time."""
 
 from collections.abc import Sequence
 
@@ -56,7 +56,7 @@ def _heading(scenario: Scenario) -> Text:
 
 
 def name_of(scenario: Scenario) -> str:
-    """Name a deployment as in `--on`, with its number of replicas."""
+    """Name a deployment as `--on` does, and add its number of replicas."""
     devices = scenario.placement.deployment.parallelism.devices
     replicas = scenario.question.replicas
     name = scenario.placement.deployment.accelerator.id + (f" x{devices}" if devices > 1 else "")
@@ -169,7 +169,7 @@ def _engine(scenarios: Sequence[Scenario], width: int) -> RenderableType:
 
 
 def pool_label(scenario: Scenario, pool: str) -> str:
-    """Name a pool; a single pool is named after its deployment."""
+    """Name a pool. If there is only one pool, use the name of its deployment."""
     return name_of(scenario) if scenario.outcome is None or len(scenario.outcome.pools) == 1 else pool
 
 
@@ -190,7 +190,10 @@ def _pool_row(label: str, pool: PoolOutcome, usd_per_mtok: float | None) -> list
 
 
 def _timelines(scenarios: Sequence[Scenario], width: int) -> Table:
-    """Draw queue, KV cache and throughput of each pool as sparklines, from the first arrival to the last token."""
+    """Draw the queue, KV cache and throughput of each pool as sparklines.
+
+    They cover the time from the first arrival to the last token.
+    """
     lines = [
         (pool_label(scenario, name), line)
         for scenario in scenarios

@@ -17,7 +17,7 @@ _SERIES = {
 
 
 def timeline(scenarios: Sequence[Scenario], suffix: str) -> str | bytes:
-    """Draw every simulated pool in the format that the file suffix names."""
+    """Draw every simulated pool in the format that the file suffix gives."""
     try:
         import altair as alt  # noqa: PLC0415 - optional extra
     except ImportError:

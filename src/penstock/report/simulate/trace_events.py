@@ -8,7 +8,10 @@ _US = 1e6
 
 
 def trace_events(outcome: Outcome, replica: int = 0) -> str:
-    """Write the logged steps of one replica: kind, duration, and counters of queue and KV cache."""
+    """Write the logged steps of one replica.
+
+    Each has its kind, its duration, and counters of the queue and the KV cache.
+    """
     events: list[dict[str, object]] = [
         {"ph": "M", "pid": 1, "tid": 1, "name": "process_name", "args": {"name": f"replica {replica}"}},
         {"ph": "M", "pid": 1, "tid": 1, "name": "thread_name", "args": {"name": "engine steps"}},

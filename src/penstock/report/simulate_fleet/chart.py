@@ -1,4 +1,4 @@
-"""Draws a chart that compares policies: SLO attainment, goodput, and destinations of requests."""
+"""Draws a chart that compares policies by SLO attainment, goodput and the destinations of requests."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from penstock.workload import Workload
 def policies_chart(
     fleet: Fleet, pools: Sequence[ReplicaPool], workload: Workload, runs: Sequence[PolicyRun], suffix: str
 ) -> str | bytes:
-    """Draw goodput and attainment per policy, and its destinations by prompt length."""
+    """Draw the goodput and SLO attainment of each policy, and the destinations of requests by prompt length."""
     try:
         import altair as alt  # noqa: PLC0415 - optional extra
     except ImportError:

@@ -1,4 +1,4 @@
-"""JSON document of `simulate --fleet --json`: every policy's run as plain values."""
+"""Defines the JSON document of `simulate --fleet --json`. It has every policy's run as plain values."""
 
 from typing import Annotated, Any, Literal
 

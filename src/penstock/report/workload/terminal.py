@@ -16,7 +16,7 @@ from penstock.workload.summary.describe import SharingSummary, TokenSummary
 _LABEL: Final = 12
 _WIDEST: Final = 132
 _POISSON_CV: Final = (0.9, 1.1)
-"""Range of the coefficient of variation of gaps between arrivals that counts as Poisson."""
+"""Range of the coefficient of variation of gaps between arrivals. Arrivals within this range count as Poisson."""
 _EXAMPLE: Final = ("penstock", "simulate", "llama-3.1-8b", "--on mi300x:1,h100:1")
 
 
@@ -65,7 +65,7 @@ def trace_document(summary: TraceSummary) -> dict[str, object]:
 
 
 def suggested_arrivals(gap_cv: float) -> str:
-    """Name the value of `simulate --arrivals` whose gaps vary as much as the trace's."""
+    """Return the value of `simulate --arrivals` whose gaps between arrivals vary as much as the trace's gaps."""
     low, high = _POISSON_CV
     return "poisson" if low <= gap_cv <= high else f"gamma:{max(gap_cv, 0.01):.2g}"
 
@@ -130,7 +130,7 @@ def _lengths(requests: WorkloadSummary) -> Table:
 
 
 def _pictures(summary: TraceSummary, room: int) -> Table:
-    """Draw both length histograms over the same powers of two, and the log-normal fit."""
+    """Draw the histograms of prompt and answer lengths over the same powers of two, and the log-normal fit."""
     requests = summary.requests
     both = (("prompts", requests.input_tokens), ("answers", requests.output_tokens))
     cells = max(len(tokens.by_length) for _, tokens in both)
@@ -149,7 +149,7 @@ def _pictures(summary: TraceSummary, room: int) -> Table:
 
 
 def _spread(cells: list[int], width: int) -> list[int]:
-    """Repeat each cell as often as the width allows."""
+    """Repeat each cell an equal number of times, as many as fit in the width."""
     times = max(1, width // len(cells))
     return [count for count in cells for _ in range(times)]
 
@@ -183,7 +183,7 @@ def _use(requests: WorkloadSummary, path: str, room: int) -> Text:
 
 
 def _shell(words: tuple[str, ...], room: int) -> str:
-    """Write a command for copying; long lines continue after a backslash."""
+    """Write a command that can be copied. Long lines continue after a backslash."""
     lines = ["  " + words[0]]
     for word in words[1:]:
         if len(lines[-1]) + len(word) + 3 > room:
