@@ -1,1 +1,4 @@
-"""The Python API: one module per function. `import penstock` exports the functions and their answer types."""
+"""Provides the Python API, with one module per function.
+
+`import penstock` exports the functions and their answer types.
+"""

@@ -1,4 +1,7 @@
-"""Base class of all answers: a short repr, a JSON document, rows for a data frame, and a notebook view."""
+"""Defines the base class of all answers.
+
+An answer has a short repr, a JSON document, data-frame rows and a notebook view.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -25,15 +28,18 @@ _PRE: Final = (
 
 
 class ApiAnswer(ABC):
-    """An answer of the API. These methods are stable; fields of subclasses have the library's own types."""
+    """Answer of an API function.
+
+    The methods of this class are stable. Subclasses have fields of the library's own types.
+    """
 
     document_type: ClassVar[type]
-    """Type of the document; its JSON schema is published."""
+    """Type of the answer's document. The JSON schema of this type is published."""
 
     @property
     @abstractmethod
     def good(self) -> bool:
-        """True if the verdict is positive. The command exits 0 if so, else 1."""
+        """Return whether the verdict is positive. The command exits with 0 if it is, else with 1."""
 
     def document(self) -> Mapping[str, object]:
         """Return the document that `--json` prints."""
@@ -41,18 +47,18 @@ class ApiAnswer(ABC):
 
     @abstractmethod
     def rows(self) -> list[Row]:
-        """Return one flat row per compared item, for a data frame, in SI units and bytes."""
+        """Return one flat row per compared item, for a data frame. Values are in SI units and bytes."""
 
     @abstractmethod
     def render(self, columns: int) -> RenderableType:
-        """Return the terminal output of the command for a width of `columns`."""
+        """Return what the command prints in a terminal that is `columns` wide."""
 
     @abstractmethod
     def _summary(self) -> tuple[str, Sequence[str]]:
         """Return the subject of the question, and short phrases that answer it."""
 
     def to_dict(self) -> dict[str, object]:
-        """Return the document that `--json` prints: plain values, `schema` first."""
+        """Return the document that `--json` prints as plain values. The key `schema` comes first."""
         return plain_fields(self.document())
 
     def to_json(self) -> str:
@@ -84,6 +90,6 @@ def device_label(name: str, devices: int) -> str:
 
 
 def spread_over(name: str, value: "Range | None") -> Row:
-    """Return a value, its P10 and its P90 as three columns of a row."""
+    """Return three columns of a row: a value, its P10 and its P90."""
     low, high = (None, None) if value is None else (value.low, value.high)
     return {name: None if value is None else value.value, f"{name}_p10": low, f"{name}_p90": high}

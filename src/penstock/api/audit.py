@@ -39,7 +39,7 @@ _FILES: Final = (".yaml", ".yml")
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class AuditAnswer(ApiAnswer):
-    """The verdict on each claim."""
+    """Verdicts of an audit, one for each claim."""
 
     document_type = AuditDocument
     audited: tuple[Audited, ...]
@@ -47,7 +47,7 @@ class AuditAnswer(ApiAnswer):
 
     @property
     def good(self) -> bool:
-        """Whether no claim is impossible or contradicted."""
+        """Return whether no claim is impossible or contradicted."""
         return not any(entry.judgement.verdict.damning for entry in self.audited)
 
     def rows(self) -> list[Row]:
@@ -55,7 +55,7 @@ class AuditAnswer(ApiAnswer):
         return [_row(entry) for entry in self.audited]
 
     def render(self, columns: int) -> RenderableType:
-        """Render what `audit` prints."""
+        """Return what `audit` prints."""
         del columns  # its lines wrap by themselves
         return render_audit(self.audited)
 
@@ -93,7 +93,7 @@ def audit(
 
 @cache
 def shipped_library(today: date) -> Library:
-    """Build the library of reference data that ships with the package."""
+    """Build the library of the reference data that ships with the package."""
     return Library(
         accelerator_of=load_accelerator,
         model_of=model_of,

@@ -85,14 +85,14 @@ class CatalogAnswer(ApiAnswer):
 
     about: str
     facts: Mapping[str, object]
-    """The document, in the library's own types."""
+    """Contents of the document as objects of the library's types."""
     table: tuple[Row, ...]
     draw: Callable[[int], RenderableType]
     shown: tuple[str, ...]
 
     @property
     def good(self) -> bool:
-        """Always true, because a catalog query has no verdict."""
+        """Return true, because a catalog query has no verdict."""
         return True
 
     def document(self) -> Mapping[str, object]:
@@ -104,7 +104,7 @@ class CatalogAnswer(ApiAnswer):
         return [dict(row) for row in self.table]
 
     def render(self, columns: int) -> RenderableType:
-        """Render what `catalog` prints."""
+        """Return what `catalog` prints."""
         return self.draw(columns)
 
     def _summary(self) -> tuple[str, Sequence[str]]:

@@ -1,4 +1,7 @@
-"""Compiles the simulator's library on first use, once per machine and version, and reports how long that takes."""
+"""Compiles the simulator's library on first use and reports how long it takes.
+
+It happens once per machine and version.
+"""
 
 from time import perf_counter
 
@@ -8,7 +11,10 @@ from penstock.errors import DeploymentError
 
 
 def compile_first(watch: ProgressListener) -> None:
-    """Compile the library if neither the package nor this machine has a compiled one, and report the time taken."""
+    """Compile the simulator's library, and report the time taken.
+
+    Nothing is done if the package or this machine already has a compiled library.
+    """
     if is_ready():
         return
     watch.message(f"Compiling the simulator, once per machine and version: {BUILD_COST}.")

@@ -50,14 +50,14 @@ def json_schema(name: str) -> dict[str, object]:
 
 
 class _ResultSchema(GenerateJsonSchema):
-    """Generator of result schemas. Every field is required, even one that has a default in the code."""
+    """Generator of the schemas of results. Every field is required, even a field that has a default in the code."""
 
     def field_is_required(self, field: Any, total: bool) -> bool:  # noqa: ANN401, ARG002, FBT001 - pydantic's
-        """Require every field except fields of type bytes, which documents leave out."""
+        """Return true for every field except fields of type bytes, which documents leave out."""
         return not self._is_bytes(field)
 
     def default_schema(self, schema: Any) -> dict[str, Any]:  # noqa: ANN401 - pydantic's
-        """Leave the field's default out of the schema."""
+        """Return the schema of a field without its default."""
         return self.generate_inner(schema["schema"])
 
     def _is_bytes(self, field: Any) -> bool:  # noqa: ANN401 - pydantic's
@@ -68,7 +68,10 @@ class _ResultSchema(GenerateJsonSchema):
 
 
 def _allow_later_fields(schema: dict[str, Any]) -> dict[str, Any]:
-    """Remove fields of type bytes, and `additionalProperties: false` so that documents with later fields validate."""
+    """Remove fields of type bytes from a schema.
+
+    Also remove `additionalProperties: false`, so that documents with fields of later versions validate.
+    """
     return {
         key: _allow_later_fields(value)
         if isinstance(value, dict)

@@ -1,4 +1,4 @@
-"""Serves mock OpenAI endpoints of a fleet with simulated latency: `penstock emulate`."""
+"""Serves mock OpenAI endpoints of a fleet, with simulated latency: `penstock emulate`."""
 
 import asyncio
 from dataclasses import replace
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.emulator.emulated_endpoint import EmulatedReplica
 
 _BLOCK_TOKENS: Final = 16
-"""Minimum KV block size in tokens; an engine with single-token blocks is emulated with this size."""
+"""Minimum size of an emulated KV block in tokens. Engines with blocks of one token are emulated with this size."""
 
 
 def emulated_fleet(fleet: AskedFleet, *, port: int | None = None) -> Fleet:
@@ -78,10 +78,10 @@ def _coarse(replica: Replica) -> Replica:
 
 @takes(EmulateOptions)
 def emulate(options: EmulateOptions) -> None:
-    """Serve a fleet's endpoints with predicted latencies until SIGTERM or SIGINT.
+    """Serve the endpoints of a fleet with predicted latencies until SIGTERM or SIGINT, as `penstock emulate` does.
 
-    Works as `penstock emulate` does. `speed` engine seconds pass per second of wall time. Once all ports are open,
-    `ready` is called with the fleet, which then has the addresses.
+    `speed` engine seconds pass per second of wall time. Once all ports are open, `ready` is called with the fleet,
+    which then has the addresses.
     """
     if find_spec("httptools") is None or find_spec("uvloop") is None:
         raise MissingExtra('`penstock emulate` needs an extra: pip install "penstock[gateway]"')

@@ -29,7 +29,7 @@ from penstock.report.fit.terminal import render_fit
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class FitAnswer(ApiAnswer):
-    """Reports of whether a model fits, one per accelerator."""
+    """Reports on whether a model fits, one for each accelerator."""
 
     document_type = FitDocument
     model: ModelSpec
@@ -38,7 +38,7 @@ class FitAnswer(ApiAnswer):
 
     @property
     def good(self) -> bool:
-        """Whether the model fits on every accelerator."""
+        """Return whether the model fits on every accelerator."""
         return all(report.fit.fits for report in self.reports)
 
     def rows(self) -> list[Row]:
@@ -46,7 +46,7 @@ class FitAnswer(ApiAnswer):
         return [_row(report) for report in self.reports]
 
     def render(self, columns: int) -> RenderableType:
-        """Render what `fit` prints."""
+        """Return what `fit` prints."""
         return render_fit(self.model, self.reports, self.context_tokens, columns)
 
     def _summary(self) -> tuple[str, Sequence[str]]:

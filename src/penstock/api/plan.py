@@ -51,11 +51,11 @@ class PlanAnswer(ApiAnswer):
 
     result: PlanResult
     sustained: LoadJudge | None = None
-    """Function that simulates a number of equal replicas and returns the highest request rate that they sustain."""
+    """Function that maps a number of equal replicas to the maximum request rate that they sustain in simulation."""
 
     @property
     def good(self) -> bool:
-        """Whether a feasible fleet exists."""
+        """Return whether a feasible fleet exists."""
         return not isinstance(self.result.answer, NoFleet)
 
     def document(self) -> Mapping[str, object]:
@@ -63,7 +63,10 @@ class PlanAnswer(ApiAnswer):
         return build(PlanDocument, self.result)
 
     def rows(self) -> list[Row]:
-        """Return one row per fleet, accelerator and period, cheapest fleet first; empty if there is no fleet."""
+        """Return one row per fleet, accelerator and period.
+
+        The rows of the cheapest fleet come first. There are no rows if there is no fleet.
+        """
         answer = self.result.answer
         if isinstance(answer, NoFleet):
             return []
@@ -71,7 +74,7 @@ class PlanAnswer(ApiAnswer):
         return [row for rank, entry in fleets for row in _rows(rank, entry)]
 
     def launches(self) -> tuple[PoolLaunch, ...]:
-        """Propose a launch command for every pool of the cheapest fleet."""
+        """Return a proposed launch command for every pool of the cheapest fleet."""
         answer = self.result.answer
         if isinstance(answer, NoFleet):
             return ()
@@ -80,7 +83,7 @@ class PlanAnswer(ApiAnswer):
         )
 
     def render(self, columns: int) -> RenderableType:
-        """Render what `plan` prints."""
+        """Return what `plan` prints."""
         return render_plan(self.result, columns)
 
     def _summary(self) -> tuple[str, Sequence[str]]:
@@ -99,7 +102,7 @@ def plan(file: AskedPlan, *, watch: ProgressListener = LOG) -> PlanAnswer:
 
 
 def read_plan(file: Path) -> Plan:
-    """Read a plan file, and replace the names of owned accelerators by catalog ids."""
+    """Read a plan file, and replace the names of owned accelerators with catalog ids."""
     text = read_text(file, "`penstock plan --init > plan.yaml` writes an example", most_bytes=_MAX_BYTES)
     asked = parse_plan(text, file.name, today=datetime.now(tz=UTC).date())
     # A plan that lists no accelerators has no other way to identify owned hardware.

@@ -40,7 +40,7 @@ class PredictAnswer(ApiAnswer):
 
     @property
     def good(self) -> bool:
-        """Whether the model fits on every accelerator."""
+        """Return whether the model fits on every accelerator."""
         return all(prediction.memory.fits for prediction in self.predictions)
 
     def rows(self) -> list[Row]:
@@ -49,7 +49,7 @@ class PredictAnswer(ApiAnswer):
         return [_row(prediction, energy, self.output_tokens) for prediction, energy in pairs]
 
     def render(self, columns: int) -> RenderableType:
-        """Render what `predict` prints."""
+        """Return what `predict` prints."""
         return render_predictions(
             self.model, self.predictions, self.energies, self.nearest, columns, self.output_tokens
         )
@@ -60,7 +60,7 @@ class PredictAnswer(ApiAnswer):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PredictDisaggregatedAnswer(ApiAnswer):
-    """Predicted throughput and latency of prefill and decode replicas."""
+    """Predicted throughput and latency of deployments with separate prefill and decode replicas."""
 
     document_type = PredictDisaggregatedDocument
     model: ModelSpec
@@ -68,7 +68,7 @@ class PredictDisaggregatedAnswer(ApiAnswer):
 
     @property
     def good(self) -> bool:
-        """Whether both prefill and decode replicas fit on every accelerator."""
+        """Return whether both prefill and decode replicas fit on every accelerator."""
         return all(prediction.fits for prediction in self.predictions)
 
     def rows(self) -> list[Row]:
@@ -76,7 +76,7 @@ class PredictDisaggregatedAnswer(ApiAnswer):
         return [_disaggregated_row(prediction) for prediction in self.predictions]
 
     def render(self, columns: int) -> RenderableType:
-        """Render what `predict --prefill` prints."""
+        """Return what `predict --prefill` prints."""
         return render_disaggregated(self.model, self.predictions, columns)
 
     def _summary(self) -> tuple[str, Sequence[str]]:

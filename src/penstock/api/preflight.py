@@ -45,7 +45,7 @@ from penstock.report.preflight.terminal import render_matrix, render_preflight
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PreflightAnswer(ApiAnswer):
-    """Preflight results, one per accelerator; in a matrix, one per accelerator and engine."""
+    """Preflight results, one per accelerator. A matrix has one result per accelerator and engine."""
 
     document_type = PreflightDocument
     answers: tuple[Preflight, ...]
@@ -55,7 +55,10 @@ class PreflightAnswer(ApiAnswer):
 
     @property
     def good(self) -> bool:
-        """Whether no finding blocks the launch or makes answers silently wrong; always true for a matrix."""
+        """Return whether no finding blocks the launch or makes answers silently wrong.
+
+        It is always true for a matrix.
+        """
         return self.matrix or all(answer.passes for answer in self.answers)
 
     def rows(self) -> list[Row]:
@@ -63,7 +66,7 @@ class PreflightAnswer(ApiAnswer):
         return [_row(answer, speed) for answer, speed in zip(self.answers, self.speeds, strict=True)]
 
     def render(self, columns: int) -> RenderableType:
-        """Render what `preflight` prints."""
+        """Return what `preflight` prints."""
         del columns  # its lines wrap by themselves, except commands, which must not wrap
         if self.matrix:
             return render_matrix(self.answers)
@@ -116,7 +119,10 @@ def preflight(options: PreflightOptions) -> PreflightAnswer:
 
 
 class LaunchQuestions:
-    """The options of a preflight, with missing ones read from the launch command, as one question per deployment."""
+    """Builder of one preflight question per deployment from the options.
+
+    Options that the user did not give are read from the launch command.
+    """
 
     def __init__(self, options: PreflightOptions) -> None:
         self.engine, self.version = options.engine, options.engine_version
@@ -149,18 +155,18 @@ class LaunchQuestions:
 
     @property
     def model(self) -> str | None:
-        """The model named in the launch command."""
+        """Return the model that the launch command names, or None."""
         return None if self.launch is None else self.launch.flag("model-path")
 
     def questions(self, subject: Subject, on: Targets) -> Iterable[PreflightQuestion]:
         """Yield one question per accelerator."""
         for accelerator, present in counted_targets(on):
             tp, pp = self.tp, self.pp
-            # A count that a shell variable fills in, or that does not parse, is taken to be all devices.
+            # If a shell variable gives the count, or the count does not parse, all devices are assumed.
             unread = tp is None and self.launch is not None and self.launch.flag("tensor-parallel-size") is not None
             devices = present if unread else self._used_devices(present, tp or 1)
             if devices is not None and tp is None and self._spans_nodes(accelerator, devices, pp):
-                # Tensor parallelism stays within the fast link; nodes are pipeline stages.
+                # No fast link joins the nodes, so tensor parallelism stays within a node. Nodes are pipeline stages.
                 tp, pp = accelerator.node.devices, devices // accelerator.node.devices
             split = split_choice(accelerator, devices, tp=tp, pp=pp, dp=self.dp, ep=self.ep)
             yield self.question(subject, accelerator, split)
@@ -171,13 +177,16 @@ class LaunchQuestions:
         return ranks if self.launch is not None and devices is not None and ranks < devices else devices
 
     def _spans_nodes(self, accelerator: Accelerator, devices: int, pp: int) -> bool:
-        """Return whether the devices fill several nodes that no fast link joins, and the user gave no split."""
+        """Return whether the devices fill several nodes that no fast link joins.
+
+        It is false if a pipeline-parallel or data-parallel split is given.
+        """
         linked = accelerator.link.domain_devices if accelerator.link else None
         together = max(accelerator.node.largest, linked or 0)
         return pp == self.dp == 1 and devices > together and devices % accelerator.node.devices == 0
 
     def question(self, subject: Subject, accelerator: Accelerator, split: Parallelism) -> PreflightQuestion:
-        """Build the question for one placement."""
+        """Build the question for one accelerator and split."""
         engine = engine_choice(self.engine)
         return PreflightQuestion(
             subject=subject,
@@ -190,7 +199,10 @@ class LaunchQuestions:
         )
 
     def everywhere(self, subject: Subject) -> list[PreflightQuestion]:
-        """Build questions for every accelerator and both engines, each on the fewest devices that fit."""
+        """Build a question for each accelerator and each of both engines.
+
+        Each question is for the minimum number of devices on which the model fits.
+        """
         questions = []
         for accelerator in load_accelerators():
             for engine in ("vllm", "sglang"):
@@ -218,7 +230,7 @@ def _subject(name: str, watch: ProgressListener, *, scan: bool) -> Subject:
 
 
 def _refuse_other_model(asked: str, subject: Subject, served: str | None) -> None:
-    """Raise if the launch command serves another catalog model than the one named."""
+    """Raise an error if the launch command serves a catalog model other than the model that the user named."""
     if served is not None and compare_served(subject, served) == "other":
         known = catalog_id(served)
         called = served if served == known else f"{served} ({known})"

@@ -1,4 +1,7 @@
-"""Progress and messages of long computations. A terminal shows both; a script logs only the messages."""
+"""Defines how long computations report progress and messages.
+
+A terminal shows both. A script only logs the messages.
+"""
 
 import logging
 from typing import Protocol
@@ -17,7 +20,7 @@ class ProgressListener(Protocol):
 
 
 class _Log:
-    """Listener that logs messages to the library's logger, which is silent by default."""
+    """Listener that sends messages to the library's logger. The logger is silent by default."""
 
     def progress(self, what: str, done: int, total: int) -> None:
         """Ignore progress."""

@@ -20,18 +20,18 @@ from penstock.routing.replay import explain, replay
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ReceiptsAnswer(ApiAnswer):
-    """The outcome of each policy on the recorded decisions."""
+    """Results of each policy on the recorded decisions."""
 
     document_type = ReceiptsDocument
     decisions: int
     replays: tuple[ReplayedPolicy, ...]
     explained: Explained | None
     cut_files: tuple[str, ...] = ()
-    """Names of files whose last line is truncated. That line is left out."""
+    """Names of files whose last line is incomplete. The incomplete line is left out."""
 
     @property
     def good(self) -> bool:
-        """Always true, because a replay has no verdict."""
+        """Return true, because a replay has no verdict."""
         return True
 
     def rows(self) -> list[Row]:
@@ -50,7 +50,7 @@ class ReceiptsAnswer(ApiAnswer):
         ]
 
     def render(self, columns: int) -> RenderableType:
-        """Render what `receipts` prints."""
+        """Return what `receipts` prints."""
         return render_receipts(self.decisions, self.replays, self.explained, self.cut_files, columns)
 
     def _summary(self) -> tuple[str, Sequence[str]]:
@@ -64,7 +64,8 @@ def receipts(
 ) -> ReceiptsAnswer:
     """Replay recorded decisions with other policies, as `penstock receipts` does: `receipts(["receipts.0.jsonl"])`.
 
-    `explained` is the number of a decision, counted from 1. The answer shows its predictions for every endpoint.
+    `explained` is the number of a decision, counted from 1. The answer then shows the predictions of this decision for
+    every endpoint.
     """
     policies = policies_choice(policy)
     if any(one.weighs == "file" for one in policies):
@@ -88,7 +89,7 @@ def receipts(
 
 
 def _check_once(files: Sequence[Path]) -> None:
-    """Raise if two files hold the same decisions, because these would count twice."""
+    """Raise an error if two files hold the same decisions, because these decisions would be counted twice."""
     seen: dict[str, Path] = {}
     for path in files:
         line = first_line(path)

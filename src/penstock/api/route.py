@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from penstock.routing.records import Records
 
 _PREFIX: Final = "penstock-"
-"""Prefix of the name of a gateway's folder. The process id of the gateway follows."""
+"""Prefix of the name of a gateway's folder. The rest of the name is the process id of the gateway."""
 
 
 def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool = False) -> "RoutedFleet":
-    """Build the picker's view of a fleet: each endpoint's step times, KV cache and price."""
+    """Build the fleet as the picker sees it, with the step times, KV cache and price of each endpoint."""
     from penstock.gateway.state.routed_fleet import RoutedClass, RoutedFleet, RoutedPool, requestable_names  # noqa: PLC0415 - needs the extra
 
     fleet = fleet_choice(asked)
@@ -87,7 +87,10 @@ def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool =
 
 
 def _addresses(pool: Pool, *, follow_names: bool) -> list[str]:
-    """Return the addresses of a pool's replicas: one per endpoint, or all to which an endpoint's DNS name resolves."""
+    """Return the addresses of a pool's replicas.
+
+    An endpoint has one address. If `follow_names` is true, it has all addresses to which its DNS name resolves.
+    """
     from penstock.gateway.state.addresses import address_of, addresses_of  # noqa: PLC0415 - needs the extra
 
     if not follow_names:
@@ -97,7 +100,7 @@ def _addresses(pool: Pool, *, follow_names: bool) -> list[str]:
 
 @dataclass(frozen=True)
 class _Key:
-    """Cache key of a pool's placement, so that a fleet reload places only the changed pools again."""
+    """Cache key for the placement of a pool. With it, a reload of the fleet file places only changed pools again."""
 
     text: str
     fleet: Fleet
@@ -121,7 +124,7 @@ def _place_once(key: _Key) -> Replica:
 
 
 def _record(replica: Replica, pool: Pool) -> "Records":
-    """Return a replica as the policy's endpoint record. All ranks behind one address are one endpoint."""
+    """Return a replica as an endpoint record for the policy. All ranks behind one address are one endpoint."""
     record = new_endpoints(1)
     describe_replica(record, replica, replica.cost, usd_per_hour=pool.usd_per_hour or 0.0)
     record["saved_usd_per_s"] = record["usd_per_s"] * pool.elastic
@@ -132,7 +135,7 @@ def _record(replica: Replica, pool: Pool) -> "Records":
 
 
 def envoy_settings(options: GatewayOptions, folder: Path) -> "EnvoySettings":
-    """Validate the options of a gateway; `folder` holds its files."""
+    """Validate the options of a gateway and return Envoy's settings. `folder` holds the files of the gateway."""
     for name in ("httptools", "uvloop"):
         if find_spec(name) is None:
             raise MissingExtra('`penstock route` needs an extra: pip install "penstock[gateway]"')
@@ -173,7 +176,10 @@ def _absolute(path: Path | str | None) -> str | None:
 
 
 def _refuse_missing_folders(options: GatewayOptions) -> None:
-    """Raise if the directory of an output file does not exist. Called before any process is started."""
+    """Raise an error if the directory of an output file does not exist.
+
+    This is checked before any process is started.
+    """
     for flag, path in (("--receipts", options.receipts), ("--access-log", options.access_log)):
         if path is not None and not Path(path).absolute().parent.is_dir():
             folder = Path(path).absolute().parent
@@ -183,12 +189,12 @@ def _refuse_missing_folders(options: GatewayOptions) -> None:
 
 
 def _memory_folder() -> str | None:
-    """Return a directory in memory (tmpfs), or None if there is none."""
+    """Return a directory in memory (tmpfs), or None if the machine has none."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - a folder of our own is made in it
 
 
 def remove_leftovers(memory: Path) -> None:
-    """Remove the folders of killed gateways, because these hold keys of clients and engines."""
+    """Remove the folders of gateways that were killed, because these folders hold keys of clients and engines."""
     for folder in memory.glob(f"{_PREFIX}*-*"):
         owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists():

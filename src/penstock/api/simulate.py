@@ -34,7 +34,7 @@ _LOGGED_STEPS: Final = 20_000
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SimulateAnswer(ApiAnswer):
-    """The simulated run of each deployment."""
+    """Simulated runs, one for each deployment."""
 
     document_type = SimulateDocument
     model: ModelSpec
@@ -42,7 +42,7 @@ class SimulateAnswer(ApiAnswer):
 
     @property
     def good(self) -> bool:
-        """Whether every deployment fits, keeps up with the load and meets its SLO."""
+        """Return whether every deployment fits, keeps up with the load and meets its SLO."""
         return all(scenario.good for scenario in self.scenarios)
 
     def rows(self) -> list[Row]:
@@ -50,7 +50,7 @@ class SimulateAnswer(ApiAnswer):
         return [_row(scenario) for scenario in self.scenarios]
 
     def render(self, columns: int) -> RenderableType:
-        """Render what `simulate` prints."""
+        """Return what `simulate` prints."""
         return render_simulation(self.scenarios, columns)
 
     def _summary(self) -> tuple[str, Sequence[str]]:
@@ -139,7 +139,7 @@ def _place(
     target: tuple[Accelerator, int | None],
     tokens: tuple[int, int],
 ) -> tuple[Placement | None, Placement]:
-    """Choose the stack that was measured fastest at a medium load, and place the deployment on it."""
+    """Place a deployment on the stack that was measured fastest at a medium load."""
     prediction = placing.predict(*target, (*tokens, _TYPICAL_USERS))
     placement = place(
         _with_settings(options, prediction.deployment),
@@ -158,7 +158,7 @@ def _place_disaggregated(
     target: tuple[Accelerator, int | None],
     tokens: tuple[int, int],
 ) -> tuple[Placement | None, Placement]:
-    """Place a prefill and a decode replica on the engine that was measured fastest at a medium load."""
+    """Place a prefill replica and a decode replica on the engine that was measured fastest at a medium load."""
     split = placing.disaggregated_split(*target, options.replicas)
     chosen = placing.predict_disaggregated_deployment(target[0], split, tokens, _TYPICAL_USERS * split.decode_replicas)
     sides = ((chosen.deployed.prefill, chosen.prefill), (chosen.deployed.decode, chosen.decode))

@@ -34,12 +34,12 @@ from penstock.simulation.run_options import RouterVisibility, Routing
 from penstock.workload import CountProgress, Empirical, Slo, Workload, parse_duration
 
 _PAIRS: Final = 4096
-"""Total number of prompt and answer lengths that are sampled from a fleet's routes."""
+"""Approximate number of pairs of prompt and answer length that are taken from a fleet's routes."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SimulateFleetAnswer(ApiAnswer):
-    """The outcome of each policy on the same requests."""
+    """Results of each policy. All policies get the same requests."""
 
     document_type = SimulateFleetDocument
     fleet: Fleet
@@ -50,12 +50,12 @@ class SimulateFleetAnswer(ApiAnswer):
 
     @property
     def workload(self) -> Workload:
-        """The workload, which is the same for every policy."""
+        """Return the workload, which is the same for every policy."""
         return self.load.workload
 
     @property
     def good(self) -> bool:
-        """Whether the first policy meets every SLO."""
+        """Return whether the first policy meets every SLO."""
         return self.runs[0].outcome.met
 
     def rows(self) -> list[Row]:
@@ -63,7 +63,7 @@ class SimulateFleetAnswer(ApiAnswer):
         return [_row(run) for run in self.runs]
 
     def render(self, columns: int) -> RenderableType:
-        """Render what `simulate --fleet` prints."""
+        """Return what `simulate --fleet` prints."""
         return render_fleet(self.fleet, self.pools, self.load, self.events.lines, self.runs, columns)
 
     def _summary(self) -> tuple[str, Sequence[str]]:
@@ -148,7 +148,7 @@ def _pools(fleet: Fleet) -> list[ReplicaPool]:
 
 
 def _transfer(ahead: Pool, after: Pool) -> Transfer:
-    """Return the KV transfer time between a prefill and a decode pool."""
+    """Return the KV transfer time from a prefill pool to a decode pool."""
     deployed = Disaggregated(
         prefill=deployed_pool(ahead),
         prefill_replicas=ahead.replicas,
@@ -160,13 +160,19 @@ def _transfer(ahead: Pool, after: Pool) -> Transfer:
 
 
 def _tokens(fleet: Fleet, inputs: Tokens | None, outputs: Tokens | None) -> tuple[int, int]:
-    """Return the given lengths, or the mean lengths of the fleet's routes, weighted by their rates."""
+    """Return the given lengths.
+
+    A length that is not given is the mean over the fleet's routes, weighted by their rates.
+    """
     mean_in, mean_out = fleet_tokens(fleet)
     return tokens_choice(inputs or mean_in), tokens_choice(outputs or mean_out)
 
 
 def _of_routes(workload: Workload, fleet: Fleet) -> Workload:
-    """Sample lengths from the fleet's routes in proportion to their rates, if there are several."""
+    """Return the workload with lengths from the fleet's routes, in proportion to the rates of the routes.
+
+    A workload of a fleet with fewer than two routes is returned unchanged.
+    """
     if len(fleet.routes) < 2:  # one length is no mix
         return workload
     rates = np.array([route.peak_requests_per_s for route in fleet.routes])
@@ -180,7 +186,10 @@ def _of_routes(workload: Workload, fleet: Fleet) -> Workload:
 
 
 def _peak(fleet: Fleet, *, recorded: bool) -> float | None:
-    """Return the fleet's peak rate in requests per second, or None if a trace gives the arrival times."""
+    """Return the fleet's peak rate in requests per second.
+
+    The result is None if a trace gives the arrival times, or if the routes have no rate.
+    """
     rate = sum(route.peak_requests_per_s for route in fleet.routes)
     return None if recorded or not rate else rate
 

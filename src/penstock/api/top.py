@@ -9,7 +9,7 @@ from penstock.gateway.metrics_view import GatewayView, read_view
 
 
 def read_gateway(metrics: str = "127.0.0.1:9464") -> GatewayView:
-    """Read a gateway's metrics once; `penstock top` repeats this."""
+    """Read the metrics of a gateway once. `penstock top` does this repeatedly."""
     try:
         with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=5) as answer:
             view = read_view(answer.read().decode("utf-8", "replace"))

@@ -1,1 +1,4 @@
-"""The `penstock` command: parses arguments, calls one library function, and renders the result with `report`."""
+"""Implements the `penstock` command.
+
+It parses arguments, calls one library function, and renders the result with `report`.
+"""

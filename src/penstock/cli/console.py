@@ -1,4 +1,7 @@
-"""Console output. Results go to stdout. In a pipe they have no colour, and a fixed width unless COLUMNS is set."""
+"""Prints to the console.
+
+Results go to stdout. In a pipe they have no colour, and their width is fixed unless COLUMNS is set.
+"""
 
 import os
 import sys
@@ -23,7 +26,7 @@ PIPE_WIDTH = 132
 
 def stdout() -> Console:
     """Return the console for results."""
-    # Rich reads COLUMNS by itself; a pipe without it gets the width that tables need.
+    # Rich reads COLUMNS by itself. If COLUMNS is not set, a pipe gets the width that tables need.
     fixed = PIPE_WIDTH if not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdecimal() else None
     console = Console(width=fixed, highlight=False, soft_wrap=False)
     console.push_render_hook(_Trimming())
@@ -39,7 +42,7 @@ class _Trimming(RenderHook):
 
 
 class _Trimmed:
-    """A renderable without the blanks that tables pad their last column with."""
+    """Renderable without the blanks with which tables pad their last column."""
 
     def __init__(self, view: ConsoleRenderable) -> None:
         self._view = view
@@ -74,7 +77,7 @@ def show(answer: "ApiAnswer", *, as_json: bool) -> None:
         typer.echo(answer.to_json())
     else:
         console = stdout()
-        # A command for copying may be wider than the terminal.
+        # A command that users copy may be wider than the terminal.
         console.print(answer.render(console.width), crop=False)
     if not answer.good:
         raise typer.Exit(1)
@@ -133,7 +136,10 @@ def make_directory(path: Path) -> None:
 
 @contextmanager
 def byte_progress(total_bytes: int, label: str) -> Iterator[Callable[[int], None]]:
-    """Show bytes read and bytes per second if stderr is a terminal. Yield a function that adds to the bytes read."""
+    """Show the bytes read and the bytes per second if stderr is a terminal.
+
+    The context manager yields a function that adds to the bytes read.
+    """
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     columns = (TextColumn(label), BarColumn(), DownloadColumn(), TransferSpeedColumn())

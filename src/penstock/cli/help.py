@@ -1,4 +1,4 @@
-"""Prints help as Typer does, without trailing blanks in a pipe."""
+"""Prints help as Typer does, but without trailing blanks if stdout is a pipe."""
 
 import io
 import sys
@@ -10,7 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 
 
 class HelpOfCommand(TyperCommand):
-    """A command whose help has no trailing blanks in a pipe."""
+    """Command whose help has no trailing blanks in a pipe."""
 
     def format_help(self, ctx: typer.Context, formatter: object) -> None:  # type: ignore[override]
         """Print the help."""
@@ -18,7 +18,7 @@ class HelpOfCommand(TyperCommand):
 
 
 class HelpOfGroup(TyperGroup):
-    """A group of commands whose help has no trailing blanks in a pipe."""
+    """Group of commands whose help has no trailing blanks in a pipe."""
 
     def format_help(self, ctx: typer.Context, formatter: object) -> None:  # type: ignore[override]
         """Print the help."""
@@ -26,7 +26,7 @@ class HelpOfGroup(TyperGroup):
 
 
 def trim_help(app: typer.Typer) -> None:
-    """Apply the trimmed help to all commands of an app and its groups."""
+    """Remove trailing blanks from the help of all commands of an app and of its groups."""
     for command in app.registered_commands:
         command.cls = HelpOfCommand
     for group in app.registered_groups:

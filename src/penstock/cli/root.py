@@ -1,4 +1,4 @@
-"""The root command: command groups, exit codes and one-line errors."""
+"""Defines the root command, with its command groups, exit codes and one-line errors."""
 
 import io
 import logging
@@ -37,7 +37,8 @@ log = logging.getLogger(__name__)
 EXIT_USAGE = 2
 EXIT_EXPECTED_FAILURE = 3
 EXIT_BUG = 70
-"""EX_SOFTWARE of sysexits.h. Python's own exit code for an exception is 1, which here means a negative verdict."""
+"""Exit code of a bug, which is EX_SOFTWARE of sysexits.h. Python's exit code for an exception is 1, but here 1 means a
+negative verdict."""
 
 app = typer.Typer(
     cls=HelpOfGroup,
@@ -89,10 +90,10 @@ trim_help(app)
 def main() -> None:
     """Run the command line.
 
-    Expected failures print one line and exit 2 or 3; a bug prints its traceback and exits 70.
+    Expected failures print one line and exit with 2 or 3. A bug prints its traceback and exits with 70.
     """
     _prepare_streams()
-    # Matrices are small, so that OpenBLAS threads would only spin. A number set by the user is kept.
+    # Matrices are small, so OpenBLAS threads would only spin. A number of threads that the user set is kept.
     if "OMP_NUM_THREADS" not in os.environ:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
@@ -110,7 +111,7 @@ def main() -> None:
 
 
 def _prepare_streams() -> None:
-    """Exit quietly if the reader of a pipe closes the pipe. Print `?` for characters that the encoding lacks."""
+    """Exit quietly if the reader of a pipe closes it. Print `?` for characters that the encoding lacks."""
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     for stream in (sys.stdout, sys.stderr):

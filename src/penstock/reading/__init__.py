@@ -1,1 +1,1 @@
-"""Strict readers of files; an error names the problem, the place and the fix in one line."""
+"""Reads files strictly. An error names the problem, its place in the file and the correction in one line."""

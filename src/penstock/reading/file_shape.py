@@ -1,4 +1,7 @@
-"""Reads a YAML file into the dataclass that declares its shape, and derives its JSON schema from the same class."""
+"""Reads a YAML file into the dataclass that declares its shape.
+
+The JSON schema of the file comes from the same class.
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -28,9 +31,10 @@ _U = TypeVar("_U")
 
 
 def file_config(**keys: str) -> Mapping[str, object]:
-    """Return the `__pydantic_config__` for the class of a whole file; the classes inside the file inherit it.
+    """Return the `__pydantic_config__` for the class of a whole file. The classes inside the file inherit it.
 
-    `keys` has the keys of fields that are named differently in the file: a field in watts may be written in kW.
+    `keys` maps field names to the keys in the file, for fields whose key has a different name. For example, a field in
+    watts may be written in kW.
     """
     return {
         "extra": "forbid",
@@ -40,7 +44,7 @@ def file_config(**keys: str) -> Mapping[str, object]:
 
 
 class FieldError(UsageError):
-    """An error about a value inside the checked value; `place` is the path to it."""
+    """Error about a value inside the checked value. `place` is the path from the checked value to the wrong one."""
 
     def __init__(self, problem: str, *place: str | int) -> None:
         name = " ".join(str(step + 1) if isinstance(step, int) else step for step in place)
@@ -50,18 +54,18 @@ class FieldError(UsageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileShape(Generic[_T]):
-    """A type of file: the dataclass that declares its keys, and the name of the type."""
+    """Type of a file. It has the name of the type and the dataclass that declares the keys."""
 
     of: type[_T]
     kind: str
     written_by: str
-    """Command that writes such a file."""
+    """Command that writes an example of such a file."""
     title: str
     version: int | None = None
-    """Number that the key `version` must have; None if the file has no such key."""
+    """Number that the key `version` must have. None if the file has no such key."""
 
     def read(self, text: str, where: str) -> _T:
-        """Read a file; an error is one line with the file name, the line, the key and the correction."""
+        """Read a file. An error message is one line with the file name, the line, the key and the correction."""
         return self.validate(self.parse(text, where))
 
     def parse(self, text: str, where: str) -> "YamlTree":
@@ -71,7 +75,10 @@ class FileShape(Generic[_T]):
         return parse_yaml(text, where, kind=self.kind, written_by=self.written_by)
 
     def convert(self, tree: "YamlTree", make: Callable[[_T], _U]) -> _U:
-        """Convert a file with `make`; an error that `make` raises is reported like an error in the file."""
+        """Convert the contents of a file with `make`.
+
+        An error that `make` raises is reported like an error in the file.
+        """
         found = self.validate(tree)
         try:
             return make(found)
@@ -118,7 +125,10 @@ class FileShape(Generic[_T]):
             )
 
     def _refuse(self, tree: "YamlTree", errors: "Sequence[ErrorDetails]") -> None:
-        """Raise the first error by line; an unknown key goes first, because it often causes the other errors."""
+        """Raise the error that is first in the file.
+
+        An unknown key takes precedence, because it often causes the other errors.
+        """
         found = [(entry["type"] not in _UNKNOWN, tree.line(_place(entry)), entry) for entry in errors]
         if not found:
             return
@@ -143,13 +153,16 @@ class FileShape(Generic[_T]):
         return {**made, "$schema": "https://json-schema.org/draft/2020-12/schema", "title": self.title}
 
     def document(self, value: _T) -> dict[str, Any]:
-        """Return the value as plain tables and lists, which `read` accepts."""
+        """Return the value as plain tables and lists in the form that `read` accepts."""
         made: dict[str, Any] = self._adapter().dump_python(value, mode="json", by_alias=True)
         return made
 
 
 def _drop_titles(schema: object) -> None:
-    """Remove schema titles, which repeat the names of keys and classes. A key named `title` has a table and is kept."""
+    """Remove schema titles, which only repeat the names of keys and classes.
+
+    A key that is named `title` is kept. Its value is a table and not a text.
+    """
     if isinstance(schema, dict):
         if isinstance(schema.get("title"), str):
             del schema["title"]
@@ -177,7 +190,7 @@ def _problem(entry: "ErrorDetails") -> str:
 
 
 def _known_keys(schema: Mapping[str, Any], place: "Place") -> list[str]:
-    """Return the keys of the table at a place."""
+    """Return the keys that the table at a place may have."""
     at: Mapping[str, Any] = schema
     for step in place:
         at = _table_or_list(schema, at)
@@ -187,7 +200,7 @@ def _known_keys(schema: Mapping[str, Any], place: "Place") -> list[str]:
 
 
 def _table_or_list(schema: Mapping[str, Any], at: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the table or list among the alternatives at a place."""
+    """Return the table or list among the alternative schemas at a place."""
     at = _resolve_reference(schema, at)
     if {"properties", "items", "additionalProperties"} & set(at):
         return at
@@ -214,13 +227,16 @@ def _plain_schema(kind: type) -> Mapping[str, Any]:
 
 
 def _json_schema(kind: type, *, documented: bool) -> dict[str, Any]:
-    """Return the JSON schema of a class; docstrings may describe its keys. Finding them takes a third of a second."""
+    """Return the JSON schema of a class.
+
+    If `documented` is true, docstrings describe the keys. Finding the docstrings takes a third of a second.
+    """
     from pydantic import TypeAdapter  # noqa: PLC0415 - as above
     from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue  # noqa: PLC0415 - as above
     from pydantic_core.core_schema import WithDefaultSchema  # noqa: PLC0415 - as above
 
     class EditorSchema(GenerateJsonSchema):
-        """A JSON schema generator that leaves out defaults unless they are one word or number."""
+        """JSON schema generator that leaves out defaults, unless a default is one word or number."""
 
         def default_schema(self, schema: WithDefaultSchema) -> JsonSchemaValue:
             made = super().default_schema(schema)
@@ -229,7 +245,7 @@ def _json_schema(kind: type, *, documented: bool) -> dict[str, Any]:
                 default = default.get("value")
             return {**made, "default": default} if isinstance(default, str | int | float | bool) else made
 
-    # The classes inherit the setting from a list of them, which is then left out.
+    # The classes inherit the setting from the list type. The schema of the list itself is then left out.
     listed: TypeAdapter[Any] = TypeAdapter(list[kind], config={"use_attribute_docstrings": documented})  # type: ignore[valid-type]
     made = listed.json_schema(mode="validation", schema_generator=EditorSchema)
     return {**_resolve_reference(made, made["items"]), "$defs": made["$defs"]}

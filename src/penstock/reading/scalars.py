@@ -1,4 +1,7 @@
-"""Types of the values in a file: each is a Python type, a function that parses the value, and a JSON schema."""
+"""Defines the types of values in a file.
+
+Each has a Python type, a function that parses the value, and a JSON schema.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -22,25 +25,28 @@ _NUMBER: Final = re.compile(r"(-?)\$?\s?(-?\d[\d_,]*(?:\.\d+)?(?:e[+-]?\d{1,3})?
 _THOUSANDS: Final = {"": 1.0, "k": 1e3, "m": 1e6}
 _WHOLE_PERCENT: Final = 100
 _MAX_TIMES: Final = 10
-"""If the upper bound is up to this value, the number is a fraction or a growth factor."""
+"""If the upper bound of a number is at most this value, the number is a fraction or a growth factor."""
 _MANY: Final = 10**9
-"""If the upper bound is at least this value, error messages do not mention the bound."""
+"""If the upper bound of a number is at least this value, error messages do not mention the bound."""
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parsed:
-    """Annotation of a type that is written as one scalar. It holds the parser of the text and the JSON schema."""
+    """Annotation of a type whose values are written as one scalar.
+
+    It holds the parser of the text and the JSON schema.
+    """
 
     parse: Callable[[str], object]
     schema: Mapping[str, object]
     write: Callable[[Any], object] | None = None
-    """Function that converts a value back to the file's text; None if both are the same."""
+    """Function that converts a value back to the text in the file. None if the value is equal to the text."""
     expected: str = "must be a single word or sentence"
-    """Error message for a table, a list or an empty text in place of the scalar."""
+    """Error message if the file has a table, a list or an empty text instead of the scalar."""
 
     def read(self, raw: object) -> object:
-        """Parse a scalar; a table, a list or an empty text is an error."""
+        """Parse a scalar. A table, a list or an empty text is an error."""
         if not isinstance(raw, str) or not raw:
             raise UsageError(self.expected)
         return self.parse(raw)
@@ -62,7 +68,7 @@ class Parsed:
 
 
 def result_schema(schema: Any, handler: "GetJsonSchemaHandler") -> Schema | None:  # noqa: ANN401 - pydantic's
-    """Return the JSON schema of the value in a result; None in a file, which has the text instead."""
+    """Return the JSON schema of the value in a result. It is None in a file, where the value is written as text."""
     if handler.mode == "validation":
         return None
     from pydantic import TypeAdapter  # noqa: PLC0415 - only where schemas are published
@@ -71,9 +77,9 @@ def result_schema(schema: Any, handler: "GetJsonSchemaHandler") -> Schema | None
 
 
 def number(*, low: float = 0.0, high: float = inf, unit: float = 1.0, digits: int = 17) -> Parsed:
-    """Return a parser of 12, 1_000, 0.08, 8%, 25k or $25,000.
+    """Return a parser of numbers such as 12, 1_000, 0.08, 8%, 25k or $25,000.
 
-    The file has the number in multiples of `unit`, with at most `digits` significant digits.
+    The file states the number in multiples of `unit`. Numbers are written with at most `digits` significant digits.
     """
     plain = unit == 1 and digits >= 17
     write = None if plain else lambda value: float(f"{value / unit:.{digits}g}")
@@ -81,7 +87,7 @@ def number(*, low: float = 0.0, high: float = inf, unit: float = 1.0, digits: in
 
 
 def whole(*, low: int = 0, high: int = _MANY) -> Parsed:
-    """Return a parser of an integer."""
+    """Return a parser of integers."""
     return Parsed(lambda text: _whole(text, low=low, high=high), {"type": ["integer", "string"]})
 
 
@@ -131,7 +137,7 @@ def _flag(text: str) -> bool:
 
 
 def choice(*words: str) -> Parsed:
-    """Return a parser that accepts one of the given words, in upper or lower case."""
+    """Return a parser that accepts one of the given words in upper or lower case."""
     return Parsed(lambda text: _one_of(text, words), {"enum": list(words)})
 
 
@@ -155,7 +161,7 @@ def _parse_scalar(text: str) -> object:
 
 @dataclass(frozen=True, slots=True)
 class _LowerCase:
-    """Annotation of text and of `Literal`s that may be written in upper or lower case."""
+    """Annotation of text and of `Literal` types whose values may be written in upper or lower case."""
 
     def __get_pydantic_core_schema__(self, source: object, handler: Callable[[object], "CoreSchema"]) -> "CoreSchema":
         from pydantic_core import core_schema  # noqa: PLC0415 - only where a file is read
@@ -169,7 +175,7 @@ def _lower(raw: object) -> object:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OrText:
-    """Annotation of a list or a table that may also be written as text; `make` converts the text."""
+    """Annotation of a list or a table that may also be written as text. The function `make` converts the text."""
 
     make: Callable[[str], object]
     schema: Mapping[str, object] = field(default_factory=lambda: {"type": "string"})
@@ -200,5 +206,5 @@ Typed = Annotated[
     str | int | float | bool, Parsed(_parse_scalar, {"type": ["string", "number", "boolean"]}, expected=_TYPED)
 ]
 Text = Annotated[str, Parsed(str, {"type": ["string", "number"]})]
-"""Text that may look like a number, such as a version."""
+"""Text that may look like a number, for example a version."""
 Word = Annotated[str, LOWER_CASE]

@@ -1,4 +1,4 @@
-"""Reads small text files whole, or raises a one-line error."""
+"""Reads a small text file as a whole, or raises a one-line error."""
 
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from pathlib import Path
@@ -10,7 +10,10 @@ _MAX_BYTES: Final = 4 * 2**20
 
 
 def read_text(path: Path, remedy: str, *, most_bytes: int = _MAX_BYTES) -> str:
-    """Read a text file as editors and spreadsheets save it; errors end with `remedy`, which says what to do."""
+    """Read a text file in the encodings that editors and spreadsheets use.
+
+    Error messages end with `remedy`, which says what to do.
+    """
     try:
         if path.is_dir():
             raise UnreadableFile(f"{path}: is a folder; {remedy}")

@@ -1,4 +1,4 @@
-"""Reads shipped TOML data into frozen dataclasses; an unknown key or a quoted number is an error."""
+"""Reads the package's TOML data into frozen dataclasses. An unknown key or a quoted number is an error."""
 
 import tomllib
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 
 
 def read_toml(path: Traversable) -> dict[str, Any]:
-    """Read one file of the package."""
+    """Read one TOML file of the package."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -27,7 +27,7 @@ def read_toml(path: Traversable) -> dict[str, Any]:
 
 
 def parse_toml(text: str, where: str) -> dict[str, Any]:
-    """Parse TOML; errors name `where`."""
+    """Parse TOML. Error messages name `where`."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -39,7 +39,7 @@ def strictly(kind: type[_T], raw: object, where: str) -> _T:
     import pydantic_core  # noqa: PLC0415 - a tenth of a second that `--help` must not pay
 
     try:
-        # JSON mode: strict Python mode would refuse a table where it expects a dataclass.
+        # JSON mode is used, because strict Python mode would refuse a table where it expects a dataclass.
         made: _T = _adapter(cast("type", kind)).validate_json(pydantic_core.to_json(raw), strict=True)
     except pydantic_core.ValidationError as error:
         problem = error.errors(include_url=False)[0]

@@ -1,4 +1,4 @@
-"""Turns YAML text into plain values and stores the line of each, so that an error can name the line."""
+"""Converts YAML text into plain values. It stores the line of each value, so that an error can name the line."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -11,7 +11,8 @@ Place = Sequence[str | int]
 """Keys and list indices from the top of a file to a value."""
 _MAX_CHARACTERS: Final = 1_000_000
 _MAX_VALUES: Final = 1_000_000
-"""Maximum values of a file after its aliases are expanded. A few lines of nested aliases can mean billions."""
+"""Maximum number of values in a file after its aliases are expanded. A few lines of nested aliases can expand to
+billions."""
 _NULL: Final = "tag:yaml.org,2002:null"
 
 
@@ -30,7 +31,7 @@ class Scalar(str):
 
 
 class YamlTree:
-    """One YAML document: tables as dicts, lists, scalars as text, and nulls as None."""
+    """One YAML document. Tables are dicts, lists are lists, scalars are texts, and nulls are None."""
 
     def __init__(self, node: yaml.Node, where: str, kind: str) -> None:
         """Convert a document; `kind` names the type of file."""
@@ -41,11 +42,11 @@ class YamlTree:
         self.value = self._value(node)
 
     def without_nulls(self) -> object:
-        """Return the document without the keys that have no value; such a key takes its default."""
+        """Return the document without the keys that have no value. Such keys take their default."""
         return _without_nulls(self.value)
 
     def error(self, place: Place, problem: str) -> UsageError:
-        """Return an error about a value, with its line and name."""
+        """Return an error about the value at a place. It states the line and the name of the value."""
         node, name = self._find(place)
         return UsageError(f"{self.where}:{_line(node)}: {name}: {problem}")
 
@@ -60,7 +61,10 @@ class YamlTree:
         return _line(self._find(place)[0])
 
     def _find(self, place: Place) -> tuple[yaml.Node, str]:
-        """Return the node at a place and its name; if the place is absent, return the last node on the path to it."""
+        """Return the node at a place, and the name of the node.
+
+        If the place is absent, return the last node on the path to the place.
+        """
         node, name = self._root, f"the {self.kind}"
         for step in place:
             if isinstance(node, yaml.MappingNode):
@@ -75,7 +79,10 @@ class YamlTree:
         return node, name
 
     def _measure(self, node: yaml.Node) -> int:
-        """Count the values under a node with aliases expanded; raise an error for cycles and for too many values."""
+        """Count the values under a node after aliases are expanded.
+
+        Raise an error for cycles and for too many values.
+        """
         size = self._sizes.get(id(node), 0)
         if size is None:
             raise UsageError(
@@ -114,7 +121,7 @@ class YamlTree:
 
 
 def parse_yaml(text: str, where: str, *, kind: str, written_by: str) -> YamlTree:
-    """Parse a text; `written_by` is the command that writes such a file."""
+    """Parse a YAML text. `written_by` is the command that writes such a file."""
     if len(text) > _MAX_CHARACTERS:
         raise UsageError(f"{where}: {len(text):,} characters cannot be a {kind}; the limit is {_MAX_CHARACTERS:,}")
     try:

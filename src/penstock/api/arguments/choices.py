@@ -16,7 +16,7 @@ from penstock.units import parse_tokens
 
 
 def counted_targets(on: Targets) -> list[tuple[Accelerator, int | None]]:
-    """Parse accelerators and their device counts. The count is None if the argument gives none."""
+    """Parse accelerators and their device counts. The count is None for an accelerator without a stated count."""
     if isinstance(on, str):
         return [_target(piece.strip(), on) for piece in on.split(",")]
     if isinstance(on, Accelerator):
@@ -47,7 +47,7 @@ def _devices(piece: str, typed: str) -> int:
 
 
 def _split_count(piece: str) -> tuple[str, str]:
-    """Split `h100:8` and `8xh100` into name and count; `7900xtx` is a name."""
+    """Split `h100:8` and `8xh100` into name and count. The text `7900xtx` is only a name."""
     name, colon, count = piece.partition(":")
     if colon:
         return name.strip(), count.strip() or "?"
@@ -73,9 +73,9 @@ def tokens_choice(given: Tokens) -> int:
 def split_choice(
     accelerator: Accelerator, devices: int | None, *, tp: int | None, pp: int, dp: int, ep: bool
 ) -> Parallelism:
-    """Build the split of a replica.
+    """Build the parallel split of a replica.
 
-    Without `tp`, all remaining devices are tensor parallel ranks. The ranks must use all `devices` exactly.
+    Without `tp`, all remaining devices are tensor-parallel ranks. The ranks must use all `devices` exactly.
     """
     split = Parallelism(tp=tp or max(1, (devices or 1) // (pp * dp)), pp=pp, dp=dp, expert_parallel=ep)
     if devices is not None and split.devices != devices:

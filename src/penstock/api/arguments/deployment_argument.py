@@ -26,7 +26,7 @@ from penstock.performance.shipped.shipped_runs import shipped_efficiencies
 
 @dataclass(frozen=True)
 class RequestedDeployment:
-    """The options about a model and how it is deployed."""
+    """Options that describe a model and how it is deployed."""
 
     options: DeploymentOptions
     _: KW_ONLY
@@ -35,17 +35,17 @@ class RequestedDeployment:
 
     @cached_property
     def spec(self) -> ModelSpec:
-        """The model in the requested weight format."""
+        """Return the model in the requested weight format."""
         return model_choice(self.options.model, self.options.precision)
 
     @cached_property
     def cache_dtype(self) -> CacheDtype | None:
-        """The requested KV cache type, or None for the engine's default."""
+        """Return the requested KV cache type, or None for the engine's default."""
         return cache_choice(self.options.kv)
 
     @property
     def measured_engine(self) -> str:
-        """Name of the engine whose measurements are used."""
+        """Return the name of the engine whose measurements are used."""
         return self.options.engine.strip().lower()
 
     def _split(self, accelerator: Accelerator, devices: int | None) -> Parallelism:
@@ -54,7 +54,7 @@ class RequestedDeployment:
     def predict(
         self, accelerator: Accelerator, devices: int | None, load: tuple[int, int, int], *, roofline: bool = False
     ) -> Prediction:
-        """Predict a closed loop on the engine that was measured fastest.
+        """Predict a closed-loop run on the engine that was measured fastest.
 
         `load` is (prompt tokens, answer tokens, users).
         """
@@ -85,7 +85,7 @@ class RequestedDeployment:
     def predict_disaggregated_deployment(
         self, accelerator: Accelerator, split: DisaggregatedSplit, tokens: tuple[int, int], users: int
     ) -> DisaggregatedPrediction:
-        """Predict a closed loop on the engine that was measured fastest."""
+        """Predict a closed-loop run with disaggregated prefill, on the engine that was measured fastest."""
         return predict_disaggregated_on(
             self.spec,
             accelerator,
@@ -98,7 +98,7 @@ class RequestedDeployment:
         )
 
     def _speculate(self, accelerator: Accelerator) -> Callable[[str], Speculation] | None:
-        """Return the speculative decoding per engine; None without drafts."""
+        """Return the speculative decoding settings per engine, or None if no drafts are requested."""
         if self.options.mtp:
             return partial(self._own_drafts, accelerator)
         if not self.drafted:

@@ -1,4 +1,4 @@
-"""Turns a pool of a fleet file into the replica that is simulated, emulated and routed to."""
+"""Converts a pool of a fleet file into a replica. Replicas are simulated, emulated or used as routing targets."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -40,7 +40,10 @@ def fleet_choice(asked: AskedFleet) -> Fleet:
 
 
 def typical_tokens(fleet: Fleet, pool: Pool) -> tuple[int, int]:
-    """Return the mean prompt and answer tokens of the routes to a pool, or of all routes if none leads to the pool."""
+    """Return the mean prompt and answer tokens of the routes to a pool.
+
+    If no route leads to the pool, the means are over all routes.
+    """
     names = [pool.name, *(other.name for other in fleet.pools if other.feeds == pool.name)]
     mine = [route.peak_requests_per_s * sum(route.weights.get(name, 0.0) for name in names) for route in fleet.routes]
     return _mean_tokens(fleet, mine) if any(mine) else fleet_tokens(fleet)
@@ -61,7 +64,7 @@ def _mean_tokens(fleet: Fleet, rates: Sequence[float]) -> tuple[int, int]:
 
 
 def placed_pool(fleet: Fleet, pool: Pool) -> Replica:
-    """Place one replica of a pool on the measured stack. Raise if the model does not fit."""
+    """Place one replica of a pool on the measured stack. Raise an error if the model does not fit."""
     drafts = _drafts(pool)
     work = ReplicaWork(deployed_pool(pool))
     stack = stack_of(work, pool.engine.name, shipped_efficiencies())
@@ -83,7 +86,10 @@ def placed_pool(fleet: Fleet, pool: Pool) -> Replica:
 
 
 def _misfit(pool: Pool, placement: Placement) -> str:
-    """Return an error message: why a pool does not fit, and the `penstock fit` command that shows the details."""
+    """Return an error message that says why a pool does not fit.
+
+    It also gives the `penstock fit` command that shows the details.
+    """
     obstacle = placement.memory.obstacle
     why = "" if obstacle is None else f" ({obstacle.reason})"
     ranks = {"--tp": pool.split.tp, "--pp": pool.split.pp, "--dp": pool.split.dp}

@@ -1,4 +1,7 @@
-"""Parses events during a fleet simulation: `death of h100/0 at 60s for 30s`, `slow mi300x/1 x3`, `crowd x3 at 60s`."""
+"""Parses events during a fleet simulation.
+
+Examples are `death of h100/0 at 60s for 30s`, `slow mi300x/1 x3` and `crowd x3 at 60s`.
+"""
 
 import re
 from collections.abc import Sequence
@@ -29,7 +32,7 @@ _EXAMPLES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class FleetEvents:
-    """The events of a run: replica faults, load spikes, and the fraction of reports lost."""
+    """Events of a run: replica faults, load spikes, and the fraction of lost reports."""
 
     faults: tuple[Fault, ...] = ()
     load_spikes: tuple[LoadSpike, ...] = ()
@@ -72,7 +75,10 @@ def fleet_events_argument(lines: Sequence[str], pools: Sequence[ReplicaPool]) ->
 
 
 def _why_not(line: str) -> str:
-    """Return why a line cannot be parsed: its factor is out of range, or it is not a known event."""
+    """Return the reason why a line cannot be parsed.
+
+    Either its factor is out of range, or it is not a known event.
+    """
     factor = _FACTOR.search(line)
     if factor is not None and not _FACTOR_READ.fullmatch(factor[1]):
         return f"has the factor {factor[1][:20]}; a factor must be above 0 and below 1,000, with at most three decimals"

@@ -1,4 +1,7 @@
-"""Rejects options that would have no effect, before anything is computed, and names the flag to drop."""
+"""Rejects options that would have no effect.
+
+The error names the flag to drop, and comes before anything is computed.
+"""
 
 from penstock.api.options.model_options import DeploymentOptions
 from penstock.errors import UsageError
@@ -12,7 +15,7 @@ def refuse_ignored(
     accepted: float | None = None,
     roofline: bool = False,
 ) -> None:
-    """Raise if an option has no effect in combination with the other options.
+    """Raise an error if an option has no effect in combination with the other options.
 
     `decode_replicas` is the value of --replicas in commands where that flag counts only decode replicas.
     """

@@ -1,4 +1,7 @@
-"""Computes static weights from the traffic recorded in receipts, as the simulator does from its workload."""
+"""Computes static weights from the traffic that receipts record.
+
+The simulator computes them from its workload in the same way.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -35,7 +38,10 @@ _KIND: Final = [
 
 
 def with_weights(seen: Sequence[ObservedSetups], policy: str) -> list[ObservedSetups]:
-    """Give each recorded decision a weight per kind of endpoint. Weights that the gateway recorded are kept."""
+    """Return the recorded decisions with a weight for each kind of endpoint.
+
+    Weights that the gateway recorded are kept.
+    """
     loads, known, found = seen_loads(seen), dict[bytes, tuple[Records, Records]](), list[ObservedSetups]()
     for sample, parameters in seen:
         if parameters["tuning"].any():
@@ -55,7 +61,10 @@ def with_weights(seen: Sequence[ObservedSetups], policy: str) -> list[ObservedSe
 def _kinds(
     endpoints: Records, fixed: Records, loads: Mapping[int, Sequence[LoadKind]], policy: str
 ) -> tuple[Records, Records]:
-    """Number the kinds of a fleet's endpoints, and compute each kind's weight from the load of the models it serves."""
+    """Number the kinds of endpoints in a fleet, and compute the weight of each kind.
+
+    The weight depends on the load of the models that the kind serves.
+    """
     _, first, number = np.unique(fixed, axis=0, return_index=True, return_inverse=True)
     if len(first) > TUNING:
         raise UsageError(
@@ -73,9 +82,10 @@ def _normalise_shares(kinds: Sequence[LoadKind]) -> list[LoadKind]:
 
 
 def seen_loads(seen: Sequence[ObservedSetups]) -> dict[int, list[LoadKind]]:
-    """Return the mean request of each class per model, with its SLO.
+    """Return the mean request of each SLO class for each model, together with the SLO.
 
-    The picker learns answer lengths over time, so the mean answer length is that of the later half of the decisions.
+    The mean answer length is taken over the later half of the decisions, because the picker learns answer lengths over
+    time.
     """
     requests = np.concatenate([sample.request for sample, _ in seen])
     loads = dict[int, list[LoadKind]]()

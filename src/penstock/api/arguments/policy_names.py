@@ -5,7 +5,7 @@ from penstock.routing.baselines.all_policies import RoutingPolicy, policy_of
 
 
 def policies_choice(text: str) -> list[RoutingPolicy]:
-    """Return the named policies; raise if one is named twice."""
+    """Return the named policies. Raise an error if a policy is named twice."""
     names = text.split(",")
     if not all(name.strip() for name in names):
         raise UsageError(f"'{text}' has a comma without a policy; use `penstock,round-robin`, for example")

@@ -1,4 +1,7 @@
-"""Computes static weights per pool, from the fleet file or from the rate that one replica sustains within the SLO."""
+"""Computes static weights per pool.
+
+They come from the fleet file, or from the rate that one replica of each pool sustains within the SLO.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -21,7 +24,7 @@ def weights_choice(
     blocks: Iterable[Requests],
     classes: Sequence[SloClass],
 ) -> Mapping[str, tuple[float, ...]]:
-    """Return the weight of one replica of each pool, for every policy that uses weights."""
+    """Return the weight of one replica of each pool, for each policy that uses weights."""
     weighing = {policy.name: policy.weighs for policy in policies if policy.weighs is not None}
     if weighing and len(pools) > TUNING:
         raise UsageError(
@@ -35,7 +38,10 @@ def weights_choice(
 
 
 def _route_weights(fleet: Fleet, pools: Sequence[ReplicaPool]) -> tuple[float, ...] | None:
-    """Return the weight of one replica by the fleet's routes, averaged by route rate. None if there are no routes."""
+    """Return the weight of one replica of each pool according to the fleet's routes, averaged by route rate.
+
+    The result is None if no route has a weight.
+    """
     shares = [
         sum(route.peak_requests_per_s * route.weights.get(pool.name, 0.0) for route in fleet.routes) for pool in pools
     ]
@@ -55,7 +61,7 @@ def capacities(pools: Sequence[ReplicaPool], kinds: Sequence[LoadKind]) -> tuple
 
 
 def load_kinds(block: Requests, classes: Sequence[SloClass]) -> tuple[LoadKind, ...]:
-    """Return the mean request of each class in the first block, with its SLO."""
+    """Return the mean request of each SLO class in the first block of requests, together with the SLO."""
     kinds = []
     for number in np.unique(block.slo_class):
         mine, slo = block.slo_class == number, classes[number].slo if number < len(classes) else None

@@ -1,4 +1,7 @@
-"""Parses the arguments of a workload: a trace or lengths, arrivals, routing between replicas, and the SLO."""
+"""Parses the arguments of a workload.
+
+They are a trace or lengths, the arrivals, the routing between replicas, and the SLO.
+"""
 
 from collections.abc import Mapping
 from os import PathLike
@@ -34,7 +37,7 @@ from penstock.workload import (
 
 _SYNTHETIC_REQUESTS: Final = 10_000
 _ROUNDS: Final = 5
-"""Minimum requests per user, in a closed loop with think time."""
+"""Minimum number of requests per user in a closed-loop run with think time."""
 
 
 def workload_choice(
@@ -96,7 +99,7 @@ def arrivals_choice(text: str | None, *, recorded: bool, users: int | None, thin
 
 
 def trace_choice(trace: AskedTrace, columns: str | Mapping[str, str] | None, watch: ProgressListener) -> Trace:
-    """Load a trace for a run, and report how many rows are usable. Raise if too many rows are unusable."""
+    """Load a trace for a run, and report how many rows are usable. Raise an error if too many rows are unusable."""
     if isinstance(trace, Trace):
         return trace
     read = inspected_trace(trace, columns, watch)
@@ -108,7 +111,10 @@ def trace_choice(trace: AskedTrace, columns: str | Mapping[str, str] | None, wat
 def inspected_trace(
     trace: str | PathLike[str], columns: str | Mapping[str, str] | None, watch: ProgressListener
 ) -> Trace:
-    """Load a trace even if many rows are unusable. Report which columns were read if they were guessed."""
+    """Load a trace even if many rows are unusable.
+
+    If the columns were guessed, report which columns were read.
+    """
     path = Path(trace)
     named = parse_columns(columns) if isinstance(columns, str) else columns or None
     read = read_trace(

@@ -1,4 +1,4 @@
-"""Types of arguments: what people type, or an object of the library."""
+"""Defines types of arguments. A value is either text as users type it, or an object of the library."""
 
 from collections.abc import Sequence
 from os import PathLike

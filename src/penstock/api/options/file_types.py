@@ -1,4 +1,7 @@
-"""Types of arguments that may be a file or the loaded object. They load numpy, so they have their own module."""
+"""Defines types of arguments that are a file or a loaded object.
+
+They need numpy, so they are in a separate module.
+"""
 
 from os import PathLike
 from typing import TypeAlias

@@ -1,4 +1,7 @@
-"""Declares options once: the same dataclass defines the parameters of a Python function and the flags of a command."""
+"""Declares each option once.
+
+The same dataclass defines the parameters of a Python function and the flags of a command.
+"""
 
 from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, field, fields
@@ -16,11 +19,11 @@ _FLAG = "flag"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """How the command line shows an option."""
+    """Form of an option on the command line."""
 
     help: str
     name: str | None = None
-    """The flag's name; None derives it from the field's."""
+    """Name of the flag. If it is None, the name is derived from the name of the field."""
     metavar: str | None = None
     min: float | None = None
     max: float | None = None
@@ -38,7 +41,7 @@ def option(
     max: float | None = None,  # noqa: A002 - as typer calls it
     show_default: bool = True,
 ) -> Any:  # noqa: ANN401 - a dataclass field
-    """Declare an option with its flag. `min` is checked in Python calls as well as on the command line."""
+    """Declare an option with its flag. The minimum `min` is checked both in Python calls and on the command line."""
     flag = Flag(help=help, name=name, metavar=metavar, min=min, max=max, show_default=show_default)
     return field(default=default, metadata={_FLAG: flag})
 
@@ -55,7 +58,10 @@ def options(declared: type[Options]) -> type[Options]:
 
 
 def flags_of(declared: Any) -> "dict[str, tuple[Flag, Field[Any]]]":  # noqa: ANN401 - a class of options
-    """Return flag and field of every option with a flag. Required options come first, inherited ones last."""
+    """Map the name of every option that has a flag to its flag and field.
+
+    Required options come before optional ones. Among these, inherited options come last.
+    """
     own_first = {
         name: place for place, kind in enumerate(declared.__mro__) for name in vars(kind).get("__annotations__", ())
     }
@@ -66,7 +72,10 @@ def flags_of(declared: Any) -> "dict[str, tuple[Flag, Field[Any]]]":  # noqa: AN
 def takes(
     declared: Callable[Parameters, Options],
 ) -> Callable[[Callable[[Options], Answer]], Callable[Parameters, Answer]]:
-    """Let a function of one options object be called with the options as its own parameters."""
+    """Return a decorator for a function of one options object.
+
+    The function can then be called with the options as parameters.
+    """
     parameters = signature(declared)
 
     def wrap(function: Callable[[Options], Answer]) -> Callable[Parameters, Answer]:
@@ -88,7 +97,7 @@ def takes(
 
 
 def _check_minima(given: Any) -> None:  # noqa: ANN401 - any options
-    """Raise if a number is below the minimum of its flag."""
+    """Raise an error if a number is below the minimum of its flag."""
     for name, (flag, _) in flags_of(type(given)).items():
         value = getattr(given, name)
         if value is None or flag.min is None:

@@ -1,1 +1,1 @@
-"""Flags of the command line."""
+"""Defines the flags of the command line."""

@@ -1,4 +1,7 @@
-"""Rejects flags that have no effect with --fleet, or without it, and names the alternative."""
+"""Rejects flags that have no effect with --fleet, and flags that have no effect without it.
+
+The error names the alternative.
+"""
 
 from collections.abc import Mapping
 from typing import Final

@@ -11,7 +11,7 @@ import typer
 from penstock.api.options.option_fields import Flag, flags_of
 
 Given: TypeAlias = dict[str, Any]
-"""Values of the options that the user typed, by option name."""
+"""Values of the options that the user typed, keyed by option name."""
 _TYPES: Final[Mapping[str, type]] = {
     "int": int,
     "float": float,
@@ -23,10 +23,11 @@ _TYPES: Final[Mapping[str, type]] = {
 
 
 def with_flags(*declared: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add the flags of the option classes to a command, which receives their values as its first argument.
+    """Return a decorator that adds the flags of option classes to a command.
 
-    Flags stand between the command's own positional and keyword-only parameters. A parameter that the command declares
-    itself replaces the flag of the same name; of two classes, the first has precedence.
+    The command receives the values of the flags as its first argument. The flags stand between the command's own
+    positional and keyword-only parameters. A parameter that the command declares replaces the flag of the same name. If
+    two classes declare the same flag, the first class has precedence.
     """
 
     def wrap(command: Callable[..., None]) -> Callable[..., None]:
@@ -51,7 +52,7 @@ def with_flags(*declared: type) -> Callable[[Callable[..., None]], Callable[...,
 
 
 def options_of(declared: Any, given: Mapping[str, object]) -> Given:  # noqa: ANN401 - a class of options
-    """Return the typed options that belong to a class."""
+    """Return those of the typed options that belong to one option class."""
     return {one.name: given[one.name] for one in fields(declared) if one.name in given}
 
 
@@ -64,7 +65,10 @@ def _parameters(declared: tuple[type, ...]) -> list[inspect.Parameter]:
 
 
 def _parameter(flag: Flag, field: "Field[Any]", declared: type) -> inspect.Parameter:
-    """Turn an option into a typer parameter. If its type has no command-line form, the parameter is text."""
+    """Convert an option into a typer parameter.
+
+    If the type of the option has no command-line form, the parameter is text.
+    """
     first, *others = str(field.type).split(" | ")
     many = "Sequence[str]" in {first, *others}
     kind = list[str] if many else _TYPES.get(first, str)

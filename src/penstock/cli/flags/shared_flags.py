@@ -1,4 +1,4 @@
-"""Flags that several commands share, each declared once with its help."""
+"""Defines flags that several commands share. Each flag is declared once with its help."""
 
 from typing import Annotated
 

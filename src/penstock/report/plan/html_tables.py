@@ -231,7 +231,10 @@ def left_out_table(entries: Sequence[LeftOut]) -> HtmlTable:
 
 
 def claim_table(check: ClaimCheck) -> HtmlTable:
-    """List every interpretation of a saving claim with its recomputed value and the claimed value."""
+    """List every interpretation of a saving claim with its recomputed savings.
+
+    The headings state the claimed savings.
+    """
     claim = check.claim
     rows = [
         [

@@ -42,7 +42,7 @@ class PageKnob:
     unit: str
     before: str = ""
     one: str = ""
-    """Singular form of the unit. None if the singular is equal to the plural."""
+    """Singular form of the unit. Empty if the singular is equal to the plural."""
     stops: tuple[float, ...] = ()
     """Allowed values of the input. Empty if the input is continuous."""
 
