@@ -160,7 +160,7 @@ def _transfer(ahead: Pool, after: Pool) -> Transfer:
 
 
 def _tokens(fleet: Fleet, inputs: Tokens | None, outputs: Tokens | None) -> tuple[int, int]:
-    """Return the given lengths.
+    """Return the prompt and answer lengths.
 
     A length that is not given is the mean over the fleet's routes, weighted by their rates.
     """

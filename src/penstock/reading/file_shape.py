@@ -59,7 +59,7 @@ class FileShape(Generic[_T]):
     of: type[_T]
     kind: str
     written_by: str
-    """Command that writes an example of such a file."""
+    """Command that writes such a file."""
     title: str
     version: int | None = None
     """Number that the key `version` must have. None if the file has no such key."""

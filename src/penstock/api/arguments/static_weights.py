@@ -40,7 +40,7 @@ def weights_choice(
 def _route_weights(fleet: Fleet, pools: Sequence[ReplicaPool]) -> tuple[float, ...] | None:
     """Return the weight of one replica of each pool according to the fleet's routes, averaged by route rate.
 
-    The result is None if no route has a weight.
+    The result is None if no route gives a weight to a pool.
     """
     shares = [
         sum(route.peak_requests_per_s * route.weights.get(pool.name, 0.0) for route in fleet.routes) for pool in pools

@@ -116,9 +116,9 @@ def _people(result: PlanResult, bill: Rebilled) -> Iterator[PageKnob]:
 
 
 def _dollars(ident: str, group: str, name: str, value: float, unit: str) -> PageKnob:
-    """Create an input that ranges from half to twice the planned dollars.
+    """Create an input from about half to twice the planned dollars.
 
-    The planned value is a multiple of its step.
+    The slider can be set exactly to the planned value.
     """
     step = float(f"{value / 200 or 0.01:.1g}")
     return PageKnob(
