@@ -156,7 +156,7 @@ def _screen(chunk: Codes, dialect: Dialect, found: Tally) -> None:
             found.has_negative_zero = True
             found.nan_codes += int(np.count_nonzero(chunk == 0x80))  # FNUZ's only NaN
         return
-    # One negative zero is enough, so the search stops here.
+    # One negative zero is enough, so later chunks are not searched for 0x80.
     found.has_negative_zero = found.has_negative_zero or int(np.minimum.reduce(signed)) == _LOWEST
     if highest >= (special := _FIRST_SPECIAL[dialect]) or top >= special | 0x80:
         found.nan_codes += int(np.count_nonzero(~np.isfinite(decode_table(dialect))[chunk]))

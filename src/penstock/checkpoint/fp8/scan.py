@@ -85,7 +85,10 @@ class Fp8Scan:
 
 
 def scan_fp8(folder: Path, progress: Callable[[int], None] | None = None) -> Fp8Scan:
-    """Scan a checkpoint directory or one safetensors file. `progress` is called with numbers of bytes read."""
+    """Scan a checkpoint directory or one safetensors file.
+
+    `progress` is called after each read with the number of bytes that were read.
+    """
     files = (folder,) if folder.is_file() else shards_of(folder)
     if not files:
         raise CheckpointError(f"{folder} has no safetensors files")

@@ -241,7 +241,7 @@ def zero_block_findings(
 ) -> Iterable[ScanFinding]:
     """Check blocks of zeros.
 
-    They are sound only if their scales are near zero, because quantisers write such scales.
+    They are sound only if their scales are near zero too. Quantisers write scales near zero for them.
     """
     for name, (tensor, seen) in codes.items():
         scale = scales.get(paired.get(name, ""))
