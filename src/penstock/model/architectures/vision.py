@@ -50,7 +50,7 @@ def read_qwen3_vision(config: Config, inv: Inventory, text_hidden: int) -> None:
 
 
 def read_moonvit(config: Config, inv: Inventory, text_hidden: int) -> None:
-    """Read MoonViT. In Kimi K2.5 it has biases and layer norms. In K3 it has neither."""
+    """Read MoonViT. In Kimi K2.5 it has biases and layer norms. In K3 it has no biases, and RMS norms instead."""
     vision = config.optional("vision_config")
     if vision is None:
         inv.notes.append(_NOT_COUNTED)

@@ -207,7 +207,8 @@ _CONFIRMERS: Final[Mapping[Confirmer, str]] = {
 def assumptions_tables(entries: Sequence[Assumption]) -> Iterator[tuple[str, int, HtmlTable]]:
     """List the inputs in one table per department that can confirm them.
 
-    In each table, defaults come before values that the user gave. Within these, inputs are sorted by uncertainty.
+    In each table, defaults come before values that the user gave. Within each of these two groups, uncertain inputs
+    come before fixed ones.
     """
     for whose, title in _CONFIRMERS.items():
         own = sorted(
