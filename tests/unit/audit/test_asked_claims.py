@@ -93,7 +93,7 @@ def test_sentences_become_statements() -> None:
         ("h100 fp9: 3 TFLOPS", "did you mean fp"),
         ("llama-3.1-70b on h1000: 3 tok/s", "did you mean h100"),
         ("llama-3.1-70b fp17 on h100: 3 tok/s", "did you mean fp1"),
-        ("llama-3.1-70b on h100 quickly: 3 tok/s", "write with vllm"),
+        ("llama-3.1-70b on h100 quickly: 3 tok/s", "use `with vllm`"),
         ("llama-3.1-70b on h100: 3 toks/s", "did you mean tok/s"),
     ],
 )
