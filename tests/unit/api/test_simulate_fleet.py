@@ -89,7 +89,7 @@ def test_of_several_losses_the_largest_counts() -> None:
         ("flood h100/0", "write `death of"),
         ("death of h100/7 at 1s", "h100/0 to h100/1"),
         ("slow b200/0 x3", "names no replica"),
-        ("crowd x3", "write crowd x3 at 60s for 20s"),
+        ("crowd x3", "write `crowd x3 at 60s for 20s`"),
         ("loss", "write"),
         ("loss 5% at 60s", "whole run; use `loss 5%` without"),
         ("death of h100/0 at noon", "write 50ms"),

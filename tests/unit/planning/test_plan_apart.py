@@ -203,6 +203,6 @@ def test_the_acceptance_benchmark_starts_both_kinds(cheaper: PlanResult) -> None
     asked = Acceptance(plan="apart", cases=(case,))
     text = write_acceptance(asked)
     assert read_acceptance(text, "acceptance.yaml").cases[0].prefill == case.prefill
-    assert "those only decode" in text
+    assert "which only decode" in text
     plain = write_acceptance(Acceptance(plan="whole", cases=(replace(case, prefill=None),)))
     assert "prefill" not in plain.replace(case.name, "")

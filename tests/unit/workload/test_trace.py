@@ -327,7 +327,7 @@ def test_a_name_is_only_a_name(written: Write, name: str) -> None:
         (f"{PLAIN}\n0,0,0\n".encode(), "no request can be used: 1 x no input tokens"),
         (
             f"{PLAIN},class\n".encode() + b"".join(b"%d,1,1,%d\n" % (row, row) for row in range(300)),
-            "300 classes, at most 256",
+            "300 classes, but at most 256",
         ),
     ],
 )

@@ -30,6 +30,6 @@ class FitOptions(ModelOptions):
     memory_fraction: float | None = option(
         "Share of the device memory that the engine may use.", default=None, min=0.05, max=1.0
     )
-    batched_tokens: int | None = option("Maximum tokens per step (max_num_batched_tokens).", default=None, min=1)
+    batched_tokens: int | None = option("Maximum tokens per step: max_num_batched_tokens.", default=None, min=1)
     sequences: int | None = option("Maximum requests per step (max_num_seqs).", default=None, min=1)
     draft: bool = option("Load the checkpoint's own multi-token-prediction layers.", default=False)
