@@ -245,7 +245,7 @@ def test_a_receipt_of_another_version_says_the_fix(tmp_path: Path) -> None:
 
 
 def test_a_fleet_files_weights_are_in_no_receipt(written: Path) -> None:
-    with pytest.raises(UsageError, match="use .weighted-round-robin"):
+    with pytest.raises(UsageError, match="use `weighted-round-robin`"):
         receipts([written], policy="static-weight")
 
 
