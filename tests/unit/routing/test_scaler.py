@@ -166,7 +166,7 @@ def test_a_rate_that_is_no_number_is_refused(rate: float) -> None:
 
 @pytest.mark.parametrize("load_s", [-1.0, math.nan, math.inf])
 def test_a_pool_that_loads_in_no_time_there_is_is_refused(load_s: float) -> None:
-    with pytest.raises(UsageError, match="write seconds, 0 or more"):
+    with pytest.raises(UsageError, match="write 0 or more seconds"):
         ScaledPool(name="a", requests_per_s=1.0, usd_per_hour=1.0, max_replicas=4, load_s=load_s)
 
 
