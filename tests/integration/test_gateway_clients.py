@@ -195,7 +195,7 @@ def test_only_inference_reaches_the_engines(served: Served) -> None:
         for path in ("/load_lora_adapter", "/unload_lora_adapter", "/files", "/loads", "/models", "/fine_tuning/jobs"):
             with pytest.raises(openai.NotFoundError, match="only inference paths"):
                 client.post(path, cast_to=object, body={"lora_name": "evil"})
-        with pytest.raises(openai.NotFoundError, match="only to the endpoint that made it"):
+        with pytest.raises(openai.NotFoundError, match="only the endpoint that made a stored response has it"):
             client.responses.retrieve("resp_1")
         assert served.asked == before
         for path in ("/v1/embeddings", "/tokenize", "/v2/rerank", "/v1/responses", "/v1/messages?beta=true"):
