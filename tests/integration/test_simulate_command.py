@@ -151,7 +151,7 @@ def test_what_does_not_fit_is_said(penstock: Run) -> None:
         (("--rate", "1", "--prefill", "1", "--prefill-split", "ranks4"), "is not a part of a split"),
         (("--rate", "1", "--route", "random"), "is not a routing policy"),
         (("--rate", "1", "--system-prompts", "many"), "COUNT:TOKENS"),
-        (("--rate", "1", "--capacity"), "give one, such as"),
+        (("--rate", "1", "--capacity"), "give an SLO, such as"),
         (("--trace", "missing.csv"), "missing.csv"),
     ],
 )
