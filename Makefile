@@ -45,8 +45,8 @@ types: $(VENV)/.installed ## mypy, strict, tests included
 imports: $(VENV)/.installed ## the layer contract
 	$(BIN)/lint-imports
 
-machine-code: $(VENV)/.installed ## build the compiled library, unless the one that is there has the stamp of the sources (a minute)
-	$(BIN)/python tools/build_machine_code.py
+machine-code: $(VENV)/.installed ## build the libraries of the wheel, unless those that are there have the stamp of the sources (a minute)
+	$(BIN)/python tools/build_machine_code.py --portable
 
 test: machine-code ## unit, property, golden and integration tests
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(TIMED:%=--ignore %) $(SKIPPED)

@@ -1,13 +1,14 @@
 """Builds the compiled library of the package, unless the one that is there has the stamp of the sources.
 
 python tools/build_machine_code.py             # for this platform
-python tools/build_machine_code.py --portable  # for Linux x86-64 and aarch64 with an old glibc, as wheels carry it
+python tools/build_machine_code.py --portable  # also for Linux x86-64 and aarch64 with an old glibc, as wheels carry it
 """
 
 import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
@@ -26,7 +27,7 @@ def build(platforms: tuple[str, ...], *, portable: bool) -> None:
     stamp_file = SHIPPED / STAMP_FILE
     before = json.loads(stamp_file.read_text(encoding="ascii")) if stamp_file.is_file() else {}
     current = before.get("stamp") == built_from["stamp"] and before.get("portable", False) >= portable
-    missing = [name for name in platforms if not (current and (SHIPPED / file_name(name)).is_file())]
+    missing = [name for name in platforms if not (current and _is_built(SHIPPED / file_name(name)))]
     SHIPPED.mkdir(exist_ok=True)
     if not current:
         for old in SHIPPED.iterdir():
@@ -42,6 +43,12 @@ def build(platforms: tuple[str, ...], *, portable: bool) -> None:
     HEADER.write_text(c_header(), encoding="ascii")
 
 
+def _is_built(library: Path) -> bool:
+    """Return whether a library exists, or its object file while there is still no linker for other platforms."""
+    return library.is_file() or (library.with_suffix(".o").is_file() and find_spec("ziglang") is None)
+
+
 if __name__ == "__main__":
     for_wheels = "--portable" in sys.argv[1:]
-    build(PORTABLE if for_wheels else (platform_name(),), portable=for_wheels)
+    wheels = PORTABLE if for_wheels else ()
+    build(tuple(dict.fromkeys((*wheels, platform_name()))), portable=for_wheels)
