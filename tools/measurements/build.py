@@ -11,6 +11,7 @@ from measurements.collected import read_collected
 from measurements.filters import Raw
 from measurements.ledger import Ledger
 from measurements.physics import Physics
+from measurements.statistic import with_statistics
 from penstock.catalog.measurement import Measurement
 
 _RUNS = {"inferencex", "inferencex-via-aiconfigurator"}
@@ -33,10 +34,8 @@ def build(folder: Path) -> Built:
     physics = Physics()
     dated = list(physics.passed(_once(runs, ledger), ledger))
     medians = list(physics.passed(read_cells(cells, ledger), ledger))
-    return Built(
-        rows=dated + with_twins(medians, (row for row in dated if row.source in _RUNS)),
-        ledger=ledger,
-    )
+    rows = dated + with_twins(medians, (row for row in dated if row.source in _RUNS))
+    return Built(rows=list(with_statistics(rows)), ledger=ledger)
 
 
 def _read(path: Path) -> list[Raw]:

@@ -15,9 +15,9 @@ from penstock.performance.shipped.shipped_runs import model_of
 
 _KINDS: tuple[tuple[str, Callable[[Measurement], bool]], ...] = (
     ("one engine, a closed loop", lambda row: row.scenario == "online" and not row.drafted),
-    ("one engine that drafts", lambda row: row.scenario == "online" and row.drafted == "mtp"),
+    ("one engine that drafts", lambda row: row.scenario == "online" and bool(row.drafted)),
     ("disaggregated", lambda row: row.scenario == "disaggregated" and not row.drafted),
-    ("disaggregated, drafting", lambda row: row.scenario == "disaggregated" and row.drafted == "mtp"),
+    ("disaggregated, drafting", lambda row: row.scenario == "disaggregated" and bool(row.drafted)),
     ("offline", lambda row: row.scenario in {"static_batch", "saturated"}),
     ("with a twin", lambda row: bool(row.twin)),
     ("with joules", lambda row: row.joules_per_output_token is not None),

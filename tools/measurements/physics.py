@@ -13,8 +13,8 @@ from penstock.performance.calibration.measured_runs import batched_tokens, measu
 from penstock.performance.shipped.shipped_runs import model_of
 from penstock.performance.step.step_work import COMPONENTS, Array, Load, ReplicaWork, roofline_s
 
-_MAX_TOKENS_A_STEP: Final = {"": 1, "mtp": 4}
-"""With draft layers: the most drafts in any of these benchmarks are three."""
+_MAX_DRAFTS: Final = 3
+"""Most drafts of a step in a benchmark that does not state them."""
 _MANY: Final = 16
 """Users from which a rate that is a few requests short is a queue, and not the start and the end of a run."""
 _LONGEST_PROMPT_S: Final = 10.0
@@ -48,7 +48,8 @@ class Physics:
         requests = requests or max(1.0, self._most_requests(row))
         seconds = row.tpot_s or requests / (row.output_tokens_per_s or 1.0)
         light = self._light(row, requests)
-        return roofline_s(light) / (seconds * _MAX_TOKENS_A_STEP[row.drafted])
+        drafts = (row.draft_tokens or _MAX_DRAFTS) if row.drafted else 0
+        return roofline_s(light) / (seconds * (1 + drafts))
 
     def _most_requests(self, row: Measurement) -> float:
         """Return how many requests the memory holds when nothing but weights and cache is in it."""

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.catalog._measurement_rows import read_rows
 from penstock.catalog.accelerator import Accelerator
 from penstock.catalog.catalog_model import CatalogModel
-from penstock.catalog.measurement import Measurement, MeasurementSource
+from penstock.catalog.measurement import Measurement, MeasurementSource, Use
 from penstock.catalog.price import Price
 from penstock.errors import CatalogError, UnknownName
 from penstock.reading.toml import read_toml, strictly
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 _DATA = files("penstock.catalog") / "data"
 _ALIASES = "aliases.toml"
+USES: Final[Mapping[str, Use]] = {}
+"""Use of each file of measurements that is not evidence. Predictions are learnt from all other files. To learn from a
+pending file, delete its line here and run `make calibration drafts disaggregation power`."""
 
 
 def accelerator_ids() -> tuple[str, ...]:
@@ -80,13 +83,13 @@ def load_models() -> tuple[CatalogModel, ...]:
 
 
 @cache
-def load_measurements(accelerator: str | None = None) -> tuple[Measurement, ...]:
-    """Read the public measurements that ship with the package, in the order of the file names.
+def load_measurements(accelerator: str | None = None, *, use: Use = "evidence") -> tuple[Measurement, ...]:
+    """Read the public measurements of one use that ship with the package, in the order of the file names.
 
     If an accelerator is given, only its measurements are read.
     """
-    folder = (_DATA / "measurements").iterdir()
-    files = sorted((entry for entry in folder if entry.name.endswith(".csv")), key=lambda entry: entry.name)
+    folder = (entry for entry in (_DATA / "measurements").iterdir() if entry.name.endswith(".csv"))
+    files = sorted((entry for entry in folder if USES.get(entry.name, "evidence") == use), key=lambda entry: entry.name)
     return tuple(
         row
         for file in files

@@ -12,7 +12,7 @@ from itertools import repeat
 from math import inf
 from typing import Any, Final, get_args
 
-from penstock.catalog.measurement import Dated, Drafted, Measurement, Scenario, Side
+from penstock.catalog.measurement import Dated, Drafted, Measurement, Overlap, Scenario, Side, Statistic
 from penstock.errors import CatalogError
 
 Parse = Callable[[str], Any]
@@ -61,6 +61,10 @@ def _count_or_none(text: str) -> int | None:
     return _count(text) if text else None
 
 
+def _statistic(text: str) -> str | None:
+    return _one_of(*get_args(Statistic))(text) if text else None
+
+
 _SIDE: Final[Mapping[str, Parse]] = {
     "prefill_workers": _count_or_none,
     "prefill_tp": _count_or_none,
@@ -88,11 +92,22 @@ COLUMNS: Final[Mapping[str, Parse]] = {
     **_SIDE,
     "nodes": _count,
     "drafted": _one_of(*get_args(Drafted)),
+    "draft_tokens": _count_or_none,
+    "accepted_length": _amount_or_none,
+    "overlap": _one_of(*get_args(Overlap)),
+    "max_running": _count_or_none,
+    "chunk_tokens": _count_or_none,
+    "memory_fraction": _amount_or_none,
+    "requests": _count_or_none,
     "concurrency": _amount_or_none,
     "input_tokens": _amount,
     "output_tokens": _amount,
     "tpot_s": _amount_or_none,
+    "tpot_statistic": _statistic,
+    "tpot_p99_s": _amount_or_none,
     "ttft_s": _amount_or_none,
+    "ttft_statistic": _statistic,
+    "ttft_p99_s": _amount_or_none,
     "output_tokens_per_s": _amount_or_none,
     "joules_per_output_token": _amount_or_none,
     "twin": str,

@@ -7,9 +7,14 @@ from typing import ClassVar, Literal
 
 from penstock.reading.toml import STRICT
 
-Scenario = Literal["online", "static_batch", "saturated", "disaggregated"]
+Scenario = Literal["online", "static_batch", "saturated", "disaggregated", "open_loop", "prefill"]
 Dated = Literal["day", "up_to"]
-Drafted = Literal["", "mtp"]
+Drafted = Literal["", "mtp", "drafter", "dspark", "dflash"]
+Statistic = Literal["mean", "median"]
+Overlap = Literal["", "tbo"]
+Use = Literal["evidence", "pending", "held_out"]
+"""Use of shipped rows. evidence: predictions are learnt from them. pending: they are shipped, but no prediction uses
+them yet. held_out: no prediction may ever be learnt from them, because predictions are tested on them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +61,9 @@ class Measurement:
     scenario: Scenario
     """How the load was applied. online: a closed loop of `concurrency` users on one engine. static_batch: one batch,
     run to its end. saturated: all requests are queued at once, and the batch is as large as memory allows. Its size is
-    not stated. disaggregated: a closed loop on separate prefill and decode engines."""
+    not stated. disaggregated: a closed loop on separate prefill and decode engines. open_loop: requests arrive at a
+    fixed rate, and `concurrency` is the mean number in flight. prefill: one prompt at a time, and only its time to
+    first token was measured."""
     model: str
     weights: str
     accelerator: str
@@ -71,14 +78,35 @@ class Measurement:
     kv: str = ""
     concurrency: float | None = None
     tpot_s: float | None = None
+    tpot_statistic: Statistic | None = None
+    """Statistic over requests that `tpot_s` is. None if the source does not say."""
+    tpot_p99_s: float | None = None
     ttft_s: float | None = None
+    ttft_statistic: Statistic | None = None
+    """Statistic over requests that `ttft_s` is. None if the source does not say."""
+    ttft_p99_s: float | None = None
     output_tokens_per_s: float | None = None
     dated: Dated = "day"
     """`up_to` if the date is only an upper bound: the row is a median over months that end on `date`, or comes from a
     file of that date. The software is then older by an unknown amount."""
     drafted: Drafted = ""
-    """`mtp` if the engine decodes speculatively with the draft layers of the checkpoint, so that a step yields more
-    than one token. The checkpoint of MiniMax-M3 has no draft layers, and a separate EAGLE-3 model drafts for it."""
+    """Draft method of speculative decoding, in which a step yields more than one token. mtp: the draft layers of the
+    checkpoint. drafter: a separate draft model. dspark, dflash: drafters of these names. The checkpoint of MiniMax-M3
+    has no draft layers; in InferenceX's rows a separate EAGLE-3 model drafts for it under the label `mtp`."""
+    draft_tokens: int | None = None
+    """Tokens drafted per step, as the source states. None if it does not, or if the row has no drafts."""
+    accepted_length: float | None = None
+    """Mean number of tokens that a step yielded, including the target model's own, measured in this very run."""
+    overlap: Overlap = ""
+    """`tbo` if two batches overlap, so that one computes while the other communicates."""
+    max_running: int | None = None
+    """Maximum number of requests that the server runs at once, if the row states it. Other requests wait."""
+    chunk_tokens: int | None = None
+    """Maximum number of prompt tokens of one step, if the row states it."""
+    memory_fraction: float | None = None
+    """Share of the device memory that the server may use for weights and cache, if the row states it."""
+    requests: int | None = None
+    """Number of requests of the run, if the row states it."""
     stack: str = ""
     """Name of software that runs on top of the engines, if there is any."""
     prefill: Side | None = None
@@ -93,8 +121,9 @@ class Measurement:
     """Id of the dated run with the same configuration, lengths and load as this row, if this row is a median over
     runs."""
     flag: str = ""
-    """Fields of the row that are uncertain. `gpu_ambiguous`: the accelerator may be another member of the printed
-    family. `gpu_unnamed`: only the runner is known. `split_derived`: tp was derived from rates and times."""
+    """Fields of the row that are uncertain, separated by semicolons. `docs/data.md` explains each flag. For example,
+    `gpu_ambiguous`: the accelerator may be another member of the printed family. `gpu_unnamed`: only the runner is
+    known. `split_derived`: tp was derived from rates and times."""
 
     @property
     def devices(self) -> int:
@@ -104,4 +133,5 @@ class Measurement:
     @property
     def plain(self) -> bool:
         """Return whether the row measures one engine without drafts, and is not a median with a dated twin."""
-        return self.scenario != "disaggregated" and not self.drafted and not self.twin
+        one_engine = self.scenario in {"online", "static_batch", "saturated"}
+        return one_engine and not self.drafted and not self.twin

@@ -112,6 +112,20 @@ def test_a_median_over_months_has_no_day() -> None:
     assert others == {("aiconfigurator-silicon", date(2026, 8, 21))}
 
 
+def test_a_time_is_a_mean_or_a_median_as_its_source_says() -> None:
+    said = {
+        "inferencex": {"median"},
+        "inferencex-cells": {"median"},
+        "inferencex-via-aiconfigurator": {"mean"},
+        "rocm-atom-nightly": {"mean"},
+    }
+    for source in measurement_sources():
+        times = [row for row in ROWS if row.source == source and row.tpot_s is not None]
+        assert {row.tpot_statistic for row in times} <= said.get(source, {None})
+    assert all(row.ttft_statistic == row.tpot_statistic for row in ROWS if row.ttft_s is not None)
+    assert {row.ttft_statistic for row in ROWS if row.ttft_s is None} == {None}
+
+
 def test_a_twin_is_a_dated_run_of_the_same_setup_and_load() -> None:
     twins = [row for row in ROWS if row.twin]
     assert {row.source for row in twins} == {"inferencex-cells"}

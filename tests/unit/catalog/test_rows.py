@@ -39,6 +39,16 @@ def test_a_side_is_read_from_its_four_columns_or_is_none() -> None:
     assert two[0].devices == 8 + 2 * 4
 
 
+def test_labels_of_drafts_settings_and_statistics_are_read_or_unknown() -> None:
+    labels = "drafted,draft_tokens,accepted_length,overlap,max_running,tpot_statistic"
+    known, unknown = read_rows(f"{HEADER},{labels}\n{LINE},mtp,3,2.9,tbo,24,median\n{LINE},,,,,,\n", "rows.csv")
+    assert (known.drafted, known.draft_tokens, known.accepted_length, known.overlap) == ("mtp", 3, 2.9, "tbo")
+    assert (known.max_running, known.tpot_statistic, known.ttft_statistic) == (24, "median", None)
+    assert (unknown.draft_tokens, unknown.accepted_length, unknown.max_running) == (None, None, None)
+    with pytest.raises(CatalogError, match="line 2: tpot_statistic: 'mode' is not one of mean, median"):
+        read_rows(f"{HEADER},tpot_statistic\n{LINE},mode\n", "rows.csv")
+
+
 def test_a_header_alone_is_a_file_without_rows() -> None:
     assert read_rows(f"{HEADER}\n", "rows.csv") == []
 

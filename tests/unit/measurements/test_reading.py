@@ -128,6 +128,12 @@ def test_a_draft_may_be_faster_than_one_token_a_step() -> None:
     assert Physics().share_of_light(replace(quick, drafted="mtp")) == pytest.approx(Physics().share_of_light(quick) / 4)
 
 
+def test_seven_drafts_may_yield_eight_tokens_a_step() -> None:
+    quick = replace(RUN, tpot_s=0.0015, concurrency=1.0)
+    drafting = replace(quick, drafted="dspark", draft_tokens=7)
+    assert Physics().share_of_light(drafting) == pytest.approx(Physics().share_of_light(quick) / 8)
+
+
 def test_a_load_that_waited_in_a_queue_is_not_the_load_that_ran() -> None:
     # 921.6 tokens at 20 ms take 18.4 s; the first one took 30.
     ledger = Ledger()
