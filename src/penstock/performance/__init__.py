@@ -1,6 +1,6 @@
 """Predicts whether a model fits in memory and how fast it runs.
 
-All functions are pure. Their inputs describe a model, an accelerator and an engine.
+All functions are pure. The arguments of every function describe a model, an accelerator and an engine.
 """
 
 from penstock.performance.memory.budget import MemoryFit, fit

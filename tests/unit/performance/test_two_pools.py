@@ -104,7 +104,7 @@ def test_users_at_the_rate_they_make_see_the_same_times() -> None:
 
 
 def test_a_demand_is_users_or_a_rate() -> None:
-    with pytest.raises(ValueError, match="give either users or a request rate"):
+    with pytest.raises(ValueError, match="give either `users` or `requests_per_s`"):
         PoolsDemand(input_tokens=1, output_tokens=1)
 
 

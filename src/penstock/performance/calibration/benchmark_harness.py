@@ -1,4 +1,4 @@
-"""Reconstructs settings and the kind of average of published benchmarks, which their result files do not state."""
+"""Reconstructs facts that the result files of benchmarks leave out: the settings, and whether times are medians."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -7,7 +7,8 @@ from typing import Final, Literal
 from penstock.catalog.measurement import Measurement
 
 _NOMINAL: Final = 0.9
-"""Ratio of mean to nominal length in InferenceX, which draws lengths between 0.8 and 1 times the nominal length."""
+"""Ratio of the mean to the nominal token length in InferenceX, which draws lengths from 0.8 to 1 times the nominal
+length."""
 _LONG_TOKENS: Final = 4096
 _MANY: Final = 16
 """With at least this number of users, InferenceX's SGLang scripts poll for new requests every 30 steps instead of
@@ -18,14 +19,14 @@ _DELAYED_FROM: Final = date(2026, 1, 29)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Harness:
-    """Settings that affect a measured time to first token, as the scripts of the benchmark state them."""
+    """Settings from the scripts of a benchmark that affect the measured time to first token."""
 
     statistic: Literal["mean", "median"] = "mean"
     requests_per_user: int = 10
-    """Requests that each user sends in one run. InferenceX sets `--num-prompts $(( CONC * 10 ))`. All users send their
-    first request at once. Then a new request starts whenever one ends."""
+    """Number of requests that each user sends in one run. InferenceX sets `--num-prompts $(( CONC * 10 ))`. All users
+    send their first request at once. After that, a new request starts whenever a running request ends."""
     batched_tokens: int = 8192
-    """Prompt tokens that the engine processes in one step, on one data-parallel rank."""
+    """Maximum number of prompt tokens that one data-parallel rank of the engine processes in one step."""
     held_steps: float = 0.0
     """Decode steps by which the engine delays a prompt on purpose. On average, SGLang delays a prompt by about half of
     `--scheduler-recv-interval`. TensorRT-LLM sets the delay with `batch_wait_timeout_iters` and
@@ -33,9 +34,9 @@ class Harness:
 
     @property
     def burst_share(self) -> float:
-        """Return the share of the requests in a mean that were sent at the start, by all users at once.
+        """Return the share of a run's requests that all users sent at once, at the start of the run.
 
-        These requests do not affect a median, so the share is zero if the statistic is a median.
+        The share is zero if the published statistic is a median, because requests at the start hardly change a median.
         """
         return 1 / self.requests_per_user if self.statistic == "mean" else 0.0
 
@@ -43,11 +44,11 @@ class Harness:
 def harness_of(row: Measurement) -> Harness:
     """Return the benchmark settings that apply to a row.
 
-    They come from the scripts in github.com/SemiAnalysisAI/InferenceX `benchmarks/` at the date of the row.
+    The settings come from the scripts in github.com/SemiAnalysisAI/InferenceX `benchmarks/` at the date of the row.
 
-    The InferenceX app publishes medians. The file that AIConfigurator ships has means. If a run is in both sources, the
-    two times per token are equal and the two times to first token differ. AIConfigurator's own runs state no settings,
-    so they get the engines' defaults.
+    The InferenceX app publishes medians. The file that AIConfigurator ships has means. If a run is in both the app and
+    this file, the two times per token are equal and the two times to first token differ. AIConfigurator's own runs
+    state no settings, so they get the engines' defaults.
     """
     if row.source == "aiconfigurator-silicon":
         return Harness()
@@ -106,15 +107,15 @@ _SCRIPTS: Final = {"sglang": _sglang, "trtllm": _trtllm}
 
 
 _DRAFTED: Final = 3
-"""Number of tokens that most of InferenceX's scripts draft per step. SGLang's scripts state 4, because SGLang also
-counts the verified token."""
+"""Number of tokens that most of InferenceX's scripts draft per step. SGLang's scripts write 4 for three drafted tokens,
+because SGLang also counts the verified token."""
 
 
 def drafted_tokens(row: Measurement) -> int:
     """Return the number of tokens that a row's run drafted per step, from the scripts of InferenceX (`*_mtp.sh`).
 
-    The result is zero if the run used no drafts. MiniMax-M3 uses a separate EAGLE-3 drafter. At a few loads its NVFP4
-    runs draft 2, 4 or 6 tokens, but the result is 3 for these loads too.
+    The result is zero if the run used no drafts. MiniMax-M3 uses a separate EAGLE-3 drafter. At a few loads, NVFP4 runs
+    of MiniMax-M3 drafted 2, 4 or 6 tokens. The function returns 3 for all loads of MiniMax-M3.
     """
     if not row.drafted:
         return 0

@@ -1,8 +1,8 @@
 """Fits the acceptance of drafted tokens from runs with and without multi-token prediction.
 
 A pair is a run with drafts and a run without drafts that have the same setup, lengths and load. The step model gives
-the extra work of the drafting step. Two fitted values explain the remaining difference in time: the tokens that a step
-yields (one acceptance per model) and the extra time of the engine (one factor per engine).
+the extra work of the drafting step. Two fitted values explain the rest of the time difference. One acceptance per model
+gives the tokens that a step yields. One factor per engine gives the extra time of a drafting step.
 """
 
 from collections import defaultdict
@@ -24,14 +24,14 @@ from penstock.performance.step.step_work import Array, ReplicaWork
 _TRIED: Final = np.linspace(0.2, 0.95, 16)
 _FINE: Final = np.linspace(0.2, 0.95, 301)
 _SEEN_HALF: Final = 2.0
-"""Number of measured curves at which shrinkage is one half. A model's acceptance is then halfway between the pooled
-value and the value fitted to the model alone. An engine's factor is then halfway between one and the value fitted to
-the engine alone."""
+"""Number of measured curves at which a fitted value is shrunk by one half. With this number of curves, a model's
+acceptance is halfway between the pooled value and the value fitted to the model alone. An engine's factor is halfway
+between one and the value fitted to the engine alone."""
 _ROUNDS: Final = 5
 
 UnseenDraft = Literal["split", "model"]
-"""The part of a setup that was never measured with drafts. It is the split if the model was measured with drafts in
-another split, else the model itself."""
+"""The part of a setup that was never measured with drafts. This part is the split (tp, dp, ep) if the model was
+measured with drafts in another split, else the model itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,17 +42,18 @@ class DraftModel:
     """Acceptance for a model that was not measured with drafts."""
     acceptance: Mapping[str, float] = field(default_factory=dict)
     engines: Mapping[str, float] = field(default_factory=dict)
-    """Logarithm, for each engine, of the ratio of the time of a drafting step to the time that the step's work
-    predicts."""
+    """Logarithm of each engine's factor: the time of a drafting step over the time predicted from the work of the
+    step."""
     spreads: Mapping[UnseenDraft, tuple[float, float]] = field(default_factory=dict)
-    """P10 and P90 of the ratio of measured to predicted gain, as logarithms, for each kind of unmeasured part."""
+    """P10 and P90 of the ratio of measured to predicted gain, as logarithms. The key is the part that was held out:
+    split or model."""
     pairs: Mapping[str, int] = field(default_factory=dict)
     """Number of pairs for each model shape."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DraftedRow:
-    """Measured run with drafts, and the gain that the step model predicts for it at each acceptance."""
+    """Measured run with drafts, and the gain from drafts that the step model predicts at each acceptance."""
 
     measurement: Measurement
     shape: str
@@ -62,7 +63,7 @@ class DraftedRow:
     """Logarithm of the predicted ratio of the time per token with drafts to the time per token without drafts. There is
     one entry for each acceptance in `_TRIED`."""
     pair: Measurement | None
-    """The matching run without drafts. None if no such run was measured."""
+    """The matching run without drafts. None if no matching run was measured."""
 
     def log_gain(self, acceptance: float) -> float:
         """Return the predicted logarithm of the gain at an acceptance, interpolated between the entries of `gains`."""
@@ -72,7 +73,7 @@ class DraftedRow:
     def measured_log_gain(self) -> float:
         """Return the logarithm of the ratio of two measured times per token: with drafts over without drafts."""
         if self.pair is None or not self.pair.tpot_s or not self.measurement.tpot_s:
-            raise LookupError(f"{self.measurement.id} has no matching run without drafts")
+            raise LookupError(f"{self.measurement.id}: no matching run without drafts states a time per output token")
         return float(np.log(self.measurement.tpot_s / self.pair.tpot_s))
 
 
@@ -84,8 +85,8 @@ def drafted_rows(
 ) -> Iterator[DraftedRow]:
     """Yield every single-engine run with drafts, each paired with a run without drafts.
 
-    The paired run has the same source, setup, lengths and load. If there are several such runs, it is the closest in
-    date. If there is none, `pair` is None.
+    The paired run has the same source, setup, lengths and load. If several runs match, the run with the closest date is
+    paired. If no run matches, `pair` is None.
     """
     plain: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)
     serving = [row for row in measurements if row.scenario == "online" and row.tpot_s and row.concurrency]
@@ -190,7 +191,7 @@ def without_each_draft(
     unseen: UnseenDraft,
     spreads: Mapping[UnseenDraft, tuple[float, float]] | None = None,
 ) -> Iterator[tuple[DraftModel, list[DraftedRow]]]:
-    """Hold out a tenth of the curves, or of the models, at a time, and fit to the other rows.
+    """Hold out a tenth of the curves or models at a time, and fit a model to the other rows.
 
     Yield each fitted model with the rows that were held out from its fit.
     """

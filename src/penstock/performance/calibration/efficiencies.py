@@ -24,8 +24,8 @@ Novelty = Literal["shape", "configuration", "model", "accelerator"]
 """The part of a deployment that was never measured. The interval of a prediction comes from the errors of predictions
 for which the same part was held out."""
 _CURVE = 3
-"""Minimum number of measured loads for a setup, or of measured rows for a stack, to count as measured. One or two could
-be outliers."""
+"""Minimum number of measured loads for a setup, or of measured rows for a stack, to count as measured. One or two
+measurements could be outliers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,28 +34,32 @@ class ObservedSetups:
 
     rows: int = 0
     loads: frozenset[tuple[float, int, int]] = frozenset()
-    """Measured loads as users, input tokens and output tokens."""
+    """Measured loads, each as (users, input tokens, output tokens)."""
     software: Software | None = None
     """Software of the newest measurement with a known day. None if no measurement has a known day."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Efficiencies:
-    """Fitted evidence for predictions, with the errors of held-out predictions."""
+    """Evidence from which speeds are predicted, with the errors of held-out predictions."""
 
     evidence: Evidence
     intervals: Mapping[Novelty, Mapping[str, Logs]]
     """P10 and P90 of the logarithm of measured over predicted time, in units of the standard deviation that the
-    prediction states. The outer key is the held-out part. The inner key is the accelerator, or empty for all
-    accelerators without an entry."""
+    prediction states. The outer key is the held-out part. The inner key is the accelerator. The entry with the empty
+    key applies to all accelerators that have no own entry."""
     first: Calibration
-    """Fit of the part of the time to first token that the engine's steps do not explain. The columns are
-    `first_token_waits.FIRST`."""
+    """Fit of the part of the time to first token that the engine's steps do not explain. The terms of the fit are
+    listed in `first_token_waits.FIRST`."""
     first_spreads: Mapping[Novelty, Logs]
     fitted_on: str
 
     def interval(self, novelty: Novelty, accelerator: str, uncertainty: float) -> Logs:
-        """Return P10 and P90 as logarithms: a standard deviation, scaled by the held-out errors for this novelty."""
+        """Return P10 and P90 of measured over predicted time, as logarithms.
+
+        Both are the standard deviation `uncertainty`, scaled by the errors of held-out predictions with the same
+        unmeasured part.
+        """
         found = self.intervals[novelty]
         low, high = found.get(accelerator, found[EVERYWHERE])
         return low * uncertainty, high * uncertainty
@@ -63,8 +67,9 @@ class Efficiencies:
     def engines(self, accelerator: str, model: ModelSpec | None = None) -> tuple[str, ...]:
         """Return the engines that have at least three measured serving rows on an accelerator.
 
-        If a model is given, only engines with at least three such rows for this model are returned, because the fastest
-        of several extrapolations is usually the most wrong. If there is no such engine, the model is ignored.
+        If a model is given, only engines with at least three serving rows for this model are returned. Otherwise the
+        fastest engine would often be the one with the most wrong extrapolation. If no engine has three rows for the
+        model, the model is ignored.
         """
         measured = self.evidence.measured
         rows = Counter(zip(measured.texts["part"], measured.engines, measured.texts["family"], strict=True))
@@ -122,7 +127,7 @@ class Efficiencies:
 
 
 def to_document(efficiencies: Efficiencies) -> dict[str, Any]:
-    """Return everything except the arrays as plain values, rounded to six significant digits.
+    """Return the evidence as plain values, rounded to six significant digits and without the arrays.
 
     `to_arrays` returns the arrays: the measured rows and their weights.
     """
@@ -205,7 +210,7 @@ def _factors(tables: Mapping[str, Mapping[str, float]]) -> Factors:
 def _software(text: str) -> Software:
     """Parse a text such as `online 0.19.0 2026-03-01` into scenario, release and day.
 
-    The release can be empty or contain spaces. The scenario and the day cannot.
+    The release can be empty or contain spaces. The scenario and the day are never empty and contain no spaces.
     """
     scenario, _, rest = text.partition(" ")
     version, _, day = rest.rpartition(" ")

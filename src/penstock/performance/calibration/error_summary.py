@@ -1,4 +1,4 @@
-"""Summarises held-out errors, interval coverage, and the share of comparisons whose faster accelerator is predicted."""
+"""Summarises held-out errors, the coverage of intervals, and how often the faster accelerator is predicted."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
@@ -14,14 +14,14 @@ from penstock.performance.step.step_work import Array
 _WINNER_GAP: Final = 1.15
 """Two accelerators count as equally fast if the ratio of their speeds is below this value."""
 _OWN_ROWS: Final = 50
-"""Minimum number of rows for an accelerator to have intervals of its own. With fewer rows, the errors of all
-accelerators determine the width of its intervals."""
+"""Minimum number of rows for an accelerator to have intervals of its own. An accelerator with fewer rows gets intervals
+from the errors of all accelerators."""
 EVERYWHERE: Final = ""
 _GROUPS: Final = 20
 """Number of groups into which folds are merged to check the coverage of intervals."""
 _FOUR_BITS: Final = frozenset({"nvfp4", "mxfp4"})
 Logs = tuple[float, float]
-"""P10 and P90 of the ratio of measured to predicted, as logarithms."""
+"""P10 and P90 of the ratio of measured to predicted time, as logarithms."""
 Kept = npt.NDArray[np.bool_]
 
 
@@ -62,8 +62,8 @@ class ErrorSummary:
     p90: float
     bias: float
     coverage: float | None = None
-    """Share of rows whose measured time lies inside the row's P10-P90. Each interval is computed from other folds. None
-    if the coverage was not computed."""
+    """Share of rows whose measured time lies inside the row's P10-P90. The interval of a row is computed from folds
+    that do not contain the row. None if the coverage was not computed."""
 
 
 def summarise(predicted_s: Array, measured_s: Array, covered: Kept | None = None) -> ErrorSummary:
@@ -83,8 +83,8 @@ def summarise(predicted_s: Array, measured_s: Array, covered: Kept | None = None
 def intervals(errors: Errors) -> dict[str, Logs]:
     """Return P10 and P90 of the errors, in units of the stated uncertainty, for each accelerator and for all together.
 
-    An error is the logarithm of measured over predicted time. 80% of the errors lie inside the interval. The interval
-    is symmetric, because the sign of an accelerator's error changes from month to month.
+    An error is the logarithm of measured over predicted time. The interval contains 80% of the errors. The interval is
+    symmetric, because the sign of an accelerator's error changes from month to month.
     """
     scaled = np.abs(errors.off / errors.uncertainty)
     spans = {EVERYWHERE: _eight_in_ten(scaled)}
@@ -161,7 +161,7 @@ def winners(measured: Measured, predicted_s: Array) -> Winners | None:
     """Compare every AMD row with every NVIDIA row of the same model, precision, load and number of devices.
 
     Two rows that are about equally fast are not compared. Repetitions of a comparison on other days or with other
-    engines count as one comparison. None if nothing can be compared.
+    engines count as one comparison. The result is None if no two rows can be compared.
     """
     groups: dict[Hashable, list[Contestant]] = defaultdict(list)
     for entry in contestants(measured):
@@ -180,7 +180,7 @@ def winners(measured: Measured, predicted_s: Array) -> Winners | None:
 def _average_distinct(found: Mapping[tuple[Hashable, str, str], Sequence[tuple[bool, bool]]]) -> Winners:
     """Return the shares of correct answers, averaged over distinct comparisons.
 
-    The fixed ranking names AMD if AMD won most of the other comparisons of the same two accelerators.
+    The baseline, a fixed ranking, names AMD if AMD won most of the other comparisons of the same two accelerators.
     """
     amd_won = {key: float(np.mean([won for _, won in entries])) for key, entries in found.items()}
     by_parts: dict[tuple[str, str], list[float]] = defaultdict(list)

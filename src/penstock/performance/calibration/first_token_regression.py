@@ -1,9 +1,9 @@
 """Fits the part of the time to first token that the engine's steps do not explain, with shrinkage across setups.
 
-The terms are fitted by a bounded ridge regression on logarithms, because times to first token scatter by factors. The
-fit has four levels: all accelerators, the same architecture, the same accelerator, and the same accelerator and engine.
-Each level is shrunk towards the next more general level. Software release, model and exact configuration each have a
-factor. A factor with few measurements is shrunk towards one.
+The terms are fitted by a bounded ridge regression on logarithms, because the noise in times to first token is
+multiplicative. The fit has four levels: all accelerators, the same architecture, the same accelerator, and the same
+accelerator and engine. Each level is shrunk towards the next more general level. In addition, each software release,
+model and exact configuration has a factor. A factor with few measurements is shrunk towards one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ from penstock.performance.step.step_work import Array
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FitTerms:
-    """Lower bounds and priors of the fitted terms. Each array has one entry per column of the work."""
+    """Lower bounds and priors of the fitted terms. Each array has one entry per fitted term."""
 
     lower_bounds: Array
     prior: Array
@@ -31,7 +31,7 @@ _FREEDOM: Final = (2.0, 0.4, 0.3, 0.2)
 _PULL: Final = 0.3
 _ROUNDS: Final = 4
 _SEEN_HALF: Final = {"family": 2.0, "software": 1.0, "configuration": 1.0}
-"""Number of rows at which a factor is halfway between one and the value that its rows alone would give."""
+"""Number of rows at which a factor is shrunk halfway towards one."""
 _HUBER: Final = 1.5
 
 
@@ -49,7 +49,7 @@ class Software:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One measurement as input to the fit: the columns of its work, and its measured time in seconds."""
+    """One measurement as input to the fit: one value per fitted term, and the measured time in seconds."""
 
     roofline: Array
     seconds: float
@@ -63,7 +63,10 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Factors:
-    """Logarithms of the factors for model family, software and configuration. A missing entry counts as zero."""
+    """Logarithms of the factors for model family, software and configuration.
+
+    The logarithm of a missing factor is zero.
+    """
 
     family: Mapping[str, float] = field(default_factory=dict)
     software: Mapping[Software, float] = field(default_factory=dict)
@@ -101,15 +104,15 @@ class Calibration:
             found = tuple(path[:length])
             if found in self.by_path:
                 return found, self.by_path[found]
-        raise LookupError("the calibration has no fitted level")
+        raise LookupError("the calibration is empty; fit it to at least one measured time to first token")
 
     def slowdowns(self, row: Row) -> Array:
-        """Return the terms of a row's nearest level, multiplied by the row's factors."""
+        """Return the terms of the most specific fitted level that contains a row, multiplied by the row's factors."""
         _, fitted = self.nearest(row.path)
         return fitted.slowdowns * fitted.factors.of(row)
 
     def seconds(self, row: Row) -> float:
-        """Predict the time of one row, in seconds."""
+        """Predict the time to first token of one row, in seconds."""
         return float(row.roofline @ self.slowdowns(row))
 
 
@@ -193,8 +196,8 @@ def _on_logarithms(roofline: Array, seconds: Array, prior: Array, spread: Array,
 def _weights(off: Array) -> Array:
     """Return the square root of each row's Huber weight.
 
-    The weight is one for deviations up to `_HUBER` times the scale. For larger deviations the weight falls, so that no
-    outlier pulls more than a row at that limit.
+    The weight is one for deviations up to `_HUBER` times the scale. For larger deviations the weight is inversely
+    proportional to the deviation, which limits the influence of outliers.
     """
     scale = max(1.4826 * float(np.median(off)), 0.02)
     return np.asarray(np.sqrt(np.minimum(1.0, _HUBER * scale / np.maximum(off, 1e-9))))

@@ -1,9 +1,9 @@
 """Fits the part of the measured time to first token that the steps of the engine do not explain.
 
-Three terms explain the difference between measured times and the closed form. The first term is the seconds of a
-request outside the engine's steps. The second is a ratio, because prompts run without graphs and alongside each other.
-The third is the steps that a scheduler waits before it admits a prompt. All three are fitted with shrinkage across
-setups (`first_token_regression`).
+Three fitted terms explain why measured times differ from the closed form in `step.first_token`. The first term is the
+time that a request spends outside the engine's steps. The second term multiplies the closed form, because prompts run
+without graphs and alongside other prompts. The third term multiplies the time of the steps for which a scheduler delays
+a prompt. All three terms are fitted with shrinkage across setups (`first_token_regression`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,8 +22,8 @@ from penstock.performance.step.first_token import LoopLoad, decode_step, first_t
 from penstock.performance.step.step_work import Array
 
 FIRST: Final = ("request_s", "ratio", "held")
-"""Columns of the fit: the seconds of a request outside the steps, the closed form, and the steps by which a prompt is
-delayed."""
+"""Fitted terms: the seconds that a request spends outside the engine's steps, the factor on the closed form of the
+waiting time, and the factor on the time of the steps by which a prompt is delayed."""
 _TERMS: Final = FitTerms(
     lower_bounds=np.array([10e-3, 0.5, 0.0]),
     prior=np.array([20e-3, 1.3, 1.0]),
@@ -93,7 +93,8 @@ def fit_first_tokens(waits: Sequence[Waited], slowdowns_of: SlowdownsOf) -> Cali
 def first_row(item: Waited, slowdowns: Array, served_s: float | None = None) -> Row:
     """Return a measured time to first token as a row of the fit.
 
-    `served_s` is the simulated time of the steps. If it is None, the closed form is used.
+    `served_s` is the simulated time of the steps before the first token. If `served_s` is None, this time is computed
+    in closed form.
     """
     waited_s = float(item.served @ slowdowns) if served_s is None else served_s
     row, placed = item.run.row, item.run.work.deployment
@@ -108,11 +109,11 @@ def first_row(item: Waited, slowdowns: Array, served_s: float | None = None) -> 
 
 
 def stack_path(deployment: Deployment, engine: str) -> tuple[str, ...]:
-    """Return the path of a deployment: architecture, accelerator and engine."""
+    """Return the labels of a deployment's fit, most general first: architecture, accelerator and engine."""
     return deployment.accelerator.architecture, deployment.accelerator.id, engine
 
 
 def configuration_of(deployment: Deployment) -> str:
-    """Return the key of a deployment's model, format and split. It does not depend on lengths or load."""
+    """Return the key of a deployment's model, format and split. The key does not depend on token lengths or load."""
     model, split = deployment.model, deployment.parallelism
     return f"{family_of(model)} {weights_label(model)} tp{split.tp} dp{split.dp} ep{int(split.expert_parallel)}"

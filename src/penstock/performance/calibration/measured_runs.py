@@ -24,7 +24,7 @@ _SATURATED_LIMIT: Final = {"trtllm": 2048, "vllm": 1024, "sglang": 1024}
 """The largest batch that each engine forms by default when all requests are queued at once."""
 _SATURATED_CONTEXT: Final = 1024
 _SERVED_ROWS: Final = 20
-"""Offline rows of an accelerator are used only if the accelerator has fewer serving rows than this."""
+"""Offline rows of an accelerator are used only if the accelerator has fewer serving rows than this number."""
 _NIGHTLY: Final = "rocm-atom-nightly"
 
 ModelOf = Callable[[str], ModelSpec]
@@ -58,7 +58,7 @@ def cache_tokens(deployment: Deployment) -> int:
 def saturated_batch(held_tokens: int, engine: str, input_tokens: float, output_tokens: float) -> float:
     """Return how many requests run concurrently if all requests are queued, limited by the KV cache and the engine.
 
-    A running request holds its prompt and, on average, a little over half of its answer.
+    On average, the cache holds the prompt and a little over half of the answer of each running request.
     """
     return min(held_tokens / (input_tokens + 0.6 * output_tokens), _SATURATED_LIMIT.get(engine, 1024))
 
@@ -91,9 +91,10 @@ def faster_than_roofline(roofline: Array, seconds: float) -> bool:
 
 
 def runs(measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of: AcceleratorOf) -> Iterator[Run]:
-    """Yield single-engine rows without drafts as work and time. Rows faster than their roofline are left out.
+    """Yield rows of single engines without drafts, except rows that are faster than their roofline.
 
-    A row faster than its roofline is not evidence, because its description or our count of its work is wrong.
+    A row faster than its roofline is not evidence, because either the description of the run or the computed work is
+    wrong.
     """
     return (run for run in described_runs(measurements, model_of, accelerator_of) if not run.faster_than_roofline)
 
@@ -101,11 +102,11 @@ def runs(measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of:
 def described_runs(
     measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of: AcceleratorOf
 ) -> Iterator[Run]:
-    """Yield single-engine rows without drafts as work and time.
+    """Yield rows of single engines without drafts, each with the work and the time of its average step.
 
     Saturated rows that would not fit in memory are left out. Rows with drafts and disaggregated rows are left out,
-    because they are predicted from the yielded rows. A median of a run that also has a dated row is left out, because
-    the dated row is yielded.
+    because they are predicted from the yielded rows. If a run is published both as a dated row and as a median over
+    runs, only the dated row is yielded.
     """
     compiled: dict[tuple[object, ...], tuple[ReplicaWork, int]] = {}
     for row in measurements:
@@ -166,7 +167,7 @@ def usable_runs(measurements: Iterable[Measurement]) -> list[Measurement]:
     """Return the rows to which the model is fitted.
 
     These are all serving rows, all rows with fixed batches, and the offline rows of accelerators that have few serving
-    rows. Nightly repetitions of one setup and load count as one row per month, the median.
+    rows. Nightly repetitions of one setup and load are merged into one row per month, their median.
     """
     plain = [row for row in measurements if row.plain]
     served = Counter(row.accelerator for row in plain if row.scenario == "online")
@@ -198,7 +199,7 @@ def _seconds_per_token(row: Measurement, batch: float) -> float | None:
     """Return the seconds between two tokens of one request, as published or as computed from the throughput.
 
     None if neither the time nor the throughput is published. None also if only the throughput is published and the
-    batch is below one request.
+    computed batch is smaller than one request.
     """
     if row.tpot_s is not None:
         return row.tpot_s

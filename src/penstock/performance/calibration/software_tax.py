@@ -22,7 +22,8 @@ class Delivered:
     low_fraction: float
     high_fraction: float
     relative_speed: float
-    """Speed of this month's releases, relative to the releases of the stack's first measured month on equal work."""
+    """Speed of this month's releases, divided by the speed of the releases in the stack's first measured month. Both
+    speeds are for equal work."""
 
     @property
     def software_tax_fraction(self) -> float:
@@ -33,10 +34,10 @@ class Delivered:
 def delivered_over_time(evidence: Evidence) -> list[Delivered]:
     """Return the delivered share of the roofline by accelerator, engine and month, from dated serving rows.
 
-    A stack with at least two months shows how its software tax changed.
+    For a stack that was measured in several months, the result shows how the software tax changed.
 
     The measured workloads differ between months. So the relative speed of a month's releases is computed from the
-    effect that the evidence attributes to their date.
+    fitted effect of the release date.
     """
     cases, texts = evidence.cases, evidence.measured.texts
     groups: dict[tuple[str, str, str], list[int]] = defaultdict(list)

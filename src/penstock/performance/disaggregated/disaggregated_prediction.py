@@ -58,7 +58,7 @@ class DisaggregatedPrediction:
     def tier(self) -> Tier:
         """Return the tier of the prediction.
 
-        It is `calibrated` if the exact setups of both replicas were measured in disaggregated deployments, else
+        The tier is `calibrated` if the exact setups of both replicas were measured in disaggregated deployments, else
         `transferred`.
         """
         both = self.prefill.tier == self.decode.tier == "calibrated"
@@ -107,9 +107,9 @@ def disaggregated_engines(
 ) -> Sequence[str]:
     """List the engines with which to predict: the requested engine, or all measured engines.
 
-    If any engines were measured on the accelerator in a disaggregated deployment, the measured engines are only these.
-    Otherwise they are the engines that were measured on the accelerator at all. If there are none, the list has only
-    vLLM.
+    The measured engines are those with disaggregated measurements on the accelerator. If there are no disaggregated
+    measurements, all engines with measurements on the accelerator are listed. If the accelerator has no measurements,
+    only vLLM is listed.
     """
     known = factors.engines(accelerator.id) or efficiencies.engines(accelerator.id) or ("vllm",)
     if measured_engine == BEST:
@@ -117,7 +117,7 @@ def disaggregated_engines(
     tried = sorted({*known, *efficiencies.engines(accelerator.id)})
     if measured_engine not in tried:
         raise DeploymentError(
-            f"{accelerator.id} was not measured with '{measured_engine}'; measured: {', '.join(tried)}"
+            f"engine '{measured_engine}' was not measured on {accelerator.id}; choose one of: {', '.join(tried)}"
         )
     return (measured_engine,)
 
@@ -133,7 +133,7 @@ def disaggregated_stack(
 def stack_in_phase(
     stack: Stack, deployment: Deployment, measured_engine: str, phase: Phase, factors: PhaseFactors
 ) -> Stack:
-    """Convert the stack of an engine that prefills and decodes into the stack of an engine with one of these phases.
+    """Convert the stack of an engine with both phases into the stack of an engine that only prefills or only decodes.
 
     The slowdowns of the steps are multiplied by the fitted factor of the phase.
     """
@@ -224,7 +224,7 @@ def predict_disaggregated_on(
 
 
 def _with_room(deployed: Disaggregated, demand: PoolsDemand) -> Disaggregated:
-    """Replace default engine settings that have no room for the load with the nearest settings that have room."""
+    """Replace engine settings that leave too little memory for the load with the nearest settings that leave enough."""
     inputs, both = round(demand.input_tokens), round(demand.input_tokens + demand.output_tokens)
     users = max(1, ceil((demand.users or 1) / deployed.decode_replicas))
     return replace(
@@ -237,8 +237,8 @@ def _with_room(deployed: Disaggregated, demand: PoolsDemand) -> Disaggregated:
 def observed_s(answer: Steady, request_s: float, first_ratio: float) -> float:
     """Return the time to first token that a client sees, in seconds.
 
-    `first_ratio` scales only the time of the steps. It does not scale the waiting and the transfer. The simulator does
-    the same.
+    As in the simulator, `first_ratio` scales only the time of the steps. The time of waiting and transfer is not
+    scaled.
     """
     return request_s + answer.ttft_s + (first_ratio - 1) * answer.served_s
 
@@ -246,7 +246,8 @@ def observed_s(answer: Steady, request_s: float, first_ratio: float) -> float:
 def kv_bytes_per_token(deployment: Deployment) -> float:
     """Return the KV bytes that one device of a rank holds for one token.
 
-    These bytes are sent to the decode replica. The engine can reserve more bytes than these.
+    The device sends these bytes to the decode replica. The engine may reserve more bytes for a token than the device
+    sends.
     """
     if refusal(deployment) is not None:
         return 0.0
@@ -256,7 +257,7 @@ def kv_bytes_per_token(deployment: Deployment) -> float:
 
 
 def transfer_token_s(deployed: Disaggregated) -> float:
-    """Return the seconds that the links of a prefill replica are busy with the KV of one token.
+    """Return the seconds for which the links of a prefill replica are busy sending the KV of one token.
 
     Every device of a rank sends its own share of the KV.
     """
@@ -274,7 +275,7 @@ def seats_of(deployment: Deployment, memory: MemoryFit) -> int:
 def range_around(value: float, logs: tuple[float, float]) -> Range:
     """Return a range around a predicted value.
 
-    The arguments are the value, and P10 and P90 of the ratio of measured to predicted as logarithms.
+    The arguments are the predicted value, and P10 and P90 of the ratio of measured to predicted values, as logarithms.
     """
     low, high = logs
     if value == inf:

@@ -1,9 +1,10 @@
 """Fits how much slower an engine's steps are when the engine only prefills or only decodes.
 
 The slowdowns of a stack come from engines that prefill and decode. The residual of a measured configuration is its
-deviation from these slowdowns. It is modelled as the sum of effects, one per label. The labels name the accelerator and
-engine, the model on them, the split, and whether exactly this setup was measured as one engine. Every effect is shrunk
-towards zero. An unmeasured configuration gets the effects of the labels that it shares with measured configurations.
+deviation from these slowdowns. The residual is modelled as a sum of effects, one per label. The labels combine the
+accelerator, the engine, the model and the split. They also state whether exactly this setup was measured as one engine.
+Every effect is shrunk towards zero. An unmeasured configuration gets the effects of the labels that it shares with
+measured configurations.
 """
 
 from collections import defaultdict
@@ -25,8 +26,8 @@ EFFECT: Final[Mapping[Phase, float]] = {"prefill": 0.3, "decode": 0.2}
 """Prior standard deviation of an effect, as a logarithm. If this value is halved or doubled, held-out errors change by
 less than one percentage point."""
 _CONFIGURATION, _ROW = 0.15, 0.25
-"""Standard deviations, as logarithms, of the part of a residual that no label explains. The first is for a
-configuration, and the second for each of its rows."""
+"""Standard deviations, as logarithms, of the part of a residual that no label explains: first the part that all rows of
+a configuration share, then the part of a single row."""
 _FARTHEST: Final = 2.5
 _OUTLIER: Final = 1.5
 _REWEIGHTS: Final = 4
@@ -35,7 +36,10 @@ Quantiles = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Residual:
-    """Logarithm of a configuration's measured step time over the step time that its stack predicts, in one phase."""
+    """Logarithm of a configuration's measured over predicted step time in one phase.
+
+    The step time is predicted from the stack.
+    """
 
     labels: tuple[str, ...]
     log_ratio: float
@@ -59,14 +63,14 @@ class PhaseFactors:
 
     effects: Mapping[Phase, Mapping[str, float]]
     seen: PhaseSpread
-    """Errors that apply if the setups of both engines were measured. They come from predictions with the configuration
-    held out."""
+    """Errors that apply if the setups of both engines were measured. These errors come from predictions for which the
+    configuration was held out."""
     unseen: PhaseSpread
-    """Errors that apply to all other setups. They come from predictions with all runs of the same model on the same
-    stack held out."""
+    """Errors that apply if the setup of either engine was not measured. These errors come from predictions for which
+    all runs of the same model on the same stack were held out."""
 
     def log_factor(self, phase: Phase, labels: Sequence[str]) -> float:
-        """Return the logarithm of an engine's step time in this phase, relative to the step time of its stack."""
+        """Return the logarithm of an engine's step time in one phase over the step time that its stack predicts."""
         return sum_effects(self.effects[phase], labels)
 
     def measured(self, labels: Sequence[str]) -> bool:
@@ -76,7 +80,7 @@ class PhaseFactors:
     def engines(self, accelerator: str, model: ModelSpec | None = None) -> tuple[str, ...]:
         """Return the engines that were measured in disaggregated deployments on an accelerator.
 
-        If a model is given, only the engines that served it in the model's weight format are returned.
+        If a model is given, only the engines that served this model in its weight format are returned.
         """
         served = "" if model is None else f"{shape_of(model)} {weights_label(model)}"
         here = f"{accelerator} "
@@ -85,7 +89,7 @@ class PhaseFactors:
         return tuple(sorted({engine for engine, _, rest in named if rest.startswith(served)}))
 
     def document(self) -> dict[str, Any]:
-        """Return the factors as a document of plain values for shipping, rounded to four decimals."""
+        """Return the factors as a document of plain values, rounded to four decimals."""
         return {
             "effects": {
                 phase: {label: round(value, 4) for label, value in sorted(known.items())}

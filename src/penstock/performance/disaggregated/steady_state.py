@@ -1,7 +1,7 @@
 """Computes latencies and the bottleneck of prefill and decode pools in steady state, from users or a request rate.
 
-The solver uses the step costs of the simulator, so their results agree. It takes microseconds and does not simulate a
-queue. Many deployments are solved at once. Every array has one entry per deployment and load.
+The solver and the simulator use the same step costs, so their results agree. The solver takes microseconds and does not
+simulate a queue. Many deployments are solved at once. Every array has one entry per deployment and load.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,8 +15,8 @@ from penstock.performance.step.step_work import Array, pairs
 
 HANDOVER_S: Final = 0.05
 """Seconds from the end of a prefill to the start of its transfer, plus seconds from the end of the transfer to
-admission. The value is the median over 27 InferenceX runs with 16 users or fewer. Each run gives the delay of its first
-token relative to one engine of the same split (0.04 s at 900 prompt tokens, 0.08 s at 7,400;
+admission. The value is the median over 27 InferenceX runs with 16 users or fewer. The handover time of a run is the
+delay of the first token relative to one engine of the same split (0.04 s at 900 prompt tokens, 0.08 s at 7,400;
 `shipped_disaggregated.handovers`)."""
 _HALVINGS: Final = 48
 _ROUNDS: Final = 16
@@ -37,7 +37,7 @@ class TwoPools:
     seats: int
     """Maximum number of requests that a decode worker runs concurrently."""
     transfer_token_s: float = 0.0
-    """Seconds that the link of a prefill worker is busy with the KV of one token."""
+    """Seconds for which the link of a prefill worker is busy sending the KV of one token."""
     transfer_start_s: float = HANDOVER_S
 
 
@@ -52,7 +52,7 @@ class PoolsDemand:
 
     def __post_init__(self) -> None:
         if (self.users is None) == (self.requests_per_s is None):
-            raise ValueError("give either users or a request rate, not both")
+            raise ValueError("give either `users` or `requests_per_s`, and not both")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,15 +64,15 @@ class Steady:
     ttft_s: float
     """Seconds until the decode worker returns the first token. Infinite if the request rate exceeds the capacity."""
     served_s: float
-    """Part of `ttft_s` spent in steps, in seconds. These are the steps of the prompt and the step with the first token.
-    Waiting and transfer are not included."""
+    """Part of `ttft_s` spent in steps, in seconds. It includes the steps of the prompt and the step with the first
+    token, but neither waiting nor transfer."""
     decoding: float
     """Number of requests in the batch of one decode worker."""
     prefill_busy: float
     """Utilisation of the prefill workers, 0 to 1."""
     bound_by: Literal["prefill", "decode", "users"]
-    """The saturated pool, or `users` if neither pool is saturated. If it is `users`, more users would increase the
-    throughput."""
+    """The saturated pool, or `users` if neither pool is saturated. If the value is `users`, more users would increase
+    the throughput."""
 
 
 class Columns:
@@ -122,10 +122,10 @@ class Columns:
     def prefilling_s(self, rate: Array) -> tuple[Array, Array]:
         """Return the seconds that a prompt waits for a worker at a request rate, and the seconds of the prompt's steps.
 
-        Prompts that arrive during a step are batched in the next step, so steps grow with the rate up to the token
-        budget. At higher rates a queue forms in front of all workers. The wait in this queue follows Sakasegawa's
-        formula with constant service time. The exponent of the load is larger by one than in the formula, because a
-        closed loop sends fewer requests when its requests wait.
+        Prompts that arrive during a step are batched in the next step. So a step becomes larger with the request rate,
+        until it reaches the token budget. At higher rates a queue forms in front of all workers. The wait in this queue
+        is computed with Sakasegawa's formula for constant service times. The exponent of the utilisation is one larger
+        than in Sakasegawa's formula, because a closed loop sends fewer requests while requests wait.
         """
         each, together = rate / self.prefills, np.ones_like(rate)
         for _ in range(_ROUNDS):

@@ -12,10 +12,10 @@ class BlockTable:
     """Block table that several layers share: the tokens that it keeps, and the tokens per page."""
 
     window: int | None
-    """Number of tokens in the window that is kept. If it is None, all tokens are kept."""
+    """Number of tokens in the window that is kept. None if all tokens are kept."""
     page_tokens: int
     pages: tuple[int, ...]
-    """Bytes of a page, with one entry for each cache that these layers have on the device."""
+    """Bytes of a page, with one entry for each cache of the layers on the device."""
 
     def blocks(self, tokens: int, in_flight: int) -> int:
         """Return the maximum number of pages that one request takes.

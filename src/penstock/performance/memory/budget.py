@@ -29,7 +29,10 @@ _USUAL_CONTEXT: Final = 8192
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryBudget:
-    """Use of every byte of one device. The amounts add up to the device's memory, or exceed it by the shortfall."""
+    """Division of one device's memory by use.
+
+    The amounts add up to the device's memory, or exceed that memory by the shortfall.
+    """
 
     device_bytes: int
     weight_bytes_by_part: Mapping[Part, int]
@@ -38,7 +41,7 @@ class MemoryBudget:
     graph_bytes: int
     kv_bytes: int
     unused_bytes: int
-    """Bytes that nothing uses, because they are outside the engine's memory fraction and graphs do not need them."""
+    """Bytes that stay unused: those outside the engine's memory fraction that graphs do not need."""
     shortfall_bytes: int
 
     @property
@@ -48,7 +51,7 @@ class MemoryBudget:
 
     @property
     def total_bytes(self) -> int:
-        """Return the sum of all amounts."""
+        """Return the sum of all amounts except the shortfall."""
         held = self.weight_bytes + self.activation_bytes + self.runtime_bytes + self.graph_bytes
         return held + self.kv_bytes + self.unused_bytes
 
@@ -65,20 +68,21 @@ class CacheCapacity:
     request, and the bytes that a step can add."""
     concurrent_requests: int | None
     """Maximum number of concurrent requests of `context_tokens` tokens, limited by the cache and by vLLM's batch. None
-    if neither limits them."""
+    if neither the cache nor a batch limits the number."""
     cached_requests: int | None
     """Number of requests of `context_tokens` tokens that would fit in the cache, without a limit on the batch. None if
     a request caches nothing."""
     tokens: int
     """Number of tokens that the cache holds in requests of `context_tokens` tokens. 0 if a request caches nothing."""
     low_tokens: int
-    """P10 of `tokens`. Activations, runtime and graphs then take their P90 over the published logs."""
+    """P10 of `tokens`: the value if activations, runtime and graphs take their P90 over the published logs."""
     high_tokens: int
-    """P90 of `tokens`. Activations, runtime and graphs then take their P10 over the published logs."""
+    """P90 of `tokens`: the value if activations, runtime and graphs take their P10 over the published logs."""
     longest_context_tokens: int | None
-    """Tokens of the longest single request that fits and that the model allows. None if the model states no limit."""
+    """Tokens of the longest single request that fits in memory and in the model's context limit. None if the model
+    states no context limit."""
     safe_context_tokens: int
-    """Tokens of the longest single request that still fits if activations, runtime and graphs take their P90."""
+    """Tokens of the longest single request that still fits if activations, runtime and graphs take their P90 memory."""
 
 
 Obstacle = Literal["refused", "weights", "fraction", "context", "model_limit"]
@@ -113,7 +117,7 @@ class MemoryFit:
 
     @property
     def certain(self) -> bool:
-        """Return whether the answer, fits or does not fit, is the same at the P10 and at the P90 of the reserves."""
+        """Return whether the deployment fits, or fails to fit, at both the P10 and the P90 of the reserves."""
         if self.capacity is None or self.capacity.cached_requests is None:
             return True
         one_each = self.context_tokens * self.deployment.parallelism.dp
@@ -122,7 +126,7 @@ class MemoryFit:
         return self.obstacle_is("model_limit") or self.capacity.high_tokens < one_each
 
     def obstacle_is(self, kind: Obstacle) -> bool:
-        """Return whether the obstacle is of this kind."""
+        """Return whether the deployment fails to fit because of an obstacle of the given kind."""
         return self.obstacle is not None and self.obstacle.obstacle == kind
 
 
@@ -170,7 +174,7 @@ class DeviceRoom:
 
 
 class _Stage:
-    """Memory contents of one device of a pipeline stage, and the bytes of a request on this device."""
+    """Memory contents of one device in a pipeline stage, and the bytes that a request takes on this device."""
 
     def __init__(self, deployment: Deployment, stage: int) -> None:
         self.deployment = deployment
@@ -189,7 +193,10 @@ class _Stage:
         self._pages = _pages(deployment, self.layers)
 
     def cache_bytes_left(self, case: Literal["low", "median", "high"]) -> int:
-        """Return the bytes left for the cache. The result is negative if weights and reserves alone take too much."""
+        """Return the bytes left for the cache.
+
+        The result is negative if weights and reserves alone exceed the device's memory.
+        """
         engine = self.deployment.engine
         device = self.deployment.accelerator.usable_hbm_bytes
         weights = sum(self.weights.values())
@@ -253,7 +260,7 @@ def request_cache_bytes(deployment: Deployment, layers: Sequence[int], tokens: i
 
 
 def _pages(deployment: Deployment, layers: Sequence[int]) -> CompressedPages | SlidingPages | None:
-    """Return the layout of vLLM's block tables if layers keep different tokens. None if one table serves all layers."""
+    """Return vLLM's block tables if layers keep different tokens. None if all layers share one block table."""
     if deployment.engine.name != "vllm":
         return None
     if any(isinstance(deployment.model.layers[index].mixer, CompressedAttention) for index in layers):
@@ -282,9 +289,9 @@ def _mixer_cache_bytes(deployment: Deployment, mixers: Mapping[SequenceMixer, in
 
 
 def _on_device(weights: Mapping[Part, int], offloaded_bytes: int) -> dict[Part, int]:
-    """Subtract the bytes offloaded to host memory from all parts in proportion.
+    """Subtract the bytes offloaded to host memory from each part of the weights, in proportion to its size.
 
-    The proportion is the same for all parts, because engines offload layer by layer.
+    Engines offload whole layers, so every part loses the same proportion of its bytes.
     """
     total = sum(weights.values())
     kept = max(0, total - offloaded_bytes) / total if total else 1.0

@@ -26,7 +26,7 @@ _FLOAT32: Final = 4
 
 
 class CompressedPages:
-    """Block tables of one pipeline stage. They are computed once and used for many request lengths."""
+    """Block tables of one pipeline stage. The tables are computed once and used for many request lengths."""
 
     def __init__(self, deployment: Deployment, stage_layers: Sequence[int]) -> None:
         self._engine, self._dtype = deployment.engine, deployment.chosen_cache_dtype
@@ -54,8 +54,8 @@ class CompressedPages:
     def _page_bytes(self) -> int:
         """Return the bytes of a page. From vLLM 0.32 on, a page is as large as the widest table needs.
 
-        Before 0.32, a page has the sum of the distinct entry sizes, times the largest number of equal page sizes in one
-        table.
+        Before 0.32, a page has the sum of the distinct page sizes of compressed entries, times a count. The count is
+        the largest number of caches with equal page sizes in one table.
         """
         if self._engine.release.reaches(0, 32):
             return max(sum(table.pages) for table in self._tables)
@@ -104,7 +104,7 @@ def _of_ratio(mixers: Sequence[object], ratio: int) -> list[int]:
 
 
 def _least_padding(counts: Sequence[int], at_least: int) -> int:
-    """Return the number of layers per table that needs the fewest padding layers.
+    """Return the number of layers per table with which the fewest padding layers are needed.
 
     Every count of layers is padded to a multiple of this number. If several numbers need equally few padding layers,
     the largest is chosen.

@@ -1,4 +1,4 @@
-"""Finds engine settings that fit and are nearest to the defaults, by larger memory fractions, then smaller steps."""
+"""Finds the engine settings nearest to the defaults that fit, with a larger memory fraction or smaller steps."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -29,9 +29,8 @@ def with_room(
 ) -> Deployment:
     """Return the deployment with the nearest engine settings that have room for the requests.
 
-    The deployment is returned unchanged if it fits or if no settings help. If no settings certainly have room for all
-    requests, the settings with room for the largest number of requests are chosen. Only the settings in `free` can
-    change.
+    The deployment is returned unchanged if it fits or if no settings help. If no settings have certain room for all
+    requests, the settings with room for the most requests are chosen. Only the settings in `free` can change.
     """
     found = fit(deployment, context_tokens)
     if found.fits or not _curable(found):
@@ -87,7 +86,7 @@ def _shares(engine: Engine, free: Collection[Tunable]) -> list[float]:
 
 
 def _steps(engine: Engine, free: Collection[Tunable]) -> Iterator[int]:
-    """Yield the engine's tokens per step, then half as many, then a quarter, and so on down to the smallest step."""
+    """Yield the engine's tokens per step, then half as many, then a quarter, and so on down to `_MIN_STEP_TOKENS`."""
     tokens = engine.max_batched_tokens
     yield tokens
     while "max_batched_tokens" in free and tokens // 2 >= _MIN_STEP_TOKENS:

@@ -72,8 +72,8 @@ def _fits(result: MemoryFit, changed: Deployment) -> bool:
 def _other_fraction(result: MemoryFit) -> str | None:
     """Return the flag with the nearest memory fraction, in hundredths, at which the deployment fits.
 
-    The fraction is lowered if the memory outside the fraction is short. It is raised if the memory for weights or cache
-    is short. If the removal of one shortage causes the other, no fraction fits and the result is None.
+    The fraction is lowered if the memory outside the fraction is too small. The fraction is raised if the memory for
+    weights or cache is too small. If one change causes the opposite shortage, no fraction fits and the result is None.
     """
     less, deployment = result.obstacle_is("fraction"), result.deployment
     stated = deployment.engine.memory_fraction * 100
@@ -92,7 +92,7 @@ def _other_fraction(result: MemoryFit) -> str | None:
 def _smaller_weights(result: MemoryFit, fewest: MemoryFit | None) -> list[Remedy]:
     """Suggest fp8 weights if the accelerator computes in fp8 and the fp8 weights fit.
 
-    The fp8 weights must fit on the given devices, or need fewer devices than the wider weights need.
+    The fp8 weights must fit on the given devices, or need fewer devices than the present weights.
     """
     deployment = result.deployment
     widest = max((weight.format.bits for weight in deployment.model.weights if weight.quantisable), default=0)
@@ -117,7 +117,7 @@ def _replica(layout: Parallelism) -> str:
 
 
 def _layouts(deployment: Deployment) -> Iterator[Parallelism]:
-    """Yield the splits that the engine accepts, sorted by the number of devices, first the smallest."""
+    """Yield the splits that the engine accepts, in increasing order of the number of devices."""
     asked = replace(deployment.parallelism, pp=1, dp=1)
     within = [replace(asked, tp=tp) for tp in range(1, deployment.accelerator.node.devices + 1)]
     within = [layout for layout in within if refusal(replace(deployment, parallelism=layout)) is None]
@@ -127,7 +127,10 @@ def _layouts(deployment: Deployment) -> Iterator[Parallelism]:
 
 
 def _with_split(deployment: Deployment, layout: Parallelism) -> Deployment:
-    """Return the deployment with the given split. Default engine settings become the defaults of this split."""
+    """Return the deployment with the given split.
+
+    If the engine has default settings, the defaults of the new split replace them.
+    """
     engine, accelerator, asked = deployment.engine, deployment.accelerator, deployment.parallelism
     if engine == engine_defaults(engine.name, accelerator, version=engine.version, tp=asked.tp, pp=asked.pp):
         engine = engine_defaults(engine.name, accelerator, version=engine.version, tp=layout.tp, pp=layout.pp)
@@ -139,14 +142,14 @@ class FitReport:
     """Full result of `penstock fit` for one deployment."""
 
     fit: MemoryFit
-    """Result with the requested settings. If the user left out settings and the defaults for them do not fit, the
+    """Result with the requested settings. If the user left out settings and the engine's defaults do not fit, the
     result is for the nearest settings that fit."""
     flags: tuple[str, ...]
-    """Flags with which the engine must be started to use these settings, under the engine's own flag names. Empty if
-    the deployment does not fit."""
+    """Flags with which the engine must be started to use the settings of `fit`, under the engine's own flag names.
+    Empty if the deployment does not fit."""
     with_defaults: DoesNotFit | None
     """Reason why the deployment does not fit with the engine's defaults for the settings that the user left out. None
-    if it fits with the defaults, or if it does not fit with any settings."""
+    if the deployment fits with the defaults, or with no settings at all."""
     fewest_devices: int | None
     """Number of devices of the smallest replica that fits, on the same accelerator. The replica is tensor parallel
     within a node, or a pipeline of whole nodes. None if no replica of at most 16 nodes fits."""
@@ -190,7 +193,7 @@ def _has_compressed_attention(deployment: Deployment) -> bool:
 
 
 def _compression_notes(result: MemoryFit) -> Iterator[str]:
-    """Yield notes on DeepSeek-V4: its limited evidence, and why vLLM reports a different token capacity."""
+    """Yield notes on the memory of DeepSeek-V4: the limited evidence, and why vLLM logs a different token capacity."""
     if result.budget is None or result.capacity is None or not _has_compressed_attention(result.deployment):
         return
     if result.deployment.engine.name != "vllm":

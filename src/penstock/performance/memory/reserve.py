@@ -31,10 +31,11 @@ _COMPRESSED_STEP_BYTES: Final = {
     "Blackwell Ultra": (-150_000, 0, 100_000),
 }
 """Extra bytes per token as P10, median and P90. Each entry comes from two logs. GH200 and H20 leave less memory than
-the formula predicts. B200 leaves a little more, because its fused experts gather nothing."""
+the formula predicts. B200 leaves a little more memory than the formula predicts, because its fused experts gather
+nothing."""
 _COMPRESSED_STEP_ELSEWHERE: Final = (0, 200_000, 520_000)
 """Extra bytes per token, as P10, median and P90, for architectures without a published log. The range covers most of
-both ranges above."""
+the ranges of Hopper and Blackwell."""
 _GRAPH_GIB: Final = {False: (0.3, 0.9, 1.85), True: (0.4, 0.9, 2.0)}
 
 
@@ -48,7 +49,7 @@ class Reserve:
 
     def __post_init__(self) -> None:
         if not 0 <= self.low_bytes <= self.median_bytes <= self.high_bytes:
-            raise ValueError("a reserve must not be negative, and needs P10 <= median <= P90")
+            raise ValueError("a memory reserve needs 0 <= P10 <= median <= P90")
 
 
 def activation_reserve(deployment: Deployment, *, last_stage: bool) -> Reserve:
@@ -77,9 +78,9 @@ def activation_reserve(deployment: Deployment, *, last_stage: bool) -> Reserve:
 
 
 def _compressed_step_bytes(deployment: Deployment) -> tuple[int, int, int]:
-    """Return the extra bytes per token that the largest step needs for DeepSeek-V4.
+    """Return the extra activation bytes per token that the largest step needs for DeepSeek-V4.
 
-    The logs of other models show no such bytes.
+    The logs of other models show no extra activation bytes.
     """
     compressed = any(isinstance(layer.mixer, CompressedAttention) for layer in deployment.model.layers)
     if deployment.engine.name != "vllm" or not compressed:
@@ -120,10 +121,10 @@ def absorbed_bytes(deployment: Deployment, stage_layers: tuple[int, ...]) -> int
 
 
 def sglang_fraction(deployment: Deployment) -> float:
-    """Return the static memory fraction that SGLang has for weights and cache.
+    """Return the memory fraction that SGLang uses for weights and cache.
 
-    On AMD, if the engine keeps a decode workspace and the model has a long context, the attention backend takes 15% of
-    the configured fraction. The result is then 85% of the configured fraction.
+    The result is the configured fraction, or 85% of this fraction on AMD if the engine keeps a decode workspace and the
+    model has a long context. The attention backend takes the other 15%.
     """
     engine, limit = deployment.engine, deployment.model.max_context_tokens or 0
     long_context_on_amd = deployment.accelerator.vendor == "amd" and limit > 8192  # the engine's threshold

@@ -53,8 +53,8 @@ def device_bytes(weight: Weight, deployment: Deployment) -> int:
 def _expert_bytes(weight: Weight, deployment: Deployment) -> int:
     """Return the bytes of routed experts on one device.
 
-    Experts are spread over all tensor and data ranks. With expert parallelism each rank holds whole experts, and
-    otherwise a slice of every expert.
+    Experts are spread over all tensor and data ranks. With expert parallelism, each rank holds whole experts. Without
+    expert parallelism, each rank holds a slice of every expert.
     """
     ranks = deployment.parallelism.tp * deployment.parallelism.dp
     if deployment.parallelism.expert_parallel:
@@ -66,8 +66,9 @@ def _expert_bytes(weight: Weight, deployment: Deployment) -> int:
 def redundant_experts(deployment: Deployment) -> int:
     """Return the number of redundant copies of routed experts in a replica.
 
-    SGLang asserts that every rank has the same number of experts (eplb/expert_location.py), so a split that does not
-    divide the experts needs copies. vLLM gives the first ranks one more expert instead (determine_expert_map).
+    SGLang asserts that every rank has the same number of experts (eplb/expert_location.py). So a number of ranks that
+    does not divide the number of experts needs copies. Instead of copies, vLLM gives the first ranks one more expert
+    (determine_expert_map).
     """
     experts, split, engine = deployment.model.experts, deployment.parallelism, deployment.engine
     if experts is None or not split.expert_parallel:
@@ -119,7 +120,7 @@ def _stages_holding(weight: Weight, stages: tuple[int, ...], pp: int, *, tied: b
 
 
 def refusal(deployment: Deployment) -> str | None:
-    """Return the reason why the engine would refuse this split. None if the engine accepts it."""
+    """Return the reason why the engine would refuse this split. None if the engine accepts the split."""
     model, split = deployment.model, deployment.parallelism
     if split.pp > max(1, len(model.layers)):
         return f"{len(model.layers)} layers are too few for {split.pp} pipeline stages"
@@ -186,8 +187,8 @@ def _refines(deployment: Deployment, block: int, held: int) -> bool:
 
     The refined blocks have at least 32 channels.
 
-    vLLM 0.28 refuses such a slice, and 0.32 refines the scales (fused_moe/oracle/fp8.py). The releases between were not
-    read.
+    vLLM 0.28 refuses a slice that ends inside a block, and 0.32 refines the scales (fused_moe/oracle/fp8.py). The
+    sources of the releases between 0.28 and 0.32 were not read.
     """
     engine = deployment.engine
     reads = engine.name == "vllm" and engine.release.reaches(0, 32)

@@ -2,8 +2,8 @@
 
 The rules were read in vLLM's `kv_cache_utils.py` and `kv_cache_interface.py` at 0.9.1, 0.11.0, 0.14.0, 0.20.0, 0.26.0
 and 0.32.0 (`SlidingWindowSpec`, `unify_kv_cache_spec_page_size`, `_get_kv_cache_groups_uniform_page_size`). The results
-equal the bytes that the functions of 0.32.0 return. Layers of one kind are divided into groups of equal length. A page
-costs the same bytes in every group. All tokens of the running step are kept.
+equal the bytes that the functions of 0.32.0 return. Layers of one kind are divided into groups with equal numbers of
+layers. A page costs the same bytes in every group. All tokens of the running step are kept.
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from penstock.performance.memory.block_table import BlockTable
 
 
 def slides(deployment: Deployment, layers: Sequence[int]) -> bool:
-    """Return whether vLLM groups these layers. It does if all use plain attention and some attend only to a window."""
+    """Return whether vLLM groups these layers: all must use plain attention, and some must attend only to a window."""
     mixers = [mixer for index in layers if (mixer := deployment.model.layers[index].mixer) is not None]
     plain = [mixer for mixer in mixers if isinstance(mixer, GroupedAttention) and not mixer.index_dim]
     return len(plain) == len(mixers) and any(_window(mixer) is not None for mixer in plain)
 
 
 class SlidingPages:
-    """Layer groups of one pipeline stage. They are computed once and used for many request lengths."""
+    """Layer groups of one pipeline stage. The groups are computed once and used for many request lengths."""
 
     def __init__(self, deployment: Deployment, stage_layers: Sequence[int]) -> None:
         engine, dtype, tp = deployment.engine, deployment.chosen_cache_dtype, deployment.parallelism.tp
@@ -57,8 +57,8 @@ def _window(mixer: GroupedAttention) -> int | None:
 def _page_tokens(page_bytes: int, token_bytes: int, block_tokens: int) -> int:
     """Return the number of tokens per page.
 
-    All pages are as large as the widest page. If a multiple of `block_tokens` fills the page exactly, the page holds
-    this multiple. Otherwise it holds `block_tokens` tokens and padding.
+    All pages are as large as the widest page. If a multiple of `block_tokens` tokens fills the page exactly, the page
+    holds this number of tokens. Otherwise the page holds `block_tokens` tokens and padding.
     """
     own = token_bytes * block_tokens
     return block_tokens * (page_bytes // own) if page_bytes % own == 0 else block_tokens
@@ -67,8 +67,8 @@ def _page_tokens(page_bytes: int, token_bytes: int, block_tokens: int) -> int:
 def _layers_together(counts: Sequence[int], *, wide: bool) -> int:
     """Return the number of layers per group.
 
-    It is the number of layers of the rarest kind. If the most common kind has only slightly more layers, it is the
-    number of layers of the most common kind.
+    A group has as many layers as there are layers of the rarest kind. If the most common kind has only slightly more
+    layers, a group has as many layers as this kind.
     """
     fewest, most = min(counts), max(counts)
     return most if most < fewest * (1.5 if wide else 1.25) else fewest

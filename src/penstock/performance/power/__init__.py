@@ -1,1 +1,1 @@
-"""Predicts the power of a device from the utilisation of its memory and arithmetic, fitted to measured cells."""
+"""Predicts the power of a device from the utilisation of its memory and arithmetic, fitted to measured energy."""

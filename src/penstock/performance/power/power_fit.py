@@ -1,7 +1,7 @@
 """Fits device power to measured joules, first over all rows, then per vendor, then per accelerator.
 
-Each level is shrunk towards the level above. The watts of a cell are the joules of the cell times the output rate of
-the same cell. The rate of a different run could come from different software. The product could then exceed the power
+Each level is shrunk towards the level above. Watts are joules per output token times the output rate of the same
+measurement. With the rate of a different run, which may have used different software, the watts could exceed the power
 limit of the device.
 """
 
@@ -27,13 +27,13 @@ from penstock.performance.step.step_work import Array, Load, ReplicaWork
 
 _PRIOR: Final = np.log([0.3, 0.7, 3.0])
 _FREEDOM: Final = (1.0, 0.3, 0.3)
-"""Standard deviation of the coefficients at each level from the coefficients at the level above, as logarithms. The
-three levels are all rows (whose level above is the prior), a vendor, and an accelerator."""
+"""Prior standard deviation of the log coefficients at each level, around the coefficients of the level above. The three
+levels are all rows, a vendor, and an accelerator. The coefficients of all rows vary around `_PRIOR`."""
 _MIN_ROWS: Final = 4
 _MAX_IDLE: Final = 0.9
 _HUBER: Final = 1.5
 _LOADED_USERS: Final = 32
-"""Minimum number of users for a replica to count as loaded."""
+"""Minimum number of users with which a replica counts as under load."""
 _STEADY: Final = (0.8, 1.2)
 """Allowed range of the ratio of running requests to users. A lower ratio means that users queued. A higher ratio means
 that the two medians come from different runs."""
@@ -41,7 +41,7 @@ that the two medians come from different runs."""
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DrawnRow:
-    """Measured cell as input to the power fit: the work of its average step, its duration and its power per device."""
+    """Energy measurement as input to the power fit: the work and the time of an average step, and power per device."""
 
     measurement: Measurement
     roofline: Array
@@ -52,7 +52,7 @@ class DrawnRow:
     """Vendor and accelerator."""
     kernels: str
     curve: str
-    """Key of the exact setup. It does not depend on lengths and load."""
+    """Key of the exact setup. The key does not depend on token lengths and load."""
 
     @property
     def steady(self) -> bool:
@@ -61,9 +61,9 @@ class DrawnRow:
 
 
 def power_rows(measurements: Iterable[Measurement], model_of: ModelOf, accelerator_of: AcceleratorOf) -> list[DrawnRow]:
-    """Return the single-engine cells without drafts that state joules, on accelerators with known board power.
+    """Return the energy measurements of single engines without drafts, on accelerators with known board power.
 
-    Cells faster than their roofline are left out.
+    Measurements faster than their roofline are left out.
     """
     compiled: dict[tuple[object, ...], ReplicaWork] = {}
     found = []
@@ -99,13 +99,13 @@ def power_rows(measurements: Iterable[Measurement], model_of: ModelOf, accelerat
 
 
 def curve_of(row: Measurement, shape: str) -> str:
-    """Return the key of a row's exact setup. The key does not depend on lengths, load and day."""
+    """Return the key of a row's exact setup. The key does not depend on token lengths, load and day."""
     kernels = kernels_of(row.accelerator, row.engine, shape, row.weights)
     return f"{kernels} tp{row.tp} dp{row.dp} ep{int(row.ep)}"
 
 
 def fit_power(rows: Sequence[DrawnRow], spreads: dict[Unseen, Logs] | None = None) -> PowerModel:
-    """Fit power curves from the most general level to single accelerators, then fit the factors of kernels."""
+    """Fit power curves to all rows, then per vendor and per accelerator, and then fit the factors of kernels."""
     steady = [row for row in rows if row.steady]
     draws: dict[tuple[str, ...], Draw] = {}
     under_load: dict[tuple[str, ...], UnderLoad] = {}
@@ -166,7 +166,7 @@ def _under_load(rows: Sequence[DrawnRow]) -> UnderLoad:
 def _factors(rows: Sequence[DrawnRow], draws: dict[tuple[str, ...], Draw]) -> dict[str, float]:
     """Return the mean logarithm of measured over predicted power, for each key of `kernels_of`.
 
-    The mean is over the curves with this key. It is shrunk towards zero, as if there were one more curve with the value
+    The mean is over the curves with the same key. The mean is shrunk towards zero, as if one more curve had the value
     zero.
     """
     curves: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -182,7 +182,7 @@ def _factors(rows: Sequence[DrawnRow], draws: dict[tuple[str, ...], Draw]) -> di
 def watt_share(draw: Draw, row: DrawnRow, factor: float = 1.0, seconds: float | None = None) -> float:
     """Return the share of board power that a power curve predicts for a row.
 
-    `seconds` is the time of the step. If it is None, the measured time is used.
+    `seconds` is the time of the step. If `seconds` is None, the measured time is used.
     """
     return float(draw.shares(Utilisation.of(row.roofline[None], np.array([seconds or row.seconds])), factor)[0])
 
@@ -193,14 +193,15 @@ UNSEEN: Final[dict[Unseen, Callable[[DrawnRow], str]]] = {
     "accelerator": lambda row: row.path[1],
     "vendor": lambda row: row.path[0],
 }
-"""Functions that map a row to a key, one for each kind of held-out unit. Rows with equal keys are held out together."""
+"""One function for each kind of held-out unit, which maps a row to the key of its unit. Rows with equal keys are held
+out together."""
 _FOLDS: Final = 10
 
 
 def without_each(
     rows: Sequence[DrawnRow], unseen: Unseen, spreads: dict[Unseen, Logs] | None = None
 ) -> Iterator[tuple[PowerModel, list[DrawnRow]]]:
-    """Hold out a tenth of the curves, models, accelerators or vendors at a time, and fit to the other rows.
+    """Hold out a tenth of the curves, models, accelerators or vendors at a time, and fit a model to the other rows.
 
     Yield each fitted model with the rows that were held out from its fit.
     """
@@ -214,8 +215,8 @@ def without_each(
 def power_spreads(rows: Sequence[DrawnRow]) -> dict[Unseen, Logs]:
     """Return P10 and P90 of the ratio of measured to predicted watts, for each kind of held-out unit.
 
-    The watts are predicted at the measured speed. The values are logarithms. A more distant unit never gets a narrower
-    interval, because a few vendors can agree by chance.
+    The watts are predicted at the measured speed. The values are logarithms. The interval of a vendor is never narrower
+    than that of an accelerator, and so on, because a few vendors can agree by chance.
     """
     found: dict[Unseen, Logs] = {}
     nearer = (0.0, 0.0)
@@ -233,6 +234,6 @@ def power_spreads(rows: Sequence[DrawnRow]) -> dict[Unseen, Logs]:
 
 
 def predicted_share(model: PowerModel, row: DrawnRow, seconds: float | None = None) -> float:
-    """Predict a row's share of board power, at the given speed or, without one, at the measured speed."""
+    """Predict a row's share of board power at the given step time, or at the measured step time if none is given."""
     path = next(row.path[:length] for length in (2, 1, 0) if row.path[:length] in model.draws)
     return watt_share(model.draws[path], row, float(np.exp(model.factors.get(row.kernels, 0.0))), seconds)

@@ -21,7 +21,7 @@ _MULTIPLIED: Final = ("compute", "prefill")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Utilisation:
-    """Utilisation of a device in each step: the time that the work would take at peak speed, over the actual time."""
+    """Utilisation of a device in each step: the time of the work at peak speed, divided by the actual time."""
 
     memory: Array
     arithmetic: Array
@@ -42,8 +42,8 @@ class Utilisation:
 class Draw:
     """Power curve of one type of device, in shares of its board power.
 
-    A device whose steps do almost no work draws `idle`. Utilisation of memory and utilisation of arithmetic add power,
-    each with its own coefficient. The increase becomes smaller near the limit that power management enforces.
+    A device whose steps do almost no work draws the share `idle`. Utilisation of memory and utilisation of arithmetic
+    add power, each with its own coefficient. Power rises more slowly near the limit that power management enforces.
     """
 
     idle: float
@@ -53,7 +53,7 @@ class Draw:
     def shares(self, use: Utilisation, factor: float = 1.0) -> Array:
         """Return the share of board power for each entry of `use`.
 
-        `factor` scales the power, because some kernels draw more or less than most kernels do.
+        `factor` scales the power, because some kernels draw more or less power than most kernels.
         """
         room = 1.0 - self.idle
         pressed = (self.memory * use.memory + self.arithmetic * use.arithmetic) / room
@@ -100,8 +100,8 @@ class PowerModel:
 
 
 def kernels_of(accelerator: str, engine: str, shape: str, weights: str) -> str:
-    """Return the key of the kernels that run on a device. The key does not depend on the split.
+    """Return the key of a setup's kernels. The key does not depend on the split.
 
-    Kernels have a key because some keep a device busier than their work implies.
+    Power has one fitted factor per key, because some kernels keep a device busier than their work implies.
     """
     return f"{accelerator} {engine} {shape} {weights}"

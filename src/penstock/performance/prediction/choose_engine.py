@@ -27,18 +27,19 @@ def predict_on(
 ) -> Prediction:
     """Predict with the requested engine's efficiencies, or with every candidate engine, and return the fastest.
 
-    If `measured_engine` is BEST, the candidates are the engines that served this model on this accelerator. If no
-    engine did, the candidates are the engines measured on this accelerator, else the engines measured on any
-    accelerator of its vendor, else vLLM. The fastest prediction has the lowest P90 of the time per output token. So an
-    extrapolation must be much faster than a measurement to be preferred. Each engine has its own settings and rules. An
-    engine that would not start in this split is chosen only if no engine would start. If an engine's default settings
-    have too little room for the load, the nearest settings with room are used.
+    If `measured_engine` is BEST, the candidates are the engines measured with this model on this accelerator. Without
+    such measurements, the candidates are the engines measured on this accelerator with any model. Without measurements
+    on this accelerator, the candidates are the engines measured on accelerators of the same vendor, or else vLLM. The
+    fastest prediction has the lowest P90 of the time per output token. So an extrapolation must be much faster than a
+    measurement to be preferred. Each engine has its own settings and rules. An engine that would not start in this
+    split is chosen only if no engine would start. If an engine's default settings leave too little memory for the load,
+    the nearest settings that leave enough are used.
     """
     input_tokens, output_tokens, concurrency = load
     measured = efficiencies.engines(accelerator.id) if efficiencies else ()
     if measured_engine not in {BEST, *measured} and efficiencies is not None and measured:
         raise DeploymentError(
-            f"{accelerator.id} was not measured with '{measured_engine}'; measured: {', '.join(measured)}"
+            f"engine '{measured_engine}' was not measured on {accelerator.id}; choose one of: {', '.join(measured)}"
         )
     of_vendor = efficiencies.engines_of(accelerator.vendor) if efficiencies else ()
     of_model = efficiencies.engines(accelerator.id, model) if efficiencies else ()

@@ -57,9 +57,9 @@ def energy_at(
     """Compute watts and joules per output token at a given speed.
 
     Every running request gets one token per `token_s`. `device_seconds` is the number of devices per running request.
-    It is also the device-seconds that a token costs, per second of `token_s`. A slower step draws less power, so the
-    watts are computed separately for both ends of the predicted time. The error of the power model is treated as
-    independent of the error of the speed.
+    So a token costs `device_seconds` times `token_s` device-seconds. A slower step draws less power, so the watts are
+    computed separately for P10 and P90 of the predicted time. The error of the power model is treated as independent of
+    the error of the speed.
     """
     if accelerator.tdp_watts is None:
         return None
@@ -89,6 +89,6 @@ def _token_s(prediction: Prediction) -> Range:
 
 
 def _range(value: float, ends: tuple[float, float], spread: Logs) -> Range:
-    """Combine two independent uncertainties: P10 and P90 that are due to the speed, and the spread of the power."""
+    """Combine two independent uncertainties: `ends` from the error of the speed, and `spread` from the power model."""
     down, up = log(value / ends[0]), log(ends[1] / value)
     return Range(value=value, low=value * exp(-hypot(down, spread[0])), high=value * exp(hypot(up, spread[1])))

@@ -13,7 +13,7 @@ _USUAL: Final = 3
 
 
 def usual_drafted(model: ModelSpec, measured_engine: str, vendor: str, ranks: int) -> int:
-    """Return the default number of drafted tokens per step. Measured runs of a similar setup used this number.
+    """Return the default number of drafted tokens per step, as in measured runs of similar setups.
 
     No run with more drafted tokens was measured, so the gain from more drafted tokens on many ranks is unknown.
     """
@@ -31,8 +31,8 @@ def multi_token_prediction(
 ) -> Speculation:
     """Return the settings of speculative decoding with the checkpoint's own multi-token-prediction layers.
 
-    The acceptance is the measured acceptance of this model. If this model was not measured, it is the acceptance pooled
-    over all measured models.
+    The acceptance is the measured acceptance of this model. If this model was not measured, the acceptance pooled over
+    all measured models is used.
     """
     if not any(weight.part is Part.MTP for weight in model.weights):
         raise DeploymentError(

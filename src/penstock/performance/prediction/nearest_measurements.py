@@ -19,8 +19,8 @@ def nearest_measurements(
 ) -> list[Measurement]:
     """Return the `count` nearest serving rows of the same accelerator and model family.
 
-    Distance is measured in token lengths, load, number of devices and engine. The nearest row comes first. Among
-    equally near rows, the newest comes first.
+    The distance of a row depends on token lengths, load, number of devices and engine. The nearest row comes first.
+    Among equally near rows, the newest comes first.
     """
     wanted = prediction.deployment
 

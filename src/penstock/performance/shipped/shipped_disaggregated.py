@@ -1,4 +1,4 @@
-"""Compares published disaggregated runs with predictions, fits the extra time of their engines, and holds runs out."""
+"""Fits factors for engines that only prefill or only decode to published runs, and predicts each run held out."""
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -35,9 +35,9 @@ from penstock.performance.step.step_work import Array, ReplicaWork
 HeldOut = Literal["configuration", "model"]
 _REQUESTS_PER_USER: Final = 10
 DRAINING: Final = 0.5 / _REQUESTS_PER_USER
-"""Relative correction of published rates. A run sends ten requests per user and divides their number by the whole
-duration of the run. Batches empty towards the end of a run, which costs about half a request per user. In runs that
-publish the time to first token, users / rate is 1.05 times the duration of a request."""
+"""Relative correction of published rates. A published rate is the number of requests, ten per user, divided by the
+whole duration of the run. Towards the end of a run, batches become smaller, which costs about half a request per user.
+In runs that publish the time to first token, users / rate is 1.05 times the duration of a request."""
 _QUEUE_STEPS: Final = 4
 """A prefill worker counts as saturated if the queued prompts fill more than this number of prefill steps."""
 _FEW: Final = 16
@@ -46,7 +46,7 @@ _SPARE_SEATS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredSide:
-    """One pool of a run, with the step cost of its stack and the labels that it shares with other pools."""
+    """One pool of a run, with the step cost of its stack and the labels that other pools can share."""
 
     cost: StepCost
     labels: tuple[str, ...]
@@ -67,12 +67,12 @@ class PublishedRun:
 
     @property
     def stack(self) -> tuple[str, str]:
-        """Return the engine and the accelerator."""
+        """Return the run's engine and accelerator."""
         return self.row.engine, self.row.accelerator
 
     @property
     def configuration(self) -> Hashable:
-        """Return the key of the setup. The key does not depend on lengths and load."""
+        """Return the key of the setup. The key does not depend on token lengths and load."""
         row = self.row
         split = (row.prefill, row.decode_workers, row.tp, row.dp, row.ep)
         return (row.model, row.weights, row.accelerator, row.engine, split)
@@ -95,7 +95,7 @@ class PublishedRun:
         """
         row, side = self.row, self.row.prefill
         if side is None:
-            raise ValueError("a disaggregated row must state its prefill side")
+            raise ValueError(f"{row.id}: a disaggregated measurement must describe its prefill pool")
         return TwoPools(
             prefill=self.sides["prefill"].cost.scaled(exp(logs.get("prefill", 0.0))),
             decode=self.sides["decode"].cost.scaled(exp(logs.get("decode", 0.0))),
@@ -107,10 +107,10 @@ class PublishedRun:
         )
 
     def _transfer_token_s(self) -> float:
-        """Return the seconds that a link is busy with the KV of one token.
+        """Return the seconds for which a link is busy sending the KV of one token.
 
-        If one rack holds both pools, the transfer uses the links of the rack. Otherwise it uses the network. Each rank
-        has its own link.
+        If one rack holds both pools, the transfer uses the links of the rack. Otherwise the transfer uses the network.
+        Each rank has its own link.
         """
         ahead, link = self.sides["prefill"], load_accelerator(self.row.accelerator).link
         inside = link is not None and self.row.devices <= (link.domain_devices or 0)
@@ -121,7 +121,7 @@ class PublishedRun:
 def published_disaggregated() -> tuple[Measurement, ...]:
     """Return the published disaggregated rows without drafts.
 
-    A median of a run that also has a dated row is left out, because the dated row is returned.
+    If a run is published both as a dated row and as a median over runs, only the dated row is returned.
     """
     return tuple(
         row
@@ -171,10 +171,11 @@ def _engine(row: Measurement) -> MeasuredSide:
 def logs_of(found: Sequence[PublishedRun]) -> dict[Phase, Array]:
     """Return, per phase, the logarithm of each run's measured step time over the step time of its stack.
 
-    The value is NaN if the run does not determine it.
+    The value is NaN if the step time cannot be derived from the run.
 
-    The time per output token is the time of a decode step. The batch of this step follows from the request rate and the
-    time per output token. The capacity of a prefill worker can be observed only if prompts queue for the worker.
+    The time per output token is the time of a decode step. The batch of a decode step is computed from the request rate
+    and the time per output token. The capacity of a prefill worker can be observed only if prompts queue for the
+    worker.
     """
     columns = Columns([(run.pools({}), run.demand) for run in found])
     rate = np.array([run.requests_per_s for run in found])
@@ -191,7 +192,7 @@ def logs_of(found: Sequence[PublishedRun]) -> dict[Phase, Array]:
 def residuals(
     found: Sequence[PublishedRun], phase: Phase, group_of: Callable[[PublishedRun], Hashable]
 ) -> list[Residual]:
-    """Return one residual for each configuration with a finite value. It is the median over its runs."""
+    """Return one residual for each configuration: the median over the runs with a finite value."""
     logs, by_configuration = logs_of(found)[phase], defaultdict(list)
     for run, value in zip(found, logs, strict=True):
         if np.isfinite(value):
@@ -270,8 +271,8 @@ _GROUPS: Final[Mapping[HeldOut, Callable[[PublishedRun], Hashable]]] = {
 def handovers() -> list[tuple[Measurement, float]]:
     """Return published runs, each with the delay of its first token in seconds.
 
-    The delay is relative to the median of InferenceX's runs of one engine that has the split of the prefill workers.
-    Only runs with 16 users or fewer are returned, in which requests rarely wait.
+    The delay is the run's time to first token, minus the median time of InferenceX runs on a single engine with the
+    split of the prefill workers. Only runs with 16 users or fewer are returned, in which requests rarely wait.
     """
     alone = defaultdict(list)
     for row in load_measurements():
@@ -297,7 +298,8 @@ def _first_token_setup(row: Measurement, tp: int, dp: int) -> tuple[object, ...]
 def fit_phase_factors(found: Sequence[PublishedRun]) -> PhaseFactors:
     """Fit the shipped factors.
 
-    The effects are fitted to all runs. The errors come from predictions with configurations or models held out.
+    The effects are fitted to all runs. The errors come from predictions for which a configuration or a model was held
+    out.
     """
     return PhaseFactors(
         effects={

@@ -1,4 +1,4 @@
-"""Computes the acceptance of drafts in the shipped runs, and a held-out prediction of each run with drafts."""
+"""Loads the acceptance of drafts in the shipped runs, and computes a held-out prediction of each run with drafts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ from penstock.performance.shipped.shipped_runs import model_of, predicted_withou
 from penstock.performance.step.step_work import Array, ReplicaWork
 
 Known = Literal["without drafts", "nothing"]
-"""Measurements of a setup that the prediction of a run with drafts may use: the runs without drafts of this setup, or
-none."""
+"""Measurements that the prediction of a run with drafts may use: those of the same setup without drafts, or none of the
+same setup."""
 
 
 @cache
@@ -60,7 +60,7 @@ def shipped_drafted_rows() -> tuple[DraftedRow, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedDraft:
-    """Run with drafts, and its prediction from evidence that lacks all runs with drafts of the same curve."""
+    """Run with drafts, and its prediction from evidence without the drafted runs of the same curve."""
 
     row: DraftedRow
     predicted_s: float
@@ -75,8 +75,8 @@ class PredictedDraft:
 def held_out_drafts(known: Known) -> tuple[PredictedDraft, ...]:
     """Predict every run with drafts, with runs of its curve held out.
 
-    If `known` is `without drafts`, only the runs with drafts of the curve are held out. If it is `nothing`, all runs of
-    the curve are held out, so the time without drafts is a held-out prediction too. The gain from drafts is computed
+    If `known` is `without drafts`, only the drafted runs of the curve are held out. If `known` is `nothing`, all runs
+    of the curve are held out, so the time without drafts is a held-out prediction too. The gain from drafts is computed
     with the shipped slowdowns in both cases.
     """
     rows = shipped_drafted_rows()

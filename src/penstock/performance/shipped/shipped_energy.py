@@ -1,4 +1,4 @@
-"""Converts the shipped energy measurements to inputs of the power model, and predicts each measurement held out."""
+"""Converts the shipped energy measurements to inputs of the power model, and predicts each held-out measurement."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ def power_under_load(accelerator: Accelerator) -> DrawUnderLoad:
     """Return the measured power of an accelerator under load, as a share of its board power.
 
     If this accelerator was not measured, the result is the power of the measured accelerators of its vendor. If the
-    vendor has no measured accelerator, it is the power of all measured accelerators.
+    vendor has no measured accelerator, the result is the power of all measured accelerators.
     """
     power = shipped_power()
     path = power.nearest(accelerator)
@@ -43,13 +43,13 @@ def power_under_load(accelerator: Accelerator) -> DrawUnderLoad:
 
 @cache
 def shipped_draws() -> tuple[DrawnRow, ...]:
-    """Return every shipped single-engine cell without drafts that states joules."""
+    """Return every shipped energy measurement of a single engine without drafts."""
     return tuple(power_rows(load_measurements(), model_of, load_accelerator))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedDraw:
-    """One cell with two held-out predictions of its energy: at the predicted speed, and at the measured speed."""
+    """Energy measurement with two held-out predictions of it: at the predicted speed, and at the measured speed."""
 
     row: DrawnRow
     energy: Energy
@@ -87,9 +87,9 @@ class PredictedDraw:
 
 @cache
 def held_out_draws() -> tuple[PredictedDraw, ...]:
-    """Predict every cell, with its curve held out from both the speed model and the power model.
+    """Predict every energy measurement, with its curve held out from both the speed model and the power model.
 
-    A curve consists of all cells with one model, format, accelerator, engine and split.
+    A curve consists of all measurements with one model, format, accelerator, engine and split.
     """
     rows = shipped_draws()
     spreads = power_spreads(rows)

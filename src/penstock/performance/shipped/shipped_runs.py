@@ -34,7 +34,7 @@ def shape_of_name(name: str) -> str:
 
 @cache
 def shipped_runs() -> tuple[Run, ...]:
-    """Return the measurements behind the shipped efficiencies, each as the work and the time of its average step."""
+    """Return the fitted measurements of the shipped efficiencies, each as the work and the time of its average step."""
     return tuple(runs(usable_runs(load_measurements()), model_of, load_accelerator))
 
 
@@ -45,9 +45,10 @@ def shipped_efficiencies() -> Efficiencies:
 
 
 def shipped_errors(name: str) -> tuple[Errors, Measured]:
-    """Return the errors of held-out predictions for the shipped serving rows, and these rows.
+    """Return the shipped serving rows and the errors of their held-out predictions, errors first.
 
-    `name` is the held-out unit: month, load, setup, model or accelerator. Rows without a prediction are left out.
+    `name` is the held-out unit: month, load, setup, model or accelerator. Rows without a held-out prediction are left
+    out.
     """
     measured, held = shipped_efficiencies().evidence.measured, load_held_out()
     predicted_s, uncertainty = (held[f"{name}_{kind}"].astype(np.float64) for kind in ("predicted_s", "doubt"))
@@ -63,10 +64,10 @@ def _held_out_of(name: str) -> Mapping[str, tuple[float, float]]:
 
 
 def predicted_without(name: str, row: Measurement) -> tuple[float, float] | None:
-    """Return the held-out prediction of a row's time per output token in seconds, and its uncertainty.
+    """Return the held-out prediction of a row's seconds per output token, and the standard deviation of its logarithm.
 
-    `name` is the held-out unit, such as setup. A median of a run that also has a dated row gets the values of the dated
-    row. None if the row has no held-out prediction.
+    `name` is the held-out unit, such as setup. If a median over runs has a dated row of the same run, the prediction of
+    the dated row is returned. None if the row has no held-out prediction.
     """
     held = _held_out_of(name)
     return held.get(row.id) or held.get(row.twin)

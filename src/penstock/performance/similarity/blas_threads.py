@@ -1,8 +1,8 @@
 """Limits linear algebra to one thread, because on small matrices several threads mostly wait for each other.
 
-The command line sets this limit before OpenBLAS is loaded. A program that imports penstock may have loaded numpy
-already, and the program's own thread count must be restored afterwards. So the limit applies only for the duration of a
-prediction.
+The command line limits OpenBLAS to one thread before the library is loaded. A program that imports penstock may have
+loaded numpy already, and the program's own thread count must be restored afterwards. So the limit of one thread applies
+only for the duration of a prediction.
 """
 
 import os
@@ -31,7 +31,10 @@ class OpenBlas(NamedTuple):
 
 @cache
 def openblas() -> OpenBlas | None:
-    """Return the OpenBLAS library of numpy. None if numpy uses a different library, or one without these functions."""
+    """Return the thread functions of numpy's OpenBLAS.
+
+    None if numpy uses another library, or if the functions are missing.
+    """
     try:
         library = CDLL(np.linalg._umath_linalg.__file__)  # noqa: SLF001 - it links to OpenBLAS
     except (AttributeError, OSError):

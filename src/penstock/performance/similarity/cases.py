@@ -54,7 +54,7 @@ class Cases:
     day: Array
     """Date of each run, as a proleptic Gregorian ordinal."""
     undated: npt.NDArray[np.bool_]
-    """Whether the run is a median over months. Such a run is known only to be no newer than `day`."""
+    """Whether the run is a median over months. The software of such a run can be older than `day`, but not newer."""
 
     def __len__(self) -> int:
         return len(self.users)
@@ -89,7 +89,7 @@ class Cases:
 
 @dataclass(frozen=True, slots=True)
 class DrivenEngine:
-    """Engine, and the scenario in which it was measured. Runs in different scenarios are not comparable."""
+    """Engine, and the scenario in which the engine was measured. Runs in different scenarios are not comparable."""
 
     name: str
     scenario: Scenario
@@ -115,7 +115,8 @@ class DrivenEngine:
 def labels_of_run(deployment: Deployment, engine: str) -> dict[str, str]:
     """Return the attributes of a run.
 
-    `engine` names the engine whose measurements apply, followed by the scenario unless the scenario is online serving.
+    `engine` names the engine whose measurements apply. If the scenario is not online serving, its name follows the
+    engine.
     """
     accelerator, split = deployment.accelerator, deployment.parallelism
     return {
@@ -136,7 +137,7 @@ def family_of(model: ModelSpec) -> str:
 
 
 def shape_of(model: ModelSpec) -> str:
-    """Return the shape name with the number of experts.
+    """Return the shape name of a model, followed by the number of experts.
 
     Two models with the same layers but different numbers of experts count as different models.
     """
@@ -145,7 +146,7 @@ def shape_of(model: ModelSpec) -> str:
 
 
 def weights_label(model: ModelSpec) -> str:
-    """Return the format that holds most of the weight bytes, under the name that measurements use for it."""
+    """Return the name, as in measurements, of the format that holds most of the weight bytes."""
     largest = next(iter(model.formats))
     return largest if largest in FORMATS else BF16.name
 

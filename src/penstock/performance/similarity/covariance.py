@@ -1,8 +1,9 @@
 """Computes the covariance between the log times of two runs as a sum over reasons why the runs are similar.
 
-Each reason has a spread: the standard deviation by which it can shift the logarithm of a time. Runs share slowdowns of
-the components of their work, singly and in groups, at five levels of similarity. Runs also share the effects of labels,
-of labels at a similar load, of software at a similar date, and of software at a similar date and load.
+Each reason for similarity adds an effect to the log time of a run. The standard deviation of this effect is the spread
+of the reason. Some reasons are shared slowdowns of work components, alone and in groups, at five levels of similarity.
+Other reasons are equal labels, at any load or at a similar load. The last reasons are effects of software: similar
+dates, similar dates and loads, and trends over time.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,7 +36,8 @@ REFERENCE: Final[Mapping[str, float]] = {
     "step": 4e-4,
     "prompt_layers": 4e-5,
 }
-"""Prior for every stack: slowdowns of the physical components and of widening, and seconds per launch and message."""
+"""Prior coefficients of every stack: slowdowns for the physical components and for widening, and seconds per count for
+all other components."""
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     **{name: (name,) for name in COMPONENTS},
     "launches": (
@@ -45,8 +47,8 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "memory": ("weights", "experts", "cache"),
     "arithmetic": ("compute", "prefill"),
 }
-"""Groups of components whose slowdowns move together. Each component is also a group of its own. The larger groups are
-launches, memory and arithmetic."""
+"""Groups of work components whose slowdowns vary together. Each component is also a group of its own. The larger groups
+are launches, memory and arithmetic."""
 LEVELS: Final = {"all": None, "vendor": "vendor", "part": "part", "stack": "stack", "engine": "engine"}
 """Levels at which slowdowns are shared, each with the label that two runs must have in common. None if no label is
 required."""
@@ -56,7 +58,7 @@ falls to 0.6."""
 _SLOW_MONTHS, _QUICK_MONTHS = 10.0, 0.7
 _CENTRE_MONTH: Final = date(2026, 1, 1).toordinal() / 30.4
 _HALF_A_PERIOD: Final = 5.0
-"""Half of a period of ten months, in months. Rows without a day are medians over such a period."""
+"""Half of the ten-month period, in months, over which rows without a known day are medians."""
 _NEVER: Final = 1e4
 _MEMBER: Final = np.array([[name in columns for columns in GROUPS.values()] for name in COMPONENTS], np.float64)
 
@@ -65,7 +67,7 @@ Single = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Spreads:
-    """Standard deviation of each reason, keyed by the reason's name, and the slowdowns common to all runs."""
+    """Spread of each reason for similarity, keyed by the reason's name, and the slowdowns common to all runs."""
 
     of: Mapping[str, float]
     shift: Array
@@ -105,8 +107,8 @@ class Linear:
     reference: Array
     """Logarithm of the time, minus the first-order contribution of `Spreads.shift`."""
     shares: Array
-    """Share of each component in the time. It is the derivative of the log time with respect to the log slowdown of the
-    component."""
+    """Share of each component in the time of a run. The share is the derivative of the log time with respect to the log
+    slowdown of the component."""
 
     @property
     def grouped(self) -> Array:
@@ -153,7 +155,8 @@ def _in_a_month(one: Cases, other: Cases) -> Single:
 def _load_in_a_month(one: Cases, other: Cases) -> Single:
     """Return the similarity of runs by load and date, with a scale of less than a month for the date.
 
-    A release that saves launches is faster at small loads. A release that saves work is faster at large loads.
+    A release with fewer kernel launches gains most at small loads. A release that does less work per token gains most
+    at large loads.
     """
     return _load(one, other) * _in_a_month(one, other)
 
@@ -180,7 +183,7 @@ BY_DATE: Final = (
     Reason(name="trend", label=None, near=_trend),
     *(Reason(name=f"{label} trend", label=label, near=_trend) for label in ("vendor", "stack", "family stack")),
 )
-"""Reasons that describe effects of software, which depend on the dates of the runs."""
+"""Reasons for similarity that describe effects of software and depend on the dates of the runs."""
 REASONS: Final = (
     *(Reason(name=label, label=label) for label in LABELS),
     Reason(name="stack by load", label="stack", near=_users),
@@ -193,7 +196,7 @@ REASONS: Final = (
 
 
 def alike(one: Cases, other: Cases, reasons: Sequence[Reason] = REASONS) -> Iterator[tuple[str, Single]]:
-    """Yield each reason's name, with the matrix of similarities between the runs of `one` and the runs of `other`."""
+    """Yield each reason for similarity by name, with the matrix of similarities between runs of `one` and `other`."""
     near: dict[Callable[[Cases, Cases], Single], Single] = {}
     for reason in reasons:
         if reason.near is not None and reason.near not in near:
@@ -235,7 +238,10 @@ def _near(one: Array, other: Array, width: float) -> Single:
 
 
 def _years(cases: Cases) -> Array:
-    """Return the years of each run since a fixed day. The software of an undated run is assumed to be from this day."""
+    """Return the years from a fixed day to the date of each run.
+
+    The software of an undated run is assumed to be from the fixed day.
+    """
     return np.where(cases.undated, 0.0, (cases.months - _CENTRE_MONTH) / 12)
 
 

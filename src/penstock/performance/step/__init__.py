@@ -1,1 +1,1 @@
-"""Computes the work of an engine step at the roofline, and the coefficients that give the time of the step."""
+"""Computes the work of an engine step at the roofline, and coefficients from which the time of a step is computed."""

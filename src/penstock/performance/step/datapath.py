@@ -29,7 +29,9 @@ def compute_precision(format_name: str, accelerator: Accelerator) -> Precision:
     for precision in wanted.get(format_name, (Precision.BF16, Precision.FP16)):
         if precision in accelerator.dense_flops_per_s:
             return precision
-    raise UnsupportedPrecision(f"{accelerator.id} has no datapath for {format_name} weights in the catalog")
+    raise UnsupportedPrecision(
+        f"the catalog lists no datapath of {accelerator.id} for {format_name} weights; choose another weight format"
+    )
 
 
 def widens(weight: Weight, accelerator: Accelerator) -> bool:

@@ -20,9 +20,9 @@ def expected_tokens(acceptance: float, drafted_tokens: int) -> float:
 
 
 def drafting_step(work: ReplicaWork, loop: LoopLoad, accepted_tokens: float) -> Array:
-    """Return the work of the average step if the model's own layers draft.
+    """Return the work of the average step if draft layers of the model draft the tokens.
 
-    It is the work of verification, plus one draft pass per drafted token.
+    The result is the work of verification, plus one draft pass per drafted token.
     """
     verified = work.roofline(loop.average(accepted_tokens))
     return np.asarray(verified + loop.drafted_tokens * _draft_pass(work, loop))
@@ -31,8 +31,8 @@ def drafting_step(work: ReplicaWork, loop: LoopLoad, accepted_tokens: float) -> 
 def drafting_cost(work: ReplicaWork, slowdowns: Array, drafted_tokens: int, accepted_tokens: float) -> StepCost:
     """Return the cost of a drafting step, divided by the tokens that the step yields per request.
 
-    A caller can then count one token per step. The result is right on average, although real tokens arrive several at
-    once. Prompt tokens cost the same as without drafts.
+    After the division, a caller can count one token per step. The mean time per token is right, although a real
+    drafting step yields several tokens at once. Prompt tokens cost the same as without drafts.
     """
     verifying = slowdowns.copy()
     verifying[COMPONENTS.index("compute")] *= 1 + drafted_tokens

@@ -22,7 +22,7 @@ _NETWORK_BYTES_PER_S: Final = 50e9
 def link_bytes_per_s(accelerator: Accelerator, ranks: int) -> float:
     """Return the bytes per second that one device can send to the other ranks.
 
-    In a mesh, only the links to these ranks count. Between machines, the network is the limit.
+    In a mesh, only the links to the other ranks count. If the ranks span several machines, the network is the limit.
     """
     link = accelerator.link
     if link is None or link.aggregate_bytes_per_s_one_way is None:
@@ -38,8 +38,9 @@ def link_bytes_per_s(accelerator: Accelerator, ranks: int) -> float:
 def multiplications(model: ModelSpec, accelerator: Accelerator) -> tuple[int, int]:
     """Count the matrix multiplications of the layers, and how many of them first quantise their input in blocks.
 
-    Matrices of one module that read the same input are one launch, as engines fuse queries with keys and values. Scales
-    of a whole tensor or row are applied by the preceding kernel. Scales of blocks take an extra kernel.
+    Matrices of one module that read the same input count as one launch, because engines fuse them (for example queries,
+    keys and values). Scales of a whole tensor or row are applied by the preceding kernel. Scales of blocks need an
+    extra kernel.
     """
     fused = {
         (weight.module.rpartition(".")[0], weight.shape[1:], weight.split is Split.ROW, weight.layer): _in_blocks(
@@ -63,8 +64,8 @@ def exchange(deployment: Deployment) -> tuple[float, int]:
 
     The seconds are the time to send the activations of one token at peak bandwidth.
 
-    A rank with whole experts receives only the tokens that are routed to its experts, and sends them back. If experts
-    are sliced, every rank processes every token, so all ranks gather and scatter all tokens.
+    A rank with whole experts receives only the tokens that are routed to its experts, and sends their results back. If
+    experts are sliced, every rank processes every token, so all ranks gather and scatter all tokens.
     """
     model, split = deployment.model, deployment.parallelism
     ranks = split.tp * split.dp

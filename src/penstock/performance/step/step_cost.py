@@ -16,8 +16,8 @@ class StepCost:
     The time of a step is `step_s + decodes * decode_s + prefill_tokens * prefill_token_s`, plus `prompt_step_s` if the
     step carries a prompt, plus `expert_s` times the share of the experts that any token visits. Each attention limit w
     adds `context_s * sum of min(context, w)` over the decoding requests, and `pair_s` for every pair of a prompt token
-    and a token that it attends to. The time is linear in everything that a decode step adds, so the time of any number
-    of equal steps has a closed form.
+    and a token that it attends to. Each decode step adds one token to every context, and the time is linear in these
+    tokens. So the total time of several steps with the same requests has a closed form.
 
     If attention runs in `ranks` data-parallel ranks, the coefficients are for a load that is spread evenly over all
     ranks. `of_rank` has the coefficients of one rank's part of a step, without the experts. Ranks that share experts
@@ -29,7 +29,7 @@ class StepCost:
     prefill_token_s: float
     prompt_step_s: float = 0.0
     """Extra seconds of a step that carries a prompt, because such a step runs outside captured graphs. A prompt chunk
-    of one token adds no such seconds, because it runs like a decode."""
+    of one token takes no extra seconds, because the chunk runs like a decode."""
     expert_s: float = 0.0
     expert_miss: float = 0.0
     """Probability that one token does not visit a given expert."""
@@ -45,13 +45,15 @@ class StepCost:
 
     def __post_init__(self) -> None:
         if not len(self.limits) == len(self.context_s) == len(self.pair_s):
-            raise ValueError("each limit needs one context_s and one pair_s")
+            raise ValueError("`limits`, `context_s` and `pair_s` must have equal lengths")
         amounts = [self.step_s, self.decode_s, self.prefill_token_s, self.prompt_step_s, self.expert_s]
         amounts += [*self.context_s, *self.pair_s]
         if not all(np.isfinite(amount) and amount >= 0 for amount in amounts) or not 0 <= self.expert_miss <= 1:
-            raise DeploymentError("the coefficients of a step must be finite and must not be negative")
+            raise DeploymentError(
+                "every coefficient of a step must be finite and at least 0, and `expert_miss` at most 1"
+            )
         if min(self.limits) < 1 or self.ranks < 1:
-            raise ValueError("every limit must be at least one token, and `ranks` must be at least 1")
+            raise ValueError("every attention limit in `limits` must be at least 1 token, and `ranks` at least 1")
 
     @property
     def of_rank(self) -> "StepCost":
@@ -137,7 +139,8 @@ def step_cost(work: ReplicaWork, slowdowns: Array) -> StepCost:
 def _by_limit(work: ReplicaWork, slow: dict[str, float]) -> tuple[dict[int, float], dict[int, float]]:
     """Return two tables of seconds, keyed by attention limit.
 
-    The first has the seconds per context token of a decode. The second has the seconds per token pair of a prompt.
+    The first table has the seconds per context token of a decode. The second table has the seconds per token pair of a
+    prompt.
     """
     dtype, tp = work.deployment.chosen_cache_dtype, work.deployment.parallelism.tp
     reads: dict[int, float] = {}

@@ -37,12 +37,12 @@ COMPONENTS: Final = (
     "step",
     "prompt_layers",
 )
-"""Columns of a step's work. The first seven are seconds at peak speed. The eighth is the seconds of reading weights
-that must be widened because their format has no datapath. The rest are counts: launches, messages, steps, and the
-layers of steps that carry prompts. Steps that carry prompts run outside captured graphs."""
+"""Columns of a step's work. The first seven columns are seconds at peak speed. The eighth column is the time to read
+weights that must be widened because their format has no datapath, in seconds. The other columns are counts of launches,
+messages, steps, and the layers of steps that carry prompts. Steps that carry prompts run outside captured graphs."""
 PHYSICAL: Final = 7
-"""Number of physical components, which come first in `COMPONENTS`. Most of the others count launches, whose cost is
-fitted."""
+"""Number of physical components, which come first in `COMPONENTS`. All other components except `widening` are counts,
+with a fitted cost per count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +60,8 @@ class Load:
     drafted_tokens: float = 0.0
     """Speculative tokens verified along with each decoded token."""
     carrying_share: Array = field(default_factory=lambda: np.ones(1))
-    """Share of steps that carry prompt tokens. It is one for a single step that carries them, and can be less for an
-    average over many steps."""
+    """Share of steps that carry prompt tokens. The share is one for a single step with prompt tokens, and can be lower
+    for an average over many steps."""
 
     @staticmethod
     def closed_loop(concurrency: Array, input_tokens: Array, output_tokens: Array, batched_tokens: float) -> "Load":
@@ -82,7 +82,10 @@ def carrying_steps(input_tokens: Array, batched_tokens: float) -> Array:
 
 
 class ReplicaWork:
-    """Sums over a deployment's weights and layers. They are computed once, so a step costs a few multiplications."""
+    """Sums over a deployment's weights and layers.
+
+    With these sums, the work of a step takes only a few multiplications.
+    """
 
     def __init__(self, deployment: Deployment) -> None:
         self.deployment = deployment
@@ -204,7 +207,7 @@ class ReplicaWork:
 def pairs(tokens: Array, limit: float) -> Array:
     """Return the number of pairs of a query token and a token that it attends to, over the first `tokens` of a prompt.
 
-    The number is `tokens`²/2, with at most `limit` pairs per query token.
+    The number is `tokens`²/2 if `limit` is not reached. A query token is in at most `limit` pairs.
     """
     seen = np.minimum(tokens, limit)
     return seen * (tokens - seen / 2)
