@@ -17,7 +17,7 @@ import numpy as np
 
 from penstock.compiled.library import load
 from penstock.compiled.marks import CompiledFunction
-from penstock.compiled.tables import ArrayOf, ArrayTable, Pointers, as_records, table_of
+from penstock.compiled.tables import ArrayOf, ArrayTable, Pointers, as_records, pointers_to, table_of
 
 Function = TypeVar("Function", bound=Callable[..., object])
 MODULES: Final = (
@@ -101,8 +101,8 @@ class ExportedFunction(CompiledFunction):
         if self.native is None:
             with np.errstate(all="ignore"):
                 return self.py_func(*(as_records(item) if _is_table(item) else item for item in arguments))
-        # Pointers live until the call is over.
-        passed = [Pointers(item) if _is_table(item) else item for item in arguments]
+        # `passed` keeps the pointers until the call is over.
+        passed = [pointers_to(item) if _is_table(item) else item for item in arguments]
         return self.native(*(item.address if isinstance(item, Pointers) else item for item in passed))
 
 

@@ -6,7 +6,8 @@ In memory a table is a C struct: for each array its address, then its shape as i
 
 import ctypes
 from functools import cache
-from typing import Any, NamedTuple, cast, get_type_hints
+from typing import Any, Final, NamedTuple, cast, get_type_hints
+from weakref import ref
 
 import numpy as np
 
@@ -41,9 +42,9 @@ def table_of(kind: Any) -> ArrayTable | None:  # noqa: ANN401 - any annotation
 
 
 class Pointers:
-    """The addresses and shapes of a table's arrays. They stay valid while this object exists."""
+    """The addresses and shapes of a table's arrays. They are valid while this object and the arrays exist."""
 
-    __slots__ = ("_words", "address", "table")
+    __slots__ = ("_arrays", "_words", "address")
 
     def __init__(self, table: Any) -> None:  # noqa: ANN401 - any table
         declared = table_of(cast("Any", type(table)))
@@ -56,9 +57,25 @@ class Pointers:
                 raise TypeError(f"{declared.name}.{field} is not a contiguous array of {kind.dimensions} dimensions")
             words.append(array.ctypes.data)
             words += array.shape
-        self.table = table
+        self._arrays = [ref(array) for array in table]
         self._words = (ctypes.c_int64 * len(words))(*words)
         self.address = ctypes.addressof(self._words)
+
+    def are_of(self, table: Any) -> bool:  # noqa: ANN401 - any table
+        """Return whether these are the pointers of a table: whether it consists of the same arrays."""
+        return all(known() is array for known, array in zip(self._arrays, table, strict=True))
+
+
+_LAST: Final[dict[type, Pointers]] = {}
+"""The last pointers of each class of table. The arrays are not kept alive."""
+
+
+def pointers_to(table: Any) -> Pointers:  # noqa: ANN401 - any table
+    """Return the pointers of a table. They are made again only if an array is another one than in the last call."""
+    last = _LAST.get(type(table))
+    if last is None or not last.are_of(table):
+        last = _LAST[type(table)] = Pointers(table)
+    return last
 
 
 def as_records(table: Any) -> Any:  # noqa: ANN401 - any table

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -14,7 +15,7 @@ import pytest
 from penstock.compiled import c_header, library
 from penstock.compiled.interface import ExportedFunction, exported_functions, layout_digest
 from penstock.compiled.source_stamp import raw_digest, stamp
-from penstock.compiled.tables import ArrayOf, Pointers, table_of
+from penstock.compiled.tables import ArrayOf, Pointers, pointers_to, table_of
 from penstock.errors import DeploymentError
 from penstock.routing.baselines.all_policies import POLICIES
 from penstock.routing.picker_calls import PickerTable
@@ -162,6 +163,16 @@ def test_a_table_refuses_arrays_of_another_layout() -> None:
             Pointers(Numbers(wrong))
     with pytest.raises(TypeError, match="not a table"):
         Pointers((1, 2))
+
+
+def test_pointers_are_made_again_only_for_other_arrays() -> None:
+    first = Numbers(np.zeros((2, 3)))
+    known = pointers_to(first)
+    assert pointers_to(Numbers(first.rows)) is known
+    assert pointers_to(Numbers(first.rows.copy())) is not known
+    alive = weakref.ref(first.rows)
+    del first
+    assert alive() is None, "pointers must not keep the arrays of a finished run"
 
 
 def test_the_header_is_the_one_of_these_functions() -> None:

@@ -56,7 +56,7 @@ class CompiledPolicy:
         self._table, pointers = table, Pointers(table)
         for call in _CALLS:
             bound: Any = partial(call, table) if call.native is None else partial(call.native, pointers.address)
-            bound.pointers = pointers  # keeps the pointers alive, because their address is valid only while they exist
+            bound.keeps = (table, pointers)  # the address is valid only while both exist
             setattr(self, call.__name__, bound)
 
     def use_flights(self, flights: Records) -> None:

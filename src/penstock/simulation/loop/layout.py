@@ -279,16 +279,17 @@ def feed(
     kept = np.flatnonzero(fits)
     control = world.control[0]
     start = int(control["loaded_rows"])
-    rows = np.zeros(len(kept), ROW)
-    rows["number"] = start + refused + kept
-    rows["arrival_s"], rows["slo_class"] = block.arrival_s[kept], block.slo_class[kept]
-    rows["input_tokens"], rows["output_tokens"] = block.input_tokens[kept], block.output_tokens[kept]
-    rows["leaf"] = rows["doubled"] = NONE
-    rows["pool"] = assigned[kept]
+    leaves = np.full(len(kept), NONE, np.int64)
     if block.prefixes is not None:
         own = block.prefixes.own
-        rows["leaf"] = np.where(own == NONE, _leaves(block.prefixes), own)[kept]
-    world.rows[np.arange(start, start + len(kept)) & (len(world.rows) - 1)] = rows
+        leaves = np.where(own == NONE, _leaves(block.prefixes), own)[kept]
+    for places, part in _ring_slices(start, len(kept), len(world.rows)):
+        rows, fed = world.rows[places], kept[part]
+        rows.view(np.uint8)[:] = 0
+        rows["number"] = start + refused + fed
+        rows["arrival_s"], rows["slo_class"] = block.arrival_s[fed], block.slo_class[fed]
+        rows["input_tokens"], rows["output_tokens"] = block.input_tokens[fed], block.output_tokens[fed]
+        rows["leaf"], rows["doubled"], rows["pool"] = leaves[part], NONE, assigned[fed]
     control["loaded_rows"] = start + len(kept)
     if not control["closed"]:
         control["known_rows"] = control["loaded_rows"]
@@ -297,6 +298,14 @@ def feed(
         world.rows["arrival_s"][np.arange(start, first) & (len(world.rows) - 1)] = 0.0
         control["known_rows"] = first
     return block.slo_class[~fits]
+
+
+def _ring_slices(start: int, count: int, size: int) -> Iterator[tuple[slice, slice]]:
+    """Yield the places of consecutive rows in a ring, and the rows that go there: one slice, or two if it wraps."""
+    first = start % size
+    unwrapped = min(count, size - first)
+    yield slice(first, first + unwrapped), slice(0, unwrapped)
+    yield slice(0, count - unwrapped), slice(unwrapped, count)
 
 
 class Users:
