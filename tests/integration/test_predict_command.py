@@ -92,7 +92,7 @@ def test_the_roofline_is_a_bound(penstock: Run) -> None:
 def test_an_engine_that_was_not_measured_is_named(penstock: Run) -> None:
     result = penstock("predict", "llama-3.1-8b", "--on", "mi325x", "--engine", "trtllm")
     assert result.returncode == 2
-    assert "measured: sglang, vllm" in result.stderr
+    assert "choose one of: sglang, vllm" in result.stderr
 
 
 def test_predict_exits_1_when_it_does_not_fit(penstock: Run) -> None:

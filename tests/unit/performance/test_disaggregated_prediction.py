@@ -128,7 +128,7 @@ def test_engines_that_ran_apart_are_tried_and_others_refused() -> None:
         "trtllm",
         "vllm",
     ]
-    with pytest.raises(DeploymentError, match="measured: sglang, trtllm, vllm"):
+    with pytest.raises(DeploymentError, match="choose one of: sglang, trtllm, vllm"):
         disaggregated_engines(part, "atom", shipped_efficiencies(), shipped_phase_factors())
 
 
