@@ -30,7 +30,7 @@ _PRE: Final = (
 class ApiAnswer(ABC):
     """Answer of an API function.
 
-    The methods of this class are stable. Subclasses have fields of the library's own types.
+    The methods of this class stay the same between releases. The fields of subclasses hold objects of the library.
     """
 
     document_type: ClassVar[type]
@@ -39,7 +39,10 @@ class ApiAnswer(ABC):
     @property
     @abstractmethod
     def good(self) -> bool:
-        """Return whether the verdict is positive. The command exits with 0 if it is, else with 1."""
+        """Return whether the verdict is positive.
+
+        The command exits with 0 if the verdict is positive, and with 1 otherwise.
+        """
 
     def document(self) -> Mapping[str, object]:
         """Return the document that `--json` prints."""
@@ -51,11 +54,11 @@ class ApiAnswer(ABC):
 
     @abstractmethod
     def render(self, columns: int) -> RenderableType:
-        """Return what the command prints in a terminal that is `columns` wide."""
+        """Return the command's output for a terminal with the given number of columns."""
 
     @abstractmethod
     def _summary(self) -> tuple[str, Sequence[str]]:
-        """Return the subject of the question, and short phrases that answer it."""
+        """Return the name of the model, fleet or other subject, and short phrases with the results."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the document that `--json` prints as plain values. The key `schema` comes first."""

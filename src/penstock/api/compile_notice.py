@@ -1,6 +1,6 @@
 """Compiles the simulator's library on first use and reports how long it takes.
 
-It happens once per machine and version.
+Compilation happens once per machine and version of the package.
 """
 
 from time import perf_counter

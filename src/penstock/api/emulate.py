@@ -80,8 +80,8 @@ def _coarse(replica: Replica) -> Replica:
 def emulate(options: EmulateOptions) -> None:
     """Serve the endpoints of a fleet with predicted latencies until SIGTERM or SIGINT, as `penstock emulate` does.
 
-    `speed` engine seconds pass per second of wall time. Once all ports are open, `ready` is called with the fleet,
-    which then has the addresses.
+    Emulated engines run `speed` times as fast as real time. Once all ports are open, `ready` is called with the fleet,
+    including the addresses of its endpoints.
     """
     if find_spec("httptools") is None or find_spec("uvloop") is None:
         raise MissingExtra('`penstock emulate` needs an extra: pip install "penstock[gateway]"')

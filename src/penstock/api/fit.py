@@ -80,7 +80,7 @@ def fit(options: FitOptions) -> FitAnswer:
 
 
 def _engine(options: FitOptions, accelerator: Accelerator, split: Parallelism) -> Engine:
-    """Return the engine with the given settings. All other settings have the engine's defaults."""
+    """Return the engine with the given settings. Settings that are not given keep the engine's defaults."""
     usual = engine_defaults(
         engine_choice(options.engine), accelerator, version=options.engine_version, tp=split.tp, pp=split.pp
     )

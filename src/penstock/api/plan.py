@@ -65,7 +65,7 @@ class PlanAnswer(ApiAnswer):
     def rows(self) -> list[Row]:
         """Return one row per fleet, accelerator and period.
 
-        The rows of the cheapest fleet come first. There are no rows if there is no fleet.
+        The rows of the cheapest fleet come first. The list is empty if no fleet is feasible.
         """
         answer = self.result.answer
         if isinstance(answer, NoFleet):

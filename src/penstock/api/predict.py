@@ -76,7 +76,7 @@ class PredictDisaggregatedAnswer(ApiAnswer):
         return [_disaggregated_row(prediction) for prediction in self.predictions]
 
     def render(self, columns: int) -> RenderableType:
-        """Return what `predict --prefill` prints."""
+        """Return the terminal output of `predict --prefill`."""
         return render_disaggregated(self.model, self.predictions, columns)
 
     def _summary(self) -> tuple[str, Sequence[str]]:

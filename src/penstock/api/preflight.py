@@ -45,7 +45,7 @@ from penstock.report.preflight.terminal import render_matrix, render_preflight
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PreflightAnswer(ApiAnswer):
-    """Preflight results, one per accelerator. A matrix has one result per accelerator and engine."""
+    """Preflight results, one per accelerator. The answer of --matrix has one result per accelerator and engine."""
 
     document_type = PreflightDocument
     answers: tuple[Preflight, ...]
@@ -57,7 +57,7 @@ class PreflightAnswer(ApiAnswer):
     def good(self) -> bool:
         """Return whether no finding blocks the launch or makes answers silently wrong.
 
-        It is always true for a matrix.
+        The verdict of a matrix is always positive.
         """
         return self.matrix or all(answer.passes for answer in self.answers)
 
@@ -177,9 +177,9 @@ class LaunchQuestions:
         return ranks if self.launch is not None and devices is not None and ranks < devices else devices
 
     def _spans_nodes(self, accelerator: Accelerator, devices: int, pp: int) -> bool:
-        """Return whether the devices fill several nodes that no fast link joins.
+        """Return whether the devices fill several nodes that are not joined by a fast link.
 
-        It is false if a pipeline-parallel or data-parallel split is given.
+        The result is false if the user gives a pipeline-parallel or data-parallel split.
         """
         linked = accelerator.link.domain_devices if accelerator.link else None
         together = max(accelerator.node.largest, linked or 0)
@@ -199,7 +199,7 @@ class LaunchQuestions:
         )
 
     def everywhere(self, subject: Subject) -> list[PreflightQuestion]:
-        """Build a question for each accelerator and each of both engines.
+        """Build one question for each combination of accelerator and engine.
 
         Each question is for the minimum number of devices on which the model fits.
         """

@@ -64,8 +64,8 @@ def receipts(
 ) -> ReceiptsAnswer:
     """Replay recorded decisions with other policies, as `penstock receipts` does: `receipts(["receipts.0.jsonl"])`.
 
-    `explained` is the number of a decision, counted from 1. The answer then shows the predictions of this decision for
-    every endpoint.
+    `explained` is the number of a decision, counted from 1. If `explained` is given, the answer also shows the
+    predictions for every endpoint at that decision.
     """
     policies = policies_choice(policy)
     if any(one.weighs == "file" for one in policies):

@@ -89,7 +89,8 @@ def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool =
 def _addresses(pool: Pool, *, follow_names: bool) -> list[str]:
     """Return the addresses of a pool's replicas.
 
-    An endpoint has one address. If `follow_names` is true, it has all addresses to which its DNS name resolves.
+    Each endpoint has one address. If `follow_names` is true, each endpoint has all addresses to which its DNS name
+    resolves.
     """
     from penstock.gateway.state.addresses import address_of, addresses_of  # noqa: PLC0415 - needs the extra
 
@@ -100,7 +101,10 @@ def _addresses(pool: Pool, *, follow_names: bool) -> list[str]:
 
 @dataclass(frozen=True)
 class _Key:
-    """Cache key for the placement of a pool. With it, a reload of the fleet file places only changed pools again."""
+    """Cache key for the placement of a pool.
+
+    Thanks to this key, a reload of the fleet file places only the changed pools again.
+    """
 
     text: str
     fleet: Fleet
@@ -178,7 +182,7 @@ def _absolute(path: Path | str | None) -> str | None:
 def _refuse_missing_folders(options: GatewayOptions) -> None:
     """Raise an error if the directory of an output file does not exist.
 
-    This is checked before any process is started.
+    The directory is checked before any process is started.
     """
     for flag, path in (("--receipts", options.receipts), ("--access-log", options.access_log)):
         if path is not None and not Path(path).absolute().parent.is_dir():

@@ -121,9 +121,9 @@ def _with_settings(options: SimulateOptions, deployment: Deployment) -> Deployme
 
 
 def _typical_tokens(question: SimulationQuestion, limit: int | None) -> tuple[int, int]:
-    """Return the mean prompt and answer tokens at the start of a workload.
+    """Return the mean prompt and answer tokens of the first requests of a workload.
 
-    Requests beyond the context limit are left out, unless every request is beyond it.
+    Requests beyond the context limit are left out, unless all requests are beyond the limit.
     """
     sample = min(question.requests, _TYPICAL_REQUESTS)
     blocks = question.workload.blocks(seed=question.seed, requests=sample, rate_per_s=question.rate_per_s)

@@ -34,7 +34,7 @@ from penstock.simulation.run_options import RouterVisibility, Routing
 from penstock.workload import CountProgress, Empirical, Slo, Workload, parse_duration
 
 _PAIRS: Final = 4096
-"""Approximate number of pairs of prompt and answer length that are taken from a fleet's routes."""
+"""Approximate number of (prompt length, answer length) pairs that are sampled from a fleet's routes."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -63,7 +63,7 @@ class SimulateFleetAnswer(ApiAnswer):
         return [_row(run) for run in self.runs]
 
     def render(self, columns: int) -> RenderableType:
-        """Return what `simulate --fleet` prints."""
+        """Return the terminal output of `simulate --fleet`."""
         return render_fleet(self.fleet, self.pools, self.load, self.events.lines, self.runs, columns)
 
     def _summary(self) -> tuple[str, Sequence[str]]:
@@ -169,9 +169,9 @@ def _tokens(fleet: Fleet, inputs: Tokens | None, outputs: Tokens | None) -> tupl
 
 
 def _of_routes(workload: Workload, fleet: Fleet) -> Workload:
-    """Return the workload with lengths from the fleet's routes, in proportion to the rates of the routes.
+    """Return the workload with request lengths drawn from the fleet's routes, in proportion to the routes' rates.
 
-    A workload of a fleet with fewer than two routes is returned unchanged.
+    If the fleet has fewer than two routes, the workload is returned unchanged.
     """
     if len(fleet.routes) < 2:  # one length is no mix
         return workload
@@ -195,7 +195,10 @@ def _peak(fleet: Fleet, *, recorded: bool) -> float | None:
 
 
 def _common_slo(fleet: Fleet) -> Slo | None:
-    """Return the SLO of the fleet's routes, or None if there are no routes. Raise if the routes have different SLOs."""
+    """Return the SLO of the fleet's routes, or None if there are no routes.
+
+    Raise an error if the routes have different SLOs.
+    """
     slos = {route.slo for route in fleet.routes}
     if len(slos) > 1:
         raise UsageError("the fleet's routes have different SLOs; give one for all with --slo ttft=1s,tpot=50ms")

@@ -1,4 +1,4 @@
-"""The checkable claims of five articles. They are paraphrased and shipped as data."""
+"""The checkable claims of five articles. The claims are paraphrased and ship as data with the package."""
 
 from functools import cache
 from importlib.resources import files
@@ -27,6 +27,9 @@ def shipped_claims() -> tuple[Claim, ...]:
 
 
 def contradictions(claims: tuple[Claim, ...]) -> tuple[tuple[str, str], ...]:
-    """Return the pairs of claims that, as claims state, cannot both be true. Each pair of ids is listed once."""
+    """Return the pairs of claims that cannot both be true, as listed in the claims themselves.
+
+    Each pair of ids is listed once.
+    """
     pairs = {tuple(sorted((claim.id, other))) for claim in claims for other in claim.contradicts}
     return tuple(sorted((first, second) for first, second in pairs))

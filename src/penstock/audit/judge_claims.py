@@ -53,7 +53,7 @@ _BY_DAY: Final[Mapping[type, Callable[..., Judgement]]] = {
     PriceStatement: audit_price,
     PriceRatioStatement: audit_price_ratio,
 }
-"""Checks that depend on the date of the claim, by type of statement."""
+"""Checks that depend on the date of the claim, keyed by type of statement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +65,15 @@ class Audited:
 
 
 def audit_claims(claims: Iterable[Claim], library: Library) -> tuple[Audited, ...]:
-    """Judge each claim separately. The contradictions between claims that claims list are not considered."""
+    """Judge each claim separately. Contradictions with other claims, which a claim may list, are not considered."""
     return tuple(Audited(claim=claim, judgement=judge(claim, library)) for claim in claims)
 
 
 def judge(claim: Claim, library: Library) -> Judgement:
-    """Judge one claim. If its accelerator or model is unknown, the verdict is undetermined and no error is raised."""
+    """Judge one claim.
+
+    If the claim's accelerator or model is unknown, the verdict is undetermined and no error is raised.
+    """
     statement, day = claim.statement, claim.said.said_on
     try:
         if type(statement) in _BY_DAY:
@@ -84,7 +87,7 @@ def judge(claim: Claim, library: Library) -> Judgement:
 
 
 def _note_later_launch(judgement: Judgement, accelerator: str, library: Library, claim: Claim) -> Judgement:
-    """Return the judgement. If the accelerator was launched after the claim, the reason says so."""
+    """Return the judgement. If the accelerator was launched after the claim, the reason of the judgement says so."""
     launched, day = library.accelerator_of(accelerator).launched, claim.said.said_on
     if launched is None or day is None or f"{day:%Y-%m}" >= launched:
         return judgement

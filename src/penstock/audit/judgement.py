@@ -1,6 +1,6 @@
 """Judgements.
 
-Each has a verdict, a reason, reproducible arithmetic, and the condition that would make the claim true.
+Each judgement has a verdict, a reason, reproducible arithmetic, and the condition under which the claim would be true.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ class Verdict(StrEnum):
     """Verdict on a claim."""
 
     IMPOSSIBLE = "impossible"
-    """The claim breaks a bound of capacity, bandwidth or arithmetic in every reading."""
+    """The claim breaks a bound of capacity, bandwidth or arithmetic in every possible interpretation."""
     CONTRADICTED = "contradicted"
     """The claim is contradicted by sourced facts or dates, or by the inputs that it states."""
     IMPLAUSIBLE = "implausible"
@@ -23,7 +23,7 @@ class Verdict(StrEnum):
 
     @property
     def damning(self) -> bool:
-        """Whether the verdict makes `penstock audit` exit with status 1, so that a buyer stops."""
+        """Whether the verdict makes `penstock audit` exit with status 1, which is meant to stop a purchase."""
         return self in {Verdict.IMPOSSIBLE, Verdict.CONTRADICTED}
 
     @property
@@ -34,7 +34,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Working:
-    """One line of arithmetic. It has an expression of plain numbers, the result, and the meaning of the result."""
+    """One line of arithmetic.
+
+    The line has an expression of plain numbers, its result, and the meaning of the result.
+    """
 
     expression: str
     """An expression such as `192 / 80`, or a comparison such as `2024-10 > 2023-10`."""

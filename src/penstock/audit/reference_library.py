@@ -31,14 +31,17 @@ class SourcedFact:
     checked_on: date
     holds: bool | None = None
     text: str | None = None
-    """Name or statement. `|` separates alternatives. A claim must contain all words of one alternative."""
+    """Name or statement.
+
+    `|` separates alternatives. A claim is confirmed if it contains all words of one alternative.
+    """
     low: float | None = None
     high: float | None = None
     measure: str = "number"
     first: date | None = None
     """The day on which the event happened or the fact began to hold.
 
-    If the day is uncertain, the first possible day.
+    If the day is uncertain, this is the first possible day.
     """
     last: date | None = None
     note: str = ""
@@ -125,7 +128,7 @@ class FactBook:
         return min(dated, key=lambda fact: fact.first or date.max, default=None)
 
     def limit(self, ident: str) -> SourcedLimit | None:
-        """Return the threshold with an id, or None."""
+        """Return the threshold with the given id, or None if there is none."""
         return next((limit for limit in self.limits if limit.id == ident), None)
 
     def package_of(self, accelerator: str) -> Package | None:
@@ -154,7 +157,7 @@ def shipped_facts() -> FactBook:
 class Library:
     """Reference data for the checks.
 
-    It can be a cache key, because it is compared by identity and not by content.
+    Libraries can be cache keys, because they are compared by identity and not by content.
     """
 
     accelerator_of: Callable[[str], Accelerator]
@@ -166,10 +169,16 @@ class Library:
     shape_of: Callable[[str], str]
     """Function that maps a catalog model to its shape. Models of equal shape have equal speed."""
     efficiencies: Efficiencies | None
-    """Measured efficiencies. If None, speeds are judged by physical bounds and published rows alone."""
+    """Measured efficiencies.
+
+    If efficiencies are None, speeds are judged by physical bounds and published rows alone.
+    """
     facts: FactBook
     subject_of: Callable[[str], Subject]
     """Function that maps a model name to the subject of a preflight."""
     knowledge: Callable[[], Knowledge]
-    """Function that returns the preflight rules and tables. It loads them at the first call."""
+    """Function that returns the preflight rules and tables.
+
+    The function loads the rules and tables at its first call.
+    """
     today: date

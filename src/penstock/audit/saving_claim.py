@@ -1,4 +1,4 @@
-"""Checks whether a published saving follows from the inputs that it states, in every reasonable reading."""
+"""Checks whether a published saving follows from its stated inputs, for every reasonable interpretation of them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ SAVING_KEYS: Final = {
     "claimed_with_engineers_fraction": "claimed_with_engineers",
     "cheaper_throughput_fraction": "throughput_ratio",
 }
-"""Keys in claim files, by field of `SavingClaim`. Only fields whose key is not their name are listed."""
+"""Keys in claim files, by field of `SavingClaim`. A field that is not listed has its own name as key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class SavingClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One reading of the stated inputs, and the saving that it gives."""
+    """One interpretation of the stated inputs, and the resulting saving."""
 
     name: str
     throughput: str
@@ -59,17 +59,17 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimCheck:
-    """The results of all readings, and the input values that would reproduce the claim."""
+    """The savings under all interpretations of the inputs, and the input values that would reproduce the claim."""
 
     claim: SavingClaim
     readings: tuple[Reading, ...]
     engineers_for_the_drop: float
     """Number of engineers that explains the difference between the two claimed savings.
 
-    Equal throughput is assumed. The bill of the dearer fleet is the same in every reading.
+    Equal throughput is assumed. The bill of the dearer fleet is the same in every interpretation.
     """
     throughput_for_the_claim: float
-    """Throughput of the cheaper accelerator, relative to the dearer, that gives the claimed saving in reading `own`."""
+    """Relative throughput of the cheaper accelerator that gives the claimed saving under the interpretation `own`."""
 
     @property
     def verdicts(self) -> tuple[str, ...]:
@@ -104,7 +104,7 @@ def _sentence(claimed: float, given: list[tuple[float, Reading]], reproduced: li
 
 
 def check_claim(claim: SavingClaim) -> ClaimCheck:
-    """Compute the result of every reading, and the input values that would reproduce the claim."""
+    """Compute the saving for every interpretation of the inputs, and the inputs that would reproduce the claim."""
     readings = tuple(_readings(claim))
     cheaper, dearer = _bills(claim, "own")
     drop = claim.claimed_fraction - claim.claimed_with_engineers_fraction
@@ -118,10 +118,11 @@ def check_claim(claim: SavingClaim) -> ClaimCheck:
 
 _Basis = Literal["own", "watts", "same"]
 _BASES: Final[tuple[_Basis, ...]] = ("own", "watts", "same")
-"""Readings of the hardware share.
+"""Interpretations of the stated hardware share.
 
-With `own`, the share applies to each bill. With `watts` and `same`, it applies to the dearer bill only. The power cost
-of the cheaper fleet is then scaled by watts (`watts`), or equals the power cost of the dearer fleet (`same`).
+With `own`, the hardware share applies to each of the two bills. With `watts` and `same`, the hardware share applies to
+the dearer bill only. With `watts`, the power cost of the cheaper fleet is the dearer fleet's power cost, scaled by
+watts. With `same`, both fleets have the same power cost.
 """
 
 

@@ -1,4 +1,4 @@
 """Implements the `penstock` command.
 
-It parses arguments, calls one library function, and renders the result with `report`.
+Each command parses its arguments, calls one library function, and renders the result with `report`.
 """

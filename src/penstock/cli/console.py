@@ -1,6 +1,6 @@
 """Prints to the console.
 
-Results go to stdout. In a pipe they have no colour, and their width is fixed unless COLUMNS is set.
+Results go to stdout. Results that are piped have no colour, and their width is fixed unless COLUMNS is set.
 """
 
 import os
@@ -42,7 +42,7 @@ class _Trimming(RenderHook):
 
 
 class _Trimmed:
-    """Renderable without the blanks with which tables pad their last column."""
+    """Renderable without trailing blanks, which tables add to pad their last column."""
 
     def __init__(self, view: ConsoleRenderable) -> None:
         self._view = view

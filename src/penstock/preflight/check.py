@@ -71,7 +71,7 @@ _LONGER: Final = ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "SGLANG_ALLOW_OVERWRITE_LONGE
 
 
 class Readiness(StrEnum):
-    """The overall verdict of a preflight, which is one word for the worst known problem."""
+    """The overall verdict of a preflight: one word for the worst known problem."""
 
     SILENT_WRONG = "silent-wrong"
     BLOCKED = "blocked"
@@ -101,7 +101,7 @@ class PreflightQuestion:
     version: Release
     asked: LaunchChoices
     launch: Launch | None = None
-    """The user's own launch. If it is None, the launch that preflight proposes is checked."""
+    """The user's own launch. If the user gives no launch (None), the launch that preflight proposes is checked."""
     host: Mapping[str, str] | None = None
 
 
@@ -111,7 +111,7 @@ class Preflight:
 
     question: PreflightQuestion
     launch: Launch
-    """The launch that was checked. It is the user's own launch, or the proposed launch if the user gave none."""
+    """The launch that was checked: the user's own launch, or the proposed launch if the user gave none."""
     facts: Facts
     assessment: Assessment
     architecture: ArchitectureSupport
@@ -122,12 +122,12 @@ class Preflight:
     aiter: AiterLookup | None
     memory: MemoryFit
     cut: CutContext | None
-    """A shorter context that fits in vLLM, if the model's full context does not fit. Otherwise None."""
+    """A shorter context that fits in memory with vLLM, if the model's full context does not fit. Otherwise None."""
     flags: tuple[FlagFinding, ...]
     plan: LaunchPlan
     recipe: Recipe | None
     served: tuple[ServedBy, ...]
-    """Engines measured with this model on this accelerator."""
+    """Engines that have published measurements with this model on this accelerator."""
 
     @property
     def obstacles(self) -> tuple[StartObstacle, ...]:
@@ -136,7 +136,7 @@ class Preflight:
 
     @property
     def narrow(self) -> StartObstacle | None:
-        """The memory obstacle, if it occurs at only one end of the estimated range of start-up memory.
+        """The memory obstacle, if it occurs at only one end of the estimated range of start-up memory, or None.
 
         Otherwise None.
         """
@@ -144,9 +144,9 @@ class Preflight:
 
     @property
     def possible_obstacles(self) -> tuple[StartObstacle, ...]:
-        """Possible obstacles.
+        """Obstacles that may or may not stop the launch.
 
-        They are a memory obstacle at one end of the estimated range, and flags that the release may lack.
+        Possible obstacles are a memory obstacle at one end of the estimated range, and flags that the release may lack.
         """
         unread = (flag for flag in self.flags if flag.stops and not flag.certain)
         short = () if (narrow := self.narrow) is None else (narrow,)
@@ -191,7 +191,7 @@ class Preflight:
     def lags(self, group: WeightGroup) -> bool:
         """Return whether the accelerator could multiply a group of weights faster with native kernels.
 
-        Widened weights count only if the accelerator has units for their FP4 format.
+        For widened weights, the result is true only if the accelerator has hardware units for their FP4 format.
         """
         if group.kernel is KernelClass.WIDENED:
             units = self.facts["chip.fp4"]
@@ -236,7 +236,7 @@ def _obstacles(answer: Preflight) -> Iterator[StartObstacle]:
 def _of_the_line(answer: Preflight) -> Iterator[StartObstacle]:
     """Yield the obstacles in the user's own command.
 
-    They are broken lines, hidden devices, and a wrong quantisation method, model name or image.
+    Such obstacles are broken lines, hidden devices, and a wrong quantisation method, model name or image.
     """
     subject, launch = answer.question.subject, answer.launch
     yield from (StartObstacle(kind="line", text=text) for text in launch.torn)
@@ -260,7 +260,7 @@ def _of_the_line(answer: Preflight) -> Iterator[StartObstacle]:
 
 
 def _short_of_room(answer: Preflight) -> StartObstacle | None:
-    """Return the memory, context or split obstacle that would stop the launch. None if there is none."""
+    """Return the memory, context or split obstacle that would stop the launch, or None if nothing would stop it."""
     if answer.memory.obstacle is None or _starts_all_the_same(answer):
         return None
     hint = f"; --max-model-len {answer.cut.tokens} fits" if answer.cut is not None else ""
@@ -271,8 +271,8 @@ def _short_of_room(answer: Preflight) -> StartObstacle | None:
 def _starts_all_the_same(answer: Preflight) -> bool:
     """Return whether the engine starts despite the memory or context obstacle.
 
-    SGLang starts with a context that does not fit, and refuses long requests. The user can override a model's context
-    limit.
+    SGLang starts even if the context does not fit in memory, and then refuses long requests. A model's context limit is
+    no obstacle if the launch overrides it.
     """
     if answer.memory.obstacle_is("model_limit"):
         overridden = answer.launch.flag("hf-overrides", "json-model-override-args", "rope-scaling") is not None
@@ -340,7 +340,8 @@ def check(question: PreflightQuestion, knowledge: Knowledge) -> Preflight:
 def _propose_launch(question: PreflightQuestion, knowledge: Knowledge, recipe: Recipe | None) -> LaunchPlan:
     """Propose a launch.
 
-    For vLLM it includes the flags of the model's recipe, for SGLang the flags of its cookbook for the model family.
+    A launch for vLLM includes the flags of the model's recipe. A launch for SGLang includes the flags that SGLang's
+    cookbook lists for the model family.
     """
     engine, version = question.engine, question.version
     plan = plan_launch(question.subject, question.accelerator, engine, version, question.asked, recipe)
@@ -351,7 +352,7 @@ def _propose_launch(question: PreflightQuestion, knowledge: Knowledge, recipe: R
 
 
 def _as_launched(question: PreflightQuestion) -> PreflightQuestion:
-    """Return the question with the weight formats after the quantisation that the launch requests.
+    """Return the preflight question with the weight formats that result from the quantisation that the launch requests.
 
     A proposed launch uses the quantisation method of the user's launch.
     """
@@ -363,7 +364,7 @@ def _as_launched(question: PreflightQuestion) -> PreflightQuestion:
 
 
 def _recipe(question: PreflightQuestion, knowledge: Knowledge) -> Recipe | None:
-    """Return the model's recipe, or None if there is none. Only vLLM has recipes."""
+    """Return vLLM's recipe for the model, or None if there is none. Other engines have no recipes."""
     if question.engine != "vllm":
         return None
     return find_recipe(

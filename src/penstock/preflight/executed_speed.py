@@ -22,11 +22,14 @@ class Speed:
 
     prediction: Prediction
     if_native: Prediction | None
-    """The prediction with native kernels. None if every format already has native kernels."""
+    """The prediction with native kernels for every format, or None if every format already has native kernels."""
 
     @property
     def lost_fraction(self) -> float | None:
-        """Fraction of throughput lost because native kernels are missing. None if none is missing."""
+        """Fraction of throughput lost because native kernels are missing.
+
+        The fraction is None if no native kernel is missing.
+        """
         if self.if_native is None:
             return None
         return 1 - self.prediction.output_tokens_per_s.value / self.if_native.output_tokens_per_s.value
@@ -35,8 +38,8 @@ class Speed:
 def predicted_speed(answer: Preflight, efficiencies: Efficiencies) -> Speed | None:
     """Predict the speed under the load `LOAD`.
 
-    None if the launch is blocked or does not fit, if a kernel is missing or unknown, or if the accelerator has no
-    measurements with this engine.
+    Return None if the launch is blocked or does not fit, if a kernel is missing or unknown, or if the accelerator has
+    no measurements with this engine.
     """
     engine, accelerator = answer.question.engine, answer.question.accelerator
     kernels = {group.kernel for group in answer.kernels}

@@ -1,4 +1,4 @@
-"""Finds the nearest split that runs, if the requested split is what keeps the model from running."""
+"""Finds the nearest split with which the model runs, if the model fails only because of the requested split."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +13,7 @@ _ANSWERED_BY_A_SPLIT: Final = {"split", "memory", "context", "nodes"}
 
 
 def nearest(answer: Preflight, knowledge: Knowledge) -> Preflight | None:
-    """Return the preflight result of the nearest split that passes. None if no other split is needed or passes.
+    """Return the preflight result of the nearest split that passes. Return None if no other split is needed or passes.
 
     For a user's own command, the launch that preflight proposes for the same devices is tried first.
     """
@@ -38,7 +38,7 @@ def nearest(answer: Preflight, knowledge: Knowledge) -> Preflight | None:
 def _candidates(answer: Preflight, *, grow: bool) -> Iterator[Parallelism]:
     """Yield other splits of the same devices, then splits of more or fewer devices.
 
-    More devices come first, unless the split or the number of nodes is the obstacle.
+    Splits of more devices come first, unless the obstacle is the split itself or the number of nodes.
     """
     asked, accelerator = answer.question.asked.parallelism, answer.question.accelerator
     mixture = answer.question.subject.model.experts is not None

@@ -27,13 +27,13 @@ SPLITS: Mapping[str, str] = {
     "lengths": "new lengths",
     "load": "a load between measured ones",
 }
-"""Printed name of each hold-out split. It names the data that the predictor has not seen."""
+"""Printed name of each hold-out split. The name says which data the predictor has not seen."""
 _HEAD = ("rows", "median", "mean", "p90", "bias", "in P10-P90")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Published:
-    """The held-out errors of one split."""
+    """The prediction errors of one hold-out split."""
 
     name: str
     errors: Errors
@@ -44,7 +44,7 @@ class Published:
     def of(name: str, errors: Errors, rows: Measured) -> "Published":
         """Build a split from its errors and rows.
 
-        Whether a row is covered is decided by the P10-P90 interval that was calibrated on the other folds.
+        A row is covered if its measured value lies in the P10-P90 interval that was calibrated on the other folds.
         """
         return Published(name=name, errors=errors, rows=rows, covered=is_covered(errors))
 
@@ -63,16 +63,15 @@ class Published:
     def winners(self) -> Winners | None:
         """Return how often the faster vendor was predicted correctly.
 
-        None if there are no comparisons between vendors.
+        Return None if no measurements compare two vendors.
         """
         return winners(self.rows, self.errors.predicted_s)
 
 
 def render_accuracy(published: Sequence[Published]) -> RenderableType:
-    """Draw three results.
+    """Draw the tables of held-out errors, and how often the faster vendor was predicted correctly.
 
-    They are the errors of each split, the errors of the first split per accelerator, and how often the faster vendor
-    was predicted correctly.
+    The first table has the errors of each hold-out split. The second has the errors of the first split per accelerator.
     """
     pieces: list[RenderableType] = [
         _table("predicted without", [(SPLITS[each.name], each.summary()) for each in published]),

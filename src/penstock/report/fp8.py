@@ -1,4 +1,7 @@
-"""Renders an FP8 scan. Findings come first, then every tensor group and its values in the other FP8 dialect."""
+"""Renders an FP8 scan.
+
+Findings come first, then every group of tensors and the values that its bytes have in the other FP8 dialect.
+"""
 
 from collections.abc import Sequence
 

@@ -9,7 +9,7 @@ from penstock.report.drawing.json_document import at, build
 
 
 class ModelDocument(TypedDict):
-    """The model, in a few values."""
+    """Summary of the model."""
 
     name: str
     architecture: str
@@ -29,7 +29,7 @@ class ModelDocument(TypedDict):
 def model_document(model: ModelSpec, cache_dtype: CacheDtype) -> ModelDocument:
     """Describe a model with the given KV cache type.
 
-    This type may differ from the cache type that the checkpoint states.
+    The given KV cache type may differ from the type that the checkpoint states.
     """
     return build(
         ModelDocument,

@@ -26,8 +26,10 @@ PARTS = {
 }
 
 _WITH = {"exchange": "collectives", "widening": "compute"}
-"""Maps components to the component as part of which they are drawn. Other components without a style are drawn as
-launches."""
+"""Maps a component of the step time to the component whose bar includes it.
+
+All other components without a style of their own are drawn as launches.
+"""
 
 
 _COLUMNS = (
@@ -67,7 +69,7 @@ def render_predictions(
 
 
 def has_tpot(output_tokens: float) -> bool:
-    """Return whether a time per output token exists. It requires at least two output tokens."""
+    """Return whether a time per output token exists. A time per output token requires at least two output tokens."""
     return output_tokens > 1
 
 

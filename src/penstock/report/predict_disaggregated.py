@@ -1,6 +1,6 @@
 """Renders a prediction for disaggregated prefill and decode.
 
-It has a table, the pool that is saturated, and the evidence.
+The output has a table, the name of the saturated pool, and the evidence.
 """
 
 from collections.abc import Sequence

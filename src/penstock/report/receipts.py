@@ -1,4 +1,7 @@
-"""Renders replayed gateway decisions, with one row per policy. An explained decision has one row per endpoint."""
+"""Renders replayed gateway decisions, with one row per policy.
+
+A single explained decision is rendered with one row per endpoint.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,11 +46,15 @@ class ReplayedPolicy:
     sent_miss_fraction: float
     """Expected share of the sent requests that miss their SLO."""
     engine_usd_per_1000_requests: float
-    """Price in dollars of the time that 1,000 requests add to engine steps. It is not a bill, because a bill includes
-    idle time."""
+    """Price in dollars of the time that 1,000 requests add to engine steps.
+
+    A bill would also include idle time.
+    """
     elastic_usd_per_1000_requests: float
-    """Part of the engine price per 1,000 requests that is spent in elastic pools, in dollars. Other pools cost the same
-    under every policy."""
+    """Dollars of `engine_usd_per_1000_requests` that are spent in elastic pools.
+
+    Pools that are not elastic cost the same under every policy.
+    """
     sent: Mapping[str, int]
     """Number of requests sent to each endpoint address."""
 
@@ -160,7 +167,7 @@ def _policy(one: ReplayedPolicy) -> list[Figure]:
 
 
 def _dollars(usd: float) -> str:
-    """Format dollars with three significant digits. The text has at least three and at most twelve decimals."""
+    """Format dollars with three significant digits. The number has at least three and at most twelve decimals."""
     decimals = 3 if usd <= 0 else min(12, max(3, 2 - floor(log10(usd))))
     return f"{usd:,.{decimals}f}"
 

@@ -29,7 +29,10 @@ def render_tax(points: Sequence[Delivered], width: int) -> RenderableType:
 
 
 def _above_roofline(point: Delivered) -> Text:
-    """Describe rows above the roofline. No accelerator exceeds its data sheet, so such rows are mislabelled."""
+    """Describe rows above the roofline.
+
+    No accelerator exceeds its data sheet, so rows above the roofline are mislabelled.
+    """
     where = f"{point.accelerator} {point.engine} {point.month}"
     rows = "1 row" if point.rows == 1 else f"{point.rows} rows"
     return Text(

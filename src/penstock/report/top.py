@@ -24,7 +24,7 @@ def render_top(view: GatewayView, before: GatewayView | None, seconds: float) ->
 
 
 def _envoy(view: GatewayView, before: GatewayView | None, seconds: float) -> Text:
-    """Draw Envoy's counters. They are scraped once a second, so they may be older than the other values."""
+    """Draw Envoy's counters. Envoy's counters are scraped once a second, so they may be older than the other values."""
 
     def rate(name: str) -> str:
         if before is None:
@@ -41,7 +41,7 @@ def _envoy(view: GatewayView, before: GatewayView | None, seconds: float) -> Tex
 
 
 def _pickers(view: GatewayView, before: GatewayView | None, seconds: float) -> Text:
-    """Draw the counters of the pickers. They are read at the same time as the table of endpoints."""
+    """Draw the counters of the pickers. The pickers' counters are read at the same time as the table of endpoints."""
     up = sum(values.get("picker_up", 0.0) for values in view.pickers.values())
     decisions = sum(values.get("decisions_total", 0.0) for values in view.pickers.values())
     spent_s = sum(values.get("decision_seconds_total", 0.0) for values in view.pickers.values())

@@ -1,4 +1,4 @@
-"""Parses argument values. Objects of the library's own types are used unchanged."""
+"""Parses argument values. Arguments that are already objects of the library are used unchanged."""
 
 from os import fspath
 
@@ -16,7 +16,7 @@ from penstock.units import parse_tokens
 
 
 def counted_targets(on: Targets) -> list[tuple[Accelerator, int | None]]:
-    """Parse accelerators and their device counts. The count is None for an accelerator without a stated count."""
+    """Parse accelerators and their device counts. The count is None if the text gives no count."""
     if isinstance(on, str):
         return [_target(piece.strip(), on) for piece in on.split(",")]
     if isinstance(on, Accelerator):
@@ -47,7 +47,7 @@ def _devices(piece: str, typed: str) -> int:
 
 
 def _split_count(piece: str) -> tuple[str, str]:
-    """Split `h100:8` and `8xh100` into name and count. The text `7900xtx` is only a name."""
+    """Split `h100:8` and `8xh100` into name and count. The text `7900xtx` is a name without a count."""
     name, colon, count = piece.partition(":")
     if colon:
         return name.strip(), count.strip() or "?"
@@ -75,7 +75,8 @@ def split_choice(
 ) -> Parallelism:
     """Build the parallel split of a replica.
 
-    Without `tp`, all remaining devices are tensor-parallel ranks. The ranks must use all `devices` exactly.
+    Without `tp`, the number of tensor-parallel ranks is `devices` / (`pp` x `dp`). Raise an error if the split does not
+    use exactly `devices` devices.
     """
     split = Parallelism(tp=tp or max(1, (devices or 1) // (pp * dp)), pp=pp, dp=dp, expert_parallel=ep)
     if devices is not None and split.devices != devices:
@@ -89,7 +90,7 @@ def split_choice(
 
 
 def ranks_choice(text: str) -> Parallelism:
-    """Parse a split such as `tp8` or `dp4,ep`. Each of tp, pp and dp that is not named is 1."""
+    """Parse a split such as `tp8` or `dp4,ep`. The number of tp, pp or dp ranks is 1 if the text does not name it."""
     ranks, whole = {"tp": 1, "pp": 1, "dp": 1}, False
     for piece in text.lower().replace(",", " ").split():
         name, count = piece[:2], piece[2:]
@@ -115,7 +116,7 @@ def engine_choice(text: str) -> EngineName:
 
 
 def cache_choice(text: str) -> CacheDtype | None:
-    """Parse a KV cache type. Return None for `auto`, with which the engine chooses the type."""
+    """Parse a KV cache type. Return None for `auto`, which lets the engine choose the type."""
     try:
         return None if text.strip().lower() == "auto" else cache_dtype(text)
     except ConfigError as error:
@@ -123,7 +124,10 @@ def cache_choice(text: str) -> CacheDtype | None:
 
 
 def model_choice(model: AskedModel, precision: str | None) -> ModelSpec:
-    """Load a model in the requested weight format. None keeps the format of the released checkpoint."""
+    """Load a model in the requested weight format.
+
+    If `precision` is None, keep the format of the released checkpoint.
+    """
     name = None if precision is None else precision.strip().lower()
     if name is not None and name != FP16.name and name not in FORMATS:
         raise UsageError(f"'{precision}' is not a weight format; use one of {', '.join((*FORMATS, FP16.name))}")

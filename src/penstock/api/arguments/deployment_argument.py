@@ -98,7 +98,10 @@ class RequestedDeployment:
         )
 
     def _speculate(self, accelerator: Accelerator) -> Callable[[str], Speculation] | None:
-        """Return a function that maps an engine to its speculative decoding. None if no drafts are requested."""
+        """Return a function that maps an engine to its settings for speculative decoding.
+
+        Return None if no drafts are requested.
+        """
         if self.options.mtp:
             return partial(self._own_drafts, accelerator)
         if not self.drafted:

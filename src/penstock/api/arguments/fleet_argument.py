@@ -42,7 +42,7 @@ def fleet_choice(asked: AskedFleet) -> Fleet:
 def typical_tokens(fleet: Fleet, pool: Pool) -> tuple[int, int]:
     """Return the mean prompt and answer tokens of the routes to a pool.
 
-    If no route leads to the pool, the means are over all routes.
+    If no route leads to the pool, the means are over all routes of the fleet.
     """
     names = [pool.name, *(other.name for other in fleet.pools if other.feeds == pool.name)]
     mine = [route.peak_requests_per_s * sum(route.weights.get(name, 0.0) for name in names) for route in fleet.routes]
@@ -86,9 +86,9 @@ def placed_pool(fleet: Fleet, pool: Pool) -> Replica:
 
 
 def _misfit(pool: Pool, placement: Placement) -> str:
-    """Return an error message that says why a pool does not fit.
+    """Return an error message that says why a pool does not fit in memory.
 
-    It also gives the `penstock fit` command that shows the details.
+    The message also gives the `penstock fit` command that shows the details.
     """
     obstacle = placement.memory.obstacle
     why = "" if obstacle is None else f" ({obstacle.reason})"

@@ -1,4 +1,4 @@
-"""Parses events during a fleet simulation.
+"""Parses the events that happen during a fleet simulation.
 
 Examples are `death of h100/0 at 60s for 30s`, `slow mi300x/1 x3` and `crowd x3 at 60s`.
 """
@@ -32,7 +32,7 @@ _EXAMPLES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class FleetEvents:
-    """Events of a run: replica faults, load spikes, and the fraction of lost reports."""
+    """Events of a simulated run: replica faults, load spikes, and the fraction of endpoint reports that are lost."""
 
     faults: tuple[Fault, ...] = ()
     load_spikes: tuple[LoadSpike, ...] = ()
@@ -77,7 +77,7 @@ def fleet_events_argument(lines: Sequence[str], pools: Sequence[ReplicaPool]) ->
 def _why_not(line: str) -> str:
     """Return the reason why a line cannot be parsed.
 
-    Either its factor is out of range, or it is not a known event.
+    Either the line has a factor that is out of range, or the line is not a known event.
     """
     factor = _FACTOR.search(line)
     if factor is not None and not _FACTOR_READ.fullmatch(factor[1]):

@@ -1,6 +1,6 @@
 """Rejects options that would have no effect.
 
-The error names the flag to drop, and comes before anything is computed.
+The error names the flag to drop, and is raised before anything is computed.
 """
 
 from penstock.api.options.model_options import DeploymentOptions

@@ -1,6 +1,6 @@
-"""Computes static weights from the traffic that receipts record.
+"""Computes static routing weights from the traffic that receipts record.
 
-The simulator computes them from its workload in the same way.
+The simulator computes static weights from its workload in the same way.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ _KIND: Final = [
 def with_weights(seen: Sequence[ObservedSetups], policy: str) -> list[ObservedSetups]:
     """Return the recorded decisions with a weight for each kind of endpoint.
 
-    Weights that the gateway recorded are kept.
+    Weights that the gateway recorded are not recomputed.
     """
     loads, known, found = seen_loads(seen), dict[bytes, tuple[Records, Records]](), list[ObservedSetups]()
     for sample, parameters in seen:
@@ -61,9 +61,9 @@ def with_weights(seen: Sequence[ObservedSetups], policy: str) -> list[ObservedSe
 def _kinds(
     endpoints: Records, fixed: Records, loads: Mapping[int, Sequence[LoadKind]], policy: str
 ) -> tuple[Records, Records]:
-    """Number the kinds of endpoints in a fleet, and compute the weight of each kind.
+    """Assign a number to each kind of endpoint in a fleet, and compute the weight of each kind.
 
-    The weight depends on the load of the models that the kind serves.
+    The weight of a kind depends on the load of the models that its endpoints serve.
     """
     _, first, number = np.unique(fixed, axis=0, return_index=True, return_inverse=True)
     if len(first) > TUNING:
@@ -82,7 +82,7 @@ def _normalise_shares(kinds: Sequence[LoadKind]) -> list[LoadKind]:
 
 
 def seen_loads(seen: Sequence[ObservedSetups]) -> dict[int, list[LoadKind]]:
-    """Return the mean request of each SLO class for each model, together with the SLO.
+    """Return the mean request lengths and the SLO of each SLO class, for each model.
 
     The mean answer length is taken over the later half of the decisions, because the picker learns answer lengths over
     time.

@@ -1,6 +1,6 @@
-"""Computes static weights per pool.
+"""Computes static routing weights per pool.
 
-They come from the fleet file, or from the rate that one replica of each pool sustains within the SLO.
+Static weights come from the fleet file, or from the request rate that one replica of each pool sustains within the SLO.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -61,7 +61,7 @@ def capacities(pools: Sequence[ReplicaPool], kinds: Sequence[LoadKind]) -> tuple
 
 
 def load_kinds(block: Requests, classes: Sequence[SloClass]) -> tuple[LoadKind, ...]:
-    """Return the mean request of each SLO class in the first block of requests, together with the SLO."""
+    """Return the mean request lengths and the SLO of each SLO class in the first block of requests."""
     kinds = []
     for number in np.unique(block.slo_class):
         mine, slo = block.slo_class == number, classes[number].slo if number < len(classes) else None

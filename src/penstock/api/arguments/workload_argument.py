@@ -1,6 +1,6 @@
 """Parses the arguments of a workload.
 
-They are a trace or lengths, the arrivals, the routing between replicas, and the SLO.
+These arguments give a trace or request lengths, the arrivals, the routing between replicas, and the SLO.
 """
 
 from collections.abc import Mapping
@@ -111,9 +111,9 @@ def trace_choice(trace: AskedTrace, columns: str | Mapping[str, str] | None, wat
 def inspected_trace(
     trace: str | PathLike[str], columns: str | Mapping[str, str] | None, watch: ProgressListener
 ) -> Trace:
-    """Load a trace even if many rows are unusable.
+    """Load a trace, even one with many unusable rows.
 
-    If the columns were guessed, report which columns were read.
+    If the user named no columns, report which columns were read.
     """
     path = Path(trace)
     named = parse_columns(columns) if isinstance(columns, str) else columns or None

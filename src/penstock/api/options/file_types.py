@@ -1,6 +1,6 @@
 """Defines types of arguments that are a file or a loaded object.
 
-They need numpy, so they are in a separate module.
+These types need numpy, so they are in a separate module.
 """
 
 from os import PathLike

@@ -23,7 +23,7 @@ class Flag:
 
     help: str
     name: str | None = None
-    """Name of the flag. If it is None, the name is derived from the name of the field."""
+    """Name of the flag. If this is None, the flag is named after the field."""
     metavar: str | None = None
     min: float | None = None
     max: float | None = None
@@ -58,9 +58,9 @@ def options(declared: type[Options]) -> type[Options]:
 
 
 def flags_of(declared: Any) -> "dict[str, tuple[Flag, Field[Any]]]":  # noqa: ANN401 - a class of options
-    """Map the name of every option that has a flag to its flag and field.
+    """Return the flag and the field of each option, keyed by the option's name. Options without a flag are left out.
 
-    Required options come before optional ones. Among these, inherited options come last.
+    Required options come before optional ones. Within both groups, inherited options come last.
     """
     own_first = {
         name: place for place, kind in enumerate(declared.__mro__) for name in vars(kind).get("__annotations__", ())
@@ -72,9 +72,9 @@ def flags_of(declared: Any) -> "dict[str, tuple[Flag, Field[Any]]]":  # noqa: AN
 def takes(
     declared: Callable[Parameters, Options],
 ) -> Callable[[Callable[[Options], Answer]], Callable[Parameters, Answer]]:
-    """Return a decorator for a function of one options object.
+    """Return a decorator for a function whose only argument is an options object.
 
-    The function can then be called with the options as parameters.
+    The decorated function takes the options as separate parameters.
     """
     parameters = signature(declared)
 

@@ -88,7 +88,7 @@ class SimulateOptions(WorkloadOptions, DeploymentOptions):
 
 @options
 class SimulateFleetOptions(WorkloadOptions):
-    """A workload on a fleet, with routing policies, faults, and what the router sees."""
+    """A workload on a fleet, with routing policies, faults, and the state that the router can see."""
 
     panel: ClassVar[str | None] = "Fleet"
     fleet: AskedFleet = argument("A fleet file.")

@@ -1,1 +1,1 @@
-"""Checks of claims. Each kind of statement has one pure function."""
+"""Checks of claims. Each kind of statement is checked by one pure function."""

@@ -1,4 +1,7 @@
-"""Checks claims that a model fits in memory. First the weights must fit, then also KV cache and engine reserves."""
+"""Checks claims that a model fits in memory.
+
+First the weights alone must fit, then the weights together with KV cache and engine reserves.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -19,7 +22,7 @@ from penstock.units import GB, GIB
 _SHORT_CONTEXT = 2048
 """Context in tokens that must fit if the claim states no context."""
 _OVER_LIMIT = 1.05
-"""Maximum ratio of a claimed context to a model's context limit at which the claim still means the limit."""
+"""A claimed context up to this ratio times the model's context limit is taken to mean the limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +33,7 @@ class FitAttempt:
     weight_bytes: int
     memory_bytes: int
     best: MemoryFit | None
-    """Memory fit of the split that leaves the most free memory. None if the engine supports no split."""
+    """Memory fit of the split that leaves the most free memory. This is None if the engine supports no split."""
     requests: int = 1
     """Number of requests whose KV cache must fit at the same time."""
 
@@ -159,9 +162,9 @@ def audit_fit(statement: FitStatement, library: Library) -> Judgement:
 
 
 def _within_limit(context_tokens: int, model: ModelSpec) -> int:
-    """Return the context, or the model's limit if the context exceeds it by at most 5%.
+    """Return the claimed context, or the model's context limit if the claim exceeds the limit by at most 5%.
 
-    A 128k prompt plus its answer, for example, means the limit of 128k.
+    For example, a claim about a 128k prompt plus its answer means the model's limit of 128k.
     """
     limit = model.max_context_tokens or context_tokens
     return limit if limit < context_tokens <= _OVER_LIMIT * limit else context_tokens
@@ -296,7 +299,10 @@ def _as_split(model: ModelSpec, accelerator: Accelerator, count: int, context_to
 
 
 def _minimum_phrase(precision: str, count: int, usual: int) -> str:
-    """Describe the minimum number of devices. If a usual split needs more, name that number too."""
+    """Describe the minimum number of devices.
+
+    If a usual split needs more devices than the minimum, name that number too.
+    """
     return f"{count} in {precision}" + ("" if usual == count else f" ({usual} as engines split it evenly)")
 
 
@@ -341,7 +347,10 @@ def _possible_formats(statement: SizeStatement) -> tuple[str | None, ...]:
 
 
 def _units(value: float, measure: str) -> list[tuple[float, str]]:
-    """Return each possible reading of a value with its unit text. A figure in bytes may also be meant in GiB."""
+    """Return each value that a figure may mean, with the text of its unit.
+
+    A figure in GB may also mean GiB.
+    """
     return [(value, "")] + ([(value * GB / GIB, f", or {value / GIB:,.1f} GiB")] if measure == "bytes" else [])
 
 
@@ -392,7 +401,7 @@ def _size(
 def _free_memory(
     statement: SizeStatement, model: ModelSpec, precision: str | None, library: Library, *, printed: bool
 ) -> tuple[float, Working, str]:
-    """Compute the memory left after the weights, from nominal GB (`printed`) or from physical bytes.
+    """Compute the memory that the weights leave free, from nominal GB (`printed`) or from physical bytes.
 
     A device of nominal 80 GB has 85.9 x 10^9 physical bytes.
     """

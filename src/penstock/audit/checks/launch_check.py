@@ -1,4 +1,7 @@
-"""Checks claims that a checkpoint runs correctly. It uses the preflight rules of the accelerator and engine release."""
+"""Checks claims that a checkpoint runs correctly.
+
+The check runs the preflight rules for the accelerator and the engine release.
+"""
 
 from penstock.audit.claims.record_claims import RunsStatement
 from penstock.audit.judgement import Cited, Judgement, Verdict
@@ -10,13 +13,16 @@ from penstock.preflight import LaunchChoices, Preflight, PreflightQuestion, Seve
 
 _FATAL = (Severity.BLOCKER, Severity.SILENT_WRONG)
 _SERVES = {"runs": True, "slow": True, "blocked": False, "silent-wrong": False}
-"""Whether the model runs, by preflight verdict. The verdicts risk and undetermined are absent: they decide no claim."""
+"""Whether the model runs, keyed by the verdict of the preflight.
+
+The verdicts risk and undetermined are absent, because they can decide no claim.
+"""
 
 
 def audit_runs(statement: RunsStatement, library: Library) -> Judgement:
     """Judge a claim by a preflight with the stated engine release.
 
-    If none is stated, the newest known release is used.
+    If the claim states no release, the newest known release is used.
     """
     accelerator = library.accelerator_of(statement.accelerator)
     engine: EngineName = "sglang" if statement.engine == "sglang" else "vllm"
@@ -62,7 +68,7 @@ def _why(answer: Preflight) -> str:
 
 
 def _replica_split(accelerator: Accelerator, devices: int) -> Parallelism:
-    """Return a split over the devices.
+    """Return the parallel split over the claimed devices.
 
     Whole nodes get tensor parallelism within each node and one pipeline stage per node. Any other number of devices
     gets tensor parallelism alone.

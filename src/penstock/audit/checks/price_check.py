@@ -16,20 +16,23 @@ from penstock.catalog.price import Price
 _BOUGHT: Final = frozenset({"purchase_device", "purchase_node"})
 _RENTED: Final = frozenset({"rent_on_demand", "rent_spot", "rent_index", "rent_contract", "rent_block"})
 _SEASON: Final = timedelta(days=400)
-"""Maximum time between the date of a price and the date of a claim. Prices further away are not compared."""
+"""Maximum time between the date of a price and the date of a claim.
+
+Recorded prices that are further in time from the claim are not compared.
+"""
 _MTOK: Final = 3600 / 1e6
 
 
 _RATIO_MARGIN: Final = 1.1
 _Offers: TypeAlias = Mapping[tuple[str, str, int | None], Price]
-"""Prices by provider, kind and term."""
+"""Prices, keyed by provider, kind of price and contract term."""
 
 
 def _offers(accelerator: str, library: Library, day: date, *, bought: bool) -> _Offers:
-    """Return the price nearest in time for each provider, kind and term.
+    """For each provider, kind of price and contract term, return the recorded price that is nearest in time.
 
-    It is the newest price up to the day, or the first later price if there is none. Prices of low confidence are left
-    out: they are estimates, or list prices without known buyers.
+    The nearest price is the newest price up to the day of the claim. If there is no such price, it is the first later
+    price. Prices of low confidence are left out, because these are estimates or list prices without known buyers.
     """
     kinds = _BOUGHT if bought else _RENTED
     counted = [
@@ -49,7 +52,7 @@ def _cite(price: Price) -> Cited:
 
 
 def audit_price(statement: PriceStatement, library: Library, said_on: date | None) -> Judgement:
-    """Judge a price by the market around the day of the claim, and also by today's market."""
+    """Judge a claimed price by the recorded prices around the day of the claim, and also by today's prices."""
     judged, today = (
         _judge_by_prices(statement, list(offers.values()))
         for offers in (
@@ -83,7 +86,7 @@ def _judge_by_prices(statement: PriceStatement, offers: Sequence[Price]) -> Judg
 
 
 def audit_price_ratio(statement: PriceRatioStatement, library: Library, said_on: date | None) -> Judgement:
-    """Judge a price ratio by the providers that offer both accelerators.
+    """Judge a claimed price ratio by the providers that offer both accelerators.
 
     If no provider offers both, the ratio of the accelerators' median prices is used.
     """
@@ -119,7 +122,7 @@ def _less(ratio: float) -> str:
 
 
 def audit_cost(statement: CostStatement) -> Judgement:
-    """Judge a claimed cost per million tokens by recomputing it from the stated rent and token rate."""
+    """Judge a claimed cost per million tokens by recomputing the cost from the stated rent and token rate."""
     tokens = statement.tokens_per_s * statement.utilisation
     value = statement.usd_per_hour / (tokens * _MTOK)
     line = working_line(
@@ -144,7 +147,7 @@ def _usd(value: float) -> str:
 
 
 def audit_saving(statement: SavingClaim) -> Judgement:
-    """Judge a published saving by recomputing it for every reasonable reading of its inputs."""
+    """Judge a published saving by recomputing the saving for every reasonable interpretation of its inputs."""
     check = check_claim(statement)
     first = any(reading.reproduces_claim for reading in check.readings)
     both = any(reading.reproduces_claim and reading.reproduces_claim_with_engineers for reading in check.readings)

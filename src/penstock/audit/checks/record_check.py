@@ -22,7 +22,7 @@ from penstock.catalog.accelerator import Precision
 from penstock.errors import UnknownName
 
 _SAME = 1.1
-"""Maximum ratio between a claimed figure and the figure computed from its inputs at which both agree."""
+"""A claimed figure agrees with the figure computed from its inputs if their ratio is at most this value."""
 _FAR_BELOW = 0.1
 _EVENTS = {
     "launch": "launched",
@@ -34,11 +34,11 @@ _EVENTS = {
     "availability": "available",
     "publication": "published",
 }
-"""Synonyms of events. Without them, a false date that uses a synonym would not be found."""
+"""Synonyms of events. Without the synonyms, the check would miss false dates in claims that use a synonym."""
 
 
 def audit_fact(statement: FactStatement, library: Library, said_on: date | None) -> Judgement:
-    """Judge a fact by the record, as of the day of the claim and as of today."""
+    """Judge a claimed fact by the sourced facts, as of the day of the claim and as of today."""
     fact = library.facts.find(statement.subject, statement.about) or _catalog_fact(statement, library)
     if fact is None:
         return Judgement(
@@ -116,7 +116,7 @@ def _figure_text(value: float, fact: SourcedFact) -> str:
 
 
 def _judge_name(says: str, fact: SourcedFact) -> Judgement:
-    """Judge a name. The claim must contain every word of one of the alternative names on record."""
+    """Judge a name. To be confirmed, the claim must contain every word of one of the names on record."""
     if not fact.text:
         return Judgement(verdict=Verdict.UNDETERMINED, reason="the fact on record has no name", sources=(fact.cited,))
     words = set(re.findall(r"[a-z0-9]+", says.lower()))
@@ -161,7 +161,10 @@ def span_of_month(text: str) -> ClaimedSpan:
 
 
 def _event_date(subject: str, event: str, library: Library) -> tuple[ClaimedSpan, Cited] | None:
-    """Return the date of an event with its source. It comes from the sourced facts, else from the catalog's launch."""
+    """Return the date of an event with its source.
+
+    The date comes from the sourced facts, or else from the launch month in the catalog.
+    """
     meant = _EVENTS.get(event.lower(), event)
     fact = library.facts.find(subject, meant)
     if fact is not None and fact.first is not None:
@@ -179,7 +182,10 @@ def _event_date(subject: str, event: str, library: Library) -> tuple[ClaimedSpan
 
 
 def audit_date(statement: DateStatement, library: Library, said_on: date | None) -> Judgement:
-    """Judge a date by the record. A date that was still in the future on the day of the claim is judged as a plan."""
+    """Judge a claimed date by the sourced facts and the catalog.
+
+    A date that was still in the future on the day of the claim is judged as a plan.
+    """
     found = _event_date(statement.subject, statement.event, library)
     if found is None:
         return Judgement(

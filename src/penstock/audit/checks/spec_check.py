@@ -1,4 +1,4 @@
-"""Checks figures against every reading of the data sheet, then against products with similar names."""
+"""Checks claimed figures against every value that the data sheet may mean, then against products with similar names."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ _SCALES = {"bytes": (GB, "GB"), "bytes/s": (TERA, "TB/s"), "flops/s": (TERA, "TF
 
 
 def audit_spec(statement: SpecStatement, library: Library) -> Judgement:
-    """Judge a figure by every reading of the data sheet."""
+    """Judge a claimed figure by every value that the data sheet may mean."""
     accelerator = library.accelerator_of(statement.accelerator)
     found = spec_readings(accelerator, statement.quantity, statement.scope, statement.basis)
     if not found:
@@ -30,7 +30,7 @@ def audit_spec(statement: SpecStatement, library: Library) -> Judgement:
 
 
 def _judge_unlisted(statement: SpecStatement, accelerator: Accelerator) -> Judgement:
-    """Judge a figure that the catalog lacks.
+    """Judge a claimed figure for which the catalog has no value.
 
     Either the accelerator does not support the format, or the catalog is incomplete.
     """
@@ -78,7 +78,7 @@ def _judge_match(
 def _difference_text(amount: Amount, reading: SpecReading) -> str:
     """Return the data sheet value if it differs from the claim by 0.5% or more, else an empty string.
 
-    If only the rounding of the claim makes both agree, the text says so.
+    If the claim agrees with the data sheet only after rounding, the text says so.
     """
     off = abs(amount.middle / reading.value - 1)
     if off < 0.005:  # too small to be called a difference

@@ -1,4 +1,7 @@
-"""Checks ratios between the data sheet figures of two accelerators. Only equal readings are compared."""
+"""Checks ratios between the data sheet figures of two accelerators.
+
+Only like readings are compared, such as dense with dense.
+"""
 
 from penstock.audit.checks.spec_check import citation
 from penstock.audit.claims.hardware_claims import LimitStatement, RatioStatement
@@ -12,9 +15,9 @@ _BITS = {"fp64": 64, "fp32": 32, "tf32": 19, "bf16": 16, "fp16": 16, "fp8": 8, "
 
 
 def audit_ratio(statement: RatioStatement, library: Library) -> Judgement:
-    """Judge a ratio by dividing each reading of one figure by the same reading of the other figure.
+    """Judge a claimed ratio of two data sheet figures, for each reading (such as dense or sparse) of both figures.
 
-    If only two different readings give the claimed ratio (dense and sparse, for example), the reason names them.
+    If only two different readings give the claimed ratio, for example dense and sparse, the reason names both.
     """
     accelerator, other = library.accelerator_of(statement.accelerator), library.accelerator_of(statement.over)
     ours = spec_readings(accelerator, statement.quantity, statement.scope, statement.basis)

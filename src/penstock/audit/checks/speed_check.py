@@ -1,6 +1,6 @@
 """Checks speeds.
 
-Physical bounds are checked first, then published rows of the claimed setup and load, then the performance model.
+A claim is checked against physical bounds first, then published rows of its setup and load, then the performance model.
 """
 
 from collections.abc import Mapping
@@ -29,15 +29,16 @@ _REPEAT: Final = 1.1
 _DRAFTED: Final = 2.8
 """Tokens per step with three drafted tokens that are mostly accepted, as in published rows with draft layers."""
 _LATER: Final = 2.0
-"""Assumed maximum factor by which engines became faster between a claim and rows published after it."""
+"""Assumed maximum factor by which engines became faster between the day of a claim and later published rows."""
 _FAR: Final = 1.25
-"""Factor beyond the ends of the predicted interval from which a figure is implausible."""
+"""A figure is implausible if it lies beyond an end of the predicted interval by more than this factor."""
 
 
 def audit_speed(statement: SpeedStatement, library: Library, said_on: date | None = None) -> Judgement:
     """Judge a rate, a latency or a number of requests.
 
-    Physical bounds are checked first, then rows published up to the day of the claim, then the performance model.
+    The claim is checked against physical bounds first, then rows published up to the day of the claim, then the
+    performance model.
     """
     setup = statement.setup
     model, accelerator = library.model_of(setup.model), library.accelerator_of(setup.accelerator)
@@ -62,7 +63,7 @@ def audit_speed(statement: SpeedStatement, library: Library, said_on: date | Non
 def _limits(statement: SpeedStatement, library: Library) -> tuple[PhysicalLimit, ...]:
     """Return the limits of the widest split if that split allows the claim, else the limits of all splits.
 
-    A claim is possible if one split allows it.
+    A claim is physically possible if at least one split allows it.
     """
     widest = physical_limits(statement.setup, library, widest=True)
     if any(limit.holds_weights for limit in widest) and _by_bounds(statement, widest) is None:
@@ -227,9 +228,9 @@ def _context(limit: PhysicalLimit) -> float:
 
 
 def _min_context_tokens(limit: PhysicalLimit) -> float:
-    """Return the minimum number of tokens held per request, which is the length of its prompt.
+    """Return the minimum number of tokens in the KV cache per request, which is the length of the prompt.
 
-    Answers do not count: they are at all stages, and memory is allocated in pages as they grow.
+    Answers are left out, because they are at all stages of completion and their pages are allocated only as they grow.
     """
     return float(limit.setup.input_tokens or 0) or 1.0
 
@@ -261,7 +262,10 @@ def _too_many_requests(statement: SpeedStatement, found: tuple[PhysicalLimit, ..
 
 
 def _too_many_for_engines(statement: SpeedStatement, limit: PhysicalLimit) -> Judgement | None:
-    """Judge a claim of more requests than fit next to the smallest estimate of the engine reserves; else None."""
+    """Judge a claim of more requests than fit even with the smallest estimate of the engine reserves.
+
+    Otherwise return None.
+    """
     context = max(1, round((_min_context_tokens(limit) + _context(limit)) / 2))
     capacity = fit(limit.work.deployment, context).capacity
     if capacity is None or capacity.cached_requests is None:
@@ -292,7 +296,7 @@ def _requests_hold(found: tuple[PhysicalLimit, ...]) -> Judgement:
 def _by_rows(
     statement: SpeedStatement, rows: Mapping[Measurement, float], library: Library, said_on: date | None
 ) -> Judgement | None:
-    """Judge by published rows of the claimed setup and load. If the claim states no load, rows of any load are used."""
+    """Judge a claim by published rows of its setup and load. If the claim states no load, rows of any load are used."""
     setup, amount = statement.setup, statement.amount
     if not rows:
         return None
@@ -381,7 +385,8 @@ def _by_model(statement: SpeedStatement, rows: Mapping[Measurement, float], libr
 def _by_drafts(statement: SpeedStatement, low: float, high: float, library: Library) -> bool:
     """Return whether speculative decoding explains a claim that is faster than figures without speculative decoding.
 
-    It can if the claim states speculative decoding, or if the claim does not mention it and the model has draft layers.
+    Speculative decoding can explain the claim if the claim states it, or if the claim is silent and the model has draft
+    layers.
     """
     drafted = statement.setup.drafted
     if drafted is None:

@@ -18,7 +18,10 @@ from penstock.catalog.measurement import Measurement
 from penstock.performance.calibration.measured_runs import setup_of
 
 _REPEAT: Final = 1.1
-"""Maximum ratio between two runs of one setup. A claim that is further outside the published range is implausible."""
+"""Maximum ratio between two runs of one setup.
+
+A claim is implausible if it lies outside the published range by more than this ratio.
+"""
 _FAR: Final = 1.25
 _MODEL: Final = Cited(title="Penstock's performance model, P10 to P90", url="docs/accuracy.md")
 
@@ -77,9 +80,9 @@ def _times(ratio: float) -> str:
 def _published_pairs(
     statement: SpeedRatioStatement, library: Library, said_on: date | None
 ) -> list[tuple[Measurement, Measurement]]:
-    """Return one pair of rows, one row of each setup, for each load that both setups have.
+    """For each load that both setups have, return a pair of published rows, one of each setup.
 
-    The pair is the newest whose rows have the same source. Without such a pair, it is the fastest row of each setup.
+    The newest pair from a single source is used. If no source has both setups, the fastest row of each setup is used.
     """
     ours, theirs = (_fastest(setup, library, said_on) for setup in (statement.setup, statement.over))
     pairs = []
@@ -96,7 +99,7 @@ def _fastest(
 ) -> dict[tuple[object, ...], dict[str, Measurement]]:
     """Return the fastest row of each load and source, over all engines and splits.
 
-    The sources of a load are sorted by the rate of that row, fastest first.
+    For each load, the sources are sorted by the rate of their fastest row, fastest first.
     """
     rates = published_figures(setup, "throughput", library, said_on, by_source=True)
     found: dict[tuple[object, ...], dict[str, Measurement]] = defaultdict(dict)
@@ -112,7 +115,7 @@ def _load_stated(setup: ServedSetup) -> bool:
 def audit_change(statement: ChangeStatement, library: Library) -> Judgement:
     """Judge a speed-up over time.
 
-    It compares the oldest and the newest dated row of every setup and load that was measured on two days.
+    The judgement compares the oldest and the newest dated row of every setup and load that was measured on two days.
     """
     accelerator = library.accelerator_of(statement.accelerator)
     runs: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)

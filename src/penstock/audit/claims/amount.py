@@ -25,7 +25,10 @@ _FILLERS: Final = {"at", "than", "to"}
 _LOOSE: Final = 0.10
 """Relative error allowed for a figure called `about`."""
 _TIGHT: Final = (0.02, 0.05)
-"""Minimum and maximum of the allowed relative error. Between 2% and 5%, half a unit of the last digit is allowed."""
+"""Minimum and maximum of the allowed relative error.
+
+Between these two, the allowed error is half a unit of the last digit.
+"""
 _STRICT: Final = 0.005
 """Relative error allowed beyond the bound of a figure with `over` or `under`."""
 _THOUSANDS: Final = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?")
@@ -108,7 +111,7 @@ class Amount:
     measure: str
     written: str
     rounding: float
-    """Half a unit of the last written digit, in the base unit."""
+    """Rounding error of the claimed figure: half a unit of its last written digit, in the base unit."""
     about: bool = False
     at_least: bool = False
     at_most: bool = False
@@ -127,7 +130,7 @@ class Amount:
     def meets(self, value: float) -> bool:
         """Return whether a value matches the claim within the claim's rounding.
 
-        With `over` and `under`, 0.5% is allowed.
+        With `over` or `under`, a value may miss the stated bound by 0.5%.
         """
         bounded = (self.at_least or self.at_most) and not self.about
         return self._within(value, _STRICT * self.middle if bounded else self.slack)
@@ -135,7 +138,7 @@ class Amount:
     def nearly(self, value: float) -> bool:
         """Return whether a value is near the claim.
 
-        The tolerance is 5%, as sources of one figure differ, or 15% with `about`.
+        The tolerance is at least 5%, because sources of one figure differ. With `about`, it is 15%.
         """
         return self._within(value, max(_TIGHT[1] * self.middle, 1.5 * self.slack))
 
@@ -161,7 +164,7 @@ class Amount:
         return f"{abs(self.middle / value - 1):.0%}" if value else "all"
 
     def rest(self) -> "Amount":
-        """Return one minus a claimed share. For example, 30% less becomes 70%."""
+        """Return the complement of a claimed share, which is 1 minus the share. For example, 30% less becomes 70%."""
         return replace(self, low=1 - self.high, high=1 - self.low, at_least=self.at_most, at_most=self.at_least)
 
     def scaled(self, by: float) -> "Amount":
@@ -172,7 +175,7 @@ class Amount:
 def parse_amount(text: str, *measures: str) -> Amount:
     """Parse an amount such as `3,958 TFLOPS`, `~15-20 tok/s`, `18 to 22%`, `>2.5x` or `$22,000`.
 
-    If measures are given, the amount must be in one of them.
+    If measures are given, the amount must be in a unit of one of these measures.
     """
     shown = " ".join(text.split())
     found = _AMOUNT.fullmatch(shown) if len(shown) <= _MAX_CHARACTERS else None

@@ -1,4 +1,4 @@
-"""A claim consists of a statement of one kind, its source, and words by which it can be found."""
+"""A claim consists of a statement of one kind, its source, and words by which readers can find the passage."""
 
 import re
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ class Said:
     title: str = ""
     address: Annotated[str, Parsed(_address, {"type": "string"})] | None = None
     said_on: Day | None = None
-    """Date of the claim. If it is None, the claim is judged as of today."""
+    """Date of the claim. Without a date, the claim is judged as of today."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,10 @@ class RatioStatement:
     quantity: str
     amount: Amount
     over_quantity: str | None = None
-    """Quantity of the second accelerator if it is not `quantity`, for example FP8 if FP4 is divided by FP8."""
+    """Quantity of the second accelerator if it differs from `quantity`.
+
+    For example, FP4 of one may be divided by FP8 of the other.
+    """
     basis: FlopsBasis = "unstated"
     scope: Scope = "device"
 

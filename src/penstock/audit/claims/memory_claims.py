@@ -17,12 +17,12 @@ class FitStatement:
     devices: int = 1
     fits: bool = True
     precision: str | None = None
-    """Weight format. If it is None, the claim states none, and every usual format is tried."""
+    """Weight format. If the claim states no format (None), every usual format is tried."""
     context_tokens: int | None = None
     requests: int = 1
     """Number of requests, each with `context_tokens`, that must fit at the same time."""
     fewest: Amount | None = None
-    """Claimed minimum number of devices. If it is set, `devices` and `fits` are ignored."""
+    """Claimed minimum number of devices. If this minimum is set, `devices` and `fits` are ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Claims about money: a price, a price ratio, or a cost with the inputs that it was computed from."""
+"""Claims about money: a price, a price ratio, or a cost together with the inputs of its computation."""
 
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ class PriceRatioStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostStatement:
-    """A claim about dollars per million tokens, with the rent and the token rate that it was computed from."""
+    """A claim about dollars per million tokens, with the rent and the token rate that the computation used."""
 
     usd_per_hour: float
     """Rent of all devices together, in dollars per hour."""

@@ -1,4 +1,4 @@
-"""Claims that a record can decide: facts, releases, dates, changes over time, and figures computed from others."""
+"""Claims that records can decide: facts, releases, dates, changes over time, and computed figures."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -47,7 +47,7 @@ class RunsStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MentionStatement:
-    """A claim that mentions a product as existing. The text cannot be older than the product."""
+    """A claim that mentions a product as if the product already exists. The text cannot be older than the product."""
 
     subject: str
 

@@ -1,4 +1,7 @@
-"""Claims about a rate, a latency or a number of requests. Each has the part of the setup that the claim states."""
+"""Claims about a rate, a latency or a number of requests.
+
+Each claim has those properties of the setup that its text states.
+"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -14,7 +17,7 @@ Metric = Literal["throughput", "tpot", "ttft", "requests"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedSetup:
-    """The setup of a run. A field is None if the claim does not state it."""
+    """The setup of a run. A field is None if the claim does not state that property."""
 
     model: str
     accelerator: str

@@ -15,7 +15,10 @@ class SpecReading:
     value: float
     source: Source
     plain: bool = True
-    """Whether this is a literal reading of the figure. A sparse rate is not, unless the claim says sparse."""
+    """Whether this is a literal reading of the figure.
+
+    A sparse rate is a literal reading only if the claim says sparse.
+    """
 
 
 def spec_readings(

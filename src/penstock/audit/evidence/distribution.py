@@ -1,6 +1,6 @@
 """Compares a claim with the distribution of comparable published figures.
 
-The quartiles decide, not the nearest figure.
+The quartiles of the published figures decide, and not the nearest figure.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,12 +13,12 @@ from penstock.audit.judgement import Verdict, Working, plainly, working_line
 
 _ENOUGH: Final = 4
 _NARROW: Final = 1.1
-"""Factor beyond the range of the figures from which a claim is implausible, if there are four figures or more."""
+"""With four or more figures, a claim is implausible if it lies outside their range by more than this factor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
-    """Comparable published figures. There is one figure per load, setup or provider."""
+    """Comparable published figures. Each load, setup or provider has one figure."""
 
     values: Sequence[float]
     noun: tuple[str, str]
@@ -28,9 +28,9 @@ class Distribution:
     repeat: float = 1.0
     """Maximum ratio between two runs of one setup. The interquartile range is widened by this factor at both ends."""
     margin: float = 1.25
-    """Factor beyond the range of the figures from which a claim is implausible, if there are at most three figures."""
+    """With at most three figures, a claim is implausible if it lies outside their range by more than this factor."""
     modest: Literal["low", "high"] | None = "low"
-    """Side of the figures on which a claim promises less than was published. None for prices."""
+    """Side of the published figures (low or high) on which a claim promises less than they do. None for prices."""
     sides: tuple[str, str] = ("above", "below")
     """Words for a claim above the figures and for a claim below the figures."""
 
@@ -66,7 +66,10 @@ class Distribution:
         return self.modest == "high" and amount.low - amount.slack > max(self.values)
 
     def line(self, amount: Amount, times: float = 1.0, unit: str = "") -> Working:
-        """Return the line of arithmetic that divides the claim by the median. `times` converts both to `unit`."""
+        """Return the line of arithmetic that divides the claim by the median.
+
+        The factor `times` converts both values to `unit`.
+        """
         claimed, middle = plainly(times * amount.middle), plainly(times * self.median)
         of = f"the median of {len(self.values)} {self.noun[1]}" if len(self.values) > 1 else f"the one {self.noun[0]}"
         return working_line(f"{claimed} / {middle}", float(claimed) / float(middle), f"claimed over {of}{unit}")
@@ -75,8 +78,8 @@ class Distribution:
         """Return whether a claim is near the median.
 
         A single figure must be within the interquartile range, widened by `repeat` and by the claim's rounding. A
-        claimed range is also near the median if it contains the median and its ends are within the range of the
-        published figures, widened by the margin. A claim with `over` or `under` must hold for three quarters of the
+        claimed range is also near the median if it contains the median and both its ends lie within the range of the
+        published figures, widened by `margin`. A claim with `over` or `under` must hold for three quarters of the
         figures.
         """
         low, median, high = self.quartiles

@@ -1,4 +1,4 @@
-"""Finds other meanings of a figure that does not match: a variant, a package of devices, or another data sheet row."""
+"""Finds other meanings of a claimed figure that matches no data sheet value: a variant, a package, or another row."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,8 @@ _COUNTED_ALIKE = ("memory", "bandwidth", "compute_units", *FORMATS_OF_FLOPS)
 def matching_lookalikes(statement: SpecStatement, accelerator: Accelerator, library: Library) -> SpecReading | None:
     """Return the variant, package or other printed figure that matches the claim, or None.
 
-    The claim may mean it, so a literal match does not refute the claim.
+    If a variant, package or other figure matches, the claim may mean it, so the data sheet value does not refute the
+    claim.
     """
     if statement.scope != "device":
         return None
@@ -71,7 +72,7 @@ def _source(told: PrintedFigure | Package) -> Source:
 
 
 def mistaken_spec(statement: SpecStatement, accelerator: Accelerator) -> str | None:
-    """Name a rate of the accelerator in another format, or the figure of its node or device, that matches the claim."""
+    """Name another figure that matches the claim: the rate in another format, or the value per node or per device."""
     others = FORMATS_OF_FLOPS if statement.quantity in FORMATS_OF_FLOPS else ()
     scopes: tuple[Scope, ...] = ("device", "node")
     asked = [(quantity, statement.scope) for quantity in others if quantity != statement.quantity]

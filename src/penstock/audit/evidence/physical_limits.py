@@ -26,7 +26,7 @@ from penstock.units import GB, TERA
 MAX_TOKENS_A_STEP: Final = 4.0
 """Maximum tokens per step and request with speculative decoding.
 
-The highest acceptance in the shipped measurements is below three drafted tokens.
+In the shipped measurements, a step accepts on average fewer than three drafted tokens.
 """
 _MAX_REQUESTS: Final = 65536.0
 _FULL_STEP: Final = 8192.0
@@ -73,7 +73,7 @@ class PhysicalLimit:
 
     @property
     def mean_context(self) -> float:
-        """Mean context per request in tokens. Lengths that the claim does not state are taken as minimal."""
+        """Mean context per request in tokens. Lengths that the claim does not state are assumed to be minimal."""
         return (self.setup.input_tokens or 0) + (self.setup.output_tokens or 2) / 2
 
     @property
@@ -100,7 +100,8 @@ class PhysicalLimit:
     def running(self) -> float:
         """Number of concurrent requests.
 
-        It is the stated number, but at most the number that fits in memory. If no number is stated, memory decides.
+        This is the number that the claim states, limited to the number that fits in memory. If the claim states no
+        number, as many requests run as fit in memory.
         """
         return max(1.0, min(self.setup.concurrency or _MAX_REQUESTS, self.max_requests(self.mean_context)))
 
@@ -126,7 +127,7 @@ class PhysicalLimit:
     def fair_step_s(self) -> float | None:
         """Roofline step time of the stated load in seconds, with prompts and a usual spread of tokens over experts.
 
-        None if the claim does not state the whole load, or if prefill is disaggregated.
+        The value is None if the claim does not state the whole load, or if prefill is disaggregated.
         """
         setup = self.setup
         if setup.disaggregated or not (setup.input_tokens and setup.output_tokens and setup.concurrency):
@@ -179,9 +180,10 @@ class PhysicalLimit:
 
 @lru_cache(maxsize=256)
 def physical_limits(setup: ServedSetup, library: Library, *, widest: bool = False) -> tuple[PhysicalLimit, ...]:
-    """Return the limits of every possible weight format and split. With `widest`, return only the first of them.
+    """Return the limits of every possible weight format and split.
 
-    The first has the widest split. If the setup states no KV cache type, the smallest type is assumed.
+    With `widest`, return only the limits of the widest split. The limits of the widest split come first. If the setup
+    states no KV cache type, the smallest type is assumed.
     """
     accelerator = library.accelerator_of(setup.accelerator)
     mixture = library.model_of(setup.model).experts is not None
@@ -199,7 +201,7 @@ def physical_limits(setup: ServedSetup, library: Library, *, widest: bool = Fals
 def _work(
     model: str, accelerator_id: str, precision: str | None, cache: str | None, split: Parallelism, library: Library
 ) -> ReplicaWork | None:
-    """Compute the work of a replica with one split, cached. None if engines do not support the split."""
+    """Compute the work of a replica with one split, cached. Return None if engines do not support the split."""
     accelerator = library.accelerator_of(accelerator_id)
     placed = Deployment(
         model=in_format(library.model_of(model), precision),

@@ -21,14 +21,17 @@ from penstock.performance.prediction.choose_engine import BEST, predict_on
 from penstock.performance.prediction.predict_deployment import Prediction, Range
 
 _SAME_LENGTHS: Final = 0.2
-"""Maximum difference of natural logarithms at which two lengths count as equal.
+"""Two lengths count as equal if their natural logarithms differ by at most this amount.
 
-The mean length in InferenceX is 0.9 times the nominal length.
+The allowance is needed because the mean length in InferenceX is 0.9 times the nominal length.
 """
 _SAME_USERS: Final = 0.06
 _LENGTHS: Final = ((1024, 1024), (128, 128), (128, 2048), (4096, 512))
 _MANY: Final = 1024
-"""If a claim states no concurrency, one user is tried, and as many users as fit in memory up to this maximum."""
+"""Maximum number of users that is tried if a claim states no concurrency.
+
+One user is tried, and as many as fit in memory.
+"""
 _BITS_ALIKE: Final = {"fp16": "bf16", "int8": "fp8", "q4_k_m": "int4", "nvfp4": "mxfp4"}
 """Formats with equal weight bytes. Published rows of one format apply to the other format."""
 _UNSURE_PART: Final = ("gpu_ambiguous", "gpu_unnamed")
@@ -133,7 +136,7 @@ def figure_of(row: Measurement, metric: Metric) -> float | None:
 
 @lru_cache(maxsize=1024)
 def predict_figure(setup: ServedSetup, metric: Metric, library: Library) -> Interval | None:
-    """Predict the claimed figure over every load that the claim may mean. None if nothing can be predicted."""
+    """Predict the claimed figure over every load that the claim may mean. Return None if nothing can be predicted."""
     found = list(_predictions(setup, library))
     ranges = [(_range(one, metric, copies), one) for one, copies, _ in found if one.memory.fits]
     kept = [(spread, one) for spread, one in ranges if spread is not None]
@@ -154,7 +157,7 @@ def predict_figure(setup: ServedSetup, metric: Metric, library: Library) -> Inte
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatePair:
-    """The rates of two setups under one load, and the range of their ratio."""
+    """The predicted token rates of two setups under one load, and the range of the ratio of these rates."""
 
     mine: float
     yours: float
@@ -183,7 +186,10 @@ def predict_pairs(setup: ServedSetup, over: ServedSetup, library: Library) -> tu
 
 
 def _rates(setup: ServedSetup, library: Library) -> dict[tuple[str | None, int], tuple[Range, tuple[int, int, int]]]:
-    """Return the predicted rate and the load by weight format and load index. Two setups are paired by these keys."""
+    """Return the predicted rate and the load, keyed by weight format and load index.
+
+    The rates of two setups are paired by key.
+    """
     found: dict[tuple[str | None, int], tuple[Range, tuple[int, int, int]]] = {}
     for one, copies, (name, number, load) in _predictions(setup, library):
         if one.memory.fits:

@@ -10,7 +10,10 @@ from penstock.model.model_spec import model_as_measured
 from penstock.model.weight import FORMATS, FP16, INT8_CHANNEL, WeightFormat
 
 Q4_K_M: Final = WeightFormat(name="int4", bits=4.85, widened_to="fp16")
-"""llama.cpp's mixture of four and six bits. It takes 4.85 bits per weight in Llama models, including scales."""
+"""llama.cpp's mixture of four and six bits.
+
+The format q4_k_m takes 4.85 bits per weight in Llama models, including scales.
+"""
 PRECISIONS: Final[Mapping[str, WeightFormat]] = {**FORMATS, "fp16": FP16, "int8": INT8_CHANNEL, "q4_k_m": Q4_K_M}
 _SPELLINGS: Final = {
     "bfloat16": "bf16",
@@ -37,7 +40,7 @@ def precision_name(text: str) -> str:
 
 
 def in_format(model: ModelSpec, precision: str | None) -> ModelSpec:
-    """Return a model stored in a weight format. With None, return the model as released."""
+    """Return a model stored in a weight format. If the format is None, return the model as released."""
     if precision is None:
         return model
     if precision in FORMATS:
@@ -48,11 +51,11 @@ def in_format(model: ModelSpec, precision: str | None) -> ModelSpec:
 def formats_tried(precision: str | None) -> tuple[str | None, ...]:
     """Return the formats that a claimed rate may refer to.
 
-    If the claim states no format, these are the released format, fp8 and int4.
+    If the claim states no format, return the released format, fp8 and int4.
     """
     return (None, "fp8", "int4") if precision is None else (precision,)
 
 
 def possible_formats(precision: str | None) -> tuple[str, ...]:
-    """Return the formats that a claim may mean. If it states no format, these are the usual formats."""
+    """Return the formats that a claim may mean. If the claim states no format, return the usual formats."""
     return USUAL if precision is None else (precision,)

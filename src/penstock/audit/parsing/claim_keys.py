@@ -1,4 +1,4 @@
-"""Keys of claims. One table defines them. The parser follows it, and the editor schema is generated from it."""
+"""Keys of claims, defined in one table. The parser uses this table, and the editor schema is generated from it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ TEXT: Final = Parsed(str, _TEXT)
 
 @dataclass(frozen=True, slots=True)
 class NamedNumbers:
-    """Parser of the numbers that a formula refers to by name."""
+    """Parser of named numbers, to which formulas refer by name."""
 
     def core_schema(self) -> "CoreSchema":
         """Return the pydantic schema that parses the named numbers."""
@@ -54,13 +54,16 @@ class Key:
 
 
 def amount(*measures: str) -> Parsed:
-    """Return a parser of a figure with a unit. If measures are given, the figure must be in one of them."""
+    """Return a parser of a figure with a unit.
+
+    If measures are given, the figure must be in a unit of one of these measures.
+    """
     words = "a figure with its unit: 192 GB, ~15-20 tok/s, 31%"
     return Parsed(lambda text: parse_amount(text, *measures), {"type": ["number", "string"], "description": words})
 
 
 def _says(text: str) -> bool | str | Amount:
-    """Parse the value of a fact. It is yes or no, a figure with a unit, or text."""
+    """Parse the value of a fact. The value is yes or no, a figure with a unit, or text."""
     if text.lower() in {"true", "yes"}:
         return True
     if text.lower() in {"false", "no"}:

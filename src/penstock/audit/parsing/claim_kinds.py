@@ -1,4 +1,4 @@
-"""Kinds of claims. Each has keys and a constructor of its statement."""
+"""Kinds of claims. Each kind of claim has keys and a constructor of its statement."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -62,7 +62,7 @@ def accelerator_name(text: str) -> str:
 def _spellings(text: str) -> list[tuple[str, int | None]]:
     """Return possible catalog names of an accelerator, without its vendor.
 
-    If the text names a memory size, the last entry has the size in GB that the accelerator must have.
+    The last element of the result is the accelerator's required memory in GB, if the text names a memory size.
     """
     words = [word for word in re.split(r"[\s_]+", text.strip().lower()) if word and word not in _VENDORS]
     plain = "_".join(_FORMS.get(word, word) for word in words)
@@ -164,7 +164,10 @@ def _day(text: str) -> date | None:
 
 
 def _months(text: str) -> tuple[int, int, int] | None:
-    """Return the year, first month and last month of a period. None if the text is not a period of whole months."""
+    """Return the year, first month and last month of a period.
+
+    Return None if the text is not a period of whole months.
+    """
     quarter, half = _QUARTER.fullmatch(text), _HALF.fullmatch(text)
     if quarter is not None:
         number, year = int(quarter[1] or quarter[4]), int(quarter[2] or quarter[3])

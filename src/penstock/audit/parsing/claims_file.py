@@ -89,7 +89,7 @@ class ClaimEntry:
         return found
 
     def claim(self, index: int, said: Said, line: int) -> Claim:
-        """Return the claim of this entry. `said` is the source that the whole file states."""
+        """Return this entry of a claim file as a claim. `said` is the source that the whole file states."""
         return Claim(
             id=self.id or f"claim-{index + 1}",
             statement=self.statement,
@@ -141,7 +141,7 @@ def parse_claims(text: str, where: str) -> tuple[Claim, ...]:
 
 
 def read_claims(tree: YamlTree) -> tuple[Claim, ...]:
-    """Return the claims of a claim file that is already parsed."""
+    """Return the claims in the parsed content of a claim file."""
 
     def claims_of(file: ClaimsFile) -> tuple[Claim, ...]:
         claims = tuple(
@@ -186,7 +186,7 @@ def filed_under(prefix: str, claims: Sequence[Claim]) -> tuple[Claim, ...]:
 
 
 def unknown_targets(claims: Sequence[Claim]) -> list[str]:
-    """List the ids that claims refer to although no claim has them."""
+    """List the unknown ids: ids to which claims refer, but which no claim has."""
     known = {claim.id for claim in claims}
     return sorted({other for claim in claims for other in (*claim.points_at, *claim.contradicts)} - known)
 

@@ -91,7 +91,7 @@ def _of_setup(about: str, said: str) -> Statement:
 
 
 def _devices(text: str) -> tuple[tuple[str, int], str]:
-    """Return the accelerator and the count that the longest possible prefix names, and that prefix."""
+    """Find the longest prefix of a text that names an accelerator. Return the accelerator, its count and the prefix."""
     spaces = [at.start() for at in re.finditer(r"(?<=\S)\s", text)]
     for end in (len(text), *reversed(spaces)):
         try:
@@ -104,7 +104,7 @@ def _devices(text: str) -> tuple[tuple[str, int], str]:
 def _model_and_format(words: list[str]) -> dict[str, object]:
     """Parse a model and an optional format: `llama-3.1-70b fp16` or `Llama 3.1 70B FP16`.
 
-    The last word is the format if it is the name of one.
+    If the last word is the name of a weight format, it is the format.
     """
     if not words:
         raise UsageError(f"no model is named before `on`; write {_SHAPES}")
@@ -122,7 +122,7 @@ def _model_and_format(words: list[str]) -> dict[str, object]:
 
 
 def _fit(found: dict[str, object], on: tuple[str, int], *, fits: bool) -> Statement:
-    """Build a fit statement. For each user, one request of the stated length must fit."""
+    """Build a fit statement. One request of the stated length must fit for each user."""
     setup = served_setup(found, on)
     context = (setup.input_tokens or 0) + (setup.output_tokens or 0)
     if setup.concurrency is not None and not context:

@@ -61,14 +61,14 @@ _DOTTED: Final = re.compile(r"\D*[1-9]\d{0,2}(?:\.\d{3})+\D*")
 
 @dataclass(frozen=True, slots=True)
 class SheetRow:
-    """One row of a sheet. The file and the line are for error messages."""
+    """One row of a sheet. The file name and the line number are used in error messages."""
 
     where: str
     line: int
     cells: Mapping[str, str]
 
     def get(self, name: str) -> str | None:
-        """Return the text of a cell. None if the cell is empty or has a placeholder such as `n/a`."""
+        """Return the text of a cell. Return None if the cell is empty or has a placeholder such as `n/a`."""
         written = self.cells.get(name) or None
         return None if written is not None and written.lower() in _BLANK else written
 
@@ -78,7 +78,7 @@ class SheetRow:
 
 
 def sheet_rows(text: str, where: str) -> Iterator[SheetRow]:
-    """Yield the rows below the header. Their figures are converted to decimal points."""
+    """Yield the rows below the header. Figures in these rows are converted from decimal commas to decimal points."""
     if len(text) > _MAX_CHARACTERS:
         raise UsageError(f"{where}: {len(text):,} characters cannot be a sheet; the limit is {_MAX_CHARACTERS:,}")
     lines = text.removeprefix("\ufeff").splitlines()

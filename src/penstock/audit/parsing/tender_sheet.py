@@ -1,4 +1,4 @@
-"""Parses a tender sheet in CSV. Each row is a setup, and its rate, latencies and price become claims."""
+"""Parses a tender sheet in CSV. Each row describes a setup. The rate, latencies and price in the row become claims."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -27,7 +27,7 @@ _FIGURES: Final[Mapping[str, tuple[Metric, str]]] = {
 def parse_sheet(text: str, where: str, said: Said | None = None) -> tuple[Claim, ...]:
     """Parse the rows of a sheet.
 
-    A row yields one claim per figure, and one claim that its rate agrees with its time per token.
+    Each row yields one claim per figure, and one claim that the rate agrees with the time per token.
     """
     claims: list[Claim] = []
     for row in sheet_rows(text, where):
@@ -115,7 +115,7 @@ def _count(text: str) -> int:
 
 
 def _figure(row: SheetRow, column: str, written: str, unit: str) -> Amount:
-    """Parse a cell. A number without a unit is in the unit of its column."""
+    """Parse a cell. A number without a unit is read in the unit of its column."""
     try:
         amount = parse_amount(written)
         return parse_amount(f"{written} {unit}") if amount.measure == "number" else amount

@@ -101,7 +101,7 @@ def simulate_command(
 
 
 def _write_policies(answer: "SimulateFleetAnswer", chart: Path | None) -> None:
-    """Draw the compared policies, if requested."""
+    """Write the chart of the compared policies, if the user requested a chart."""
     from penstock.cli.console import write_file
 
     if chart is not None:
@@ -112,7 +112,7 @@ def _write_policies(answer: "SimulateFleetAnswer", chart: Path | None) -> None:
 
 
 def _write_run(answer: "SimulateAnswer", chart: Path | None, perfetto: Path | None) -> None:
-    """Write the requested timeline and engine steps."""
+    """Write the timeline and the engine steps, if the user requested them."""
     from penstock.cli.console import write_file
 
     if chart is not None:

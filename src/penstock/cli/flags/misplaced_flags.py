@@ -1,6 +1,6 @@
 """Rejects flags that have no effect with --fleet, and flags that have no effect without it.
 
-The error names the alternative.
+The error names a flag or form to use instead.
 """
 
 from collections.abc import Mapping

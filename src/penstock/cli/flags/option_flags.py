@@ -11,7 +11,7 @@ import typer
 from penstock.api.options.option_fields import Flag, flags_of
 
 Given: TypeAlias = dict[str, Any]
-"""Values of the options that the user typed, keyed by option name."""
+"""Values of the options that the user gave on the command line, keyed by option name."""
 _TYPES: Final[Mapping[str, type]] = {
     "int": int,
     "float": float,
@@ -52,7 +52,7 @@ def with_flags(*declared: type) -> Callable[[Callable[..., None]], Callable[...,
 
 
 def options_of(declared: Any, given: Mapping[str, object]) -> Given:  # noqa: ANN401 - a class of options
-    """Return those of the typed options that belong to one option class."""
+    """Return the options that the user gave, restricted to the options of one option class."""
     return {one.name: given[one.name] for one in fields(declared) if one.name in given}
 
 

@@ -118,7 +118,7 @@ def _latent_dim(model: ModelSpec) -> int:
 
 
 def expert_width(model: ModelSpec) -> int | None:
-    """Return the intermediate width of one routed expert. None if the model has no routed experts."""
+    """Return the intermediate width of one routed expert. Return None if the model has no routed experts."""
     for weight in model.weights:
         if weight.part is Part.ROUTED_EXPERTS and len(weight.shape) == 2:
             name = weight.module.rsplit(".", 1)[-1]
@@ -171,7 +171,8 @@ def _scan_fact(relevant: bool, found: bool | None, name: str) -> Value | Unknown
 def _e8m0_scales(situation: Situation) -> Value | Unknown:
     """Return whether weight scales are stored in the e8m0 format, which holds powers of two.
 
-    `ue8m0` in a config only says that the scales are powers of two. DeepSeek-V3.2 has it and stores float32 scales.
+    `ue8m0` in a config only says that the scales are powers of two. For example, the config of DeepSeek-V3.2 says
+    `ue8m0`, but its scales are stored as float32.
     """
     subject = situation.subject
     if subject.stored is not None:

@@ -36,7 +36,7 @@ _SAME: Final = {
     "expert-parallel-size": "ep-size",
     "model": "model-path",
 }
-"""Long names of flags, by short name. Facts use the long name."""
+"""Long names of flags, keyed by short name. Facts use the long names."""
 _CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl"})
 _SWITCHES: Final = frozenset({"--rm", "--privileged", "--init", "--detach", "--interactive", "--tty", "--read-only"})
 """Options of `docker run` that take no value. One-letter options may be combined, as in -itd."""
@@ -71,7 +71,7 @@ def parse_command(text: str) -> tuple[EngineName | None, Launch]:
 
 
 def _visible(tokens: Sequence[str], environment: Mapping[str, str]) -> int | None:
-    """Return the number of devices that environment variables or `--gpus` let the engine see. None if it sees all."""
+    """Return how many devices environment variables or `--gpus` show to the engine, or None for all devices."""
     counts = [
         listed.count(",") + 1
         for name in _SHOWN_BY
@@ -126,7 +126,10 @@ def _variables(tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _after_image(tokens: list[str]) -> tuple[str | None, list[str]]:
-    """Return the image and the arguments after it. If these are a shell command, return the words of that command."""
+    """Return the image and the arguments after it.
+
+    If the arguments are a shell command (`bash -c`), return the words of that command.
+    """
     at = _image_at(tokens)
     if at is None:
         return None, tokens
@@ -137,9 +140,9 @@ def _after_image(tokens: list[str]) -> tuple[str | None, list[str]]:
 
 
 def _image_at(tokens: Sequence[str]) -> int | None:
-    """Return the position of the image.
+    """Return the position of the container image among the words of a command.
 
-    After `docker run` and its options, the image is the next word. In other commands, it is a word with a tag.
+    In `docker run`, the image is the first word after the options. In other commands, the image is a word with a tag.
     """
     started = next((number for number, token in enumerate(tokens) if token in _CONTAINERS), None)
     if started is None or started + 1 >= len(tokens) or tokens[started + 1] != "run":
@@ -179,7 +182,7 @@ def long_name(flag: str) -> str:
 def _positional_model(arguments: Sequence[str]) -> str | None:
     """Return the model that the command names without a flag, or None.
 
-    It is the word after `serve`, or the first argument of an image that starts the server itself.
+    The model is the word after `serve`, or the first argument of an image that starts the server itself.
     """
     if "serve" in arguments:
         follows = arguments[arguments.index("serve") + 1 :]
@@ -193,7 +196,7 @@ def _positional_model(arguments: Sequence[str]) -> str | None:
 def _speculation(flags: Mapping[str, str]) -> dict[str, str]:
     """Return the number of drafted tokens and the method in vLLM's JSON for speculative decoding, or its dotted form.
 
-    The number gets the name of SGLang's flag, so that one fact covers both engines.
+    The number of drafted tokens is stored under the name of SGLang's flag, so that one fact covers both engines.
     """
     raw = flags.get("speculative-config")
     if raw is None:

@@ -1,4 +1,7 @@
-"""Compares the model in a launch command with the checked model. It uses the names and repositories of the catalog."""
+"""Compares the model in a launch command with the checked model.
+
+The comparison uses the names and repositories in the catalog.
+"""
 
 from typing import Literal
 
@@ -10,7 +13,10 @@ Comparison = Literal["same", "other", "cannot_tell"]
 
 
 def compare_served(subject: Subject, served: str) -> Comparison:
-    """Return whether the served model is the subject. A path cannot be compared with a repository."""
+    """Return whether the model in the launch command is the checked model.
+
+    A path cannot be compared with a repository.
+    """
     if _plain(served) in {_plain(subject.name), _plain(subject.repository or subject.name)}:
         return "same"
     ours = None if subject.repository is None else catalog_id(subject.repository)
@@ -21,7 +27,7 @@ def compare_served(subject: Subject, served: str) -> Comparison:
 
 
 def catalog_id(name: str) -> str | None:
-    """Return the catalog id of a repository or a short name. None for a path or an unknown name."""
+    """Return the catalog id of a repository or a short name. Return None for a path or an unknown name."""
     try:
         return find_model(name).id
     except UnknownName:

@@ -1,6 +1,6 @@
 """Reads a checkpoint's quantisation scheme.
 
-Its properties select kernels but cannot be seen from the number of weight bytes.
+The properties of a quantisation scheme select kernels, but do not follow from the number of weight bytes.
 """
 
 from dataclasses import dataclass
@@ -41,7 +41,10 @@ UNQUANTISED = Scheme(
 
 
 def read_scheme(model: ModelSpec, config: Config | None, sidecar: Config | None) -> Scheme:
-    """Read the scheme from the config's quantisation section, and from the model's weights what the section omits."""
+    """Read the quantisation scheme from the config.
+
+    Properties that the config omits are derived from the model's weights.
+    """
     section = None if config is None else _section(config)
     if section is None and sidecar is not None:
         section = sidecar.optional("quantization") or sidecar
@@ -124,7 +127,7 @@ def _group_size(model: ModelSpec) -> int | None:
 
 
 def _activation_group(section: Config | None) -> Config | None:
-    """Return the input scheme of the first compressed-tensors or ModelOpt group.
+    """Return how the first compressed-tensors or ModelOpt group quantises its inputs.
 
     In published files, all groups have equal input schemes.
     """
@@ -137,7 +140,10 @@ def _activation_group(section: Config | None) -> Config | None:
 
 
 def _quark_activation(section: Config | None) -> tuple[int, str] | None:
-    """Return the bits and the type of AMD Quark's input scheme. Without an input scheme, only weights are quantised."""
+    """Return the number of bits and the type in which AMD Quark quantises inputs.
+
+    If the config has no input scheme, only weights are quantised.
+    """
     scheme = None if section is None else section.optional("global_quant_config")
     if scheme is None:
         return None

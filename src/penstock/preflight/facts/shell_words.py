@@ -17,7 +17,7 @@ _QUOTES: Final = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u
 _COMMAND: Final = re.compile(r"\$\([^()]*\)|`[^`]*`")
 _DEFAULT: Final = re.compile(r"\$\{([A-Za-z_]\w*):?-([^}]*)\}")
 _LONGEST_LETTERS: Final = 3
-"""Number of letters of the longest option that has one dash, which is -dcp."""
+"""Number of letters of the longest option with a single dash, which is -dcp."""
 FILLED_IN: Final = "$COMMAND"
 """Placeholder for the output of a command substitution, such as `$(...)`."""
 
@@ -33,7 +33,7 @@ class ShellWords:
 def shell_words(text: str) -> ShellWords:
     """Split text into words as a shell does.
 
-    Lines that copying broke are reported, and are split as the author intended.
+    Lines that were broken by copying are reported, and are split as their author intended.
     """
     torn: list[str] = []
     text = text.replace("\r\n", "\n").strip()

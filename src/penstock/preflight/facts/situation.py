@@ -37,32 +37,32 @@ class Subject:
     name: str
     """Path or repository of the checkpoint, as a launch command names it."""
     repository: str | None = None
-    """Hub repository of the checkpoint. None for a checkpoint on disk."""
+    """Hub repository of the checkpoint. The repository is None for a checkpoint on disk."""
     rope: str | None = None
-    """Type of RoPE scaling in the checkpoint's config. None if the available config does not state it."""
+    """Type of RoPE scaling in the checkpoint's config. The type is None if the available config does not state it."""
     stored: StoredFacts | None = None
     scanned: ScannedFacts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """A launch. It has flags without their dashes, environment variables and an image."""
+    """A launch. A launch consists of flags, stored without their dashes, environment variables and an image."""
 
     flags: Mapping[str, str] = field(default_factory=dict)
     """Value of each flag. A flag without a value has the value `true`."""
     environment: Mapping[str, str] = field(default_factory=dict)
     image: str | None = None
     typed: tuple[str, ...] = ()
-    """Words of the user's own command. Empty for a launch that preflight proposes."""
+    """Words of the user's own command. The tuple is empty for a launch that preflight proposes."""
     bare: frozenset[str] = frozenset()
     """Flags to which the user's command gives no value."""
     torn: tuple[str, ...] = ()
     """Descriptions of the places in the user's command that a shell would misread."""
     visible_devices: int | None = None
-    """Number of devices visible to the engine. None if all devices are visible."""
+    """Number of devices visible to the engine. The number is None if all devices are visible."""
 
     def flag(self, *names: str) -> str | None:
-        """Return the value of the first of the named flags that is set. None if none is set."""
+        """Return the value of the first named flag that is set, or None if none of them is set."""
         return next((self.flags[name] for name in names if name in self.flags), None)
 
 

@@ -11,10 +11,10 @@ _MAX_DIGITS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedSplit:
-    """Parallel ranks as preflight counts them. The number of devices is tp x pp x dp."""
+    """Numbers of parallel ranks, counted so that the number of devices is tp x pp x dp."""
 
     tp: int | None
-    """Number of tensor parallel ranks. None if the command does not state it."""
+    """Number of tensor parallel ranks. The number is None if the command does not state it."""
     pp: int
     dp: int
     spreads_experts: bool
@@ -23,9 +23,10 @@ class StatedSplit:
 def stated_split(launch: Launch, engine: EngineName) -> StatedSplit:
     """Return the split of a launch.
 
-    In vLLM, the number of devices is the product of tensor, pipeline and data parallel ranks. In SGLang, the tensor
-    parallel ranks are all devices of a pipeline stage. With DP attention, SGLang's data parallel ranks are groups of
-    these devices. Without it, they are separate replicas, of which one is checked.
+    In vLLM, the number of devices is the product of tensor, pipeline and data parallel ranks. In SGLang, the number of
+    tensor parallel ranks is the number of devices of a pipeline stage. With DP attention, SGLang's data parallel ranks
+    are groups of devices of a pipeline stage. Without DP attention, SGLang's data parallel ranks are separate replicas,
+    and one replica is checked.
     """
     tp, dp = _count(launch.flag("tensor-parallel-size")), _count(launch.flag("data-parallel-size")) or 1
     if engine == "sglang":

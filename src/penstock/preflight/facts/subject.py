@@ -27,7 +27,10 @@ def subject_of(checkpoint: Checkpoint, name: str) -> Subject:
 
 
 def _rope(checkpoint: Checkpoint) -> str | None:
-    """Return the type of `rope_scaling`. Configs store it under one of two keys, and the catalog omits it."""
+    """Return the type of `rope_scaling`.
+
+    Configs store the type of RoPE scaling under one of two keys. The catalog omits the type.
+    """
     config = checkpoint.config
     if config is None:
         return None
@@ -65,7 +68,7 @@ def stored_facts(tensors: Iterable[StoredTensor]) -> StoredFacts:
 
 
 def scanned_facts(scan: Fp8Scan) -> ScannedFacts:
-    """Return those results of a scan that rules use."""
+    """Return the results of a checkpoint scan that preflight rules use."""
     return ScannedFacts(fp8_nan=scan.has_nan_codes, e8m0_top=scan.has_e8m0_top)
 
 
@@ -74,7 +77,7 @@ def smallest_split(
 ) -> Parallelism:
     """Return the smallest split that holds the model within two nodes or one link domain.
 
-    If there is none, return tensor parallelism over one whole node.
+    If no such split holds the model, return tensor parallelism over one whole node.
     """
     placed = Deployment(model=subject.model, accelerator=accelerator, engine=engine_defaults(engine, accelerator))
     found = minimum_devices(placed, context_tokens or usual_context_tokens(subject.model))

@@ -43,11 +43,11 @@ _LISTED: Final[Mapping[str, Sequence[str]]] = {
     ),
     "uvicorn-log-level": ("critical", "error", "warning", "info", "debug", "trace"),
 }
-"""Allowed values of vLLM flags, over all releases that were read."""
+"""Allowed values of vLLM flags, collected over all releases whose source code was read."""
 _PLUGINS: Final = {"tool-call-parser": "tool-parser-plugin", "reasoning-parser": "reasoning-parser-plugin"}
 _BACKEND: Final = "attention-backend"
 _BACKEND_VARIABLE: Final = "VLLM_ATTENTION_BACKEND"
-"""Environment variable that selected the attention backend before vLLM had a flag for it."""
+"""Environment variable that selected the attention backend in releases of vLLM that had no flag for the backend."""
 _SUFFIX: Final = re.compile(r"\d+(\.\d+)?[kmgtKMGT]")
 
 
@@ -148,8 +148,8 @@ def _parser_is_unused(name: str, launch: Launch, table: Mapping[str, History]) -
 def _together(launch: Launch, engine: str, context_tokens: int | None) -> Iterator[FlagFinding]:
     """Yield combinations of flags that vLLM refuses.
 
-    They are automatic tool choice without a parser, steps shorter than a prompt that is not chunked, and steps with
-    fewer tokens than the maximum number of sequences.
+    vLLM refuses automatic tool choice without a parser. It also refuses a step size in tokens below the context length
+    if prefill is not chunked, or below the maximum number of sequences.
     """
     if engine != "vllm":
         return

@@ -10,17 +10,23 @@ from penstock.fleet.release import Release
 _TAGGED: Final = re.compile(
     r"(?:lmsysorg/sglang|vllm/vllm-openai(?:-rocm)?):v?(\d+\.\d+\.\d+(?:\.?post\d+|rc\d+)?)(?:-.*)?"
 )
-"""Names of official images that have a release in their tag. A toolkit may follow the release."""
+"""Names of official images that have a release in their tag.
+
+The name of a toolkit may follow the release in the tag.
+"""
 
 
 def image_release(image: str | None) -> Release | None:
-    """Return the engine release in an official image. None for other images, `latest` and nightly builds."""
+    """Return the engine release that an official image contains.
+
+    Return None for other images, `latest` and nightly builds.
+    """
     match = _TAGGED.fullmatch(image or "")
     return Release(match[1]) if match else None
 
 
 def image_platform(image: str | None) -> Literal["rocm", "cuda"] | None:
-    """Return the platform for which an engine's image is built. None for an unknown image."""
+    """Return the platform for which an engine's image is built. Return None for an unknown image."""
     name, _, tag = (image or "").partition(":")
     if name in {"vllm/vllm-openai-rocm", "rocm/vllm", "rocm/vllm-dev", "rocm/sgl-dev"}:
         return "rocm"
@@ -30,7 +36,10 @@ def image_platform(image: str | None) -> Literal["rocm", "cuda"] | None:
 
 
 def official_image(engine: EngineName, version: Release, vendor: str, chip: str) -> str | None:
-    """Return the official image for an accelerator. None if there is none. SGLang has one ROCm image per chip."""
+    """Return the official image for an accelerator, or None if there is no such image.
+
+    SGLang has one ROCm image per chip.
+    """
     if engine == "vllm":
         names = {"nvidia": "vllm/vllm-openai", "amd": "vllm/vllm-openai-rocm"}
         # Before 0.14 vLLM published no image for ROCm.
@@ -44,9 +53,10 @@ def official_image(engine: EngineName, version: Release, vendor: str, chip: str)
 
 
 def rocm_of_image(image: str | None, version: Release, table: Mapping[str, Any]) -> str | None:
-    """Return the ROCm release in an official image. None if it is unknown.
+    """Return the ROCm release that an official image contains, or None if the release is unknown.
 
-    For images newer than the known images, it is the newest known ROCm release. These images have at least that.
+    For an image newer than all known images, return the newest known ROCm release, because the image contains at least
+    that release.
     """
     if image is None:
         return None

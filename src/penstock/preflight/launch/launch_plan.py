@@ -35,11 +35,11 @@ class LaunchPlan:
     flags: tuple[Setting, ...]
     variables: tuple[Setting, ...]
     image: str | None
-    """Official image. None if there is none for this accelerator or release."""
+    """Official image. The image is None if no official image exists for this accelerator or release."""
     nodes: int = 1
     """Number of nodes. Each node runs the same command with a different rank."""
     unreleased: bool = False
-    """Whether no published release has this version number, so that there is no image."""
+    """Whether the version number belongs to no published release, so that no image exists."""
 
     def as_launch(self) -> Launch:
         """Return the launch in the form that rules and flag checks use."""
@@ -60,7 +60,8 @@ class LaunchPlan:
     def with_published_image(self, releases: Sequence[str]) -> "LaunchPlan":
         """Return the plan with the image tag under which the release was published.
 
-        If no such release was found, the plan has no image. A release newer than all known ones keeps an image.
+        If the release was never published, the plan has no image. A release that is newer than all known releases keeps
+        its image.
         """
         if self.image is None:
             return self
@@ -132,7 +133,7 @@ class LaunchChoices:
     drafted_tokens: int = 0
     """Number of tokens that the checkpoint's multi-token-prediction layers draft per step."""
     quantization: str | None = None
-    """Quantisation at load that the user requests. None keeps the quantisation of the checkpoint."""
+    """Quantisation at load that the user requests. With None, the quantisation of the checkpoint is kept."""
 
 
 def plan_launch(
@@ -145,7 +146,8 @@ def plan_launch(
 ) -> LaunchPlan:
     """Choose the flags and variables of a launch.
 
-    The user's choices come first, then what the model needs on this chip, then the model's recipe.
+    The user's choices take precedence over the settings that the model needs on this chip. Both take precedence over
+    the model's recipe.
     """
     chip = chip_of(accelerator.compute_target) or ""
     build = _vllm if engine == "vllm" else _sglang
@@ -209,7 +211,7 @@ def _several_nodes(engine: EngineName, version: Release, nodes: int, split: Para
 def _drafting(engine: EngineName, drafted_tokens: int) -> list[Setting]:
     """Return the settings for drafting with the checkpoint's multi-token-prediction layers.
 
-    The tokens are drafted one after another.
+    The layers draft the tokens one after another.
     """
     if not drafted_tokens:
         return []

@@ -1,6 +1,6 @@
 """Applies `--quantization`.
 
-The engine quantises a 16-bit checkpoint at load, or needs a checkpoint that the method can read.
+Depending on the method, the engine quantises a 16-bit checkpoint at load, or needs an already quantised checkpoint.
 """
 
 from dataclasses import replace
@@ -66,7 +66,10 @@ def as_launched(subject: Subject, method: str | None) -> Subject:
 
 
 def mismatch(subject: Subject, method: str | None) -> str | None:
-    """Return why the quantisation method cannot read the checkpoint. None if it can, or if this is unknown."""
+    """Return the reason why the quantisation method cannot read the checkpoint.
+
+    Return None if it can, or if this is unknown.
+    """
     needed = None if method is None else _STORED.get(method)
     if needed is None:
         return None

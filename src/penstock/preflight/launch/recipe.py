@@ -1,4 +1,7 @@
-"""vLLM's published recipes. A recipe says whether a model was verified on an accelerator, and which flags it needs."""
+"""vLLM's published recipes.
+
+A recipe says whether a model was verified on an accelerator, and which flags the model needs.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,10 +43,13 @@ class Recipe:
     too_old: bool
     """Whether the checked release is older than the first release that the recipe supports."""
     flags: tuple[Setting, ...] = ()
-    """Those flags of the recipe that the checked release has."""
+    """Flags of the recipe, without the flags that the checked release does not have."""
     variables: tuple[Setting, ...] = ()
     spreads_experts: bool = False
-    """Whether the recipe uses expert parallelism. It does not change the split, which the user chooses."""
+    """Whether the recipe uses expert parallelism.
+
+    A recipe with expert parallelism does not change the split, which the user chooses.
+    """
 
 
 def find_recipe(
@@ -54,7 +60,7 @@ def find_recipe(
     known: EngineFlags,
     choices: Mapping[str, History],
 ) -> Recipe | None:
-    """Return the recipe of a repository. None if no recipe is published.
+    """Return the recipe of a repository, or None if no recipe is published.
 
     `known` lists the flags of each release, and `choices` lists the values of each flag.
     """
@@ -87,7 +93,7 @@ def find_recipe(
 def _supported_flags(
     flags: Sequence[Setting], version: Release, known: EngineFlags, choices: Mapping[str, History]
 ) -> Iterator[Setting]:
-    """Yield the flags whose name and value the release has.
+    """Yield the flags whose name and value the release accepts.
 
     A parser that the recipe ships as a file is replaced by the built-in parser.
     """
@@ -131,7 +137,10 @@ def _older(version: Release, since: str) -> bool:
 
 
 def _generations(accelerator: Accelerator) -> tuple[str, ...]:
-    """Return the prefixes of the recipe sections that apply to the accelerator. The most specific one is first."""
+    """Return the prefixes of the recipe sections that apply to the accelerator.
+
+    The most specific prefix comes first.
+    """
     if accelerator.vendor == "amd":
         # "AMD" in recipes means MI300 and later. Most of these settings concern AITER, which no other chip supports.
         return ("amd_",) if str(accelerator.compute_target).startswith(("gfx94", "gfx95")) else ()

@@ -1,4 +1,4 @@
-"""Checks whether a release has the flags of a launch.
+"""Checks whether an engine release has the flags of a launch.
 
 A flag may be removed, renamed or not yet introduced. The data was read from the engines' argument parsers.
 """
@@ -16,7 +16,10 @@ from penstock.preflight.rules.history import EngineFlags, History, turns_on
 
 FlagProblem = Literal["removed", "too_new", "not_known", "unknown", "misspelt", "unknown_value", "wrong_value"]
 _DERIVED = frozenset({"model-path", "speculative-method", "speculative-num-draft-tokens"})
-"""Internal names that users do not type. They are derived from another flag, or are synonyms of the model argument."""
+"""Internal names that users do not type.
+
+These names are derived from another flag, or are synonyms of the model argument.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +30,13 @@ class FlagFinding:
     """Name as the user types it, such as `--swap-space` or `VLLM_USE_V1`."""
     problem: FlagProblem
     release: str | None
-    """The release that removed the name or value, the first release that has it, or the checked release."""
+    """The release that removed the flag or its value, the first release that has the flag, or the checked release."""
     instead: str | None
-    """The replacement, the description of a wrong value, or the nearest releases that have and lack the name."""
+    """The replacement, the description of a wrong value, or the nearest releases with and without the flag."""
     value: str | None = None
-    """The value, if the problem is the value and not the name."""
+    """The value of the flag, if the problem is the value and not the flag's name."""
     certain: bool = True
-    """Whether the release is known to have the problem. False if the release was not read."""
+    """Whether the problem is certain. If the source code of the release was not read, the problem is uncertain."""
 
     @property
     def stops(self) -> bool:
@@ -106,7 +109,7 @@ def _variables(launch: Launch, version: Release, known: History | None) -> Itera
 def release_finding(
     typed: str, listed: str, version: Release, known: History, value: str | None = None
 ) -> FlagFinding | None:
-    """Return the problem with a name or value that the table lists. None if the release has it."""
+    """Return the problem with a flag or value that the table lists, or None if the release has that flag or value."""
     presence, entry = known.presence(listed, version), known.entries[listed]
     if presence == "removed":
         instead = entry[2] if len(entry) > 2 else None  # since, gone, instead
@@ -124,7 +127,7 @@ def release_finding(
 
 
 def was_read(version: Release, known: History) -> bool:
-    """Return whether a release is at most as new as the newest release read.
+    """Return whether a release is not newer than the newest release whose source code was read.
 
     A newer release may have unlisted flags.
     """

@@ -1,4 +1,7 @@
-"""Chooses vLLM's settings for AMD Instinct: AITER, and workarounds for what AITER lacks in each release."""
+"""Chooses vLLM's settings for AMD Instinct:
+
+The settings turn on AITER, and work around features that AITER lacks in a release.
+"""
 
 from typing import Final
 
@@ -18,7 +21,7 @@ _HEADS: Final = 16
 def rocm_settings(
     subject: Subject, chip: str, version: Release, split: Parallelism
 ) -> tuple[list[Setting], list[Setting]]:
-    """Return flags and environment variables. Both are empty if AITER does not support the chip."""
+    """Return vLLM's flags and environment variables for the chip. Both are empty if AITER does not support the chip."""
     if chip not in _AITER_CHIPS:
         return [], []
     variables = [Setting(name="VLLM_ROCM_USE_AITER", value="1", why="AMD's kernels; off by default")]
@@ -44,9 +47,9 @@ def _flags(subject: Subject, chip: str, version: Release) -> list[Setting]:
 
 
 def _gaps(subject: Subject, chip: str, version: Release, split: Parallelism) -> list[Setting]:
-    """Return environment variables that work around gaps of AITER in a release.
+    """Return environment variables that work around features that AITER lacks in a release.
 
-    They turn off what AITER lacks, or select an attention backend that supports attention sinks.
+    The variables turn off kernels that AITER lacks, or select an attention backend that supports attention sinks.
     """
     found: list[Setting] = []
     kinds = attention_kinds(subject.model)
@@ -77,7 +80,7 @@ def _gaps(subject: Subject, chip: str, version: Release, split: Parallelism) -> 
 
 
 def _refused_heads(heads: int, chip: str, version: Release) -> str | None:
-    """Return why AITER's MLA does not support a number of heads in a release. None if it supports that number."""
+    """Return the reason why AITER's MLA does not support a number of heads in a release, or None if it does."""
     if version < Release("0.18.0"):
         return None if heads in {16, 128} else "took 16 or 128 before 0.18"
     if heads < _HEADS and version < Release("0.27.0"):

@@ -1,4 +1,4 @@
-"""Computes the memory that start-up needs, and the memory fraction and context that fit."""
+"""Computes the memory that an engine needs to start, and a memory fraction and context with which it starts."""
 
 import re
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ _FEWEST_TOKENS: Final = 1024
 _BYTE_SUFFIXES: Final = {"K": 2**10, "M": 2**20, "G": 2**30, "k": 10**3, "m": 10**6, "g": 10**9}
 _STEP: Final = "max-num-batched-tokens"
 _SMALL_STEP: Final = 2048
-"""Tokens per step that vLLM uses on small devices. vLLM's recipes use it too if memory is short."""
+"""Tokens per step that vLLM uses on small devices. vLLM's recipes also use this step size if memory is short."""
 _FRACTION_ONLY: Final[frozenset[Tunable]] = frozenset({"memory_fraction"})
 _STEPS: Final = {"vllm": _STEP, "sglang": "chunked-prefill-size"}
 _FRACTION: Final = {"vllm": "gpu-memory-utilization", "sglang": "mem-fraction-static"}
@@ -46,7 +46,7 @@ def deployment_of(
     split: Parallelism,
     executed: ModelSpec,
 ) -> Deployment:
-    """Build the deployment that a launch describes. Flags that are not set have the engine's defaults."""
+    """Build the deployment that a launch describes. Flags that the launch does not set have the engine's defaults."""
     settings = engine_defaults(engine, accelerator, version=str(version), tp=split.tp, pp=split.pp)
     fraction = launch.flag("gpu-memory-utilization", "mem-fraction-static")
     return Deployment(
@@ -72,9 +72,9 @@ def deployment_of(
 def start_context(launch: Launch, asked: int | None, deployment: Deployment) -> int:
     """Return the context in tokens that the KV cache should hold for one request at start-up.
 
-    It is the limit in the launch command. If the command states none, it is the context that the user requests. Without
-    either, it is the model's limit in vLLM, and a usual context if the engine chooses the limit. vLLM refuses to start
-    if the context does not fit. SGLang starts, and refuses long requests.
+    A limit in the launch command comes first, then the context that the user requests. Without either, the result is
+    the model's limit for vLLM, and a usual context if the engine chooses the limit. vLLM refuses to start if the
+    context does not fit. SGLang starts, and refuses long requests.
     """
     model = deployment.model
     typed = launch.flag("max-model-len", "context-length")
@@ -93,7 +93,7 @@ def fit_to_memory(
 ) -> tuple[LaunchPlan, CutContext | None, MemoryFit]:
     """Add flags that make a proposed launch fit in memory.
 
-    They set a larger memory fraction or shorter steps first, then a shorter context.
+    The flags set a larger memory fraction or shorter steps first, then a shorter context.
     """
     wanted = asked or usual_context_tokens(deployment.model)
     tuned = with_room(deployment, wanted, free=_FRACTION_ONLY if plan.has(_STEPS[plan.engine]) else TUNABLE)
@@ -122,9 +122,9 @@ def fit_to_memory(
 
 
 def _smaller_step(room: DeviceRoom, cut: CutContext) -> DeviceRoom | None:
-    """Return the memory of the deployment with steps of 2,048 tokens, if they are worthwhile. Otherwise None.
+    """Return the memory of the deployment with engine steps of 2,048 tokens, or None if such steps are not worthwhile.
 
-    They are worthwhile if the model's full context fits, or a context at least 1.5 times as long.
+    Steps of 2,048 tokens are worthwhile if they make the full context fit, or a context at least 1.5 times as long.
     """
     engine = room.deployment.engine
     if engine.max_batched_tokens <= _SMALL_STEP:
@@ -142,7 +142,10 @@ def step_bytes(room: DeviceRoom) -> int:
 
 
 def fitting_context(room: DeviceRoom) -> CutContext | None:
-    """Return a shorter context that fits. None if the model's full context fits, or if no context fits."""
+    """Return a shorter context that fits in memory.
+
+    Return None if the model's full context fits, or if no context fits.
+    """
     limit = room.deployment.model.max_context_tokens
     if limit is None:
         return None
@@ -168,7 +171,7 @@ def fitting_context(room: DeviceRoom) -> CutContext | None:
 def keeps_whole_context(deployment: Deployment) -> tuple[str, ...]:
     """List the changes that would each make the full context fit.
 
-    They are a larger memory fraction, a narrower KV cache and more devices.
+    Such changes are a larger memory fraction, a narrower KV cache and more devices.
     """
     limit = deployment.model.max_context_tokens
     if limit is None:
@@ -190,7 +193,7 @@ def keeps_whole_context(deployment: Deployment) -> tuple[str, ...]:
 def _share_that_fits(result: MemoryFit) -> float | None:
     """Return the smallest memory fraction above the current one, in steps of 0.01, with which the context fits.
 
-    None if the context already fits, or if no fraction is enough.
+    Return None if the context already fits, or if no fraction is enough.
     """
     if result.fits or result.obstacle_is("refused") or result.obstacle_is("model_limit"):
         return None
@@ -204,7 +207,7 @@ def _share_that_fits(result: MemoryFit) -> float | None:
 
 
 def _redundant(launch: Launch) -> int:
-    """Return the number of redundant experts that a launch requests. 0 if it requests none."""
+    """Return the number of redundant experts that a launch requests, or 0 if the launch requests none."""
     typed = launch.flag("ep-num-redundant-experts")
     if typed is not None:
         return _count(typed) or 0
@@ -221,7 +224,7 @@ def _fraction(text: str | None) -> float | None:
 
 
 def _gib(text: str | None) -> int:
-    """Return the bytes of a size that engines call GB but count in GiB."""
+    """Convert a size to bytes. Engines call the unit of this size GB, but mean GiB."""
     return int(float(text) * GIB) if text is not None and re.fullmatch(r"\d{1,5}(\.\d{1,6})?", text) else 0
 
 
@@ -239,7 +242,7 @@ def _bytes(text: str | None) -> int | None:
 
 
 def _tokens(text: str) -> int | None:
-    """Return the tokens in `32768` or `32k`. None for `auto` and -1, with which the engine chooses the number."""
+    """Return the tokens in `32768` or `32k`. Return None for `auto` and -1, which let the engine choose the number."""
     try:
         return parse_tokens(text)
     except UsageError:

@@ -31,7 +31,10 @@ _WORDS: Final = {"json": "JSON value", "object": "JSON object", "number": "numbe
 def wrong_kind(
     name: str, value: str, launch: Launch, engine: str, version: Release, kinds: Mapping[str, str]
 ) -> str | None:
-    """Return the problem with a flag's value. None if the value's kind is right, or if the flag accepts any text."""
+    """Return the problem with a flag's value.
+
+    Return None if the value is of the right kind, or if any text is accepted.
+    """
     if name in _ADDRESSES and launch.typed and name not in launch.bare:
         return _address(value)
     kind = next((kind for flag, kind in kinds.items() if long_name(flag) == name), None)
@@ -53,14 +56,14 @@ def wrong_kind(
 
 
 def _switch_fix(name: str, value: str, engine: str) -> str:
-    """Return how to write a switch so that it has the effect that the given value was meant to have."""
+    """Return a correction for a switch that was given a value, such as `write --no-x to turn it off`."""
     if value.casefold() not in _NO:
         return f"write --{name} alone, or leave it out"
     return f"write --no-{name} to turn it off" if engine == "vllm" else "leave it out to keep it off"
 
 
 def _address(value: str) -> str | None:
-    """Return the problem with a network address. None if a resolver would accept it."""
+    """Return the problem with a network address, or None if a resolver would accept the address."""
     if "://" in value:
         return "is a URL; write the address alone"
     if (ported := _PORTED.fullmatch(value)) is not None:

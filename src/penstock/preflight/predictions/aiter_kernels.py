@@ -29,7 +29,7 @@ class AiterLookup:
 def lookup_mla(facts: Facts, table: Mapping[str, Any]) -> AiterLookup | None:
     """Look up AITER's decode kernel for an MLA model.
 
-    None if the model has no MLA, if the table lacks the chip, or if AITER's MLA is turned off.
+    Return None if the model has no MLA, if the table lacks the chip, or if AITER's MLA is turned off.
     """
     chip, heads, kinds = facts.get("chip"), facts.get("model.heads_per_rank"), facts.get("model.attention")
     if not isinstance(chip, str) or chip not in table or not isinstance(heads, int):

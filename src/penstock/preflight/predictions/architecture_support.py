@@ -18,8 +18,8 @@ class ArchitectureSupport:
     since: Release | None
     """First release that supports the architecture.
 
-    None if no registry lists it, so that the engine would fall back on Transformers. None also if the checked release
-    is older than every registry read.
+    The release is None if no registry lists the architecture, so that the engine would fall back on Transformers. It is
+    also None if the checked release is older than every registry that was read.
     """
     too_new: bool
     """Whether the checked release is older than the first release that supports the architecture."""

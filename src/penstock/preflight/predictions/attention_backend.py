@@ -10,7 +10,10 @@ from penstock.preflight.rules.condition import Facts
 
 
 class GraphSupport(IntEnum):
-    """The graph capture that a backend supports. A model gets the minimum over the backends of its layers."""
+    """The steps that a backend allows to be captured as CUDA or HIP graphs.
+
+    A model is limited by the least capable backend of its layers.
+    """
 
     NEVER = 0
     SINGLE_TOKEN = 1
@@ -23,7 +26,7 @@ class Backend:
     """The attention backend that the engine chooses, its limits, and why earlier candidates were rejected."""
 
     name: str | None
-    """Name of the backend. None if no backend works, or if the engine's selection code was not read."""
+    """Name of the backend. The name is None if no backend works, or if the engine's selection code was not read."""
     determined: bool
     block: str
     graphs: GraphSupport | None
@@ -32,7 +35,7 @@ class Backend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphMode:
-    """How graphs are captured for decode steps and for mixed steps, and the reason."""
+    """How CUDA or HIP graphs are captured for decode steps and for mixed steps, and the reason."""
 
     decode: str
     mixed: str
@@ -41,13 +44,13 @@ class GraphMode:
 
 _UNREAD: Final = Backend(name=None, determined=False, block="", graphs=None, rejected={})
 _AITER_MLA_HEADS: Final = frozenset({16, 128})
-"""Numbers of heads per device for which SGLang uses AITER's MLA. For other numbers it uses Triton."""
+"""Numbers of heads per device for which SGLang uses AITER's MLA. For other numbers of heads, SGLang uses Triton."""
 
 
 def predict_backend(facts: Facts, table: Mapping[str, Any]) -> Backend:
     """Return the attention backend that the engine chooses.
 
-    For vLLM, it is the first backend without an obstacle, in vLLM's order for this chip and model.
+    vLLM chooses the first backend without an obstacle, in its order of preference for this chip and model.
     """
     if facts.get("engine") == "sglang":
         return _sglang_backend(facts, table["sglang"])
@@ -83,7 +86,7 @@ def _reads_cache(facts: Facts, backends: Mapping[str, Mapping[str, Any]]) -> boo
 
 
 def _sglang_backend(facts: Facts, table: Mapping[str, Any]) -> Backend:
-    """Return the attention backend that the launch names. If it names none, return SGLang's default backend."""
+    """Return the attention backend that the launch names, or SGLang's default backend if the launch names none."""
     asked, version, chip = facts.get("launch.attention_backend"), facts.get("version"), facts.get("chip")
     if isinstance(asked, str) and asked != "auto":
         return replace(_UNREAD, name=asked, determined=True)
@@ -105,7 +108,10 @@ def _heads_here(facts: Facts) -> int | None:
 
 
 def _kind(kinds: frozenset[str]) -> str | None:
-    """Return the kind of attention by which an engine chooses a backend. None if all attention is linear or unknown."""
+    """Return the kind of attention by which an engine chooses a backend.
+
+    Return None if all attention is linear or unknown.
+    """
     if not kinds - {"linear"}:
         return None
     if "compressed" in kinds:
@@ -173,9 +179,10 @@ def _graph_support(name: str, entry: Mapping[str, Any], facts: Facts) -> GraphSu
 
 
 def predict_graphs(facts: Facts, backend: Backend) -> GraphMode | None:
-    """Return how the engine captures graphs by default. None if the code that decides was not read for the release.
+    """Return how the engine captures CUDA or HIP graphs by default.
 
-    In vLLM, the compilation config decides.
+    Return None if the engine's code for this decision was not read for the release. In vLLM, the compilation config
+    decides how graphs are captured.
     """
     version = facts.get("version")
     if facts.get("launch.graphs") is False:

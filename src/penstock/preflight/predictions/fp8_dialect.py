@@ -1,6 +1,6 @@
 """Predicts what happens to FP8 tensors at load.
 
-They are kept as stored, converted exactly, left in the wrong dialect, widened or refused.
+FP8 tensors are kept as stored, converted exactly, left in the wrong dialect, widened or refused.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from penstock.preflight.rules.condition import Facts
 
 
 class Treatment(StrEnum):
-    """What happens to a group of FP8 tensors at load."""
+    """Treatment of a group of FP8 tensors when the engine loads them."""
 
     AS_STORED = "as stored"
     CONVERTED = "converted exactly"
@@ -25,7 +25,7 @@ class Treatment(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DialectStep:
-    """One group of FP8 tensors, and what happens to it at load."""
+    """One group of FP8 tensors, and its treatment when the engine loads it."""
 
     group: str
     treatment: Treatment
@@ -36,7 +36,10 @@ _CONVERTS = {"fp8", "deepseek_v4_fp8", "compressed-tensors", "quark", "fbgemm_fp
 
 
 def predict_dialect(facts: Facts) -> tuple[DialectStep, ...]:
-    """Return what happens at load to FP8 weights with their scales, and to an FP8 KV cache. Empty if nothing is FP8."""
+    """Predict the treatment of FP8 weights at load, with their scales, and of an FP8 KV cache.
+
+    The result is empty without FP8.
+    """
     formats = facts.get("weights.formats")
     steps = []
     if isinstance(formats, frozenset) and formats & {"fp8", "mxfp8"}:

@@ -18,7 +18,10 @@ class ServedBy:
 
 
 def engines_measured_with(model: str, accelerator: str, table: Mapping[str, Any]) -> tuple[ServedBy, ...]:
-    """Return the engines measured with a catalog model on an accelerator. Empty if no measurement is published."""
+    """Return the engines measured with a catalog model on an accelerator.
+
+    The result is empty if no measurement is published.
+    """
     found = table.get(model, {}).get(accelerator, {})
     return tuple(
         ServedBy(

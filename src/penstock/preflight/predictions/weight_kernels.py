@@ -19,11 +19,11 @@ class KernelClass(StrEnum):
     TRITON = "triton"
     """Generic Triton kernels on the chip's native units for the format."""
     WIDENED = "widened"
-    """Weights are narrow in memory and are multiplied in 16 bits."""
+    """Weights are stored in a narrow format and are multiplied in 16 bits."""
     EMULATED = "emulated"
-    """Weights are dequantised to bf16 for every product."""
+    """Weights are dequantised to bf16 again for every matrix product."""
     EXPANDED = "expanded"
-    """Weights are dequantised to bf16, and are also stored as bf16."""
+    """Weights are dequantised to bf16 once, and are stored in memory as bf16."""
     NONE = "none"
     UNDETERMINED = "undetermined"
 
@@ -62,7 +62,7 @@ def as_executed(model: ModelSpec, groups: tuple[WeightGroup, ...]) -> ModelSpec:
     """Return the model with the weight formats that the kernels multiply, for speed predictions.
 
     Expanded weights become bf16. Widened and emulated weights are multiplied in bf16, but keep their name, their bytes,
-    and how engines shard and pad them.
+    and the way in which engines shard and pad them.
     """
     kernels = {(entry.group, entry.format): entry.kernel for entry in groups}
     priced_otherwise = {KernelClass.EXPANDED, KernelClass.EMULATED, KernelClass.WIDENED}

@@ -1,6 +1,6 @@
 """Loads and strictly parses the rules, one TOML file per category.
 
-This is the only module of the package that opens files.
+No other module of the package opens files.
 """
 
 from collections.abc import Mapping
@@ -67,7 +67,7 @@ def load_rules() -> tuple[Rule, ...]:
 def parse_rules(text: str, category: str) -> tuple[Rule, ...]:
     """Parse the rule file of one category.
 
-    An unknown key, fact or source raises an error that names its place in the file.
+    An unknown key, fact or source raises an error that gives the place in the file.
     """
     return _rules(parse_toml(text, f"{category}.toml"), category)
 
@@ -129,7 +129,7 @@ def _rule(entry: _Entry, category: str) -> Rule:
 
 
 def _value(name: str, written: _Written, where: str) -> Value:
-    """Convert a value in a test case to the kind of its fact."""
+    """Convert a value in a rule's test case to the kind of value that its fact has."""
     kind = fact_kind(name, _KINDS)
     if kind is Kind.TEXTS and isinstance(written, list):
         return frozenset(written)

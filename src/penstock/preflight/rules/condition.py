@@ -13,7 +13,7 @@ ENVIRONMENT: Final = "env."
 
 
 class Kind(StrEnum):
-    """Kind of a fact's value. It decides which operators are allowed."""
+    """Kind of a fact's value. The kind decides which operators a condition may use."""
 
     TEXT = "text"
     TEXTS = "texts"
@@ -34,7 +34,7 @@ class Unknown:
 Value = str | int | float | bool | frozenset[str] | Release
 Facts = Mapping[str, Value | Unknown]
 Truth = bool | None
-"""Truth value. None means unknown, as in Kleene's three-valued logic, and is never replaced by a default."""
+"""Truth value. The value None means unknown, as in Kleene's three-valued logic, and is never replaced by a default."""
 
 _Operand = Value | tuple[Value, ...] | Unknown
 
@@ -50,7 +50,7 @@ class Condition:
 
     @staticmethod
     def parse(text: str, vocabulary: Mapping[str, Kind], where: str) -> "Condition":
-        """Parse an expression. A name outside the vocabulary or an unsupported form raises an error."""
+        """Parse an expression. An unknown fact name or an unsupported expression raises an error."""
         try:
             tree = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError) as error:
@@ -60,11 +60,11 @@ class Condition:
         return Condition(text, tree, tuple(dict.fromkeys(checker.names)))
 
     def holds(self, facts: Facts) -> Truth:
-        """Evaluate the condition. None if facts that are unknown could change the result."""
+        """Evaluate the condition. Return None if unknown facts could change the result."""
         return _truth(self.tree, facts)
 
     def missing(self, facts: Facts) -> tuple[str, ...]:
-        """Return the names of those facts in the condition that are unknown."""
+        """Return the names of the unknown facts that the condition uses."""
         return tuple(name for name in self.names if isinstance(_fact(name, facts), Unknown))
 
 

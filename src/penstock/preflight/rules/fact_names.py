@@ -1,4 +1,4 @@
-"""The vocabulary of rules. It lists every fact that a rule can use, with its kind and meaning."""
+"""The vocabulary of rules. The vocabulary lists every fact that a rule can use, with its kind and meaning."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class Fact:
     kind: Kind
     question: str
     settle: str = ""
-    """What a user can do if the fact is unknown."""
+    """Advice for the user if the fact is unknown."""
 
 
 _HEADERS: Final = "give the checkpoint's directory, so that its safetensors headers can be read"
@@ -92,4 +92,7 @@ VOCABULARY: Final[Mapping[str, Fact]] = {
     "host.numa_balancing": Fact(Kind.FLAG, "whether the kernel moves pages between sockets", _HOST),
     "host.custom_kernels": Fact(Kind.FLAG, "whether the engine runs kernels of your own", _HOST),
 }
-"""All facts by name. Environment variables are facts too. The fact `env.NAME` is the variable's value, or `unset`."""
+"""All facts by name.
+
+Rules can also use environment variables as facts. The fact `env.NAME` is the variable's value, or `unset`.
+"""

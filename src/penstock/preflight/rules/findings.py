@@ -11,13 +11,16 @@ from penstock.preflight.rules.rule import Rule, Severity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A rule that applies, and the facts because of which it applies."""
+    """A rule that applies, and the facts that make the rule apply."""
 
     rule: Rule
     because: Mapping[str, Value]
     """The known facts that the rule's condition uses, by name."""
     unchecked_since: Release | None
-    """The newest release read, if the checked release is newer and the rule has no upper bound. Otherwise None."""
+    """The newest release whose source code was read, if the checked release is newer and the rule has no last release.
+
+    Otherwise None.
+    """
 
     @property
     def severity(self) -> Severity:
@@ -78,7 +81,7 @@ def _finding(rule: Rule, facts: Facts) -> Finding:
 
 
 def _last_checked_release(rule: Rule, facts: Facts) -> Release | None:
-    """Return the newest release read, if a rule without an upper bound is applied to a newer release.
+    """Return the newest release that was read, if a rule without a last release is applied to a newer release.
 
     Otherwise None.
     """

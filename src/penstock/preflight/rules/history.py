@@ -1,6 +1,6 @@
 """History of flags and their values.
 
-It has the releases that introduced and removed each name, and the releases that were read.
+The history has the releases that introduced and removed each name, and the releases whose source code was read.
 """
 
 from bisect import bisect_left, bisect_right
@@ -20,20 +20,21 @@ _INVERSE: Final = {"enable-": "disable-", "disable-": "enable-"}
 class History:
     """Names of flags or values, and the releases that have them.
 
-    Only the releases in `read` were examined. For a release between two examined releases, the presence of a name that
-    only one of the two has is unknown.
+    Only the releases in `read` were examined. If only one of two examined releases has a name, it is unknown whether
+    releases between the two have it.
     """
 
     entries: Mapping[str, Sequence[str]]
-    """First release, release that removed the name, and replacement, by name.
+    """For each name: the first release that has it, the release that removed it, and its replacement.
 
-    The last two may be missing. If the first release is the oldest in the table, the name may be older.
+    The removing release and the replacement may be missing. If the first release is the oldest in the table, the name
+    may be older.
     """
     read: tuple[Release, ...]
     """Releases that were examined, oldest first."""
 
     def presence(self, name: str, version: Release) -> Presence | None:
-        """Return whether a release has a name. None if the table does not list the name."""
+        """Return whether a release has a name. Return None if the table does not list the name."""
         entry = self.entries.get(name)
         if entry is None:
             return None
@@ -43,8 +44,8 @@ class History:
     def around(self, version: Release) -> tuple[Release, Release]:
         """Return the nearest examined releases before and after a release.
 
-        Both are the release itself if it was examined or is older than all examined releases. Both are the newest
-        examined release if the release is newer.
+        If the release was examined, or is older than all examined releases, both results are the release itself. If the
+        release is newer than all examined releases, both results are the newest examined release.
         """
         before, after = bisect_right(self.read, version), bisect_left(self.read, version)
         older = self.read[before - 1] if before else version
@@ -61,7 +62,10 @@ class History:
 
     @cached_property
     def first(self) -> Release:
-        """The oldest first release in the table. Names that begin there may be older."""
+        """The oldest release in which the table lists a first appearance.
+
+        Names listed since that release may be older.
+        """
         return min(Release(entry[0]) for entry in self.entries.values())
 
     def _at(self, entry: Sequence[str], release: Release) -> Presence:
@@ -77,11 +81,12 @@ class EngineFlags:
 
     flags: History
     variables: History | None
-    """Environment variables by release. None for an engine whose variables were not read."""
+    """Environment variables by release. The history is None for an engine whose variables were not read."""
     negations: History
     """Forms of negation by release.
 
-    `no-`: every switch `--x` has `--no-x`. `inverse`: `--disable-x` negates `--enable-x`, and vice versa.
+    With the form `no-`, every switch `--x` has a negation `--no-x`. With the form `inverse`, `--disable-x` negates
+    `--enable-x`, and vice versa.
     """
 
     def table_name(self, name: str) -> str:
@@ -95,7 +100,7 @@ class EngineFlags:
     def turned_off(self, name: str, version: Release) -> str | None:
         """Return the inverse flag with `no-`: `no-enable-x` for `disable-x`, and `no-disable-x` for `enable-x`.
 
-        None if the release does not have the inverse flag or does not accept `no-`.
+        Return None if the release does not have the inverse flag or does not accept `no-`.
         """
         if not self.negations.has(_NO, version):
             return None
@@ -116,7 +121,10 @@ class EngineFlags:
 
 
 def turns_on(name: str) -> bool:
-    """Return whether a flag's name turns something on. `no-` and `disable-` each negate. Both together cancel out."""
+    """Return whether a flag's name turns something on.
+
+    The prefixes `no-` and `disable-` each negate a flag. Both together cancel out.
+    """
     bare = name.removeprefix(_NO)
     return (bare == name) != bare.startswith("disable-")
 

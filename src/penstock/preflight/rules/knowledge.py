@@ -10,7 +10,7 @@ from penstock.preflight.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knowledge:
-    """The rules, and the tables that predictions use."""
+    """The preflight rules, and the tables that predictions of kernels and backends use."""
 
     rules: tuple[Rule, ...]
     kernels: Mapping[str, Any]

@@ -54,7 +54,10 @@ _URL = re.compile(r"https://[^\s]+")
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A source of a rule. It is a thread (`vllm#45681`), a file at a tag (`vllm@v0.27.1:path#L10-L20`), or a URL."""
+    """A source of a rule.
+
+    A source is a thread (`vllm#45681`), a file at a tag (`vllm@v0.27.1:path#L10-L20`), or a URL.
+    """
 
     text: str
 
@@ -64,7 +67,7 @@ class Reference:
 
     @property
     def url(self) -> str | None:
-        """The URL of the source. None if the text has none of the three forms."""
+        """The URL of the source. The URL is None if the text has none of the three forms of a source."""
         if _URL.fullmatch(self.text):
             return self.text
         if (thread := _THREAD.fullmatch(self.text)) and thread[1] in REPOSITORIES:
@@ -77,7 +80,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One known problem, with two test cases for its condition."""
+    """One known problem of deployments, with two test cases for the rule's condition."""
 
     id: str
     category: str
@@ -88,16 +91,16 @@ class Rule:
     fix: str
     sources: tuple[Reference, ...]
     engine: str | None
-    """Engine to which the rule applies. None if it applies to every engine."""
+    """Engine to which the rule applies. The value None means every engine."""
     versions: ReleaseRange | None
-    """Releases of the engine to which the rule applies. None if it applies to every release."""
+    """Releases of the engine to which the rule applies. The value None means every release."""
     fires: Mapping[str, Value]
     """First test case, which is a set of facts under which the rule applies."""
     quiet: Mapping[str, Value]
     """Second test case, which is a set of changes to `fires` after which the rule must not apply."""
 
     def holds(self, facts: Facts) -> Truth:
-        """Return whether the rule applies. None if the facts do not decide it."""
+        """Return whether the rule applies. Return None if the facts do not decide whether it applies."""
         placed = _all_of((self._engine(facts), self._version(facts)))
         # Most rules are for other engines or releases, so that their conditions need not be evaluated.
         return False if placed is False else _all_of((placed, self.when.holds(facts)))

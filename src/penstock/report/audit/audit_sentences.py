@@ -1,6 +1,6 @@
 """Defines the text that all views of an audit share.
 
-It has the order of verdicts, their counts, and one line per claim.
+The text consists of the counts of the verdicts, most serious first, and one line per claim.
 """
 
 from collections import Counter
@@ -60,9 +60,9 @@ def claim_text(claim: Claim) -> str:
 
 
 def sentence(text: str) -> str:
-    """Turn a reason into a sentence with a full stop.
+    """Turn the reason for a verdict into a sentence with a full stop.
 
-    It starts with a capital letter unless the first word is an identifier.
+    The sentence starts with a capital letter unless its first word is an identifier.
     """
     first = text.split(" ", maxsplit=1)[0]
     return f"{text[:1].upper()}{text[1:]}." if first.isalpha() else f"{text}."

@@ -1,4 +1,7 @@
-"""Defines the JSON document of `audit --json`. It has every claim with its verdict, reason, arithmetic and sources."""
+"""Defines the JSON document of `audit --json`.
+
+The document lists every claim with its verdict, reason, arithmetic and sources.
+"""
 
 from typing import Annotated, Literal
 

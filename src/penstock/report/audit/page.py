@@ -1,4 +1,7 @@
-"""Renders an audit as an HTML section or as a full page. Both have a bar of verdicts and one row per claim."""
+"""Renders an audit as an HTML section or as a full page.
+
+The section and the page show a bar of verdict counts and one row per claim.
+"""
 
 from collections.abc import Sequence
 from html import escape

@@ -1,4 +1,7 @@
-"""Prints the claims of an audit, most serious first. Each claim has its reason and reproducible arithmetic."""
+"""Prints the claims of an audit, most serious first.
+
+Each claim is printed with the reason for its verdict and with reproducible arithmetic.
+"""
 
 from collections.abc import Sequence
 from typing import Final

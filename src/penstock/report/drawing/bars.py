@@ -1,4 +1,4 @@
-"""Draws stacked bars of memory use per device. Each kind of use has its own colour and glyph."""
+"""Draws stacked bars, for example of a device's memory. Each segment of a bar has its own colour and glyph."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from rich.text import Text
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A kind of use that a bar shows, with its drawing style.
+    """A segment of a stacked bar: its label, glyph and colour.
 
-    The glyph distinguishes it from other kinds without colour.
+    The glyph distinguishes the segment from others without colour.
     """
 
     label: str
@@ -30,7 +30,7 @@ OVER = Use("does not fit", "▚", "red")
 def stacked_bar(parts: Sequence[tuple[Use, float]], *, full: float, width: int) -> Text:
     """Draw a stacked bar.
 
-    Every part above 0.1% gets at least one cell. The cell is taken from the widest part.
+    Every segment above 0.1% gets at least one cell, which is taken from the widest segment.
     """
     if full <= 0:
         return Text()

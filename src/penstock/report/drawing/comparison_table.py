@@ -21,7 +21,7 @@ class Column:
 
 
 def sheet(columns: Sequence[Column], rows: Sequence[Sequence[Figure]], width: int) -> RenderableType:
-    """Draw a table. If it is too wide for the terminal, transpose the table and split it, so that no cell is cut."""
+    """Draw a table. A table that is too wide for the terminal is transposed and split, so that no cell is cut."""
     table = plain_table()
     for column in columns:
         table.add_column(column.head, justify="right" if column.figures else "left", no_wrap=True)

@@ -1,9 +1,9 @@
 """Builds JSON documents. A document is a TypedDict whose annotations say where each value comes from.
 
-A field takes the value of the result's attribute of the same name. `Annotated[str, at("deployment.accelerator.id")]`
-follows a path of attributes instead, and `at(function)` calls a function with the result. A field of type
-`Literal["penstock.fit/1"]` has that text as its value. The JSON schema is generated from the same class, so each
-document is declared once.
+A field takes the value of the result's attribute of the same name. With `Annotated[str,
+at("deployment.accelerator.id")]`, the value is looked up along a path of attributes instead. With `at(function)`, the
+value is what the function returns for the result. A field of type `Literal["penstock.fit/1"]` has that text as its
+value. The JSON schema is generated from the same class, so each document is declared once.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ class FieldSource:
     path: str | Callable[[Any], object]
 
     def value_of(self, result: object) -> object:
-        """Return the value of the field for a result. It is None if an attribute on the path is None."""
+        """Return the value of the field for a result. The value is None if an attribute on the path is None."""
         if not isinstance(self.path, str):
             return self.path(result)
         for name in self.path.split("."):
@@ -77,7 +77,8 @@ def _typed_source(name: str, annotation: Any) -> tuple[Any, FieldSource]:  # noq
 def _convert(annotation: Any, value: Any) -> object:  # noqa: ANN401 - a type and its value
     """Convert a value to JSON types according to its annotation.
 
-    A document type is built from the value. `str` becomes text. Other values are converted by `plain`.
+    If the annotation is a document type, build that document from the value. If it is `str`, convert the value to text.
+    Convert all other values with `plain`.
     """
     if value is None:
         return None

@@ -1,4 +1,4 @@
-"""Defines the JSON document of `fit --json`. It has the values of the table, in bytes and tokens."""
+"""Defines the JSON document of `fit --json`. The document has the values of the printed table, in bytes and tokens."""
 
 from typing import Annotated, Literal
 
@@ -12,7 +12,7 @@ from penstock.report.model_heading import ModelDocument
 
 
 class BudgetDocument(TypedDict):
-    """Memory of one device by use, in bytes."""
+    """Memory of one device in bytes, by what the memory is used for."""
 
     device_bytes: int
     weight_bytes_by_part: dict[str, int]
@@ -26,7 +26,7 @@ class BudgetDocument(TypedDict):
 
 
 class FitDeployment(TypedDict):
-    """The fit on one accelerator."""
+    """Whether the model fits on one accelerator, and the memory that is left."""
 
     accelerator: Annotated[str, at("fit.deployment.accelerator.id")]
     devices: Annotated[int, at("fit.deployment.parallelism.devices")]

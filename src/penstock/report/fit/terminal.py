@@ -1,4 +1,7 @@
-"""Renders the answer of `fit`. It has a table of accelerators, memory bars, and remedies if the model does not fit."""
+"""Renders the answer of `fit`.
+
+The answer has a table of accelerators, memory bars, and remedies if the model does not fit.
+"""
 
 from collections.abc import Sequence
 
@@ -68,7 +71,7 @@ def _table(reports: Sequence[FitReport], context_tokens: int) -> Table:
 
 
 def _narrow_table(reports: Sequence[FitReport], context_tokens: int) -> Table:
-    """Draw the table in 80 columns. Names, ranges and the maximum context take several lines."""
+    """Draw the table in 80 columns. Cells with names, ranges or the maximum context take several lines."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("accelerator\nsplit", overflow="fold")
     table.add_column("fits", no_wrap=True)

@@ -1,6 +1,6 @@
 """Builds the first page of the plan report, for budget owners.
 
-It has the answer, the cost, the options, the confidence, and questions to vendors.
+The page has the answer, the cost, the options, the confidence, and questions to vendors.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -164,7 +164,7 @@ def _money(result: PlanResult, answer: Answer) -> str:
 
 
 def paid_usd(bill: Bill) -> float:
-    """Return the undiscounted dollars paid within the plan, minus the proceeds of sales."""
+    """Return the undiscounted dollars paid during the plan's horizon, minus the proceeds of sales."""
     return sum(paid.total_usd for paid in bill.cash.years)
 
 
@@ -190,9 +190,9 @@ def _gap(result: PlanResult, answer: Answer) -> str:
 
 
 def _chances(result: PlanResult, answer: Answer) -> str:
-    """State how often the winner is cheapest in the draws.
+    """State in how many Monte Carlo draws the winner is cheapest.
 
-    If another kind of fleet is cheapest in more draws, that kind is named first.
+    If another kind of fleet is cheapest in more draws, the sentence names that kind first.
     """
     verdict, names, named = answer.verdict, product_names(result), answer.family.named_by
     varied, winner = "With every uncertain input varied together", plain_label(named[verdict.winner], names)
@@ -204,7 +204,7 @@ def _chances(result: PlanResult, answer: Answer) -> str:
 
 
 def _in_draws(answer: Answer) -> str:
-    """State the P10-P90 and median of the cost over the draws, and whether the number of servers is enough."""
+    """State P10, median and P90 of the cost over the Monte Carlo draws, and whether the number of servers is enough."""
     span = answer.verdict.cost_usd
     if usd(span.low) == usd(span.high):
         return ""
@@ -231,7 +231,7 @@ def _only_kind(result: PlanResult, answer: Answer) -> str:
 def _best_of(label: str, result: PlanResult, answer: Answer) -> str:
     """Name a kind of fleet and the accelerators of its best fleet.
 
-    If the kind is itself a set of accelerators, they are named only once.
+    If the kind is itself a set of accelerators, name these accelerators only once.
     """
     parts = plain_fleet(answer.by_label[label].mix, result.resolved)
     if not answer.family.by_vendor:

@@ -1,4 +1,4 @@
-"""Writes sentences about orders and payments. If the plan has more than one site, they name the site."""
+"""Writes sentences about orders and payments. The sentences name the site if the plan has more than one site."""
 
 from collections.abc import Iterator
 

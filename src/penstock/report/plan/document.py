@@ -1,4 +1,7 @@
-"""Defines the JSON document of `plan --json`. It has the whole answer as plain values, named as in the code."""
+"""Defines the JSON document of `plan --json`.
+
+The document has the whole answer as plain values, named as in the code.
+"""
 
 from typing import Annotated, Any, Literal
 
@@ -27,7 +30,7 @@ from penstock.report.plan.sentences import NO_FLEET, headline
 class DisaggregatedDocument(TypedDict):
     """A disaggregated unit: prefill and decode replicas.
 
-    The candidate's `parallelism` is that of the decode replicas.
+    The candidate's `parallelism` is the split of the decode replicas.
     """
 
     prefill_parallelism: Annotated[Parallelism, at("prefill.parallelism")]
@@ -51,7 +54,7 @@ class CandidateDocument(TypedDict):
 
 
 class AssumptionDocument(TypedDict):
-    """An input with its range and source."""
+    """An input of the plan with its value, range and source."""
 
     name: str
     confirmed_by: Confirmer
@@ -74,7 +77,7 @@ class ClaimDocument(TypedDict):
 
 
 class LoadDocument(TypedDict):
-    """The share of a length bucket that a kind of replica serves."""
+    """The share of a length bucket's requests that replicas of one kind serve."""
 
     replica: str
     workload: str
@@ -95,7 +98,7 @@ def _load(pool: PoolPeriod) -> list[LoadDocument]:
 
 
 class PoolPeriodDocument(TypedDict):
-    """One accelerator at one site in one period."""
+    """Nodes and replicas with one accelerator, at one site, in one period."""
 
     accelerator: Annotated[str, at("offer.accelerator")]
     vendor: Annotated[str, at("offer.vendor")]
@@ -184,7 +187,7 @@ class ConfidenceDocument(TypedDict):
 
 
 class SwingDocument(TypedDict):
-    """Cost and saving of the winner at both ends of an input's range.
+    """The winner's cost, and its saving over the best alternative, at both ends of an input's range.
 
     Null if the winner, or every alternative, is infeasible.
     """

@@ -14,7 +14,7 @@ _PEOPLE: Final = ("engineers", "engineers_by_size")
 def flips_by_input(flips: Sequence[Flip]) -> list[tuple[Flip, ...]]:
     """Group flips by input.
 
-    Groups have the order of the given inputs. In a group, flips are sorted by value, lowest first.
+    Groups are in the order in which their inputs first occur. In a group, flips are sorted by value, lowest first.
     """
     found: dict[str, list[Flip]] = {}
     for flip in flips:
@@ -28,7 +28,7 @@ def within_range(ends: Sequence[Flip]) -> bool:
 
 
 def flip_sentence(*ends: Flip) -> str:
-    """State the value of an input at which the answer changes.
+    """State the value of an input at which the answer of the plan changes.
 
     If there are two such values, state that the answer holds between them.
     """
@@ -46,9 +46,9 @@ def flip_sentence(*ends: Flip) -> str:
 
 
 def _again(ends: Sequence[Flip]) -> str:
-    """Return a phrase if the winner is cheapest again at values farther beyond the flip.
+    """Return a phrase that says that the winner is cheapest again at values farther beyond the flip, or an empty text.
 
-    This happens because node counts are whole numbers.
+    A winner can become cheapest again because node counts are whole numbers.
     """
     if not any(end.returns for end in ends):
         return ""
@@ -56,7 +56,10 @@ def _again(ends: Sequence[Flip]) -> str:
 
 
 def cheaper_then(flip: Flip, names: Mapping[str, str]) -> str:
-    """Name the fleet that is cheaper beyond the flip. `names` maps accelerators to product names."""
+    """Name the fleet that becomes cheaper once the input passes its break-even value (the flip).
+
+    `names` maps accelerators to product names.
+    """
     if flip.instead == NOTHING:
         return "no fleet meets demand"
     return f"{plain_label(flip.instead_named, names)} is cheaper"
@@ -67,9 +70,9 @@ def _again_plainly(ends: Sequence[Flip]) -> str:
 
 
 def _not_solved(ends: Sequence[Flip]) -> str:
-    """Return a mark for an approximate flip.
+    """Return "; approximate" if the break-even value (the flip) is approximate, and an empty text otherwise.
 
-    Such a flip was located among the compared fleets only, and the plan was not solved again at its value.
+    An approximate flip was found by comparing the known fleets only. The plan was not solved again at its value.
     """
     return "" if all(flip.solved for flip in ends) else "; approximate"
 
@@ -89,7 +92,7 @@ def _between(low: Flip, high: Flip, subject: str | None = None) -> str:
 
 
 def plain_flip(ends: Sequence[Flip], names: Mapping[str, str]) -> str:
-    """Write a flip as a sentence for budget owners."""
+    """Write a sentence for budget owners about the value of an input at which the answer changes (the flip)."""
     flip, last = ends[0], ends[-1]
     subject, now, rough = names.get(flip.subject, flip.subject), _plain(flip.current, flip), _not_solved(ends)
     if flip is not last:
@@ -109,7 +112,7 @@ def plain_flip(ends: Sequence[Flip], names: Mapping[str, str]) -> str:
 
 
 def _term(flip: Flip) -> str:
-    """Return the rental term of a flip in words."""
+    """Return in words the rental term to which a break-even rent (the flip) applies."""
     return "by the hour" if flip.months is None else f"for {count_text(flip.months, 'month')}"
 
 

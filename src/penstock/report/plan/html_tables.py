@@ -45,7 +45,7 @@ class HtmlTable:
         self._classes = classes
 
     def row_style(self, number: int) -> str:
-        """Return the CSS class of a row. It is empty if the row has none."""
+        """Return the CSS class of a row. The text is empty if the row has no CSS class."""
         return self._classes[number] if number < len(self._classes) else ""
 
 
@@ -54,7 +54,7 @@ def _style(cell: Cell) -> StyledText:
 
 
 def fleet_table(mix: Mix, result: PlanResult) -> HtmlTable:
-    """List the fleet's nodes, replicas and load in each period."""
+    """List the nodes, the replicas and the served load of a fleet in each period."""
     several = len({pool.period for pool in mix.pools}) > 1
     rows = []
     for pool in sorted(mix.pools, key=lambda entry: (entry.period, entry.offer.key)):
@@ -234,7 +234,7 @@ def left_out_table(entries: Sequence[LeftOut]) -> HtmlTable:
 def claim_table(check: ClaimCheck) -> HtmlTable:
     """List every interpretation of a saving claim with its recomputed savings.
 
-    The headings state the claimed savings.
+    The table's headings state the claimed savings.
     """
     claim = check.claim
     rows = [

@@ -1,6 +1,6 @@
 """Builds the part of the plan report for operators.
 
-It has the fleet over time, the placement, launch commands and the itemised bill.
+This part has the fleet over time, the placement, launch commands and the itemised bill.
 """
 
 from collections.abc import Sequence
@@ -93,7 +93,7 @@ def _waterfall(name: str, bill: Bill) -> Figure:
 
 
 def _pair(answer: Answer) -> list[tuple[str, Bill]]:
-    """Return the winner's bill and, if there is one, the bill of the best fleet of another vendor."""
+    """Return the winner's bill and the bill of the best fleet of another vendor, if such a fleet exists."""
     other = next((bill for label, bill in answer.by_label.items() if label not in {answer.verdict.winner, "mix"}), None)
     pair = [(fleet_name(answer.winner.mix), answer.winner)]
     return pair if other is None else [*pair, (fleet_name(other.mix), other)]

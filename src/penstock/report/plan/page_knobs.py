@@ -42,15 +42,15 @@ class PageKnob:
     unit: str
     before: str = ""
     one: str = ""
-    """Singular form of the unit. Empty if the singular is equal to the plural."""
+    """Singular form of the unit. The text is empty if the singular is equal to the plural."""
     stops: tuple[float, ...] = ()
-    """Allowed values of the input. Empty if the input is continuous."""
+    """Allowed values of the input. The list is empty if the input is continuous."""
 
     @property
     def position(self) -> float:
         """Return the position of the slider.
 
-        It is the value itself, or the index of the value in `stops` if there are stops.
+        The position is the index of the value in `stops`, or the value itself if there are no stops.
         """
         return self.stops.index(self.value) if self.stops else self.value
 
@@ -61,7 +61,7 @@ def script_hash() -> str:
 
 
 def fleets_of(answer: Answer) -> list[Bill]:
-    """Return every fleet of the report once. The winner comes first."""
+    """Return all fleets that the report shows, without duplicates. The winner comes first."""
     found: dict[tuple[object, ...], Bill] = {}
     for bill in (answer.winner, *answer.by_label.values(), *answer.runners_up):
         found.setdefault(bill.mix.identity, bill)
@@ -116,7 +116,7 @@ def _people(result: PlanResult, bill: Rebilled) -> Iterator[PageKnob]:
 
 
 def _dollars(ident: str, group: str, name: str, value: float, unit: str) -> PageKnob:
-    """Create an input from about half to twice the planned dollars.
+    """Create an adjustable input for dollars, from about half to twice the planned amount.
 
     The slider can be set exactly to the planned value.
     """
@@ -181,7 +181,10 @@ def _stops(result: PlanResult, bill: Rebilled) -> Iterator[PageKnob]:
 def _discrete_knob(
     ident: str, group: str, name: str, value: float, stops: tuple[float, ...], unit: str, *, one: str = ""
 ) -> PageKnob:
-    """Create an input with a few discrete values. The bill of each value is computed in advance."""
+    """Create an adjustable input with a few discrete values.
+
+    The bill for each of these values is computed in advance.
+    """
     last = len(stops) - 1.0
     return PageKnob(
         id=ident,
@@ -245,9 +248,10 @@ def _colours(answer: Answer, mixes: list[Mix]) -> list[str]:
 def _unit(
     unit: Unit, by_years: Mapping[float, tuple[Line, ...]], formulas: dict[str, int], known: set[str]
 ) -> list[list[object]]:
-    """Return the bill of one unit for each horizon.
+    """Return the bill of one unit, for each horizon.
 
-    Each line of a bill has a formula, the inputs of the formula, and the knobs that set these inputs.
+    A unit is a node acquired in one way, or the engineers of a vendor. Each line of a bill has a formula, the inputs of
+    the formula, and the page's adjustable inputs (knobs) that set them.
     """
     return [
         [_line(unit, line, formulas, known) for line in lines if line.usd or _follows(unit, line)]
@@ -263,7 +267,7 @@ def _line(unit: Unit, line: Line, formulas: dict[str, int], known: set[str]) -> 
 
 
 def _follows(unit: Unit, line: Line) -> dict[str, str]:
-    """Map the inputs of a bill line to the knobs that set them."""
+    """Map the inputs of a bill line to the page's adjustable inputs (knobs) that set them."""
     if line.item in {Item.POWER, Item.COOLING}:
         return {"usd_per_kwh": f"kwh.{unit.site}", "pue": f"pue.{unit.site}"}
     if line.item is Item.HOSTING:

@@ -67,7 +67,7 @@ _VISIBLE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A chart at two widths, with one caption. The note describes the chart in words."""
+    """A chart at two widths, with one caption. The `note` of a chart describes the chart in words."""
 
     title: str
     note: str
@@ -126,7 +126,7 @@ def unique_ids(html: str) -> str:
 
 
 def cost_bars(rows: Sequence[tuple[str, Bill]]) -> Draw:
-    """Draw the cost of each fleet as a stacked bar. The items are in order from silicon to engineers."""
+    """Draw the cost of each fleet as a stacked bar. The cost items are in a fixed order, from silicon to engineers."""
     items = [item for item in Item if any(step.item is item for _, bill in rows for step in bill.cost.waterfall.steps)]
     data = [
         {"fleet": name, "item": ITEM_NAMES[step.item], "usd": step.usd / 1e6, "order": items.index(step.item)}
@@ -172,7 +172,10 @@ def cost_bars(rows: Sequence[tuple[str, Bill]]) -> Draw:
 
 
 def waterfall_bars(bill: Bill) -> Draw:
-    """Draw the bill as a waterfall. It starts with silicon alone and ends with the total cost."""
+    """Draw the bill as a waterfall.
+
+    The waterfall starts with the cost of silicon alone and ends with the total cost.
+    """
     steps = bill.cost.waterfall.steps
     data: list[dict[str, Any]] = []
     before = 0.0
@@ -225,7 +228,10 @@ _MAX_QUARTERS: Final = 16
 
 
 def cash_bars(cash: Cash) -> Draw:
-    """Draw payments by quarter, or by year if there are too many quarters. Bars of sales point down."""
+    """Draw payments by quarter, or by year if there are too many quarters.
+
+    Proceeds of sales are drawn as bars below zero.
+    """
     uses = [use for use in _PAID if any(getattr(paid, use[1]) for paid in cash.years)]
     scale = alt.Scale(domain=[use[0] for use in uses], range=[use[2] for use in uses])
 
@@ -322,7 +328,7 @@ def span_bars(answer: Answer, names: Mapping[str, str]) -> Draw:
 def tornado_bars(swings: Sequence[Swing], winner: str) -> Draw:
     """Draw the winner's saving at both ends of each input's range.
 
-    Where the saving is negative, another fleet is cheaper.
+    A negative saving means that another fleet is cheaper.
     """
     finite = [s for s in swings if isfinite(s.saving_at_low_usd) and isfinite(s.saving_at_high_usd)]
     widest = max((swing.width_usd for swing in finite), default=0.0)

@@ -1,6 +1,6 @@
 """Writes a request for proposals.
 
-It has questions to vendors and, for internal use only, the values that would change the choice.
+The request has questions to vendors and, for internal use only, the values that would change the choice.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,9 +44,12 @@ class VendorQuestion:
     assumed: str
     """Value that the plan assumes until the vendor answers."""
     changes_choice: str = ""
-    """Text that states at which value the choice changes. It is empty if no such value is known."""
+    """Text that states at which value of the vendor's answer the choice of fleet changes.
+
+    The text is empty if no such value is known.
+    """
     used: bool = True
-    """Whether the fleet acquires nodes in the way that the question is about (bought, rented, on contract)."""
+    """Whether the fleet acquires nodes in the way to which the question refers (bought, rented, on contract)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +71,7 @@ def vendor_sheets(result: PlanResult, answer: Answer) -> tuple[VendorSheet, ...]
 
 
 def _ways(mix: Mix, ident: str) -> set[str]:
-    """Return the ways in which a fleet acquires its nodes with this accelerator."""
+    """Return the ways in which a fleet acquires its nodes with one accelerator, such as `buy` or `contract 0`."""
     pools = [pool for pool in mix.pools if pool.offer.accelerator == ident]
     return {
         *("buy" for pool in pools if pool.owned_nodes),
@@ -96,10 +99,10 @@ def _sheet(result: PlanResult, answer: Answer, ident: str, nodes: LotSizes) -> V
 
 
 def _terms(plan: Plan, part: AcceleratorPlan, ways: set[str]) -> Mapping[int, int | None]:
-    """Map each contract term to ask about, in months, to the number of the plan's contract with this term.
+    """Map the contract terms in vendor questions, in months, to the indices of the plan's contracts with these terms.
 
     The terms are the plan's horizon, and the terms of contracts that end within the horizon or that the fleet signs.
-    The number is None for the horizon if the plan has no contract with this term.
+    The index is None for the horizon if the plan has no contract of that length.
     """
     if "contract" not in plan.acquire or part.owned_only:
         return {}
@@ -157,7 +160,7 @@ def _price_text(price: Input) -> str:
 def _changes_choice(
     flips: Sequence[Flip], names: Mapping[str, str], kind: str, price: Input, months: int | None = None
 ) -> str:
-    """State the price at which another fleet becomes cheaper. If a term is given, it is the price for this term."""
+    """State the price at which another fleet becomes cheaper. If a term is given, state the price for this term."""
     found = [flip for flip in flips if (flip.kind, flip.current, flip.months) == (kind, price.value, months)]
     return "; ".join(f"{flip.side} {amount(flip.at, flip.unit)} {cheaper_then(flip, names)}" for flip in found)
 

@@ -1,6 +1,6 @@
 """Writes sentences about what-if cases: rules, demand and small loads.
 
-A cost is stated as a bound if a cheaper fleet was not ruled out.
+A sentence states a cost as a bound if a cheaper fleet was not ruled out.
 """
 
 from math import ceil
@@ -21,7 +21,7 @@ def scenario_sentence(scenario: DemandScenario) -> str:
 
 
 def scenario_usd(scenario: DemandScenario) -> str:
-    """Return the cost of a scenario in dollars. It is an upper bound if a cheaper fleet was not ruled out."""
+    """Return the cost of a scenario in dollars. The cost is an upper bound if a cheaper fleet was not ruled out."""
     if scenario.usd is None:
         return "no fleet meets every rule"
     return usd(scenario.usd) if scenario.proven else f"at most {usd(scenario.usd)}"
@@ -30,7 +30,7 @@ def scenario_usd(scenario: DemandScenario) -> str:
 def rule_usd(rule: RulePrice) -> str:
     """Return the cost of a rule in dollars.
 
-    It is a lower bound if a cheaper fleet without the rule was not ruled out.
+    The cost is a lower bound if a cheaper fleet without the rule was not ruled out.
     """
     return usd(rule.usd) if rule.proven else f"at least {usd(rule.usd)}"
 

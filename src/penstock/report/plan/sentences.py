@@ -42,7 +42,7 @@ _COUNTED: Final = ("years", "months", "engineers", "users")
 """Units that are written without the plural "s" after the number 1."""
 _ESTIMATE: Final = "x estimate"
 _CLOSE: Final = 0.02
-"""Maximum distance from 1 at which a factor is written with one more digit, so that it does not read as 1."""
+"""Factors that differ from 1 by at most this amount are written with one more digit, so that they do not read as 1."""
 _MILLION, _THOUSAND = 1e6, 1e3
 _EXACT_BELOW = 10_000.0
 _HALF: Final = 0.5
@@ -127,7 +127,10 @@ def product_names(result: PlanResult) -> dict[str, str]:
 
 
 def swing_name(swing: Swing) -> str:
-    """Name an input that is varied. Vendors are written with their display names."""
+    """Return the name of an input that the sensitivity analysis varies.
+
+    Vendors are written with their display names.
+    """
     if swing.kind == "engineers":
         return f"extra {label_name(swing.subject)} engineers"
     if swing.kind == "engineers_by_size":
@@ -162,14 +165,14 @@ def question(result: PlanResult) -> str:
 
 
 def headline(answer: Answer) -> str:
-    """State the winner, its margin and its probability, and whether the number of engineers decides."""
+    """State the winner, its margin and its probability, and whether the number of engineers decides the comparison."""
     return " ".join(filter(None, (_verdict(answer), people_sentence(answer))))
 
 
 def people_sentence(answer: Answer) -> str:
     """State the number of extra engineers below which a vendor's fleet is cheaper.
 
-    The text is empty if the number of engineers does not decide.
+    The text is empty if the number of engineers does not decide the comparison.
     """
     people = answer.people
     if people is None:
@@ -188,7 +191,7 @@ def engineers(count: float) -> str:
 
 
 def _verdict(answer: Answer) -> str:
-    """State the winner. If another kind of fleet is cheapest in more draws, that kind is named first."""
+    """State the winner. If another kind of fleet is cheapest in more draws, the text names that kind first."""
     verdict = answer.verdict
     winner = label_name(verdict.winner)
     cost = f"{usd(answer.winner.cost.total_usd)} all in{drawn_cost(verdict.cost_usd)}"
@@ -216,15 +219,18 @@ def likelier(answer: Answer) -> str | None:
 
 
 def drawn_cost(span: Span) -> str:
-    """Format the P10-P90 and the median of the cost over the draws. The text is empty if P10 and P90 read the same."""
+    """Format the P10-P90 and the median of the cost over the draws.
+
+    The text is empty if P10 and P90 are equal after rounding.
+    """
     low, median, high = usd(span.low), usd(span.median), usd(span.high)
     return "" if low == high else f" (P10-P90 {low} to {high}, median {median})"
 
 
 def _cheapest_in(answer: Answer) -> str:
-    """State in which share of draws the likeliest kind of fleet is cheapest.
+    """State the share of Monte Carlo draws in which the likeliest kind of fleet is cheapest.
 
-    If the verdict is too close to call, add the shares of other kinds.
+    If the verdict is too close to call, add the shares of the other kinds of fleet.
     """
     verdict, confidence = answer.verdict, answer.confidence
     first = f"cheapest in {verdict.likeliest_probability:.0%} of {confidence.draws:,} draws"
@@ -242,7 +248,10 @@ def _cheapest_in(answer: Answer) -> str:
 
 
 def _unserved_in(answer: Answer) -> str:
-    """State the share of draws in which no compared fleet keeps every rule. The text is empty below 0.5%."""
+    """State the share of draws in which no compared fleet keeps every rule.
+
+    The text is empty if the share is below 0.5%.
+    """
     nothing = unserved_fraction(answer)
     return f"no compared fleet meets demand in {nothing:.0%} of draws" if nothing else ""
 
@@ -256,7 +265,10 @@ def unserved_fraction(answer: Answer) -> float:
 Sureness = Literal["sure", "likely", "alone", "open", "unmet"]
 NO_FLEET: Final = "No fleet meets every rule of the plan."
 _SURE: Final = 0.9
-"""Minimum probability of being cheapest at which a winner is called sure. Below it, the winner is called likely."""
+"""Minimum probability at which the cheapest fleet is called sure.
+
+A winner with a lower probability is called likely.
+"""
 
 
 def sureness(answer: Answer) -> Sureness:
@@ -275,9 +287,10 @@ def sureness(answer: Answer) -> Sureness:
 
 
 def enough_sentence(answer: Answer, *, node: str = "node", draws: str = "draws") -> str:
-    """State the share of draws in which the number of nodes is enough.
+    """State the share of Monte Carlo draws in which the planned number of nodes is enough.
 
-    The text is empty if the number of nodes is certain. The number may be uncertain even if the winner is certain.
+    The text is empty if every draw needs the same number of nodes. The number of nodes may be uncertain even if the
+    winner is certain.
     """
     confidence, mix = answer.confidence, answer.winner.mix
     periods = {pool.period for pool in mix.pools}
@@ -313,9 +326,9 @@ def cheaper_fleet_sentence(answer: Answer) -> str:
 
 
 def mix_sentence(result: PlanResult, answer: Answer) -> str:
-    """Define a mix by the minimum share of each vendor.
+    """Return a sentence that defines a mixed fleet by the minimum share of the load per vendor.
 
-    If the mix shown is below this share in some period, return a warning instead.
+    If a vendor of the shown mix is below this share in some period, return a warning instead.
     """
     problem, mix = result.problem, answer.by_label["mix"].mix
     share = f"{problem.min_vendor_share:.0%}"
@@ -360,7 +373,7 @@ def nodes_by_acquisition(pool: PoolPeriod) -> tuple[tuple[str, int], ...]:
 
 
 def owned_sentences(owned: Owned, names: Mapping[str, str] | None = None) -> Iterator[str]:
-    """Describe which owned nodes are kept, and what the plan would cost without owned nodes.
+    """Describe which owned nodes the fleet keeps, and the cost of the plan without owned nodes.
 
     `names` maps ids of accelerators to product names.
     """

@@ -108,7 +108,7 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
 def _likelier(result: PlanResult, answer: Answer) -> Iterator[RenderableType]:
     """Draw the fleet that is cheapest in more draws than the winner, if there is one.
 
-    The winner is cheapest with every input at its estimate.
+    The winner is the fleet that is cheapest with every input at its estimate.
     """
     label = likelier(answer)
     bill = None if label is None else answer.by_label.get(label)
@@ -141,7 +141,7 @@ def _fleet(mix: Mix, result: PlanResult) -> Table:
 
 
 def _steps(periods: list[int]) -> str:
-    """Name the periods in which the fleet has these nodes and replicas."""
+    """Return the numbers of the periods (steps) in which a row of the fleet table applies."""
     if len(periods) > 1 and periods == list(range(periods[0], periods[-1] + 1)):
         return f" (steps {periods[0] + 1} to {periods[-1] + 1})"
     return f" (step{'s' if len(periods) > 1 else ''} {', '.join(str(period + 1) for period in periods)})"
@@ -174,7 +174,7 @@ def _comparison(answer: Answer, width: int) -> Table:
 
 
 def _uses(answer: Answer) -> list[Use]:
-    """Return the cost items that the bars show. Each label occurs once."""
+    """Return the cost items that the cost bars show, each with its drawing style. Each label occurs once."""
     paid = {step.item for _, bill in _rows(answer) for step in bill.cost.waterfall.steps}
     named = {use.label: use for item, use in USES.items() if item in paid}
     both = {"silicon", "rent"} <= named.keys()
@@ -248,9 +248,9 @@ def _verification(answer: Answer) -> Iterator[Text]:
 
 
 def _asked_for_a_mix(result: PlanResult, answer: Answer) -> bool:
-    """Return whether a mix was required, or was compared with a winner of another kind.
+    """Return whether the plan required a mix of vendors, or compared a mix with a winner of another kind.
 
-    A mix that is merely cheapest may be below the minimum share of a vendor.
+    A mix that wins only because it is cheapest may give a vendor less than the minimum share.
     """
     return "mix" in answer.by_label and (answer.verdict.winner != "mix" or result.problem.min_vendors > 1)
 

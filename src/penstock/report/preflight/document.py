@@ -1,4 +1,4 @@
-"""Defines the JSON document of `preflight --json`. It has every fact, finding and source by name."""
+"""Defines the JSON document of `preflight --json`. The document names every fact, finding and source."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal

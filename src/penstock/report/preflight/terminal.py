@@ -48,7 +48,7 @@ _COUNTED: Mapping[Severity, str] = {
 _ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM", "atom": "ATOM"}
 _SHOWN_BYTES = GIB // 20
 _WORTH_ASKING = {Severity.SILENT_WRONG, Severity.BLOCKER, Severity.WARNING}
-"""Severities whose undecided rules are listed. Rules of other severities lead only to notes."""
+"""Severities of the undecided rules that are printed. Undecided rules of lower severity are not printed."""
 _SHORT: Mapping[Readiness, str] = {
     Readiness.SILENT_WRONG: "WRONG",
     Readiness.BLOCKED: "no",
@@ -88,7 +88,7 @@ def render_preflight(answer: Preflight, speed: Speed | None = None, instead: Pre
 
 
 def _open_questions(answer: Preflight) -> list[Undetermined]:
-    """Return the undecided rules that are listed.
+    """Return the undecided rules that are printed.
 
     Rules of low severity, and rules that a scan of the bytes decides, are left out.
     """
@@ -116,7 +116,7 @@ def _headline(answer: Preflight) -> Text:
 
 
 def _model_name(subject: Subject) -> str:
-    """Name the model. If a repository was matched to a known architecture, name both."""
+    """Name the model. If a repository was matched to a known architecture, name the repository and the architecture."""
     name = subject.model.name
     own = name not in model_ids() or subject.name.count("/") != 1 or find_model(name).repo == subject.name
     return name if own else f"{subject.name.rpartition('/')[2]} (same architecture as {name})"
@@ -334,7 +334,7 @@ def _command_text(command: str) -> Text:
 
 
 def render_matrix(answers: Sequence[Preflight]) -> RenderableType:
-    """Draw a matrix for one model. It has a row per accelerator, with a verdict and a reason per engine."""
+    """Draw a matrix for one model. The matrix has a row per accelerator, with a verdict and a reason per engine."""
     engines = list(dict.fromkeys((answer.question.engine, str(answer.question.version)) for answer in answers))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("accelerator", no_wrap=True)
@@ -358,7 +358,7 @@ def _cell(answer: Preflight) -> Text:
 
 
 def _reason(answer: Preflight) -> str:
-    """Return the first cause of the verdict."""
+    """Return a phrase for the most important cause of the verdict."""
     if answer.obstacles:
         return answer.obstacles[0].text.split(";")[0][:70]
     worst = answer.assessment.of(Severity.BLOCKER) or answer.assessment.of(Severity.SILENT_WRONG)

@@ -1,4 +1,7 @@
-"""Defines the JSON document of `simulate --json`. It describes the run in seconds, tokens and fractions."""
+"""Defines the JSON document of `simulate --json`.
+
+The document describes the simulated run in seconds, tokens and fractions.
+"""
 
 from typing import Annotated, Any, Literal
 
@@ -47,7 +50,7 @@ def _quantile(fraction: float) -> FieldSource:
 
 
 class LatencyDocument(TypedDict):
-    """A latency over requests, in seconds."""
+    """Distribution of a latency over requests, in seconds."""
 
     p50: Annotated[float | None, _quantile(0.5)]
     p90: Annotated[float | None, _quantile(0.9)]
@@ -77,9 +80,9 @@ class ClassDocument(TypedDict):
     """Requests with the same SLO.
 
     `requests` counts all arrivals: `served`, `rejected` (sent nowhere), `refused` (fit in no pool), and `lost` (replica
-    died after the answer had begun). `met_fraction` is relative to all of them: a request that is not served to the end
-    misses its SLO. The `unjudged` requests are not among them: they belong to the start of a closed loop, before all
-    users had begun.
+    died after the answer had begun). `met_fraction` is relative to all `requests`: a request that is not served to the
+    end misses its SLO. `requests` does not include the `unjudged` requests, which belong to the start of a closed loop,
+    before all users had begun.
     """
 
     name: str
@@ -101,7 +104,7 @@ class PoolDocument(TypedDict):
     """A pool of identical replicas.
 
     `busy_fraction`, `mean_in_batches` and `mean_waiting` are means over all replicas and the whole run. `mean_batch`
-    and `kv_mean_fraction` are means of one replica while it is busy.
+    and `kv_mean_fraction` are means per replica over the time in which the replica is busy.
     """
 
     name: str
@@ -129,7 +132,7 @@ def _column(name: str) -> FieldSource:
 
 
 class TimelineDocument(TypedDict):
-    """A pool over time, one value per `width_s` seconds."""
+    """State of a pool over time, with one value per `width_s` seconds."""
 
     width_s: float
     busy_fraction: Annotated[list[float], _column("busy_fraction")]
@@ -174,7 +177,10 @@ class BlockedDeployment(PlacedDeployment):
 
 
 class SimulatedDeployment(PlacedDeployment):
-    """The run on one accelerator. `requests` counts all arrivals; `served` and `refused` are counted separately."""
+    """The simulated run on one accelerator.
+
+    `requests` counts all arrivals; `served` and `refused` are counted separately.
+    """
 
     requests: Annotated[int, at("outcome.asked")]
     served: Annotated[int, at("outcome.requests")]

@@ -1,4 +1,4 @@
-"""Writes sentences about arrivals: the number of requests, their rate, the time of day, and the part of the trace."""
+"""Writes sentences about arrivals: number of requests, rate, time of day, and the simulated part of a trace."""
 
 from typing import Final
 
@@ -6,7 +6,10 @@ from penstock.simulation.scenario import hours_covered
 from penstock.workload import AsRecorded, Diurnal, Trace, Workload
 
 _FEW_DIGITS: Final = 1e5
-"""Maximum rate in requests per second that is printed. Above it, all requests are said to arrive at once."""
+"""Maximum rate in requests per second that is printed.
+
+At higher rates, the text says that all requests arrive at once.
+"""
 
 
 def arrivals_sentence(workload: Workload, *, requests: int, rate_per_s: float | None, span_s: float | None) -> str:
@@ -32,7 +35,7 @@ def _of_a_day(workload: Workload, mean_per_s: float, span_s: float | None) -> st
 
 
 def _of_a_trace(workload: Workload, requests: int, rate_per_s: float | None) -> str:
-    """State that only the beginning of a trace is run. The requested rate holds for the whole trace."""
+    """State that only the beginning of a trace is simulated. The requested rate is the mean rate of the whole trace."""
     lengths = workload.lengths
     if rate_per_s is None or not isinstance(lengths, Trace) or not isinstance(workload.arrivals, AsRecorded):
         return ""
@@ -42,7 +45,7 @@ def _of_a_trace(workload: Workload, requests: int, rate_per_s: float | None) -> 
 
 
 def clock(hour: float) -> str:
-    """Format an hour of the day. If the hour is on a later day, the number of days is added."""
+    """Format an hour of the day. If the hour is on a later day, the text also says how many days later."""
     days, minutes = divmod(round(hour * 60), 24 * 60)
     later = f" {days} day{'s' if days > 1 else ''} later" if days else ""
     return f"{minutes // 60:02d}:{minutes % 60:02d}{later}"

@@ -56,7 +56,7 @@ def _heading(scenario: Scenario) -> Text:
 
 
 def name_of(scenario: Scenario) -> str:
-    """Name a deployment as `--on` does, and add its number of replicas."""
+    """Return the name of a deployment as in `--on`, followed by its number of replicas."""
     devices = scenario.placement.deployment.parallelism.devices
     replicas = scenario.question.replicas
     name = scenario.placement.deployment.accelerator.id + (f" x{devices}" if devices > 1 else "")
@@ -103,17 +103,17 @@ def _latency_row(scenario: Scenario) -> list[str | Text]:
 
 
 def ttft_of(outcome: Outcome) -> Latency:
-    """Return the time to first token over all classes."""
+    """Return the time to first token over the requests of all SLO classes."""
     return _merge_latencies([item.ttft for item in outcome.classes])
 
 
 def tpot_of(outcome: Outcome) -> Latency:
-    """Return the time per output token over all classes."""
+    """Return the time per output token over the requests of all SLO classes."""
     return _merge_latencies([item.tpot for item in outcome.classes])
 
 
 def e2e_of(outcome: Outcome) -> Latency:
-    """Return the end-to-end latency over all classes."""
+    """Return the end-to-end latency over the requests of all SLO classes."""
     return _merge_latencies([item.e2e for item in outcome.classes])
 
 
@@ -169,7 +169,7 @@ def _engine(scenarios: Sequence[Scenario], width: int) -> RenderableType:
 
 
 def pool_label(scenario: Scenario, pool: str) -> str:
-    """Name a pool. If there is only one pool, use the name of its deployment."""
+    """Name a pool. If the scenario has only one pool, return the name of its deployment."""
     return name_of(scenario) if scenario.outcome is None or len(scenario.outcome.pools) == 1 else pool
 
 
@@ -192,7 +192,7 @@ def _pool_row(label: str, pool: PoolOutcome, usd_per_mtok: float | None) -> list
 def _timelines(scenarios: Sequence[Scenario], width: int) -> Table:
     """Draw the queue, KV cache and throughput of each pool as sparklines.
 
-    They cover the time from the first arrival to the last token.
+    The sparklines cover the time from the first arrival to the last token.
     """
     lines = [
         (pool_label(scenario, name), line)

@@ -1,4 +1,4 @@
-"""Writes a run as trace events, step by step, for ui.perfetto.dev and chrome://tracing."""
+"""Writes the engine steps of a run as trace events, for ui.perfetto.dev and chrome://tracing."""
 
 import json
 
@@ -10,7 +10,7 @@ _US = 1e6
 def trace_events(outcome: Outcome, replica: int = 0) -> str:
     """Write the logged steps of one replica.
 
-    Each has its kind, its duration, and counters of the queue and the KV cache.
+    Each step has its kind, its duration, and counters of the queue and the KV cache.
     """
     events: list[dict[str, object]] = [
         {"ph": "M", "pid": 1, "tid": 1, "name": "process_name", "args": {"name": f"replica {replica}"}},

@@ -1,4 +1,4 @@
-"""Defines the JSON document of `simulate --fleet --json`. It has every policy's run as plain values."""
+"""Defines the JSON document of `simulate --fleet --json`. The document has the run of every policy as plain values."""
 
 from typing import Annotated, Any, Literal
 
@@ -13,7 +13,7 @@ from penstock.simulation.scenario import hours_covered
 
 
 class FleetPoolDocument(TypedDict):
-    """A pool of identical replicas, as routed to."""
+    """A pool of identical replicas to which the policies route requests."""
 
     name: str
     vendor: str
@@ -38,12 +38,13 @@ class RoutedPoolDocument(PoolDocument):
 class PolicyDocument(TypedDict):
     """The run of one policy.
 
-    Tokens per second, dollars and means over time are relative to the policy's own `span_s`, which ends when a client
-    receives its last token; they do not depend on other policies. Policies are ranked by `good_tokens`. `requests`
-    counts all arrivals: `served`, `rejected` (sent nowhere), `refused` (fit in no pool; `beyond_context` of them exceed
-    every engine's context), and `lost` (replica died after the answer had begun). `worst_met_fraction` is relative to
-    all arrivals. `met` and `good_tokens` of a replica count answers that ended there: none in a prefill pool.
-    `shares` of a destination are by pool; a decode pool has none, because no policy chooses among its replicas.
+    Tokens per second, dollars and means over time refer to the policy's own `span_s`, which ends when a client receives
+    the last token. Thus no value depends on the other policies. Policies are ranked by `good_tokens`. `requests` counts
+    all arrivals: `served`, `rejected` (sent nowhere), `refused` (fit in no pool; `beyond_context` of them exceed every
+    engine's context), and `lost` (replica died after the answer had begun). `worst_met_fraction` is relative to all
+    arrivals. `met` and `good_tokens` of a replica count the answers that this replica completed. Both are 0 in a
+    prefill pool. `shares` of a destination has one value per pool. The value is 0 for a decode pool, because no policy
+    chooses among its replicas.
     """
 
     policy: Annotated[str, at("policy.name")]

@@ -1,4 +1,4 @@
-"""Renders a fleet simulation with one row per policy. It also shows where the first policy sent requests."""
+"""Renders a fleet simulation with one row per policy. A second table shows where the first policy sent requests."""
 
 from collections.abc import Sequence
 
@@ -129,7 +129,7 @@ def _rejections(pools: Sequence[ReplicaPool], runs: Sequence[PolicyRun]) -> list
 
 
 def _bill(pools: Sequence[ReplicaPool], runs: Sequence[PolicyRun]) -> list[Text]:
-    """State the dollars that each policy costs, and the idle share of elastic pools that could be released."""
+    """State the dollars that each policy costs, and the idle share of the elastic pools, which could be released."""
     first = runs[0]
     if first.usd is None:
         return []

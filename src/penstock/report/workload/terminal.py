@@ -16,7 +16,10 @@ from penstock.workload.summary.describe import SharingSummary, TokenSummary
 _LABEL: Final = 12
 _WIDEST: Final = 132
 _POISSON_CV: Final = (0.9, 1.1)
-"""Range of the coefficient of variation of gaps between arrivals. Arrivals within this range count as Poisson."""
+"""Range of the coefficient of variation of gaps between arrivals.
+
+Arrivals whose coefficient of variation is within this range count as Poisson.
+"""
 _EXAMPLE: Final = ("penstock", "simulate", "llama-3.1-8b", "--on mi300x:1,h100:1")
 
 
@@ -65,7 +68,7 @@ def trace_document(summary: TraceSummary) -> dict[str, object]:
 
 
 def suggested_arrivals(gap_cv: float) -> str:
-    """Return the value of `simulate --arrivals` whose gaps between arrivals vary as much as the trace's gaps."""
+    """Return the value of `simulate --arrivals` that reproduces the variation of the trace's gaps between arrivals."""
     low, high = _POISSON_CV
     return "poisson" if low <= gap_cv <= high else f"gamma:{max(gap_cv, 0.01):.2g}"
 
@@ -149,7 +152,7 @@ def _pictures(summary: TraceSummary, room: int) -> Table:
 
 
 def _spread(cells: list[int], width: int) -> list[int]:
-    """Repeat each cell an equal number of times, as many as fit in the width."""
+    """Widen a histogram to the given width: repeat each cell the same number of times."""
     times = max(1, width // len(cells))
     return [count for count in cells for _ in range(times)]
 
