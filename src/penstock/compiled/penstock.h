@@ -491,7 +491,7 @@ void penstock_tally(const penstock_world *w, const penstock_class_tables *tables
 extern const int64_t penstock_tally_layout;
 #define PENSTOCK_TALLY_LAYOUT INT64_C(8074298959521860486)
 
-/* Write the predicted latency of a request at each endpoint, in seconds; infinity where it does not fit. */
+/* Write the predicted latency of a request at each endpoint, in seconds; infinity if the request does not fit. */
 void penstock_predict_latency(const penstock_latency_table *t);
 extern const int64_t penstock_predict_latency_layout;
 #define PENSTOCK_PREDICT_LATENCY_LAYOUT INT64_C(6573741483809467033)
@@ -506,7 +506,7 @@ void penstock_refresh(const penstock_picker_table *t, int64_t endpoint, double n
 extern const int64_t penstock_refresh_layout;
 #define PENSTOCK_REFRESH_LAYOUT INT64_C(8177039803301605674)
 
-/* Record that the request was sent to an endpoint, in `flights[place]`. */
+/* Record in `flights[place]` that the request was sent to an endpoint. */
 void penstock_sent(const penstock_picker_table *t, int64_t endpoint, int64_t hit_tokens, int64_t place);
 extern const int64_t penstock_sent_layout;
 #define PENSTOCK_SENT_LAYOUT INT64_C(6015637637004012778)
@@ -526,12 +526,12 @@ void penstock_lost(const penstock_picker_table *t, int64_t place, double now_s);
 extern const int64_t penstock_lost_layout;
 #define PENSTOCK_LOST_LAYOUT INT64_C(2912943562166413303)
 
-/* Store the picker's own counts of an endpoint at the time it requests a report, in `reports[place]`. */
+/* Store the picker's own counts for an endpoint in `reports[place]`, when the picker requests a report. */
 void penstock_begin_report(const penstock_picker_table *t, int64_t endpoint, int64_t place, double now_s);
 extern const int64_t penstock_begin_report_layout;
 #define PENSTOCK_BEGIN_REPORT_LAYOUT INT64_C(9063154687757320326)
 
-/* Apply the report in `reports[place]`; return 1 if it is time to divide the endpoints again, else 0. */
+/* Apply the report in `reports[place]`. */
 int64_t penstock_reported(const penstock_picker_table *t, int64_t endpoint, int64_t place, double now_s);
 extern const int64_t penstock_reported_layout;
 #define PENSTOCK_REPORTED_LAYOUT INT64_C(79536542329278775)
@@ -551,12 +551,12 @@ int64_t penstock_pick_round_robin(penstock_request *request, penstock_endpoint *
 extern const int64_t penstock_pick_round_robin_layout;
 #define PENSTOCK_PICK_ROUND_ROBIN_LAYOUT INT64_C(8743111368926144340)
 
-/* Take endpoints in turn by static weight, earliest deadline first (Envoy `edf_scheduler.h`, v1.35). */
+/* Take endpoints in turn, in proportion to static weights (Envoy's EDF scheduler, `edf_scheduler.h`, v1.35). */
 int64_t penstock_pick_weighted_round_robin(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_weighted_round_robin_layout;
 #define PENSTOCK_PICK_WEIGHTED_ROUND_ROBIN_LAYOUT INT64_C(811312747392462691)
 
-/* Take the endpoint with the fewest own requests in flight (Envoy LEAST_REQUEST, v1.35, over all and not two). */
+/* Take the endpoint with the fewest requests in flight from this picker (Envoy LEAST_REQUEST, v1.35). */
 int64_t penstock_pick_least_request(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_least_request_layout;
 #define PENSTOCK_PICK_LEAST_REQUEST_LAYOUT INT64_C(529839282462765058)
@@ -566,22 +566,22 @@ int64_t penstock_pick_in_flight_per_capacity(penstock_request *request, penstock
 extern const int64_t penstock_pick_in_flight_per_capacity_layout;
 #define PENSTOCK_PICK_IN_FLIGHT_PER_CAPACITY_LAYOUT INT64_C(5129144866295761421)
 
-/* Take the least cost in KV blocks (ai-dynamo/dynamo 2026-08-22, `lib/kv-router/src/scheduling/selector/mod.rs`). */
+/* Take the endpoint of least cost in KV blocks (dynamo 2026-08-22, `lib/kv-router/src/scheduling/selector/mod.rs`). */
 int64_t penstock_pick_dynamo(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_dynamo_layout;
 #define PENSTOCK_PICK_DYNAMO_LAYOUT INT64_C(3678534734094978829)
 
-/* Take the highest weighted score (llm-d-router v0.10.0, `pkg/epp/framework/plugins/scheduling/scorer`). */
+/* Take the endpoint with the highest score (llm-d-router v0.10.0, `pkg/epp/framework/plugins/scheduling/scorer`). */
 int64_t penstock_pick_llmd_scorers(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_llmd_scorers_layout;
 #define PENSTOCK_PICK_LLMD_SCORERS_LAYOUT INT64_C(7388366401001967504)
 
-/* Prefer endpoints that cache the prompt, then the fewest tokens in flight (llm-d-router v0.10.0). */
+/* Prefer endpoints that cache the prompt, and among them the fewest tokens in flight (llm-d-router v0.10.0). */
 int64_t penstock_pick_llmd_token_load(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_llmd_token_load_layout;
 #define PENSTOCK_PICK_LLMD_TOKEN_LOAD_LAYOUT INT64_C(5698623868231347800)
 
-/* Balance if loads differ, else follow the cache (sglang 2026-08-23, `sgl-model-gateway/src/policies`). */
+/* Take the least loaded endpoint if loads differ, else the best cache (sglang 2026-08-23, `sgl-model-gateway`). */
 int64_t penstock_pick_sglang_cache_aware(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_sglang_cache_aware_layout;
 #define PENSTOCK_PICK_SGLANG_CACHE_AWARE_LAYOUT INT64_C(8373652614033636390)

@@ -1,4 +1,7 @@
-"""Models vLLM's pool of KV cache blocks. It stores the number of blocks and the eviction order, but no cache data."""
+"""Models vLLM's pool of KV cache blocks.
+
+The model stores the number of blocks and the eviction order, but no cache data.
+"""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -7,9 +10,9 @@ from collections.abc import Sequence
 class BlockCache:
     """KV cache blocks of one engine. Blocks with cached content have a key; blocks without content are only counted.
 
-    Free blocks without content are allocated first. Then the blocks that were freed the longest time ago are evicted.
-    Of the blocks that one request freed, the block at the end of the prompt is evicted first. If two requests compute
-    the same content at the same time, only one block is cached for it.
+    Free blocks without content are allocated first. If no free block without content is left, the blocks that were
+    freed the longest time ago are evicted. Of the blocks that one request freed, the block at the end of the prompt is
+    evicted first. If two requests compute the same content at the same time, only one of the two blocks is cached.
     """
 
     def __init__(self, blocks: int) -> None:
@@ -47,7 +50,10 @@ class BlockCache:
             self._held[key] = self._held.get(key, 0) + 1
 
     def allocate(self, count: int) -> None:
-        """Allocate `count` blocks. If too few blocks without content are free, evict the blocks freed longest ago."""
+        """Allocate `count` blocks.
+
+        If too few blocks without content are free, evict the blocks that were freed the longest time ago.
+        """
         evicted = max(0, count - self._blank)
         for _ in range(evicted):
             self._idle.popitem(last=False)

@@ -51,7 +51,7 @@ _NOT_EMULATED: Final[Mapping[str, tuple[object, ...]]] = {
     "truncate_prompt_tokens": (),
     "priority": (0,),
 }
-"""Options that would change the response or its latency. The values are the settings that disable each option."""
+"""Options that would change the response or its latency. An option maps to the values that disable it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class CompletionRequest:
     greedy: bool
     stop: StopText | None
     held_chars: int
-    """Number of characters that a stream holds back, because they may start a stop string."""
+    """Number of characters that a stream holds back, because a stop string may begin with them."""
     stream: bool
     usage_in_stream: bool
     usage_in_every_event: bool
@@ -92,7 +92,7 @@ class CompletionRequest:
 
     @property
     def input_tokens(self) -> int:
-        """Total number of tokens of all prompts. A prompt counts once, even if several choices are requested for it."""
+        """Total number of tokens of all prompts. A prompt counts once, even if a request asks for several choices."""
         return sum(prompt.tokens for prompt in self.prompts)
 
     def prompt_of(self, choice: int) -> Prompt:
@@ -147,7 +147,10 @@ def _reject_unemulated(fields: Mapping[str, object], *, chat: bool) -> None:
 
 
 def _check_sampling(fields: Mapping[str, object]) -> None:
-    """Validate the sampling parameters. They do not change the emulated response, but vLLM rejects invalid ones."""
+    """Validate the sampling parameters.
+
+    Sampling parameters do not change the emulated response, but vLLM rejects invalid values.
+    """
     for name, (holds, text) in _RANGES.items():
         value = fields.get(name)
         if value is None:
@@ -230,7 +233,10 @@ def _chat_prompt(messages: object) -> Prompt:
 
 
 def _text_prompts(prompt: object) -> tuple[Prompt, ...]:
-    """Parse the field `prompt`. It is a text, a list of token ids, a list of texts, or a list of lists of token ids."""
+    """Parse the field `prompt`.
+
+    A prompt is a text, a list of token ids, a list of texts, or a list of lists of token ids.
+    """
     if isinstance(prompt, list) and prompt and isinstance(prompt[0], str | list):
         if len(prompt) > _MAX_PROMPTS:
             raise UsageError(f"prompt list length {len(prompt)} exceeds the maximum allowed count of {_MAX_PROMPTS}.")

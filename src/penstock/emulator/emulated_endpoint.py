@@ -27,7 +27,7 @@ _METHODS: Final[dict[bytes, tuple[bytes, ...]]] = {
 }
 _EVENTS: Final = b"text/event-stream; charset=utf-8"
 _TRIES: Final = 3
-"""Maximum attempts to plan a step. Another attempt is needed if the only running request was preempted."""
+"""Maximum attempts to plan a step. A step must be planned again if the only running request was preempted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class _Choice:
     number: int
     request: EmulatedRequest
     ending: Ending
-    """Length and finish reason of this choice. They are sampled when the request arrives."""
+    """Length and finish reason of this choice. Length and finish reason are sampled when the request arrives."""
     lag_s: float = 0.0
     """Delay in seconds between engine and client, for detokenizing and HTTP."""
     sent: int = 0
@@ -77,7 +77,7 @@ class _Choice:
 
     @property
     def complete(self) -> bool:
-        """True once all tokens are sent."""
+        """True if all tokens of this choice are sent."""
         return self.sent == self.ending.tokens
 
 
@@ -90,7 +90,10 @@ class EmulatedEndpoint:
         self.requests = 0
         """Number of completion requests received, whatever their outcome."""
         self.latest_s = 0.0
-        """Largest delay of a step, in engine seconds. If it exceeds a step's duration, the emulator is overloaded."""
+        """Largest delay of a step, in engine seconds.
+
+        The emulator is overloaded if this delay exceeds the duration of a step.
+        """
         self._random = Random(seed)  # noqa: S311 - only draws output lengths
         self._loop = asyncio.get_running_loop()
         self._start = self._loop.time()
@@ -145,7 +148,7 @@ class EmulatedEndpoint:
                     self.handle(exchange)
 
     def forget(self) -> None:
-        """Drop all state, as if the engine's process had died."""
+        """Drop the endpoint's state, as if the engine's process had died."""
         self._stop()
         self._reset()
 

@@ -1,7 +1,8 @@
 """Emulates the continuous batching of an engine, one step at a time.
 
-The scheduling rules and step times are those of the simulator. A test checks that the emulated engine and the simulator
-agree. This module adds what only a running engine needs: it reports each token, and it can abort requests.
+The emulated engine uses the scheduling rules and step times of the simulator. A test checks that the emulated engine
+and the simulator agree. In addition to the simulator's functions, the emulated engine reports each token and can abort
+requests.
 """
 
 from collections import deque
@@ -32,7 +33,10 @@ class EmulatedRequest:
     block_keys: list[int] = field(default_factory=list)
     blocks: int = 0
     own_keys: dict[int, int] = field(default_factory=dict)
-    """Keys of the request's blocks after the prompt. By them, the request may find these blocks after a preemption."""
+    """Keys of the request's blocks after the prompt.
+
+    After a preemption, the request may find its blocks by these keys.
+    """
 
     @property
     def tokens(self) -> int:
@@ -47,7 +51,7 @@ class EmulatedRequest:
 
 @dataclass(slots=True)
 class Totals:
-    """Counters of an engine since its start. The engine's metrics page publishes them."""
+    """Counters of an engine since its start, which the engine's metrics page publishes."""
 
     prompt_tokens: int = 0
     output_tokens: int = 0
@@ -78,7 +82,7 @@ class EmulatedEngine:
         self.waiting.append(request)
 
     def remove(self, request: EmulatedRequest) -> None:
-        """Remove an aborted request. The current step still takes the time for the request's tokens."""
+        """Remove an aborted request. The step that is running still takes the time for this request's tokens."""
         if request in self.running:
             self.running.remove(request)
             self._release(request)
@@ -178,7 +182,10 @@ class EmulatedEngine:
             self.totals.looked_up_tokens += request.tokens
 
     def _reusable_keys(self, request: EmulatedRequest) -> Sequence[int]:
-        """Return the keys of the cached blocks that a request may reuse. Its last token is always computed."""
+        """Return the keys of the cached blocks that a request may reuse.
+
+        The last token of a request is always computed.
+        """
         if not self.replica.prefix_caching:
             return ()
         full = (request.tokens - 1) // self.replica.block_tokens

@@ -1,4 +1,7 @@
-"""Serves many emulated endpoints in one process. Each endpoint has a port, and one more port accepts commands."""
+"""Serves many emulated endpoints in one process.
+
+Each emulated endpoint has a port, and one additional port accepts commands.
+"""
 
 import asyncio
 import json
@@ -22,7 +25,7 @@ _MAX_SHOWN: Final = 8
 
 @dataclass(slots=True, eq=False)
 class _Port:
-    """One endpoint, its server while the port is open, and its connections."""
+    """One endpoint with its connections, and its server if the port is open."""
 
     endpoint: EmulatedEndpoint
     connections: set[HttpConnection] = field(default_factory=set)
@@ -91,8 +94,8 @@ class _Commands:
     """HTTP server for fault commands. GET / lists the endpoints; POST / {"pool": …, "fault": …} sets a fault.
 
     A command may have the fields `endpoint` (an address, or "all"), `pool` and `model`, which select endpoints. An
-    endpoint is selected if it matches each of these fields that the command has. Without them, a command selects all
-    endpoints. The field `times` is the number that some faults need.
+    endpoint is selected if it matches every selecting field of the command. A command without selecting fields selects
+    all endpoints. The field `times` is a number that some faults need, such as the factor of a slowdown.
     """
 
     def __init__(self, ports: dict[str, _Port]) -> None:
@@ -142,7 +145,8 @@ class _Commands:
     def _not_found(self, target: str, value: object) -> str:
         """Return the error message for an unknown target.
 
-        The message lists the known names, or says that a target of another kind has this name.
+        The message lists the known names. If the name belongs to another kind of target, such as a pool, the message
+        says so.
         """
         names = [_names(port) for port in self._ports.values()]
         for other in _TARGETS:

@@ -19,7 +19,10 @@ START_S: Final = 90.0
 
 
 class Forked:
-    """A fork of this process that calls one function. All code is already compiled when the fork starts."""
+    """Child process, forked from this process, that calls one function.
+
+    All code is already compiled when the fork starts.
+    """
 
     def __init__(self, call: Callable[[], None]) -> None:
         self._status: int | None = None
@@ -89,7 +92,7 @@ class Child:
         return self.process is not None and self.process.poll() is None
 
     def missed_heartbeat(self, now_s: float) -> bool:
-        """Return whether the last heartbeat is too old. Until the first heartbeat, the process has START_S seconds."""
+        """Return whether the last heartbeat is too old. The first heartbeat may take START_S seconds."""
         if self.heartbeat_s is None:
             return False
         last_s = self.heartbeat_s()
@@ -109,7 +112,7 @@ class Child:
             self.process.send_signal(number)
 
     def wait(self, seconds: float) -> None:
-        """Wait until the process has ended. If it still runs after `seconds`, kill it."""
+        """Wait until the process has ended. If the process still runs after `seconds`, kill it."""
         begun_s = time.monotonic()
         while self.running:
             if time.monotonic() - begun_s > seconds:

@@ -14,7 +14,7 @@ class EndpointView:
     pool: str
     model: str
     values: Mapping[str, float]
-    """Value of each metric. The metric names are without the prefix `penstock_`."""
+    """Value of each metric. Metric names have no prefix `penstock_` here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class GatewayView:
 
 
 def read_view(page: str) -> GatewayView:
-    """Parse the page that `metrics_page` writes."""
+    """Parse a metrics page written by `metrics_page`."""
     endpoints: dict[tuple[str, str, str], dict[str, float]] = {}
     pickers: dict[str, dict[str, float]] = {}
     totals: dict[str, float] = {}

@@ -14,15 +14,18 @@ _PR_SET_PDEATHSIG: Final = 1
 _LOOK_S: Final = 0.5
 _PRCTL: Final = ctypes.CDLL(None, use_errno=True).prctl if sys.platform == "linux" else None
 HAS_SIGNAL: Final = _PRCTL is not None
-"""True if the kernel can kill a process when its parent ends. This works for any program, not only for Python."""
+"""True if the kernel can kill a process when its parent ends.
+
+The parent-death signal works for any program, not only for Python.
+"""
 
 
 def end_with_parent(parent: int) -> None:
-    """Arrange that this process is killed when its parent ends for any reason. Call this first in a child process.
+    """Arrange that this process is killed when its parent ends for any reason.
 
-    `parent` is the parent's process id, read before the fork. If the parent has already ended, this process is killed
-    at once. Linux treats the forking thread as the parent. That thread must therefore live as long as the parent
-    process, as the supervisor's main thread does.
+    A child process calls this function first. `parent` is the parent's process id, read before the fork. If the parent
+    has already ended, this process is killed at once. Linux treats the forking thread as the parent. The thread that
+    forks must therefore live as long as the parent process, as the supervisor's main thread does.
     """
     if _PRCTL is None:
         threading.Thread(target=_watch, args=(parent,), daemon=True).start()
@@ -41,7 +44,7 @@ def _watch(parent: int) -> None:
 def guard(command: list[str]) -> list[str]:
     """Return a command that runs `command` and ends it when this process ends.
 
-    It is for kernels without a parent-death signal.
+    The returned command is for kernels without a parent-death signal.
     """
     return [sys.executable, "-m", "penstock.gateway.parent_death", str(os.getpid()), *command]
 

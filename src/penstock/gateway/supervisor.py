@@ -38,7 +38,7 @@ _MISSING_TURNS: Final = 10
 _FLUSH_MS: Final = "10"
 _BACK_OFF_S: Final = (0.0, 0.2, 1.0, 5.0)
 _LASTED_S: Final = 10.0
-"""Uptime in seconds. A process that ends after a longer uptime is restarted without back-off."""
+"""Uptime in seconds. A process that ends after more than this uptime is restarted without back-off."""
 
 
 class Supervisor:
@@ -68,7 +68,7 @@ class Supervisor:
         self.fleet = load(0)
 
     def run(self, ready: Callable[[], None] | None = None) -> None:
-        """Serve until SIGTERM or SIGINT. Then keep serving for the grace period, and drain.
+        """Serve until SIGTERM or SIGINT. After the signal, keep serving for the grace period, and drain.
 
         SIGINT or a second SIGTERM skips the grace period.
         """
@@ -224,7 +224,7 @@ class Supervisor:
     def _files(self) -> tuple[_FileStamp, ...]:
         """Return the modification time and size of each file whose change triggers a reload.
 
-        The entry of a missing file is None. The entry of a missing certificate file is (0, 0).
+        A missing file has the value None. A missing certificate file has the value (0, 0).
         """
         moved_names = self._settings.folder / "names.moved"
         files = (
@@ -239,7 +239,10 @@ class Supervisor:
         return (*(_stamp(path) for path in files if path is not None), *certificate)
 
     def reload(self) -> None:
-        """Reload the fleet. If a file cannot be read, or Envoy rejects the result, the old fleet stays."""
+        """Reload the fleet.
+
+        If a file cannot be read, or Envoy rejects the new configuration, the old fleet stays in use.
+        """
         try:
             fleet, access = self._load(self._generation + 1), access_of(self._settings.access_file)
             files = envoy_files(fleet, self._settings, access)
@@ -278,7 +281,7 @@ class Supervisor:
     def _drain(self) -> None:
         """Make Envoy accept no new connections, and wait up to `drain_s` seconds for its requests in flight.
 
-        Do nothing if the gateway runs no Envoy. Then each picker drains when it ends.
+        Do nothing if the gateway runs no Envoy. Without Envoy, each picker drains when it ends.
         """
         if "envoy" not in self.children:
             return
@@ -327,7 +330,10 @@ def _check_free(address: str) -> None:
 
 
 def _accepts_connections(address: str) -> bool:
-    """Return whether an address accepts connections. For a wildcard address, connect to the loopback address."""
+    """Return whether an address accepts connections.
+
+    A wildcard address is tested by a connection to the loopback address.
+    """
     host, port = split_address(address)
     loopback = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - not bound here
     try:

@@ -1,1 +1,1 @@
-"""Chooses the endpoint for a request. `harm.pick` decides, for the simulator and the gateway alike."""
+"""Chooses the endpoint for a request. The simulator and the gateway both choose with `harm.pick`."""

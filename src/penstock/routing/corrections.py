@@ -1,7 +1,7 @@
-"""Learns how an endpoint's latency differs from its prediction, and forgets it when few requests go there.
+"""Learns corrections of predicted latency per endpoint, and forgets them while an endpoint gets few requests.
 
-A slow endpoint gets few requests, so few answers could show that it has recovered. Its correction therefore decays
-towards the usual correction of its pool while requests go elsewhere.
+A slow endpoint gets few requests, so its answers rarely show that it has recovered. While requests go to other
+endpoints, the correction of a slow endpoint therefore decays towards the usual correction of its pool.
 """
 
 import math
@@ -10,7 +10,7 @@ from penstock.compiled.marks import compiled
 from penstock.routing.records import Record, Records
 
 _PRIOR = 0.1
-"""Weight of the prediction before any request was seen, as a share of the requests a correction remembers."""
+"""Weight of the uncorrected prediction, as a share of the number of requests that a correction remembers."""
 _MIN_CORRECTION, _MAX_CORRECTION = 0.2, 5.0
 _LOOKS_EVERY_S, _HALVINGS = 1.0, 30
 _SLOW = 1.8
@@ -19,18 +19,24 @@ _SLOW = 1.8
 By chance alone, learned corrections differ by a factor of up to 1.4.
 """
 _BESIDE_OTHERS = 0.1
-"""Weight of a request to another pool, relative to one to this pool, in the requests that an endpoint did not get."""
+"""Weight of a request to another pool when the requests that an endpoint did not get are counted.
+
+A request to the same pool has the weight 1.
+"""
 
 
 @compiled
 def gain(seen: float, usual_requests: float) -> float:
-    """Return the weight of one more request in an average with a prior; it is never below 1 / usual_requests."""
+    """Return the weight of one more request in an average with a prior.
+
+    The weight is never below 1 / usual_requests.
+    """
     return 1.0 / min(usual_requests, _PRIOR * usual_requests + seen)
 
 
 @compiled
 def corrected(correction: float, ratio: float, weight: float) -> float:
-    """Move a correction towards the observed latency: multiply it by `ratio ** weight`, within limits."""
+    """Return a correction moved towards the observed latency: multiplied by `ratio ** weight`, within limits."""
     ratio = min(max(ratio, 1.0 / _MAX_CORRECTION), _MAX_CORRECTION)
     moved: float = correction * ratio ** min(weight, 0.5)
     return min(max(moved, _MIN_CORRECTION), _MAX_CORRECTION)
@@ -38,13 +44,13 @@ def corrected(correction: float, ratio: float, weight: float) -> float:
 
 @compiled
 def forget(endpoints: Records, index: int, now_s: float, p: Record) -> bool:
-    """Decay the corrections of an endpoint's pool; return whether a check was due.
+    """Decay the corrections of all endpoints in a pool. Return False if the last check was less than a second ago.
 
-    Every endpoint of the pool forgets by the number of requests that it did not get. An endpoint that got as many
-    requests as the others in its pool forgets nothing, because its answers are current. An endpoint that got none
-    forgets half of its correction per `correction_requests` requests that each of the others got, however long that
-    takes. Requests to other pools count less, because a pool may get fewer requests only because its requests are
-    longer.
+    The more requests an endpoint did not get, the more of its correction is forgotten. An endpoint that got as many
+    requests as the others in its pool forgets nothing, because its answers are recent. An endpoint without requests
+    forgets half of its correction each time that the others got `correction_requests` requests each, independent of the
+    time that passed. Requests to other pools count less, because a pool may get fewer requests only because its
+    requests are longer.
     """
     e = endpoints[index]
     if now_s - e["forgot_s"] < _LOOKS_EVERY_S:
@@ -92,7 +98,7 @@ def is_slow(e: Record, prompts: float, answers: float) -> bool:
 def _share(endpoints: Records, e: Record) -> float:
     """Return the mean requests sent per endpoint in the pool of `e`, plus a small term for other pools.
 
-    The term is 10% of the mean over all endpoints that share a model with `e`.
+    The small term is 10% of the mean requests sent per endpoint, over all endpoints that share a model with `e`.
     """
     equals, sent, others, sent_others = 0, 0, 0, 0
     for index in range(len(endpoints)):
@@ -106,7 +112,7 @@ def _share(endpoints: Records, e: Record) -> float:
 
 @compiled
 def _fade(e: Record, prompts: float, answers: float, kept: float, usual_requests: float) -> None:
-    """Keep a share `kept` of an endpoint's observations, and move its corrections towards those usual in its pool."""
+    """Keep a share `kept` of an endpoint's observations. Move its corrections towards the pool's usual corrections."""
     prior = _PRIOR * usual_requests
     seen = min(e["prompts_seen"], usual_requests - prior)
     e["prefill_correction"] = prompts * (e["prefill_correction"] / prompts) ** _weight(seen, prior, kept)
@@ -118,19 +124,19 @@ def _fade(e: Record, prompts: float, answers: float, kept: float, usual_requests
 
 @compiled
 def _weight(seen: float, prior: float, kept: float) -> float:
-    """Return the share that remains of a correction's distance from the usual correction of its pool.
+    """Return the share of a correction's distance from the pool's usual correction that remains after forgetting.
 
-    The correction is a mean of `seen` observations and a prior; a share `kept` of the observations is kept.
+    A correction is a mean of a prior and `seen` observations, of which a share `kept` is kept.
     """
     return kept * (seen + prior) / (kept * seen + prior)
 
 
 @compiled
 def _usual(corrections: Records, seen: Records, pools: Records, pool: int, enough: float) -> float:
-    """Return the median of a pool's corrections that have enough answers, with the prediction (1.0) as one more sample.
+    """Return the median correction of a pool's endpoints with enough answers.
 
-    Of two middle values it returns the lower one (faster), because one slow endpoint says nothing about the rest of its
-    pool.
+    The value 1.0 (no correction) is one more sample. Of two middle values the lower one (faster) is returned, because
+    one slow endpoint says nothing about the rest of its pool.
     """
     low, high = _MIN_CORRECTION, _MAX_CORRECTION
     for _ in range(_HALVINGS):

@@ -1,4 +1,4 @@
-"""Updates the picker's records on each event: request sent, first token, end of an answer, report.
+"""Updates a picker's records when a request is sent, a first token or a last token arrives, or a report arrives.
 
 The simulator and the gateway call these functions for the same events, so that a policy is tested with the same
 information that it has in production.
@@ -13,7 +13,10 @@ from penstock.routing.miss_probability import squarings, strain_slope
 from penstock.routing.records import ANOTHERS, CLASSES, EVERYBODYS, OWN, Record, Records
 
 _HIGHEST_LOAD = 0.9
-"""Upper limit of the believed share of time taken by prompts; above it the queue length shows the overload."""
+"""Upper limit for the estimated share of an endpoint's time that prefill takes.
+
+Above the limit, the queue length shows the overload.
+"""
 
 
 @compiled
@@ -71,7 +74,7 @@ def _strain_per_s(e: Record, p: Record) -> float:
 
 @compiled
 def _refresh_room(e: Record, sequences: float, requests: float, used_tokens: float) -> None:
-    """Compute how soon the KV cache and the batch have room."""
+    """Compute how soon the KV cache and the batch of an endpoint have room for another request."""
     answer = e["resident_output_tokens"] / e["in_flight"] if e["in_flight"] > 0 else 0.0
     life_s = max(1e-3, answer * e["tpot_now_s"])
     e["free_tokens"] = e["kv_tokens"] - used_tokens
@@ -86,7 +89,7 @@ def _refresh_room(e: Record, sequences: float, requests: float, used_tokens: flo
 def sent(
     endpoints: Records, index: int, request: Records, hit_tokens: int, flights: Records, place: int, parameters: Records
 ) -> None:
-    """Record that a request was sent to an endpoint, in `flights[place]`."""
+    """Record in `flights[place]` that a request was sent to an endpoint."""
     e, q, f, p = endpoints[index], request[0], flights[place], parameters[0]
     now_s = q["now_s"]
     prompt_s = prompt_seconds(e, hit_tokens, q["input_tokens"])
@@ -188,7 +191,7 @@ def finished(
 
 @compiled
 def lost(endpoints: Records, flights: Records, place: int, now_s: float, parameters: Records) -> None:
-    """Record that a request will not be answered by its endpoint: refused, broken off or cancelled."""
+    """Record that a request was refused, broken off or cancelled, so that its endpoint will not answer it."""
     f = flights[place]
     e = endpoints[f["endpoint"]]
     if f["first_s"] == math.inf:
@@ -210,12 +213,12 @@ def _leave(e: Record, f: Record) -> None:
 def divide(endpoints: Records, picker: int, pickers: int) -> None:
     """Assign to one of several pickers its share of the endpoints of every pool.
 
-    If a pool has enough endpoints, every picker gets the same number of them for itself. If the number of pickers is
-    then a multiple of the number of remaining endpoints, each remaining endpoint is shared by an equal group of
-    pickers, so that fewer pickers see the same free endpoint at once. A picker assumes that such an endpoint is shared
-    by all pickers, which only makes the picker more cautious. If the numbers do not divide, all pickers share the
-    remaining endpoints. All pickers share the whole pool if one of its endpoints is down, or slow by this picker's
-    corrections, because a share of the pool would be too small.
+    If a pool has at least as many endpoints as there are pickers, every picker gets the same number of endpoints for
+    itself. If the number of pickers is a multiple of the number of remaining endpoints, each remaining endpoint is
+    shared by an equal group of pickers, so that fewer pickers see the same free endpoint at once. A picker treats an
+    endpoint shared by a group as shared by all pickers, which only makes the picker more cautious. If the number of
+    pickers is not such a multiple, all pickers share the remaining endpoints. All pickers share the whole pool if one
+    of its endpoints is down, or is slow by this picker's corrections, because a share of the pool would be too small.
     """
     pools = 0
     for index in range(len(endpoints)):
@@ -244,7 +247,7 @@ def divide(endpoints: Records, picker: int, pickers: int) -> None:
 
 @compiled
 def begin_report(endpoints: Records, index: int, reports: Records, place: int, now_s: float) -> None:
-    """Store the picker's own counts of an endpoint at the time it requests a report."""
+    """Store the picker's own counts for an endpoint, when the picker requests a report."""
     e, report = endpoints[index], reports[place]
     report["asked_s"] = now_s
     report["sent"], report["in_flight"] = e["sent"], e["in_flight"]
@@ -253,7 +256,10 @@ def begin_report(endpoints: Records, index: int, reports: Records, place: int, n
 
 @compiled
 def reported(endpoints: Records, index: int, reports: Records, place: int, now_s: float, parameters: Records) -> bool:
-    """Apply a report to an endpoint's record; return whether it is time to divide the endpoints again."""
+    """Apply a report to an endpoint's record.
+
+    Return whether it is time to divide the endpoints among the pickers again.
+    """
     e, report = endpoints[index], reports[place]
     e["reported_s"] = report["asked_s"]
     e["running"], e["waiting"], e["kv_used_tokens"] = report["running"], report["waiting"], report["kv_used_tokens"]

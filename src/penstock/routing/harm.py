@@ -1,8 +1,9 @@
 """Picks the endpoint with the least expected harm for a request, including the request's own risk of a missed SLO.
 
-The harm at an endpoint that can hold the request is a sum: the probability that the request misses its SLO there (from
-the ratio of predicted time to limit), the predicted effect of its prompt and tokens on residents by class, the later
-cost of a nearly full KV cache, and the dollars that leaving the endpoint idle would save. The unit is missed SLOs.
+The harm of sending a request to an endpoint is a sum of four terms, in missed SLOs. The first term is the probability
+that the request misses its SLO, from the ratio of predicted time to limit. The second is the predicted effect of its
+prompt and tokens on residents, the requests already at the endpoint, by class. The third is the later cost of a nearly
+full KV cache. The fourth is the dollars that an idle endpoint would save.
 """
 
 import math
@@ -16,7 +17,7 @@ from penstock.routing.records import ANOTHERS, CLASSES, OWN, REJECTED, USUAL_TPO
 Terms = tuple[int, float, float, float, float, float, float, float]
 
 _CLEARLY = 1.0 + 1e-9
-"""Factor by which a lower bound must exceed the least harm found so far, to allow for rounding."""
+"""Factor by which a lower bound must exceed the least harm found so far; slightly above 1 to allow for rounding."""
 
 
 @compiled
@@ -52,7 +53,7 @@ def first_look(turn: int, endpoints: Records) -> int:
 
 @compiled
 def terms_of(q: Record, p: Record, endpoints: Records, hits: Records) -> Terms:
-    """Return the terms of a request's harm that are the same at every endpoint, computed once."""
+    """Return the terms of a request's harm that are the same at every endpoint, so that they are computed only once."""
     promised = q["ttft_s"] < math.inf or q["tpot_s"] < math.inf or q["e2e_s"] < math.inf
     own_hit = 0
     if p["pickers"] > 1.0:
@@ -73,9 +74,9 @@ def terms_of(q: Record, p: Record, endpoints: Records, hits: Records) -> Terms:
 
 @compiled
 def harm_of(q: Record, e: Record, hit_tokens: int, p: Record, terms: Terms, enough: float) -> float:
-    """Return the expected missed SLOs, with dollars converted, of sending a request to an endpoint that can hold it.
+    """Return the harm of sending a request to an endpoint that can hold it, in expected missed SLOs.
 
-    If a lower bound of this harm clearly exceeds `enough`, return the bound: the endpoint cannot be the best.
+    If a lower bound of the harm clearly exceeds `enough`, return this bound, because the endpoint cannot be the best.
     """
     times, per_ttft, per_tpot, chance_share, per_usd, spare, lent_hit, per_e2e = terms
     tpot_s, held = token_seconds(q, e, hit_tokens, chance_share)
@@ -111,7 +112,7 @@ def _ends_late(q: Record, e: Record, first_s: float, tpot_s: float, per_e2e: flo
 
 @compiled
 def _made_to_miss(e: Record, p: Record, slower_s: float, times: int) -> float:
-    """Return the weighted number of residents that miss their SLO if each token takes `slower_s` longer."""
+    """Return the weighted number of requests at an endpoint that miss their SLO if tokens take `slower_s` longer."""
     harm, before_s = 0.0, e["tpot_now_s"]
     for kind in range(CLASSES if e["decodes"] != 0 else 0):
         residents = e["residents"][kind]
@@ -129,9 +130,10 @@ def _made_to_miss(e: Record, p: Record, slower_s: float, times: int) -> float:
 
 @compiled
 def work_seconds(q: Record, e: Record, prompt_s: float) -> float:
-    """Return the seconds of an endpoint's time that a request uses for itself, independent of other requests.
+    """Return the seconds of an endpoint's time that a request uses for itself, whatever other requests are there.
 
-    The shared part of a step is not counted, so that dollars favour cheaper accelerators and never a fuller endpoint.
+    The part of a step that all requests share is not counted, so that dollars favour cheaper accelerators and never a
+    fuller endpoint.
     """
     context = q["input_tokens"] + 0.5 * q["expected_output_tokens"]
     token_s = e["sequence_s"] + context * e["context_token_s"]
@@ -177,9 +179,9 @@ def rank(
 ) -> int:
     """Fill `order` with endpoints to try one after the other, and return their number.
 
-    The first is the result of `pick`. The second is the best endpoint of another vendor, if there is one, because a
-    fault of the first may affect all endpoints of its vendor. The rest follow by harm, least harm first. `harms` is
-    scratch space, one number per endpoint.
+    The first endpoint is the result of `pick`. The second is the best endpoint of another vendor, if there is one,
+    because a fault of the first endpoint may affect all endpoints of its vendor. The other endpoints are in order of
+    harm, least harm first. `harms` is scratch space, one number per endpoint.
     """
     q, p = request[0], parameters[0]
     terms = terms_of(q, p, endpoints, hits)

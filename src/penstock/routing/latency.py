@@ -1,7 +1,7 @@
-"""Predicts the latency of a request at an endpoint: time to first token, and time per token after.
+"""Predicts the latency of a request at an endpoint: time to first token, and time per output token.
 
-Coefficients come from the performance model, corrections from observations. `endpoint_updates.refresh` has written the
-terms that depend on the endpoint alone into its record.
+Coefficients come from the performance model, and corrections come from observations. Terms that depend on the endpoint
+alone are in its record, written by `endpoint_updates.refresh`.
 """
 
 import math
@@ -12,14 +12,14 @@ from penstock.routing.records import Record
 
 @compiled
 def prompt_seconds(e: Record, cached_tokens: int, input_tokens: int) -> float:
-    """Return the seconds that a prompt adds to the steps that process it, uncorrected."""
+    """Return the seconds that a prompt adds to the engine steps that process it, without the learned correction."""
     start, stop = float(cached_tokens), float(input_tokens)
     return float((stop - start) * e["prompt_token_s"] + 0.5 * (stop * stop - start * start) * e["prompt_pair_s"])
 
 
 @compiled
 def decode_seconds(e: Record, sequences: float, context_tokens: float) -> float:
-    """Return the seconds of a step that only decodes, uncorrected."""
+    """Return the seconds of an engine step that only decodes, without the learned correction."""
     seconds = e["step_s"] + sequences * e["sequence_s"] + context_tokens * e["context_token_s"]
     if e["expert_s"] > 0.0:
         seconds += e["expert_s"] * (1.0 - e["expert_miss"] ** sequences)
@@ -28,7 +28,10 @@ def decode_seconds(e: Record, sequences: float, context_tokens: float) -> float:
 
 @compiled
 def share_of_chance(q: Record) -> float:
-    """Return the share of random delay by other prompts that affects an answer. It is smaller for a longer answer."""
+    """Return the factor for random delay by other prompts.
+
+    Long answers average the delay out, so their factor is smaller.
+    """
     return 1.0 / math.sqrt(max(1.0, float(q["expected_output_tokens"])))
 
 
@@ -42,7 +45,7 @@ def token_seconds(q: Record, e: Record, hit_tokens: int, chance_share: float) ->
 
 @compiled
 def first_seconds(q: Record, e: Record, hit_tokens: int, held_tokens: float, prompt_s: float) -> float:
-    """Predict a request's time to first token in seconds, given the seconds that its own prefill takes."""
+    """Predict a request's time to first token in seconds. `prompt_s` is the seconds that its own prefill takes."""
     uncached, steps = float(q["input_tokens"] - hit_tokens), 1.0
     if uncached >= e["step_tokens"]:
         steps += math.floor(uncached / e["step_tokens"])
@@ -54,7 +57,7 @@ def first_seconds(q: Record, e: Record, hit_tokens: int, held_tokens: float, pro
 
 @compiled
 def times_of(q: Record, e: Record, hit_tokens: int, chance_share: float) -> tuple[float, float, float]:
-    """Predict a request's time to first token, its time per output token, and the seconds of its own prefill."""
+    """Predict a request's time to first token, time per output token, and own prefill time, all in seconds."""
     tpot_s, held = token_seconds(q, e, hit_tokens, chance_share)
     prompt_s = prompt_seconds(e, hit_tokens, q["input_tokens"]) * e["prefill_correction"]
     return first_seconds(q, e, hit_tokens, held, prompt_s), tpot_s, prompt_s

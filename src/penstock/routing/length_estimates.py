@@ -1,7 +1,8 @@
-"""Estimates answer lengths, and converts prompt bytes into tokens, with averages over past requests.
+"""Estimates answer lengths, and prompt lengths in tokens, from averages over past requests.
 
-Answers are averaged by SLO class and power of two of the prompt length. With few samples the estimate leans on the
-average of the class. Prompts arrive as bytes; a ratio learned per class converts them into tokens without a tokenizer.
+Answer lengths are averaged per SLO class and per power of two of the prompt length. If a power of two has few samples,
+the estimate is mostly the average of the class. Prompts arrive as bytes. A ratio learned per class converts bytes into
+tokens without a tokenizer.
 """
 
 from typing import Final
@@ -14,15 +15,18 @@ from penstock.routing.records import Record, Records
 BUCKETS: Final = 24
 """Buckets per class: one per power of two of the prompt length; bucket 0 covers all lengths."""
 _FEW: Final = 20.0
-"""Samples at which a bucket weighs as much as the class average."""
+"""Number of samples at which a bucket's average has the same weight as the average of its class."""
 _MEMORY: Final = 1000.0
-"""Maximum number of samples in an average. Beyond it older answers decay, so that the average follows the traffic."""
+"""Maximum number of samples in an average.
+
+With more samples, older answers lose weight, so that the average adapts to new traffic.
+"""
 
 LENGTH: Final = np.dtype([("answers", "f8"), ("mean_tokens", "f8"), ("bytes_per_token", "f8")], align=True)
 
 
 def new_lengths(classes: int, *, answer_tokens: float = 256.0, bytes_per_token: float = 4.0) -> Records:
-    """Return a table without samples, with the same expected answer length everywhere."""
+    """Return a table without samples. Every class and prompt length has the same expected answer length."""
     lengths = np.zeros((classes, BUCKETS), LENGTH)
     lengths["mean_tokens"], lengths["bytes_per_token"] = answer_tokens, bytes_per_token
     return lengths
@@ -63,14 +67,14 @@ def _average(entry: Record, output_tokens: int) -> None:
 
 @compiled
 def tokens_of(lengths: Records, slo_class: int, prompt_bytes: int) -> int:
-    """Estimate the tokens of a prompt from its bytes."""
+    """Estimate the number of tokens of a prompt from its number of bytes."""
     kind = min(max(slo_class, 0), lengths.shape[0] - 1)
     return int(max(1, round(prompt_bytes / lengths[kind, 0]["bytes_per_token"])))
 
 
 @compiled
 def saw_prompt(lengths: Records, slo_class: int, prompt_bytes: int, input_tokens: int) -> None:
-    """Update the bytes per token with a prompt whose tokens the engine counted."""
+    """Update the learned bytes per token with a prompt whose tokens an engine counted."""
     kind = min(max(slo_class, 0), lengths.shape[0] - 1)
     if input_tokens > 0 and prompt_bytes > 0:
         entry = lengths[kind, 0]

@@ -1,23 +1,26 @@
 """Computes the probability that a request misses its SLO, from the ratio of predicted time to limit.
 
-With r as this ratio, the probability is log-logistic around the prediction: r^n / (1 + r^n). n is one over the relative
-uncertainty of the prediction, rounded to a power of two so that the power takes a few squarings.
+With r as the ratio of predicted time to limit, the probability is log-logistic: r^n / (1 + r^n). The exponent n is one
+over the relative uncertainty of the prediction. n is rounded to a power of two, so that r^n takes only a few squarings.
 """
 
 from penstock.compiled.marks import compiled
 
 LENGTH_SQUARINGS = 1
-"""Squarings for times that depend on answer length. Lengths vary by about their own size, so n is 2."""
+"""Number of squarings for times that depend on answer length.
+
+Answer lengths have an uncertainty of about their own size, so the exponent n is 2.
+"""
 
 _MAX_SQUARINGS = 6
 _HALFWAY = 0.7071067811865476
 _HOPELESS = 1e3
-"""Ratio of time to limit beyond which a request is late for certain; higher powers would overflow."""
+"""Ratio of predicted time to limit above which a request is certainly late. Powers of higher ratios would overflow."""
 
 
 @compiled
 def squarings(doubt_fraction: float) -> int:
-    """Return the number s of squarings for which 2^s is nearest to one over the uncertainty."""
+    """Return the number of squarings s for which 2^s is nearest to one over the uncertainty."""
     times = 0
     while times < _MAX_SQUARINGS and doubt_fraction < _HALFWAY:
         doubt_fraction *= 2.0
@@ -27,7 +30,7 @@ def squarings(doubt_fraction: float) -> int:
 
 @compiled
 def power(ratio: float, times: int) -> float:
-    """Return a ratio squared `times` times; the ratio is capped to avoid overflow."""
+    """Return a ratio after `times` squarings. The ratio is capped first, to avoid overflow."""
     powered = min(ratio, _HOPELESS)
     for _ in range(times):
         powered = powered * powered
@@ -36,17 +39,18 @@ def power(ratio: float, times: int) -> float:
 
 @compiled
 def chance(ratio: float, times: int) -> float:
-    """Return the probability that a time exceeds its limit, given the ratio of its prediction to the limit."""
+    """Return the probability that a latency exceeds its limit, given the ratio of predicted latency to limit."""
     powered = power(ratio, times)
     return powered / (1.0 + powered)
 
 
 @compiled
 def strain(ratio: float, times: int) -> float:
-    """Return the harm to residents at a ratio of time to limit.
+    """Return the harm to requests already at an endpoint, given their ratio of predicted time to limit.
 
-    Below a ratio of 1 the harm is a power of the ratio. Above 1 it is linear, with the slope that the power has at 1.
-    The harm is convex, so that more load never means less harm: an overloaded endpoint does not attract more requests.
+    Below a ratio of 1 the harm is a power of the ratio. Above a ratio of 1 the harm is linear, with the slope that the
+    power has at 1. The harm is convex, so that more load never means less harm: an overloaded endpoint does not attract
+    more requests.
     """
     if ratio >= 1.0:
         return 1.0 + (1 << times) * (ratio - 1.0)
@@ -55,7 +59,10 @@ def strain(ratio: float, times: int) -> float:
 
 @compiled
 def strain_slope(ratio: float, times: int) -> float:
-    """Return the slope of `strain` at a ratio, which is a lower bound on the harm per added share of the limit."""
+    """Return the slope of `strain` at a ratio.
+
+    Adding to the ratio adds at least this slope times the increase to the harm.
+    """
     squared, slope = min(ratio, 1.0), float(1 << times)
     for _ in range(times):
         slope *= squared

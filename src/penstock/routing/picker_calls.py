@@ -1,6 +1,7 @@
-"""Exports a picker's functions. They share one table of arrays, so a call passes one pointer and a few numbers.
+"""Exports a picker's functions.
 
-A gateway in Python and a module inside Envoy call the same C functions.
+All functions of a picker share one table of arrays, so a call passes one pointer and a few numbers. A gateway in Python
+and a module inside Envoy call the same C functions.
 """
 
 import math
@@ -34,13 +35,13 @@ class PickerTable(NamedTuple):
 
 
 class LatencyTable(NamedTuple):
-    """The arrays of a prediction for every endpoint."""
+    """Arrays for the predicted latency of a request at every endpoint."""
 
     request: Annotated[Any, ArrayOf(REQUEST)]
     endpoints: Annotated[Any, ArrayOf(ENDPOINT)]
     hits: Annotated[Any, ArrayOf(np.int64)]
     ttft_s: Annotated[Any, ArrayOf(np.float64)]
-    """Result: predicted time to first token; infinity where the request does not fit."""
+    """Result: predicted time to first token at each endpoint; infinity if the request does not fit the endpoint."""
     tpot_s: Annotated[Any, ArrayOf(np.float64)]
 
 
@@ -53,7 +54,7 @@ def picker_table(**arrays: Records) -> PickerTable:
 
 @exported
 def predict_latency(t: LatencyTable) -> None:
-    """Write the predicted latency of a request at each endpoint, in seconds; infinity where it does not fit."""
+    """Write the predicted latency of a request at each endpoint, in seconds; infinity if the request does not fit."""
     q = t.request[0]
     chance_share = share_of_chance(q)
     for index in range(len(t.endpoints)):
@@ -76,7 +77,7 @@ def refresh(t: PickerTable, endpoint: int, now_s: float) -> None:
 
 @exported
 def sent(t: PickerTable, endpoint: int, hit_tokens: int, place: int) -> None:
-    """Record that the request was sent to an endpoint, in `flights[place]`."""
+    """Record in `flights[place]` that the request was sent to an endpoint."""
     updates.sent(t.endpoints, endpoint, t.request, hit_tokens, t.flights, place, t.parameters)
 
 
@@ -100,13 +101,16 @@ def lost(t: PickerTable, place: int, now_s: float) -> None:
 
 @exported
 def begin_report(t: PickerTable, endpoint: int, place: int, now_s: float) -> None:
-    """Store the picker's own counts of an endpoint at the time it requests a report, in `reports[place]`."""
+    """Store the picker's own counts for an endpoint in `reports[place]`, when the picker requests a report."""
     updates.begin_report(t.endpoints, endpoint, t.reports, place, now_s)
 
 
 @exported
 def reported(t: PickerTable, endpoint: int, place: int, now_s: float) -> int:
-    """Apply the report in `reports[place]`; return 1 if it is time to divide the endpoints again, else 0."""
+    """Apply the report in `reports[place]`.
+
+    Return 1 if it is time to divide the endpoints among the pickers again, else 0.
+    """
     return int(updates.reported(t.endpoints, endpoint, t.reports, place, now_s, t.parameters))
 
 

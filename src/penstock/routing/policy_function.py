@@ -1,7 +1,7 @@
-"""Defines policies as functions of four arrays, and gives each policy an address by which compiled code calls it.
+"""Defines policies as functions of four arrays, and gives each policy an address, so that compiled code can call it.
 
-The policies of this package are in the compiled library. A user's own policy is a plain Python function, which compiled
-code calls back, or is marked with `compiled` and then compiled by numba.
+The policies of this package are in the compiled library. A user's own policy may be a plain Python function, which
+compiled code calls back. If the function is marked with `compiled`, numba compiles it.
 """
 
 import ctypes
@@ -20,23 +20,27 @@ from penstock.routing.records import ENDPOINT, PARAMETERS, REJECTED, REQUEST, Re
 
 Function = TypeVar("Function", bound=Callable[..., object])
 Pick = Annotated[Callable[[Records, Records, Records, Records], int], POLICY]
-"""A policy: maps a request, the endpoints, the cached tokens at each, and parameters to an index or REJECTED."""
+"""Type of a policy.
+
+From a request, the endpoints, the tokens cached at each endpoint, and parameters, it chooses an endpoint's index or
+REJECTED.
+"""
 
 _RECORDS: Final = (REQUEST, ENDPOINT, PARAMETERS)
 
 
 def policy(function: Function) -> Function:
-    """Mark a policy of this package: the library contains it, and C code can call it."""
+    """Mark a policy of this package, so that the compiled library contains it and C code can call it."""
     return cast("Function", ExportedPolicy(function, _RECORDS))
 
 
 def is_compiled(pick: object) -> bool:
-    """Return whether a policy is compiled, and not a plain Python function."""
+    """Return whether a policy is compiled. A plain Python function is not compiled."""
     return isinstance(pick, CompiledFunction)
 
 
 def policy_address(pick: Pick) -> int:
-    """Return the address of a compiled policy: in the library, or compiled now if it is a user's own."""
+    """Return the address of a compiled policy in the library. A user's own policy is compiled now."""
     if isinstance(pick, ExportedPolicy):
         return pick.address
     return int(_compiled_now(pick).address)
@@ -52,9 +56,10 @@ def _compiled_now(pick: Pick) -> Any:  # noqa: ANN401 - numba's callbacks have n
 
 
 class PythonPick:
-    """A policy in plain Python that compiled code calls back, with the arrays that it reads.
+    """Policy in plain Python that compiled code calls back, and the arrays that the policy reads.
 
-    An exception cannot pass through compiled code, so it is stored in `failed`, and the callback returns NOWHERE.
+    An exception cannot pass through compiled code. It is therefore stored in `failed`, and the callback returns
+    NOWHERE.
     """
 
     def __init__(self, pick: Pick, request: Records, endpoints: Records, hits: Records, parameters: Records) -> None:
@@ -65,7 +70,7 @@ class PythonPick:
             _ASKED[address] = self
 
     def answer(self, address: int) -> int:
-        """Return the policy's choice among the endpoints at an address."""
+        """Return the policy's choice among the endpoint records at a memory address."""
         try:
             chosen = _index(self._pick(self._request, self._seen[address], self._hits, self._parameters))
         except BaseException as error:  # noqa: BLE001 - the caller of the loop raises it
@@ -74,20 +79,24 @@ class PythonPick:
         return min(chosen, NOWHERE)
 
     def __call__(self, _request: Records, endpoints: Records, _hits: Records, _parameters: Records) -> int:
-        """Return the choice; the loop calls this if it runs as Python."""
+        """Return the policy's choice. The simulation loop calls this method if the loop runs as Python."""
         return self.answer(int(endpoints.ctypes.data))
 
     @staticmethod
     def address() -> int:
         """Return the address of the callback for compiled code.
 
-        All Python policies share this callback. It identifies a policy by the address of the policy's endpoints.
+        All Python policies share this callback. The callback identifies a policy by the address of the policy's
+        endpoint records.
         """
         return ctypes.cast(_CALLBACK, ctypes.c_void_p).value or 0
 
 
 def _index(chosen: object) -> int:
-    """Return a policy's choice as an int, or raise DeploymentError if it is no index, such as 1.7, "3" or -2."""
+    """Return a policy's choice as an int.
+
+    Raise DeploymentError if the choice is not an index, such as 1.7, "3" or -2.
+    """
     if isinstance(chosen, int | np.integer) and not isinstance(chosen, bool) and chosen >= REJECTED:
         return int(chosen)
     said = str(chosen) if isinstance(chosen, int | np.integer) else repr(chosen).splitlines()[0][:_SHOWN]
@@ -96,6 +105,6 @@ def _index(chosen: object) -> int:
 
 _SHOWN: Final = 60
 NOWHERE: Final = 2**31 - 1
-"""An endpoint index that no fleet has."""
+"""Endpoint index that is larger than any fleet's."""
 _ASKED: "WeakValueDictionary[int, PythonPick]" = WeakValueDictionary()
 _CALLBACK = POLICY_TYPE(lambda _request, address, _count, _hits, _parameters: _ASKED[address].answer(address))

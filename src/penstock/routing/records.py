@@ -1,10 +1,11 @@
 """Defines the router's records: an endpoint, a request, a request in flight, a report, and the policy's parameters.
 
-The record of an endpoint separates its fixed properties, its *reported* state (old by the time it is read), the
-picker's *own* counts (exact, but only of its own requests), corrections *learned* by comparing observed with predicted
-seconds, and *derived* values. `endpoint_updates.refresh` computes the derived values when something changes and not at
-every pick. Fields read by a pick are adjacent, so that a hundred endpoints stay in the processor's cache. No record has
-the true length of an answer, because it is unknown before the answer ends.
+The record of an endpoint has five groups of fields. *Fixed* fields are properties of the endpoint. *Reported* fields
+are its state at the last report, which may be out of date. *Own* counts are exact, but include only requests of this
+picker. *Learned* fields are corrections from observed and predicted seconds. *Derived* fields are computed by
+`endpoint_updates.refresh` when another field changes, not at every pick. Fields read by a pick are adjacent, so that
+the records of a hundred endpoints stay in the processor's cache. No record has the true length of an answer, because
+the length is unknown before the answer ends.
 """
 
 from typing import Any, Final
@@ -13,19 +14,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 CLASSES: Final = 4
-"""SLO classes counted separately at an endpoint. Later classes share the last place."""
+"""Number of SLO classes that are counted separately at an endpoint.
+
+All further classes are counted together with the last one.
+"""
 TUNING: Final = 8
 """Number of free parameters for a peer's formula or a user's own policy."""
 REJECTED: Final = -1
 """Return value of `pick` if no endpoint is to serve a request."""
 EVERYBODYS, OWN, ANOTHERS = range(3)
-"""Owner of an endpoint if several pickers share no state.
+"""Owner of an endpoint, if several pickers do not share their state.
 
-A picker prefers its own endpoints, because it knows all requests there.
+A picker prefers endpoints that it owns, because it knows all requests at these endpoints.
 """
 USUAL_TTFT_S: Final = 10.0
 USUAL_TPOT_S: Final = 0.1
-"""Default limits for a request without an SLO, so that the request goes to the endpoint that serves it soonest."""
+"""Default latency limits for a request without an SLO.
+
+With limits, the request goes to the endpoint that serves it soonest.
+"""
 
 ENDPOINT: Final = np.dtype(
     [
@@ -174,7 +181,7 @@ PARAMETERS: Final = np.dtype(
 )
 
 Record = Any
-"""One of these records. Its fields have no types outside compiled code."""
+"""One record of any of these types. Outside compiled code, the fields of a record have no types."""
 Records = NDArray[Any]
 """An array of records."""
 
@@ -201,7 +208,7 @@ def new_request() -> Records:
 
 
 def default_parameters() -> Records:
-    """Return the default parameters. docs/routing.md shows how little the results depend on each."""
+    """Return the default parameters. docs/routing.md shows that the results depend little on each parameter."""
     parameters = np.zeros(1, PARAMETERS)
     parameters["doubt_fraction"] = 1 / 16
     parameters["miss_usd"] = 1.0

@@ -1,7 +1,7 @@
-"""Explains recorded picks, and replays them with another policy.
+"""Explains recorded picks (choices of an endpoint), and replays recorded picks with another policy.
 
 A sample keeps the exact records that a pick saw, so that any policy can be called again on the same bytes. The cost of
-that policy's choices is predicted from the information at the time of the pick.
+the replayed policy's choices is predicted from the information that was known at the pick.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _RULES: Final = ("is down", "does not serve the model", "its context window is t
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PickSample:
-    """One pick with the records that its picker saw."""
+    """One pick (choice of an endpoint), and the records that the picker saw."""
 
     request: Records
     endpoints: Records
@@ -40,20 +40,29 @@ class ReceiptLine:
 
     endpoint: int
     ruled_out: str | None
-    """Reason why the endpoint could not serve the request; None if it could."""
+    """Reason why the endpoint could not serve the request, or None if the endpoint could."""
     cached_tokens: int = 0
     ttft_s: float = float("nan")
     tpot_s: float = float("nan")
     resident_tpot_s: float = float("nan")
-    """Time per token of residents in seconds, with random delay by prompts."""
+    """Seconds per token of requests already at the endpoint, including random delay by other prompts."""
     miss_fraction: float = float("nan")
     """Probability that the request misses its SLO at this endpoint."""
     harm: float = float("nan")
-    """Expected missed SLOs, including those of residents and converted dollars. The least harm is chosen."""
+    """Expected missed SLOs, of this request and of requests already at the endpoint, plus converted dollars.
+
+    The endpoint with the least harm is chosen.
+    """
     engine_usd: float = float("nan")
-    """Dollars for the seconds that the request adds to the endpoint's steps; shared parts of a step are excluded."""
+    """Cost, in dollars, of the seconds that the request adds to the endpoint's steps.
+
+    The part of a step that all requests share is excluded.
+    """
     elastic_usd: float = float("nan")
-    """Part of `engine_usd` that is saved if the request goes elsewhere; 0 if the endpoint is paid for anyway."""
+    """Part of `engine_usd` that is saved if another endpoint serves the request.
+
+    0 if the endpoint is paid for anyway.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +77,12 @@ class Receipt:
 
     @property
     def line(self) -> ReceiptLine | None:
-        """The line of the chosen endpoint; None if the request was rejected."""
+        """The receipt's line for the chosen endpoint, or None if the request was rejected."""
         return None if self.chosen == REJECTED else self.lines[self.chosen]
 
 
 def explain(sample: PickSample, parameters: Records) -> Receipt:
-    """Return, for every endpoint, the reason why it was ruled out or the predictions for it."""
+    """Return the reason why each endpoint was ruled out, or the predictions for this endpoint."""
     q = sample.request[0]
     lines = [_line(sample, index, parameters) for index in range(len(sample.endpoints))]
     return Receipt(
@@ -123,7 +132,7 @@ class Replay:
     """The endpoint of each pick, or REJECTED."""
     agreed: int
     expected_misses: float
-    """Expected misses among the requests that the policy would have sent."""
+    """Expected missed SLOs among the requests that the policy would have sent to an endpoint."""
     engine_usd: float
     elastic_usd: float
 
@@ -136,16 +145,16 @@ class Replay:
     def miss_fraction(self) -> float:
         """Share of all requests expected to miss their SLO. A rejected request counts as a miss.
 
-        Otherwise policies would be compared on different requests: a policy could hide late requests by rejecting them.
+        If rejected requests did not count, a policy could hide late requests by rejecting them.
         """
         return (self.expected_misses + self.rejected) / max(1, len(self.chosen))
 
 
 def replay(seen: Sequence[tuple[PickSample, Records]], pick: Pick) -> Replay:
-    """Call a policy for each recorded pick, with the parameters of that pick and the fleet as the first policy left it.
+    """Call a policy for each recorded pick, with the parameters and the fleet state recorded at this pick.
 
-    The request numbers and the counts of sent requests are those of the replay: its own sequence, and the requests that
-    the replayed policy would have sent to each endpoint.
+    Two values are not taken from the recording. Requests are numbered by the replay, and each endpoint's count of sent
+    requests is the number that the replayed policy would have sent.
     """
     chosen, lines = list[int](), list[ReceiptLine]()
     sent: Records = np.zeros(0, np.int64)

@@ -16,7 +16,7 @@ _TLS: Final = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3"
 _ROOTS: Final = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 """Paths of the CA bundle on Debian, Fedora and Alpine."""
 _FETCHED_EVERY_S: Final = 60
-"""Seconds between two fetches of the JWKS. A revoked key may still work for this time."""
+"""Seconds between two fetches of the JWKS. For this many seconds, Envoy may still accept a revoked key."""
 _SCHEMES: Final = ("Bearer", "bearer", "BEARER")
 """Accepted schemes of the Authorization header.
 
@@ -26,20 +26,23 @@ _FROM_AND_TO: Final[Value] = {
     "key_sources": [{"header": "Authorization"}, {"header": "x-api-key"}],
     "forwarding": {"header": TENANT[0], "hide_credentials": True},
 }
-"""Settings of the filter. The routes repeat them, because a route's key settings replace those of the filter."""
+"""Settings of the authentication filter.
+
+Every route repeats these settings, because key settings of a route replace those of the filter.
+"""
 
 
 def access_filter(access: Access) -> Value:
     """Return a filter that replies 401 to a request without a valid credential.
 
-    In other requests, the filter replaces the credential by the tenant header.
+    If the credential is valid, the filter replaces it by the tenant header.
     """
     config = _key_settings() if access.tokens is None else _token_settings(access.tokens)
     return {"name": ACCESS_FILTER, "typed_config": config}
 
 
 def key_credentials(access: Access) -> Value:
-    """Return the API keys as settings of the routes. A change of routes closes no connection."""
+    """Return the API keys as route settings, because Envoy changes routes without closing connections."""
     if not access.keys:
         return {}
     credentials = [{"key": key, "client": entry.tenant} for entry in access.keys for key in _spellings(entry.key)]
@@ -47,9 +50,10 @@ def key_credentials(access: Access) -> Value:
 
 
 def _spellings(key: str) -> tuple[str, ...]:
-    """Return the forms in which Envoy may see a key.
+    """Return an API key in each form in which it may reach Envoy's comparison.
 
-    Envoy removes only the scheme `Bearer`, but the case of a scheme does not matter (RFC 9110, 11.1).
+    Envoy removes the scheme only if it is written `Bearer`, but clients may write the scheme in upper or lower case
+    (RFC 9110, 11.1).
     """
     return key, f"bearer {key}", f"BEARER {key}"
 
@@ -103,10 +107,11 @@ def tls_socket(secrets: Value) -> Value:
 
 
 def certificates(certificate: Certificate, generation: int = 0) -> Value:
-    """Return the certificate as a secret. Envoy reads it again when cert-manager or Kubernetes replaces its files.
+    """Return the TLS certificate as an Envoy secret. Envoy reads the certificate again when its files are replaced.
 
-    Envoy notices renames in the folder, but not files that are rewritten in place. It also reads the files again when
-    their configured path changes. So in every other generation, the same path is written with an additional `/./`.
+    Envoy notices renames in the watched folder, which cert-manager and Kubernetes use, but not files that are rewritten
+    in place. Envoy also reads certificate files again when their configured path changes. Every second generation
+    writes the same path with an extra `/./`, so that the configured path changes.
     """
     chain, key = certificate.chain.absolute(), certificate.key.absolute()
     way = "/./" if generation % 2 else "/"

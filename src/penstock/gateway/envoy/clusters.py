@@ -1,4 +1,4 @@
-"""Builds Envoy's clusters. There is one cluster per model, one for the pickers, and one per external server."""
+"""Builds Envoy's clusters. Envoy has one cluster per model, one for the pickers, and one per external server."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,9 +12,12 @@ _HTTP: Final = "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProto
 _POLICIES: Final = "type.googleapis.com/envoy.extensions.load_balancing_policies"
 _MANY: Final = 1_000_000
 BUFFER_BYTES: Final = 8 * 2**20
-"""Buffer limit of a request in bytes, about two million tokens. Envoy's default of 1 MB would reject long prompts."""
+"""Buffer limit of a request in bytes, enough for about two million tokens.
+
+Envoy's default of 1 MB would reject long prompts.
+"""
 _IDLE: Final = "4s"
-"""Idle timeout of a connection to an endpoint. It is shorter than the timeout of vLLM's server, which is 5 seconds."""
+"""Idle timeout of a connection to an endpoint. The idle timeout is shorter than the 5 seconds of vLLM's server."""
 
 Value = dict[str, object]
 _NO_LIMITS: Final[Value] = {
@@ -73,10 +76,10 @@ def model_cluster(number: int, eds_path: str, watched: str) -> Value:
 def model_endpoints(
     fleet: RoutedFleet, number: int, liveness: Sequence[str], healthy: Sequence[bool] | None = None
 ) -> Value:
-    """Return the health and weight of each endpoint of a model. Envoy uses them when no picker answers.
+    """Return the health and weight of each endpoint of a model, which Envoy uses when no picker answers.
 
-    The list also has the pickers' liveness servers. They are marked unhealthy, so that Envoy uses one only if a picker
-    names it as a destination.
+    The list also has the pickers' liveness servers. Liveness servers are marked unhealthy, so that Envoy uses a
+    liveness server only if a picker names it as a destination.
     """
     weights, lines = fleet.weights(), list[Value]()
     for index in fleet.having(fleet.names[number]):
@@ -140,7 +143,7 @@ def picker_cluster(places: Sequence[str], *, http2: bool) -> Value:
 
 
 def envoy_address(place: str) -> Value:
-    """Return a place in Envoy's form. A place is a socket path, which starts with a slash, or host:port."""
+    """Return an address in Envoy's form. `place` is host:port, or a socket path, which starts with a slash."""
     if place.startswith("/"):
         return {"pipe": {"path": place}}
     host, port = split_address(place)

@@ -14,9 +14,9 @@ CERTIFICATES: Final = "xds/sds.json"
 
 
 def envoy_files(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None) -> dict[str, Value]:
-    """Return a mapping from file names in the gateway's folder to contents.
+    """Return the content of each of Envoy's files, by file name in the gateway's folder.
 
-    The endpoint files come before the files that refer to them.
+    Endpoint files come before the files that refer to endpoint files.
     """
     files = {
         f"xds/eds-{number}.json": model_endpoints(fleet, number, settings.liveness)
@@ -52,7 +52,10 @@ def static_document(files: dict[str, Value]) -> Value:
 
 
 def standing_document(files: dict[str, Value]) -> Value:
-    """Return the configuration for an external Envoy as one document. It needs no files or sockets of a gateway."""
+    """Return the configuration for an external Envoy as one document.
+
+    The document refers to no files or sockets of a gateway.
+    """
     document = json.loads(json.dumps({key: value for key, value in static_document(files).items() if key != "admin"}))
     for listener in document["static_resources"]["listeners"]:
         socket = listener["filter_chains"][0].get("transport_socket")
@@ -62,6 +65,6 @@ def standing_document(files: dict[str, Value]) -> Value:
 
 
 def _resources(files: dict[str, Value], name: str) -> list[Value]:
-    """Return the resources in a file, without their `@type`, which is not needed inside the bootstrap."""
+    """Return the resources in a file without the field `@type`, which the bootstrap does not need."""
     resources = cast("list[Value]", files.get(f"xds/{name}.json", {"resources": []})["resources"])
     return [{key: value for key, value in entry.items() if key != "@type"} for entry in resources]

@@ -19,7 +19,7 @@ _PLACE: Final = re.compile(r"^(\[[^\]]*\] ?)+(error initializing configuration '
 def envoy_program() -> str:
     """Return the path of the Envoy program.
 
-    It is the value of PENSTOCK_ENVOY, or else the Envoy of the `gateway` extra, or else the Envoy on the PATH.
+    The path is the value of PENSTOCK_ENVOY, or else the Envoy of the `gateway` extra, or else the Envoy on the PATH.
     """
     program = os.environ.get("PENSTOCK_ENVOY")
     if program:
@@ -40,7 +40,10 @@ def envoy_program() -> str:
 
 
 def validate(bootstrap: Path) -> None:
-    """Validate a configuration with Envoy. If it is invalid, raise an error with Envoy's message as one line."""
+    """Validate a configuration with Envoy.
+
+    If the configuration is invalid, raise an error with Envoy's message in one line.
+    """
     command = [envoy_program(), "--mode", "validate", "-c", str(bootstrap), "--log-level", "error"]
     try:
         result = subprocess.run(  # noqa: S603 - own program

@@ -26,9 +26,9 @@ _MANAGER: Final = (
 _ROUTES: Final = "fleet"
 _FILE_LOG: Final = "type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog"
 ENDING: Final = f"%REQ({TICKET})% %RESPONSE_CODE% %RESPONSE_FLAGS% %UPSTREAM_HOST% %UPSTREAM_REQUEST_ATTEMPT_COUNT%\n"
-"""Format of the access-log line that tells a picker that a request that it routed has ended."""
+"""Format of the access-log line that reports the end of a request to the picker that routed the request."""
 FAILED_TRY: Final = f"try %REQ({TICKET})% %UPSTREAM_HOST% %RESPONSE_CODE% %RESPONSE_FLAGS% %REQ({MODEL})%\n"
-"""Format of the access-log line for a try that failed, or whose endpoint does not know the model."""
+"""Format of the access-log line for a try that failed, or that reached an endpoint without the requested model."""
 
 
 def _status(comparison: str, status: int) -> Value:
@@ -64,7 +64,7 @@ _ACCESS: Final = {
     "tenant": f"%REQ({TENANT[0]})%",
     "trace": "%TRACE_ID%",
 }
-"""Fields of the access-log line of a request. They include the endpoint, but never the content of the request."""
+"""Fields of the access-log line of a request. The fields include the endpoint, but never the content of the request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,14 +81,14 @@ class EnvoySettings:
     whole_bodies: bool = False
     """Whether pickers get whole request bodies.
 
-    This is necessary if the field `model` selects the cluster, because it may be the last field of the body.
+    Pickers need whole bodies if the field `model` selects the cluster, because `model` may be the last field of a body.
     """
     access_log: str | None = None
     receipts: str | None = None
     """Path prefix of the receipt files; each picker writes one file. If None, no receipts are written."""
     receipt_every: int = 1000
     metrics: str | None = None
-    """Address on which the gateway serves its metrics page. If None, it serves no metrics page."""
+    """Address on which the gateway serves its metrics page. If None, the gateway serves no metrics page."""
     access_file: Path | None = None
     """Path of the access file, which is read again when it changes. If None, every client has access."""
     certificate: Certificate | None = None
@@ -100,11 +100,11 @@ class EnvoySettings:
     more_paths: tuple[str, ...] = ()
     """Paths that the gateway forwards in addition to the inference paths."""
     min_silence_s: float = SILENCE_S
-    """Minimum seconds that an endpoint may be silent before Envoy asks a picker whether the endpoint is alive."""
+    """Minimum seconds of silence of an endpoint before Envoy asks a picker whether the endpoint is alive."""
     concurrency: int | None = None
-    """Number of Envoy's worker threads. If None, one per core."""
+    """Number of Envoy's worker threads. If None, Envoy starts one worker thread per core."""
     pick: bool = True
-    """Whether pickers choose endpoints. If not, Envoy chooses by weight, which is the baseline for measurements."""
+    """Whether pickers choose endpoints. If False, Envoy chooses endpoints by weight, as a baseline for measurements."""
 
     @property
     def liveness(self) -> tuple[str, ...]:
@@ -128,7 +128,7 @@ class EnvoySettings:
 
 
 def bootstrap(settings: EnvoySettings) -> Value:
-    """Return Envoy's bootstrap. It refers to other files, which Envoy reads again when they change."""
+    """Return Envoy's bootstrap. The bootstrap refers to other files, which Envoy reads again when they change."""
     return {
         "node": {"id": "penstock", "cluster": "penstock"},
         "admin": {"address": {"pipe": {"path": settings.admin, "mode": 0o600}}},
@@ -173,7 +173,10 @@ def listeners(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None
 
 
 def routes(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None = None) -> Value:
-    """Return the routes to models. They are not in the listener, so that a change of routes closes no connection."""
+    """Return the routes to models.
+
+    Routes are kept outside the listener, so that a change of routes closes no connection.
+    """
     protocol = settings.protocol if settings.pick else None
     host = virtual_host(fleet, protocol=protocol, access=access, more_paths=settings.more_paths)
     kind = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
@@ -181,7 +184,7 @@ def routes(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None = 
 
 
 def clusters(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None = None) -> Value:
-    """Return all clusters. Their endpoints are in separate files."""
+    """Return all of Envoy's clusters. The endpoints of the clusters are in separate files."""
     folder = str(settings.folder / "xds")
     places = (
         [settings.only_pick]

@@ -32,9 +32,10 @@ _SKIP: Final[Value] = {
 
 
 def strip_filter(*, tenants: bool) -> Value:
-    """Return a filter that removes headers that only a picker may set, and writes the body length into a header.
+    """Return a filter that removes headers reserved for pickers, and writes the body length into a header.
 
-    `tenants` is true if authentication sets the tenant header. Then a tenant header from the client is removed too.
+    `tenants` is true if authentication sets the tenant header. If `tenants` is true, a tenant header from the client is
+    removed too.
     """
     removed: list[Value] = [{"remove": name} for name in (*STRIPPED, *(TENANT if tenants else ()))]
     length: Value = {
@@ -107,7 +108,7 @@ def ext_proc_filter(timeout_s: float, *, full_duplex: bool) -> Value:
 def model_filter() -> Value:
     """Return a filter that reads the model from the body if no picker answered.
 
-    Without this filter, such a request could reach endpoints of another model.
+    Without this filter, a request that no picker has seen could reach endpoints of another model.
     """
     reader = {
         "@type": f"{_FILTERS}.json_to_metadata.v3.JsonToMetadata",

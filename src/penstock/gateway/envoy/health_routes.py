@@ -6,7 +6,10 @@ from typing import Final
 from penstock.gateway.envoy.clusters import Value
 
 READY_FILE: Final = "xds/eds-ready.json"
-"""Path of the readiness file in the gateway's folder. Once the file exists, only the scraper writes it."""
+"""Path of the readiness file in the gateway's folder.
+
+After the readiness file is created, only the scraper writes it.
+"""
 _READY: Final = "penstock_ready"
 _HEALTH_CHECK: Final = "type.googleapis.com/envoy.extensions.filters.http.health_check.v3.HealthCheck"
 
@@ -14,7 +17,7 @@ _HEALTH_CHECK: Final = "type.googleapis.com/envoy.extensions.filters.http.health
 def health_filters(*, has_readiness: bool) -> list[Value]:
     """Return a filter that answers `/health` and, if `has_readiness` is true, a filter that answers `/ready`.
 
-    Both paths reply 503 after a call of `/healthcheck/fail` on Envoy's admin interface.
+    `/health` and `/ready` reply 503 after a call of `/healthcheck/fail` on Envoy's admin interface.
     """
     # Any percentage above 0 works, because the cluster has one host, which is healthy while any endpoint is up.
     some_ready: Value = {"cluster_min_healthy_percentages": {_READY: {"value": 1.0}}}
@@ -28,7 +31,7 @@ def _check(path: str, more: Value) -> Value:
 
 
 def ready_cluster(folder: Path) -> Value:
-    """Return the readiness cluster. It has one host, which gets no requests and is healthy while an endpoint is up."""
+    """Return the readiness cluster. Its one host gets no requests and is marked healthy while any endpoint is up."""
     path = folder / READY_FILE
     source = {"path": str(path), "watched_directory": {"path": str(path.parent)}}
     return {

@@ -1,7 +1,7 @@
 """Lists the paths that the gateway forwards to the engines. Only inference paths are forwarded by default.
 
-Other paths of an engine are for operators. The gateway adds the engines' API key to every request that it forwards, so
-every client can use a forwarded path.
+An engine's other paths are meant for operators. The gateway adds the engines' API key to every forwarded request, so
+any client can use any forwarded path.
 """
 
 import re
@@ -40,7 +40,7 @@ def validate_paths(paths: Iterable[str]) -> tuple[str, ...]:
 def match_none_of(paths: Sequence[str], *, stored: bool) -> list[Value]:
     """Return matchers that together match every path that is not in `paths`. The query is ignored.
 
-    If `stored` is true, they do not match paths of stored responses either.
+    If `stored` is true, paths of stored responses are not matched either.
     """
     starts = [f"{path}?" for path in paths] + ([STORED] if stored else [])
     matchers = [{"exact": path} for path in paths] + [{"prefix": start} for start in starts]

@@ -13,20 +13,24 @@ _OWN_TEXT: Final = "%LOCAL_REPLY_BODY%"
 _UNREACHABLE_S: Final = 5
 """Retry-After in seconds if no endpoint is reachable.
 
-A scrape notices a recovered endpoint within a tenth of a second, but an engine takes minutes to load.
+A scrape notices a recovered endpoint within a tenth of a second, but a restarted engine needs minutes to load its
+model.
 """
 _NO_HEADERS: Final[Value] = {
     "header_filter": {"header": {"name": ":method", "present_match": True, "invert_match": True}}
 }
 """Matches Envoy's replies to input that is not a valid request.
 
-Such a reply has no request headers and no response flag.
+Envoy's reply to an invalid request has no request headers and no response flag.
 """
 _FORBIDDEN: Final = 403
 
 
 def local_replies() -> Value:
-    """Return the mappers for replies that Envoy itself creates. Replies of pickers and routes are already JSON."""
+    """Return the mappers for replies that Envoy itself creates.
+
+    Replies from pickers and from routes need no mapper, because they are already JSON.
+    """
     mappers = [
         _by_status(401, "authentication_error", "the API key or token is missing or unknown"),
         _by_status(403, "permission_error", "the token has another audience, or the request asks for an upgrade"),

@@ -46,11 +46,11 @@ _RETRY_MODEL: Final[Value] = {**_RETRY, "retriable_status_codes": [404, 500]}
 On other paths, a 404 is not retried.
 """
 _HEDGE: Final[Value] = {"hedge_on_per_try_timeout": True}
-"""Hedge policy. A silent try continues when another try begins, and the first response is used."""
+"""Hedge policy. A silent try continues when another try begins, and Envoy uses the first response from any try."""
 STREAM_IDLE_S: Final = 900
 """Seconds without data after which Envoy closes a stream that has started."""
 _WHOLE_IDLE_S: Final = 4 * 3600
-"""Idle timeout of an unstreamed response, in seconds. Such a response is silent until its last token."""
+"""Idle timeout of an unstreamed response, in seconds. An unstreamed response sends no data until its last token."""
 _WHOLE: Final[Value] = {"name": WHOLE, "present_match": True}
 _NOT_INFERENCE: Final = (
     "Not Found: this gateway forwards only inference paths; the operator can add a path with --allow-path"

@@ -1,1 +1,1 @@
-"""Chooses endpoints for each request, and maintains the state of the fleet that these choices need."""
+"""Chooses endpoints for each request, and maintains the fleet state that the choice depends on."""

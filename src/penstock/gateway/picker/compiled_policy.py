@@ -25,7 +25,10 @@ _CALLS: Final[tuple[Any, ...]] = (
 
 
 class PolicyArrays:
-    """Arrays that the policy reads and writes for one request. They are allocated once and used for every request."""
+    """Arrays that the policy reads and writes for one request.
+
+    The arrays are allocated once and reused for every request.
+    """
 
     def __init__(self, endpoints: int, max_chosen: int) -> None:
         self.request = new_request()
@@ -37,7 +40,10 @@ class PolicyArrays:
 
 
 class CompiledPolicy:
-    """The policy's functions, bound to the arrays of a picker. A call passes only the numbers that change."""
+    """The policy's functions, bound to the arrays of a picker.
+
+    Each call passes only the arguments that change from request to request.
+    """
 
     rank: Callable[[], int]
     refresh: Callable[[int, float], None]
@@ -60,10 +66,10 @@ class CompiledPolicy:
             setattr(self, call.__name__, bound)
 
     def use_flights(self, flights: Records) -> None:
-        """Bind the functions to the array `flights` of requests in flight. Do nothing if it is already bound."""
+        """Bind the functions to the array `flights` of requests in flight. Do nothing if `flights` is already bound."""
         if flights is not self._table.flights:
             self._bind(self._table._replace(flights=flights))
 
     def rank_among(self, endpoints: Records) -> int:
-        """Rank as `rank` does, but with the records `endpoints` instead of the picker's endpoint records."""
+        """Rank endpoints like `rank`, but read the records `endpoints` instead of the picker's endpoint records."""
         return picker_calls.rank(self._table._replace(endpoints=endpoints))

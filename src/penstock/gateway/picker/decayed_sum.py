@@ -1,8 +1,11 @@
-"""Defines exponentially decayed sums and means. Times are in units of the half-life, on any clock."""
+"""Defines exponentially decayed sums and means. Times are multiples of the half-life, and any clock may be used."""
 
 
 class DecayedSum:
-    """A sum that decays to half its value in each half-life. `now` is the time in units of the half-life."""
+    """A sum that decays to half its value in each half-life.
+
+    `now` is the current time as a multiple of the half-life.
+    """
 
     def __init__(self) -> None:
         self._value = self._since = 0.0
@@ -26,8 +29,8 @@ class DecayedMean:
     def add(self, amount: float, count: float, elsewhere: float) -> float:
         """Add `count` samples whose sum is `amount`, and return the new mean.
 
-        The first clock advances with the samples. `elsewhere` is the time of a second clock, in units of the half-life,
-        which advances even without samples. The mean decays by the clock that advanced further since the last call.
+        Two clocks count in half-lives: one advances with the samples, the other even without samples. `elsewhere` is
+        the time on the second clock. The mean decays by the larger of the two clocks' advances since the last call.
         """
         self._now += max(count / self._half_life, elsewhere - self._elsewhere)
         self._elsewhere = elsewhere

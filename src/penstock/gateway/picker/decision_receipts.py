@@ -36,7 +36,7 @@ class ReceiptBook:
         self._file: IO[str] | None = path.open("a", encoding="ascii", buffering=1)
 
     def add(self, request: Records, endpoints: Records, hits: Records, parameters: Records, order: Records) -> None:
-        """Count a decision, and append it to the file if its number is a multiple of `every`."""
+        """Count a decision, and append its receipt to the file for every `every`-th decision."""
         self.count += 1
         if self._file is None or self.count % self._every:
             return
@@ -69,15 +69,18 @@ class DecisionReceipt:
 
     @property
     def sample(self) -> PickSample:
-        """The decision in the form that `replay` reads. The choice is the first endpoint of the order.
+        """The decision in the form that `replay` reads. Its choice is the first endpoint of the order.
 
-        The choice is REJECTED if the order is empty.
+        If the order of endpoints is empty, the choice is REJECTED.
         """
         return PickSample(self.request, self.endpoints, self.hits, self.order[0] if self.order else REJECTED)
 
 
 def read_receipts(path: Path) -> Iterator[DecisionReceipt]:
-    """Yield the receipts of a file, without an incomplete last line. `ends_cut` tells whether there is such a line."""
+    """Yield the receipts of a file, without an incomplete last line.
+
+    `ends_cut` tells whether the last line is incomplete.
+    """
     for number, line in enumerate(_lines(path), 1):
         if line.endswith("\n"):
             yield _receipt(line, f"{path.name}, line {number}")

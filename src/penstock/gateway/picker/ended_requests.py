@@ -1,4 +1,7 @@
-"""Reads from a pipe which requests have ended. Envoy writes a log line there when a request of this picker ends."""
+"""Reads from a pipe which requests have ended.
+
+Envoy writes a log line into a picker's pipe when a request that the picker routed ends.
+"""
 
 import os
 from typing import Final

@@ -18,7 +18,8 @@ _SUSPECT_S, _MAX_SUSPECT_S = 1.0, 30.0
 _STRIKES: Final = 3
 """Number of consecutive 5xx responses after which an endpoint is suspected, if other endpoints answered the requests.
 
-After a suspicion has ended, a single such 5xx is enough until the endpoint answers a request.
+After a suspicion has ended and before the endpoint answers a request, a single 5xx is enough to suspect the endpoint
+again.
 """
 _BACK_OFF_RESET_S: Final = 60.0
 """Seconds from the end of an exclusion after which a new 404 causes the shortest exclusion again."""
@@ -28,8 +29,8 @@ _UPSTREAM: Final = frozenset({"UF", "UC", "UT", "UPE"})
 _IDLE_SILENCES: Final = 6.0
 """Idle time of an endpoint after which its requests in flight count as lost, as a multiple of the minimum silence.
 
-An endpoint is idle while it reports no requests. The time is long because a busy engine may also report no requests:
-SGLang updates its count of running requests only between prefills.
+An endpoint is idle while it reports no requests. This idle time is long because a busy engine may also report no
+requests: SGLang updates its count of running requests only between prefills.
 """
 _LOG_S: Final = 1
 """Seconds to wait for Envoy's log line about a failed try."""
@@ -38,10 +39,11 @@ _WAIT_PER_AGE: Final = 2.0
 
 
 def has_failed(status: int, flags: str, tries: int) -> bool:
-    """Return whether a request failed because of its endpoint. A request whose client disconnected (DC) did not.
+    """Return whether a request failed because of its endpoint.
 
-    A 404 after more than one try is a failure of the endpoint. Envoy retries a 404 only if an endpoint does not know
-    the model that the fleet file assigns to the endpoint.
+    A disconnected client (DC) is not a failure of the endpoint. A 404 after more than one try is a failure of the
+    endpoint. Envoy retries a 404 only if an endpoint does not know the model that the fleet file assigns to the
+    endpoint.
     """
     client_left = status == 0 and "DC" in flags.split(",")
     return (status >= _SERVER_ERROR or status == 0 or (status == _NOT_FOUND and tries > 1)) and not client_left
@@ -76,7 +78,7 @@ class SuspectedEndpoints:
         return self._strikes[endpoint] >= _STRIKES or bool(self._for_s[endpoint] > 0)
 
     def reset(self, endpoint: int) -> None:
-        """Reset the strikes and the back-off of an endpoint that answered."""
+        """Reset the count of 5xx responses and the back-off of an endpoint that answered."""
         self._for_s[endpoint], self._strikes[endpoint] = 0.0, 0
 
     def pop_expired(self, now_s: float) -> list[int]:
@@ -107,7 +109,10 @@ class UnknownModels:
         self._tickets.add(ticket)
 
     def pop(self, ticket: int) -> bool:
-        """Return whether the request's first-choice endpoint did not know its model. Then forget the request."""
+        """Return whether a request's first-choice endpoint did not know the request's model.
+
+        Then forget the request.
+        """
         unknown = ticket in self._tickets
         self._tickets.discard(ticket)
         return unknown
@@ -126,7 +131,7 @@ class UnknownModels:
         self.trial_s = min(self.trial_s, now_s + for_s)
 
     def try_again(self, endpoints: Records, now_s: float) -> None:
-        """Let endpoints get requests again for the model names whose exclusion has ended."""
+        """End the exclusions that are due: send requests for the excluded model names to the endpoints again."""
         for endpoint, name in [entry for entry in self._excluded if self._exclusions[entry][0] <= now_s]:
             endpoints["serves"][endpoint] |= self._bits[name]
             self._excluded.discard((endpoint, name))
@@ -134,7 +139,10 @@ class UnknownModels:
 
 
 class FailureDetector:
-    """Detector of failing endpoints. It excludes them by the fields `accepts` and `serves` of the endpoint records."""
+    """Detector of failing endpoints.
+
+    The fields `accepts` and `serves` of the endpoint records exclude a failing endpoint.
+    """
 
     def __init__(self, fleet: RoutedFleet, endpoints: Records, min_silence_s: float = SILENCE_S) -> None:
         count = len(fleet.addresses)
@@ -144,7 +152,7 @@ class FailureDetector:
         self._reported_s, self._busy_s = np.zeros(count), np.zeros(count)
         self._answered_s, self._struck_s = np.zeros(count), np.zeros(count)
         self._tries: dict[int, dict[int, bool]] = {}
-        """Mapping from a ticket to the endpoints that failed the request. The value is true for a 5xx."""
+        """Endpoints that failed each request, by the request's ticket. The value of an endpoint is true for a 5xx."""
 
     def apply_report(self, endpoint: int, row: np.void, now_s: float) -> None:
         """Apply `row`, the scraper's latest report about an endpoint."""
@@ -168,7 +176,7 @@ class FailureDetector:
     def end(
         self, ticket: int, first: int, served: int | None, status: int, flags: str, now_s: float, *, unlogged: bool
     ) -> bool:
-        """Suspect the endpoints to blame for failures of an ended request. Return whether there are any.
+        """Suspect the endpoints to blame for failures of an ended request. Return whether any endpoint is to blame.
 
         `first` is the endpoint that was chosen first. `served` is the endpoint that served the request, or None if it
         is unknown. `unlogged` is true if no log lines report failed tries.
@@ -191,10 +199,10 @@ class FailureDetector:
         return bool(blamed)
 
     def _strike_unseen(self, endpoint: int, now_s: float) -> bool:
-        """Count a 5xx that was not retried at another endpoint. Return whether to suspect the endpoint.
+        """Count a 5xx that was not retried at another endpoint. Return whether to suspect the endpoint that sent it.
 
-        It is suspected only if another endpoint of the same model has answered a request since the first such 5xx. In
-        addition, at most half of the model's endpoints may then be excluded.
+        An endpoint is suspected only if another endpoint of the same model has answered a request since the first such
+        5xx. A suspicion must also leave at least half of the model's endpoints in use.
         """
         self._struck_s[endpoint] = self._struck_s[endpoint] or now_s
         enough = self._suspects.strike(endpoint)
@@ -204,12 +212,12 @@ class FailureDetector:
         return enough and answer and 2 * (excluded + 1) <= len(others) + 1
 
     def forget(self, ticket: int) -> None:
-        """Forget the failed tries of a request whose end no log line reports."""
+        """Forget the failed tries of a request whose end will not be reported by a log line."""
         self._tries.pop(ticket, None)
         self.unknown.pop(ticket)
 
     def try_again(self, now_s: float) -> bool:
-        """End the suspicions and exclusions that are due. Return whether the suspicion of an endpoint was due."""
+        """End the suspicions and exclusions whose time is over. Return whether any suspicion was due to end."""
         if now_s >= self.unknown.trial_s:
             self.unknown.try_again(self._endpoints, now_s)
         if now_s < self._suspects.trial_s:
@@ -219,11 +227,11 @@ class FailureDetector:
         return True
 
     def next_check_s(self, ticket: int, tried: Iterable[int], age_s: float, now_s: float, *, first: bool) -> int | None:
-        """Return the seconds after which Envoy asks again about a silent request.
+        """Return the seconds after which Envoy asks again about a silent request, or None to try the next endpoint now.
 
-        Return None if Envoy should try the next endpoint now. Envoy asks after every try without a response, whether
-        the try failed or is silent. A try counts as silent only after the minimum silence. The log line that reports a
-        failed try arrives a moment later than the question, so the first answer is to ask again soon.
+        Envoy asks after every try without a response, whether the try failed or is silent. A try counts as silent only
+        after the minimum silence. The log line about a failed try arrives shortly after Envoy's question, so the first
+        answer tells Envoy to ask again soon.
         """
         failed = self._tries.get(ticket, {})
         if age_s < self._min_silence_s or not any(
@@ -235,7 +243,7 @@ class FailureDetector:
     def _is_alive(self, endpoint: int, age_s: float, now_s: float) -> bool:
         """Return whether an endpoint may still answer a request that was sent `age_s` seconds ago.
 
-        It may if the scraper finds it healthy and it has not reported itself idle for too long.
+        An endpoint may still answer if the scraper finds it healthy and its reported idle time is not too long.
         """
         idle_s = _IDLE_SILENCES * self._min_silence_s
         reports = now_s - self._reported_s[endpoint] < idle_s

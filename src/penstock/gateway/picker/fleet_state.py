@@ -1,4 +1,4 @@
-"""Maintains what a picker knows of the fleet: endpoint records, requests in flight, failures and learned values."""
+"""Maintains a picker's state of the fleet: endpoint records, requests in flight, failures and learned values."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ RUN_TIME_FIELDS: Final = (
     *("prompt_load_fraction", "prompt_squares_s", "prompt_load_s"),
     *("in_flight_then", "prefilling_then", "resident_tokens_then"),
 )
-"""Fields of an endpoint's record that change at run time. Their values survive a fleet reload."""
+"""Fields of an endpoint's record that change at run time. A fleet reload keeps the values of these fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,10 @@ class SharedTables:
 
 
 class FleetState:
-    """What one picker knows of the fleet. Scraper reports, Envoy's log lines and predicted events update it."""
+    """State of the fleet, as known to one picker.
+
+    Scraper reports, Envoy's log lines and predicted events update this state.
+    """
 
     def __init__(
         self,
@@ -115,7 +118,10 @@ class FleetState:
             self.policy.divide(self._number, len(self._tables.counts))
 
     def send(self, ticket: int, endpoint: int, hit_tokens: int, body_bytes: int) -> InFlightRequest:
-        """Record that the request in the policy's arrays is sent to an endpoint, and return its in-flight record."""
+        """Record that the request in the policy's arrays is sent to an endpoint.
+
+        Return the request's in-flight record.
+        """
         place = self.flights.add(ticket)
         self.policy.use_flights(self.flights.rows)
         self.policy.sent(endpoint, hit_tokens, place)
@@ -152,8 +158,8 @@ class FleetState:
     def model_not_found(self, ticket: int, served: str, name: str) -> None:
         """Record that an endpoint replied 404 because it does not know the requested model name.
 
-        If the name is that of the endpoint's base model, suspect the endpoint. If it is an adapter's name, exclude the
-        endpoint only from requests for this adapter.
+        If the unknown name is the endpoint's base model, suspect the endpoint. If the unknown name is an adapter,
+        exclude the endpoint only from requests for this adapter.
         """
         index, now_s = self._index_of.get(served), self._clock()
         if index is None or name not in self.fleet.bits or (place := self.flights.place(ticket)) is None:
@@ -177,7 +183,10 @@ class FleetState:
         return self._failures.next_check_s(ticket, indices, age_s, now_s, first=first)
 
     def predict_end(self, ticket: int) -> None:
-        """Schedule the end of a request at its predicted time. Use this if no log line will report the end."""
+        """Schedule the end of a request at its predicted time.
+
+        Predicted ends are for requests whose end no log line will report.
+        """
         place = self.flights.place(ticket)
         if place is not None:
             flight = self.flights.at(place)
@@ -187,7 +196,7 @@ class FleetState:
     def _tokens(self, flight: InFlightRequest, now_s: float) -> int:
         """Estimate the number of tokens of a response from its duration and the endpoint's inter-token latency.
 
-        Return 0 if the latency is unknown, or if the first token is not yet recorded.
+        Return 0 if the inter-token latency is unknown, or if the first token is not yet recorded.
         """
         between_s, first_s = self.learned.itl_s.item(flight.endpoint), flight.first_s
         return 1 + round((now_s - first_s) / between_s) if between_s > _MIN_TOKEN_S and first_s < now_s else 0
@@ -252,12 +261,15 @@ class FleetState:
         self.policy.first_token(place, observed_s)
 
     def tick(self) -> None:
-        """Update the state and publish the counters. This is called periodically, also while no requests arrive."""
+        """Update the state and publish the counters.
+
+        This function is called periodically, even while no requests arrive.
+        """
         self.update(self._clock())
         self.counters.write(self._tables.counts[self._number], self._tables.states[self._number])
 
     def adopt(self, before: "FleetState") -> None:
-        """Take over the state `before` a fleet reload. State of removed endpoints is dropped."""
+        """Take over `before`, the state from before a fleet reload. State of removed endpoints is dropped."""
         new_index = {index: self._index_of.get(address) for index, address in enumerate(before.fleet.addresses)}
         for old, new in new_index.items():
             if new is not None:

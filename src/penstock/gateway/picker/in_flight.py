@@ -1,8 +1,8 @@
-"""Stores the requests in flight in one array. `struct` reads and writes its rows, because numpy is slow for fields.
+"""Stores the requests in flight in one array.
 
-Reading or writing one field of a record through numpy takes a third of a microsecond, and a decision needs about thirty
-fields. Creating a numpy record takes a microsecond. `struct` reads or writes a whole record in the time that numpy
-needs for one field.
+The rows of the array are read and written with `struct`, because numpy is slow for single fields. Reading or writing
+one field of a record through numpy takes a third of a microsecond, and a decision needs about thirty fields. Creating a
+numpy record takes a microsecond. `struct` reads or writes a whole record in the time that numpy needs for one field.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ class InFlightRequest(NamedTuple):
 
 
 class InFlightRequests:
-    """Table of the requests in flight. A ticket is the number by which a picker finds its request."""
+    """Table of the requests in flight. A ticket is the number by which a picker finds a request in the table."""
 
     def __init__(self) -> None:
         self.rows: Records = np.zeros(_FIRST_PLACES, FLIGHT)

@@ -1,8 +1,8 @@
 """Finds decisions whose end was never logged, by comparing the pickers' in-flight counts with Envoy's open requests.
 
-Such a leaked decision occurs if the client disconnects while Envoy waits for a picker, or if the picker answers too
-late. One comparison proves nothing, because requests start and end between the two counts. If the pickers count more
-requests than Envoy in each of several consecutive comparisons, the surplus is leaked decisions.
+A decision leaks if the client disconnects while Envoy waits for a picker, or if the picker answers too late. A single
+comparison proves nothing, because requests start and end between the pickers' count and Envoy's count. If the pickers'
+count exceeds Envoy's in several consecutive comparisons, the surplus consists of leaked decisions.
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ OLD_S: Final = 3.0
 
 
 class LeakedPicks:
-    """For each endpoint, by how much the pickers' in-flight count exceeded Envoy's in the last comparisons."""
+    """Surplus of the pickers' in-flight count over Envoy's in the last comparisons, for each endpoint."""
 
     def __init__(self, endpoints: int) -> None:
         self._surpluses: list[deque[int]] = [deque(maxlen=COMPARISONS) for _ in range(endpoints)]
@@ -44,7 +44,7 @@ class LeakedPicks:
 
 
 def oldest(flights: Iterable[tuple[int, InFlightRequest]], endpoint: int, before_s: float, count: int) -> list[int]:
-    """Return the tickets of the oldest requests of an endpoint that were sent before `before_s`, at most `count`."""
+    """Return the tickets of an endpoint's oldest requests sent before `before_s`, at most `count` tickets."""
     tickets: list[int] = []
     for ticket, flight in flights:
         if len(tickets) == count:

@@ -11,11 +11,11 @@ from penstock.routing.records import Records
 
 
 def shorten(request: Records, endpoints: Records, hits: Records) -> bool:
-    """Reduce the estimated length of a request until it fits the largest endpoint. Return whether it changed.
+    """Reduce a request's estimated length until the request fits the largest endpoint.
 
-    The length is estimated from the number of bytes. An image, or text in a script that JSON escapes, has far fewer
-    tokens than this estimate. So the request is sent to an engine, which counts the tokens and rejects a request that
-    is too long.
+    Return whether the length changed. A request's length in tokens is estimated from its number of bytes. Images, and
+    scripts whose characters JSON escapes, have far fewer tokens than this estimate. A request that seems too long is
+    therefore sent to an engine, which counts the tokens and rejects the request if necessary.
     """
     record, up = request[0], endpoints[_serving(request, endpoints)]
     room = int(np.minimum(up["max_context_tokens"], up["kv_tokens"]).max(initial=0))
@@ -29,10 +29,10 @@ def shorten(request: Records, endpoints: Records, hits: Records) -> bool:
 def late_candidates(request: Records, endpoints: Records, hits: Records, idle: IdleEndpoints) -> Records | None:
     """Return endpoint records with which to rank a late request again, or None if the request must be shed.
 
-    A late request is served if shedding it would protect no other request. If some endpoints are idle, only they accept
-    the request, because a retry would find no better endpoint. If no endpoint is idle, all endpoints accept the request
-    under two conditions. First, no endpoint could meet the TTFT target even when idle. Second, some endpoint meets the
-    TPOT target and has a shorter queueing time than the TTFT it would have when idle.
+    A late request is served if shedding it would protect no other request. If some endpoints are idle, only idle
+    endpoints accept the late request, because a retry would find no better endpoint. If no endpoint is idle, all
+    endpoints accept the late request under two conditions. First, no endpoint could meet the TTFT target even when
+    idle. Second, at some endpoint that meets the TPOT target, the queueing time is shorter than the TTFT when idle.
     """
     serving = _serving(request, endpoints)
     unloaded = serving & (endpoints["in_flight"] == 0) & (endpoints["running"] + endpoints["waiting"] == 0)

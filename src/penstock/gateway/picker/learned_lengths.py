@@ -20,12 +20,15 @@ _MIN_BYTES, _MAX_BYTES = 1.0, 20.0
 _TOKENS, _FIRSTS = 2000.0, 10.0
 """Half-life of the mean inter-token latency, in tokens, and half-life of the mean TTFT, in first tokens.
 
-They are shorter than the half-lives of the policy's corrections, so that no correction oscillates. The means of an
-endpoint also decay while it gets few requests. They decay at least as if it had got an equal share of its model's
-requests. So old observations do not distort the next estimate.
+Both half-lives are shorter than those of the policy's corrections, so that no correction oscillates. An endpoint's
+means decay at least as fast as if the endpoint got an equal share of its model's requests. An endpoint with few
+requests therefore does not keep old observations for long.
 """
 _REQUESTS: Final = 50.0
-"""Number of responses in a report that replace the mean output length. Fewer responses change it in proportion."""
+"""Number of responses in a report at which the report's mean output length replaces the learned mean.
+
+A report with fewer responses moves the learned mean in proportion.
+"""
 
 
 class LearnedLengths:
@@ -54,13 +57,19 @@ class LearnedLengths:
         self._first_predicted = [DecayedMean(_FIRSTS) for _ in range(count)]
 
     def add_prediction(self, endpoint: int, ttft_s: float) -> None:
-        """Record the predicted TTFT of a request. Call this when the first token is predicted to arrive."""
+        """Record the predicted TTFT of a request.
+
+        The caller records a prediction at the time at which the first token is predicted to arrive.
+        """
         self._predicted_s[endpoint] += ttft_s
         self._predicted[endpoint] += 1
         self._predictions[self._fleet.served[endpoint]] += 1
 
     def apply_report(self, endpoint: int, report: np.void, prompt_bytes: Records) -> None:
-        """Learn from a report of an endpoint. `prompt_bytes` holds the bytes that all pickers sent to each endpoint."""
+        """Learn from an endpoint's report.
+
+        `prompt_bytes` holds the prompt bytes that all pickers sent to each endpoint.
+        """
         last, self._last[endpoint] = self._last[endpoint], report
         if last is None or report["prompt_tokens"] < last["prompt_tokens"]:
             self._bytes_then[endpoint] = prompt_bytes[endpoint]
@@ -75,10 +84,11 @@ class LearnedLengths:
         self._compare_bytes(endpoint, model, last, report, float(prompt_bytes[endpoint]))
 
     def _learn_latency(self, endpoint: int, last: np.void, report: np.void) -> None:
-        """Update an endpoint's TTFT ratio and inter-token latency. Both are averaged over many steps.
+        """Update an endpoint's TTFT ratio and inter-token latency.
 
-        Between two reports there are only two or three steps, some with a prefill and some without. The policy
-        multiplies corrections, so a value that oscillates around its mean would have less effect than its mean.
+        The ratio and the latency are averaged over many engine steps. Between two reports an engine runs only two or
+        three steps, some with a prefill and some without. The policy multiplies corrections, so a correction that
+        oscillates would have less effect than its constant mean.
         """
         model = self._fleet.served[endpoint]
         halves = self._predictions[model] / self._replicas[model] / _FIRSTS

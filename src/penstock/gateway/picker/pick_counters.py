@@ -12,7 +12,7 @@ _BY_ENDPOINT: Final = ("picked", "answered", "failed", "moved", "prompt_bytes", 
 
 
 class PickCounters:
-    """Counters of one picker. Some have a value per endpoint, and the others count for the whole fleet."""
+    """Counters of one picker. Some counters have a value per endpoint, and the others count for the whole fleet."""
 
     def __init__(self, endpoints: int) -> None:
         self.picked, self.answered, self.failed, self.moved = ([0] * endpoints for _ in range(4))
@@ -23,21 +23,24 @@ class PickCounters:
         self.decide_s = 0.0
 
     def count_sent(self, endpoint: int, prompt_bytes: int, ttft_s: float) -> None:
-        """Count a request that is sent to an endpoint. `ttft_s` is its predicted TTFT."""
+        """Count a request that is sent to an endpoint. `ttft_s` is the request's predicted TTFT."""
         self.picked[endpoint] += 1
         self.in_flight[endpoint] += 1
         self.prompt_bytes[endpoint] += prompt_bytes
         self.predicted_ttft_s[endpoint] += ttft_s
 
     def count_ended(self, endpoint: int, *, failed: bool, moved: bool) -> None:
-        """Count an ended request. `endpoint` was chosen first; `moved` is true if another endpoint served it."""
+        """Count an ended request.
+
+        `endpoint` is the first choice; `moved` is true if another endpoint served the request.
+        """
         self.answered[endpoint] += 1
         self.in_flight[endpoint] -= 1
         self.failed[endpoint] += failed
         self.moved[endpoint] += moved
 
     def carry_over(self, before: "PickCounters", new_index: Mapping[int, int | None]) -> None:
-        """Take over the counts `before` a fleet reload.
+        """Take over `before`, the counts from before a fleet reload.
 
         `new_index` maps each old endpoint index to the new index, or to None if the endpoint was removed.
         """

@@ -1,4 +1,4 @@
-"""Ranks the endpoints for each request by the policy of the package `routing`, from what this picker knows."""
+"""Ranks the endpoints for each request by the policy of the package `routing` and this picker's state of the fleet."""
 
 import math
 import time
@@ -29,7 +29,7 @@ _REQUEST: Final = struct_of(REQUEST)
 
 
 class EndpointChoice(NamedTuple):  # a frozen dataclass takes three times as long to create
-    """Endpoints that were chosen for a request, best first. If there are none, Envoy chooses by weight."""
+    """Endpoints that were chosen for a request, best first. If no endpoint was chosen, Envoy chooses by weight."""
 
     model: str
     order: tuple[int, ...] = ()
@@ -51,7 +51,7 @@ class Rejection:
 
 
 class Picker:
-    """The picker of one picker process. It chooses endpoints for each request, or rejects the request."""
+    """The picker of one picker process. The picker chooses endpoints for each request, or rejects the request."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class Picker:
     def _class(self, model: str, input_tokens: int, output_tokens: int) -> tuple[int, tuple[float, float, float]]:
         """Return the number of the request class with the nearest lengths, and the SLO of this class.
 
-        The SLO is TTFT, TPOT and end-to-end time in seconds. A target that the class does not have is infinity.
+        The SLO is TTFT, TPOT and end-to-end time in seconds. An SLO target that the class does not have is infinity.
         """
         of_model = self._classes[model]
         if not of_model:
@@ -189,7 +189,10 @@ class Picker:
         return policy.rank() if candidates is self.state.endpoints else policy.rank_among(candidates)
 
     def _choose(self, count: int, model: str, keys: list[int], tenant: int, request: RequestBody) -> EndpointChoice:
-        """Return the first `count` endpoints of the array `order`, and record the request as sent to the first one."""
+        """Return the first `count` endpoints of the array `order`.
+
+        Record the request as sent to the first of these endpoints.
+        """
         state, arrays, ticket = self.state, self._arrays, self._tickets
         order = tuple(arrays.order.tolist()[:count])
         first = order[0]
@@ -206,8 +209,8 @@ class Picker:
     def _explain_empty(self, model: str, subset: frozenset[int] | None) -> EndpointChoice | Rejection:
         """Return the result for a request for which the policy chose no endpoint.
 
-        If no endpoint is up, the result is an empty choice. If the requested output fits in no endpoint, it is a
-        rejection with 400. Otherwise the request is shed with 429.
+        If no endpoint is up, the result is an empty choice. A request whose output fits in no endpoint is rejected with
+        400. Any other request is shed with 429.
         """
         indices = [index for index in self.fleet.having(model) if subset is None or index in subset]
         up = self.state.endpoints[indices]
@@ -226,6 +229,6 @@ class Picker:
         return Rejection(429, "saturated", message, wait_s)
 
     def adopt(self, before: "Picker") -> None:
-        """Take over the state of `before`, which is the picker from before a fleet reload."""
+        """Take over the state of `before`, the picker from before a fleet reload."""
         self.state.adopt(before.state)
         self._tickets = before._tickets  # noqa: SLF001 - same class

@@ -1,4 +1,4 @@
-"""Predicts a request's latency at every endpoint, either at its present load or when idle.
+"""Predicts a request's latency at every endpoint, either at the endpoint's present load or when the endpoint is idle.
 
 The predictions use the functions of the routing policy.
 """
@@ -20,7 +20,7 @@ _CORRECTIONS = ("prefill_correction", "decode_correction", "kv_tokens")
 class PredictedLatency(NamedTuple):
     """Predicted TTFT and TPOT at each endpoint, in seconds.
 
-    They are infinite at an endpoint that does not serve the requested model, or in which the request does not fit.
+    Both are infinite at an endpoint that does not serve the requested model or that is too small for the request.
     """
 
     ttft_s: NDArray[np.float64]
@@ -28,7 +28,7 @@ class PredictedLatency(NamedTuple):
 
 
 def predict_latency(request: Records, endpoints: Records, hits: Records) -> PredictedLatency:
-    """Predict a request's latency at every endpoint at the load in the endpoint's record."""
+    """Predict a request's latency at every endpoint, at the load that the endpoint's record states."""
     latency = PredictedLatency(np.empty(len(endpoints)), np.empty(len(endpoints)))
     picker_calls.predict_latency(LatencyTable(request, endpoints, hits, *latency))
     return latency

@@ -1,4 +1,7 @@
-"""Estimates which endpoints have a prompt's prefix in their cache, by an index of block hashes that expire."""
+"""Estimates which endpoints have a prompt's prefix in their cache.
+
+An index of block hashes records the blocks sent to each endpoint, and entries expire.
+"""
 
 from collections import OrderedDict
 from typing import Final
@@ -8,17 +11,23 @@ import numpy as np
 from penstock.routing.records import Records
 
 BLOCK_BYTES: Final = 1024
-"""Bytes per block, about 256 tokens. A shared prefix that is worth a choice of endpoint is longer than this."""
+"""Bytes per block, about 256 tokens.
+
+A shared prefix should influence the choice of an endpoint only if it is longer than one block.
+"""
 _MAX_BLOCKS: Final = 64
-"""Maximum number of blocks per prompt. Of a longer body, Envoy usually sends a picker only this part."""
+"""Maximum number of blocks per prompt.
+
+If a body is longer, Envoy usually sends a picker only the blocks up to this maximum.
+"""
 _MAX_ENTRIES: Final = 200_000
 _FEW: Final = 8
 _EXPIRY_S: Final = 600.0
-"""Seconds since a block was last sent after which it counts as evicted from the endpoints' caches."""
+"""Seconds after which a block that was not sent again counts as evicted from the endpoints' caches."""
 
 
 class PrefixIndex:
-    """Mapping from a block's key to the endpoints that received the block, and to the time when it was last sent."""
+    """Index of block keys: for each block, the endpoints that received the block and the time when it was last sent."""
 
     def __init__(self) -> None:
         self._blocks: OrderedDict[int, tuple[int, float]] = OrderedDict()

@@ -1,4 +1,4 @@
-"""Tracks which endpoints the scraper found healthy, and chooses among them by weight if the policy chooses none."""
+"""Tracks which endpoints are healthy, and chooses a healthy endpoint by weight if the policy chooses none."""
 
 import random
 
@@ -24,7 +24,10 @@ class EndpointReadiness:
         self.healthy[index], self._reported[index] = healthy, True
 
     def adopt(self, index: int, before: "EndpointReadiness", old: int) -> None:
-        """Take over an endpoint's health from `before` a fleet reload, where the endpoint's index was `old`."""
+        """Take over an endpoint's health from `before`, the state from before a fleet reload.
+
+        The old endpoint index is `old`.
+        """
         self.healthy[index], self._reported[index] = before.healthy[old], before._reported[old]  # noqa: SLF001 - same class
 
     @property
@@ -37,8 +40,9 @@ class EndpointReadiness:
     ) -> tuple[int, ...]:
         """Draw up to `max_count` healthy endpoints at random, by the weights that Envoy also uses.
 
-        Endpoints that do not accept requests, such as suspected ones, come last. `name` is the model or adapter that
-        the endpoints must serve, or None for any. `subset` holds the allowed endpoints, or is None if all are allowed.
+        Endpoints that do not accept requests, such as suspected endpoints, come last. `name` is the model or adapter
+        that the endpoints must serve, or None for any. `subset` holds the allowed endpoints, or is None if all are
+        allowed.
         """
         having = self._fleet.having(name) if name is not None else range(len(self.healthy))
         weights = self._fleet.weights()

@@ -17,21 +17,21 @@ _SHEDDABLE: Final = frozenset({"batch", "sheddable", "low"})
 _WEIGHTS: Final[Mapping[str, float]] = {"critical": 4.0, "high": 2.0}
 _PROMPT_KEYS: Final = (b'"messages"', b'"prompt"', b'"input"')
 _FORM_MODEL: Final = re.compile(rb'name="?model"?\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]*)\r\n--')
-"""Matches the field `model` of a multipart/form-data body. OpenAI's client sends audio in such a body."""
+"""Matches the field `model` of a multipart/form-data body. OpenAI's client sends audio as multipart/form-data."""
 
 
 class BadBody(Exception):  # noqa: N818 - the name matches the HTTP answer
-    """Error that no engine would accept a request body."""
+    """Error for a request body that no engine would accept."""
 
 
 class RequestBody(NamedTuple):  # created per request; a frozen dataclass takes three times as long
-    """Fields of a request body. None means that the field is absent or was truncated."""
+    """Fields of a request body. A field is None if the body does not have it or was truncated before it."""
 
     model: str | None
     limit_tokens: int | None
     stream: bool
     body_bytes: int
-    """Size of the whole body in bytes, including a part that the picker did not get."""
+    """Size of the whole body in bytes, including any truncated rest that the picker did not get."""
     prefix_from: int
     """Byte offset at which the prompt begins in the body."""
     choices: int = 1
@@ -61,8 +61,8 @@ class RequestHints:
 def read_body(body: bytes, whole_bytes: int, *, cut: bool = False) -> RequestBody:
     """Parse a request body. `cut` is true if `body` is only the first part of a body of `whole_bytes` bytes.
 
-    Only a complete body can be rejected here. If the body is truncated or missing, the engine decides whether to
-    reject the request.
+    A picker rejects a request only if it has the complete body. If the body is truncated or missing, the engine decides
+    whether to reject the request.
     """
     fields = _form_fields(body) if body.startswith(b"--") else _first_fields(body) if cut else _all_fields(body)
     model = fields.get("model")
@@ -79,7 +79,7 @@ def read_body(body: bytes, whole_bytes: int, *, cut: bool = False) -> RequestBod
 def _prompt_at(body: bytes) -> int:
     """Return the byte offset at which the prompt begins.
 
-    Prefixes are compared from there, so that different fields before the prompt do not matter.
+    Prefixes are compared from the start of the prompt, so that different fields before the prompt do not matter.
     """
     for name in _PROMPT_KEYS:
         at = body.find(name, 0, _SEARCHED_BYTES)
@@ -104,7 +104,7 @@ def _all_fields(body: bytes) -> Mapping[str, object]:
 
 
 def _form_fields(body: bytes) -> Mapping[str, object]:
-    """Return the field `model` of a form. No other field of a form tells how long the response will be."""
+    """Return the field `model` of a form. The other fields of a form say nothing about the length of the response."""
     match = _FORM_MODEL.search(body)
     return {} if match is None else {"model": match[1].decode("utf-8", "replace")}
 

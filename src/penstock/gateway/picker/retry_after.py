@@ -19,7 +19,10 @@ _HALF_LIFE_S: Final = 10.0
 
 
 class ShedRatio:
-    """Ratio of arriving to admitted sheddable requests. Both counts decay with a half-life of ten seconds."""
+    """Ratio of arriving to admitted sheddable requests.
+
+    The counts of arriving and of admitted requests decay with a half-life of ten seconds.
+    """
 
     def __init__(self) -> None:
         self._arrivals, self._admitted, self._now = DecayedSum(), DecayedSum(), 0.0
@@ -32,14 +35,14 @@ class ShedRatio:
 
     @property
     def arrivals_per_admission(self) -> float:
-        """Ratio of arriving to admitted requests at the last arrival. If fewer than 1 were admitted, 1 is used."""
+        """Ratio of arriving to admitted requests at the last arrival. An admitted count below 1 is taken as 1."""
         return self._arrivals.at(self._now) / max(1.0, self._admitted.at(self._now))
 
 
 def retry_s(request: Records, endpoints: Records, hits: Records, shed_ratio: ShedRatio) -> int:
     """Return Retry-After in seconds.
 
-    It is the predicted time until an endpoint has room, multiplied by the ratio of arriving to admitted requests.
+    Retry-After is the predicted time until an endpoint has room, times the ratio of arriving to admitted requests.
     """
     soonest_s = max(_MIN_S, room_s(request, endpoints, hits))
     return min(_MAX_S, math.ceil(soonest_s * shed_ratio.arrivals_per_admission))
@@ -48,9 +51,9 @@ def retry_s(request: Records, endpoints: Records, hits: Records, shed_ratio: She
 def room_s(request: Records, endpoints: Records, hits: Records) -> float:
     """Predict the seconds until some endpoint could meet the request's SLO if no more requests arrived.
 
-    A first token is late because other requests are ahead in prefill, in batch slots or in the KV cache. The time by
-    which it misses the TTFT target has to pass. If TPOT or the end-to-end time is too long by a factor s, a fraction
-    1 - 1/s of the endpoint's resident requests has to finish first.
+    A first token is late because other requests are ahead in prefill, in batch slots or in the KV cache. The wait for
+    TTFT is therefore the time by which the predicted TTFT exceeds its target. If TPOT or the end-to-end time is too
+    long by a factor s, a fraction 1 - 1/s of the endpoint's resident requests has to finish first.
     """
     record, output_tokens = request[0], int(request["expected_output_tokens"][0])
     latency = predict_latency(request, endpoints, hits)
@@ -66,8 +69,8 @@ def room_s(request: Records, endpoints: Records, hits: Records) -> float:
 def _life_s(output_tokens: int, endpoints: Records) -> Records:
     """Return the seconds that a response of usual length takes at each endpoint.
 
-    The usual length is the mean expected output of the endpoint's requests in flight. Without such requests it is
-    `output_tokens`.
+    The usual length is the mean expected output of the endpoint's requests in flight. For an endpoint without requests
+    in flight, the usual length is `output_tokens`.
     """
     mean = endpoints["resident_output_tokens"] / np.maximum(endpoints["in_flight"], 1)
     tokens = np.where(endpoints["in_flight"] > 0, mean, output_tokens)

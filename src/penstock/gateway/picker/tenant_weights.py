@@ -1,8 +1,9 @@
 """Reduces the weight of requests from tenants that use more than their fair share of the served tokens.
 
 Served tokens decay exponentially. Requests of a tenant within its fair share keep the weight 1. Beyond the fair share,
-the weight falls in proportion. Under overload, requests of such a tenant wait and are shed before those of other
-tenants. If there is room for all requests, the weights have no effect.
+the weight is inversely proportional to the tokens that the tenant used. Under overload, requests of a tenant beyond its
+fair share wait or are shed before those of other tenants. If there is room for all requests, the weights have no
+effect.
 """
 
 from typing import Final
@@ -15,7 +16,7 @@ _HALF_LIFE_S: Final = 60.0
 _OUTPUT_WEIGHT: Final = 2.0
 """Cost of an output token relative to a prompt token. llm-d and AIBrix count output tokens in the same way."""
 _MIN_TOKENS: Final = 1e-6
-"""Decayed number of served tokens up to which a tenant counts as inactive."""
+"""A tenant counts as inactive if its decayed number of served tokens does not exceed this value."""
 
 
 class TenantWeights:
@@ -27,7 +28,7 @@ class TenantWeights:
     def weigh(self, name: str, now_s: float) -> tuple[int, float]:
         """Return a tenant's bucket and the current weight of its requests. Anonymous requests share bucket 0.
 
-        Without this bucket, clients without a tenant name would have no fair share that they could exceed.
+        Bucket 0 gives clients without a tenant name a common fair share, which they can exceed.
         """
         bucket = 1 + hash(name) % _BUCKETS if name else 0
         return bucket, self.weight(bucket, now_s)
@@ -35,7 +36,8 @@ class TenantWeights:
     def weight(self, bucket: int, now_s: float) -> float:
         """Return the weight of a bucket's requests. The fair share is the mean number of tokens of active buckets.
 
-        The weight is 1 within the fair share. Beyond it, the weight is the fair share divided by the bucket's tokens.
+        The weight is 1 within the fair share. Beyond the fair share, the weight is the fair share divided by the
+        bucket's tokens.
         """
         if len(self._served) < 2:
             return 1.0

@@ -1,9 +1,9 @@
 """Builds the list of destinations that Envoy tries for a request. Liveness questions follow each endpoint.
 
 Envoy sends a request to the next destination of the list when a try fails or is silent for too long. A silent try
-continues meanwhile, and the first response is used. The destination after an endpoint is the liveness server of the
-picker. Its reply makes Envoy try the next endpoint, or ask again later. So Envoy waits for a slow endpoint, but not for
-a dead endpoint.
+continues meanwhile, and Envoy uses the first response from any try. The destination after an endpoint is the liveness
+server of the picker. The liveness server's reply makes Envoy try the next endpoint, or ask again later. So Envoy waits
+for a slow endpoint, but not for a dead endpoint.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 QUESTIONS: Final = 4
 """Maximum number of liveness questions after each endpoint.
 
-With this number, Envoy waits for a live endpoint for up to about 30 times the first silence. Then Envoy also tries the
-next endpoint.
+With this maximum, Envoy waits for a live endpoint for up to about 30 times the first period of silence. After the last
+question, Envoy also tries the next endpoint.
 """
 
 
@@ -25,16 +25,19 @@ class DestinationList(NamedTuple):
 
 
 def destinations(endpoints: Sequence[str], liveness: str) -> DestinationList:
-    """Return the destinations for endpoints in order. After the last destination, Envoy tries one more by weight."""
+    """Return the destinations for endpoints in order.
+
+    After the last destination, Envoy tries one more endpoint, chosen by weight.
+    """
     places = [place for endpoint in endpoints for place in (endpoint, *[liveness] * QUESTIONS)]
     return DestinationList(",".join(places), len(places))
 
 
 def tried_endpoints(text: str, attempt: int, liveness: str) -> tuple[list[str], bool]:
-    """Return the endpoints that were tried before a liveness question, and whether the question is the first.
+    """Return the endpoints that were tried before a liveness question, and whether it is the first after a try.
 
-    It is the first if it directly follows the last tried endpoint. `text` is the list of destinations, and `attempt` is
-    the number of the try that is the question, counted from 1.
+    A liveness question is the first one if it directly follows the last tried endpoint. `text` is the list of
+    destinations. `attempt` is the question's position among all tries, counted from 1.
     """
     before = text.split(",")[: attempt - 1]
     return [place for place in before if place != liveness], bool(before) and before[-1] != liveness

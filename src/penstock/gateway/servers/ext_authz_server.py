@@ -44,7 +44,7 @@ _MAX_LENGTH_DIGITS: Final = 11
 _MAX_BODY_BYTES: Final = 9 * 2**20
 _MAX_LISTS: Final = 10_000
 _UNUSUAL: Final = frozenset({b"transfer-encoding", b"connection", b"expect", b"upgrade"})
-"""Headers that the fast path does not handle. Envoy sends none of them to a picker."""
+"""Headers that the fast path does not handle. Envoy sends no such header to a picker."""
 _CHOICE: Final = (
     f"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n{MODEL}: %b\r\n{DESTINATION}: %b\r\n{TICKET}: %d\r\n{PICKER}: %d\r\n"
     f"{TRY_TIMEOUT}: %d\r\n{MAX_RETRIES}: %d\r\n%b\r\n"
@@ -53,7 +53,7 @@ _WHOLE: Final = f"{WHOLE}: 1\r\n".encode()
 
 
 class AuthzServer:
-    """Server for Envoy's ext_authz requests. It writes each response as bytes."""
+    """Server for Envoy's ext_authz requests. The server builds each HTTP response directly as bytes."""
 
     def __init__(self, picker: Picker, number: int) -> None:
         self._number = number
@@ -86,7 +86,7 @@ class AuthzServer:
             writer.close()
 
     async def stop(self, seconds: float) -> None:
-        """Stop listening. There is no request to wait for, because each request is answered at once."""
+        """Stop listening. Closing waits for no request, because each request is answered at once."""
         del seconds
         if self._server is not None:
             self._server.close()
@@ -102,7 +102,7 @@ class AuthzServer:
         self._lists: dict[tuple[int, ...], DestinationList] = {}
 
     def handle(self, exchange: Exchange) -> None:
-        """Reply 200 with a destination, or reply with the rejection that Envoy passes to the client."""
+        """Reply 200 with a destination, or reply with a rejection, which Envoy passes on to the client."""
         exchange.reply_whole(self.answer(exchange.method, exchange.headers, exchange.body))
 
     def answer(self, method: bytes, headers: dict[bytes, bytes], body: bytes) -> bytes:
@@ -120,7 +120,10 @@ class AuthzServer:
         return _CHOICE % (model.encode(), places.encode(), ticket, self._number, 1000 * silence_s, retries, whole)
 
     def _destinations(self, order: tuple[int, ...]) -> DestinationList:
-        """Return the destinations for endpoints in the given order. Results are cached, because few orders occur."""
+        """Return the destinations for endpoints in the given order.
+
+        Results are cached, because only a few orders occur.
+        """
         listing = self._lists.get(order)
         if listing is None:
             if len(self._lists) > _MAX_LISTS:

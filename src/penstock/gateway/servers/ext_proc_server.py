@@ -51,7 +51,7 @@ _NOT_READY: Final = Rejection(503, "no-endpoints", "no endpoint is ready", 1)
 
 
 class _Conversation:
-    """The exchange of messages with a gateway about one request."""
+    """Exchange of ext_proc messages with a gateway about one request."""
 
     def __init__(self, picker: Picker, number: int, liveness: str | None) -> None:
         self._picker, self._number, self._liveness = picker, number, liveness
@@ -66,7 +66,10 @@ class _Conversation:
         self._saw_response = False
 
     def answers(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated classes have no types
-        """Return the responses to a message of the gateway. There are none while a part of the body is missing."""
+        """Return the responses to a message of the gateway.
+
+        While a part of the request body is missing, there are no responses.
+        """
         if message.HasField("protocol_config"):
             config = message.protocol_config
             self._modes = (config.request_body_mode, config.response_body_mode)
@@ -161,7 +164,7 @@ class _Conversation:
         return response
 
     def _routing_headers(self, choice: EndpointChoice, addresses: list[str]) -> list[tuple[str, str]]:
-        """Return the headers that route a request. Only Penstock's Envoy gets headers for timeouts and retries."""
+        """Return the headers that route a request. Only Penstock's own Envoy gets headers for timeouts and retries."""
         ticket = [(TICKET, str(choice.ticket)), (PICKER, str(self._number))] if choice.ticket else []
         if self._liveness is None:
             return [(DESTINATION, ",".join(addresses)), *ticket]
@@ -170,7 +173,10 @@ class _Conversation:
         return [(DESTINATION, places), *ticket, *tries, *([] if choice.streamed else [(WHOLE, "1")])]
 
     def _by_weight(self, model: str) -> EndpointChoice | Rejection:
-        """Choose healthy endpoints by weight for an external gateway. Penstock's Envoy does this without a picker."""
+        """Choose healthy endpoints by weight for an external gateway.
+
+        Penstock's own Envoy chooses by weight without a picker.
+        """
         name, picker = None if self._is_bodiless else model, self._picker
         order = picker.state.readiness.draw_by_weight(name, self._subset, picker.state.endpoints["accepts"], MAX_CHOSEN)
         return EndpointChoice(name or picker.fleet.served[order[0]], order) if order else _NOT_READY
@@ -213,7 +219,8 @@ class _Conversation:
     def close(self) -> None:
         """Record the end of the request.
 
-        If an external gateway sent no response messages, the end is predicted. Penstock's Envoy logs the end.
+        If an external gateway sent no response messages, the end of the request is predicted. Penstock's own Envoy logs
+        the end of each request.
         """
         if self._choice is None or not self._choice.ticket:
             return
@@ -262,8 +269,8 @@ class ExtProcServer:
     async def answers(self) -> bool:
         """Return whether the server answers a health check through its own socket.
 
-        If pickers share an address, the result is always True. A check would prove nothing, because another picker
-        could answer it.
+        If pickers share an address, the result is always True. On a shared address, a health check would prove nothing,
+        because another picker could answer it.
         """
         if self._external:
             return True

@@ -1,4 +1,4 @@
-"""Serves gRPC health checks. The service names for liveness and readiness are those of the endpoint-picker protocol."""
+"""Serves gRPC health checks. The endpoint-picker protocol defines the service names for liveness and readiness."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -12,7 +12,7 @@ LIVENESS: Final = "liveness"
 _READINESS: Final = frozenset({"", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor"})
 """Service names that mean readiness.
 
-The empty name is one of them, because clients that send no name use the result to route requests.
+The empty service name means readiness, because clients that send no name use the result to route requests.
 """
 SERVING, NOT_SERVING, SERVICE_UNKNOWN = 1, 2, 3
 _WATCH_EVERY_S: Final = 0.1
@@ -21,8 +21,8 @@ _WATCH_EVERY_S: Final = 0.1
 class PickerHealth:
     """The gRPC health service of one picker.
 
-    HealthCheckRequest has one string and HealthCheckResponse has one enum, each as field 1. On the wire these equal
-    protobuf's own StringValue and Int32Value.
+    HealthCheckRequest has one string and HealthCheckResponse has one enum, each as field 1. On the wire,
+    HealthCheckRequest equals protobuf's StringValue, and HealthCheckResponse equals protobuf's Int32Value.
     """
 
     def __init__(self, is_ready: Callable[[], bool]) -> None:
@@ -39,7 +39,7 @@ class PickerHealth:
         return grpc.method_handlers_generic_handler(HEALTH, methods)
 
     def close(self) -> None:
-        """End all open watch calls, because a server that stops would wait for them."""
+        """End all open watch calls, for which a stopping server would otherwise wait."""
         self._closed.set()
 
     def _status(self, service: str) -> int:

@@ -1,6 +1,7 @@
 """Answers Envoy's liveness questions about silent endpoints.
 
-A question is a copy of the client's request. The reply makes Envoy ask again later or try the next endpoint.
+A liveness question is a copy of the client's request. The reply to a question makes Envoy ask again later or try the
+next endpoint.
 """
 
 import asyncio
@@ -19,9 +20,10 @@ _RETRIED_HEAD: Final = (
     "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-type: application/json\r\n"
     f"content-length: {len(_BODY)}\r\nretry-after: 5\r\n"
 )
-"""Start of the response after which Envoy retries. Envoy retries at once, or after the seconds in the ASK_AGAIN header.
+"""First bytes of the response that makes Envoy retry.
 
-A client gets this response only if no endpoint is left to try.
+Envoy retries at once, or after the seconds in the ASK_AGAIN header. A client gets this response only if no endpoint is
+left to try.
 """
 
 
@@ -40,7 +42,7 @@ class LivenessServer:
         self._server = await loop.create_unix_server(lambda: _Question(self), path, backlog=_BACKLOG)
 
     def stop(self) -> None:
-        """Stop listening. Envoy then tries the next endpoint without asking."""
+        """Stop listening. After the server has closed, Envoy tries the next endpoint without a liveness question."""
         if self._server is not None:
             self._server.close()
 
@@ -70,7 +72,7 @@ class _Question(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Answer as soon as the headers are complete. Envoy closes the connection."""
+        """Answer a liveness question as soon as its headers are complete. Envoy closes the connection."""
         if self._head is None or self._transport is None:
             return
         self._head += data

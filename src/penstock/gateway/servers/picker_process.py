@@ -1,4 +1,7 @@
-"""Runs a picker process. It answers Envoy's requests, and reads log lines of ended requests and scraper reports."""
+"""Runs a picker process.
+
+A picker process answers Envoy's requests, and reads log lines of ended requests and scraper reports.
+"""
 
 import asyncio
 import json
@@ -44,8 +47,8 @@ def tables_of(folder: Path, fleet: RoutedFleet, pickers: int) -> SharedTables:
 def _receipts(folder: Path, number: int, fleet: RoutedFleet, *, count: int = 0) -> ReceiptBook | None:
     """Open a picker's receipt file. Return None if there is no file `receipts.json`.
 
-    `receipts.json` has the path of the receipts and the sampling interval. `count` is the number of decisions before a
-    reload, from which sampling continues.
+    `receipts.json` has the path of the receipts and the sampling interval. Sampling continues after `count` decisions
+    that were made before a reload.
     """
     file = folder / "receipts.json"
     if not file.exists():
@@ -79,14 +82,15 @@ class _ListenAddress:
     drain_s: float = 0.0
     """Seconds to wait for requests in flight at shutdown.
 
-    It is 0 behind the gateway's own Envoy, which has drained before the pickers end.
+    Behind the gateway's own Envoy the wait is 0, because Envoy has drained before the pickers end.
     """
 
 
 def _listen_address(folder: Path, own: str) -> _ListenAddress:
-    """Return the address on which a picker listens. It is in `listen.json` if the picker serves an external gateway.
+    """Return the address on which a picker listens.
 
-    Otherwise it is `own`, the path of the picker's socket.
+    A picker for an external gateway reads the address from `listen.json`. Any other picker listens on `own`, the path
+    of its socket.
     """
     path = folder / "listen.json"
     if not path.exists():
@@ -121,7 +125,10 @@ async def _start_server(
 
 
 async def beat(server: "AuthzServer | ExtProcServer", states: "Records", number: int) -> None:
-    """Write a heartbeat periodically if the server answers a self-check. A process that runs may still not answer."""
+    """Write a heartbeat periodically if the server answers a self-check.
+
+    A running process alone is no proof that its server answers.
+    """
     while True:
         try:
             if await asyncio.wait_for(server.answers(), _ANSWER_TIMEOUT_S):
@@ -177,8 +184,8 @@ async def _run(folder: Path, number: int, pickers: int, protocol: str) -> None:
 def run_picker(arguments: list[str]) -> None:
     """Run one picker process until SIGTERM.
 
-    The arguments name the gateway's folder, the number of this picker, the number of pickers, and the protocol, which
-    is ext_authz or ext_proc.
+    The arguments are the gateway's folder, this picker's number, the count of all pickers, and the protocol (ext_authz
+    or ext_proc).
     """
     folder, number, pickers, protocol = arguments
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor stops this process

@@ -1,4 +1,4 @@
-"""Reads the access rules: API keys or signed tokens that Envoy checks, and the tenant that each belongs to."""
+"""Reads the access rules: API keys or signed tokens that Envoy checks, and the tenant of each key or token."""
 
 import json
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ class SignedTokens(TokenIssuer):
     """JWTs of an external issuer. `jwks` is the text of the JWKS, or the URL from which Envoy fetches the JWKS."""
 
     file: Path | None = None
-    """File that holds the JWKS. It is read again when it changes. None if the JWKS is fetched from a URL."""
+    """File that holds the JWKS, read again when the file changes. None if the JWKS is fetched from a URL."""
 
     @property
     def fetched(self) -> bool:
@@ -83,13 +83,16 @@ class Access:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Files with keys that the access file names. Like the access file, they are read again when they change."""
+        """Key files that the access file names. Like the access file, key files are read again when they change."""
         return (self.tokens.file,) if self.tokens is not None and self.tokens.file is not None else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """TLS certificate that the gateway presents to clients. It is read again when its files are replaced."""
+    """TLS certificate that the gateway presents to clients.
+
+    Envoy reads the certificate again when its files are replaced.
+    """
 
     chain: Path
     key: Path
@@ -110,7 +113,7 @@ class AccessFile:
     keys: tuple[TenantKey, ...] = ()
     tokens: TokenIssuer | None = None
     engine_key: str | None = None
-    """API key of the engines themselves."""
+    """API key that the engines require."""
 
     def access(self, folder: Path) -> Access:
         """Return the access rules of this file. A relative path of a JWKS file is relative to `folder`."""
@@ -146,9 +149,9 @@ def access_of(path: Path | None) -> Access | None:
 
 
 def _public_keys(written: str, folder: Path) -> tuple[str, Path | None]:
-    """Return the JWKS source that is written in the access file.
+    """Return the JWKS for the source that the access file names.
 
-    For a URL, return the URL and None. For a file, return its text and its path.
+    If the source is a URL, return the URL and None. If the source is a file, return the file's text and its path.
     """
     if urlsplit(written).scheme in _PORTS:
         return written, None
@@ -165,7 +168,10 @@ def _public_keys(written: str, folder: Path) -> tuple[str, Path | None]:
 
 
 def _has_keys(text: str) -> bool:
-    """Return whether a text is a JWKS. Envoy does not report an invalid JWKS, but keeps the last valid one."""
+    """Return whether a text is a JWKS.
+
+    Envoy does not report an invalid JWKS, but silently keeps the last valid JWKS.
+    """
     try:
         keys = json.loads(text)["keys"]
         return bool(keys) and all(isinstance(key["kty"], str) for key in keys)

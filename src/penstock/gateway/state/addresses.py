@@ -10,7 +10,10 @@ from typing import Final
 from penstock.errors import UsageError
 
 _NO_ADDRESS: Final = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
-"""Error codes that mean that a DNS name has no address. If no DNS server answers, the error code is another one."""
+"""Error codes that mean that a DNS name has no address.
+
+A missing answer from the DNS servers has a different error code.
+"""
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -36,7 +39,10 @@ def addresses_of(endpoint: str) -> tuple[str, ...]:
 
 
 def address_of(endpoint: str) -> str:
-    """Return an endpoint's first IP address. It is resolved in advance, so that no DNS lookup delays a request."""
+    """Return an endpoint's first IP address.
+
+    The DNS name is resolved in advance, so that no DNS lookup delays a request.
+    """
     addresses = addresses_of(endpoint)
     if not addresses:
         raise _unknown(endpoint, "DNS has no address for the name")

@@ -1,6 +1,6 @@
 """Names the headers that Envoy and pickers exchange.
 
-Clients can set only the headers with hints: tenant, objective, TTFT and TPOT.
+Of these headers, clients can set only hints: tenant, objective, TTFT and TPOT.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ DESTINATION: Final = "x-gateway-destination-endpoint"
 SUBSET: Final = "x-gateway-destination-endpoint-subset"
 SERVED: Final = "x-gateway-destination-endpoint-served"
 TICKET: Final = "x-penstock-ticket"
-"""Header with the ticket, the number of a picker's decision. Envoy's log line has it when the request ends."""
+"""Header with the ticket, the number of a picker's decision. Envoy logs the ticket when the request ends."""
 PICKER: Final = "x-penstock-picker"
 MODEL: Final = "x-penstock-model"
 """Header with the model that a request is for. It selects the cluster."""
@@ -26,7 +26,7 @@ MAX_RETRIES: Final = "x-envoy-max-retries"
 ATTEMPT: Final = "x-envoy-attempt-count"
 """Header with the number of the current try, counted from 1."""
 WHOLE: Final = "x-penstock-whole"
-"""Header that marks requests not known to be streamed. Their responses may be silent until the last token."""
+"""Header that marks requests not known to be streamed. An unstreamed response may be silent until its last token."""
 ASK_AGAIN: Final = "x-penstock-ask-again"
 """Response header with the seconds until Envoy asks again about a silent endpoint."""
 TENANT: Final = ("x-penstock-tenant", "x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id")
@@ -34,7 +34,10 @@ OBJECTIVE: Final = ("x-penstock-objective", "x-llm-d-inference-objective", "x-ga
 TTFT_MS: Final = ("x-llm-d-slo-ttft-ms", "x-slo-ttft-ms")
 TPOT_MS: Final = ("x-llm-d-slo-tpot-ms", "x-slo-tpot-ms")
 READ: Final = (LENGTH, *TENANT, *OBJECTIVE, *TTFT_MS, *TPOT_MS)
-"""Request headers that Envoy sends a picker in addition to method and path. Credentials are not among them."""
+"""Request headers that Envoy sends a picker in addition to method and path.
+
+Envoy never sends credentials to a picker.
+"""
 SET_UPSTREAM: Final = (DESTINATION, TICKET, PICKER, MODEL, TRY_TIMEOUT, MAX_RETRIES, WHOLE)
 FAILED: Final = "x-envoy-auth-failure-mode-allowed"
 """Header that Envoy sets on a request if no picker answered."""

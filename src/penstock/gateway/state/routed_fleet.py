@@ -16,17 +16,17 @@ from penstock.routing.autoscaler.sustained import LoadKind, sustained_requests_p
 from penstock.routing.records import CLASSES, ENDPOINT, Records, default_parameters, new_endpoints
 
 SHED_FRACTION: Final = 0.5
-"""Probability of a missed SLO above which a sheddable request is shed, because it would delay other requests.
+"""Probability of a missed SLO above which a sheddable request is shed, because serving it would delay other requests.
 
-The threshold falls in proportion for a tenant beyond its fair share. Simulations compared three values at a load of
-150% of capacity. In them, 90% of the requests came from one tenant, and these requests were sheddable. Goodput was
-1,861 tokens/s with the policy's default of 0.9, 2,073 tokens/s with 0.5, and 2,011 tokens/s with 0.2. The SLO
-attainment of the other tenant was 77%, 99% and 100%. Each simulation had 6,000 requests to llama-3.1-70b on one H100
-pair and one MI300X.
+For a tenant beyond its fair share, the threshold is multiplied by the tenant's weight. Simulations compared three
+values at a load of 150% of capacity. In these simulations, one tenant sent 90% of the requests, all of them sheddable.
+Goodput was 1,861 tokens/s with the policy's default of 0.9, 2,073 tokens/s with 0.5, and 2,011 tokens/s with 0.2. With
+these three thresholds, the SLO attainment of the other tenant was 77%, 99% and 100%. Each simulation had 6,000 requests
+to llama-3.1-70b on one H100 pair and one MI300X.
 """
 _CHAT = LoadKind(share=1.0, input_tokens=1024, output_tokens=256)
 _MAX_MODELS = 60
-"""Maximum number of models and adapters together. Each of them has one bit in an endpoint's record."""
+"""Maximum number of models and adapters together. Each model and each adapter has one bit in an endpoint's record."""
 _MAX_LISTED = 10
 
 
@@ -36,14 +36,17 @@ def requestable_names(models: Sequence[str], adapters: Sequence[Sequence[str]]) 
 
 
 def list_names(names: Sequence[str]) -> str:
-    """Return a list of names as text for an error message. Of more than ten names, only the first ten are listed."""
+    """Return a list of names as text for an error message.
+
+    If there are more than ten names, only the first ten are listed.
+    """
     more = len(names) - _MAX_LISTED
     return ", ".join(names[:_MAX_LISTED]) + (f" and {more} more (/v1/models)" if more > 0 else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutedClass:
-    """A class of requests of similar length, and its SLO."""
+    """Class of requests with similar lengths and one SLO."""
 
     name: str
     model: str
@@ -56,13 +59,13 @@ class RoutedClass:
     """Peak rate of the class in requests per second, from the fleet's routes. Classes are weighted by this rate."""
 
     def distance(self, input_tokens: int, output_tokens: int) -> float:
-        """Return the distance of given lengths from the lengths of this class. It is a sum of absolute log ratios."""
+        """Return the distance of given lengths from the lengths of this class, as a sum of absolute log ratios."""
         return abs(log(input_tokens / self.input_tokens)) + abs(log(output_tokens / self.output_tokens))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutedPool:
-    """A pool of identical replicas, whether or not they are up."""
+    """Pool of identical replicas. Replicas that are not up are included."""
 
     name: str
     model: str
@@ -72,7 +75,7 @@ class RoutedPool:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoutedFleet:
-    """Everything that a picker, the scraper and Envoy's configuration need to know about a fleet."""
+    """Description of a fleet for the pickers, the scraper and Envoy's configuration."""
 
     name: str
     generation: int = 0
@@ -89,7 +92,7 @@ class RoutedFleet:
     """Names of the LoRA adapters of each endpoint. The tuple is empty if no endpoint has an adapter."""
     classes: tuple[RoutedClass, ...]
     followed: tuple[str, ...] = ()
-    """Endpoints as written in the fleet file, if their DNS names are resolved periodically; otherwise empty."""
+    """Endpoints as written in the fleet file. Empty unless their DNS names are resolved periodically."""
     endpoints: Records
     """Endpoint record of each endpoint. Only the constant fields are filled in."""
     kinds: tuple[RoutedPool, ...] = ()
@@ -142,7 +145,10 @@ class RoutedFleet:
         return tuple(index for index, (model, names) in both if name == model or name in names)
 
     def weights(self) -> tuple[int, ...]:
-        """Return each endpoint's relative capacity, from 1 to 100. Envoy uses it as the weight if no picker answers."""
+        """Return each endpoint's relative capacity, from 1 to 100.
+
+        Envoy chooses by these weights if no picker answers.
+        """
         return self._weights
 
     @cached_property
@@ -158,7 +164,10 @@ class RoutedFleet:
         return tuple(max(1, round(100 * rate / max_rate)) for rate in rates)
 
     def load_of(self, model: str) -> tuple[LoadKind, ...]:
-        """Return the load of a model according to its routes. For a model without routes, it is chat without an SLO."""
+        """Return the load of a model according to its routes.
+
+        A model without routes gets a chat load without an SLO.
+        """
         classes = [item for item in self.classes if item.model == model]
         total = sum(item.requests_per_s for item in classes)
         return tuple(
@@ -197,7 +206,7 @@ class RoutedFleet:
 
     @staticmethod
     def read(path: Path) -> "RoutedFleet":
-        """Read a file that `write` wrote."""
+        """Read a fleet from a file written by `write`."""
         first, _, records = path.read_bytes().partition(b"\n")
         header = json.loads(first)
         names = ("addresses", "pools", "engines", "models", "served", "followed")

@@ -1,6 +1,6 @@
 """Defines arrays in shared memory through which the gateway's processes exchange reports and counters.
 
-Each row has only one process that writes it.
+Only one process writes each row.
 """
 
 import mmap
@@ -57,7 +57,7 @@ COUNTS: Final = np.dtype(
 _HEARD: Final = tuple(name for name in REPORT.names or () if name != "sequence")
 """Fields of a report that are copied to a reloaded fleet.
 
-The sequence is not copied, so that readers wait for the first report about the reloaded fleet.
+The field `sequence` is not copied, so that readers wait for the first report about the reloaded fleet.
 """
 _COUNTED: Final = tuple(name for name in COUNTS.names or () if name != "in_flight")
 
@@ -84,7 +84,7 @@ class EndpointTables(NamedTuple):
 
 
 def shared_array(path: Path, dtype: np.dtype[np.void], shape: tuple[int, ...]) -> Records:
-    """Map a file that all processes share into memory, and return it as an array. Create or resize it if needed."""
+    """Map a shared file into memory, and return it as an array. Create or resize the file if needed."""
     size = int(np.prod(shape)) * dtype.itemsize
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -99,7 +99,7 @@ def shared_array(path: Path, dtype: np.dtype[np.void], shape: tuple[int, ...]) -
 def carry_over(before: Sequence[str], then: EndpointTables, after: Sequence[str], now: EndpointTables) -> None:
     """Copy the rows of endpoints that are in both the old and the reloaded fleet, matched by address.
 
-    No count decreases by this copy. A picker that has not reloaded yet has counted at least as many requests as it
+    Copying never decreases a count. A picker that has not reloaded yet has counted at least as many requests as it
     published. A picker that has reloaded publishes its own counts again.
     """
     was = {address: index for index, address in enumerate(before)}
@@ -112,12 +112,12 @@ def carry_over(before: Sequence[str], then: EndpointTables, after: Sequence[str]
 
 
 def begin_write(rows: Records, index: int) -> None:
-    """Mark a row as being written, by making its sequence odd."""
+    """Mark a row as being written, by making its sequence number odd."""
     rows["sequence"][index] += 1
 
 
 def end_write(rows: Records, index: int) -> None:
-    """Mark a row as complete, by making its sequence even."""
+    """Mark a row as complete, by making its sequence number even."""
     rows["sequence"][index] += 1
 
 

@@ -3,9 +3,9 @@
 from typing import Final
 
 _SLACK: Final = 4.0
-"""Time that Envoy waits, as a multiple of the predicted time to the first byte."""
+"""Time that Envoy waits before a liveness question, as a multiple of the predicted time to the first byte."""
 SILENCE_S: Final = 10.0
-"""Default minimum time, in seconds, that Envoy waits for a silent endpoint before it asks."""
+"""Default minimum time, in seconds, that Envoy waits for a silent endpoint before a liveness question."""
 _MAX_SILENCE_S: Final = 3600.0
 
 

@@ -1,4 +1,7 @@
-"""Computes the desired number of replicas of each pool for the current load. KEDA or an HPA reads it as a metric."""
+"""Computes the desired number of replicas of each pool for the current load.
+
+KEDA or an HPA reads the desired number as a metric.
+"""
 
 import math
 from collections.abc import Sequence
@@ -12,17 +15,23 @@ from penstock.routing.autoscaler.sustained import sustained_requests_per_s
 from penstock.routing.records import Records
 
 DECIDE_EVERY_S: Final = 15.0
-"""Seconds between two scaling decisions. A shorter interval is of no use, because a replica takes minutes to load."""
+"""Seconds between two scaling decisions.
+
+A shorter interval is of no use, because a new replica takes minutes to load its model.
+"""
 _GAP_S: Final = 4 * DECIDE_EVERY_S
-"""Seconds without a decision after which the scaler forgets its history. Repeated reloads can cause such a gap."""
+"""Seconds without a decision after which the scaler forgets its history.
+
+Repeated reloads can cause a gap of this length.
+"""
 _SECONDS_PER_HOUR: Final = 3600.0
 
 
 class DesiredReplicas:
     """Desired number of replicas of each pool.
 
-    Before the first decision, it is the number of replicas that are up. If no replica of the pool's model is up, it is
-    the whole pool.
+    Before the first decision, the desired number is the number of replicas that are up. If no replica of the pool's
+    model is up, the whole pool is desired.
     """
 
     def __init__(self, fleet: RoutedFleet) -> None:
@@ -70,8 +79,8 @@ class DesiredReplicas:
     def decide(self, reports: Records, counts: Records, states: Records, now_s: float) -> None:
         """Update the desired replicas of each model from the requests since the last call.
 
-        Shed requests are counted only for the whole fleet. They are divided among the models in proportion to the
-        requests that were sent.
+        Shed requests are counted only for the whole fleet. The shed requests are divided among the models in proportion
+        to the requests that were sent.
         """
         picked, shed, up = self._picks_by_model(counts), float(states["rejected"].sum()), self._up(reports)
         arrivals = {model: max(0.0, count - self._picked_before.get(model, 0.0)) for model, count in picked.items()}
@@ -113,8 +122,8 @@ class DesiredReplicas:
     def _initial(self, up: Sequence[int]) -> list[int]:
         """Return the desired number of replicas of each pool before the first decision.
 
-        It is the number of replicas that are up. It is the whole pool if no replica of the pool's model is up, or if
-        the pool cannot meet the SLO at any load.
+        The initial number is the number of replicas that are up. The whole pool is desired if no replica of the pool's
+        model is up, or if the pool cannot meet the SLO at any load.
         """
         alive = {kind.model for kind, count in zip(self.kinds, up, strict=True) if count}
         scaled = {place for places, _ in self._scalers.values() for place in places}

@@ -1,16 +1,19 @@
-"""Detects that Envoy routes all requests without asking the pickers, and reports it once."""
+"""Detects a bypass, in which Envoy routes all requests without asking the pickers, and reports each bypass once."""
 
 from typing import Final
 
 _COMPARISONS: Final = 3
-"""Number of consecutive comparisons that must find a bypass before it is reported.
+"""Number of consecutive comparisons that must find a bypass before the bypass is reported.
 
 A picker that restarts causes a bypass only briefly.
 """
 
 
 class BypassDetector:
-    """Detector that compares the number of requests that Envoy routed without a picker with the pickers' decisions."""
+    """Detector of bypasses.
+
+    Compares the count of requests routed without a picker with the count of pickers' decisions.
+    """
 
     def __init__(self) -> None:
         self._bypassed = self._decided = 0.0
@@ -18,9 +21,10 @@ class BypassDetector:
         self._reported = False
 
     def compare(self, bypassed: float, decided: float, up: int, pickers: int) -> str | None:
-        """Return a message to log, or None if there is nothing to report.
+        """Compare the counts with those of the last call.
 
-        `bypassed` and `decided` count requests since the start of the gateway. `up` of `pickers` pickers are up.
+        Return a message to log, or None if there is nothing to report. `bypassed` and `decided` count requests since
+        the start of the gateway. `up` is the number of pickers that are up, of `pickers` in all.
         """
         bypasses, self._bypassed = bypassed - self._bypassed, bypassed
         decisions, self._decided = decided - self._decided, decided

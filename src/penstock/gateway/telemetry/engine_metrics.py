@@ -14,7 +14,10 @@ _DIGITS: Final = 15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageReport:
-    """State of one endpoint at one moment. Sums count from the start of the engine; an unpublished sum is 0."""
+    """State of one endpoint at one moment.
+
+    Each sum covers the time since the start of the engine; a sum that the engine does not publish is 0.
+    """
 
     running: int
     waiting: int
@@ -37,7 +40,10 @@ class PageReport:
 
 
 def read_page(page: bytes) -> PageReport | None:
-    """Parse the metrics page of vLLM or SGLang. Return None for any other page, and for impossible values."""
+    """Parse the metrics page of vLLM or SGLang.
+
+    Return None for any other page, or if the page has impossible values.
+    """
     page = b"\n" + page
     report = None
     if b"\nvllm:num_requests_running" in page:
@@ -86,11 +92,11 @@ def _sglang(page: bytes) -> PageReport | None:
 
 
 def _sum_of_ranks(page: bytes, name: bytes) -> int:
-    """Return the sum of a metric over all data-parallel ranks. Each rank counts with its largest value.
+    """Return the sum of a metric over all data-parallel ranks. The value of a rank is the largest value on its lines.
 
     SGLang publishes all data-parallel ranks of one address on one page, and the label `dp_rank` names the rank. The
-    largest value of a rank is its total. The tensor-parallel ranks within it all publish the same value, and the lines
-    for single priorities have values below the total.
+    largest value of a data-parallel rank is the rank's total. Its tensor-parallel ranks all publish the same value, and
+    lines for single priorities have values below the total.
     """
     largest: dict[bytes, float] = {}
     for line in _lines(page, name):
@@ -107,7 +113,7 @@ def _models(page: bytes, name: bytes) -> frozenset[str]:
 
 
 def _lines(page: bytes, name: bytes) -> list[bytes]:
-    """Return, for each line of a metric, the text after the metric's name."""
+    """Return the text after the metric's name, for each line of a metric."""
     lines, start = [], b"\n" + name
     at = page.find(start)
     while at >= 0:
@@ -139,8 +145,8 @@ def _sum_and_count(page: bytes, name: bytes) -> tuple[float, float]:
 def _vllm_kv_tokens(lines: list[bytes]) -> int:
     """Return the KV cache size of all ranks in tokens, from vLLM's configuration metric.
 
-    There is one line per data-parallel rank. On each line, the label `kv_cache_size_tokens` is the size of that rank,
-    but `num_gpu_blocks` is the total of all ranks (v1/engine/core_client.py). Some versions publish only
+    vLLM publishes one line per data-parallel rank. The label `kv_cache_size_tokens` is the size of the line's rank, but
+    `num_gpu_blocks` is the total of all ranks (v1/engine/core_client.py). Some versions of vLLM publish only
     `num_gpu_blocks`.
     """
     of_one, of_all = 0, 0

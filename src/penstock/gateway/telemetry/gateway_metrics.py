@@ -12,7 +12,7 @@ from penstock.routing.records import Records
 _ALIVE_S: Final = 3.0
 _SECONDS_PER_HOUR: Final = 3600.0
 _Metrics = Mapping[str, tuple[str, str]]
-"""Mapping from a metric name to the field of the table that holds its values, and to its help text."""
+"""Table field with the values, and help text, of each metric by its name."""
 _COUNTS: Final[_Metrics] = {
     "penstock_picks_total": ("picked", "Requests for which this endpoint was the first choice."),
     "penstock_answers_total": ("ended", "Picks whose response has ended."),

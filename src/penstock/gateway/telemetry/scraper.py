@@ -44,7 +44,10 @@ log = logging.getLogger(__name__)
 _BUSY_S, _IDLE_S = 0.1, 1.0
 """Seconds between two scrapes of a busy endpoint, and seconds between two scrapes of an idle endpoint."""
 _SCRAPE_S: Final = 5e-4
-"""Processor seconds that one scrape takes. A large fleet is scraped less often, so that one core is enough."""
+"""Processor seconds that one scrape takes.
+
+The endpoints of a large fleet are scraped less often, so that the scraper needs only one core.
+"""
 _TIMEOUT_S: Final = 1.0
 _FAILURES: Final = 2
 """Number of consecutive late or wrong responses after which an endpoint counts as down.
@@ -68,7 +71,7 @@ _ENVOY_PATTERN: Final = f"^({'|'.join(name.replace('.', '[.]') for name in _ENVO
 
 
 class ScrapedEndpoint:
-    """An endpoint that is scraped, and the connection to it."""
+    """One endpoint to scrape, and the connection to the endpoint."""
 
     def __init__(self, index: int, address: str, reports: Records, served: ServedModel | None = None) -> None:
         self._index, self._reports, self._served = index, reports, served
@@ -81,7 +84,7 @@ class ScrapedEndpoint:
         """True after the first scrape."""
 
     async def scrape(self) -> bool:
-        """Scrape the endpoint once. Return whether it has running or waiting requests."""
+        """Scrape the endpoint once. Return whether the endpoint has running or waiting requests."""
         begun_s = time.monotonic()
         try:
             status, page = await asyncio.wait_for(self._ask(b"/metrics"), _TIMEOUT_S)
@@ -165,7 +168,7 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
 
 
 class Scraper:
-    """The scraper of one gateway. It scrapes all endpoints of the current fleet."""
+    """Scraper of one gateway, for all endpoints of the current fleet."""
 
     _fleet: RoutedFleet
     _reports: Records
@@ -279,7 +282,7 @@ class Scraper:
     async def _count_active(self, fleet: RoutedFleet, reports: Records) -> None:
         """Periodically record how many requests Envoy has open at each endpoint.
 
-        Pickers compare these numbers with their own counts of requests in flight.
+        Pickers compare Envoy's numbers with their own counts of requests in flight.
         """
         index_of = {address: index for index, address in enumerate(fleet.addresses)}
         admin = str(self._folder / "admin.sock")
@@ -306,7 +309,7 @@ class Scraper:
 
 
 def any_ready(endpoints: Sequence[ScrapedEndpoint]) -> bool | None:
-    """Return whether at least one endpoint is up, or None if no endpoint is up and not all have been scraped yet."""
+    """Return whether any endpoint is up, or None while this is unknown, because some endpoints were never scraped."""
     if any(one.healthy for one in endpoints if one.scraped):
         return True
     return False if all(one.scraped for one in endpoints) else None
@@ -318,7 +321,7 @@ def _served_model(fleet: RoutedFleet, index: int) -> ServedModel:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write a JSON file atomically, so that a process that watches it never reads an incomplete file.
+    """Write a JSON file atomically, so that a process that watches the file never reads incomplete content.
 
     Several processes may write the same file at the same time.
     """

@@ -1,7 +1,7 @@
 """Checks that an endpoint serves the model that the fleet file assigns to it.
 
-The check reads the model names on the endpoint's metrics page. If the expected name is missing there, it reads
-/v1/models.
+The check reads the model names on the endpoint's metrics page. If the expected name is missing on the metrics page, the
+check reads /v1/models.
 """
 
 import json
@@ -18,9 +18,9 @@ class ServedModel:
     """Checker of the model that one endpoint serves.
 
     The gateway does not change the model name of a request. A metrics page has only the first name of a model
-    (`--served-model-name`), so a different name there proves nothing. /v1/models lists all names. SGLang ignores the
-    model name of a request. It counts as serving another model only if its list has the name of another model or
-    adapter of this fleet.
+    (`--served-model-name`), so a different name on this page proves nothing. /v1/models lists all names. SGLang ignores
+    the model name of a request. An SGLang endpoint counts as serving another model only if its list names another model
+    or adapter of this fleet.
     """
 
     def __init__(self, address: str, model: str, names: frozenset[str], *, checks_names: bool) -> None:
@@ -33,7 +33,8 @@ class ServedModel:
     def needs_check(self, models: frozenset[str], now_s: float) -> bool:
         """Return whether to fetch the endpoint's model list now.
 
-        `models` are the names on the metrics page. The list is needed if there are names but not the expected name.
+        `models` are the names on the metrics page. The model list is needed if the page has names, but not the expected
+        name.
         """
         if not models or self._model in models:
             if self.other:

@@ -1,1 +1,1 @@
-"""Decides which replicas should be up: sustained rate per replica, and the cheapest set for the expected load."""
+"""Decides how many replicas of each pool should be up: the cheapest set that sustains the expected load."""

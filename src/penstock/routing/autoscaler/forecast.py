@@ -1,9 +1,9 @@
-"""Forecasts the request rate from counts in short intervals, which are mostly noise.
+"""Forecasts the request rate from request counts in short intervals. Such counts are mostly noise.
 
-The level is the median of the last minute, so that one outlier changes nothing. The slope is the median of the slopes
-between all pairs of reports within a loading time (Theil-Sen), so that a spike does not make it steep. The slope is
-reduced for the part that Poisson noise alone would give. A rate that has stopped rising, as after a step, is not
-extrapolated.
+The present rate is the median over the last minute, so that one outlier changes nothing. The slope is the median of the
+slopes between all pairs of reports (Theil-Sen), so that a spike does not make the slope steep. Reports reach back one
+loading time of a replica. A rise is reduced by the amount that Poisson noise alone could explain. A rate that has
+stopped rising, as after a sudden step, is not extrapolated.
 """
 
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ from statistics import fmean, median
 from typing import Final
 
 _BY_CHANCE: Final = 2.0
-"""Number of standard errors of a slope that noise exceeds with 5% probability."""
+"""Noise alone makes a slope larger than this number of standard errors, up or down, with 5% probability."""
 
 _FEW: Final = 5
-"""Minimum number of reports in the later half of the history, for a slope of that half alone."""
+"""Minimum number of reports in the later half of the history for which a separate slope of that half is computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedRate:
-    """The observed rate of one interval."""
+    """Request rate observed in one interval."""
 
     now_s: float
     """End of the interval, in seconds."""
@@ -30,7 +30,7 @@ class ObservedRate:
 
 
 def expected_requests_per_s(seen: Sequence[ObservedRate], ahead_s: float, settle_s: float) -> float:
-    """Return the expected rate `ahead_s` after the last report.
+    """Return the request rate expected `ahead_s` seconds after the last report.
 
     Reports are ordered oldest first. A fall is not forecast.
     """
@@ -39,7 +39,7 @@ def expected_requests_per_s(seen: Sequence[ObservedRate], ahead_s: float, settle
 
 
 def rising_per_s2(seen: Sequence[ObservedRate]) -> float:
-    """Return the rise of the request rate per second; 0 if the rate falls or the rise may be noise."""
+    """Return how fast the request rate rises, in requests/s per second; 0 if it falls or the rise may be noise."""
     if len(seen) < 2:  # a slope needs two reports
         return 0.0
     later = seen[len(seen) // 2 :]

@@ -1,7 +1,8 @@
-"""Chooses the replicas to run: the cheapest set that meets the SLO for the coming minutes.
+"""Chooses the number of replicas per pool: the cheapest set that meets the SLO in the coming minutes.
 
-A replica takes minutes to load, so a decision is for the load at the time it is up. Scaling down waits, because a load
-that fell may rise again. All functions are pure: the gateway publishes the result, and KEDA or an HPA acts on it.
+A new replica needs minutes until it serves, so a decision is made for the load expected at that later time. Scaling
+down is delayed, because a load that fell may rise again. All functions are pure: the gateway publishes the result, and
+KEDA or an HPA acts on it.
 """
 
 import math
@@ -14,21 +15,24 @@ from penstock.errors import UsageError
 from penstock.routing.autoscaler.forecast import ObservedRate, expected_requests_per_s
 
 _MAX_SETS: Final = 100_000
-"""Maximum number of sets to try, which takes a tenth of a second. Beyond it, pools are filled in order of price."""
+"""Maximum number of replica sets to compare, which takes a tenth of a second.
+
+If there are more sets, pools are filled in order of price.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaledPool:
-    """A pool of equal replicas as the autoscaler sees it."""
+    """Pool of equal replicas, with the values that the autoscaler needs."""
 
     name: str
     requests_per_s: float
-    """Requests per second that one replica of a running fleet serves within the SLO, for the current load."""
+    """Requests per second that one replica of a running fleet serves within the SLO, at the present request mix."""
     usd_per_hour: float
     max_replicas: int
     floor: int = 0
     load_s: float = 300.0
-    """Seconds from requesting a replica until it serves."""
+    """Seconds from the request for a new replica until the replica serves."""
 
     def __post_init__(self) -> None:
         if not (0 < self.requests_per_s < math.inf and self.usd_per_hour >= 0 and 0 <= self.floor <= self.max_replicas):
@@ -62,7 +66,7 @@ class LoadReport:
 
 
 def cheapest(pools: Sequence[ScaledPool], requests_per_s: float) -> tuple[int, ...]:
-    """Return the cheapest set of replicas that serves a rate; all replicas if no set is enough."""
+    """Return the cheapest set of replicas that can serve a request rate, or all replicas if no set is large enough."""
     if not math.isfinite(requests_per_s):
         raise UsageError(f"no set of replicas serves {requests_per_s} requests/s; write a finite rate")
     choices = [pool.max_replicas - pool.floor + 1 for pool in pools]
@@ -71,7 +75,10 @@ def cheapest(pools: Sequence[ScaledPool], requests_per_s: float) -> tuple[int, .
 
 
 def _fill_by_price(pools: Sequence[ScaledPool], requests_per_s: float) -> tuple[int, ...]:
-    """Fill pools in order of dollars per request; the last replica is the cheapest that covers the remaining rate."""
+    """Fill pools in order of dollars per request.
+
+    The last replica is the cheapest one that serves the remaining rate.
+    """
     counts = [pool.floor for pool in pools]
     lacking = requests_per_s - sum(pool.floor * pool.requests_per_s for pool in pools)
     order = sorted(range(len(pools)), key=lambda place: pools[place].usd_per_hour / pools[place].requests_per_s)
@@ -111,31 +118,37 @@ def _best_of_all(pools: Sequence[ScaledPool], requests_per_s: float) -> tuple[in
 
 @dataclass(slots=True)
 class CheapestSet:
-    """Penstock's rule: the cheapest set for the load expected when a replica requested now is up.
+    """Penstock's scaling rule: the cheapest set for the load expected by the time a replica requested now would be up.
 
-    After a start, or a gap in reports, the earlier load is unknown: replicas that are up stay.
+    After a start or a gap in reports, the earlier load is unknown, and no replica that is up is removed.
     """
 
     pools: Sequence[ScaledPool]
     spare_fraction: float = 0.1
-    """Margin above the expected load, for bursts and errors of the rates."""
+    """Margin above the expected load, as a fraction, for bursts and for errors in the rate that a replica serves."""
     hold_s: float = 600.0
-    """Seconds for which a smaller set must have been enough before replicas are removed."""
+    """Replicas are removed only after a smaller set has been enough for this many seconds."""
     settle_s: float = 60.0
-    """Seconds over which the load is measured. A change that lasts less than half of this time adds no replicas."""
+    """Seconds over which the load is measured.
+
+    A rise in load that lasts less than half of `settle_s` adds no replicas.
+    """
     gap_s: float = 300.0
-    """Maximum seconds between two reports; after a longer gap the history is discarded."""
+    """Maximum seconds between two reports. After a longer gap, the history of the load is discarded."""
     to_zero: bool = False
-    """Whether the last replica may be removed; the next request would then wait until one has loaded."""
+    """Whether the last replica may be removed. The next request would then wait until a new replica has loaded."""
     _seen: list[ObservedRate] = field(default_factory=list)
     _expected: list[ObservedRate] = field(default_factory=list)
     _begun_s: float = math.inf
     _held: tuple[int, ...] = ()
-    """Minimum replicas per pool until the load has been known for `hold_s`."""
+    """Minimum replicas per pool until the load has been known for `hold_s` seconds."""
     _answer: tuple[int, ...] = ()
 
     def desired_replicas(self, report: LoadReport) -> tuple[int, ...]:
-        """Return the cheapest set for the highest recent forecast. Nothing is removed before its replacement is up."""
+        """Return the cheapest set for the highest recent forecast.
+
+        A replica is removed only after its replacement is up.
+        """
         if not self._seen or not 0 < report.now_s - self._seen[-1].now_s <= self.gap_s:
             self._begin(report)
         known_s = report.now_s - self._begun_s
@@ -153,9 +166,10 @@ class CheapestSet:
         return answer
 
     def _begin(self, report: LoadReport) -> None:
-        """Discard the history and start with the last answer as the minimum.
+        """Discard the history of the load, and take the last desired replicas as the minimum.
 
-        If there is no last answer and no replica is up, the minimum is all replicas: the fleet may be starting.
+        If there is no last decision and no replica is up, the minimum is all replicas, because the fleet may be
+        starting.
         """
         self._seen, self._expected, self._begun_s = [], [], report.now_s
         up = any(one.up + one.coming for one in report.pools)
@@ -164,7 +178,10 @@ class CheapestSet:
         self._held = _each_max(self._held, self._answer or self._held)
 
     def _highest_expected(self, report: LoadReport, known_s: float) -> float:
-        """Return the highest load forecast within the last `hold_s`; 0 until the load has been known for `settle_s`."""
+        """Return the highest load forecast of the last `hold_s` seconds.
+
+        Return 0 until the load has been known for `settle_s` seconds.
+        """
         ahead_s = max(pool.load_s for pool in self.pools)
         now = ObservedRate(report.now_s, report.requests_per_s)
         self._seen = [*(one for one in self._seen if one.now_s >= now.now_s - max(ahead_s, self.settle_s)), now]
@@ -176,7 +193,10 @@ class CheapestSet:
         return max((one.requests_per_s for one in self._expected), default=0.0)
 
     def _cheapest(self, requests_per_s: float, floors: Sequence[int]) -> tuple[int, ...]:
-        """Return the cheapest set with at least `floors` replicas per pool, and not empty unless `to_zero` is set."""
+        """Return the cheapest set with at least `floors` replicas per pool.
+
+        The set may be empty only if `to_zero` is set.
+        """
         least = 0.0 if self.to_zero else min(pool.requests_per_s for pool in self.pools)
         staying = [replace(pool, floor=floor) for pool, floor in zip(self.pools, floors, strict=True)]
         return cheapest(staying, max(requests_per_s, least))

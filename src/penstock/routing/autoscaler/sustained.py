@@ -1,10 +1,10 @@
 """Computes the request rate that an endpoint sustains within its SLO, in closed form from the routing coefficients.
 
-A load is a mix of lengths. Prompts take a share of the time, which stretches decode steps. The number of decoding
-requests follows from the rate and the stretched step (Little's law). The result is the highest rate at which 95 of 100
-requests of every length meet their SLO, the running requests fit the seats, and their tokens fit the KV cache. The
-simulator is more accurate but takes seconds. Weights and scaling use this module instead, because they need one number
-per replica at once.
+A load is a mix of request lengths. Prefill takes a share of an endpoint's time, which slows decode steps. Little's law
+gives the number of decoding requests from the request rate and the slowed decode step. The result is the highest rate
+at which 95% of the requests of every length meet their SLO. The running requests must also fit the batch limit, and
+their tokens must fit the KV cache. The simulator is more accurate but takes seconds. Routing weights and autoscaling
+use the closed form, because they need a number per replica immediately.
 """
 
 import math
@@ -17,24 +17,24 @@ from penstock.routing.latency import decode_seconds, prompt_seconds
 from penstock.routing.records import Record
 
 _SURE: Final = 1.645
-"""Distance of the 95th percentile from the mean of a normal distribution, in standard deviations."""
+"""Distance between the 95th percentile and the mean of a normal distribution, in standard deviations."""
 _TAIL: Final = 3.0
-"""Ratio of the P95 wait to the mean wait of an exponential distribution, which queues have under load."""
+"""Ratio of P95 to mean of an exponential distribution. Waiting times of a loaded queue have this distribution."""
 _MAX_PROMPTS: Final = 0.9
-"""Maximum share of the time for prompts."""
+"""Maximum share of an endpoint's time for prefill."""
 _FULL: Final = 0.95
-"""Maximum share of the KV cache for running requests, before some are preempted."""
+"""Maximum share of the KV cache that running requests may use without preemptions."""
 _ROUNDS: Final = 40
 _decode_seconds, _prompt_seconds = interpreted(decode_seconds), interpreted(prompt_seconds)
 _CLOSE: Final = 1e-4
 _MIN_PER_S: Final = 1e-6
 NO_WEIGHT: Final = 1e-9
-"""Weight of an endpoint that should get only requests that no other endpoint can hold."""
+"""Weight of an endpoint that should get only requests that do not fit any other endpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadKind:
-    """Requests of one length in a load, with their share and their SLO."""
+    """Requests of one length in a load, with their share of all requests and their SLO."""
 
     share: float
     input_tokens: int
@@ -45,7 +45,7 @@ class LoadKind:
 
 
 def sustained_requests_per_s(endpoint: Record, kinds: Sequence[LoadKind]) -> float:
-    """Return the highest rate in requests per second at which an endpoint meets its SLOs; 0 if it cannot meet them."""
+    """Return the highest rate, in requests per second, at which an endpoint meets its SLOs; 0 if no rate does."""
     low, high = 0.0, 1.0
     while _keeps(endpoint, kinds, high) and high < 1e6:  # beyond any device
         low, high = high, 2.0 * high
@@ -60,8 +60,7 @@ def sustained_requests_per_s(endpoint: Record, kinds: Sequence[LoadKind]) -> flo
 def weights_by_capacity(endpoints: Sequence[Record], loads: Sequence[Sequence[LoadKind]]) -> tuple[float, ...]:
     """Return weights as an operator would set them: the sustained rate of each endpoint, without learned corrections.
 
-    If some endpoint cannot meet its SLO at any rate, return for all endpoints the rates that they sustain without an
-    SLO.
+    If any endpoint cannot meet its SLO at any rate, return each endpoint's sustained rate without an SLO.
     """
     fresh = [_fresh(endpoint) for endpoint in endpoints]
     unpromised = [
@@ -81,12 +80,12 @@ def _fresh(endpoint: Record) -> Record:
 
 
 def _part(endpoint: Record, kinds: Sequence[LoadKind]) -> Sequence[LoadKind]:
-    """Return the part of the load that an endpoint processes: a prefill endpoint generates no answers."""
+    """Return the part of the load that an endpoint processes. A prefill endpoint generates only the first token."""
     return kinds if endpoint["decodes"] else [replace(kind, output_tokens=1, e2e_s=math.inf) for kind in kinds]
 
 
 def _keeps(e: Record, kinds: Sequence[LoadKind], rate_per_s: float) -> bool:
-    """Return whether every kind of request meets its SLO at a rate."""
+    """Return whether requests of every length meet their SLO at a request rate."""
     prompts = [_prompt_s(e, kind) for kind in kinds]
     load = rate_per_s * sum(kind.share * seconds for kind, seconds in zip(kinds, prompts, strict=True))
     if load > _MAX_PROMPTS:
@@ -112,7 +111,7 @@ def _prompt_s(e: Record, kind: LoadKind) -> float:
 
 
 def _steady(e: Record, kinds: Sequence[LoadKind], rate_per_s: float, load: float) -> tuple[float, float, float]:
-    """Return the steady state: seconds between tokens, requests that decode at once, and the tokens they hold."""
+    """Return the steady state: seconds between tokens, number of decoding requests, and KV tokens that they hold."""
     answers = rate_per_s * sum(kind.share * kind.output_tokens for kind in kinds)
     tokens = rate_per_s * sum(
         kind.share * kind.output_tokens * (kind.input_tokens + kind.output_tokens / 2) for kind in kinds

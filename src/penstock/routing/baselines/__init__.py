@@ -1,1 +1,1 @@
-"""Published routing formulas of other projects, and every policy by name."""
+"""Published routing formulas of other projects, and a list of all routing policies by name."""

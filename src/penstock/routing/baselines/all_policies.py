@@ -17,9 +17,9 @@ class RoutingPolicy:
     name: str
     pick: Pick
     source: str
-    """Publisher of the formula, and the version that was read."""
+    """Publisher of the formula, and the version of its source code that was read."""
     tuning: tuple[str, ...] = ()
-    """Meaning of each element of `tuning`."""
+    """Meaning of each number in the parameter `tuning`."""
     weighs: Literal["capacity", "file"] | None = None
     """Source of the replica weights that an operator of the policy would set: capacity under load, or a fleet file."""
 

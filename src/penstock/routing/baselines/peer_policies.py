@@ -1,8 +1,8 @@
-"""Implements the published formulas of other routers on the same records, so that policies can be compared.
+"""Implements the published formulas of other routers on Penstock's records, so that policies can be compared.
 
-Each function skips endpoints that are down or cannot hold the request, and spreads ties. This is more favourable to the
-peer than its original code. `tuning` has the settings that an operator of the peer would choose; 0 means the peer's
-default.
+Each formula here skips endpoints that are down or too small for the request, and spreads ties. Both additions make a
+peer better than its original code. `tuning` has the settings that an operator of the other router would choose; 0 means
+the router's default.
 """
 
 import math
@@ -22,7 +22,7 @@ def _or(value: float, otherwise: float) -> float:
 
 @compiled
 def weight_of(e: Record, p: Record) -> float:
-    """Return an endpoint's static weight: its pool's setting, or else its requests/s with 32 requests in flight."""
+    """Return an endpoint's static weight: the setting of its pool, or else its requests/s at 32 requests in flight."""
     place = min(e["pool"], len(p["tuning"]) - 1)
     if p["tuning"][place] > 0.0:
         return float(p["tuning"][place])
@@ -48,13 +48,16 @@ def round_robin(request: Records, endpoints: Records, hits: Records, parameters:
 
 @policy
 def weighted_round_robin(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
-    """Take endpoints in turn by static weight, earliest deadline first (Envoy `edf_scheduler.h`, v1.35)."""
+    """Take endpoints in turn, in proportion to static weights (Envoy's EDF scheduler, `edf_scheduler.h`, v1.35)."""
     return _least(request, endpoints, hits, parameters, _DEADLINE)
 
 
 @policy
 def least_request(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
-    """Take the endpoint with the fewest own requests in flight (Envoy LEAST_REQUEST, v1.35, over all and not two)."""
+    """Take the endpoint with the fewest requests in flight from this picker (Envoy LEAST_REQUEST, v1.35).
+
+    Envoy by default compares two random endpoints; this policy compares all endpoints.
+    """
     return _least(request, endpoints, hits, parameters, _IN_FLIGHT)
 
 
@@ -66,9 +69,10 @@ def in_flight_per_capacity(request: Records, endpoints: Records, hits: Records, 
 
 @policy
 def dynamo(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
-    """Take the least cost in KV blocks (ai-dynamo/dynamo 2026-08-22, `lib/kv-router/src/scheduling/selector/mod.rs`).
+    """Take the endpoint of least cost in KV blocks (dynamo 2026-08-22, `lib/kv-router/src/scheduling/selector/mod.rs`).
 
-    The cost is `prefill_load_scale` (tuning 0, default 1) times the blocks to prefill there, plus the blocks to decode.
+    The cost is `prefill_load_scale` (tuning 0, default 1) times the endpoint's blocks in prefill, plus its blocks in
+    decode.
     """
     return _least(request, endpoints, hits, parameters, _DYNAMO)
 
@@ -78,7 +82,7 @@ _DEADLINE, _IN_FLIGHT, _PER_WEIGHT, _DYNAMO = range(4)
 
 @compiled
 def _least(request: Records, endpoints: Records, hits: Records, parameters: Records, what: int) -> int:
-    """Take the endpoint with the least value of one figure. Ties are spread over the endpoints that are up."""
+    """Take the endpoint with the least value of the figure `what`. Ties are spread over the endpoints that are up."""
     q, p = request[0], parameters[0]
     count = len(endpoints)
     best, least = REJECTED, math.inf
@@ -103,11 +107,12 @@ def _least(request: Records, endpoints: Records, hits: Records, parameters: Reco
 
 @policy
 def llmd_scorers(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
-    """Take the highest weighted score (llm-d-router v0.10.0, `pkg/epp/framework/plugins/scheduling/scorer`).
+    """Take the endpoint with the highest score (llm-d-router v0.10.0, `pkg/epp/framework/plugins/scheduling/scorer`).
 
-    Scores: queue-scorer (longest - own) / (longest - shortest); kv-cache-utilization-scorer 1 - used; prefix-scorer
-    matched share of the prompt. Their weights (tuning 0 to 2) default to 2, 2 and 3, the blend shipped until August
-    2026.
+    An endpoint's score is a weighted sum of three scorers. queue-scorer is (longest queue - own queue) / (longest queue
+    - shortest queue). kv-cache-utilization-scorer is the free share of the KV cache. prefix-scorer is the cached share
+    of the prompt. The weights of the three scorers (tuning 0 to 2) default to 2, 2 and 3, as llm-d shipped them until
+    August 2026.
     """
     q, p = request[0], parameters[0]
     count = len(endpoints)
@@ -133,13 +138,13 @@ def llmd_scorers(request: Records, endpoints: Records, hits: Records, parameters
 
 @policy
 def llmd_token_load(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
-    """Prefer endpoints that cache the prompt, then the fewest tokens in flight (llm-d-router v0.10.0).
+    """Prefer endpoints that cache the prompt, and among them the fewest tokens in flight (llm-d-router v0.10.0).
 
-    prefix-cache-affinity-filter keeps only endpoints that cache 80% of the prompt, unless the best of them is more than
-    18 s (tuning 1) behind the best of all endpoints. These seconds are tokens in flight divided by one constant of
-    15,928 tokens/s (tuning 0; the calibration of 2x H100). token-load-scorer is 1 - (tokens in flight + uncached
-    prompt) / 4,194,304. This is the default since August 2026. With `addEstimatedOutputTokens`, requests count until
-    they end, and tuning 2 is the weight of their tokens.
+    prefix-cache-affinity-filter keeps only endpoints that cache 80% of the prompt, unless their least queue exceeds the
+    least queue of all endpoints by more than 18 s (tuning 1). A queue in seconds is tokens in flight divided by 15,928
+    tokens/s (tuning 0; calibrated on 2x H100). token-load-scorer is 1 - (tokens in flight + uncached prompt) /
+    4,194,304. The filter and this scorer are llm-d's default since August 2026. With `addEstimatedOutputTokens`, a
+    request counts until it ends, and tuning 2 is the weight of its tokens.
     """
     q, p = request[0], parameters[0]
     count = len(endpoints)
@@ -171,11 +176,12 @@ def _in_flight_tokens(e: Record, p: Record) -> float:
 
 @policy
 def sglang_cache_aware(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
-    """Balance if loads differ, else follow the cache (sglang 2026-08-23, `sgl-model-gateway/src/policies`).
+    """Take the least loaded endpoint if loads differ, else the best cache (sglang 2026-08-23, `sgl-model-gateway`).
 
-    `cache_aware.rs`: if the most and least loaded differ by more than 32 requests (tuning 0) and by a factor of 1.1
-    (tuning 1), take the least loaded. Else take the best match above half of the prompt. Else take the smallest tree,
-    here the endpoint with the fewest requests sent.
+    The formula is in `src/policies/cache_aware.rs`. Loads differ if the highest and the lowest number of requests in
+    flight are more than 32 (tuning 0) and a factor of 1.1 (tuning 1) apart. If loads are similar, take the endpoint
+    that caches the largest share of the prompt, if this share exceeds half. If no endpoint caches half of the prompt,
+    sglang takes the smallest prefix tree, here replaced by the endpoint with the fewest requests sent.
     """
     q, p = request[0], parameters[0]
     count = len(endpoints)
