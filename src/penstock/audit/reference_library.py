@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from datetime import date
 from functools import cache
 from importlib.resources import files
-from typing import ClassVar
 
 from penstock.audit.judgement import Cited
 from penstock.catalog.accelerator import Accelerator
@@ -15,14 +14,12 @@ from penstock.model import ModelSpec
 from penstock.performance.calibration.efficiencies import Efficiencies
 from penstock.preflight import Subject
 from penstock.preflight.rules.knowledge import Knowledge
-from penstock.reading.toml import STRICT, read_toml, strictly
+from penstock.reading.toml import read_toml, strictly
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcedFact:
     """A sourced fact that is in no catalog, such as a release, a name or a published result."""
-
-    __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
     subject: str
     about: str
@@ -60,8 +57,6 @@ class SourcedFact:
 class SourcedLimit:
     """The threshold of a rule, in total processing performance, which is dense TOPS times bits."""
 
-    __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
-
     id: str
     says: str
     min_tpp: float
@@ -78,8 +73,6 @@ class PrintedFigure:
     Examples are a vector rate, and the memory of an earlier version.
     """
 
-    __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
-
     accelerator: str
     quantity: str
     value: float
@@ -95,8 +88,6 @@ class PrintedFigure:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
     """Several devices that are sold, and listed in data sheets, as one product."""
-
-    __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
     accelerator: str
     devices: int

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date
 from enum import StrEnum
-from typing import ClassVar, Literal
+from typing import Literal
 
 from penstock.errors import UnsupportedPrecision
-from penstock.reading.toml import STRICT
 
 
 class Basis(StrEnum):
@@ -38,8 +37,6 @@ class Precision(StrEnum):
 class Source:
     """Source of some fields: the publisher, the date of the last check, and the kind of evidence."""
 
-    __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
-
     fields: tuple[str, ...]
     checked_on: date
     basis: Basis
@@ -59,8 +56,6 @@ class Memory:
     `nominal_gb` is the advertised number. Vendors print GiB as GB, so bytes are a separate field.
     """
 
-    __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
-
     kind: str
     nominal_gb: float
     hbm_bytes: int
@@ -79,8 +74,6 @@ class Memory:
 class Link:
     """Scale-up links of a device. In a mesh one peer gets one link. Behind a switch one peer can get all links."""
 
-    __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
-
     name: str
     topology: Literal["mesh", "switched", "pcie", "ring", "torus"]
     domain_devices: int | None = None
@@ -91,8 +84,6 @@ class Link:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """Server that holds the accelerator."""
-
-    __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
     devices: int
     most_devices: int | None = None
@@ -112,8 +103,6 @@ class Node:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accelerator:
     """Accelerator as the engine sees it."""
-
-    __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
     id: str
     name: str

@@ -6,16 +6,12 @@ Each has a trimmed config.json, its source, and the published size for a check.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, ClassVar
-
-from penstock.reading.toml import STRICT
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedSize:
     """Parameter counts that the publisher states, and the parts they include."""
-
-    __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
     total_params: float
     source: str
@@ -31,8 +27,6 @@ class PublishedSize:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogModel:
     """Model known by name."""
-
-    __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
     id: str
     repo: str

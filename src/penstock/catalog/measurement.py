@@ -1,11 +1,8 @@
 """Describes public measurements: rows of serving benchmarks, each with its source."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import ClassVar, Literal
-
-from penstock.reading.toml import STRICT
+from typing import Literal
 
 Scenario = Literal["online", "static_batch", "saturated", "disaggregated", "open_loop", "prefill"]
 Dated = Literal["day", "up_to"]
@@ -20,8 +17,6 @@ them yet. held_out: no prediction may ever be learnt from them, because predicti
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasurementSource:
     """Publisher of some rows, and the terms of use."""
-
-    __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
     id: str
     title: str

@@ -1,12 +1,10 @@
 """Holds dated prices. Prices are appended and never overwritten, so that an older plan keeps the prices it used."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from statistics import median, quantiles
-from typing import ClassVar, Final, Literal
-
-from penstock.reading.toml import STRICT
+from typing import Final, Literal
 
 PriceKind = Literal[
     "rent_on_demand",
@@ -37,8 +35,6 @@ _LONE_SPREAD: Final = {"high": 0.05, "medium": 0.1, "low": 0.2}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
     """Price published on one day. A later price is a new entry with its own date."""
-
-    __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
     id: str
     kind: PriceKind

@@ -104,7 +104,7 @@ def edited(change: str, value: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "value", "complaint"),
     [
-        ("memory.hbm_bytes", "206158430208", "valid integer"),
+        ("memory.hbm_bytes", "206158430208", "whole number without quotes"),
         ("memory.hbm_bytes", -1, "positive"),
         ("memory.usable_hbm_bytes", 10**15, "within hbm_bytes"),
         ("tflops", 1, "[Uu]nexpected"),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any, ClassVar
+from typing import Any
 
 from penstock.errors import CatalogError, PenstockError
 from penstock.fleet.release import Release, ReleaseRange
@@ -16,7 +16,7 @@ from penstock.preflight.rules.fact_names import VOCABULARY
 from penstock.preflight.rules.history import read_choices, read_engine_flags
 from penstock.preflight.rules.knowledge import Knowledge
 from penstock.preflight.rules.rule import Grounds, Reference, Rule, Severity
-from penstock.reading.toml import STRICT, parse_toml, read_toml, strictly
+from penstock.reading.toml import parse_toml, read_toml, strictly
 
 _DATA = files("penstock.preflight") / "data"
 _KINDS = {name: fact.kind for name, fact in VOCABULARY.items()}
@@ -26,8 +26,6 @@ _Written = str | int | float | bool | list[str]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
     """A rule as it is written in a rule file."""
-
-    __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
     id: str
     severity: Severity
@@ -45,8 +43,6 @@ class _Entry:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
     """A rule file, which holds the rules of one category."""
-
-    __pydantic_config__: ClassVar[Mapping[str, object]] = STRICT
 
     rule: list[_Entry]
 
