@@ -1,4 +1,7 @@
-"""Holds facts about accelerators, prices and models, each with its source. Each file is read only when it is needed."""
+"""Holds facts about accelerators, prices and models, each with its source.
+
+Each file of the catalog is read only when it is needed.
+"""
 
 from penstock.catalog._catalog_files import (
     accelerator_ids,

@@ -55,7 +55,7 @@ def load_accelerators() -> tuple[Accelerator, ...]:
 
 @cache
 def load_prices(name: str) -> tuple[Price, ...]:
-    """Read every price recorded for one accelerator, oldest first. The result is empty if there is no price."""
+    """Read every price recorded for one accelerator, oldest first. The result is empty if no price is recorded."""
     ident = _resolve(name, "accelerators", "penstock catalog list")
     path = _DATA / "prices" / f"{ident}.toml"
     if not path.is_file():
@@ -69,7 +69,7 @@ def load_prices(name: str) -> tuple[Price, ...]:
 def find_model(name: str) -> CatalogModel:
     """Read one model by its id, short name or hub name.
 
-    If it is found by the name of a hub repository, the model keeps the name of that repository.
+    A model that is found by the name of a hub repository keeps the name of that repository.
     """
     ident = _resolve(name, "models", "penstock catalog models")
     known = _load_model(ident)
@@ -98,7 +98,7 @@ def load_measurements(accelerator: str | None = None, *, use: Use = "evidence") 
 
 
 def _only(text: str, accelerator: str | None) -> str:
-    """Return the header line and the lines that name one accelerator. Parsing the other lines too would take long."""
+    """Return the header line and the lines that name one accelerator. Parsing all lines would take much longer."""
     if accelerator is None:
         return text
     header, *lines = text.splitlines(keepends=True)
@@ -109,16 +109,16 @@ def _only(text: str, accelerator: str | None) -> str:
 def load_efficiencies() -> Mapping[str, Any]:
     """Read the calibration that ships with the package.
 
-    The module `penstock.performance.calibration.efficiencies` writes it.
+    The module `penstock.performance.calibration.efficiencies` writes the calibration.
     """
     return _document("efficiencies.json")
 
 
 @cache
 def load_disaggregation() -> Mapping[str, Any]:
-    """Read the factors of disaggregated runs.
+    """Read the factors by which engine steps are slower in disaggregated deployments.
 
-    The module `penstock.performance.disaggregated.phase_factors` writes them.
+    The module `penstock.performance.disaggregated.phase_factors` writes these factors.
     """
     return _document("disaggregation.json")
 
@@ -127,16 +127,16 @@ def load_disaggregation() -> Mapping[str, Any]:
 def load_power() -> Mapping[str, Any]:
     """Read the power model that ships with the package.
 
-    The module `penstock.performance.power.power_document` writes it.
+    The module `penstock.performance.power.power_document` writes the power model.
     """
     return _document("power.json")
 
 
 @cache
 def load_drafts() -> Mapping[str, Any]:
-    """Read the draft acceptance that ships with the package.
+    """Read the acceptance rates of drafted tokens that ship with the package.
 
-    The module `penstock.performance.calibration.draft_acceptance` writes it.
+    The module `penstock.performance.calibration.draft_acceptance` writes the acceptance rates.
     """
     return _document("drafts.json")
 
@@ -150,14 +150,17 @@ def _document(name: str) -> Mapping[str, Any]:
 
 
 def load_evidence() -> "Mapping[str, np.ndarray[Any, Any]]":
-    """Read the measurements as columns. The module `penstock.performance.calibration.efficiencies` writes them."""
+    """Read the measurements as one array per column.
+
+    The module `penstock.performance.calibration.efficiencies` writes these arrays.
+    """
     return _arrays("evidence.npz")
 
 
 def load_held_out() -> "Mapping[str, np.ndarray[Any, Any]]":
     """Read the held-out prediction of each measurement, which `make calibration` writes.
 
-    For each prediction, the month, setup, model or accelerator of the measurement was held out.
+    A held-out prediction uses no measurement of the same month, setup, model or accelerator.
     """
     return _arrays("held_out.npz")
 
@@ -202,7 +205,7 @@ def _ids(folder: str) -> tuple[str, ...]:
 
 @cache
 def _aliases(folder: str) -> dict[str, str]:
-    """Map short names to ids. One file has all short names, so that the whole catalog need not be read."""
+    """Map short names to ids. All short names are in one file, so that a lookup does not read the whole catalog."""
     written = read_toml(_DATA / folder / _ALIASES)
     return {str(alias).lower(): str(ident) for alias, ident in written.items() if isinstance(ident, str)}
 
@@ -253,7 +256,8 @@ def _ids_by_letters(folder: str) -> dict[str, str]:
 def _similar_accelerator(wanted: str) -> str | None:
     """Return a sentence that names a similar accelerator in the catalog.
 
-    It exists for some known accelerators that are not in the catalog. For all other names the result is None.
+    The catalog has such a sentence for some known accelerators that it does not cover. For all other names the result
+    is None.
     """
     similar = read_toml(_DATA / "accelerators" / _ALIASES).get("kin", {}).get(_letters(wanted))
     return None if similar is None else str(similar)

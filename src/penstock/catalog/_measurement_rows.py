@@ -113,13 +113,13 @@ COLUMNS: Final[Mapping[str, Parse]] = {
     "twin": str,
     "flag": str,
 }
-"""Every column that a file can have, in the order of the file. A file leaves out columns that are empty in all its
-rows."""
+"""Every column that a file of measurements can have, in the order of the file. A file leaves out columns that would be
+empty in all rows."""
 _REQUIRED: Final = {field.name for field in fields(Measurement) if field.default is MISSING}
 
 
 def read_rows(text: str, where: str) -> list[Measurement]:
-    """Parse one file of rows. An error message is one line that names the file, the line and the column."""
+    """Parse one file of measurements. An error message is one line that names the file, the line and the column."""
     table = list(csv.reader(text.splitlines()))
     header, lines = (table[0], table[1:]) if table else ([], [])
     _check_header(header, where)

@@ -35,7 +35,7 @@ class Precision(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Source of some fields: the publisher, the date of the last check, and the kind of evidence."""
+    """Source of some fields of an accelerator: the publisher, the date of the last check, and the kind of evidence."""
 
     fields: tuple[str, ...]
     checked_on: date
@@ -53,7 +53,7 @@ class Source:
 class Memory:
     """Device memory.
 
-    `nominal_gb` is the advertised number. Vendors print GiB as GB, so bytes are a separate field.
+    `nominal_gb` is the advertised size. Vendors often write GB but mean GiB, so the size in bytes is a separate field.
     """
 
     kind: str
@@ -61,18 +61,18 @@ class Memory:
     hbm_bytes: int
     hbm_bytes_per_s: float
     usable_hbm_bytes: int | None = None
-    """Memory in bytes that the driver reports to a process. None if no source states it."""
+    """Memory in bytes that the driver reports to a process; None if no source states the number."""
 
     def __post_init__(self) -> None:
         if self.hbm_bytes <= 0 or self.hbm_bytes_per_s <= 0:
             raise ValueError("memory capacity and bandwidth must be positive")
         if self.usable_hbm_bytes is not None and not 0 < self.usable_hbm_bytes <= self.hbm_bytes:
-            raise ValueError("usable_hbm_bytes must lie within hbm_bytes")
+            raise ValueError("usable_hbm_bytes must be above 0 and at most hbm_bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """Scale-up links of a device. In a mesh one peer gets one link. Behind a switch one peer can get all links."""
+    """Scale-up links of a device. In a mesh, each peer has one link. Behind a switch, one peer can use all links."""
 
     name: str
     topology: Literal["mesh", "switched", "pcie", "ring", "torus"]
@@ -87,12 +87,12 @@ class Node:
 
     devices: int
     most_devices: int | None = None
-    """Maximum number of devices in one server. None if no server has more than the usual number."""
+    """Maximum number of devices in one server; None if no server has more than `devices`."""
     pcie: str | None = None
     node_watts: float | None = None
     """Maximum power of the whole server, in watts."""
     provisioned_watts_per_device: float | None = None
-    """Watts that a site provisions per device, including its share of host, network and cooling."""
+    """Power in watts that a site provisions per device, including the device's share of host, network and cooling."""
 
     @property
     def largest(self) -> int:
@@ -115,8 +115,8 @@ class Accelerator:
     node: Node
     sources: tuple[Source, ...]
     sparse_flops_per_s: Mapping[Precision, float] | None = None
-    """Peak with 2:4 structured sparsity, which no LLM engine uses. Predictions never use it. It is recorded to explain
-    the figures in vendor sheets."""
+    """Peak with 2:4 structured sparsity, which no LLM engine uses. Predictions never use the sparse peak; the catalog
+    records it only to explain the figures in vendor sheets."""
     compute_target: str | None = None
     wavefront_size: int | None = None
     compute_units: int | None = None
@@ -138,13 +138,13 @@ class Accelerator:
             raise ValueError(f"no source for {sorted(unsourced)}; add a [[sources]] entry that lists these fields")
         twice = [name for name in known if len(_covering(name, covered)) > 1]
         if twice:
-            raise ValueError(f"two sources for {sorted(twice)}; keep the better one and put the other in its note")
+            raise ValueError(f"two sources for {sorted(twice)}; keep the better source and name the other in its note")
 
     @property
     def usable_hbm_bytes(self) -> int:
         """Return the memory in bytes that the driver reports to a process.
 
-        If no source states it, return the physical size.
+        If no source states this number, return the physical memory size.
         """
         return self.memory.usable_hbm_bytes or self.memory.hbm_bytes
 
@@ -152,14 +152,14 @@ class Accelerator:
     def rack_nodes(self) -> int:
         """Return the number of nodes that are sold together.
 
-        It is the number of nodes in a rack if links span the rack, else one.
+        If links span a rack, this is the number of nodes in the rack; otherwise it is 1.
         """
         domain = self.link.domain_devices if self.link is not None else None
         return max(1, (domain or 0) // self.node.devices)
 
     @property
     def recommendable(self) -> bool:
-        """Return whether recommendations can name the accelerator.
+        """Return whether the accelerator may appear in recommendations.
 
         The accelerator must be shipping, and its memory size, memory bandwidth and dense bf16 peak must be verified.
         """
@@ -180,13 +180,16 @@ class Accelerator:
         raise KeyError(name)
 
     def emulated_formats(self, formats: Iterable[str]) -> tuple[str, ...]:
-        """Return the formats in `formats` that the accelerator does not multiply natively, in their given order."""
+        """Return those of `formats` in which the accelerator cannot multiply natively, in the given order."""
         fp8 = {"fp8", "mxfp8"} if Precision.FP8 in self.dense_flops_per_s else set()
         missing = {"fp8", "mxfp8", "mxfp4", "nvfp4"} - fp8 - set(self.fp4_formats)
         return tuple(name for name in formats if name in missing)
 
     def peak_flops_per_s(self, precision: Precision) -> float:
-        """Return the dense peak of a datapath in FLOP/s. Raise an error if the accelerator has no such datapath."""
+        """Return the peak of a dense datapath, such as bf16 or fp8, in FLOP/s.
+
+        Raise an error if the accelerator has no such datapath.
+        """
         try:
             return self.dense_flops_per_s[precision]
         except KeyError:
@@ -211,12 +214,12 @@ _IDENTITY = {
 
 
 def fact_names(accelerator: Accelerator) -> tuple[str, ...]:
-    """List the dotted name of every sourced fact of the accelerator."""
+    """List the dotted name of every fact of the accelerator that needs a source."""
     return tuple(name for name, _ in facts(accelerator))
 
 
 def facts(accelerator: Accelerator) -> tuple[tuple[str, object], ...]:
-    """List every sourced fact with its value. Name, vendor and form factor need no source and are not listed."""
+    """List every fact that needs a source, with its value. Name, vendor and form factor need no source."""
     return tuple(_facts_of(accelerator, ""))
 
 

@@ -8,7 +8,7 @@ from penstock.units import GB, GIB, TERA
 
 @dataclass(frozen=True, slots=True)
 class ComparedFigure:
-    """One fact of both accelerators, and the ratio of left to right if both are numbers."""
+    """One fact of both accelerators, with the ratio of the left value to the right value if both are numbers."""
 
     name: str
     label: str
@@ -19,7 +19,7 @@ class ComparedFigure:
 
 @dataclass(frozen=True, slots=True)
 class Trap:
-    """Common comparison that is wrong, with the arithmetic that shows it."""
+    """A comparison that is common but wrong, with the arithmetic that shows the error."""
 
     kind: str
     text: str
@@ -81,7 +81,7 @@ def _traps(left: Accelerator, right: Accelerator) -> tuple[Trap, ...]:
 
 
 def _sparse_traps(dense: Accelerator, sparse: Accelerator) -> list[Trap]:
-    """Return the comparisons of a dense figure with a sparse one. This is the most common error in publications."""
+    """Return comparisons of a dense with a sparse figure. Mixing the two is the most common error in publications."""
     for kind in (Precision.FP8, Precision.BF16):
         mine, theirs = dense.dense_flops_per_s.get(kind), sparse.dense_flops_per_s.get(kind)
         inflated = (sparse.sparse_flops_per_s or {}).get(kind)

@@ -1,6 +1,6 @@
 """Describes the models of the catalog.
 
-Each has a trimmed config.json, its source, and the published size for a check.
+Each model has a trimmed config.json, the source of that file, and the published size to check against.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedSize:
-    """Parameter counts that the publisher states, and the parts they include."""
+    """Parameter counts that the publisher states, and the parts of the checkpoint that these counts leave out."""
 
     total_params: float
     source: str
@@ -19,8 +19,8 @@ class PublishedSize:
     excludes: tuple[str, ...] = ()
     """Parts of the checkpoint that the published total leaves out, such as `mtp` or `vision`."""
     active_excludes: tuple[str, ...] = ()
-    """Parts that the published active count leaves out, in addition to the parts that no text token passes through.
-    Some publishers count embeddings and others do not."""
+    """Parts of the checkpoint that the published number of active parameters leaves out, such as embeddings, which only
+    some publishers count. Parts that no text token passes through are always left out and not listed here."""
     note: str | None = None
 
 

@@ -16,19 +16,19 @@ them yet. held_out: no prediction may ever be learnt from them, because predicti
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasurementSource:
-    """Publisher of some rows, and the terms of use."""
+    """Publisher of some measurements, and the terms of use."""
 
     id: str
     title: str
     url: str
     terms: str
     row_url: str | None = None
-    """URL of one row. The placeholder `{ref}` stands for the row's reference."""
+    """URL of one measurement. The placeholder `{ref}` stands for the reference of the measurement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """Prefill or decode side of a disaggregated deployment: its workers, all with the same split."""
+    """Prefill side or decode side of a disaggregated deployment; all workers of a side have the same parallelism."""
 
     workers: int
     tp: int = 1
@@ -45,7 +45,7 @@ class Side:
 class Measurement:
     """Published result of one deployment under one load.
 
-    Lengths are the lengths actually served (InferenceX draws 80 to 100% of its nominal lengths). `tp`, `dp` and `ep`
+    Token lengths are those actually served (InferenceX draws 80 to 100% of its nominal lengths). `tp`, `dp` and `ep`
     describe one engine: attention tensor ranks, attention data ranks, and whether whole experts are spread over all
     ranks. `output_tokens_per_s` counts only output tokens, over the whole deployment.
     """
@@ -55,8 +55,8 @@ class Measurement:
     ref: str
     scenario: Scenario
     """How the load was applied. online: a closed loop of `concurrency` users on one engine. static_batch: one batch,
-    run to its end. saturated: all requests are queued at once, and the batch is as large as memory allows. Its size is
-    not stated. disaggregated: a closed loop on separate prefill and decode engines. open_loop: requests arrive at a
+    run to its end. saturated: all requests are queued at once, and the batch is as large as memory allows; its size is
+    not published. disaggregated: a closed loop on separate prefill and decode engines. open_loop: requests arrive at a
     fixed rate, and `concurrency` is the mean number in flight. prefill: one prompt at a time, and only its time to
     first token was measured."""
     model: str
@@ -82,8 +82,8 @@ class Measurement:
     ttft_p99_s: float | None = None
     output_tokens_per_s: float | None = None
     dated: Dated = "day"
-    """`up_to` if the date is only an upper bound: the row is a median over months that end on `date`, or comes from a
-    file of that date. The software is then older by an unknown amount."""
+    """`up_to` if `date` is only the latest possible date: the row is a median over months that end on `date`, or comes
+    from a file of that date. The measured software is then older than `date` by an unknown amount."""
     drafted: Drafted = ""
     """Draft method of speculative decoding, in which a step yields more than one token. mtp: the draft layers of the
     checkpoint. drafter: a separate draft model. dspark, dflash: drafters of these names. The checkpoint of MiniMax-M3
@@ -105,20 +105,20 @@ class Measurement:
     stack: str = ""
     """Name of software that runs on top of the engines, if there is any."""
     prefill: Side | None = None
-    """Prefill side of a disaggregated deployment. The rest of the row describes the decode side."""
+    """Prefill side of a disaggregated deployment. The other fields of the row describe the decode side."""
     decode_workers: int = 1
     nodes: int = 1
-    """Minimum number of machines that can hold the devices, for a deployment whose source says that it spans several
-    machines."""
+    """The minimum number of machines that can hold the devices if the source says that the deployment spans several
+    machines; otherwise 1."""
     joules_per_output_token: float | None = None
     """Energy of all devices per output token in joules, measured while the load ran."""
     twin: str = ""
-    """Id of the dated run with the same configuration, lengths and load as this row, if this row is a median over
-    runs."""
+    """If this row is a median over runs, the id of the dated run with the same configuration, lengths and load."""
     flag: str = ""
-    """Fields of the row that are uncertain, separated by semicolons. `docs/data.md` explains each flag. For example,
-    `gpu_ambiguous`: the accelerator may be another member of the printed family. `gpu_unnamed`: only the runner is
-    known. `split_derived`: tp was derived from rates and times."""
+    run to its end. saturated: all requests are queued at once, and the batch is as large as memory allows; its size is
+    not published. disaggregated: a closed loop on separate prefill and decode engines. open_loop: requests arrive at a
+    fixed rate, and `concurrency` is the mean number in flight. prefill: one prompt at a time, and only its time to
+    first token was measured."""
 
     @property
     def devices(self) -> int:
@@ -127,6 +127,7 @@ class Measurement:
 
     @property
     def plain(self) -> bool:
-        """Return whether the row measures one engine without drafts, and is not a median with a dated twin."""
-        one_engine = self.scenario in {"online", "static_batch", "saturated"}
-        return one_engine and not self.drafted and not self.twin
+    run to its end. saturated: all requests are queued at once, and the batch is as large as memory allows; its size is
+    not published. disaggregated: a closed loop on separate prefill and decode engines. open_loop: requests arrive at a
+    fixed rate, and `concurrency` is the mean number in flight. prefill: one prompt at a time, and only its time to
+    first token was measured."""

@@ -20,14 +20,14 @@ PriceKind = Literal[
     "purchase_all_in",
     "own_three_years",
 ]
-"""What the price pays for. `rent_contract` rents for `term_months`. `rent_block` rents for a window of days to weeks,
-which is prepaid or has a waiting time. `purchase_node` buys the server. `purchase_all_in` buys the server with network
-and storage. `run_per_hour` is the hourly cost of an owned device without its purchase."""
+"""The thing or service that a price is for. `rent_contract` rents for `term_months`. `rent_block` rents for some days
+to weeks, prepaid or after a waiting time. `purchase_node` buys the server. `purchase_all_in` buys the server with
+network and storage. `run_per_hour` is the hourly cost of an owned device without its purchase price."""
 _HOURLY: Final = frozenset(
     {"rent_on_demand", "rent_spot", "rent_index", "rent_contract", "rent_block", "own_per_hour", "run_per_hour"}
 )
 _RECENT: Final = timedelta(days=365)
-"""Maximum age of a used price relative to the newest price. The market has changed since older prices."""
+"""Prices that are older than the newest price by more than this are not used, because the market has changed since."""
 _LONE_SPREAD: Final = {"high": 0.05, "medium": 0.1, "low": 0.2}
 """Assumed relative spread around the price if there is only one price, keyed by the confidence in that price."""
 
@@ -40,8 +40,8 @@ class Price:
     kind: PriceKind
     provider: str
     usd: float
-    """Price in dollars for `devices` devices together. It is per hour for rent, own_per_hour and run_per_hour, and is
-    paid once for the other kinds."""
+    """Price in dollars for `devices` devices together. Prices for rent, own_per_hour and run_per_hour are per hour;
+    prices of other kinds are paid once."""
     devices: int
     effective_from: date
     confidence: Literal["high", "medium", "low", "unverified"]
@@ -51,15 +51,14 @@ class Price:
     source: str | None = None
     note: str | None = None
     component: bool = False
-    """Whether the price is for the accelerator alone and the host is billed separately. A whole machine is not
-    available at this price."""
+    """Whether the price is for the accelerator alone, without the host, which is billed separately."""
     term_months: int | None = None
-    """Term of a `rent_contract` in months. None if its source does not state it."""
+    """Term of a `rent_contract` in months. None if the source does not state the term."""
     survey: bool = False
     """Whether the price comes from a survey of many providers and buyers, instead of one provider's price list."""
     corrected_by: str | None = None
-    """Id of the entry that records this offer with the correct label. This entry has a wrong label, stays on record and
-    is not used."""
+    """If this entry has a wrong label: id of the entry that records the same offer with the correct label. The wrong
+    entry stays on record but is not used."""
 
     def __post_init__(self) -> None:
         if self.usd <= 0 or self.devices < 1:
@@ -81,19 +80,19 @@ class Price:
 
     @property
     def usd_per_device(self) -> float:
-        """Return the dollars per device. They are per hour if `hourly` is true, else they are paid once."""
+        """Return the dollars per device. The price is per hour if `hourly` is true, else it is paid once."""
         return self.usd / self.devices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarketPrice:
-    """Market price of a device: the central price and the offers behind it."""
+    """Market price of a device: the central price, its range, and the offers from which both are computed."""
 
     usd_per_device: float
     low_usd_per_device: float
     high_usd_per_device: float
     """Low and high price are quartiles of the offers, because one cloud's list price is not a market. If there is only
-    one price, the range around it depends on the confidence in that price."""
+    one offer, the range around its price depends on the confidence in that price."""
     offers: tuple[Price, ...]
     """Each provider's newest price, cheapest first."""
 
@@ -133,9 +132,9 @@ def _middle(offers: tuple[Price, ...]) -> MarketPrice:
 
 
 def _newest_by_provider(prices: Sequence[Price]) -> tuple[Price, ...]:
-    """Return one price per provider, which is the provider's newest price.
+    """Return the newest price of each provider.
 
-    Among prices of the same date, the price for the largest number of devices is taken.
+    Among a provider's prices of the same date, the price for the largest number of devices is taken.
     """
     kept: dict[str, Price] = {}
     for price in sorted(prices, key=lambda entry: (entry.effective_from, entry.devices, -entry.usd_per_device)):

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Item(StrEnum):
-    """Cost category of a line of a bill. The members are in the order in which a waterfall adds them, silicon first."""
+    """Cost category of a line of a bill. Categories are listed in the order of a waterfall chart, silicon first."""
 
     SILICON = "silicon"
     KEPT = "resale given up"
@@ -25,7 +25,10 @@ class Item(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One amount in today's dollars. Readers can check it by hand: `formula` evaluated on `inputs` gives `usd`."""
+    """One amount in today's dollars.
+
+    Readers can check the amount by hand, because `formula` evaluated on `inputs` gives `usd`.
+    """
 
     item: Item
     label: str
@@ -35,7 +38,7 @@ class Line:
 
 
 def line(item: Item, label: str, formula: str, **inputs: float) -> Line:
-    """Evaluate a formula of the form `a*b*(c - d*e)` on its inputs and return the line."""
+    """Evaluate a formula of the form `a*b*(c - d*e)` on its inputs and return the result as a line of a bill."""
     return Line(item=item, label=label, usd=_product(formula, inputs), formula=formula, inputs=inputs)
 
 

@@ -8,8 +8,8 @@ from penstock.errors import UsageError
 HOURS_PER_YEAR = 8760.0
 MONTHS_PER_YEAR = 12.0
 _NO_INTEREST = 1e-12
-"""Smallest exponent, log(1 + rate) times years, for which `Finance.paid_years` computes a quotient. Below it the
-quotient would lose all digits, so the limit of the quotient is used."""
+"""Value of log(1 + rate) times years below which `Finance.paid_years` ignores discounting within the period. For
+smaller values, the quotient of the discount formula would lose all its digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +23,8 @@ class Finance:
     salvage_fraction: float = 0.0
     """Resale price of fully depreciated hardware, as a fraction of the price paid."""
     resale_fraction: float = 0.0
-    """Share of the book value above salvage that a sale before full depreciation yields, in addition to the salvage
-    value."""
+    """Fraction of the difference between book value and salvage value that a sale before full depreciation yields, in
+    addition to the salvage value."""
 
     def __post_init__(self) -> None:
         if self.discount_rate_fraction < 0 or self.depreciation_years <= 0:
@@ -48,7 +48,7 @@ class Finance:
         return self.worth_today(start_years) * -expm1(-force * length) / force
 
     def book_fraction(self, age_years: float) -> float:
-        """Return the book value of hardware at an age, as a fraction of the price paid. It is not a payment."""
+        """Return the book value of hardware at an age, as a fraction of the price paid. Book value is not a payment."""
         left = max(0.0, 1 - age_years / self.depreciation_years)
         return self.salvage_fraction + (1 - self.salvage_fraction) * left
 
@@ -60,13 +60,13 @@ class Finance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window(Finance):
-    """Rules that count payments between two dates without a discount, and payments outside these dates as 0."""
+    """Rules for a window between two dates: payments inside it count in full, and payments outside it count as 0."""
 
     start_years: float
     end_years: float
-    """End in years, exclusive. A payment at exactly this time belongs to the next window."""
+    """End in years, exclusive. A payment made exactly at the end of a window belongs to the next window."""
     tolerance_years: float = 1e-6
-    """Two dates that differ by at most this many years count as equal. The default is half a minute."""
+    """Two dates that differ by at most this many years count as equal. The default, 1e-6 years, is half a minute."""
 
     def worth_today(self, years: float) -> float:
         """Return 1 if a payment at `years` years from today falls into the window, otherwise 0."""

@@ -1,4 +1,4 @@
-"""Computes a node's maximum power and serving power, each with its source, and its average power at a load."""
+"""Computes a node's maximum power and serving power, each with its source, and its average power at a given load."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,8 +37,8 @@ class NodePower:
     basis: Literal["catalog", "derived", "given"]
     note: str
     serving_watts: float
-    """Power of the host at its maximum, plus the devices at their measured draw. If no draw was measured, this is the
-    node's maximum."""
+    """Maximum power of the host plus the measured power draw of the devices. If the draw of the devices was not
+    measured, this is the maximum power of the node."""
     serving_low_watts: float
     serving_high_watts: float
     serving_note: str
@@ -49,8 +49,9 @@ def node_power(
 ) -> NodePower | None:
     """Return the node power from the plan, else from the catalog, else as the sum of board power and host power.
 
-    None if all three are unknown. `provisioned_watts_per_device` is not used, because it already includes a share of
-    cooling, which PUE would count a second time.
+    The result is None if the plan and the catalog state neither the node power nor the board power.
+    `provisioned_watts_per_device` is not used, because it already includes a share of cooling, which PUE would count a
+    second time.
     """
     node, tdp_watts = accelerator.node, accelerator.tdp_watts
     if given_watts is not None:
@@ -91,6 +92,9 @@ def _serving(
 
 
 def average_watts(serving_watts: float, *, idle_watts: float, load_fraction: float) -> float:
-    """Return the average draw of a node in watts. It rises linearly with load, from idle power to serving power."""
+    """Return the average power draw of a node in watts.
+
+    Power rises linearly with load, from idle power to serving power.
+    """
     idle = min(idle_watts, serving_watts)
     return idle + (serving_watts - idle) * min(1.0, max(0.0, load_fraction))

@@ -47,10 +47,10 @@ class Ownership:
     device_usd: float
     """Price of a device after the volume discount."""
     host_usd: float
-    """Price of a server without its devices, once per node."""
+    """Price of a server without its accelerators; paid once per node."""
     network_usd_per_device: float
     node_watts: float
-    """Maximum power of a node. Hosting is provisioned for this maximum."""
+    """Maximum power of a node. Hosting is provisioned for the maximum power."""
     serving_watts: float
     """Average power of a node while it serves."""
     idle_fraction: float
@@ -106,7 +106,10 @@ def ownership_bill(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resale:
-    """Resale value of an already owned node. It falls linearly from today's value to 0 at the end of the node's use."""
+    """Resale value of an already owned node.
+
+    The value falls linearly from today's to 0 at the end of the node's use.
+    """
 
     today_usd: float
     ends_years: float
@@ -126,7 +129,7 @@ def retention_bill(
     stack: StackCosts,
     finance: Finance,
 ) -> tuple[Line, ...]:
-    """Bill already owned nodes for a period. The bill has the cost of running them and their loss of resale value."""
+    """Bill already owned nodes for a period. The bill has the nodes' running costs and their loss of resale value."""
     start, end = period_years
     years = finance.paid_years(start, end)
     return (
@@ -188,7 +191,10 @@ def _running(terms: Ownership, nodes: float, years: float, site: Site) -> Iterab
 
 
 def people(stack: StackCosts, *, period_years: tuple[float, float], finance: Finance) -> tuple[Line, ...]:
-    """Bill the extra engineers that a vendor's stack needs. Their number does not depend on the size of the fleet."""
+    """Bill the extra engineers that a vendor's stack needs.
+
+    The number of these engineers does not depend on the size of the fleet.
+    """
     return (
         line(
             Item.SOFTWARE,
@@ -204,7 +210,7 @@ def people(stack: StackCosts, *, period_years: tuple[float, float], finance: Fin
 def stack_by_device(
     stack: StackCosts, *, devices: float, period_years: tuple[float, float], finance: Finance
 ) -> tuple[Line, ...]:
-    """Bill the stack costs that are proportional to the devices, owned or rented: engineers and any licences."""
+    """Bill the stack costs that grow with the number of devices, owned or rented: engineers and any licences."""
     counted = {"devices": devices, "paid_years": finance.paid_years(*period_years)}
     engineers = line(
         Item.SOFTWARE,
@@ -240,7 +246,7 @@ class Waterfall:
     """Costs of a bill, added up item by item from silicon alone to the all-in cost."""
 
     silicon_usd: float
-    """Cost of bought silicon plus rent, which takes its place for rented nodes."""
+    """Cost of bought silicon, plus the rent of rented nodes."""
     all_in_usd: float
     steps: tuple[WaterfallStep, ...]
 

@@ -1,4 +1,4 @@
-"""Computes prices per million input tokens and per million output tokens, by the device time of each kind of token."""
+"""Computes prices per million input and output tokens, according to the device time that each kind of token takes."""
 
 from dataclasses import dataclass
 from math import inf
@@ -22,9 +22,9 @@ class TokenPrice:
 def token_price(usd: float, *, input_tokens: float, output_tokens: float, prefill_fraction: float | None) -> TokenPrice:
     """Divide a bill between input and output tokens, by the share of device time spent on prefill.
 
-    Input tokens pay for this share, and output tokens pay for the rest. The caller chooses how the share is computed.
-    By default it is device-seconds of prefill over all busy device-seconds. Idle time and engineers are divided in the
-    same proportion as busy time.
+    Input tokens pay for the share of prefill, and output tokens pay for the rest. The caller chooses how the share of
+    prefill is computed. By default the share is device-seconds of prefill divided by all busy device-seconds. Idle time
+    and engineers are divided in the same proportion as busy time.
     """
     total = input_tokens + output_tokens
     blended = usd / total * MTOK if total else inf

@@ -16,9 +16,9 @@ class Parallelism:
     tp: Count = 1
     pp: Count = 1
     dp: Count = 1
-    """Attention data parallelism inside the replica: ranks share the experts and keep their own requests."""
+    """Data-parallel attention ranks in the replica; the ranks share the experts, but each rank has its own requests."""
     expert_parallel: Flag = False
-    """Whether whole experts are spread over the ranks."""
+    """Expert parallelism: whether each rank holds whole experts, instead of a slice of every expert."""
 
     def __post_init__(self) -> None:
         for name, ranks in (("tp", self.tp), ("pp", self.pp), ("dp", self.dp)):
@@ -58,5 +58,5 @@ class Deployment:
 
     @property
     def batched_tokens(self) -> int:
-        """Maximum tokens per step of the replica, summed over its data-parallel ranks."""
+        """Maximum number of tokens in one step of the replica, summed over its data-parallel ranks."""
         return self.engine.max_batched_tokens * self.parallelism.dp

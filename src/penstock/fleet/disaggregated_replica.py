@@ -9,7 +9,8 @@ from penstock.fleet.deployment import Deployment
 NETWORK_BYTES_PER_S: Final = 50e9
 """Bytes per second from one device to another machine, if each device has a 400 Gb/s adapter.
 
-With a tenth of this rate, a median error changes by less than one percentage point.
+With a tenth of this rate, the median prediction errors for disaggregated deployments change by less than one
+percentage point.
 """
 
 
@@ -22,9 +23,9 @@ class Disaggregated:
     decode: Deployment
     decode_replicas: int
     kv_bytes_per_s: float | None = None
-    """KV bytes per second of one prefill replica.
+    """Rate at which one prefill replica sends KV, in bytes per second.
 
-    None uses the links of the machine or rack that holds all replicas.
+    If None, the link speed in the catalog is used; one machine or rack must then hold all replicas.
     """
 
     def __post_init__(self) -> None:
@@ -39,17 +40,19 @@ class Disaggregated:
 
     @property
     def sending_bytes_per_s(self) -> float:
-        """KV bytes per second of one prefill replica: the given rate, else the rate from the catalog."""
+        """Rate at which one prefill replica sends KV, in bytes per second: the given rate, or the catalog's."""
         if self.kv_bytes_per_s is not None:
             return self.kv_bytes_per_s
         part = self.prefill.accelerator
         link, same = part.link, part.id == self.decode.accelerator.id
         if link is None or not same or self.devices > (link.domain_devices or 0):
             raise DeploymentError(
-                f"{self.devices} devices are more than one {part.id} machine or rack links; "
-                "give the rate at which a prefill replica sends KV with --kv-gbps"
+                f"no single {part.id} machine or rack links all {self.devices} devices of the deployment; "
+                "state the rate at which one prefill replica sends KV with --kv-gbps"
             )
         one_way = link.per_peer_bytes_per_s_one_way or link.aggregate_bytes_per_s_one_way
         if one_way is None:
-            raise DeploymentError(f"the catalog has no link speed of {part.id}; give it with --kv-gbps")
+            raise DeploymentError(
+                f"the catalog has no link speed for {part.id}; state the KV transfer rate with --kv-gbps"
+            )
         return one_way * self.prefill.parallelism.devices

@@ -1,6 +1,6 @@
 """Lists the engine settings that affect memory, steps and capacity, with their bounds.
 
-Every other setting is rejected by name, because a setting that is accepted but never read would mislead.
+Every other setting is rejected with an error, because ignoring a setting silently would mislead the user.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ ENGINE_FIELDS: Final[Mapping[str, str]] = {
     "page_size": "block_tokens",
     "kv_cache_memory_bytes": "kv_cache_bytes",
 }
-"""Fields of `Engine`, by the names that the engines use for these settings."""
+"""Maps an engine's own name for a setting to the field of `Engine` that holds the setting."""
 _CONTEXT: Final = ("max_model_len", "context_length")
 _KINDS: Final[Mapping[str, Kind]] = {
     **dict.fromkeys(ENGINE_FIELDS, "count"),
@@ -43,12 +43,12 @@ _WRITE: Final[Mapping[Kind, str]] = {
 
 
 def check_setting(name: str, value: EngineSetting) -> None:
-    """Raise an error for a setting that is never read, or for an invalid value."""
+    """Raise an error if Penstock does not use a setting, or if the value of the setting is invalid."""
     kind = _KINDS.get(name)
     if kind is None:
         near = get_close_matches(name, _KINDS, n=1, cutoff=0.7)
         hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(_KINDS)}"
-        raise UsageError(f"setting `{name[:40]}` has no effect here; set it only on the engine's command line, {hint}")
+        raise UsageError(f"Penstock does not use the engine setting `{name[:40]}`; remove it here ({hint})")
     if not _possible(kind, value):
         raise UsageError(f"setting {name} is {value}; write {_WRITE[kind]}")
 
@@ -68,13 +68,13 @@ def context_limit(settings: Mapping[str, EngineSetting]) -> int | None:
 
 
 def caches_prefixes(settings: Mapping[str, EngineSetting]) -> bool:
-    """Return whether prefix caching is on. It is on by default."""
+    """Return whether prefix caching is on, which is the default."""
     return settings.get("enable_prefix_caching") is not False and settings.get("disable_radix_cache") is not True
 
 
 @dataclass(frozen=True, slots=True)
 class _SettingsSchema:
-    """Annotation of engine settings, with the JSON schema of each for editors."""
+    """Type annotation that gives editors the JSON schema of every engine setting."""
 
     def __get_pydantic_json_schema__(self, schema: object, handler: object) -> dict[str, object]:
         kinds: Mapping[Kind, object] = {
@@ -87,4 +87,4 @@ class _SettingsSchema:
 
 
 EngineSettings = Annotated[Mapping[str, Typed], _SettingsSchema()]
-"""Settings of an engine at start, by the engine's own names."""
+"""Settings with which an engine is started, keyed by the engine's own names."""

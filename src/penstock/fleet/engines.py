@@ -12,9 +12,10 @@ from penstock.units import GIB, MIB
 EngineName = Literal["vllm", "sglang"]
 
 NEWEST: Final[Mapping[str, Release]] = {"vllm": Release("0.32.0"), "sglang": Release("0.5.18")}
-"""Newest release of each engine whose code was read; it is the default version.
+"""Newest release of each engine whose source code was examined; this release is the default version.
 
-Start-up logs, which show an engine's own memory use, were read up to vLLM 0.31; 0.32 divides memory by the same code.
+Start-up logs, which show an engine's own memory use, were examined up to vLLM 0.31; vLLM 0.32 divides memory with the
+same code.
 """
 
 
@@ -25,11 +26,11 @@ class Engine:
     name: EngineName
     version: str
     memory_fraction: float
-    """Fraction of device memory: vLLM's gpu_memory_utilization, SGLang's mem_fraction_static."""
+    """Fraction of device memory for the engine: vLLM's gpu_memory_utilization, SGLang's mem_fraction_static."""
     max_batched_tokens: int
-    """Maximum tokens per step: max_num_batched_tokens, chunked_prefill_size."""
+    """Maximum tokens per step: vLLM's max_num_batched_tokens, SGLang's chunked_prefill_size."""
     max_sequences: int
-    """Maximum requests per step: max_num_seqs, or SGLang's largest decode graph."""
+    """Maximum requests per step: vLLM's max_num_seqs, or the size of SGLang's largest decode graph."""
     block_tokens: int = 16
     graphs: bool = True
     """Whether CUDA or HIP graphs are captured (off with --enforce-eager)."""
@@ -40,18 +41,18 @@ class Engine:
     hybrid_cache: bool = True
     """Whether layers may keep caches of different lengths (off with --disable-hybrid-kv-cache-manager)."""
     redundant_experts: int | None = None
-    """Copies of routed experts beyond one of each; None means as many as the parallelism needs.
+    """Number of redundant copies of routed experts; None means as many as the parallelism needs.
 
-    SGLang's --ep-num-redundant-experts; num_redundant_experts of vLLM's --eplb-config.
+    The setting is --ep-num-redundant-experts in SGLang, and num_redundant_experts in vLLM's --eplb-config.
     """
 
     def __post_init__(self) -> None:
         if not 0 < self.memory_fraction <= 1:
             raise DeploymentError(f"memory fraction {self.memory_fraction} must be between 0 and 1")
         if self.redundant_experts is not None and self.redundant_experts < 0:
-            raise DeploymentError(f"redundant experts must be 0 or more, not {self.redundant_experts}")
+            raise DeploymentError(f"the number of redundant experts must be 0 or more, not {self.redundant_experts}")
         if min(self.max_batched_tokens, self.max_sequences, self.block_tokens) < 1:
-            raise DeploymentError("batched tokens, sequences and block size must be at least 1")
+            raise DeploymentError("max_batched_tokens, max_sequences and block_tokens must each be at least 1")
 
     @property
     def release(self) -> Release:
@@ -62,7 +63,7 @@ class Engine:
     def graphs_inside_fraction(self) -> bool:
         """True if graph memory counts within the memory fraction: vLLM 0.20 to 0.27.
 
-        The second runner of vLLM (0.28) excludes it.
+        From 0.28 on, vLLM's second model runner does not count graph memory within the fraction.
         """
         return self.name == "vllm" and self.release.reaches(0, 20) and not self.release.reaches(0, 28)
 
@@ -78,16 +79,22 @@ class Engine:
 
     @property
     def frees_windows(self) -> bool:
-        """True if blocks behind a sliding window are freed: SGLang, and vLLM's hybrid KV cache manager from 0.9.1."""
+        """True if KV blocks behind a sliding window are freed.
+
+        SGLang frees such blocks, and so does vLLM's hybrid KV cache manager from 0.9.1 on.
+        """
         return self.hybrid_cache and (self.name != "vllm" or self.release.reaches(0, 9, 1))
 
     @property
     def holds_experts_twice(self) -> bool:
-        """True if experts may have redundant copies: SGLang from 0.4.7, vLLM from 0.9.2."""
+        """True if experts may have redundant copies, which needs SGLang 0.4.7 or later, or vLLM 0.9.2 or later."""
         return self.release.reaches(0, 4, 7) if self.name == "sglang" else self.release.reaches(0, 9, 2)
 
     def in_flight_tokens(self, pp: int) -> int:
-        """Return the maximum tokens in flight. From 0.26 on, vLLM counts one full step per overlapping batch."""
+        """Return the maximum number of tokens in flight.
+
+        From 0.26 on, vLLM counts a full step for each overlapping batch.
+        """
         if not self.release.reaches(0, 26):
             return self.max_batched_tokens
         overlapping = 2 if pp == 1 else pp + self.release.reaches(0, 28)
@@ -95,19 +102,19 @@ class Engine:
 
     @property
     def states_per_sequence(self) -> int:
-        """Copies of a recurrent state per sequence: vLLM keeps a second one for prefix caching (mode `align`)."""
+        """Copies of a recurrent state per sequence: vLLM from 0.20 has a second copy for prefix caching (`align`)."""
         return 2 if self.name == "vllm" and self.release.reaches(0, 20) else 1
 
     @property
     def keeps_decode_workspace(self) -> bool:
-        """True if memory is reserved for long-context decoding on AMD: SGLang from 0.5.17."""
+        """True if the engine reserves memory for long-context decoding on AMD, as SGLang does from 0.5.17 on."""
         return self.name == "sglang" and self.release.reaches(0, 5, 17)
 
 
 def engine_defaults(
     name: EngineName, accelerator: Accelerator, *, version: str | None = None, tp: int = 1, pp: int = 1
 ) -> Engine:
-    """Return the engine's settings when it is started without flags on this accelerator."""
+    """Return the settings of an engine that is started without flags on this accelerator."""
     release = Release(version) if version else NEWEST[name]
     if name == "vllm":
         return _vllm(release, accelerator)

@@ -1,4 +1,7 @@
-"""Writes and strictly reads fleet files in YAML. An error message is one line: the line number and the correction."""
+"""Writes and strictly reads fleet files in YAML.
+
+An error message is one line, with the line number in the file and the correction.
+"""
 
 from typing import Final
 
@@ -12,7 +15,7 @@ _HEAD: Final = (
     "# Fill in `endpoints`, one host:port per replica, once they run.\n"
 )
 _OPTIONAL: Final = ("adapters", "drafted_tokens", "feeds", "kv_gbps", "elastic")
-"""Keys of a pool that are not written if they have no value."""
+"""Keys of a pool that are left out of the file if they have no value."""
 FLEET_FILE: Final = FileShape(
     of=Fleet,
     kind="fleet",

@@ -24,7 +24,7 @@ _MAX_PORT: Final = 65_535
 
 
 def parse_address(address: str) -> str:
-    """Check the address of an endpoint, host:port."""
+    """Return the address of an endpoint if it has the form host:port; otherwise raise an error."""
     if _ADDRESS.fullmatch(address) is None:
         raise UsageError(f"'{address}' is not an address; write host:port, such as 10.0.0.1:8000")
     if not 1 <= int(address.rpartition(":")[2]) <= _MAX_PORT:
@@ -57,7 +57,7 @@ class PoolEngine:
     name: str
     version: Text
     settings: EngineSettings = field(default_factory=dict)
-    """Engine settings at start, by the engine's own names."""
+    """Settings with which the engine is started, keyed by the engine's own names."""
 
     def __post_init__(self) -> None:
         _words(engine=self.name, engine_version=self.version)
@@ -76,7 +76,7 @@ class Pool:
     model: str
     """Name from `penstock catalog models`, a config.json or a checkpoint directory."""
     adapters: tuple[str, ...] = ()
-    """LoRA adapters of its replicas, by the names that requests use."""
+    """LoRA adapters of the pool's replicas, by the names that requests use."""
     weights: str
     """Data type of most weight bytes."""
     kv: str
@@ -84,7 +84,8 @@ class Pool:
     accelerator: str
     """Name from `penstock catalog list`."""
     vendor: str
-    """Vendor of the accelerator. Replicas of one vendor may fail together, so a fallback is of another vendor."""
+    """Vendor of the accelerator. Replicas of one vendor may fail together, so a fallback replica is from another
+    vendor."""
     site: str
     replicas: Count
     split: Parallelism
@@ -94,13 +95,15 @@ class Pool:
     engine: PoolEngine
     role: Annotated[Role, LOWER_CASE] = "both"
     feeds: str | None = None
-    """For a prefill pool: the pool that receives its KV. Default: any decode pool of the model."""
+    """For a prefill pool: name of the decode pool that receives its KV cache. Default: any decode pool of the model."""
     kv_bytes_per_s: Annotated[float, number(unit=1e9)] | None = None
-    """For a prefill pool: KV gigabytes per second of one replica. Default: the links of one machine or rack."""
+    """For a prefill pool: rate at which one replica sends KV, in gigabytes per second. Default: the speed of the links
+    within one machine or rack."""
     usd_per_hour: Number | None = None
     """US dollars per hour of one replica. Default: unknown."""
     elastic: Flag = False
-    """Whether idle replicas are released. Only then does it save money to send requests elsewhere."""
+    """Whether idle replicas are released. Sending requests to other pools saves money only if idle replicas are
+    released."""
     endpoints: tuple[Annotated[str, Parsed(parse_address, {"type": "string"})], ...] = ()
     """Addresses of replicas, host:port. An unlisted replica has no address yet."""
 
@@ -117,7 +120,8 @@ class Pool:
         if self.usd_per_hour is not None and not (isfinite(self.usd_per_hour) and self.usd_per_hour >= 0):
             raise UsageError(f"usd_per_hour is {self.usd_per_hour:g}; write dollars, or leave it empty")
         if len(self.endpoints) > self.replicas:
-            raise UsageError(f"{len(self.endpoints)} endpoints are more than its {self.replicas} replicas; remove some")
+            counts = f"{len(self.endpoints)} endpoints but only {self.replicas} replicas"
+            raise UsageError(f"the pool has {counts}; remove endpoints or add replicas")
         for address in self.endpoints:
             parse_address(address)
 
@@ -125,12 +129,14 @@ class Pool:
         for adapter in self.adapters:
             _words(adapter=adapter)
         if len({self.model, *self.adapters}) <= len(self.adapters):
-            raise UsageError("adapters: two have the same name, or one has the model's name; give each its own name")
+            raise UsageError(
+                "two adapters have the same name, or an adapter has the model's name; give each a different name"
+            )
 
     def _check_sending(self) -> None:
         if self.role != "prefill" and (self.feeds is not None or self.kv_bytes_per_s is not None):
             raise UsageError(
-                f"only a prefill pool may have feeds and kv_gbps, not a pool with role {self.role}; remove them"
+                f"only a prefill pool may have `feeds` or `kv_gbps`; this pool's role is {self.role}: remove these keys"
             )
         if self.kv_bytes_per_s is not None and not (isfinite(self.kv_bytes_per_s) and self.kv_bytes_per_s > 0):
             raise UsageError(
@@ -156,7 +162,7 @@ class Route:
     slo: Slo
     peak_requests_per_s: Number
     weights: Mapping[str, Number]
-    """Share of these requests by pool name."""
+    """Share of the route's requests that each pool receives, keyed by pool name."""
 
     def __post_init__(self) -> None:
         _words(workload=self.workload)
@@ -167,7 +173,7 @@ class Route:
             raise UsageError("every weight must be above 0; leave out a pool that gets no requests")
         total = sum(self.weights.values())
         if abs(total - 1) > _SUM_TOLERANCE:
-            raise UsageError(f"weights add up to {total:.1%}; make them 100%")
+            raise UsageError(f"the weights of a route must add up to 100%, not {total:.1%}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +185,7 @@ class Fleet:
     version: Whole = VERSION
     name: str
     note: str | None = None
-    """Free text, for example its author and purpose."""
+    """Free text about the fleet, for example its author and purpose."""
     nodes: tuple[NodeGroup, ...]
     pools: tuple[Pool, ...]
     routes: tuple[Route, ...]
@@ -187,7 +193,7 @@ class Fleet:
     def __post_init__(self) -> None:
         _words(name=self.name, **({} if self.note is None else {"note": self.note}))
         if self.version != VERSION:
-            raise UsageError(f"a fleet of version {self.version} cannot be read; this penstock reads {VERSION}")
+            raise UsageError(f"the fleet file has version {self.version}; this Penstock reads only version {VERSION}")
         _check_conflicts(self)
 
     def pool(self, name: str) -> Pool:
@@ -226,10 +232,10 @@ def _check_adapter_names(pools: Sequence[Pool]) -> None:
 
 
 def _check_roles(pools: Sequence[Pool]) -> None:
-    """Raise an error if a model's prefill and decode pools do not match.
+    """Raise an error if the roles of a model's pools do not fit together.
 
-    A model has only `both` pools, or only prefill and decode pools. All three roles together are valid if each prefill
-    pool names the pool it feeds.
+    A model must have either only pools with the role `both`, or only prefill and decode pools. All three roles may be
+    combined if each prefill pool names the decode pool it feeds.
     """
     for index, pool in enumerate(pools):
         same = [other for other in pools if other.model == pool.model]
@@ -271,13 +277,13 @@ def _check_routes(fleet: Fleet) -> None:
             if name not in names:
                 raise FieldError(f"no pool is called '{name}'; the pools are {', '.join(names)}", "routes", index)
             if name in fed:
-                raise FieldError(f"'{name}' only decodes; send requests to the pool that feeds it", "routes", index)
+                raise FieldError(f"pool '{name}' only decodes; name its prefill pool instead", "routes", index)
 
 
 def _words(**texts: str) -> None:
     for name, text in texts.items():
         if not text or text != text.strip() or not text.isprintable():
-            raise UsageError(f"{name} is {text!r}; write one line without spaces around it")
+            raise UsageError(f"{name} is {text!r}; write one line of text without leading or trailing spaces")
 
 
 def _at_least_one(**counts: int) -> None:

@@ -18,7 +18,7 @@ _Key = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
 
 @lru_cache(maxsize=4096)
 def _parse(text: str) -> _Key:
-    """Parse a release. Cached, because rules compare the same few releases thousands of times."""
+    """Parse a release. Results are cached, because rules compare the same few releases thousands of times."""
     match = _RELEASE.fullmatch(text.strip())
     if match is None:
         raise DeploymentError(f"'{text[:40]}' is not a version; write 0.24, 0.11.2 or 0.28.0rc1")
@@ -44,11 +44,17 @@ class Release:
 
     @property
     def key(self) -> _Key:
-        """Sort key: the numbers, then dev and rc before the release, and post after it."""
+        """Sort key.
+
+        Versions sort by number; dev and rc versions sort before the release, and post versions after it.
+        """
         return _parse(self.text)
 
     def reaches(self, *numbers: int) -> bool:
-        """Return whether this release is at least the version `numbers`. Pre-releases of that version count."""
+        """Return whether this release is the version `numbers` or later.
+
+        Pre-releases of the version `numbers` also count.
+        """
         return self.numbers >= numbers
 
     def __eq__(self, other: object) -> bool:
@@ -73,7 +79,7 @@ class ReleaseRange:
 
     @staticmethod
     def parse(text: str) -> "ReleaseRange":
-        """Parse comma-separated clauses, all of which must hold."""
+        """Parse a range of comma-separated clauses; a release in the range satisfies all of them."""
         clauses = []
         for piece in text.split(","):
             match = _CLAUSE.fullmatch(piece.strip())

@@ -106,7 +106,7 @@ def edited(change: str, value: object) -> dict[str, Any]:
     [
         ("memory.hbm_bytes", "206158430208", "whole number without quotes"),
         ("memory.hbm_bytes", -1, "positive"),
-        ("memory.usable_hbm_bytes", 10**15, "within hbm_bytes"),
+        ("memory.usable_hbm_bytes", 10**15, "at most hbm_bytes"),
         ("tflops", 1, "[Uu]nexpected"),
         ("fp8_dialect", "e4m3", "ocp"),
         ("sources", [], "no source for"),

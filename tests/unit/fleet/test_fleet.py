@@ -46,16 +46,16 @@ def test_a_replica_is_all_its_ranks() -> None:
     ("change", "complaint"),
     [
         ({"replicas": 0}, "replicas is 0; write 1 or more"),
-        ({"name": " one"}, "one line without spaces around"),
+        ({"name": " one"}, "one line of text without leading or trailing spaces"),
         ({"site": ""}, "site is ''"),
         ({"model": "two\nlines"}, "model is 'two.+nlines'; write one line"),
         ({"role": "neither"}, "not one of both, prefill, decode"),
         ({"usd_per_hour": -1.0}, "write dollars"),
         ({"usd_per_hour": float("nan")}, "write dollars"),
-        ({"endpoints": ("a:1", "b:1", "c:1")}, "3 endpoints are more than its 2 replicas"),
+        ({"endpoints": ("a:1", "b:1", "c:1")}, "3 endpoints but only 2 replicas"),
         ({"endpoints": ("no port",)}, "write host:port"),
-        ({"adapters": ("sql", "sql")}, "two have the same name"),
-        ({"adapters": (POOL.model,)}, "or one has the model's name"),
+        ({"adapters": ("sql", "sql")}, "two adapters have the same name"),
+        ({"adapters": (POOL.model,)}, "or an adapter has the model's name"),
     ],
 )
 def test_a_pool_refuses_what_cannot_run(change: dict[str, object], complaint: str) -> None:
@@ -73,9 +73,9 @@ def test_an_engine_setting_is_a_finite_number() -> None:
     [
         ({"peak_requests_per_s": 0.0}, "a rate above 0"),
         ({"input_tokens": 0}, "input_tokens is 0"),
-        ({"weights": {"one": 0.5}}, "add up to 50.0%; make them 100%"),
+        ({"weights": {"one": 0.5}}, "must add up to 100%, not 50.0%"),
         ({"weights": {"one": 1.5, "two": -0.5}}, "above 0"),
-        ({"weights": {}}, "add up to 0.0%"),
+        ({"weights": {}}, "must add up to 100%, not 0.0%"),
     ],
 )
 def test_a_route_sends_all_of_something_somewhere(change: dict[str, object], complaint: str) -> None:
@@ -96,7 +96,7 @@ PREFILL = replace(POOL, name="two", role="prefill")
         ({"routes": (replace(ROUTE, weights={"other": 1.0}),)}, "no pool is called 'other'; the pools are one"),
         ({"pools": (POOL, PREFILL)}, "has both and prefill pools"),
         ({"pools": (PREFILL,), "routes": ()}, "has prefill pools"),
-        ({"version": 2}, "this penstock reads 1"),
+        ({"version": 2}, "this Penstock reads only version 1"),
         (
             {"pools": (replace(POOL, adapters=("sql",)), replace(POOL, name="two", model="b", adapters=("sql",)))},
             "pools 2: adapter 'sql' is also an adapter of",
@@ -140,14 +140,14 @@ def test_kv_goes_to_a_pool_that_decodes(pools: tuple[Pool, ...], complaint: str)
 
 def test_requests_are_sent_to_the_pool_that_prefills() -> None:
     sent = replace(ROUTE, weights={"three": 1.0})
-    with pytest.raises(UsageError, match="'three' only decodes; send requests to the pool that feeds it"):
+    with pytest.raises(UsageError, match="pool 'three' only decodes; name its prefill pool instead"):
         replace(FLEET, pools=(AHEAD, AFTER), routes=(sent,))
 
 
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"role": "both"}, "not a pool with role both"),
+        ({"role": "both"}, "this pool's role is both"),
         ({"kv_bytes_per_s": 0.0}, "kv_gbps is 0; write a rate above 0 in GB per second"),
     ],
 )

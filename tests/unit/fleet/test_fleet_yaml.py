@@ -155,7 +155,11 @@ def test_a_file_by_hand_is_a_fleet() -> None:
             "weights: {two: 1}",
             "fleet.yaml:19: routes 1: no pool is called 'two'; the pools are one",
         ),
-        ("weights: {one: 1}", "weights: {one: 0.9}", "fleet.yaml:19: routes 1: weights add up to 90.0%"),
+        (
+            "weights: {one: 1}",
+            "weights: {one: 0.9}",
+            "fleet.yaml:19: routes 1: the weights of a route must add up to 100%, not 90.0%",
+        ),
         ("role: both", "role: prefill", "fleet.yaml:5: pools 1: llama-3.1-8b has prefill pools"),
         ("role: both", "roles: both", "`roles` is not a key of pools 1; did you mean `role`?"),
         ("    kv: bf16\n", "    kv: bf16\n    colour: red\n", "fleet.yaml:9: `colour` is not a key of pools 1"),
@@ -167,7 +171,7 @@ def test_a_file_by_hand_is_a_fleet() -> None:
         ),
         ("ttft_s: 1,", "ttft: 1,", "fleet.yaml:22: `ttft` is not a key of slo; did you mean `ttft_s`?"),
         ("ttft_s: 1, tpot_s: 0.05, ", "", "fleet.yaml:22: slo: an SLO must limit at least one of"),
-        ("[10.0.0.1:8000]", "[a:1, b:1, c:1]", "fleet.yaml:5: pools 1: 3 endpoints are more than its 2 replicas"),
+        ("[10.0.0.1:8000]", "[a:1, b:1, c:1]", "fleet.yaml:5: pools 1: the pool has 3 endpoints but only 2 replicas"),
         (
             "[10.0.0.1:8000]",
             "\n      - 10.0.0.1:8000\n      - 10.0.0.2:99999",
