@@ -58,7 +58,7 @@ def test_a_chart_is_written(penstock: Run, trace: Path, tmp_path: Path, suffix: 
     ("content", "message"),
     [
         (None, "name one CSV, JSONL or Parquet file"),
-        ("# Notes\n", "expected one of Azure LLM inference"),
+        ("# Notes\n", "are not those of a known trace (Azure LLM inference"),
         ("arrival_s,input_tokens,output_tokens\n0,0,0\n", "no request can be used: 1 x no input tokens"),
     ],
 )

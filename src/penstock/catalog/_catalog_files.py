@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 _DATA = files("penstock.catalog") / "data"
 _ALIASES = "aliases.toml"
 USES: Final[Mapping[str, Use]] = {}
-"""Use of each file of measurements that is not evidence. Predictions are learnt from all other files. To learn from a
-pending file, delete its line here and run `make calibration drafts disaggregation power`."""
+"""Maps the name of a measurement file that predictions must not be learnt from to its use. Predictions are learnt from
+all files that are not listed. To learn from a pending file, delete its line here and run `make calibration drafts
+disaggregation power`."""
 
 
 def accelerator_ids() -> tuple[str, ...]:
@@ -84,7 +85,7 @@ def load_models() -> tuple[CatalogModel, ...]:
 
 @cache
 def load_measurements(accelerator: str | None = None, *, use: Use = "evidence") -> tuple[Measurement, ...]:
-    """Read the public measurements of one use that ship with the package, in the order of the file names.
+    """Read the public measurements that ship with the package for one use, in the order of the file names.
 
     If an accelerator is given, only its measurements are read.
     """

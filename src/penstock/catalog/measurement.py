@@ -74,11 +74,11 @@ class Measurement:
     concurrency: float | None = None
     tpot_s: float | None = None
     tpot_statistic: Statistic | None = None
-    """Statistic over requests that `tpot_s` is. None if the source does not say."""
+    """Statistic over requests that `tpot_s` states, such as the mean; None if the source does not name it."""
     tpot_p99_s: float | None = None
     ttft_s: float | None = None
     ttft_statistic: Statistic | None = None
-    """Statistic over requests that `ttft_s` is. None if the source does not say."""
+    """Statistic over requests that `ttft_s` states, such as the mean; None if the source does not name it."""
     ttft_p99_s: float | None = None
     output_tokens_per_s: float | None = None
     dated: Dated = "day"
@@ -89,13 +89,13 @@ class Measurement:
     checkpoint. drafter: a separate draft model. dspark, dflash: drafters of these names. The checkpoint of MiniMax-M3
     has no draft layers; in InferenceX's rows a separate EAGLE-3 model drafts for it under the label `mtp`."""
     draft_tokens: int | None = None
-    """Tokens drafted per step, as the source states. None if it does not, or if the row has no drafts."""
+    """Tokens drafted per step; None if the source does not state the number, or if the row has no drafts."""
     accepted_length: float | None = None
-    """Mean number of tokens that a step yielded, including the target model's own, measured in this very run."""
+    """Mean number of tokens that a step yielded, including the token of the target model, measured in the same run."""
     overlap: Overlap = ""
     """`tbo` if two batches overlap, so that one computes while the other communicates."""
     max_running: int | None = None
-    """Maximum number of requests that the server runs at once, if the row states it. Other requests wait."""
+    """Maximum number of requests that the server runs at once, if the row states it. Further requests wait."""
     chunk_tokens: int | None = None
     """Maximum number of prompt tokens of one step, if the row states it."""
     memory_fraction: float | None = None
@@ -115,10 +115,9 @@ class Measurement:
     twin: str = ""
     """If this row is a median over runs, the id of the dated run with the same configuration, lengths and load."""
     flag: str = ""
-    run to its end. saturated: all requests are queued at once, and the batch is as large as memory allows; its size is
-    not published. disaggregated: a closed loop on separate prefill and decode engines. open_loop: requests arrive at a
-    fixed rate, and `concurrency` is the mean number in flight. prefill: one prompt at a time, and only its time to
-    first token was measured."""
+    """Fields of the row that are uncertain, separated by semicolons. `docs/data.md` explains each flag. For example,
+    `gpu_ambiguous`: the accelerator may be a different model of the family that the source names. `gpu_unnamed`: the
+    source names only the benchmark runner. `split_derived`: tp was derived from rates and times."""
 
     @property
     def devices(self) -> int:
@@ -127,7 +126,9 @@ class Measurement:
 
     @property
     def plain(self) -> bool:
-    run to its end. saturated: all requests are queued at once, and the batch is as large as memory allows; its size is
-    not published. disaggregated: a closed loop on separate prefill and decode engines. open_loop: requests arrive at a
-    fixed rate, and `concurrency` is the mean number in flight. prefill: one prompt at a time, and only its time to
-    first token was measured."""
+        """Return whether the row is for one engine in a closed loop or a batch, without speculative decoding.
+
+        A median over runs is excluded if the table also has the dated run.
+        """
+        one_engine = self.scenario in {"online", "static_batch", "saturated"}
+        return one_engine and not self.drafted and not self.twin

@@ -1,4 +1,4 @@
-"""Workloads and SLOs: synthetic requests and recorded traces, and how fast they must be answered."""
+"""Workloads and SLOs: synthetic requests, recorded traces, and limits on response times."""
 
 from penstock.workload.recorded.recording import CountProgress, Records
 from penstock.workload.recorded.trace import Trace, read_trace, require_whole, usable_rows_sentence

@@ -5,11 +5,14 @@ from enum import IntEnum
 import numpy as np
 
 NATIVE_BLOCK = 65536
-"""Rows drawn together. The number is fixed, so that the block size of a consumer does not change the random numbers."""
+"""Rows drawn together. This number is fixed, so that random numbers do not depend on a consumer's block size."""
 
 
 class RandomStream(IntEnum):
-    """Purpose of a random stream. Streams are independent: a change of rate or sharing leaves the lengths unchanged."""
+    """Purpose of a random stream.
+
+    Streams are independent: changing the rate or the sharing does not change the lengths.
+    """
 
     ARRIVALS = 0
     LENGTHS = 1
@@ -22,9 +25,9 @@ class RandomStream(IntEnum):
 
 
 def generator(seed: int, stream: RandomStream, block: int) -> np.random.Generator:
-    """Return the generator of one stream's block.
+    """Return the random-number generator for one block of a stream.
 
-    Its numbers are the same on every machine with the same numpy version (NEP 19).
+    The random numbers are the same on every machine with the same numpy version (NEP 19).
     """
     sequence = np.random.SeedSequence(seed, spawn_key=(stream, block))
     return np.random.Generator(np.random.PCG64DXSM(sequence))

@@ -1,4 +1,4 @@
-"""Defines requests as columns, and the parts of prompts that they share."""
+"""Defines blocks of requests as arrays, one per column, and the parts of prompts that requests share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,25 +15,26 @@ Uint8s = NDArray[np.uint8]
 NO_SEGMENT = -1
 MAX_CLASSES = 256
 MAX_TOKENS = 2**30 - 1
-"""Maximum tokens of a prompt or an answer. Their sum fits in 32 bits, and no model's context is close to it."""
+"""Maximum tokens of a prompt or an answer. Prompt plus answer fits in 32 bits, and no model's context is as long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Prefixes:
-    """Identical parts of prompts, as paths in a tree of segments.
+    """Shared beginnings of prompts, as paths in a tree of segments.
 
     Prompt `i` begins with the segments `path[path_start[i] : path_start[i + 1]]`, in that order; the rest of the prompt
-    is its own. A segment always follows the same parent. Segment ids count over a whole workload, so a later block's
-    `segment_tokens` begins with an earlier block's.
+    is not shared. A segment always follows the same parent segment. Segments are numbered over the whole workload, so
+    the array `segment_tokens` of a block begins with the array of any earlier block.
     """
 
     segment_tokens: Int32s
     path_start: Int64s
     path: Int32s
     own: Int32s
-    """Segment of the unshared rest of the prompt and the output, if a later request continues it; else -1.
+    """If a later prompt begins with this request's prompt and output: id of the segment with the unshared rest; else
+    -1.
 
-    That later request may come after the last request that was asked for.
+    The later prompt may lie beyond the number of requests that the caller asked for.
     """
 
     def __post_init__(self) -> None:
@@ -64,7 +65,7 @@ class Prefixes:
         )
 
     def take(self, rows: Int64s) -> "Prefixes":
-        """Return rows by number, in the order given."""
+        """Return the rows with these indices, in the order given."""
         lengths = np.diff(self.path_start)[rows]
         path_start = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(lengths, out=path_start[1:])
@@ -77,7 +78,7 @@ class Prefixes:
     def with_offset(self, offset: int, segment_tokens: Int32s) -> "Prefixes":
         """Return the prefixes with every segment id increased by `offset`.
 
-        `segment_tokens` is a table in which these segments begin at `offset`.
+        `segment_tokens` is a table of segment lengths in which the segments of these prefixes begin at `offset`.
         """
         own = np.where(self.own >= 0, self.own + offset, NO_SEGMENT).astype(np.int32)
         return Prefixes(
@@ -88,7 +89,7 @@ class Prefixes:
         )
 
     def shared_tokens(self) -> Int64s:
-        """Return the tokens of each prompt that are on its path."""
+        """Return the number of shared tokens of each prompt: the tokens of the segments on its path."""
         total = np.zeros(len(self.path) + 1, np.int64)
         np.cumsum(self.segment_tokens[self.path], out=total[1:])
         shared: Int64s = np.diff(total[self.path_start])
@@ -106,7 +107,7 @@ class Requests:
     slo_class: Uint8s
     """Index into the workload's classes."""
     prefixes: Prefixes | None = None
-    """Shared prefixes; None if no sharing is known."""
+    """Shared prefixes of the prompts; None if sharing is unknown."""
 
     def __post_init__(self) -> None:
         _require_dtypes(self, arrival_s=np.float64, input_tokens=np.int32, output_tokens=np.int32, slo_class=np.uint8)
@@ -121,9 +122,9 @@ class Requests:
         if not (self.arrival_s[0] >= 0 and self.arrival_s[-1] < np.inf and (np.diff(self.arrival_s) >= 0).all()):
             raise ValueError("arrival_s must be finite, ascending and not negative")
         if self.input_tokens.min() < 1 or self.output_tokens.min() < 1:
-            raise ValueError("a request must have at least one token of prompt and one of output")
+            raise ValueError("a request must have at least one prompt token and one output token")
         if self.prefixes is not None and (self.prefixes.shared_tokens() > self.input_tokens).any():
-            raise ValueError("the segments of a path are longer than the prompt that begins with them")
+            raise ValueError("the shared segments of a prompt are longer than the whole prompt")
 
     def __len__(self) -> int:
         return len(self.arrival_s)
@@ -139,7 +140,7 @@ class Requests:
         )
 
     def take(self, rows: Int64s) -> "Requests":
-        """Return rows by number, in ascending order."""
+        """Return the rows with these indices, which must be ascending."""
         return Requests(
             arrival_s=self.arrival_s[rows],
             input_tokens=self.input_tokens[rows],
@@ -164,14 +165,14 @@ def no_requests() -> Requests:
 
 
 def concatenate(blocks: Sequence[Requests]) -> Requests:
-    """Join consecutive blocks of one workload. The last block knows every segment."""
+    """Join consecutive blocks of one workload. The longest `segment_tokens` of any block has every segment."""
     if len(blocks) == 1:
         return blocks[0]
     if not blocks:
         return no_requests()
     prefixes = [block.prefixes for block in blocks if block.prefixes is not None]
     if prefixes and len(prefixes) != len(blocks):
-        raise ValueError("either every block of a workload has prefixes or none has")
+        raise ValueError("either every block of a workload must have prefixes, or no block may have prefixes")
     return Requests(
         arrival_s=np.concatenate([block.arrival_s for block in blocks]),
         input_tokens=np.concatenate([block.input_tokens for block in blocks]),

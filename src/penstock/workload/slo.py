@@ -11,26 +11,26 @@ from penstock.errors import UsageError
 from penstock.reading.scalars import Number
 
 DEFAULT_ATTAINMENT_FRACTION = 0.95
-"""Default of `attain`; shown wherever the SLO is shown."""
+"""Default of `attain`, the share of requests that must meet the SLO; printed wherever the SLO is printed."""
 
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(us|ms|s|min|h)")
 _PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,9})?)%")
 _LIMITS = {"ttft": "ttft_s", "tpot": "tpot_s", "e2e": "e2e_s"}
-_EXAMPLE = "write it as ttft=1s,tpot=50ms,attain=95%"
+_EXAMPLE = "write an SLO as ttft=1s,tpot=50ms,attain=95%"
 _MAX_TEXT = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slo:
-    """Limits that a request must all meet, and the fraction of requests that must meet them."""
+    """Time limits for a request, and the fraction of requests that must meet all of these limits."""
 
     ttft_s: Number | None = None
-    """Time to first token in seconds."""
+    """Limit on the time to first token, in seconds."""
     tpot_s: Number | None = None
-    """Mean time per output token after the first, in seconds."""
+    """Limit on the mean time per output token after the first, in seconds."""
     e2e_s: Number | None = None
-    """Time of the whole request in seconds."""
+    """Limit on the time of the whole request, in seconds."""
     attainment_fraction: Number = DEFAULT_ATTAINMENT_FRACTION
     """Fraction of requests that must meet the limits."""
 
@@ -46,7 +46,10 @@ class Slo:
     def met(
         self, *, ttft_s: NDArray[np.float64], tpot_s: NDArray[np.float64], e2e_s: NDArray[np.float64]
     ) -> NDArray[np.bool_]:
-        """Return which requests meet every limit. A single-token request has no time per token: NaN is not a miss."""
+        """Return, for each request, whether every limit is met.
+
+        A request with one output token has no time per token; its value is NaN, which meets any limit.
+        """
         kept = np.ones(len(ttft_s), dtype=bool)
         for seconds, limit in ((ttft_s, self.ttft_s), (tpot_s, self.tpot_s), (e2e_s, self.e2e_s)):
             if limit is not None:
@@ -89,7 +92,7 @@ def parse_slo(text: str) -> Slo:
         elif name in _LIMITS:
             given[name] = parse_duration(value)
         else:
-            raise UsageError(f"'{part.strip()}' is not a term of an SLO; known: ttft, tpot, e2e, attain; {_EXAMPLE}")
+            raise UsageError(f"'{part.strip()}' is not a limit of an SLO: ttft, tpot, e2e or attain; {_EXAMPLE}")
     return Slo(
         **{field: given[name] for name, field in _LIMITS.items() if name in given},
         attainment_fraction=given.get("attain", DEFAULT_ATTAINMENT_FRACTION),
@@ -97,7 +100,7 @@ def parse_slo(text: str) -> Slo:
 
 
 def parse_duration(text: str) -> float:
-    """Parse a time such as 250us, 50ms, 1.5s, 2min or 1h, and return seconds."""
+    """Parse a duration such as 250us, 50ms, 1.5s, 2min or 1h, and return seconds."""
     match = _DURATION.fullmatch(text.strip().lower())
     if match is None:
         raise UsageError(f"'{text}' is not a time; write 50ms, 1.5s, 2min or 1h")

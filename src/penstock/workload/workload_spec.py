@@ -23,7 +23,7 @@ from penstock.workload.synthetic.turns import Turns
 Scalar = TypeVar("Scalar", bound=np.generic)
 Clock = OpenLoop | ClosedLoop
 Extend = Callable[[int, Int32s, Int32s], tuple[Int32s, Prefixes | None]]
-"""Function that maps a block number and the unshared prompt and answer tokens to prompt lengths and prefixes."""
+"""Function from a block number, unshared prompt lengths and answer lengths to whole prompt lengths and prefixes."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -33,10 +33,11 @@ class Workload:
     name: str
     arrivals: Arrivals
     lengths: Lengths | Recording
-    """Lengths to draw, or a recording, which yields its requests in order, with shared prefixes and classes."""
+    """Distribution of lengths to draw from, or a recording, which yields its own requests with shared prefixes and
+    classes."""
     sharing: Sharing | None = None
     classes: tuple[SloClass, ...] = ()
-    """Kinds of requests, with shares that sum to 1; empty if all are alike and none has an SLO."""
+    """SLO classes of requests, with shares that sum to 1; empty if no request has an SLO."""
     source: str = "synthetic"
     """Citation to show with any result from this workload."""
 
@@ -45,12 +46,14 @@ class Workload:
         if self.classes and not isclose(total, 1, abs_tol=1e-6):
             raise UsageError(f"the shares of the classes sum to {total:g}; make them sum to 1")
         if len(self.classes) > MAX_CLASSES:
-            raise UsageError(f"{len(self.classes)} classes; at most {MAX_CLASSES} are supported")
+            raise UsageError(f"the workload has {len(self.classes)} classes, but at most {MAX_CLASSES} are supported")
         recording = self._recording
         if recording is not None and self.sharing is not None:
             raise UsageError(f"'{recording.name}' is a recording; synthetic prefix sharing cannot be added to it")
         if recording is not None and recording.classes and len(self.classes) != len(recording.classes):
-            raise UsageError(f"'{recording.name}' has {len(recording.classes)} classes; name each of them")
+            raise UsageError(
+                f"recording '{recording.name}' has {len(recording.classes)} classes; give the workload as many classes"
+            )
 
     @property
     def users(self) -> int | None:
@@ -64,7 +67,7 @@ class Workload:
 
     @property
     def rate_per_s(self) -> float | None:
-        """Default mean rate in requests per second; None in a closed loop, or if the run must give the rate."""
+        """Default mean rate in requests per second; None in a closed loop, or if the caller must give a rate."""
         if isinstance(self.arrivals, ClosedLoop):
             return None
         if isinstance(self.arrivals, AsRecorded):
@@ -74,7 +77,10 @@ class Workload:
     def blocks(
         self, *, seed: int, requests: int, rate_per_s: float | None = None, block_requests: int = NATIVE_BLOCK
     ) -> Iterator[Requests]:
-        """Yield the first `requests` requests. Neither this number nor the block size changes any of the requests."""
+        """Yield the first `requests` requests.
+
+        The requests themselves depend neither on this number nor on the block size.
+        """
         if requests < 0 or block_requests < 1 or seed < 0:
             raise UsageError("the seed and the number of requests must be 0 or more, and the block size at least 1")
         rate = self._rate(rate_per_s)
@@ -83,7 +89,7 @@ class Workload:
         elif not isinstance(self.arrivals, AsRecorded):
             endless = self._draw(self.lengths, self.arrivals, self._sharer(seed, rate), seed, rate)
         else:
-            raise UsageError(f"workload '{self.name}' has no recording to take arrival times from")
+            raise UsageError(f"workload '{self.name}' has recorded arrivals but no recording; name a recording")
         return _recut(_take(endless, requests), block_requests)
 
     @property
@@ -93,14 +99,14 @@ class Workload:
     def _rate(self, rate_per_s: float | None) -> float:
         if isinstance(self.arrivals, ClosedLoop):
             if rate_per_s is not None:
-                raise UsageError("the users of a closed loop decide its rate; leave the rate out")
+                raise UsageError("the users of a closed loop determine its rate; leave the rate out")
             return 0.0
         rate = self.rate_per_s if rate_per_s is None else rate_per_s
         if isinstance(self.arrivals, AsRecorded) and self.rate_per_s is None and self._recording is not None:
             if rate_per_s is None:
                 return 1.0  # All at once, as in an offline batch: there is no time to stretch.
             raise UsageError(
-                f"'{self._recording.name}' has all its requests at one time, so its rate cannot be changed"
+                f"all requests of recording '{self._recording.name}' arrive at the same time; leave the rate out"
             )
         if rate is None or not 0 < rate < np.inf:
             raise UsageError(f"workload '{self.name}' needs a rate above 0 requests/s")
@@ -151,7 +157,7 @@ class Workload:
 
 
 class _Feed(Generic[Scalar]):
-    """A column produced in native blocks and consumed in any number of rows."""
+    """A column that is produced in native blocks and consumed in pieces of any size."""
 
     def __init__(self, blocks: Iterator[NDArray[Scalar]]) -> None:
         self._blocks = blocks
@@ -172,7 +178,7 @@ def _take(blocks: Iterator[Requests], requests: int) -> Iterator[Requests]:
 
 
 def _recut(blocks: Iterator[Requests], size: int) -> Iterator[Requests]:
-    """Cut a stream of blocks into blocks of `size` rows. Only the last may be shorter."""
+    """Cut a stream of blocks into blocks of `size` rows. Only the last block may be shorter."""
     held: list[Requests] = []
     rows = 0
     for block in blocks:

@@ -60,7 +60,7 @@ def test_the_later_block_knows_more_segments() -> None:
 
 
 def test_blocks_with_and_without_prefixes_are_not_of_one_workload() -> None:
-    with pytest.raises(ValueError, match="or none has"):
+    with pytest.raises(ValueError, match="or no block may have"):
         concatenate([block(), block(start_s=3, prefixes=tree())])
 
 
@@ -72,8 +72,8 @@ def test_blocks_with_and_without_prefixes_are_not_of_one_workload() -> None:
         ("arrival_s", np.array([0.0, 1.0, np.nan]), "ascending"),
         ("arrival_s", np.array([0.0, 1.0, np.inf]), "finite"),
         ("arrival_s", np.array([0, 1, 2]), "float64"),
-        ("input_tokens", np.array([0, 1, 1], np.int32), "at least one token"),
-        ("output_tokens", np.array([1, 1, 0], np.int32), "at least one token"),
+        ("input_tokens", np.array([0, 1, 1], np.int32), "at least one prompt token"),
+        ("output_tokens", np.array([1, 1, 0], np.int32), "one output token"),
         ("output_tokens", np.array([1, 1], np.int32), "3 rows"),
         ("slo_class", np.zeros((3, 1), np.uint8), "one-dimensional"),
     ],
@@ -102,5 +102,5 @@ def test_prefixes_that_contradict_themselves_cannot_be_made(column: str, value: 
 
 def test_a_prompt_is_at_least_as_long_as_what_it_begins_with() -> None:
     long = replace(tree(), segment_tokens=np.array([40, 61, 20], np.int32))
-    with pytest.raises(ValueError, match="longer than the prompt"):
+    with pytest.raises(ValueError, match="longer than the whole prompt"):
         block(prefixes=long)

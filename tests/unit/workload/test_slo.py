@@ -26,7 +26,7 @@ def test_what_is_shown_reads_back(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "not a term of an SLO"),
+        ("", "not a limit of an SLO"),
         ("ttft", "not a time"),
         ("ttft=1", "not a time"),
         ("ttft=-1s", "not a time"),
@@ -34,7 +34,7 @@ def test_what_is_shown_reads_back(text: str) -> None:
         ("ttft=1e9s", "not a time"),
         ("ttft=0s", "must be above 0"),
         ("ttft=1s,ttft=2s", "twice"),
-        ("latency=1s", "known: ttft, tpot, e2e, attain"),
+        ("latency=1s", "ttft, tpot, e2e or attain"),
         ("ttft=1s,attain=0.95", "not a percentage"),
         ("ttft=1s,attain=0%", "above 0%"),
         ("ttft=1s,attain=101%", "at most 100%"),

@@ -131,7 +131,7 @@ def test_what_is_no_time_at_all_gets_no_hint(written: Write) -> None:
 def test_columns_that_are_not_separated_by_commas_are_told_so(written: Write, mark: str, said: str) -> None:
     with pytest.raises(TraceError) as caught:
         read_trace(written(f"{PLAIN}\n0,1,2\n".replace(",", mark)))
-    assert str(caught.value).endswith(f"its columns are separated by {said}; separate them by commas")
+    assert str(caught.value).endswith(f"the columns are separated by {said}; separate them by commas")
 
 
 def test_two_columns_of_one_name_are_refused_where_they_are_read(written: Write) -> None:

@@ -1,4 +1,4 @@
-"""Stores the length of every segment in one table that only grows, so that blocks share it without copies."""
+"""Stores the length of every prompt segment in one append-only table, which blocks of requests share without copies."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ _MAX_SEGMENTS = 2**31 - 1
 
 
 class SegmentTable:
-    """Segment lengths by id: 4 bytes per segment, at most doubled by spare capacity."""
+    """Table of segment lengths by segment id. It takes 4 bytes per segment, or up to 8 with spare capacity."""
 
     def __init__(self, tokens: Int32s) -> None:
         self._room = tokens.copy()
@@ -20,14 +20,15 @@ class SegmentTable:
 
     @property
     def tokens(self) -> Int32s:
-        """The current table. A table given to a block does not change when segments are added."""
+        """The current table. Adding segments does not change a table that a block already has."""
         return self._room[: self._count]
 
     def add(self, tokens: Int32s) -> None:
         """Append the lengths of new segments."""
         count = self._count + len(tokens)
         if count > _MAX_SEGMENTS:
-            raise UsageError(f"more than {_MAX_SEGMENTS:,} shared segments; request fewer requests at a time")
+            limit = f"more than {_MAX_SEGMENTS:,} shared segments"
+            raise UsageError(f"these requests have {limit}; generate fewer requests per call")
         if count > len(self._room):
             room = np.empty(max(count, 2 * len(self._room)), np.int32)
             room[: self._count] = self.tokens

@@ -9,13 +9,16 @@ from penstock.workload.requests import NO_SEGMENT, Int32s, Int64s, Prefixes
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SegmentTree:
-    """A tree of segments by id. A request names only its last shared segment; the ancestors are its path."""
+    """A tree of segments by id.
+
+    A request names only its last shared segment; the path leads from the root to that segment.
+    """
 
     parent: Int32s
     """Parent id; -1 at a root. A parent may have a larger id than its child."""
     tokens: Int32s
     depth: Int32s
-    """Number of segments on the path that ends here: 1 at a root."""
+    """Number of segments on the path from the root to this segment; 1 at a root."""
 
     def __len__(self) -> int:
         return len(self.parent)
@@ -27,7 +30,10 @@ class SegmentTree:
 
 
 def spell_paths(parent: Int32s, depth: Int32s, last: Int32s) -> tuple[Int64s, Int32s]:
-    """Return the path from the root to each `last` node (-1: no path), all paths in one array."""
+    """Return the path from the root to each node in `last`; -1 has no path.
+
+    The first array has the start of each path in the second array, which joins all paths.
+    """
     path_start = np.zeros(len(last) + 1, np.int64)
     rows = np.flatnonzero(last >= 0)
     node = last[rows]
@@ -56,7 +62,7 @@ def grow_tree(parent: Int32s, tokens: Int32s) -> SegmentTree:
 
 
 def keep_rooted(ids: Int64s, parent_ids: Int64s) -> tuple[Int64s, Int32s, Int64s]:
-    """Keep the nodes whose ancestors up to a root (parent -1) are all present. `ids` are ascending.
+    """Drop nodes with a missing ancestor; the parent of a root is -1. `ids` are ascending.
 
     Return the kept ids, the index of each parent among the kept ids (-1 at a root), and the index of each kept id in
     `ids`.
@@ -75,11 +81,11 @@ def keep_rooted(ids: Int64s, parent_ids: Int64s) -> tuple[Int64s, Int32s, Int64s
 
 
 def join_chains(parent: Int32s, tokens: Int64s, visits: Int64s) -> tuple[SegmentTree, Int32s]:
-    """Merge each chain of nodes that have the same visitors into one segment.
+    """Merge each chain of nodes that the same requests visit into one segment.
 
     `visits` counts the requests whose path contains a node. If a node has as many visits as its parent, all requests
     that visit the parent also visit the node, so no path ends or branches between the two. Return the tree of merged
-    segments and, for each node, the segment it became part of.
+    segments and, for each node, the merged segment that contains the node.
     """
     if not len(parent):
         return grow_tree(parent, tokens.astype(np.int32)), parent

@@ -19,13 +19,13 @@ ByteProgress = Callable[[int, int | None], None]
 """Progress callback: bytes read and, if known, total bytes."""
 
 MEMORY_LIMIT = "1GB"
-"""DuckDB's memory limit. Data beyond it spills to the temporary directory."""
+"""DuckDB's memory limit. Data beyond this limit spills to the temporary directory."""
 
 _POLL_S = 0.1
 
 
 class Database:
-    """The tables of one file. Every query error is one line that names the file."""
+    """The database tables of one trace file. The error message of a failed query is one line that names the file."""
 
     def __init__(self, file: TableFile, connection: "duckdb.DuckDBPyConnection | None" = None) -> None:
         import duckdb  # noqa: PLC0415 - a quarter of a second and 40 MB that only readers of traces pay
@@ -39,7 +39,7 @@ class Database:
         self._connection = connection
 
     def another(self) -> "Database":
-        """Return a second reader of the same tables. The two may be used alternately."""
+        """Return a second reader of the same tables. Queries of both readers may be interleaved."""
         return Database(self.file, self._connection.cursor())
 
     def run(self, query: str, parameters: Sequence[object] = ()) -> None:
@@ -64,7 +64,7 @@ class Database:
         return tuple(str(column[0]) for column in self._execute(query, parameters).description or ())
 
     def watch(self, query: str, parameters: Sequence[object], progress: ByteProgress) -> None:
-        """Run a query and report to `progress` how many bytes of the file are done."""
+        """Run a query and report to `progress` how many bytes of the file have been read."""
         failure: list[Exception] = []
 
         def work() -> None:
@@ -98,7 +98,10 @@ class Database:
 
 
 def _spill_folder() -> str:
-    """Create a folder that only this user can read, for data beyond memory. Return "" if no folder is writable."""
+    """Create a folder that only this user can read, for data that exceeds memory.
+
+    Return "" if no folder is writable.
+    """
     try:
         return tempfile.mkdtemp(prefix="penstock-")
     except OSError:

@@ -1,4 +1,4 @@
-"""Converts a table into requests with SQL that validates, sorts and links the rows. The table may exceed memory."""
+"""Converts a trace table into requests with SQL that validates, sorts and links rows. The table may exceed memory."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ _LINKS = ("session", "prefix", "prefix_tokens")
 
 NO_TIME = "arrival is not a time"
 FAILED = "no output tokens"
-"""Reason for a request that got no answer. Such a request is real traffic, not an error of the file."""
+"""Reason for leaving out a request that got no answer. Such a request is real traffic, not an error in the file."""
 SWALLOWED = "inside a quote that is not closed"
 
 _NOT_WHOLE = "{0} IS NULL OR NOT isfinite({0}) OR {0} <> floor({0})"
@@ -136,7 +136,7 @@ ALTER TABLE arrivals DROP prefix_tokens;
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingested:
-    """Contents of the tables `arrivals` and, if prompts share segments, `paths`, row by row in order of arrival."""
+    """Summary of the ingested tables `arrivals` and `paths`; `paths` exists only if prompts share segments."""
 
     format: TraceFormat
     requests: int
@@ -144,23 +144,23 @@ class Ingested:
     last_ns: int
     dropped: Mapping[str, int]
     class_counts: Mapping[str, int] | None
-    """Requests by class; None if the table has no classes."""
+    """Number of requests by class; None if the table has no classes."""
     tree: SegmentTree | None
     segment_of_id: "SegmentMap | None"
     contradictions: int
     time_hint: str
-    """Suggestion if arrivals could not be read as times; else empty."""
+    """Suggestion for the user if arrival times could not be parsed; otherwise empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SegmentMap:
-    """A map from ids of the file to segments. Ids are ascending."""
+    """A map from ids in the trace file to segments. Ids are ascending."""
 
     ids: Int64s
     segments: Int32s
 
     def of(self, ids: Int64s) -> Int32s:
-        """Return the segments that belong to ids. Every id must be in the map, or -1."""
+        """Return the segment of each id; -1 for the id -1. Every other id must be in the map."""
         if not len(self.ids):
             return np.full(len(ids), -1, np.int32)
         found = self.segments[np.minimum(np.searchsorted(self.ids, ids), len(self.ids) - 1)]
@@ -168,7 +168,7 @@ class SegmentMap:
 
 
 def ingest(database: Database, progress: ByteProgress | None, named: Mapping[str, str] | None = None) -> Ingested:
-    """Read the file once into sorted tables."""
+    """Read the trace file once into sorted tables."""
     file = database.file
     columns = file.columns
     if columns is None:
@@ -204,7 +204,7 @@ def ingest(database: Database, progress: ByteProgress | None, named: Mapping[str
 
 
 def _optional(known: TraceFormat, present: Collection[str]) -> tuple[str, ...]:
-    """Return the optional columns to keep. Columns that link requests are kept together."""
+    """Return the optional columns to keep. If a column that links requests is kept, all such columns are kept."""
     there = {name for name, column in known.columns.items() if column in present}
     if there & {"session", "prefix"}:
         there |= set(_LINKS)
@@ -218,7 +218,7 @@ def _judge(
     optional: Sequence[str],
     progress: ByteProgress | None,
 ) -> dict[str, int]:
-    """Read, validate and sort every row. Return the number of rows left out by reason."""
+    """Read, validate and sort every row. Map each reason for leaving rows out to the number of such rows."""
     file = database.file
     lines = count_lines(file) if file.container == "csv" else Lines(mixed_ends=False, written=None)
     judgements = [
@@ -242,9 +242,9 @@ def _judge(
 
 
 def _lost_lines(database: Database, lines: Lines) -> dict[str, int]:
-    """Count the lines that did not become a row.
+    """Count the lines of a CSV file that did not become a row, by reason.
 
-    They are malformed lines, and lines that an open quote made part of another row's field.
+    A lost line is malformed, or an unclosed quote made it part of a field of another row.
     """
     (malformed,) = database.row("SELECT count(DISTINCT line) FROM reject_errors")
     counts = {"malformed line": int(malformed)}
@@ -257,7 +257,7 @@ def _lost_lines(database: Database, lines: Lines) -> dict[str, int]:
 
 
 def _time_hint(database: Database, known: TraceFormat, columns: Sequence[str]) -> str:
-    """Suggest how to read arrivals that the layout cannot read: dates, or a unit finer than seconds."""
+    """Suggest how to read arrival times that the layout cannot parse: dates, or a unit finer than seconds."""
     if known.arrival_unit == "any":
         return ""
     column = known.columns["arrival"]
@@ -273,8 +273,8 @@ def _time_hint(database: Database, known: TraceFormat, columns: Sequence[str]) -
 def _scan(file: TableFile, lines: Lines, columns: Sequence[str], wanted: Mapping[str, str | None]) -> str:
     """Return the SQL that reads the wanted columns as `raw_...`; an absent column is null.
 
-    The path is a bound parameter, and no text of the file becomes part of the query: columns of a CSV file are named by
-    their number, and columns of other files by the names in `trace_formats`.
+    The path is a bound parameter, and no text of the file becomes part of the query. Columns of a CSV file are named by
+    number, and columns of other files by the names in `trace_formats`.
     """
     compression = "gzip" if file.gzipped else "uncompressed"
     present = {column for column in wanted.values() if column is not None and column in columns}
@@ -313,8 +313,8 @@ def _class_counts(database: Database) -> dict[str, int]:
     (distinct,) = database.row("SELECT count(DISTINCT coalesce(class, '')) FROM arrivals WHERE dropped = 0")
     if distinct > MAX_CLASSES:
         raise TraceError(
-            f"{database.file.name}: {distinct:,} classes, but at most {MAX_CLASSES} are supported; a class should be "
-            "an SLO, not a user"
+            f"{database.file.name}: the trace has {distinct:,} classes, but at most {MAX_CLASSES} are supported; use "
+            "one class per SLO, not per user"
         )
     rows = database.rows(
         "SELECT coalesce(class, '') AS name, count(*) FROM arrivals WHERE dropped = 0 GROUP BY name ORDER BY name"
@@ -323,7 +323,10 @@ def _class_counts(database: Database) -> dict[str, int]:
 
 
 def _hash_tree(database: Database, block_tokens: int) -> tuple[SegmentTree, SegmentMap, int]:
-    """Build the tree of shared blocks. It is held in memory, about 40 bytes for each id seen at least twice."""
+    """Build the tree of shared prompt blocks.
+
+    The tree takes about 40 bytes of memory per hash id seen at least twice.
+    """
     database.run(_HASHES.format(block=int(block_tokens)))
     (contradictions,) = database.row("SELECT count(*) FROM hashes WHERE NOT consistent")
     columns = database.columns("SELECT id, parent, visits, tokens FROM hashes WHERE consistent ORDER BY id")
@@ -335,7 +338,7 @@ def _hash_tree(database: Database, block_tokens: int) -> tuple[SegmentTree, Segm
 
 
 def _turn_tree(database: Database) -> tuple[SegmentTree, SegmentMap]:
-    """Build the tree of shared prefixes and continued turns. It is held in memory, 24 bytes for each prefix or turn."""
+    """Build the tree of shared prefixes and continued turns. The tree takes 24 bytes of memory per prefix or turn."""
     database.run(_TURNS)
     prefixes = database.columns("SELECT tokens FROM prefix_segments ORDER BY segment")["tokens"]
     turns = database.columns("SELECT own, last, tokens FROM paths WHERE own >= 0 ORDER BY own")

@@ -1,4 +1,4 @@
-"""Finds the line ends and the number of lines of a text file, in one pass before it is parsed."""
+"""Finds the line endings and the number of lines of a CSV file before it is parsed."""
 
 import gzip
 import zlib
@@ -14,7 +14,7 @@ _CHUNK_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines:
-    """Properties of a CSV file that its parser needs, or cannot recover afterwards."""
+    """Properties of a CSV file that the parser needs, or that cannot be found after parsing."""
 
     mixed_ends: bool
     """Whether some lines end with LF and others with CRLF or CR."""
@@ -26,7 +26,10 @@ class Lines:
 
 
 def count_lines(file: TableFile) -> Lines:
-    """Scan every byte. Lines are counted only if the file has quotes, which could hide line breaks."""
+    """Scan every byte of a file.
+
+    Lines are counted only if the file has quotes, because quoted fields may contain line breaks.
+    """
     feeds = returns = both = quotes = 0
     last = b""
     for chunk in _chunks(file):
@@ -40,7 +43,7 @@ def count_lines(file: TableFile) -> Lines:
 
 
 def _count_lines(file: TableFile) -> int:
-    """Count the lines that are not blank, whatever their line end."""
+    """Count the lines that are not blank; a line may end with LF, CRLF or CR."""
     count, rest = 0, b""
     for chunk in _chunks(file):
         *whole, rest = (rest + chunk).replace(b"\r", b"\n").split(b"\n")
@@ -55,4 +58,4 @@ def _chunks(file: TableFile) -> Iterator[bytes]:
             while chunk := stream.read(_CHUNK_BYTES):
                 yield chunk
     except (OSError, EOFError, zlib.error) as error:
-        raise TraceError(f"{file.name}: cannot be read to its end; is it complete?") from error
+        raise TraceError(f"{file.name}: the file cannot be read to its end; check whether it is complete") from error

@@ -27,7 +27,7 @@ class TableFile:
     """A regular file that looks like a table."""
 
     path: str
-    """Real path without symbolic links, so that the path opened is exactly the path allowed."""
+    """Path with symbolic links resolved, so that the opened path is exactly the path that DuckDB may access."""
     name: str
     size_bytes: int
     container: Container
@@ -35,11 +35,11 @@ class TableFile:
     blank_lines: int
     """Number of blank lines before the first line that is not blank."""
     columns: tuple[str, ...] | None
-    """Column names from the header or the first object; None for Parquet, where DuckDB reads them."""
+    """Column names from the CSV header or the first JSON object; None for Parquet, whose column names DuckDB reads."""
 
     @property
     def literal_path(self) -> str:
-        """The path with glob characters escaped, because DuckDB would match other files."""
+        """The path with glob characters escaped, because DuckDB would otherwise match other files."""
         return _PATTERN.sub(r"[\1]", self.path)
 
 
@@ -73,7 +73,7 @@ def look_at(path: Path) -> TableFile:
 def _first_line(file: BinaryIO, *, gzipped: bool) -> tuple[int, bytes]:
     """Return the number of leading blank lines, and the first line that is not blank.
 
-    Return 0 and an empty line if there are too many blank lines.
+    Return 0 and an empty line if the first 100 lines are all blank.
     """
     stream = gzip.GzipFile(fileobj=file) if gzipped else file
     lines = enumerate(stream.readline(_MAX_LINE_BYTES) for _ in range(_MAX_BLANK_LINES))
@@ -95,7 +95,7 @@ def _csv_columns(line: bytes, name: str) -> tuple[str, ...]:
     except (UnicodeDecodeError, csv.Error):
         columns = []
     if not columns or "\0" in text or len(columns) > _MAX_COLUMNS:
-        raise TraceError(f"{name}: neither a CSV file with a header line nor JSONL nor Parquet")
+        raise TraceError(f"{name}: unknown file format; use CSV with a header line, JSONL or Parquet")
     return tuple(column.strip() for column in columns)
 
 

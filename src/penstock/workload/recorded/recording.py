@@ -1,4 +1,4 @@
-"""Defines recordings: past requests, in memory or read again block by block."""
+"""Defines recordings: past requests that are held in memory or read from disk block by block."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,7 +13,10 @@ CountProgress = Callable[[int], None]
 
 
 class Recording(Protocol):
-    """Past requests, the first at 0 s. Every pass over the blocks yields the same requests."""
+    """A sequence of past requests; the first request arrives at 0 s.
+
+    Every pass over the blocks yields the same requests.
+    """
 
     @property
     def name(self) -> str:
@@ -33,7 +36,7 @@ class Recording(Protocol):
 
     @property
     def segment_tokens(self) -> Int32s | None:
-        """Length of every shared segment, as each block repeats it; None if sharing is unknown."""
+        """Length in tokens of every shared segment, the same for all blocks; None if sharing is unknown."""
 
     @property
     def classes(self) -> tuple[SloClass, ...]:
@@ -44,12 +47,12 @@ class Recording(Protocol):
 
 
 def mean_rate_per_s(recording: Recording) -> float | None:
-    """Return the mean arrival rate in requests per second; None if all arrive at one time."""
+    """Return the mean arrival rate in requests per second; None if all requests arrive at the same time."""
     return (recording.requests - 1) / recording.span_s if recording.span_s > 0 else None
 
 
 def with_progress(blocks: Iterator[Requests], progress: CountProgress | None) -> Iterator[Requests]:
-    """Yield the blocks and report the number of requests so far to `progress`."""
+    """Yield the blocks, and report to `progress` the number of requests yielded so far."""
     done = 0
     for block in blocks:
         yield block
@@ -79,7 +82,7 @@ class Records:
 
     @property
     def segment_tokens(self) -> Int32s | None:
-        """Length of every shared segment."""
+        """Length in tokens of every shared segment."""
         return None if self.columns.prefixes is None else self.columns.prefixes.segment_tokens
 
     def blocks(self) -> Iterator[Requests]:

@@ -1,4 +1,7 @@
-"""Repeats a recording without end. Each pass starts one mean gap after the last request of the previous pass."""
+"""Repeats a recording without end.
+
+Each pass over the recording starts one mean gap after the last request of the previous pass.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,12 +16,12 @@ from penstock.workload.requests import Requests
 def repeat(recording: Recording, *, renew_segments: bool = True) -> Iterator[Requests]:
     """Yield a recording's blocks repeatedly, without end.
 
-    By default every pass has its own segments. Otherwise the second pass would find all of its prompts in the cache,
-    which no real service sees. Prompts that passes really share, such as a system prompt, are then computed once more
-    per pass, which is a small part of a pass.
+    By default each pass gets new segments, so that no prompt of a pass is in the prefix cache from an earlier pass; no
+    real service sees its traffic repeated. Prompts that passes would really share, such as a system prompt, are then
+    computed again in each pass, at a small extra cost.
     """
     if not recording.requests:
-        raise UsageError(f"'{recording.name}' has no requests to repeat")
+        raise UsageError(f"recording '{recording.name}' has no requests, so it cannot be repeated")
     rate = mean_rate_per_s(recording)
     period_s = recording.requests / rate if rate else 0.0
     tokens = recording.segment_tokens

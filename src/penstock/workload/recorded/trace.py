@@ -1,7 +1,7 @@
-"""Reads public traces and your own from CSV, JSONL or Parquet in bounded memory.
+"""Reads public traces and your own traces from CSV, JSONL or Parquet files in bounded memory.
 
-The layout is recognised from the columns: the Azure LLM inference traces of 2023 and 2024, Mooncake with its prefix
-hashes, BurstGPT, or the plain schema below. Columns that other tools write are guessed, or named by the user.
+The layout of a trace is recognised from its columns: the Azure LLM inference traces of 2023 and 2024, Mooncake with its
+prefix hashes, BurstGPT, or the plain schema below. Columns that other tools write are guessed, or named by the user.
 
     arrival_s       seconds, 0 or more, from any origin                required
     input_tokens    tokens of the prompt, at least 1                   required
@@ -11,14 +11,14 @@ hashes, BurstGPT, or the plain schema below. Columns that other tools write are 
     prefix          requests with the same value share a first part    optional, any text
     prefix_tokens   length of that part; the shortest value is used    required with prefix
 
-A turn continues the previous turn of its session (same prefix) if its prompt is at least as long as that prompt and
-its answer together. Otherwise the history was cut and only the prefix is shared. Rows may be in any order. An unusable
-row is counted by its reason and left out. So are lines that an unclosed quote made part of another row. Callers reject
-a trace if more than one row in a hundred is lost (`require_whole`).
+A turn continues the previous turn of its session with the same prefix if its prompt is at least as long as the previous
+prompt plus the previous answer. Otherwise the turn shares only the prefix, because the conversation's history was cut.
+Rows may be in any order. Unusable rows are left out and counted by reason, and so are lines that an unclosed quote made
+part of another row. `require_whole` rejects a trace if more than 1% of its rows are lost.
 
-Blocks of a Mooncake prompt are shared if their hash id occurs at least twice. An id that follows different ids, or
-has different lengths, ends the path before it and is counted. The trace does not hash answers, so the tokens that a
-reply adds to the cache are unknown.
+Blocks of a Mooncake prompt are shared if their hash id occurs at least twice. If a hash id follows different ids in
+different prompts, or has different lengths, the shared path ends before this id, and the id is counted as a
+contradiction. The trace does not hash answers, so the tokens that a reply adds to the cache are unknown.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,17 +37,17 @@ from penstock.workload.requests import Int32s, Prefixes, Requests
 from penstock.workload.slo import SloClass
 
 MAX_UNREADABLE_FRACTION: Final = 0.01
-"""Maximum share of unreadable rows: beyond it the remaining rows may not represent the traffic."""
+"""Maximum share of unreadable rows; if more rows are unreadable, the remaining rows may not represent the traffic."""
 _NS = 1e9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Trace:
-    """A recording on disk, sorted and checked. Its blocks can be read repeatedly."""
+    """A recording on disk, sorted and checked. The blocks of requests can be read repeatedly."""
 
     name: str
     classes: tuple[SloClass, ...]
-    """Classes named in the trace, with their shares and without an SLO."""
+    """SLO classes named in the trace, with their shares of the requests; a trace states no limits for them."""
     _rows: Ingested = field(repr=False)
     _database: Database = field(repr=False)
 
@@ -63,7 +63,7 @@ class Trace:
 
     @property
     def mapping(self) -> Mapping[str, str]:
-        """Column names by meaning; empty if the layout is known."""
+        """Maps meaning to column name; empty if the layout is known."""
         return self._rows.format.columns if self._rows.format.mapped else {}
 
     @property
@@ -73,17 +73,20 @@ class Trace:
 
     @property
     def dropped(self) -> Mapping[str, int]:
-        """Rows left out, by reason."""
+        """Maps each reason for leaving out rows to the number of such rows."""
         return self._rows.dropped
 
     @property
     def time_hint(self) -> str:
-        """Suggestion if arrivals could not be read as times; else empty."""
+        """Suggestion for the user if arrival times could not be parsed; otherwise empty."""
         return self._rows.time_hint
 
     @property
     def contradictions(self) -> int:
-        """Number of hash ids seen after different prompts, or with different lengths. Shared paths end before them."""
+        """Number of inconsistent hash ids: ids seen after different ids, or with different lengths.
+
+        Shared paths end before such an id.
+        """
         return self._rows.contradictions
 
     @property
@@ -127,7 +130,7 @@ class Trace:
 
 
 def usable_rows_sentence(kept: int, dropped: Mapping[str, int]) -> str:
-    """Return a sentence with the number of usable rows and the reasons why other rows are left out."""
+    """Return a sentence with the number of usable rows, and the number of rows left out for each reason."""
     counted = ", ".join(f"{count:,} ({reason})" for reason, count in dropped.items())
     return f"{kept:,} of {kept + sum(dropped.values()):,} can be used" + (f"; left out: {counted}" if counted else "")
 
@@ -144,10 +147,10 @@ def require_whole(trace: Trace) -> None:
 
 
 def read_trace(path: Path, *, progress: ByteProgress | None = None, columns: Mapping[str, str] | None = None) -> Trace:
-    """Read a trace. `progress` gets the bytes done and the total bytes.
+    """Read a trace. `progress` is called with the bytes read so far and the total bytes.
 
-    `columns` maps arrival, input and output to column names, if the file has its own names. Rows are kept in a private
-    database that spills to disk beyond a gigabyte. Only the tree of shared segments must fit in memory.
+    `columns` maps arrival, input and output to the file's column names, if these are not recognised. Rows are kept in a
+    private database that spills to disk beyond a gigabyte. Only the tree of shared segments must fit in memory.
     """
     database = Database(look_at(path))
     rows = ingest(database, progress, columns)

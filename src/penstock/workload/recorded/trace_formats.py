@@ -18,14 +18,15 @@ class TraceFormat:
 
     name: str
     columns: Mapping[str, str]
-    """Column names by meaning: arrival, input, output; hash_ids; class, session, prefix, prefix_tokens."""
+    """Maps meaning to column name; meanings are arrival, input, output, hash_ids, class, session, prefix and
+    prefix_tokens."""
     arrival_unit: TimeUnit
     hash_block_tokens: int = 0
-    """Number of prompt tokens that each hash id adds to the tokens of the ids before it."""
+    """Number of prompt tokens per hash id; an id identifies a block of tokens together with all blocks before it."""
     source: str
     """Citation to show with any result from such a trace."""
     mapped: bool = False
-    """Whether the columns were named by the user or guessed, instead of recognised. A note says so."""
+    """Whether the layout is unknown, so that the user named the columns or Penstock guessed them; reports say so."""
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -123,7 +124,7 @@ _MEANINGS: Final[Mapping[str, tuple[str, ...]]] = {
         "osl",
     ),
 }
-"""Names of columns in servers, gateways and benchmarks, by meaning; in lower case without spaces and dashes."""
+"""Maps meaning to the column names of servers, gateways and benchmarks, in lower case without spaces and dashes."""
 _UNIT: Final = "unit"
 _IN_MILLISECONDS: Final = re.compile(r"(?:[^A-Za-z]|^)(?:ms|millis|milliseconds)$|(?<=[a-z])Ms$", re.ASCII)
 _MAX_CHARACTERS: Final = 500
@@ -131,7 +132,7 @@ _NOT_COMMAS: Final = (";", "\t", "|")
 
 
 def recognise(columns: Collection[str], file_name: str, named: Mapping[str, str] | None = None) -> TraceFormat:
-    """Return the format whose required columns are all present, or one from named or guessed columns."""
+    """Return the known format whose required columns are present, or a format built from named or guessed columns."""
     found = _find_format(columns, file_name, named)
     if found is not None:
         twice = [column for column in found.columns.values() if list(columns).count(column) > 1]
@@ -143,12 +144,12 @@ def recognise(columns: Collection[str], file_name: str, named: Mapping[str, str]
     only = next(iter(columns), "")
     if len(columns) == 1 and (other := next((mark for mark in _NOT_COMMAS if mark in only), None)):
         shown = {"\t": "tabs"}.get(other, repr(other))
-        raise TraceError(f"{file_name}: its columns are separated by {shown}; separate them by commas")
+        raise TraceError(f"{file_name}: the columns are separated by {shown}; separate them by commas")
     layouts = "; ".join(f"{known.name}: {', '.join(known.required)}" for known in FORMATS)
     shown = ", ".join(repr(column[:40]) for column in list(columns)[:6]) or "none"
     raise TraceError(
-        f"{file_name}: the columns are {shown}; expected one of {layouts}; "
-        "or name the columns: arrival=COLUMN,input=COLUMN,output=COLUMN (in a plan `columns: {arrival: COLUMN, ...}`)"
+        f"{file_name}: the columns {shown} are not those of a known trace ({layouts}); "
+        "name the columns: arrival=COLUMN,input=COLUMN,output=COLUMN (in a plan `columns: {arrival: COLUMN, ...}`)"
     )
 
 
@@ -163,7 +164,7 @@ def _find_format(columns: Collection[str], file_name: str, named: Mapping[str, s
 
 
 def parse_columns(text: str) -> dict[str, str]:
-    """Parse a column mapping such as `arrival=ts,input=prompt,output=completion`, with `unit=ms` for the clock."""
+    """Parse a column mapping such as `arrival=ts,input=prompt,output=completion`, optionally with `unit=ms`."""
     found: dict[str, str] = {}
     known = (*PLAIN.columns, _UNIT)
     for part in text[:_MAX_CHARACTERS].split(","):
@@ -184,12 +185,12 @@ def _as_named(columns: Collection[str], file_name: str, named: Mapping[str, str]
         raise TraceError(f"{file_name}: no column is named for {missing[0]}; add {missing[0]}=COLUMN")
     absent = [column for column in meant.values() if column not in columns]
     if absent:
-        raise TraceError(f"{file_name}: no column '{absent[0][:40]}'; it has {', '.join(list(columns)[:8])}")
+        raise TraceError(f"{file_name}: no column '{absent[0][:40]}'; the columns are {', '.join(list(columns)[:8])}")
     return _format_from(meant, unit)  # type: ignore[arg-type]
 
 
 def _guess_columns(columns: Collection[str]) -> dict[str, str]:
-    """Return, for each meaning that is found, the column with the most specific name."""
+    """Map each meaning to the column whose name is most specific; meanings without a matching column are left out."""
     plain = {re.sub(r"[^a-z]", "", column.lower()): column for column in reversed(tuple(columns))}
     found = {}
     for meaning, names in _MEANINGS.items():
@@ -202,7 +203,7 @@ def _guess_columns(columns: Collection[str]) -> dict[str, str]:
 def _format_from(meant: Mapping[str, str], unit: TimeUnit) -> TraceFormat:
     """Build a format from a column mapping.
 
-    A column such as `ts_ms` is in milliseconds, however small its numbers are.
+    A time column with a name such as `ts_ms` is read in milliseconds, even if its numbers are small.
     """
     told = _IN_MILLISECONDS.search(meant["arrival"]) if unit == "any" else None
     clock: TimeUnit = unit if told is None else "ms"

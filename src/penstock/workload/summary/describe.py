@@ -30,7 +30,7 @@ class TokenSummary:
     shortest: int
     longest: int
     by_length: tuple[int, ...]
-    """Requests by length, in bins of a quarter of an octave, from 1 token up to the bin of the longest length."""
+    """Number of requests per length bin, from 1 token up to the longest length; four bins per doubling of length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,17 +40,18 @@ class SharingSummary:
     shared_fraction: float
     """Share of prompt tokens that are on a shared path."""
     reusable_fraction: float
-    """Share of prompt tokens that an earlier request had. A prefix cache without eviction would save this share."""
+    """Share of prompt tokens that repeat an earlier request's prefix; a prefix cache without eviction would serve these
+    tokens."""
     segments: int
     continued: int
-    """Requests whose prompt and answer are the beginning of a later prompt."""
+    """Number of requests whose prompt and answer form the beginning of a later prompt."""
     mean_turns: float | None
-    """Mean requests per conversation; None if no request is known to continue another."""
+    """Mean number of requests per conversation; None if no request is known to continue another request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivalCounts:
-    """Requests over time, in columns of equal width from the first arrival on."""
+    """Number of requests in each of several equal intervals of time, from the first arrival on."""
 
     width_s: float
     requests: tuple[int, ...]
@@ -64,15 +65,16 @@ class WorkloadSummary:
     duration_s: float
     """Seconds from the first arrival to the last; 0 in a closed loop."""
     rate_per_s: float | None
-    """Mean rate; None if all requests arrive at one time."""
+    """Mean request rate; None if all requests arrive at the same time."""
     busiest_minute_per_s: float | None
     gap_cv: float | None
-    """Standard deviation of the gaps over their mean: 1 for Poisson, higher for bursty arrivals."""
+    """Standard deviation of the gaps between arrivals, divided by the mean gap: 1 for Poisson, higher for bursty
+    arrivals."""
     arrivals: ArrivalCounts
     input_tokens: TokenSummary
     output_tokens: TokenSummary
     sharing: SharingSummary | None
-    """Shared prompt tokens; None if no sharing is known."""
+    """Summary of shared prompt tokens; None if sharing is unknown."""
     requests_by_class: tuple[int, ...]
 
 
@@ -84,20 +86,23 @@ class TraceSummary:
     format: str
     source: str
     dropped: Mapping[str, int]
-    """Rows left out, by reason."""
+    """Maps each reason for leaving out rows to the number of such rows."""
     contradictions: int
-    """Number of inconsistent hash ids. A shared path ends before such an id."""
+    """Number of inconsistent hash ids. A shared path of prompt blocks ends before an inconsistent id."""
     class_fractions: Mapping[str, float]
-    """Share of the requests by class of the trace; empty if the trace has no classes."""
+    """Maps SLO class to its share of the requests; empty if the trace has no classes."""
     requests: WorkloadSummary
     log_normal: LogNormalFit
 
 
 def describe_trace(trace: Trace, *, progress: CountProgress | None = None) -> TraceSummary:
-    """Summarise a trace and fit its lengths, in two passes. `progress` gets the requests seen over both passes."""
+    """Summarise a trace and fit its lengths, in two passes.
+
+    `progress` is called with the number of requests read so far, over both passes.
+    """
     summary = describe(with_progress(trace.blocks(), progress))
     if summary is None:
-        raise ValueError("a trace without requests is refused when it is read")
+        raise ValueError("the trace has no requests; reading an empty trace should have failed")
     later = None if progress is None else lambda done: progress(trace.requests + done)
     return TraceSummary(
         name=trace.name,
@@ -112,9 +117,9 @@ def describe_trace(trace: Trace, *, progress: CountProgress | None = None) -> Tr
 
 
 def describe(blocks: Iterable[Requests]) -> WorkloadSummary | None:
-    """Return a summary of a workload's blocks, or None if it is empty.
+    """Return a summary of a workload's blocks; None if there are no requests.
 
-    It uses memory for the distinct lengths and one byte per segment.
+    Memory use grows with the number of distinct lengths, and by one byte per segment.
     """
     inputs, outputs = no_tokens(), no_tokens()
     gaps, minutes, columns = _Gaps(), Minutes(), _Columns()
@@ -183,7 +188,10 @@ class _Gaps:
 
 
 class _Columns:
-    """Arrivals over time in a table of fixed size. When they outgrow it, pairs of columns are merged."""
+    """Arrival counts in a fixed number of equal intervals.
+
+    When arrivals outgrow the table, neighbouring intervals are merged.
+    """
 
     def __init__(self) -> None:
         self._first_s: float | None = None

@@ -1,4 +1,4 @@
-"""Counts requests by distinct length, which is exact and takes little memory for any trace."""
+"""Counts the requests of each distinct length; the counts are exact and take little memory for any trace."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,10 @@ CELLS_PER_OCTAVE = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TokenHistogram:
-    """A histogram of distinct token counts, ascending. Memory grows only with the number of distinct counts."""
+    """A histogram of request lengths in tokens, ascending.
+
+    Memory use grows only with the number of distinct lengths.
+    """
 
     tokens: Int64s
     requests: Int64s
@@ -27,21 +30,21 @@ class TokenHistogram:
         return int(self.tokens @ self.requests)
 
     def percentile(self, fraction: float) -> int:
-        """Return the smallest length that at least this fraction of the requests does not exceed."""
+        """Return the smallest length such that at least this fraction of requests is no longer."""
         return int(self.tokens[np.searchsorted(np.cumsum(self.requests), fraction * self.count, "left")])
 
     def cumulative(self) -> Float64s:
-        """Return the fraction of requests up to each distinct length."""
+        """Return, for each distinct length, the fraction of requests of at most that length."""
         fraction: Float64s = np.cumsum(self.requests) / self.count
         return fraction
 
     def by_length(self) -> tuple[int, ...]:
-        """Count requests in bins of a quarter of an octave, from 1 token to the longest length."""
+        """Count requests per length bin, from 1 token to the longest length, with four bins per doubling of length."""
         cells = np.floor(np.log2(self.tokens) * CELLS_PER_OCTAVE).astype(np.int64)
         return tuple(np.bincount(cells, self.requests).astype(np.int64).tolist())
 
     def with_column(self, column: Int32s) -> "TokenHistogram":
-        """Return the histogram with the values of one more block."""
+        """Return a histogram that also counts the lengths of one more block."""
         tokens, requests = np.unique(column, return_counts=True)
         joined, place = np.unique(np.concatenate([self.tokens, tokens]), return_inverse=True)
         counts = np.bincount(place, np.concatenate([self.requests, requests]), len(joined))

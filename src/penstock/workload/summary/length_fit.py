@@ -15,30 +15,31 @@ from penstock.workload.summary.histogram import TokenHistogram, no_tokens
 from penstock.workload.synthetic.lengths import Empirical, LogNormal
 
 MAX_PAIRS = 1_000_000
-"""Maximum pairs of lengths kept of a trace. A percentile of a million pairs is off by at most 0.1% of the requests."""
+"""Maximum number of length pairs kept from a trace. With a million pairs, a percentile is off by at most 0.1% of
+requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogNormalFit:
-    """A fitted distribution and its distance from the trace."""
+    """A log-normal distribution fitted to a trace, and its distance from the trace."""
 
     lengths: LogNormal
     requests: int
     input_distance: float
     """Kolmogorov-Smirnov distance of prompt lengths between the trace and the fit.
 
-    It is the largest difference between the two cumulative fractions at any length.
+    This distance is the largest difference between the two cumulative distributions at any length.
     """
     output_distance: float
 
     @property
     def critical_distance(self) -> float:
-        """Distance that a sample of the fitted distribution itself exceeds with 5% probability (Massey 1951)."""
+        """Distance that a random sample of the fitted distribution would exceed with 5% probability (Massey 1951)."""
         return min(1.0, 1.358 / sqrt(self.requests))
 
     @property
     def close(self) -> bool:
-        """Whether both distances are small enough to be due to chance."""
+        """Whether the distances of prompt and answer lengths are both small enough to be due to chance."""
         return max(self.input_distance, self.output_distance) <= self.critical_distance
 
     def __str__(self) -> str:
@@ -52,7 +53,7 @@ class LogNormalFit:
 def fit_log_normal(recording: Recording, *, progress: CountProgress | None = None) -> LogNormalFit:
     """Fit a log-normal distribution in one pass and bounded memory.
 
-    The fit uses the moments of the logarithms, which is maximum likelihood.
+    The fit uses the moments of the log lengths, which is the maximum-likelihood estimate.
     """
     inputs, outputs, products = no_tokens(), no_tokens(), 0.0
     for block in with_progress(recording.blocks(), progress):
@@ -105,7 +106,7 @@ def _log_moments(histogram: TokenHistogram) -> tuple[float, float]:
 
 
 def _distance(histogram: TokenHistogram, mean: float, sigma: float) -> float:
-    """Return the distance of observed lengths from the fitted distribution as it is drawn.
+    """Return the distance between observed lengths and lengths drawn from the fitted distribution.
 
     Drawn lengths are rounded, at least 1, and at most the longest observed length.
     """

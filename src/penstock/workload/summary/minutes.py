@@ -1,4 +1,4 @@
-"""Finds the busiest minute as requests arrive, without a table of all minutes."""
+"""Finds the busiest minute of a workload in one pass, without a table of all minutes."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ MINUTE_S = 60.0
 class Minutes:
     """A counter of requests per whole minute from the first arrival.
 
-    The last minute is rarely complete and not counted.
+    The last minute is not counted, because it is rarely complete.
     """
 
     def __init__(self) -> None:
@@ -37,9 +37,9 @@ class Minutes:
 
     @property
     def busiest_per_s(self) -> float | None:
-        """Requests per second in the busiest minute; None if no time passes.
+        """Requests per second in the busiest minute; None if all requests arrive at the same time.
 
-        If the arrivals span less than a minute, it is their mean rate.
+        If the arrivals span less than a minute, this is the mean rate of all arrivals.
         """
         span_s = 0.0 if self._first_s is None else self._last_s - self._first_s
         if span_s <= 0:

@@ -1,4 +1,4 @@
-"""Generates arrival times: processes with a given mean rate, the times of a trace, or a closed loop of users."""
+"""Generates arrival times: random with a given mean rate, as in a recorded trace, or from a closed loop of users."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _QUARTERS = 96  # A quarter of an hour is finer than the accuracy of a daily cur
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poisson:
-    """Poisson arrivals of independent users: exponential gaps, the same rate all day."""
+    """Poisson arrivals of independent users, with exponential gaps and the same rate all day."""
 
     rate_per_s: float | None = None
     """Default mean rate in requests per second."""
@@ -27,13 +27,16 @@ class Poisson:
         _require_rate(self.rate_per_s)
 
     def times(self, seed: int, rate_per_s: float) -> Iterator[Float64s]:
-        """Yield arrival times in seconds, a native block at a time, without end."""
+        """Yield arrival times in seconds without end, one native block at a time."""
         return (mean_gaps / rate_per_s for mean_gaps in _renewals(seed, cv=1.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gamma:
-    """Bursty arrivals: gamma gaps with standard deviation `cv` times their mean; 1 is Poisson, 0 is constant gaps."""
+    """Bursty arrivals with gamma-distributed gaps.
+
+    `cv` is the standard deviation of the gaps divided by their mean: 1 for Poisson, 0 for constant gaps.
+    """
 
     cv: float
     rate_per_s: float | None = None
@@ -43,7 +46,7 @@ class Gamma:
         _require_cv(self.cv)
 
     def times(self, seed: int, rate_per_s: float) -> Iterator[Float64s]:
-        """Yield arrival times in seconds, a native block at a time, without end."""
+        """Yield arrival times in seconds without end, one native block at a time."""
         return (mean_gaps / rate_per_s for mean_gaps in _renewals(seed, self.cv))
 
 
@@ -51,24 +54,25 @@ class Gamma:
 class Diurnal:
     """Arrivals with a daily curve.
 
-    The rate follows `weights`, equal slices of 24 hours, and its mean over a day is the given rate. Gaps are drawn at a
-    constant rate, and time is then stretched by the inverse of the curve's integral, so the curve is met exactly and
-    bursts (`cv`) are added to it.
+    `weights` gives the relative rate in equal slices of 24 hours; the mean rate over a day is the given rate. Arrivals
+    are drawn at a constant rate, and then time is stretched by the inverse of the curve's integral. The expected rate
+    therefore equals the curve exactly, and `cv` adds bursts.
     """
 
     weights: tuple[float, ...]
     cv: float = 1.0
     start_hour: float | None = None
-    """Hour of day at which the workload starts. None means the busiest hour, so that short runs test the peak."""
+    """Hour of day at which the workload starts. None means the busiest hour, so that a short simulation covers the
+    peak."""
     rate_per_s: float | None = None
 
     def __post_init__(self) -> None:
         _require_rate(self.rate_per_s)
         _require_cv(self.cv)
         if not self.weights or not all(0 < weight < np.inf for weight in self.weights):
-            raise UsageError("a day's curve needs at least one slice, and every weight must be above 0")
+            raise UsageError("a daily curve needs at least one weight, and every weight must be above 0")
         if not 0 <= self.first_hour < 24:
-            raise UsageError(f"hour {self.first_hour:g} is not in a day; write 0 to 23.99")
+            raise UsageError(f"the hour of day must be from 0 to 23.99, not {self.first_hour:g}")
 
     @property
     def first_hour(self) -> float:
@@ -83,7 +87,7 @@ class Diurnal:
         return max(self.weights) * len(self.weights) / sum(self.weights)
 
     def times(self, seed: int, rate_per_s: float) -> Iterator[Float64s]:
-        """Yield arrival times in seconds, a native block at a time, without end."""
+        """Yield arrival times in seconds without end, one native block at a time."""
         edges_s = np.linspace(0.0, DAY_S, len(self.weights) + 1)
         # Seconds that the mean rate would need for the arrivals up to each edge: again 0 to a day.
         mean_s = np.concatenate([[0.0], np.cumsum(self.weights)]) * (DAY_S / sum(self.weights))
@@ -96,9 +100,9 @@ class Diurnal:
 
 
 def day_curve(peak_to_trough: float, *, peak_hour: float = 14.0) -> tuple[float, ...]:
-    """Return the weights of a sinusoidal day with the given ratio of peak to trough rate."""
+    """Return the weights of a sinusoidal daily curve with the given ratio of peak rate to lowest rate."""
     if not 1 <= peak_to_trough < np.inf:
-        raise UsageError(f"a peak of {peak_to_trough:g} times the trough is out of range; write 1 or more")
+        raise UsageError(f"the ratio of the peak rate to the lowest rate must be 1 or more, not {peak_to_trough:g}")
     swing = (peak_to_trough - 1) / (peak_to_trough + 1)
     hours = ((quarter + 0.5) * 24 / _QUARTERS for quarter in range(_QUARTERS))
     return tuple(1 + swing * cos(2 * pi * (hour - peak_hour) / 24) for hour in hours)
@@ -108,19 +112,19 @@ def day_curve(peak_to_trough: float, *, peak_hour: float = 14.0) -> tuple[float,
 class AsRecorded:
     """Arrivals at the times of a recording.
 
-    A rate other than the recorded one compresses or stretches time: bursts keep their shape relative to the mean gap
-    (same cv), while patterns tied to a clock, such as a daily curve or think time, are compressed or stretched too. At
-    its end the recording starts again one mean gap later.
+    A rate other than the recorded rate compresses or stretches all gaps. Bursts keep their shape relative to the mean
+    gap (same cv). Patterns tied to a clock, such as a daily curve or think time, are compressed or stretched too. After
+    its last request, the recording starts again one mean gap later.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedLoop:
-    """A fixed number of users. Each sends its next request after a pause of `think_s` on average.
+    """A fixed number of users. After an answer, a user pauses for `think_s` on average and sends the next request.
 
-    Users who start together and always pause equally long stay synchronised, and wait for each other in waves that no
-    real service has. Usually only the mean of the pause is known, and an exponential distribution assumes nothing more.
-    If users think independently, the number of users who think at one time depends on little other than that mean.
+    Pauses are random, because users who start together and pause equally long would stay synchronised and send requests
+    in waves that no real service sees. Pauses are exponential, because usually only the mean pause is known. If users
+    pause independently, the number of users who pause at the same time depends on little other than the mean pause.
     """
 
     users: int
@@ -133,12 +137,12 @@ class ClosedLoop:
             raise UsageError(f"a think time of {self.think_s:g} s is not possible; write 0 or more")
 
     def times(self, _seed: int, _rate_per_s: float) -> Iterator[Float64s]:
-        """Yield zeros: in a closed loop the answers decide the times."""
+        """Yield zeros, because in a closed loop the answers determine the arrival times."""
         while True:
             yield np.zeros(NATIVE_BLOCK)
 
     def starts_s(self, seed: int, spread_s: float) -> Float64s:
-        """Return the sorted times in seconds of the users' first requests, uniform within `spread_s`."""
+        """Return the sorted times of the users' first requests in seconds, drawn uniformly from 0 to `spread_s`."""
         starts: Float64s = np.sort(generator(seed, RandomStream.STARTS, 0).random(self.users)) * spread_s
         return starts
 
@@ -153,7 +157,7 @@ Arrivals = OpenLoop | AsRecorded | ClosedLoop
 
 
 def _renewals(seed: int, cv: float) -> Iterator[Float64s]:
-    """Yield the end times of independent gaps of mean 1."""
+    """Yield arrival times whose gaps are independent with mean 1."""
     elapsed = 0.0
     for block in count():
         rng = generator(seed, RandomStream.ARRIVALS, block)
@@ -176,5 +180,5 @@ def _require_rate(rate_per_s: float | None) -> None:
 def _require_cv(cv: float) -> None:
     if not 0 <= cv <= 100:  # beyond it nearly all gaps are zero
         raise UsageError(
-            f"a cv of {cv:g} is out of range; write 0 to 100: 1 is Poisson, production traffic is seldom above 10"
+            f"cv must be from 0 to 100, not {cv:g}; 1 is Poisson, and production traffic is seldom above 10"
         )

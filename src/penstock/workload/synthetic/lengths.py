@@ -36,7 +36,7 @@ class Uniform:
     def __post_init__(self) -> None:
         _require_tokens(self.input_low_tokens, self.input_high_tokens, self.output_low_tokens, self.output_high_tokens)
         if self.input_low_tokens > self.input_high_tokens or self.output_low_tokens > self.output_high_tokens:
-            raise UsageError("the shortest length is above the longest")
+            raise UsageError("the shortest length is above the longest length; swap the two lengths")
 
     def draw(self, rng: np.random.Generator, count: int) -> tuple[Int32s, Int32s]:
         """Return the prompt and answer lengths of `count` requests."""
@@ -48,16 +48,16 @@ class Uniform:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogNormal:
-    """Log-normal prompts and answers, with the correlation of their logarithms."""
+    """Log-normal lengths of prompts and answers; `correlation` is the correlation of their logarithms."""
 
     input_median_tokens: float
     input_sigma: float
-    """Standard deviation of the logarithm."""
+    """Standard deviation of the logarithm of the prompt length."""
     output_median_tokens: float
     output_sigma: float
     correlation: float = 0.0
     max_input_tokens: int = MAX_TOKENS
-    """Maximum prompt length; longer draws are cut to it, because a service refuses prompts beyond its context."""
+    """Maximum prompt length; longer draws are cut to this length, because a service refuses longer prompts."""
     max_output_tokens: int = MAX_TOKENS
 
     def __post_init__(self) -> None:
@@ -82,7 +82,7 @@ class LogNormal:
 class Empirical:
     """Observed pairs of prompt and answer lengths, drawn with replacement.
 
-    They keep the shape of the trace and the relation of answers to prompts.
+    Drawn lengths have the distribution of the trace, including the correlation between prompts and answers.
     """
 
     input_tokens: Int32s
@@ -90,7 +90,7 @@ class Empirical:
 
     def __post_init__(self) -> None:
         if not len(self.input_tokens) or len(self.input_tokens) != len(self.output_tokens):
-            raise UsageError("drawing lengths needs at least one observed pair of prompt and answer")
+            raise UsageError("observed lengths must be pairs of a prompt and an answer, and at least one pair")
         for column in (self.input_tokens, self.output_tokens):
             _require_tokens(int(column.min()), int(column.max()))
 

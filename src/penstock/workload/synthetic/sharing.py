@@ -1,7 +1,7 @@
-"""Models shared prompt prefixes: system prompts of many requests, and conversations that grow turn by turn.
+"""Models shared prompt prefixes: system prompts that many requests share, and conversations that grow turn by turn.
 
 Shared tokens are added to the drawn lengths, as in benchmark tools (`vllm bench --random-prefix-len`): the drawn prompt
-length is the request's own part, and the whole prompt is the shared part plus the own part.
+length is the part that is not shared, and the whole prompt is the shared part plus this part.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from penstock.errors import UsageError
 from penstock.workload.requests import MAX_TOKENS, NO_SEGMENT, Int32s, Prefixes
 
 MAX_ADDED_TOKENS = MAX_TOKENS // 2
-"""Maximum tokens of the shared part, and of the request's own part, so that their sum stays a valid length."""
+"""Maximum tokens of each part of a prompt, shared and unshared, so that their sum is a valid prompt length."""
 
 _MAX_PROMPTS = 2**20
 _MAX_TURNS = 1000  # the paths of a native block then take at most 131 MB
@@ -22,7 +22,7 @@ _MAX_TURNS = 1000  # the paths of a native block then take at most 131 MB
 class SystemPrompts:
     """A set of system prompts.
 
-    Every request begins with one; the k-th most popular has weight 1 / k ** zipf_exponent.
+    Every prompt begins with one system prompt; the k-th most popular system prompt has weight 1 / k ** zipf_exponent.
     """
 
     prompts: int
@@ -36,7 +36,10 @@ class SystemPrompts:
                 f"{_MAX_PROMPTS:,} prompts of 1 to {MAX_ADDED_TOKENS:,} tokens"
             )
         if not 0 <= self.zipf_exponent < np.inf:
-            raise UsageError(f"a Zipf exponent of {self.zipf_exponent:g} is out of range; 0 makes all equally popular")
+            raise UsageError(
+                f"the Zipf exponent must be 0 (all system prompts are equally popular) or more, not "
+                f"{self.zipf_exponent:g}"
+            )
 
     def draw(self, rng: np.random.Generator, requests: int) -> Int32s:
         """Draw a system prompt for each request."""
@@ -51,19 +54,21 @@ class SystemPrompts:
 class Conversations:
     """Conversations, in which each prompt begins with the prompt and the answer of the previous turn.
 
-    Arrival times do not change; each request takes the next turn of an open conversation. The number of open
-    conversations is the number of requests that arrive in `turn_gap_s` (Little's law), or one per user in a closed
-    loop. They take turns in rounds whose halves are shuffled: a turn follows the previous one after 0.5 to 1.5 times
-    `turn_gap_s`, never sooner, so an answer can be read before the reply. A new conversation replaces one that ended.
+    Conversations do not change arrival times: each arriving request becomes the next turn of an open conversation. The
+    number of open conversations is the number of requests that arrive in `turn_gap_s` (Little's law), or one per user
+    in a closed loop. In each round, every open conversation has one turn, and the order within each half of the round
+    is random. So a turn follows the previous turn of its conversation after 0.5 to 1.5 times `turn_gap_s`, which leaves
+    time to read the answer. When a conversation ends, a new conversation replaces it.
     """
 
     mean_turns: float
-    """Mean turns per conversation. The number is geometric: any turn is the last with probability 1 / mean_turns."""
+    """Mean turns per conversation. The number of turns is geometrically distributed: any turn is the last with
+    probability 1 / mean_turns."""
     turn_gap_s: float
     max_history_tokens: int
-    """Maximum tokens of prompt plus answer, at which a conversation also ends: the size of a context."""
+    """Context size: a conversation ends when prompt plus answer reach this number of tokens."""
     max_turns: int = 100
-    """Maximum turns, after which a conversation also ends; this limits the length of paths."""
+    """Maximum number of turns of a conversation, which limits the length of segment paths."""
     system: SystemPrompts | None = None
     """System prompts that conversations begin with."""
 
@@ -86,7 +91,10 @@ Sharing = SystemPrompts | Conversations
 
 
 def begin_with_prompts(sharing: SystemPrompts, rng: np.random.Generator, brought: Int32s) -> tuple[Int32s, Prefixes]:
-    """Prepend a system prompt to each request's own part. Return the prompt lengths and the shared prefixes."""
+    """Prepend a system prompt to the unshared part of each prompt.
+
+    Return the prompt lengths and the shared prefixes.
+    """
     prefixes = Prefixes(
         segment_tokens=np.full(sharing.prompts, sharing.tokens, np.int32),
         path_start=np.arange(len(brought) + 1),

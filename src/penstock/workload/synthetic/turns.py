@@ -28,7 +28,7 @@ class _Block:
     parting: Bools
     """Whether the user ends the conversation after this turn."""
     added: Int64s
-    """Tokens that the turn adds: its own part of the prompt and its answer."""
+    """Tokens that the turn adds to the conversation: the new part of the prompt, and the answer."""
 
     @property
     def first(self) -> Int64s:
@@ -38,12 +38,12 @@ class _Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Followed:
-    """The position of each row in its conversation."""
+    """The position of each request in its conversation."""
 
     start: Int64s
-    """First row, in this block, of the row's conversation."""
+    """Index of the first row in this block that belongs to the same conversation."""
     turn: Int64s
-    """Number of the turn in its conversation, from 1."""
+    """Number of the turn within its conversation, counted from 1."""
     history_tokens: Int64s
     """Tokens of history at the beginning of the prompt."""
     closed: Bools
@@ -51,14 +51,16 @@ class _Followed:
 
 
 class Turns:
-    """The conversations of one workload, in slots.
+    """The conversations of one workload; each slot has one open conversation at a time.
 
-    When a conversation ends, the next turn of its slot starts a new conversation.
+    When a conversation ends, the next turn in the same slot starts a new conversation.
     """
 
     def __init__(self, sharing: Conversations, *, seed: int, slots: int, shuffled: bool) -> None:
         if slots > _MAX_OPEN:
-            raise UsageError(f"{slots:,} conversations open at once; the limit is {_MAX_OPEN:,}: lower turn_gap_s")
+            raise UsageError(
+                f"{slots:,} conversations would be open at once, but the limit is {_MAX_OPEN:,}; lower turn_gap_s"
+            )
         system = sharing.system
         prompts, self._system_tokens = (0, 0) if system is None else (system.prompts, system.tokens)
         self._sharing = sharing
@@ -71,7 +73,10 @@ class Turns:
         self._last = np.full(slots, NO_SEGMENT, np.int32)  # node of its last turn
 
     def extend(self, block: int, brought: Int32s, output_tokens: Int32s) -> tuple[Int32s, Prefixes]:
-        """Prepend the history to each request's own part. Return the prompt lengths and the shared prefixes."""
+        """Prepend the history of the conversation to each new part of a prompt.
+
+        Return the prompt lengths and the shared prefixes.
+        """
         rng = generator(self._seed, RandomStream.SHARING, block)
         rows, system = len(brought), self._sharing.system
         prompt = np.full(rows, NO_SEGMENT, np.int32) if system is None else system.draw(rng, rows)
@@ -112,7 +117,7 @@ class Turns:
         return _Followed(start=start, turn=turn, history_tokens=history, closed=turns.parting | full)
 
     def _link(self, turns: _Block, followed: _Followed, order: Int64s) -> Prefixes:
-        """Give every continued turn a segment, and every turn the path of the turns before it."""
+        """Give every turn that is continued a segment, and every turn the path of its conversation's earlier turns."""
         rows, first = len(order), turns.first
         is_closed = np.empty(rows, np.bool_)
         is_closed[order] = followed.closed
@@ -144,9 +149,9 @@ class Turns:
 
 
 class _Nodes:
-    """The tree above the open conversations.
+    """Tree of the turns of open conversations, with the system prompts as roots.
 
-    Nodes are renumbered when old ones are removed; segment ids never change.
+    Nodes are renumbered when old nodes are removed; segment ids never change.
     """
 
     def __init__(self, prompts: int) -> None:
@@ -160,7 +165,7 @@ class _Nodes:
         return len(self._parent)
 
     def depth_of(self, node: Int32s) -> Int32s:
-        """Return the number of nodes from the root down to and including each node; 0 for -1."""
+        """Return the depth of each node: 1 for a root, 0 for the node number -1, which stands for no node."""
         if not len(self):
             return np.zeros(len(node), np.int32)
         return np.where(node >= 0, self._depth[node], 0).astype(np.int32)
@@ -173,16 +178,19 @@ class _Nodes:
         self._segment = np.concatenate([self._segment, segments])
 
     def prefixes(self, last: Int32s, own: Int32s, segment_tokens: Int32s) -> Prefixes:
-        """Return the prefixes of requests by their last node and their own node."""
+        """Return the shared prefixes of requests.
+
+        `last` is the node at which a request's shared path ends, and `own` is the node of the request itself.
+        """
         path_start, path = spell_paths(self._parent, self._depth, last)
         segments = np.full(len(own), NO_SEGMENT, np.int32)
         segments[own >= 0] = self._segment[own[own >= 0]]
         return Prefixes(segment_tokens=segment_tokens, path_start=path_start, path=self._segment[path], own=segments)
 
     def forget_all_but(self, last: Int32s) -> Int32s:
-        """Remove nodes that are not on a path to `last`, if enough nodes have accumulated.
+        """Remove nodes that are not on a path to a node in `last`, if enough nodes have accumulated.
 
-        Return the new numbers of `last`. System prompts are always kept.
+        Return the new numbers of the nodes in `last`. System prompts are always kept.
         """
         if len(self) < 2 * self._kept + 4 * NATIVE_BLOCK:
             return last
@@ -201,7 +209,10 @@ class _Nodes:
 
 
 def _chain(following: Int64s) -> Int64s:
-    """Return 0, following[0], following[following[0]], and so on: one step per conversation, not per request."""
+    """Return 0, following[0], following[following[0]] and so on.
+
+    There is one step per conversation, not per request.
+    """
     steps, at = following.tolist(), 0
     starts = []
     while at < len(steps):
@@ -211,9 +222,9 @@ def _chain(following: Int64s) -> Int64s:
 
 
 def _rounds(seed: int, slots: int, *, shuffled: bool) -> Iterator[Int32s]:
-    """Yield the slot of each turn, a native block at a time.
+    """Yield the conversation slot of each turn, one native block at a time.
 
-    A round has every slot once, and each half of a round is shuffled separately.
+    A round contains every slot once. If `shuffled` is true, each half of a round is shuffled separately.
     """
     half, held = slots // 2, np.empty(0, np.int32)
     for chunk in count():
