@@ -16,7 +16,7 @@ class Checkpoint:
     spec: ModelSpec
     source: str
     repository: str | None = None
-    """Hub repository, which is the name that an engine loads. None if the checkpoint is in no repository."""
+    """Hub repository, under whose name an engine loads the checkpoint. None if the checkpoint is in no repository."""
     tensors: tuple[StoredTensor, ...] | None = None
     """Tensors in the headers of the weight files. None if no headers were read."""
     config: Config | None = None

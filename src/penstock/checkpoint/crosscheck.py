@@ -27,13 +27,12 @@ class CrossCheck:
     stored_bytes: int
     expected_bytes: int
     wrong_shapes: tuple[str, ...]
-    """Unquantised tensors with an unexpected shape, and scales that cannot cover their weight. Only the first few are
-    listed."""
+    """Unquantised tensors with an unexpected shape, and scales that cannot cover their weight (at most 20 entries)."""
     missing: tuple[str, ...]
-    """Modules that the config implies but no file holds under the expected name. They may be fused, renamed or absent.
-    Only the first few are listed."""
+    """Modules that the config implies but no file holds under the expected name (at most 20 entries). A missing module
+    may be fused, renamed or absent."""
     unexpected: tuple[str, ...]
-    """Stored modules that the config does not imply. Only the first few are listed."""
+    """Stored modules that the config does not imply (at most 20 entries)."""
 
     @property
     def difference_fraction(self) -> float:
@@ -108,8 +107,8 @@ def _wrong_scales(tensors: Iterable[StoredTensor], declared: Block | None) -> li
 def _wrong_shape(tensor: StoredTensor, weights: list[Weight]) -> str | None:
     """Compare the stored shape with the expected shape.
 
-    Shapes of equal rank must be equal. Shapes of different rank (a convolution's kernel) must have equally many
-    elements.
+    Shapes of equal rank must be equal. Shapes of different rank, as for the kernel of a convolution, must have the same
+    number of elements.
     """
     if weights[0].format.bits < 16:  # quantised weights are packed
         return None

@@ -1,4 +1,4 @@
-"""Reads a checkpoint's config and tensor headers from the Hugging Face hub. It never reads code or weights."""
+"""Reads a checkpoint's config and tensor headers, but neither code nor weights, from the Hugging Face hub."""
 
 import re
 from pathlib import Path

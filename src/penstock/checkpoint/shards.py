@@ -1,6 +1,6 @@
 """Lists a checkpoint's weight files.
 
-The index decides which files count, so that a second copy of the weights is ignored.
+If there is an index, only its files are listed, so that a second copy of the weights is ignored.
 """
 
 import json
@@ -20,9 +20,11 @@ _MAX_SHARDS: Final = 4096
 
 
 def shards_of(folder: Path) -> tuple[Path, ...]:
-    """List the weight files. These are the files in the index, else `model*.safetensors`, else all safetensors files.
+    """List the weight files.
 
-    Checkpoints of Mistral hold two copies of the weights, and only one copy has these names.
+    Weight files are the files in the index, else `model*.safetensors`, else all safetensors files.
+
+    Checkpoints of Mistral hold two copies of the weights, and only the files of one copy are named `model*`.
     """
     index = folder / _INDEX
     if index.is_file():
@@ -30,7 +32,9 @@ def shards_of(folder: Path) -> tuple[Path, ...]:
     every = sorted(folder.glob("*.safetensors"))
     files = [file for file in every if file.name.startswith("model")] or every
     if len(files) > _MAX_SHARDS:
-        raise CheckpointError(f"{folder}: {len(files):,} safetensors files; a checkpoint has at most {_MAX_SHARDS:,}")
+        raise CheckpointError(
+            f"{folder}: the directory has {len(files):,} safetensors files; at most {_MAX_SHARDS:,} are allowed"
+        )
     return tuple(files)
 
 
@@ -63,7 +67,8 @@ def _shard_names(index: Path) -> tuple[str, ...]:
     outside = next((name for name in names if not _SHARD.fullmatch(name)), None)
     if outside is not None or len(names) > _MAX_SHARDS:
         raise CheckpointError(
-            f"{index}: weight_map names '{(outside or names[0])[:80]}', which is not one of its files"
+            f"{index}: weight_map names '{(outside or names[0])[:80]}', "
+            "which is not a safetensors file in the same directory"
         )
     return tuple(names)
 

@@ -1,8 +1,10 @@
-"""Declares the C functions of the library. Python's calls, the C header and the digests follow from it.
+"""Declares the C functions of the library.
 
-An exported function takes tables, integers, floats and policies. Its C arguments follow from its annotations. For every
-function, the library contains a digest of its arguments and record layouts. The digest is compared with that of the
-declaration when the function is first called.
+Python's calls, the C header and the digests are derived from these declarations.
+
+An exported function takes tables, integers, floats and policies. The C arguments of an exported function are derived
+from its annotations. For every function, the library contains a digest of the function's arguments and record layouts.
+This digest is compared with the digest of the declaration when the function is first called.
 """
 
 import ctypes
@@ -32,7 +34,7 @@ MODULES: Final = (
 
 
 class PolicyArgument:
-    """Marks an argument that is a policy. In C it is an address, and in Python a function."""
+    """Marks an argument that is a policy. In C a policy is an address, and in Python a function."""
 
 
 POLICY: Final = PolicyArgument()
@@ -146,7 +148,10 @@ class ExportedPolicy(ExportedFunction):
 
 
 def exported(function: Function) -> Function:
-    """Mark a function that Python and C call. Its arguments are tables, integers, floats and policies."""
+    """Mark a function that Python and C call.
+
+    The arguments of the function are tables, integers, floats and policies.
+    """
     return cast("Function", ExportedFunction(function))
 
 

@@ -1,4 +1,4 @@
-"""Finds the shared library in the package or in the user's cache, or builds it if neither has one.
+"""Finds the shared library in the package or in the user's cache, or else builds the library.
 
 A library is used only if its stamp equals the stamp of the sources. If no library can be built, compiled functions run
 as Python.
@@ -67,7 +67,10 @@ def cache_folder() -> Path:
 
 
 def _noted_stamp() -> str:
-    """Return the stamp of the sources. Parsing takes a quarter of a second, so a file keeps the stamp."""
+    """Return the stamp of the sources.
+
+    To parse the sources takes a quarter of a second, so the stamp is kept in a file.
+    """
     note = cache_folder() / f"{raw_digest()}.stamp"
     try:
         return note.read_text(encoding="ascii")
@@ -109,7 +112,10 @@ def is_kept() -> bool:
 
 
 def build() -> Path:
-    """Build the library in another process, because the build changes numba, and keep it if the cache is writable."""
+    """Build the library in another process, because the build changes numba.
+
+    The library is kept if the cache is writable.
+    """
     folder = cache_folder() if is_kept() else Path(tempfile.mkdtemp(prefix="penstock-"))
     made = Path(tempfile.mkdtemp(dir=folder)) / file_name()
     command = [sys.executable, "-m", "penstock.compiled.builder.build_library", str(made)]
@@ -129,7 +135,7 @@ def build() -> Path:
 
 @cache
 def load() -> Opened | None:
-    """Open the library, and build it first if there is none. If that fails, warn and return None."""
+    """Open the library, and build it first if there is none. If the build fails, warn and return None."""
     path = _ready()
     if path is None and can_build():
         start_s = perf_counter()

@@ -1,6 +1,7 @@
 """Marks the functions that the shared library contains. No compiler is imported here.
 
-A marked function runs as Python if Python calls it. The builder compiles it for the exported functions that call it.
+A marked function runs as Python if Python calls it. The builder compiles a marked function for the exported functions
+that call it.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 
 class CompiledFunction:
-    """A function that the builder compiles. Called from Python, it runs as Python."""
+    """A function that the builder compiles. If Python calls the function, the function runs as Python."""
 
     dispatcher_of: ClassVar[Callable[["CompiledFunction"], Any] | None] = None
     """Returns numba's dispatcher for a function. The builder sets it."""
@@ -35,15 +36,18 @@ class CompiledFunction:
 
 
 def compiled(function: Function) -> Function:
-    """Mark a function that compiled code calls. LLVM decides whether to inline it."""
+    """Mark a function that compiled code calls. LLVM decides whether to inline the function."""
     return cast("Function", CompiledFunction(function))
 
 
 def cold(function: Function) -> Function:
-    """Mark a rarely called function. It is never inlined, so that its callers stay small."""
+    """Mark a rarely called function.
+
+    A cold function is never inlined, so that the functions that call it stay small.
+    """
     return cast("Function", CompiledFunction(function, is_cold=True))
 
 
 def interpreted(function: Function) -> Function:
-    """Return the Python function behind a marked one."""
+    """Return the Python function behind a marked function."""
     return cast("Function", getattr(function, "py_func", function))

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 
 class PolicyCall:
-    """The call of a policy. The builder replaces it by a call of the policy's address."""
+    """The call of a policy. The builder replaces this object by a call of the policy's address."""
 
     numba_type: ClassVar[Any] = None
     """The type of the call for numba. The builder sets it."""

@@ -1,7 +1,7 @@
 """Computes the stamp of the compiled code: a digest of the parsed source from which the library is built.
 
-It covers marked functions, tables, and the constants and imports that they use. Comments, docstrings and functions that
-only Python runs do not count.
+The stamp covers marked functions, tables, and the constants and imports that these use. Comments, docstrings and
+functions that only Python runs do not change the stamp.
 """
 
 import ast
@@ -29,7 +29,10 @@ def source_files(*packages: str) -> list[Traversable]:
 
 
 def raw_digest() -> str:
-    """Return a digest of the bytes of all source files. It takes a millisecond, and any edit changes it."""
+    """Return a digest of the bytes of all source files.
+
+    The computation takes a millisecond, and any edit changes the digest.
+    """
     digest = hashlib.sha256()
     for item in source_files(*PACKAGES, _BUILDER):
         digest.update(item.read_bytes())
@@ -38,13 +41,13 @@ def raw_digest() -> str:
 
 @cache
 def stamp() -> str:
-    """Return the stamp of the sources, as they were at the first call."""
+    """Return the stamp of the source files, which are read only at the first call."""
     texts = [[item.read_text(encoding="utf-8") for item in source_files(*names)] for names in (PACKAGES, (_BUILDER,))]
     return stamp_of(*texts)
 
 
 def stamp_of(sources: Iterable[str], builder: Iterable[str] = ()) -> str:
-    """Return the stamp of source texts. It covers the compiled parts of `sources`, and all of `builder`."""
+    """Return the stamp of source texts. The stamp covers the compiled parts of `sources`, and all of `builder`."""
     nodes = [node for source in sources for node in _compiled_nodes(ast.parse(source))]
     nodes += [node for source in builder for node in ast.parse(source).body if not _is_text(node)]
     digest = hashlib.sha256()
@@ -54,7 +57,7 @@ def stamp_of(sources: Iterable[str], builder: Iterable[str] = ()) -> str:
 
 
 def _compiled_nodes(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Yield marked functions and tables, and the statements of the module that define names they use."""
+    """Yield marked functions and tables, and the statements that define the names used in these."""
     nodes = [node for node in tree.body if _is_marked(node)]
     names = _names_in(nodes)
     while True:

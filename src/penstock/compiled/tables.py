@@ -1,7 +1,8 @@
 """Describes tables: named tuples of arrays that compiled code reads through one pointer.
 
 In memory a table is a C struct: for each array its address, then its shape as int64. A field is declared as
-`Annotated[Any, ArrayOf(ROW)]`. The C header, the digests and numba's types all follow from that declaration.
+`Annotated[Any, ArrayOf(ROW)]`. The C header, the digests and numba's types are all derived from the declarations of
+fields.
 """
 
 import ctypes
@@ -42,7 +43,7 @@ def table_of(kind: Any) -> ArrayTable | None:  # noqa: ANN401 - any annotation
 
 
 class Pointers:
-    """The addresses and shapes of a table's arrays. They are valid while this object and the arrays exist."""
+    """The addresses and shapes of a table's arrays. The addresses are valid while this object and the arrays exist."""
 
     __slots__ = ("_arrays", "_words", "address")
 
@@ -62,7 +63,7 @@ class Pointers:
         self.address = ctypes.addressof(self._words)
 
     def are_of(self, table: Any) -> bool:  # noqa: ANN401 - any table
-        """Return whether these are the pointers of a table: whether it consists of the same arrays."""
+        """Return whether these are the pointers of a table, which must consist of the same arrays."""
         return all(known() is array for known, array in zip(self._arrays, table, strict=True))
 
 
@@ -71,7 +72,10 @@ _LAST: Final[dict[type, Pointers]] = {}
 
 
 def pointers_to(table: Any) -> Pointers:  # noqa: ANN401 - any table
-    """Return the pointers of a table. They are made again only if an array is another one than in the last call."""
+    """Return the pointers of a table.
+
+    New pointers are made only if an array is not the same object as in the last call.
+    """
     last = _LAST.get(type(table))
     if last is None or not last.are_of(table):
         last = _LAST[type(table)] = Pointers(table)
@@ -79,5 +83,5 @@ def pointers_to(table: Any) -> Pointers:  # noqa: ANN401 - any table
 
 
 def as_records(table: Any) -> Any:  # noqa: ANN401 - any table
-    """Return a table whose records have attributes as in compiled code, for functions that run as Python."""
+    """Return a table whose record fields are attributes, as in compiled code, for functions that run as Python."""
     return type(table)(*(array.view(np.recarray) if array.dtype.names else array for array in table))

@@ -1,4 +1,7 @@
-"""Adds blocks that several architectures share to an inventory. Weights get their names in the checkpoint."""
+"""Adds blocks that several architectures share to an inventory.
+
+Each added weight has the same name as in the checkpoint.
+"""
 
 from dataclasses import dataclass
 
@@ -195,7 +198,8 @@ def routed_experts(
 ) -> None:
     """Add the routed experts.
 
-    Each added matrix stands for the matrices of all experts. The last name is the projection back to the hidden size.
+    Each added matrix stands for the matrices of all experts. The last entry of `names` is the projection back to the
+    hidden size.
     """
     *ups, down = names
     for name in ups:
@@ -220,7 +224,7 @@ def routed_experts(
 
 
 def router(inv: Inventory, path: str, hidden: int, experts: int, *, correction_bias: str | None = None) -> None:
-    """Add the router and, if `correction_bias` names one, the correction bias of loss-free routing."""
+    """Add the router and, if `correction_bias` is given, the correction bias of loss-free routing."""
     inv.linear(path, (experts, hidden), Part.ROUTER)
     if correction_bias is not None:
         inv.vector(correction_bias, experts, Part.ROUTER, fp32=True)

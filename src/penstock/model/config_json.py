@@ -1,4 +1,4 @@
-"""Reads config.json as untrusted input. It checks the type and bounds of every value, and names the key in errors."""
+"""Reads config.json as untrusted input. The type and bounds of every value are checked, and errors name the key."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 def parse_json(data: bytes, where: str) -> "Config":
     """Parse the bytes of a JSON file that must contain an object."""
     if len(data) > MAX_CONFIG_BYTES:
-        raise ConfigError(f"{where}: {len(data):,} bytes; a config must have at most {MAX_CONFIG_BYTES:,}")
+        raise ConfigError(f"{where}: the file has {len(data):,} bytes; a config may have at most {MAX_CONFIG_BYTES:,}")
     try:
         raw = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -134,7 +134,7 @@ class Config:
         """Read a list of strings with one entry per layer. The list is empty if the key is absent."""
         names = self.texts(key)
         if names and len(names) < layers:
-            raise ConfigError(f"{self.where}: {key} lists {len(names)} layers, but the model has {layers}")
+            raise ConfigError(f"{self.where}: {key} lists {len(names)} layers, but the model has {layers} layers")
         return names[:layers]
 
     def _list(self, key: str) -> Sequence[object]:

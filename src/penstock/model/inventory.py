@@ -22,8 +22,8 @@ class Inventory:
     notes: list[str] = field(default_factory=list)
     layer: int | None = None
     part_override: Part | None = None
-    """Part to which all added weights belong, such as the vision tower. None if each weight keeps the part that it is
-    added with."""
+    """Part of the model, such as the vision tower, to which all added weights are assigned. None if each weight keeps
+    its own part."""
 
     def layer_done(self, mixer: SequenceMixer | None, feed_forward: str) -> None:
         """Close the current decoder layer."""

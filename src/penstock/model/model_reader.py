@@ -1,4 +1,4 @@
-"""Converts the bytes of config.json into a ModelSpec. It refuses architectures that it cannot read exactly."""
+"""Converts the bytes of config.json into a ModelSpec. Architectures that cannot be read exactly are refused."""
 
 import difflib
 import re
@@ -69,7 +69,7 @@ def _find(config: Config) -> tuple[str, Architecture]:
     hint = f" (the nearest that it can read is {near})" if near else ""
     raise UnknownArchitecture(
         f"{config.where}: architecture '{asked}' cannot be read exactly by this version{hint}; "
-        f"`penstock inspect --architectures` lists the {len(ARCHITECTURES)} that it can read"
+        f"`penstock inspect --architectures` lists the {len(ARCHITECTURES)} architectures that it can read"
     )
 
 
@@ -99,9 +99,9 @@ def _cache_dtype(dtype: WeightFormat) -> CacheDtype:
 
 
 def _head_of_wrapper(config: Config, text: Config, inv: Inventory, outline: Outline) -> None:
-    """Add or remove the output head if the top level of a multimodal config says so.
+    """Add or remove the output head if the top level of a multimodal config states `tie_word_embeddings`.
 
-    The default of the text model can contradict the top level.
+    The top level takes precedence over the default of the text model.
     """
     if text is config or not config.has("tie_word_embeddings"):
         return

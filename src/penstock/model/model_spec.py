@@ -11,8 +11,8 @@ from penstock.model.sequence_mixers import SequenceMixer
 from penstock.model.weight import FORMATS, FP8_BLOCK, Part, Weight, WeightFormat
 
 _FP8_BY_CHANNEL: Final = frozenset({"Glm4MoeForCausalLM"})
-"""Mixtures whose FP8 release has one scale per channel. AITER tunes the matrix products of GLM-4.7-FP8 as
-`a8w8_bpreshuffle`, and the products of GLM-5 as `a8w8_blockscale` (aiter/configs/model_configs)."""
+"""Mixture-of-experts architectures whose FP8 release has one scale per channel. AITER tunes the matrix products of
+GLM-4.7-FP8 as `a8w8_bpreshuffle`, and the products of GLM-5 as `a8w8_blockscale` (aiter/configs/model_configs)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experts:
-    """Size of a mixture: the number of routed experts, and the number of experts that a token visits."""
+    """Size of a mixture of experts: the number of routed experts, and the number of experts that a token visits."""
 
     routed: int
     per_token: int
@@ -48,25 +48,25 @@ class ModelSpec:
     hidden_size: int
     vocab_size: int
     query_heads: int
-    """Query heads of the layer with most heads. The tensor-parallel size must divide this number."""
+    """Number of query heads in the layer with the most heads. The tensor-parallel size must divide this number."""
     layers: tuple[Layer, ...]
     weights: tuple[Weight, ...]
     dtype: WeightFormat
     """Format in which engines load unquantised weights."""
     quantisation: str
-    """Name of the quantisation scheme. It is `none` if the checkpoint is not quantised."""
+    """Name of the quantisation scheme. The name is `none` if the checkpoint is not quantised."""
     cache_dtype: CacheDtype
-    """KV-cache dtype that an engine uses for `auto`. It is the dtype of the checkpoint's KV scheme if there is one,
-    else the dtype of the checkpoint."""
+    """KV-cache dtype that an engine uses for `auto`. If the checkpoint has a KV scheme, the dtype of this scheme is
+    used, else the dtype of the checkpoint."""
     max_context_tokens: int | None = None
     experts: Experts | None = None
     widest_ffn: int = 0
-    """Channels of the widest feed-forward that a token passes through. In a layer with experts, the widths of all
-    experts that the token visits are added."""
+    """Number of channels in the widest feed-forward that a token passes through. In a layer with experts, the widths of
+    all experts that the token visits are added."""
     stored_dtype: WeightFormat | None = None
-    """Format of unquantised weights in the files if it is not `dtype`, else None. Engines load fp32 files as bf16."""
+    """Format of unquantised weights in the files. None if this format is `dtype`. Engines load fp32 files as bf16."""
     notes: tuple[str, ...] = ()
-    """Caveats about the reading of the config: missing keys, and parts that are not counted."""
+    """Caveats about the config: missing keys, and parts of the model that are not counted."""
 
     @cached_property
     def params_by_part(self) -> Mapping[Part, int]:
@@ -109,7 +109,7 @@ class ModelSpec:
     def cache_bytes_per_token(self, dtype: CacheDtype | None = None, tp: int = 1) -> float:
         """Return the bytes that one more token adds to the cache of a device.
 
-        It holds while every layer still keeps all tokens of the sequence.
+        The result is valid while every layer still keeps all tokens of the sequence.
         """
         chosen = dtype or self.cache_dtype
         return sum(layer.mixer.bytes_per_token(chosen, tp) for layer in self.layers if layer.mixer)
@@ -147,9 +147,9 @@ class ModelSpec:
 def model_as_measured(model: ModelSpec, weights: str) -> ModelSpec:
     """Return the model in the weight format of a measured row.
 
-    In four-bit formats, only the routed experts of a mixture are converted, and its other weights stay as released. In
-    FP8, mixtures have one scale per block. Dense models and the mixtures in `_FP8_BY_CHANNEL` have one scale per
-    channel.
+    In four-bit formats, only the routed experts of a mixture of experts are converted, and the other weights stay as
+    released. In FP8, mixtures of experts have one scale per block. Dense models and the mixtures in `_FP8_BY_CHANNEL`
+    have one scale per channel.
     """
     chosen = FORMATS[weights]
     if weights in model.quantisation or (weights == "bf16" and model.quantisation == "none"):

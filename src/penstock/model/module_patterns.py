@@ -15,14 +15,14 @@ _MAX_PATTERN_CHARS: Final = 512
 
 
 def is_pattern(text: str) -> bool:
-    """Return whether an entry is more than a plain name."""
+    """Return whether an entry is a wildcard or a regular expression, not a plain name."""
     return text.startswith("re:") or "*" in text or "?" in text
 
 
 def plain_matcher(names: set[str], *, contains: bool) -> Callable[[str], bool]:
     """Return a function that tests whether a module, or a parent of the module, is in `names`.
 
-    `names` can also hold single parts of a module path. If `contains` is true, any part of the path can match,
+    `names` can also hold single parts of a module path. If `contains` is true, any part of the module path can match,
     otherwise only the last part.
     """
 
@@ -42,7 +42,7 @@ def matcher(pattern: str, *, contains: bool) -> Callable[[str], bool]:
     The entry is a regular expression (`re:`), a wildcard or a name.
     """
     if len(pattern) > _MAX_PATTERN_CHARS:
-        raise ConfigError(f"a module pattern of {len(pattern):,} characters is too long")
+        raise ConfigError(f"a module pattern has {len(pattern):,} characters; at most {_MAX_PATTERN_CHARS} are allowed")
     if pattern.startswith("re:"):
         return _linear_time_regex(pattern.removeprefix("re:"))
     if "*" in pattern or "?" in pattern:
@@ -56,7 +56,7 @@ def matcher(pattern: str, *, contains: bool) -> Callable[[str], bool]:
 def _linear_time_regex(pattern: str) -> Callable[[str], bool]:
     """Compile a regular expression with RE2, which runs in linear time.
 
-    A checkpoint is untrusted, and its expression could make a backtracking engine hang.
+    A checkpoint is untrusted, and its regular expression could make a backtracking engine hang.
     """
     import re2  # noqa: PLC0415 - only checkpoints that carry a regular expression pay for it
 
@@ -67,6 +67,7 @@ def _linear_time_regex(pattern: str) -> Callable[[str], bool]:
         compiled = re2.compile(pattern, options=options)
     except re2.error:
         raise ConfigError(
-            f"module pattern '{pattern[:80]}' cannot be matched in bounded time (look-around or malformed)"
+            f"module pattern '{pattern[:80]}' is malformed, or uses look-around, "
+            "which cannot be matched in bounded time"
         ) from None
     return lambda module: compiled.match(module) is not None

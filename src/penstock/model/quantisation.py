@@ -1,6 +1,6 @@
 """Reads the storage format of each weight from a quantisation config.
 
-It knows all common dialects of this config, and their `ignore` lists.
+All common dialects of quantisation configs, and their `ignore` lists, can be read.
 """
 
 from collections.abc import Callable
@@ -28,9 +28,9 @@ from penstock.model.weight import (
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """Rule that gives the storage format of the modules that it matches.
+    """Storage format of all modules that match a rule.
 
-    If the format is None, they stay unquantised.
+    If the format is None, the matching modules stay unquantised.
     """
 
     matches: Callable[[str], bool]
@@ -47,13 +47,13 @@ class Quantisation:
     exact: dict[str, WeightFormat | None] | None = None
     cache_dtype: CacheDtype | None = None
     experts_only: WeightFormat | None = None
-    """Format of the routed experts if it is not the format of the other linear layers. DeepSeek-V4 stores experts in
-    fp4 and other linear layers in fp8."""
+    """Format of the routed experts if their format differs from that of the other linear layers. DeepSeek-V4 stores
+    experts in fp4 and other linear layers in fp8."""
 
     def format_of(self, module: str, part: Part) -> WeightFormat | None:
         """Return the storage format of a linear module, or None if the module keeps the checkpoint's dtype.
 
-        Quantisation tools do not convert the output head and the router unless a rule names them.
+        Quantisation tools convert the output head and the router only if a rule names these modules.
         """
         if self.exact and (name := _listed_name(self.exact, module)) is not None:
             return self.exact[name]
@@ -101,7 +101,7 @@ def dtype_format(name: str, where: str) -> WeightFormat:
 
 
 def _with_expert_dtype(config: Config, read: Quantisation) -> Quantisation:
-    """Add the expert format of DeepSeek-V4. Its config states this format outside the fp8 section."""
+    """Add the expert format of DeepSeek-V4, whose config states this format outside the fp8 section."""
     expert_dtype = config.text("expert_dtype", default="")
     if read.exact:
         return read
@@ -115,7 +115,7 @@ def _with_expert_dtype(config: Config, read: Quantisation) -> Quantisation:
 def _fp8(section: Config) -> Quantisation:
     """Read the FP8 configs of Transformers, vLLM and DeepSeek.
 
-    They have one scale per tensor or one scale per block.
+    These configs have one scale per tensor or one scale per block.
     """
     block = section.integers("weight_block_size")
     if not block:
@@ -137,7 +137,7 @@ def _fp8(section: Config) -> Quantisation:
 
 
 def _mxfp4(section: Config) -> Quantisation:
-    """Read gpt-oss. Expert matrices are in mxfp4. The modules that the config lists are in the checkpoint's dtype."""
+    """Read gpt-oss. Expert matrices are in mxfp4. Modules in `modules_to_not_convert` keep the checkpoint's dtype."""
     return Quantisation(
         scheme="mxfp4",
         experts_only=MXFP4,
@@ -331,7 +331,7 @@ def _kv_scheme(section: Config) -> CacheDtype | None:
 def _ignore_rules(patterns: tuple[str, ...], *, contains: bool) -> tuple[_Rule, ...]:
     """Convert an ignore list into rules. Plain names go into one set, so that long lists are matched fast."""
     if len(patterns) > MAX_PATTERNS:
-        raise ConfigError(f"an ignore list of {len(patterns):,} entries is too long")
+        raise ConfigError(f"an ignore list has {len(patterns):,} entries; at most {MAX_PATTERNS:,} are allowed")
     plain = {pattern for pattern in patterns if not is_pattern(pattern)}
     rules = [_Rule(matcher(pattern, contains=contains), None) for pattern in patterns if is_pattern(pattern)]
     if plain:
@@ -340,7 +340,7 @@ def _ignore_rules(patterns: tuple[str, ...], *, contains: bool) -> tuple[_Rule, 
 
 
 def _listed_name(exact: dict[str, WeightFormat | None], module: str) -> str | None:
-    """Return the name under which a module is listed, or None if it is not listed.
+    """Return the name under which `exact` lists a module, or None if the module is not listed.
 
     Checkpoints list routed experts one by one. In `module`, `*` stands for the number of any expert.
     """

@@ -30,7 +30,7 @@ def _fp8_index_bytes(width: int) -> int:
 class SequenceMixer(Protocol):
     """Interface of attention and recurrent layers.
 
-    It gives the bytes that a layer keeps, and the bytes and FLOPs of a query.
+    The methods return the bytes that a layer keeps, and the bytes and FLOPs of a query.
     """
 
     @property
@@ -40,7 +40,7 @@ class SequenceMixer(Protocol):
     def bytes_per_token(self, dtype: CacheDtype, tp: int) -> float:
         """Return the bytes that one more token adds to a device's cache.
 
-        It holds while the layer still keeps all tokens of the sequence.
+        The result is valid while the layer still keeps all tokens of the sequence.
         """
 
     def remembered_tokens(self, tokens: int) -> int:
@@ -60,13 +60,13 @@ class SequenceMixer(Protocol):
         """Return the bytes of index keys read for every token of context, attended or not."""
 
     def state_bytes(self, dtype: CacheDtype, tp: int) -> int:
-        """Return the state bytes that are read per decoded token. They do not depend on the context."""
+        """Return the state bytes that are read per decoded token. The result does not depend on the context length."""
 
     def decode_flops(self, tp: int) -> float:
-        """Return the FLOPs of one query and one cache entry in decoding."""
+        """Return the attention FLOPs per pair of a query and a cache entry in decoding."""
 
     def prefill_flops(self, tp: int) -> float:
-        """Return the FLOPs of one query and one cache entry in prefill."""
+        """Return the attention FLOPs per pair of a query and a cache entry in prefill."""
 
     @property
     def extra_kernels(self) -> int:
@@ -74,7 +74,7 @@ class SequenceMixer(Protocol):
 
     @property
     def traits(self) -> tuple[str, ...]:
-        """Return the traits by which attention backends distinguish this mixer."""
+        """Return the traits by which attention backends classify this mixer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class GroupedAttention:
     window_tokens: int | None = None
     """Number of preceding tokens that a token attends to. None means all tokens."""
     shares_cache: bool = False
-    """Whether the layer reads the keys and values of an earlier layer and stores none."""
+    """Whether the layer reads the keys and values of an earlier layer and stores no keys and values."""
     keeps_all_tokens: bool = False
     """Whether engines keep the whole sequence although the layer attends only within a chunk (Llama 4 in vLLM)."""
     index_dim: int = 0
@@ -133,7 +133,7 @@ class GroupedAttention:
         return float(heads_on_device(self.kv_heads, tp) * (self.key_dim + self.value_dim) * dtype.element_bytes)
 
     def index_bytes(self, dtype: CacheDtype) -> float:
-        """Return the bytes of index keys per token of context. They are stored in the dtype of the cache."""
+        """Return the bytes of index keys per token of context. Index keys are stored in the dtype of the cache."""
         return float(self.index_dim * dtype.element_bytes)
 
     def state_bytes(self, dtype: CacheDtype, tp: int) -> int:  # noqa: ARG002 - part of the protocol
@@ -141,19 +141,19 @@ class GroupedAttention:
         return 0
 
     def decode_flops(self, tp: int) -> float:
-        """Return the FLOPs of one query and one cache entry, for the heads on this device.
+        """Return the attention FLOPs per pair of a query and a cache entry, for the heads on this device.
 
-        They are the product of query and key, and the product of attention weight and value.
+        Two products count: query times key, and attention weight times value.
         """
         return 2 * _share_of_heads(self.query_heads, tp) * (self.key_dim + self.value_dim)
 
     def prefill_flops(self, tp: int) -> float:
-        """Return the FLOPs of one query and one cache entry, which are the same as in decoding."""
+        """Return the attention FLOPs per pair of a query and a cache entry, which are the same as in decoding."""
         return self.decode_flops(tp)
 
     @property
     def extra_kernels(self) -> int:
-        """Return three if there is an indexer, which has kernels to score, sort and gather, else zero."""
+        """Return three kernels if the layer has an indexer (to score, sort and gather), else zero."""
         return 3 if self.index_dim else 0
 
     @property
@@ -179,12 +179,12 @@ class LatentAttention:
     """Width of the lightning indexer's key (DeepSeek sparse attention). 0 if the layer has no indexer."""
     index_topk: int = 0
     packed_fp8: bool = False
-    """Whether sparse MLA kernels store fp8 latents together with their scales and a bf16 rope part. An entry then takes
-    656 bytes for 512 + 64 elements."""
+    """Whether sparse MLA kernels store fp8 latents together with their scales and a bf16 rope part. A packed fp8 entry
+    takes 656 bytes for 512 + 64 elements."""
 
     @property
     def kind(self) -> str:
-        """Return `latent`, or `sparse` if an indexer selects the tokens."""
+        """Return `latent`, or `latent_sparse` if an indexer selects the tokens."""
         return "latent_sparse" if self.index_topk else "latent"
 
     def bytes_per_token(self, dtype: CacheDtype, tp: int) -> float:
@@ -192,7 +192,7 @@ class LatentAttention:
         return self.entry_bytes(dtype, tp) + self.index_bytes(dtype)
 
     def remembered_tokens(self, tokens: int) -> int:
-        """Return all tokens. Sparse attention reads only some tokens but keeps all of them."""
+        """Return all tokens. Sparse attention reads only some tokens but keeps all tokens."""
         return tokens
 
     def bytes_per_sequence(self, dtype: CacheDtype, tp: int) -> int:  # noqa: ARG002 - part of the protocol
@@ -219,19 +219,22 @@ class LatentAttention:
         return 0
 
     def decode_flops(self, tp: int) -> float:
-        """Return the FLOPs of one query and one cache entry.
+        """Return the attention FLOPs per pair of a query and a cache entry.
 
         In decoding, the query multiplies the latent itself (absorbed MLA).
         """
         return 2 * _share_of_heads(self.query_heads, tp) * (2 * self.latent_dim + self.rope_dim)
 
     def prefill_flops(self, tp: int) -> float:
-        """Return the FLOPs of one query and one cache entry. In prefill, latents are first expanded to heads."""
+        """Return the attention FLOPs per pair of a query and a cache entry.
+
+        In prefill, latents are first expanded to heads.
+        """
         return 2 * _share_of_heads(self.query_heads, tp) * (self.nope_dim + self.rope_dim + self.value_dim)
 
     @property
     def extra_kernels(self) -> int:
-        """Return three if the layer has an indexer, which has kernels to score, sort and gather, else zero."""
+        """Return three kernels if the layer has an indexer (to score, sort and gather), else zero."""
         return 3 if self.index_dim else 0
 
     @property
@@ -244,7 +247,7 @@ class LatentAttention:
 class CompressedAttention:
     """Attention of DeepSeek-V4.
 
-    It keeps a sliding window of raw entries, and one compressed entry per `compress_ratio` tokens.
+    The layer keeps a sliding window of raw entries, and one compressed entry per `compress_ratio` tokens.
     """
 
     query_heads: int
@@ -269,7 +272,7 @@ class CompressedAttention:
         return self.entry_bytes(dtype, tp) / self.compress_ratio + self.index_bytes(dtype)
 
     def remembered_tokens(self, tokens: int) -> int:
-        """Return all tokens, which are kept in compressed form, or zero if the layer keeps only the window."""
+        """Return the number of tokens kept in compressed form: all, or zero if the layer keeps only the window."""
         return tokens if self.compress_ratio else 0
 
     def bytes_per_sequence(self, dtype: CacheDtype, tp: int) -> int:
@@ -280,7 +283,7 @@ class CompressedAttention:
     def sight(self) -> AttentionSpan:
         """Return the entries that a query attends to.
 
-        These are the window of raw entries, and either all compressed entries or the compressed entries that an indexer
+        A query attends to the window of raw entries, and either to all compressed entries or to those that an indexer
         selects.
         """
         window = (self.window_tokens, 1.0)
@@ -308,19 +311,19 @@ class CompressedAttention:
         return state_tokens * 2 * width * 4
 
     def decode_flops(self, tp: int) -> float:
-        """Return the FLOPs of one query and one cache entry. The entry is both key and value."""
+        """Return the attention FLOPs per pair of a query and a cache entry. The entry is both key and value."""
         return 4 * _share_of_heads(self.query_heads, tp) * self.entry_dim
 
     def prefill_flops(self, tp: int) -> float:
-        """Return the FLOPs of one query and one cache entry, which are the same as in decoding."""
+        """Return the attention FLOPs per pair of a query and a cache entry, which are the same as in decoding."""
         return self.decode_flops(tp)
 
     @property
     def extra_kernels(self) -> int:
         """Return the number of kernels in addition to matrix products and plain attention.
 
-        Four kernels mix streams before and after attention and feed-forward. If the layer compresses, two more compress
-        and store. If it has an indexer, the indexer takes three more.
+        Four kernels mix streams before and after attention and feed-forward. If the layer compresses, two more kernels
+        compress and store entries. If the layer has an indexer, the indexer needs three more kernels.
         """
         return 4 + (2 if self.compress_ratio else 0) + (3 if self.index_dim else 0)
 
@@ -334,7 +337,7 @@ class CompressedAttention:
 class RecurrentState:
     """Linear-attention or state-space layer.
 
-    It keeps a state of fixed size per sequence, which is split over devices by head.
+    The layer keeps a state of fixed size per sequence, which is split over devices by head.
     """
 
     kind_name: str
@@ -357,11 +360,11 @@ class RecurrentState:
         return 0.0
 
     def remembered_tokens(self, tokens: int) -> int:  # noqa: ARG002 - part of the protocol
-        """Return zero: the state represents all tokens, and none is kept separately."""
+        """Return zero: the state represents all tokens, and no token is kept separately."""
         return 0
 
     def bytes_per_sequence(self, dtype: CacheDtype, tp: int) -> int:  # noqa: ARG002 - has a dtype of its own
-        """Return the bytes of the recurrent heads on this device, and of its share of the convolution window."""
+        """Return the bytes of the recurrent heads and of the share of the convolution window on this device."""
         state = heads_on_device(self.heads, tp) * prod(self.state_shape) * self.state_bytes_per_element
         conv = ceil(self.conv_channels / tp) * self.conv_taps * self.conv_bytes_per_element
         return state + conv if self.heads else conv
@@ -384,7 +387,7 @@ class RecurrentState:
         return self.bytes_per_sequence(dtype, tp)
 
     def decode_flops(self, tp: int) -> float:  # noqa: ARG002 - part of the protocol
-        """Return zero: the time to read the state is far longer than the time to multiply it."""
+        """Return zero: reading the state takes far longer than the arithmetic on the state."""
         return 0.0
 
     def prefill_flops(self, tp: int) -> float:  # noqa: ARG002 - part of the protocol
@@ -393,7 +396,7 @@ class RecurrentState:
 
     @property
     def extra_kernels(self) -> int:
-        """Return three, for the convolution, the state and the gate."""
+        """Return three kernels: for the convolution, the state and the gate."""
         return 3
 
     @property

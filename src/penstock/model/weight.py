@@ -18,8 +18,8 @@ class Part(StrEnum):
     LM_HEAD = "lm_head"
     VISION = "vision"
     MTP = "mtp"
-    """Multi-token prediction. Engines load these weights only for speculative decoding, and published parameter counts
-    leave them out."""
+    """Multi-token prediction. Engines load weights of multi-token prediction only for speculative decoding. Published
+    parameter counts leave these weights out."""
 
 
 class Split(StrEnum):
@@ -47,7 +47,7 @@ class WeightFormat:
     """Columns (inputs) that share a scale. None means all columns."""
     zero_point_bits: int = 0
     widened_to: str | None = None
-    """Format to which a kernel converts this format before it multiplies. None if the weight is multiplied as
+    """Format to which a kernel converts the weight before the multiplication. None if the weight is multiplied as
     stored."""
 
     @property
@@ -82,7 +82,10 @@ FORMATS = {chosen.name: chosen for chosen in (BF16, FP8_CHANNEL, NVFP4, MXFP4, I
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weight:
-    """Matrix or vector of the checkpoint. A weight of routed experts stands for `copies` equal matrices or vectors."""
+    """Matrix or vector of the checkpoint.
+
+    A weight of routed experts represents `copies` matrices or vectors of equal shape.
+    """
 
     module: str
     """Module path in the checkpoint without `.weight`. In weights of routed experts, `*` stands for the expert
@@ -92,8 +95,8 @@ class Weight:
     format: WeightFormat
     split: Split = Split.REPLICATED
     units: int = 1
-    """Number of indivisible pieces along the split dimension (heads, groups). If there are fewer pieces than
-    tensor-parallel devices, each device holds one piece."""
+    """Number of indivisible slices along the split dimension (heads, groups). If there are fewer slices than
+    tensor-parallel devices, each device holds one slice."""
     copies: int = 1
     active_copies: int = 1
     layer: int | None = None

@@ -133,8 +133,8 @@ def test_a_second_copy_of_the_weights_is_not_counted(folder: Path) -> None:
     [
         ("[", "not valid JSON"),
         ("[]", "weight_map is missing"),
-        ('{"weight_map": {"a": "../../etc/passwd"}}', "not one of its files"),
-        ('{"weight_map": {"a": "/tmp/model.safetensors"}}', "not one of its files"),
+        ('{"weight_map": {"a": "../../etc/passwd"}}', "not a safetensors file in the same directory"),
+        ('{"weight_map": {"a": "/tmp/model.safetensors"}}', "not a safetensors file in the same directory"),
         ('{"weight_map": {"a": "gone.safetensors"}}', "gone.safetensors: No such file"),
     ],
 )

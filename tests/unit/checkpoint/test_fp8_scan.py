@@ -295,7 +295,7 @@ def test_a_truncated_shard_is_refused_in_one_line(tmp_path: Path, cut: int) -> N
     write_safetensors(tmp_path / "model.safetensors", wide_checkpoint())
     whole = (tmp_path / "model.safetensors").read_bytes()
     (tmp_path / "model.safetensors").write_bytes(whole[:-cut])
-    with pytest.raises(CheckpointError, match="does not fit its byte range"):
+    with pytest.raises(CheckpointError, match="byte range that does not match its shape"):
         scan_fp8(tmp_path)
 
 
@@ -408,7 +408,7 @@ def test_a_scale_of_absurd_size_is_refused(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.write(len(header).to_bytes(8, "little") + header)
         file.truncate(8 + len(header) + size)
-    with pytest.raises(CheckpointError, match="too many for a scale"):
+    with pytest.raises(CheckpointError, match="a scale may have at most"):
         scan_fp8(tmp_path)
 
 

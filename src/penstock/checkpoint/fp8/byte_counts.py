@@ -17,8 +17,8 @@ SAMPLE_BYTES: Final = 1 << 16
 SAMPLE_EVERY: Final = 32
 """Sampling interval in chunks.
 
-A tensor that fits in one chunk gives a sample of 64 KiB. A larger tensor gives 16 KiB of every 32nd chunk.
-"""
+The sample of a tensor that fits in one chunk is at most 64 KiB. The sample of a larger tensor is 16 KiB of every 32nd
+chunk."""
 _BLOCK: Final = 128
 _MAGNITUDE: Final = 0x7F
 _LOWEST: Final = -0x80
@@ -38,13 +38,13 @@ class Tally:
     codes: int = 0
     sampled: int = 0
     histogram: Histogram = field(default_factory=_empty)
-    """Histogram of the sampled codes. The damage counters below cover all codes."""
+    """Histogram of the sampled codes. All other counts of damage cover every code, not only the sample."""
     nan_codes: int = 0
     """Number of NaN or infinite codes."""
     has_negative_zero: bool = False
     """Whether the code 0x80 occurs, which is negative zero in OCP and NaN in FNUZ."""
     zero_chunks: int = 0
-    """Number of chunks that are all zero. A file that was not written completely has such chunks."""
+    """Number of chunks that are all zero. A file that was not written completely has chunks of zeros."""
     chunks: int = 0
     largest_code: int = 0
     """Magnitude bits of the largest code."""
@@ -64,7 +64,7 @@ class Tally:
         return scaled
 
     def largest_value(self, dialect: Dialect) -> float:
-        """Return the value of the largest code when it is read in `dialect`. NaN if the largest code is NaN."""
+        """Return the value of the largest code in the dialect `dialect`. NaN if the largest code is NaN."""
         return float(abs(decode_table(dialect)[self.largest_code]))
 
     def add(self, other: "Tally") -> None:
@@ -84,16 +84,16 @@ class Tally:
 class _ZeroBlocks:
     """Detector of all-zero blocks.
 
-    It reads only the first eight of every 128 bytes, which start one row of one block.
+    The detector reads only the first eight bytes of each block row, which has 128 bytes.
     """
 
     def __init__(self, columns: int) -> None:
         self.across = columns // _BLOCK if columns % _BLOCK == 0 else 0
         self.seen = 0
         self.rows: dict[int, int] = {}
-        """Number of rows that begin with zeros, for each block."""
+        """For each block, the number of its rows that begin with zeros."""
         self.whole: dict[int, int] = {}
-        """Number of blocks that begin with zeros, for each row."""
+        """For each row, the number of its blocks that begin with zeros."""
 
     def look(self, chunk: Codes) -> None:
         # If rows are not whole blocks, or a chunk ends inside a block, the tensor is not laid out in blocks.
@@ -111,7 +111,10 @@ class _ZeroBlocks:
 
     @property
     def count(self) -> int:
-        """Return the number of blocks in which every row begins with eight zeros. 128 such rows are no coincidence."""
+        """Return the number of blocks in which every row begins with eight zeros.
+
+        In 128 rows, this is no coincidence.
+        """
         last = self.seen // self.across if self.across else 0
         return sum(zeros >= min(_BLOCK, last - block // self.across * _BLOCK) for block, zeros in self.rows.items())
 
@@ -119,7 +122,7 @@ class _ZeroBlocks:
     def zero_rows(self) -> int:
         """Return the number of rows in which every block begins with eight zeros.
 
-        It is 0 if rows have only one block, because eight zeros in one block prove little.
+        The result is 0 if rows have only one block, because eight zeros in one block prove little.
         """
         return sum(count == self.across for count in self.whole.values()) if self.across > 1 else 0
 

@@ -1,6 +1,6 @@
 """Computes the exact values of all 256 codes of each FP8 dialect.
 
-It also computes the error if codes are read in another dialect.
+The module also computes the error that results if codes are read in another dialect.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Histogram = NDArray[np.int64]
 
 
 class Dialect(StrEnum):
-    """FP8 dialect, which defines how eight bits are split and the exponent bias.
+    """FP8 dialect, which defines the exponent bits, the mantissa bits and the exponent bias.
 
     Comments give the safetensors names.
     """
@@ -99,7 +99,7 @@ def largest(dialect: Dialect) -> float:
 def unrepresentable_codes(source: Dialect, target: Dialect) -> tuple[int, ...]:
     """Return the finite codes of one dialect whose value the other dialect cannot represent.
 
-    A cast would lose these values.
+    A cast to the other dialect would change these values.
     """
     values, held = decode_table(source), decode_table(target)
     finite = np.isfinite(values)
@@ -130,7 +130,7 @@ class Misreading:
 def misread(histogram: Histogram, source: Dialect, target: Dialect) -> Misreading:
     """Compute the relative error of the output W x for random x.
 
-    It is the norm of the change in W, divided by the norm of W.
+    The relative error is the norm of the change in W, divided by the norm of W.
     """
     values = decode_table(source)
     other = decode_table(target)

@@ -1,4 +1,7 @@
-"""Scans all FP8 tensors and scales of a checkpoint for defects. It also computes the error if a dialect is misread."""
+"""Scans all FP8 tensors and scales of a checkpoint for defects.
+
+The scan also computes the error that results if a dialect is misread.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -46,7 +49,7 @@ class GroupScan:
     largest_value: float
     """Largest value before scaling, read in the dialect of the group."""
     other_largest_value: float
-    """Value of the code of `largest_value`, read in the other E4M3 dialect."""
+    """Value that the code of `largest_value` has in the other E4M3 dialect."""
     nan_codes: int
     unrepresentable_fraction: float
     """Fraction of the sampled codes whose value the other dialect cannot represent."""
@@ -91,7 +94,9 @@ def scan_fp8(folder: Path, progress: Callable[[int], None] | None = None) -> Fp8
     """
     files = (folder,) if folder.is_file() else shards_of(folder)
     if not files:
-        raise CheckpointError(f"{folder} has no safetensors files")
+        raise CheckpointError(
+            f"{folder} has no safetensors files; give a directory with a checkpoint, or one safetensors file"
+        )
     shards = [open_shard(path) for path in files]
     scan = _Scan(progress or (lambda _: None), declared=declared_block(folder))
     for shard in shards:
@@ -118,7 +123,10 @@ def _is_codes(tensor: StoredTensor) -> bool:
 
 @dataclass(slots=True)
 class _Scan:
-    """State that a scan keeps between tensors. It has counts and summaries of scales, but no weights."""
+    """State that a scan keeps between tensors.
+
+    The state has counts of codes and summaries of scales, but no weights.
+    """
 
     progress: Callable[[int], None]
     declared: Block | None = None

@@ -78,7 +78,7 @@ _OUTLIER: Final = 12.0
 _PEAK: Final = 100.0
 _NEXT: Final = 10.0
 _ABSURD: Final = 1e4
-"""Magnitude that no trained weight reaches. The largest code is 448 even before scaling."""
+"""Magnitude that no trained weight reaches. Even before scaling, the largest FP8 code has the value 448."""
 _MX_BLOCK: Final = (1, 32)
 """Block of MXFP8, whose elements share one power-of-two scale. The scales are bytes, labelled F8_E8M0 or U8."""
 _SATURATED: Final = 0.01
@@ -86,8 +86,8 @@ _DEAD: Final = 1e-3
 _BLOCK_CODES: Final = 128 * 128
 _ENOUGH_CODES: Final = 4096
 ENOUGH_TINY: Final = 24
-"""Minimum number of codes with the smallest negative value for the FNUZ check. In the OCP dialect, rounding would also
-have produced about half as many codes 0x80."""
+"""Minimum number of codes with the smallest negative value that the FNUZ check needs. In OCP data, rounding would
+produce about half as many codes 0x80 (negative zero) as codes with the smallest negative value."""
 _SMALLEST_GROUP: Final = 4
 _FEWEST_LAYERS: Final = 3
 _NUMBER: Final = re.compile(r"(?<=\.)\d+(?=\.)")
@@ -129,15 +129,16 @@ class ScaleSummary:
     """Whether an e8m0 byte is 254 or 255."""
     ones: bool
     dead: int
-    """Number of scales below a thousandth of the median. Quantisers write such scales for blocks of zeros."""
+    """Number of scales below a thousandth of the median. Quantisers write scales near zero for blocks of zeros."""
     constant: bool
     """Whether the tensor has several scales and all of them are equal."""
     peak: float = 1.0
-    """Ratio of the largest scale to the median. It is 1 if another scale is within a factor of 10 of the largest."""
+    """Ratio of the largest scale to the median. The ratio is set to 1 if another scale is within a factor of 10 of the
+    largest."""
 
     @property
     def powers(self) -> bool:
-        """Return whether the bytes of the tensor are powers of two. They are labelled E8M0 or unlabelled (U8)."""
+        """Return whether the scales are stored as powers of two, with the dtype E8M0 or U8 (unlabelled)."""
         return self.tensor.dtype in {"F8_E8M0", "U8"}
 
 
@@ -162,7 +163,7 @@ def summarise(scale: ScaleValues, raw: Codes) -> ScaleSummary:
 def _peak(ordered: Values, median: float) -> float:
     """Return the ratio of the largest scale to the median.
 
-    It is 1 if another scale is within a factor of 10 of the largest.
+    The ratio is set to 1 if another scale is within a factor of 10 of the largest.
     """
     if ordered.size < _SMALLEST_GROUP:
         return 1.0
@@ -225,7 +226,7 @@ def declared_findings(
 ) -> Iterable[ScanFinding]:
     """Check the shapes of stored scales against the scale block that the config declares.
 
-    Engines use the declared block.
+    Engines use the declared scale block.
     """
     for name, held in paired.items() if declared is not None else ():
         blocks = covering_blocks(scales[held].tensor.shape, weights[name].shape)
@@ -241,7 +242,8 @@ def zero_block_findings(
 ) -> Iterable[ScanFinding]:
     """Check blocks of zeros.
 
-    They are sound only if their scales are near zero too. Quantisers write scales near zero for them.
+    A block of zeros is sound only if its scale is near zero too, because quantisers write scales near zero for blocks
+    of zeros.
     """
     for name, (tensor, seen) in codes.items():
         scale = scales.get(paired.get(name, ""))
@@ -283,10 +285,11 @@ def twin_findings(
 
 
 def _gaps(group: str, members: Iterable[str], names: Collection[str]) -> Iterable[ScanFinding]:
-    """Find layers that lack a tensor, if at most a tenth of the layers between the first and the last lack it.
+    """Find layers that lack a tensor that most other layers have.
 
-    If more layers lack it, the model alternates between kinds of layers. A layer that stores the tensor in another
-    dtype does not count as lacking it.
+    Layers are reported if at most a tenth of the layers between the first and the last lack the tensor. If more layers
+    lack the tensor, the model alternates between kinds of layers. A layer that stores the tensor in another dtype
+    counts as having it.
     """
     found = {name: int(match[0]) for name in members if (match := _NUMBER.search(name))}
     layers = set(found.values())
@@ -327,7 +330,7 @@ def scale_findings(
 def _of_scale(name: str, scale: ScaleSummary, weight: tuple[int, ...] | None) -> Iterable[ScanFinding]:
     """Check the values of one scale tensor.
 
-    `weight` is the shape of its FP8 weight, or None if it has no FP8 weight.
+    `weight` is the shape of the FP8 weight to which the scale belongs, or None if there is no such weight.
     """
     unlabelled = scale.kinds == ("scale_dtype",) or scale.tensor.dtype == "U8"
     if unlabelled and weight is None:

@@ -1,1 +1,1 @@
-"""Reads safetensors files. Headers are read first, then tensors one at a time."""
+"""Reads safetensors files. Headers of safetensors files are read first, then tensors one at a time."""

@@ -1,4 +1,4 @@
-"""Reads the header of an untrusted safetensors file. The header must keep size limits."""
+"""Reads the header of an untrusted safetensors file. A header that exceeds the size limits is refused."""
 
 import json
 from collections.abc import Sequence
@@ -109,7 +109,7 @@ def _tensor(name: str, entry: object, data_bytes: int, where: str) -> StoredTens
         raise CheckpointError(f"{where}: a tensor's name holds control characters")
     label = f"{where}: tensor '{name[:80]}'"
     if not isinstance(entry, dict):
-        raise CheckpointError(f"{label} is not described by an object")
+        raise CheckpointError(f"{label} has a header entry that is not a JSON object")
     dtype, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
     if not isinstance(dtype, str) or dtype not in DTYPE_BITS:
         raise CheckpointError(f"{label} has an unknown dtype")
@@ -118,7 +118,7 @@ def _tensor(name: str, entry: object, data_bytes: int, where: str) -> StoredTens
     begin, end = offsets
     tensor = StoredTensor(name, dtype, tuple(shape), begin)
     if not begin <= end <= data_bytes or end - begin != tensor.stored_bytes:
-        raise CheckpointError(f"{label} does not fit its byte range")
+        raise CheckpointError(f"{label} has a byte range that does not match its shape and dtype, or exceeds the file")
     return tensor
 
 

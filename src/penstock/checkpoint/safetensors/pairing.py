@@ -6,7 +6,7 @@ from math import ceil, prod
 from typing import Final
 
 Block = tuple[int, int]
-"""Rows and columns that share a scale."""
+"""Number of rows and number of columns that share a scale."""
 _WEIGHT_ENDINGS: Final = ("_scale_inv", "_scale")
 _MAX_RANK: Final = 4
 _SQUARES: Final = (16, 32, 64, 128, 256, 512)
@@ -15,7 +15,7 @@ KNOWN_BLOCKS: Final[tuple[Block, ...]] = (
     *((side, side) for side in _SQUARES),
     *((1, columns) for columns in _ROW_BLOCKS),
 )
-"""Scale blocks that quantisers use. Some are squares (DeepSeek, Qwen), others are pieces of a row (MX, NVFP4,
+"""Scale blocks that quantisers use. A scale block is either a square (DeepSeek, Qwen) or a slice of a row (MX, NVFP4,
 groups)."""
 
 
@@ -28,7 +28,8 @@ def scale_names(weight: str) -> tuple[str, ...]:
 def covering_blocks(scale: tuple[int, ...], weight: tuple[int, ...]) -> tuple[Block, ...] | None:
     """Return the scale blocks for which the shape of a scale fits the shape of a weight.
 
-    The result is empty if there is one scale per tensor or channel. It is None if the scale cannot cover the weight.
+    The result is empty if there is one scale per tensor or channel. The result is None if the scale cannot cover the
+    weight.
     """
     if prod(scale) == 1:
         return ()
@@ -52,7 +53,7 @@ def blocks_of(shape: tuple[int, ...], block: Block) -> tuple[int, int]:
 
 
 def usual_block(pairs: Iterable[tuple[tuple[int, ...], tuple[int, ...]]]) -> Block | None:
-    """Return the most common block over all (scale, weight) pairs. One pair alone may fit several blocks."""
+    """Return the scale block that fits most (scale, weight) pairs. A single pair may fit several scale blocks."""
     votes: Counter[Block] = Counter()
     for scale, weight in pairs:
         votes.update(covering_blocks(scale, weight) or ())

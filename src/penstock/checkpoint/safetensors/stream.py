@@ -13,7 +13,7 @@ from penstock.checkpoint.safetensors.header import StoredTensor, read_header
 from penstock.errors import CheckpointError
 
 CHUNK_BYTES: Final = 1 << 19
-"""Chunk size in bytes. A chunk fits in a core's cache, so that it is still cached while it is processed."""
+"""Chunk size in bytes. A chunk fits in a core's cache, so that the chunk is still cached while it is processed."""
 Codes = NDArray[np.uint8]
 
 
@@ -29,7 +29,7 @@ class Shard:
 
     @property
     def spare_bytes(self) -> int:
-        """Return the number of bytes that belong to no tensor. It is 0 in a valid file."""
+        """Return the number of bytes that belong to no tensor. The result is 0 for a valid file."""
         return self.data_bytes - sum(tensor.stored_bytes for tensor in self.tensors)
 
 
@@ -79,7 +79,8 @@ class ShardReader:
         """Read a small tensor at once."""
         if tensor.stored_bytes > limit:
             raise CheckpointError(
-                f"{self.shard.path.name}: '{tensor.name[:80]}' has {tensor.stored_bytes:,} bytes, too many for a scale"
+                f"{self.shard.path.name}: '{tensor.name[:80]}' has {tensor.stored_bytes:,} bytes; "
+                f"a scale may have at most {limit:,}"
             )
         pieces = [chunk.copy() for chunk in self.chunks(tensor)]
         return np.concatenate(pieces) if pieces else np.empty(0, np.uint8)
@@ -93,5 +94,5 @@ class ShardReader:
             except OSError as error:
                 raise CheckpointError(f"{self.shard.path.name}: {error.strerror or error}") from error
             if not count:
-                raise CheckpointError(f"{self.shard.path.name}: ends inside tensor '{tensor.name[:80]}'")
+                raise CheckpointError(f"{self.shard.path.name}: the file ends inside tensor '{tensor.name[:80]}'")
             got += count

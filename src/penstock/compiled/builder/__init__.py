@@ -1,1 +1,1 @@
-"""Builds the shared library. Only this package imports numba and llvmlite, and it does so only to build."""
+"""Builds the shared library. Except to load object files, only this package imports numba and llvmlite."""

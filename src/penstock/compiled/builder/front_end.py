@@ -1,8 +1,8 @@
 """Compiles marked functions to LLVM IR with numba, without numba's own optimisation and machine code.
 
-numba alone would optimise and assemble every function separately, and again within each caller. Here each function
-keeps its raw IR, and the IR of all functions is linked and optimised once. This code uses private names of numba, so it
-runs only where the library is built.
+numba alone would optimise and assemble every function separately, and again within each caller. In this module, each
+function keeps its raw IR, and the IR of all functions is linked and optimised once. This code uses private names of
+numba, so it runs only where the library is built.
 """
 
 from typing import Any, Final, get_type_hints
@@ -55,7 +55,10 @@ def teach_numba() -> None:
 
 
 def dispatcher_of(function: CompiledFunction) -> Any:  # noqa: ANN401 - numba's dispatchers have no type
-    """Return numba's dispatcher of a marked function, compiled for its annotations if numba knows them all."""
+    """Return numba's dispatcher of a marked function.
+
+    If numba knows all annotations, the function is compiled for them.
+    """
     made = _DISPATCHERS.get(function)
     if made is None:
         made = _DISPATCHERS[function] = numba.njit(**OPTIONS)(function.py_func)
@@ -89,7 +92,9 @@ def _refuse_truncation(made: Any, function: CompiledFunction, kinds: tuple[Any, 
     def checked(arguments: Any, keywords: Any) -> Any:  # noqa: ANN401 - same
         for given, declared in zip(arguments, kinds, strict=True):
             if isinstance(declared, types.Integer) and isinstance(given, types.Float):
-                raise TypeError(f"{function.__name__} is annotated with an int and called with a float")
+                raise TypeError(
+                    f"{function.__name__} is called with a float for an argument annotated as int; convert the argument"
+                )
         return resolve(arguments, keywords)
 
     made.get_call_template = checked
@@ -123,7 +128,7 @@ def _link(whole: Any, library: Any, seen: set[Any]) -> None:  # noqa: ANN401 - n
 def _export(function: ExportedFunction) -> Any:  # noqa: ANN401 - numba has no types
     """Compile a function, and return numba's code library of its C entry point.
 
-    The entry point has the same arguments, and uses neither Python nor exceptions.
+    The C entry point has the same arguments as the function, and uses neither Python nor exceptions.
     """
     if isinstance(function, ExportedPolicy):
         made, kinds = _policy_entry(function)
@@ -161,7 +166,7 @@ def _policy_entry(function: ExportedPolicy) -> tuple[Any, tuple[Any, ...]]:
 
 
 def policy_wrapper(function: CompiledFunction) -> Any:  # noqa: ANN401 - numba has no types
-    """Return a function that takes the C arguments of policies and calls a policy with arrays."""
+    """Return a function that takes a policy's C arguments and calls the policy with arrays."""
 
     def entry(q: Any, e: Any, n: Any, h: Any, p: Any) -> Any:  # noqa: ANN401 - same
         return function(carray(q, (1,)), carray(e, (n,)), carray(h, (n,)), carray(p, (1,)))

@@ -10,7 +10,7 @@ from penstock.compiled.interface import ExportedPolicy
 
 
 def compile_policy(policy: ExportedPolicy) -> Any:  # noqa: ANN401 - numba's callbacks have no type
-    """Return numba's callback for a policy. Its `address` is valid as long as the callback exists."""
+    """Return numba's callback for a policy. The `address` of the callback is valid as long as the callback exists."""
     teach_numba()
     signature = types.int64(*policy_types(policy))
     return numba.cfunc(signature, error_model="numpy", nogil=True)(policy_wrapper(policy))

@@ -93,7 +93,7 @@ UNREAD: Mapping[str, str] = {
     "InklingForConditionalGeneration": _INKLING,
     "LagunaForCausalLM": "Laguna gates its attention; vLLM serves it from 0.21.0, SGLang from 0.5.12",
 }
-"""Architectures that engines serve but this version does not read. An estimate from a similar architecture would be
-wrong."""
+"""Architectures that engines serve but this version does not read. The reader of a similar architecture would give
+wrong sizes."""
 
 __all__ = ["ARCHITECTURES", "UNREAD", "Architecture", "Outline"]

@@ -17,8 +17,8 @@ PRE_NORMS = ("input_layernorm", "post_attention_layernorm")
 SANDWICH_NORMS = (*PRE_NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
 
 LayerReader = Callable[[int, str], tuple[SequenceMixer | None, str]]
-"""Function that adds the blocks of layer `index` under `path`. It returns the layer's sequence mixer, and the kind of
-its feed-forward (dense, moe or none)."""
+"""Function that adds the blocks of layer `index` under `path`. The function returns the layer's sequence mixer, and the
+kind of the layer's feed-forward (dense, moe or none)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Frame:
     final_norm: str = "norm"
     head: str = "lm_head"
     tied: bool = False
-    """Whether the output head is tied to the embedding in models whose config does not state it."""
+    """Whether the output head is tied to the embedding if the config does not state `tie_word_embeddings`."""
 
 
 LLAMA = Frame()
@@ -50,7 +50,7 @@ def add_decoder(
 ) -> Outline:
     """Add the whole decoder and return its outline.
 
-    `layers` is the number of layers. It is needed only if the config states the number under an unusual key.
+    `layers` is the number of layers. The argument is needed only if the config states the number under an unusual key.
     """
     hidden, vocab = outline.hidden_size, outline.vocab_size
     inv.embedding(f"{frame.prefix}{frame.embedding}", vocab, hidden)
@@ -80,7 +80,7 @@ def add_norm(inv: Inventory, path: str, width: int, *, bias: bool) -> None:
 
 @contextmanager
 def mtp_weights(inv: Inventory) -> Iterator[None]:
-    """Count all weights that are added inside the `with` statement as multi-token prediction."""
+    """Assign all weights that are added inside the `with` statement to multi-token prediction."""
     inv.part_override = Part.MTP
     yield
     inv.part_override = None

@@ -37,13 +37,15 @@ class _Shape:
 def read_deepseek_v4(config: Config, inv: Inventory) -> Outline:
     """Read DeepSeek-V4.
 
-    Layers differ by compression ratio. A layer with ratio 0 keeps only a window of tokens. Ratio 4 adds an indexed
-    cache, and ratio 128 adds a dense cache.
+    Layers differ by compression ratio. A layer with ratio 0 keeps only a window of tokens. A layer with ratio 4 adds an
+    indexed cache, and a layer with ratio 128 adds a dense cache.
     """
     shape = _read_shape(config)
     layers, ratios = config.layers(), config.integers("compress_ratios")
     if len(ratios) < layers:
-        raise ConfigError(f"{config.where}: compress_ratios lists {len(ratios)} layers, but the model has {layers}")
+        raise ConfigError(
+            f"{config.where}: compress_ratios lists {len(ratios)} layers, but the model has {layers} layers"
+        )
     if not set(ratios[:layers]) <= {0, 4, 128}:
         raise ConfigError(f"{config.where}: compress_ratios must be 0, 4 or 128")
 

@@ -117,7 +117,7 @@ def _qwen_next_token(config: Config, inv: Inventory, shape: GroupedShape, mixtur
 
 
 def read_kimi_linear(config: Config, inv: Inventory) -> Outline:
-    """Read Kimi hybrids: Kimi Delta Attention (KDA) layers, with a latent-attention layer at intervals.
+    """Read Kimi hybrids: Kimi Delta Attention (KDA) layers, and regularly a latent-attention layer.
 
     K3 adds gates, a latent mixture of experts and residual attention.
     """

@@ -65,13 +65,13 @@ def _opted_in_windows(config: Config) -> Windows | None:
 def _refuse_other_layouts(config: Config) -> None:
     """Raise an error if the config describes experts or latent attention.
 
-    Wrappers such as Mistral3 can contain decoders of these kinds. This reader would not count their experts and
-    latents.
+    Wrappers such as Mistral3 can contain decoders with experts or latent attention. The reader of dense models would
+    not count the weights of experts and latents.
     """
     for key in ("kv_lora_rank", "n_routed_experts", "num_local_experts", "num_experts"):
         if config.has(key) and config.integer(key, low=0):
             raise UnknownArchitecture(
-                f"{config.where}: {key} does not belong to a plain decoder; this layout cannot be read"
+                f"{config.where}: {key} describes experts or latent attention, which a dense model does not have"
             )
 
 
@@ -114,7 +114,8 @@ def read_mimo(config: Config, inv: Inventory) -> Outline:
 def read_phi3(config: Config, inv: Inventory) -> Outline:
     """Read Phi-3 and Phi-4.
 
-    They store q, k and v as one matrix, and gate and up as one. The total size is that of Llama's layout.
+    These models store q, k and v as one matrix, and gate and up as another matrix. The total size is the same as in
+    Llama's layout.
     """
     return _decoder(config, inv, grouped_shape(config), windows=stated_windows(config))
 

@@ -1,6 +1,7 @@
 """Reads Gemma 4.
 
-Sliding and global layers have different head sizes. Keys can also be used as values. Experts run next to a dense block.
+Sliding and global layers have different head sizes. Keys can also be used as values. A layer with experts also has a
+dense block.
 """
 
 from dataclasses import replace

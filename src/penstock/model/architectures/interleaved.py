@@ -16,8 +16,8 @@ from penstock.model.weight import Part, Split
 def read_step3(config: Config, inv: Inventory) -> Outline:
     """Read Step-3.5 and Step-3.7 Flash.
 
-    They have three sliding layers for each full-attention layer, more query heads in the sliding layers, and head
-    gates.
+    Step models have three sliding layers for each full-attention layer, more query heads in the sliding layers, and
+    head gates.
     """
     first = config.integer("first_k_dense_replace", default=0, low=0, high=2**16)
     windows, gated = sliding_windows(config), config.flag("use_head_wise_attn_gate", default=False)
@@ -75,7 +75,7 @@ def _step_mixture(config: Config) -> Mixture:
 def read_mimo_v2(config: Config, inv: Inventory) -> Outline:
     """Read MiMo-V2-Flash.
 
-    Keys are wider than values. Sliding layers have attention sinks and a separate number of heads.
+    Keys are wider than values. Sliding layers have attention sinks and their own number of heads.
     """
     layers = config.layers()
     slides, is_moe = config.integers("hybrid_layer_pattern"), config.integers("moe_layer_freq")

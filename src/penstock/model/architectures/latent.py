@@ -28,7 +28,8 @@ def latent_shape(config: Config) -> LatentShape:
 def read_deepseek(config: Config, inv: Inventory) -> Outline:
     """Read DeepSeek V2, V3, R1 and V3.2, Kimi K2 and GLM-5.
 
-    V3.2 and GLM-5 add a lightning indexer to some or all layers. In the other models all attention layers are alike.
+    V3.2 and GLM-5 add a lightning indexer to some or all layers. In the other models, all attention layers have the
+    same shape.
     """
     shape, layers, mixture = latent_shape(config), config.layers(), _mixture(config)
     first_moe = config.integer("first_k_dense_replace", default=0, low=0)

@@ -1,6 +1,6 @@
 """Describes the names and sizes of a family's feed-forward weights.
 
-These are routed experts, shared experts, and the dense blocks of layers without experts.
+Feed-forward weights are routed experts, shared experts, and the dense blocks of layers without experts.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Mixture:
     experts: Experts
     width: int
     expert_hidden: int | None = None
-    """Width of the experts' input and output. None if it is the model's hidden size."""
+    """Width of the experts' input and output. None if this width is the model's hidden size."""
     routed: str = "mlp.experts"
     names: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj")
     gate: str = "mlp.gate"
@@ -56,7 +56,9 @@ def read_experts(
         shared=shared,
     )
     if experts.per_token > experts.routed:
-        raise ConfigError(f"{config.where}: {experts.per_token} experts per token, but only {experts.routed} experts")
+        raise ConfigError(
+            f"{config.where}: {experts.per_token} experts per token exceed the {experts.routed} routed experts"
+        )
     return experts
 
 
@@ -90,7 +92,7 @@ def qwen_mixture(config: Config) -> Mixture:
 
 
 def feed_forward(inv: Inventory, path: str, hidden: int, mixture: Mixture, *, dense: bool = False) -> str:
-    """Add a layer's feed-forward, and return its kind."""
+    """Add a layer's feed-forward, and return its kind: dense or moe."""
     if dense:
         gated_mlp(inv, f"{path}.{mixture.dense}", hidden, mixture.dense_width)
         return "dense"
@@ -119,7 +121,7 @@ def feed_forward(inv: Inventory, path: str, hidden: int, mixture: Mixture, *, de
 def latent_projections(inv: Inventory, down: str, up: str, hidden: int, latent: int) -> None:
     """Add the projections between the hidden size and the experts' narrower width.
 
-    Engines replicate them on every device.
+    Engines replicate these projections on every device.
     """
     inv.linear(down, (latent, hidden), Part.ROUTER)
     inv.linear(up, (hidden, latent), Part.ROUTER)

@@ -127,7 +127,7 @@ def read_olmoe(config: Config, inv: Inventory) -> Outline:
 def read_phimoe(config: Config, inv: Inventory) -> Outline:
     """Read Phi-3.5-MoE: Mixtral's layout, with layer norms that have a bias.
 
-    The config states which other biases exist.
+    The config states whether other modules have biases.
     """
     bias = config.flag("attention_bias", default=False)
     shape = grouped_shape(config, qkv_bias=bias, out_bias=bias)

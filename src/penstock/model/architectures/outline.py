@@ -24,7 +24,8 @@ class Outline:
     widest_ffn: int
     experts: Experts | None = None
     cache_dtype: CacheDtype | None = None
-    """Format in which engines store the cache regardless of the checkpoint's dtype. None if there is no such format."""
+    """Format in which engines store the cache regardless of the checkpoint's dtype. None if engines use the
+    checkpoint's dtype or KV scheme."""
 
 
 Reader = Callable[[Config, Inventory], Outline]
@@ -66,7 +67,10 @@ def is_nested(config: Config) -> bool:
 
 
 def text_prefix(config: Config, nested: str) -> str:
-    """Return the prefix of the decoder's module names. It is `nested` if a multimodal config contains the decoder."""
+    """Return the prefix of the decoder's module names.
+
+    The prefix is `nested` if a multimodal config contains the decoder.
+    """
     return nested if is_nested(config) else "model."
 
 
@@ -123,5 +127,5 @@ def state_bytes(config: Config, key: str, default: str) -> int:
     """
     name = config.text(key, default=default)
     if name not in _STATE_BYTES:
-        raise ConfigError(f"{config.where}: {key} '{name[:40]}' is not known")
+        raise ConfigError(f"{config.where}: {key} '{name[:40]}' is not known; known: {', '.join(_STATE_BYTES)}")
     return _STATE_BYTES[name]

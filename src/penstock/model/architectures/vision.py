@@ -18,7 +18,7 @@ _NOT_COUNTED = "no vision_config: the vision tower is not counted"
 def read_qwen3_vision(config: Config, inv: Inventory, text_hidden: int) -> None:
     """Read the tower of Qwen3-VL and Qwen3.5.
 
-    It has biased blocks, a merger, and deepstack mergers if the config lists them.
+    The tower has biased blocks, a merger, and deepstack mergers if the config lists deepstack layers.
     """
     vision = config.optional("vision_config")
     if vision is None:
@@ -50,7 +50,10 @@ def read_qwen3_vision(config: Config, inv: Inventory, text_hidden: int) -> None:
 
 
 def read_moonvit(config: Config, inv: Inventory, text_hidden: int) -> None:
-    """Read MoonViT. In Kimi K2.5 it has biases and layer norms. In K3 it has no biases, and RMS norms instead."""
+    """Read MoonViT. In Kimi K2.5, MoonViT has biases and layer norms.
+
+    In K3, MoonViT has no biases and uses RMS norms.
+    """
     vision = config.optional("vision_config")
     if vision is None:
         inv.notes.append(_NOT_COUNTED)
@@ -137,7 +140,7 @@ def _clip_blocks(inv: Inventory, vision: Config, hidden: int) -> None:
 
 
 def note_only(what: str) -> Tower:
-    """Return a reader that only adds a note that the config does not describe the tower."""
+    """Return a reader that adds no weights, but notes why the vision tower is not counted."""
 
     def note(config: Config, inv: Inventory, text_hidden: int) -> None:  # noqa: ARG001 - part of the type
         inv.notes.append(what)
