@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 
 class _Lazy:
-    """A name of the API, imported when it is first asked for.
+    """Descriptor that imports a name of the API when the name is first used.
 
-    `__getattr__` of a module would not do: importing the packages `audit` and `catalog` binds their names here, and
-    what people call would be a function or a package, depending on what they called before.
+    A module's `__getattr__` is not enough, because importing the packages `audit` and `catalog` binds their names in
+    this module. `penstock.audit` would then be a function or a package, depending on earlier imports.
     """
 
     def __init__(self, module: str) -> None:
@@ -54,11 +54,14 @@ class _Lazy:
         return getattr(import_module(f"penstock.api.{self.module}"), self.name)
 
     def __set__(self, instance: object, value: object) -> None:
-        """Keep the name when a package of the same name is imported; `from penstock.catalog import ...` finds it."""
+        """Keep the API's function when a package of the same name is imported.
+
+        `from penstock.catalog import ...` still works.
+        """
 
 
 class _FrontDoor(type(sys)):  # type: ignore[misc] # the class of modules, without importing `types`
-    """What `import penstock` shows."""
+    """Class of the module `penstock`, with the names of the API as attributes."""
 
     AuditAnswer = _Lazy("audit")
     CatalogAnswer = _Lazy("catalog")

@@ -1,4 +1,4 @@
-"""Defines the expected errors, which are not bugs. The command line prints each as one line.
+"""Defines the expected errors, which are not bugs. The command line prints each expected error as one line.
 
 PenstockError ├── CatalogError the shipped or given catalog data is malformed or incomplete │ └── UnknownName no
 accelerator or model has that name ├── UnsupportedPrecision the accelerator has no datapath for the precision asked for

@@ -29,7 +29,10 @@ JSON: Final = b"application/json"
 
 
 def reply(status: int, body: bytes, kind: bytes = JSON, more: bytes = b"") -> bytes:
-    """Return a complete response. `kind` is the content type. `more` holds more header lines, each ending in CRLF."""
+    """Return a complete response. `kind` is the content type.
+
+    `more` holds additional header lines, each ending in CRLF.
+    """
     reason = _REASONS.get(status, b"Status")
     content_type = b"content-type: " + kind + b"\r\n" if body else b""
     return b"HTTP/1.1 %d %b\r\ncontent-length: %d\r\n%b%b\r\n%b" % (status, reason, len(body), content_type, more, body)
@@ -56,7 +59,7 @@ class Exchange:
         self._chunked = False
 
     def reply(self, status: int, body: bytes, kind: bytes = JSON, more: bytes = b"") -> None:
-        """Send a complete response. `more` holds further header lines, each ending in CRLF."""
+        """Send a complete response. `more` holds additional header lines, each ending in CRLF."""
         self.reply_whole(reply(status, body, kind, more))
 
     def reply_whole(self, answer: bytes) -> None:
@@ -93,7 +96,10 @@ class Exchange:
         self._connection.next_exchange(self)
 
     def client_disconnected(self) -> None:
-        """Call `on_disconnect` if the response is incomplete. The connection calls this when the client disconnects."""
+        """Call `on_disconnect` if the response is incomplete.
+
+        The connection calls this method when the client disconnects.
+        """
         if not self.answered and self.on_disconnect is not None:
             self.answered = True
             self.on_disconnect()
@@ -195,7 +201,7 @@ class HttpConnection(asyncio.Protocol):
             self._queued.append(exchange)
 
     def next_exchange(self, ended: Exchange) -> None:
-        """Handle the next queued request, or close the connection if the client asked to close it."""
+        """Handle the next queued request, or close the connection if the client asked for that."""
         if ended is not self._current:
             return
         self._current = None
@@ -217,7 +223,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.abort()
 
     def close_when_idle(self) -> bool:
-        """Close the connection if no request is being answered. Return whether the connection was closed."""
+        """Close the connection if no request is being answered. Return whether the function closed the connection."""
         if self._current is None and self._transport is not None:
             self._transport.close()
             return True

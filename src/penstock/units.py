@@ -47,7 +47,7 @@ def format_digits(value: float) -> str:
 
 
 def format_s(seconds: float | None) -> str:
-    """Format a time in ms, s, min or h, with three significant digits. The result for None is `-`."""
+    """Format a time in ms, s, min or h, with three significant digits. None is formatted as `-`."""
     if seconds is None:
         return "-"
     for unit, size in (("h", 3600.0), ("min", 60.0), ("s", 1.0)):

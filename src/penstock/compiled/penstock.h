@@ -486,7 +486,7 @@ void penstock_count_queues(const penstock_world *w);
 extern const int64_t penstock_count_queues_layout;
 #define PENSTOCK_COUNT_QUEUES_LAYOUT INT64_C(953391579457978245)
 
-/* Record when a client sees each row's first and last token, and compare both with the SLO of its class. */
+/* Record when the client sees each request's first and last token, and compare both with the SLO of the class. */
 void penstock_tally(const penstock_world *w, const penstock_class_tables *tables, int64_t base, int64_t warm_up);
 extern const int64_t penstock_tally_layout;
 #define PENSTOCK_TALLY_LAYOUT INT64_C(8074298959521860486)

@@ -34,7 +34,7 @@ class EndpointFault:
 
 
 def read_fault(name: object, times: object) -> EndpointFault:
-    """Return the fault that a command names. `name` and `times` are values of the command's JSON object."""
+    """Return the fault for a command's values. `name` and `times` are values in the command's JSON object."""
     if name not in FAULTS:
         raise UsageError(f"'{name}' is not a fault; use one of {', '.join(FAULTS)}")
     if not isinstance(times, int | float) or not isfinite(times) or not 0 < times <= _MAX_SLOW:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 _WORD: Final = " penstock"
-"""Text of one token. All its characters differ from each other, so each substring occurs once per token."""
+"""Text of one token. The word's characters all differ from each other, so each substring occurs once per token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +16,11 @@ class StopText:
     tokens: int
     """Number of output tokens up to the token that completes the stop string."""
     sent_chars: int
-    """Number of characters that the client gets."""
+    """Number of characters of the response that the client gets."""
 
 
 def first_stop(stops: Sequence[str], *, min_tokens: int, included: bool) -> StopText | None:
-    """Return the stop string that the response text completes first, or None if it completes none.
+    """Return the stop string that is completed first in the response text, or None if no stop string is completed.
 
     A stop string that is complete within the first `min_tokens` tokens does not count. `included` is true if the client
     also gets the stop string.
@@ -36,9 +36,10 @@ def first_stop(stops: Sequence[str], *, min_tokens: int, included: bool) -> Stop
 
 
 def chars_after(tokens: int, stop: StopText | None, *, held_chars: int, last: bool) -> int:
-    """Return how many characters the client has got after `tokens` tokens.
+    """Return the number of characters that the client has received after `tokens` tokens.
 
-    Up to `held_chars` characters are held back because they may start a stop string, unless this token is the last.
+    Up to `held_chars` characters are held back, because a stop string may begin with them. After the last token, no
+    characters are held back.
     """
     if last and stop is not None and tokens == stop.tokens:
         return stop.sent_chars

@@ -9,7 +9,7 @@ from penstock.emulator.fake_text import chars_after, text_between
 
 
 def models_body(model: str, adapters: Sequence[str], max_tokens: int) -> bytes:
-    """Return the body of /v1/models. It lists the served model and its adapters, as vLLM does."""
+    """Return the body of /v1/models. Like vLLM's, the body lists the served model and its adapters."""
     card = {"object": "model", "created": 0, "owned_by": "penstock"}
     base = {"id": model, **card, "root": model, "max_model_len": max_tokens}
     more = [{"id": name, **card, "root": name, "parent": model, "max_model_len": None} for name in adapters]
@@ -40,10 +40,13 @@ class CompletionAnswer:
         }
         self._events_equal = not request.held_chars and request.stop is None and not request.usage_in_every_event
         self._pieces: dict[int, bytes] = {}
-        """Token event of each choice. An event is stored here only if all token events of its choice are equal."""
+        """Token event of each choice.
+
+        An event is stored only if all token events of its choice are equal, so that it can be sent again.
+        """
 
     def opening(self) -> bytes:
-        """Return the first events of a chat stream, one per choice with the role. Return nothing for a text stream."""
+        """Return the first events of a chat stream, one per choice with the role. For a text stream, return nothing."""
         if not self._request.chat:
             return b""
         role = {"delta": {"role": "assistant", "content": ""}, "finish_reason": None}
@@ -67,12 +70,12 @@ class CompletionAnswer:
         return self._event(choice, {**content, "logprobs": None, "finish_reason": None}, number)
 
     def end(self, choice: int, ending: Ending) -> bytes:
-        """Return the last stream event of a choice, which has its finish reason."""
+        """Return the last stream event of a choice, which contains the finish reason."""
         content: dict[str, object] = {"delta": {}} if self._request.chat else {"text": ""}
         return self._event(choice, {**content, "logprobs": None, **_finish_fields(ending)}, ending.tokens)
 
     def closing(self, endings: Sequence[Ending]) -> bytes:
-        """Return the last events of a stream: the usage if the client asked for it, and `[DONE]`."""
+        """Return the last events of a stream: the usage, if the client asked for usage, and `[DONE]`."""
         text = b""
         if self._request.usage_in_stream:
             usage = _usage(self._request.input_tokens, sum(one.tokens for one in endings))

@@ -1,1 +1,4 @@
-"""Decides whether two servers compute the same model. It compares the log-probabilities that the servers return."""
+"""Decides whether two servers compute the same model.
+
+The decision compares the log-probabilities that the servers return.
+"""

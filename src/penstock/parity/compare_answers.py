@@ -1,9 +1,9 @@
 """Compares the log-probabilities that two servers return for fixed prompts, and derives a verdict.
 
-Each server scores the tokens of the prompts, which tests the weights. It then scores the tokens that it decodes, which
-tests the KV cache. Kernels of different vendors round differently. Rounding changes each log-probability a little and
-never changes a confident choice. A scale that is wrong by a factor of two, a saturated cache or a misplaced layer
-changes all log-probabilities by more.
+Each server scores the tokens of the prompts, which tests the weights. Each server then scores the tokens that it
+decodes, which tests the KV cache. Kernels of different vendors round differently. Rounding changes each log-probability
+a little and never changes a confident choice. A scale that is wrong by a factor of two, a saturated cache or a
+misplaced layer changes all log-probabilities by more.
 """
 
 import hashlib
@@ -31,11 +31,17 @@ DECODED_TOKENS: Final = 24
 TOP_TOKENS: Final = 5
 
 SAME_DRIFT: Final = 0.05
-"""Drift up to which rounding explains the difference. With bf16, the kernels of two vendors drift by 1% to 3%."""
+"""Maximum drift (difference between two servers' log-probabilities) that rounding can explain.
+
+With bf16, the kernels of two vendors drift by 1% to 3%.
+"""
 DIFFERENT_DRIFT: Final = 0.08
-"""Drift above which rounding does not explain the difference. A drift between `SAME_DRIFT` and this is inconclusive."""
+"""Drift above which rounding cannot be the cause.
+
+A drift between `SAME_DRIFT` and `DIFFERENT_DRIFT` is inconclusive.
+"""
 CONFIDENT_NATS: Final = 1.0
-"""Minimum lead, in nats, of the most likely token over the second, at which rounding does not swap the two tokens."""
+"""Minimum lead, in nats, of the most likely token over the second, so that rounding cannot swap the two tokens."""
 _FLIPPED_FRACTION: Final = 0.005
 _FLIPPED_AT_LEAST: Final = 3
 _SMALLEST_SPREAD_NATS: Final = 1e-3
@@ -80,10 +86,10 @@ class Parity:
     prompt_drift: float | None
     """Root mean square difference of the prompts' log-probabilities, divided by the reference's standard deviation."""
     decode_drift: float | None
-    """Root mean square difference of the decoded tokens' log-probabilities, divided as `prompt_drift` is.
+    """Root mean square difference of the decoded tokens' log-probabilities, with the same divisor as `prompt_drift`.
 
-    Positions after the first token that the servers choose differently do not count. None if no position can be
-    compared.
+    Positions after the first token that the servers choose differently do not count. The drift is None if no position
+    can be compared.
     """
     median_difference_nats: float | None
     confident_choices: int
@@ -93,7 +99,7 @@ class Parity:
 
 
 def digest() -> str:
-    """Return a hash of the prompts. It detects a reference file that was made with different prompts."""
+    """Return a hash of the prompts, which detects reference files that were made with different prompts."""
     return hashlib.sha256("\x00".join(PROMPTS).encode()).hexdigest()[:16]
 
 
@@ -146,9 +152,9 @@ def _prompt_pairs(reference: Answers, other: Answers) -> Iterable[tuple[float, f
 
 
 def _decode_pairs(reference: Answers, other: Answers) -> Iterable[tuple[float, float]]:
-    """Yield pairs of log-probabilities for decoded positions before which both servers chose the same tokens.
+    """Yield pairs of log-probabilities for decoded positions up to the first token that the servers choose differently.
 
-    The last such position is the one at which the servers first choose different tokens.
+    The position of this first different token is included.
     """
     for first, second in zip(reference.decoded, other.decoded, strict=True):
         places = zip(first.tokens, second.tokens, first.top, second.top, strict=False)
@@ -161,8 +167,8 @@ def _decode_pairs(reference: Answers, other: Answers) -> Iterable[tuple[float, f
 def _alternatives(first: Mapping[str, float], second: Mapping[str, float]) -> Iterable[tuple[float, float]]:
     """Yield pairs of log-probabilities for the tokens that both servers list at one position.
 
-    A token that only the first server lists is paired with the lowest value that the second server lists. It is left
-    out if its own value is not above that lowest value.
+    A token that only the first server lists is paired with the lowest value that the second server lists. A token that
+    only the first server lists is left out if its value is not above this lowest value.
     """
     floor = min(second.values(), default=None)
     for token, logprob in first.items():
@@ -173,7 +179,7 @@ def _alternatives(first: Mapping[str, float], second: Mapping[str, float]) -> It
 
 
 def _flips(reference: Answers, other: Answers) -> tuple[int, int]:
-    """Return the number of clear choices of the reference, and how many of them the other server makes differently."""
+    """Return the reference's number of clear choices, and how many of these the other server makes differently."""
     confident = flipped = 0
     for first, second in _places(reference, other):
         ranked = sorted(first.values(), reverse=True)
@@ -216,6 +222,6 @@ def _rms(differences: Iterable[float]) -> float:
 
 
 def _spread(values: Sequence[float]) -> float:
-    """Return the standard deviation of the values, or 0.001 nats if it is less. Drifts are divided by this value."""
+    """Return the divisor of drifts: the standard deviation of the values, but at least 0.001 nats."""
     mean = sum(values) / len(values)
     return max(_rms(value - mean for value in values), _SMALLEST_SPREAD_NATS)

@@ -25,11 +25,11 @@ _MAX_TOKENS: Final = 100_000
 
 
 class EndpointError(PenstockError):
-    """Error that a server is unreachable or does not follow the OpenAI API."""
+    """Error for a server that is unreachable or does not follow the OpenAI API."""
 
 
 def ask(url: str, served: str | None) -> Answers:
-    """Query a server with every prompt. The server scores the prompt, then continues it greedily."""
+    """Query a server with every prompt. The server scores each prompt, then continues the prompt greedily."""
     base = _base(url)
     model = served or _first_model(base)
     prompts, decoded = [], []
@@ -56,7 +56,7 @@ def save_answers(answers: Answers, path: Path) -> None:
 
 
 def load_answers(path: Path) -> Answers:
-    """Read a reference file. Raise an error if it was made with other prompts."""
+    """Read a reference file. Raise an error if the file was made with other prompts."""
     try:
         with path.open("rb") as file:
             document = json.loads(file.read(_MAX_ANSWER_BYTES))
@@ -113,7 +113,10 @@ def _request(request: Request, base: str) -> Any:  # noqa: ANN401 - JSON of an e
 
 
 def _without_answer(answer: Any, base: str) -> Scored:  # noqa: ANN401 - JSON of an external server
-    """Return the scores of the prompt's tokens only. A response also holds at least one generated token."""
+    """Return the scores of the prompt's tokens only.
+
+    The response also has at least one generated token, which is removed.
+    """
     scored = _parse_scores(answer, base)
     try:
         count = int(answer["usage"]["prompt_tokens"])

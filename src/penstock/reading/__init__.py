@@ -1,1 +1,1 @@
-"""Reads files strictly. An error names the problem, its place in the file and the correction in one line."""
+"""Reads files strictly. Each error is one line, which names the problem, its place in the file and the correction."""

@@ -1,6 +1,6 @@
 """Reads a YAML file into the dataclass that declares its shape.
 
-The JSON schema of the file comes from the same class.
+The file's JSON schema is generated from the same dataclass.
 """
 
 import re
@@ -31,10 +31,10 @@ _U = TypeVar("_U")
 
 
 def file_config(**keys: str) -> Mapping[str, object]:
-    """Return the `__pydantic_config__` for the class of a whole file. The classes inside the file inherit it.
+    """Return the `__pydantic_config__` for the class of a whole file.
 
-    `keys` maps field names to the keys in the file, for fields whose key has a different name. For example, a field in
-    watts may be written in kW.
+    Classes for the parts of the file inherit this configuration. `keys` maps a field's name to its key in the file, if
+    the two names differ. For example, the key of a field in watts may be in kW.
     """
     return {
         "extra": "forbid",
@@ -44,7 +44,10 @@ def file_config(**keys: str) -> Mapping[str, object]:
 
 
 class FieldError(UsageError):
-    """Error about a value inside the checked value. `place` is the path from the checked value to the wrong one."""
+    """Error about one value inside a checked table or list.
+
+    `place` is the path from the table or list to the wrong value.
+    """
 
     def __init__(self, problem: str, *place: str | int) -> None:
         name = " ".join(str(step + 1) if isinstance(step, int) else step for step in place)
@@ -54,15 +57,15 @@ class FieldError(UsageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileShape(Generic[_T]):
-    """Type of a file. It has the name of the type and the dataclass that declares the keys."""
+    """Type of a file: the name of the type, and the dataclass that declares the keys."""
 
     of: type[_T]
     kind: str
     written_by: str
-    """Command that writes such a file."""
+    """Command that writes files of this type."""
     title: str
     version: int | None = None
-    """Number that the key `version` must have. None if the file has no such key."""
+    """Number that the key `version` must have. None if files of this type have no key `version`."""
 
     def read(self, text: str, where: str) -> _T:
         """Read a file. An error message is one line with the file name, the line, the key and the correction."""
@@ -125,9 +128,9 @@ class FileShape(Generic[_T]):
             )
 
     def _refuse(self, tree: "YamlTree", errors: "Sequence[ErrorDetails]") -> None:
-        """Raise the error that is first in the file.
+        """Raise the first error in the file.
 
-        An unknown key takes precedence, because it often causes the other errors.
+        Unknown keys come before all other errors, because an unknown key often causes the other errors.
         """
         found = [(entry["type"] not in _UNKNOWN, tree.line(_place(entry)), entry) for entry in errors]
         if not found:
@@ -153,7 +156,7 @@ class FileShape(Generic[_T]):
         return {**made, "$schema": "https://json-schema.org/draft/2020-12/schema", "title": self.title}
 
     def document(self, value: _T) -> dict[str, Any]:
-        """Return the value as plain tables and lists in the form that `read` accepts."""
+        """Return a value of the dataclass as plain tables and lists, in the form that `read` accepts."""
         made: dict[str, Any] = self._adapter().dump_python(value, mode="json", by_alias=True)
         return made
 
@@ -161,7 +164,7 @@ class FileShape(Generic[_T]):
 def _drop_titles(schema: object) -> None:
     """Remove schema titles, which only repeat the names of keys and classes.
 
-    A key that is named `title` is kept. Its value is a table and not a text.
+    A key that is named `title` is kept, because its value is a table and not a text.
     """
     if isinstance(schema, dict):
         if isinstance(schema.get("title"), str):
@@ -190,7 +193,7 @@ def _problem(entry: "ErrorDetails") -> str:
 
 
 def _known_keys(schema: Mapping[str, Any], place: "Place") -> list[str]:
-    """Return the keys that the table at a place may have."""
+    """Return the allowed keys of the table at a place in the file."""
     at: Mapping[str, Any] = schema
     for step in place:
         at = _table_or_list(schema, at)
@@ -200,7 +203,7 @@ def _known_keys(schema: Mapping[str, Any], place: "Place") -> list[str]:
 
 
 def _table_or_list(schema: Mapping[str, Any], at: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the table or list among the alternative schemas at a place."""
+    """Return the schema of the table or list, if the schema at a place in the file has alternatives."""
     at = _resolve_reference(schema, at)
     if {"properties", "items", "additionalProperties"} & set(at):
         return at
@@ -229,14 +232,15 @@ def _plain_schema(kind: type) -> Mapping[str, Any]:
 def _json_schema(kind: type, *, documented: bool) -> dict[str, Any]:
     """Return the JSON schema of a class.
 
-    If `documented` is true, docstrings describe the keys. Finding the docstrings takes a third of a second.
+    If `documented` is true, the schema describes each key by its docstring. Reading the docstrings takes a third of a
+    second.
     """
     from pydantic import TypeAdapter  # noqa: PLC0415 - as above
     from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue  # noqa: PLC0415 - as above
     from pydantic_core.core_schema import WithDefaultSchema  # noqa: PLC0415 - as above
 
     class EditorSchema(GenerateJsonSchema):
-        """JSON schema generator that leaves out defaults, unless a default is one word or number."""
+        """JSON schema generator that includes a default only if the default is one word or number."""
 
         def default_schema(self, schema: WithDefaultSchema) -> JsonSchemaValue:
             made = super().default_schema(schema)

@@ -1,6 +1,6 @@
 """Defines the types of values in a file.
 
-Each has a Python type, a function that parses the value, and a JSON schema.
+Each type of value has a Python type, a function that parses the value, and a JSON schema.
 """
 
 import re
@@ -25,9 +25,9 @@ _NUMBER: Final = re.compile(r"(-?)\$?\s?(-?\d[\d_,]*(?:\.\d+)?(?:e[+-]?\d{1,3})?
 _THOUSANDS: Final = {"": 1.0, "k": 1e3, "m": 1e6}
 _WHOLE_PERCENT: Final = 100
 _MAX_TIMES: Final = 10
-"""If the upper bound of a number is at most this value, the number is a fraction or a growth factor."""
+"""A number whose upper bound is at most this value is a fraction or a growth factor."""
 _MANY: Final = 10**9
-"""If the upper bound of a number is at least this value, error messages do not mention the bound."""
+"""Error messages do not mention an upper bound that is at least this value."""
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
@@ -35,13 +35,13 @@ _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 class Parsed:
     """Annotation of a type whose values are written as one scalar.
 
-    It holds the parser of the text and the JSON schema.
+    The annotation holds the parser of the scalar and the JSON schema.
     """
 
     parse: Callable[[str], object]
     schema: Mapping[str, object]
     write: Callable[[Any], object] | None = None
-    """Function that converts a value back to the text in the file. None if the value is equal to the text."""
+    """Function that converts a value back to the text in the file. None if the value is written unchanged."""
     expected: str = "must be a single word or sentence"
     """Error message if the file has a table, a list or an empty text instead of the scalar."""
 
@@ -55,7 +55,7 @@ class Parsed:
         return self.core_schema(source)
 
     def core_schema(self, value_type: object = None) -> "CoreSchema":
-        """Return how pydantic reads and writes the value."""
+        """Return pydantic's core schema, which defines how the value is read and written."""
         from pydantic_core import core_schema  # noqa: PLC0415 - only where a file is read
 
         written = None if self.write is None else core_schema.plain_serializer_function_ser_schema(self.write)
@@ -68,7 +68,10 @@ class Parsed:
 
 
 def result_schema(schema: Any, handler: "GetJsonSchemaHandler") -> Schema | None:  # noqa: ANN401 - pydantic's
-    """Return the JSON schema of the value in a result. It is None in a file, where the value is written as text."""
+    """Return the JSON schema of the value in a result.
+
+    Return None for the schema of a file, which has the value as text.
+    """
     if handler.mode == "validation":
         return None
     from pydantic import TypeAdapter  # noqa: PLC0415 - only where schemas are published

@@ -1,4 +1,4 @@
-"""Reads a small text file as a whole, or raises a one-line error."""
+"""Reads a small text file completely, or raises a one-line error."""
 
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Converts YAML text into plain values. It stores the line of each value, so that an error can name the line."""
+"""Converts YAML text into plain values. The line of each value is stored, so that an error can name the line."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -34,7 +34,7 @@ class YamlTree:
     """One YAML document. Tables are dicts, lists are lists, scalars are texts, and nulls are None."""
 
     def __init__(self, node: yaml.Node, where: str, kind: str) -> None:
-        """Convert a document; `kind` names the type of file."""
+        """Convert a YAML document. `kind` names the type of file."""
         self.where, self.kind, self._root = where, kind, node
         self._sizes: dict[int, int | None] = {}
         self._values: dict[int, object] = {}
@@ -42,11 +42,14 @@ class YamlTree:
         self.value = self._value(node)
 
     def without_nulls(self) -> object:
-        """Return the document without the keys that have no value. Such keys take their default."""
+        """Return the document without the keys that have no value, so that these keys get their default."""
         return _without_nulls(self.value)
 
     def error(self, place: Place, problem: str) -> UsageError:
-        """Return an error about the value at a place. It states the line and the name of the value."""
+        """Return an error about the value at a place in the document.
+
+        The error states the line and the name of the value.
+        """
         node, name = self._find(place)
         return UsageError(f"{self.where}:{_line(node)}: {name}: {problem}")
 
@@ -61,9 +64,9 @@ class YamlTree:
         return _line(self._find(place)[0])
 
     def _find(self, place: Place) -> tuple[yaml.Node, str]:
-        """Return the node at a place, and the name of the node.
+        """Return the YAML node at a place in the document, and the name of the node.
 
-        If the place is absent, return the last node on the path to the place.
+        If the document has no value at this place, return the last node on the path to the place.
         """
         node, name = self._root, f"the {self.kind}"
         for step in place:
@@ -121,7 +124,7 @@ class YamlTree:
 
 
 def parse_yaml(text: str, where: str, *, kind: str, written_by: str) -> YamlTree:
-    """Parse a YAML text. `written_by` is the command that writes such a file."""
+    """Parse a YAML text. `written_by` is the command that writes files of this type."""
     if len(text) > _MAX_CHARACTERS:
         raise UsageError(f"{where}: {len(text):,} characters cannot be a {kind}; the limit is {_MAX_CHARACTERS:,}")
     try:

@@ -1,1 +1,4 @@
-"""Simulates how a fleet behaves under load: discrete events, continuous batching, and a skip over equal steps."""
+"""Simulates a fleet under load by discrete events with continuous batching.
+
+Runs of equal steps are computed at once.
+"""

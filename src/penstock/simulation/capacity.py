@@ -1,4 +1,4 @@
-"""Searches for the highest request rate at which a fleet still meets its SLOs, to within half a percent."""
+"""Searches for a fleet's capacity: the highest request rate that meets its SLOs, to within half a percent."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,21 +17,21 @@ from penstock.workload import CountProgress, Gamma, Poisson, Requests, SloClass,
 _TOLERANCE: Final = 0.005
 _TRIALS: Final = 24
 _MIN_SHARE: Final = 2.0**-12
-"""Share of the saturated throughput below which the search reports that the SLO cannot be met."""
+"""Share of the saturated throughput at which the search stops, and reports that no rate meets the SLO."""
 _ONE_REPLICA, _MIN_REQUESTS, _MAX_REQUESTS = 60_000, 16_000, 200_000
 """Requests per trial: the number for one replica, the minimum, and the maximum.
 
-With the number for one replica, the capacities from two seeds differ by about 1%. Replicas behind one router share
-their bursts, so a large fleet needs fewer requests per replica.
+For one replica, this number of requests makes the capacities from two seeds differ by about 1%. Bursts average out over
+the replicas behind one router, so a large fleet needs fewer requests per replica.
 """
 _LIFETIMES: Final = 12
 """Minimum duration of a trial in request lifetimes, so that the warm-up is a small part of the trial."""
 WARM_UP: Final = 0.1
-"""Share of a trial that is served but not judged, because queues start empty."""
+"""Share of a trial at its start whose requests are served but not compared with the SLO, because queues start empty."""
 _ANSWERS: Final = 4000
-"""Requests sampled to estimate the lifetime of a request."""
+"""Number of requests sampled to estimate how long a request is in flight."""
 _ROUNDS: Final = 6
-"""Requests per seat in a closed-loop run, so that the start and end of the run have little weight."""
+"""Requests per batch slot in a closed-loop run. With this many, the start and the end of the run have little weight."""
 FIRST_STEP, _CLOSEST = 1.08, 0.15
 
 
@@ -42,9 +42,12 @@ class SustainedRate:
     rate_per_s: float
     """Requests per second; 0 if the SLO is missed even at the lowest rate tried."""
     saturated_rate_per_s: float
-    """Requests per second when requests always wait in the queue and no SLO applies. No other rate exceeds it."""
+    """Throughput in requests per second if requests always wait in the queue and no SLO applies.
+
+    No rate with an SLO is higher.
+    """
     outcome: Outcome
-    """The run at `rate_per_s`, or the run at the lowest rate tried if no rate meets the SLO."""
+    """Outcome of the run at `rate_per_s`, or at the lowest rate tried if no rate meets the SLO."""
     requests: int
     """Requests simulated per trial."""
     trials: int
@@ -52,24 +55,31 @@ class SustainedRate:
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """One run at one rate."""
+    """One simulated run at one request rate."""
 
     rate_per_s: float
-    """Rate of the drawn arrivals, which differs slightly from the target rate `asked_per_s`."""
+    """Rate of the randomly drawn arrivals, which differs slightly from the target rate `asked_per_s`."""
     asked_per_s: float
     requests: int
     attained_fraction: float
-    """Share of judged requests that met their SLO, in the class with the smallest margin to its target.
+    """Share of requests that met their SLO, in the class with the smallest margin to its target.
 
-    Requests that arrive in the warm-up are not judged. Rejected, refused and lost requests count as misses.
+    Requests that arrive in the warm-up are not compared with their SLO. Rejected, refused and lost requests count as
+    misses.
     """
     spare_fraction: float
-    """Attained minus target fraction of the class with the smallest margin; negative if the class misses its target."""
+    """Smallest margin of any class: its attained fraction minus its target fraction.
+
+    Negative if the class misses its target.
+    """
     outcome: Outcome
 
     @property
     def met(self) -> bool:
-        """Whether every SLO is met and the queue keeps up. Rejected, refused and lost requests count as misses."""
+        """Whether every SLO is met and the fleet keeps up with the arrivals.
+
+        Rejected, refused and lost requests count as misses.
+        """
         return self.spare_fraction >= 0 and self.outcome.saturation is None
 
 
@@ -81,10 +91,10 @@ class RateSearch:
     classes: Sequence[SloClass]
     seed: int = 0
     requests: int | None = None
-    """Requests per trial; None uses the number that makes the result accurate to about 1%."""
+    """Requests per trial. If None, the search uses a number that makes the result accurate to about 1%."""
     options: Options = field(default_factory=Options)
     tolerance: float = _TOLERANCE
-    """Maximum relative gap between the returned rate and a rate that misses an SLO."""
+    """Maximum relative distance from the returned rate to a higher rate that misses an SLO."""
 
 
 def capacity(
@@ -97,7 +107,10 @@ def capacity(
     options: Options | None = None,
     progress: CountProgress | None = None,
 ) -> SustainedRate:
-    """Find the highest rate that meets the SLOs. The search starts at the throughput without any SLO."""
+    """Find the highest rate that meets the SLOs.
+
+    The search starts at the fleet's saturated throughput, to which no SLO applies.
+    """
     require_searchable(workload, classes)
     asked = RateSearch(workload=workload, classes=classes, seed=seed, requests=requests, options=options or Options())
     ceiling = _saturated_rate(pools, asked)
@@ -120,11 +133,11 @@ def highest_rate(
     known: Sequence[Trial] = (),
     progress: CountProgress | None = None,
 ) -> tuple[Trial | None, list[Trial]]:
-    """Return the trial of highest rate that meets the SLOs, if any, and all trials that were run.
+    """Return the trial with the highest rate that meets the SLOs, or None, and all trials that were run.
 
-    Trials in `known` are not repeated. All trials of all fleets have the same requests, and only the arrival rate
-    changes, so differences between fleets are due to the fleets. The search tries `begin_per_s`, and then steps away
-    from it by the factor `first_step`. Each further step squares the factor.
+    Trials in `known` are not repeated. All trials of all fleets have the same requests and differ only in the arrival
+    rate, so differences between fleets are not due to chance. The search tries the rate `begin_per_s`, and then changes
+    the rate by the factor `first_step`. Each further step squares the factor.
     """
     tried: list[Trial] = []
     requests = asked.requests or requests_for(pools, asked, begin_per_s)
@@ -146,7 +159,7 @@ def requests_for(pools: Sequence[ReplicaPool], asked: RateSearch, rate_per_s: fl
 
 
 def arrivals_per_request(asked: RateSearch, requests: int) -> float:
-    """Return the ratio of the drawn to the target arrival rate for this many requests.
+    """Return the ratio of the randomly drawn to the target arrival rate, for a number of requests.
 
     The ratio is the same at every target rate.
     """
@@ -157,7 +170,7 @@ def arrivals_per_request(asked: RateSearch, requests: int) -> float:
 
 
 def trial(pools: Sequence[ReplicaPool], asked: RateSearch, rate_per_s: float, *, requests: int) -> Trial:
-    """Run a workload at one rate and judge the requests after the warm-up."""
+    """Run a workload at one rate, and compare the requests after the warm-up with their SLOs."""
     workload, classes = asked.workload, asked.classes
     blocks = list(workload.blocks(seed=asked.seed, requests=requests, rate_per_s=rate_per_s))
     outcome = simulate(pools, blocks, classes=classes, options=replace(asked.options, keep_requests=True))
@@ -188,7 +201,10 @@ def require_searchable(workload: Workload, classes: Sequence[SloClass]) -> None:
 def _search(
     attempt: Callable[[float], Trial], begin: float, step: float, tolerance: float, known: Sequence[Trial] = ()
 ) -> Trial | None:
-    """Widen the steps until one rate meets the SLOs and another misses them, then narrow the range between the two."""
+    """Try rates further and further away until one rate meets the SLOs and another misses them.
+
+    Then narrow the range between these two rates.
+    """
     held, missed = _ends(known)
     for _ in range(_TRIALS):
         low, high = 0.0 if held is None else held.asked_per_s, inf if missed is None else missed.asked_per_s
@@ -207,9 +223,9 @@ def _search(
 
 
 def _ends(known: Sequence[Trial]) -> tuple[Trial | None, Trial | None]:
-    """Return the known trial of highest rate that meets the SLOs, and the known trial of lowest rate that misses them.
+    """Return the known trials with the highest rate that meets the SLOs and with the lowest rate that misses them.
 
-    Return None for both if, by chance, the rate that meets the SLOs is not below the rate that misses them.
+    By chance, the rate that meets the SLOs may be above the rate that misses them. In this case, return None for both.
     """
     held = max((entry for entry in known if entry.met), key=lambda entry: entry.asked_per_s, default=None)
     missed = min((entry for entry in known if not entry.met), key=lambda entry: entry.asked_per_s, default=None)
@@ -218,7 +234,7 @@ def _ends(known: Sequence[Trial]) -> tuple[Trial | None, Trial | None]:
 
 
 def _place_between(held: Trial, missed: Trial) -> float:
-    """Estimate where attainment crosses its target, as a fraction of the way from `held` to `missed`.
+    """Estimate the rate at which attainment crosses its target, as a fraction of the distance from `held` to `missed`.
 
     Return 0.5 if the miss is due to a growing queue.
     """
@@ -228,7 +244,7 @@ def _place_between(held: Trial, missed: Trial) -> float:
 
 
 def _worst_class(outcome: Outcome, blocks: Sequence[Requests], classes: Sequence[SloClass]) -> tuple[float, float]:
-    """Return the attainment of the class with the smallest margin to its target, and that margin."""
+    """Return the attainment of the class with the smallest margin to its target, and this margin."""
     served = outcome.served
     if served is None or not len(served.number):
         return 0.0, -1.0
@@ -254,10 +270,9 @@ def _worst_class(outcome: Outcome, blocks: Sequence[Requests], classes: Sequence
 
 
 def _lifetime_s(asked: RateSearch) -> float:
-    """Return the longest time in seconds for which an SLO allows a request to be in flight; 0 if no SLO limits it.
+    """Return the longest time, in seconds, that the SLOs allow a request to be in flight; 0 if no SLO limits this time.
 
-    The answer length used is a mean weighted by length, because long answers are in flight for longer: a fleet is
-    fullest when long answers have accumulated.
+    The answer length is averaged with the length itself as weight, because longer answers are in flight for longer.
     """
     block = next(asked.workload.blocks(seed=asked.seed, requests=_ANSWERS, rate_per_s=1.0))
     answers = block.output_tokens.astype(np.float64)
@@ -272,7 +287,7 @@ def _lifetime_s(asked: RateSearch) -> float:
 
 
 def _saturated_rate(pools: Sequence[ReplicaPool], asked: RateSearch) -> float:
-    """Return the throughput of a closed-loop run with twice as many users as seats, so that requests always wait."""
+    """Return the throughput of a closed-loop run. With twice as many users as batch slots, requests always wait."""
     seats = sum(pool.replica.max_sequences * pool.schedulers for pool in pools if pool.role != "prefill")
     requests = asked.requests or min(_MAX_REQUESTS, max(_MIN_REQUESTS, _ROUNDS * seats))
     blocks = asked.workload.blocks(seed=asked.seed, requests=requests, rate_per_s=1.0)

@@ -1,4 +1,4 @@
-"""Collects finished requests into histograms as they settle, so that memory does not grow with the length of a run."""
+"""Collects finished requests into histograms during the run, so that memory does not grow with the length of a run."""
 
 import math
 from collections.abc import Sequence
@@ -44,15 +44,15 @@ from penstock.workload import SloClass
 _TTFT, _TPOT, _E2E = range(3)
 _REQUESTS, _MET, _TOKENS, _GOOD, _REJECTED, _LOST, _UNJUDGED = range(7)
 _GROWTH_FRACTION = 0.02
-"""Queue growth, as a share of the arrival rate, above which the queue is not keeping up."""
+"""Queue growth, as a share of the arrival rate, above which the fleet does not keep up with the arrivals."""
 _QUEUE_PER_REPLICA = 8
-"""Queue length per replica below which growth counts as fluctuation."""
+"""Queue length per replica below which growth of the queue counts as a random fluctuation."""
 _MIN_COLUMNS = 5
 """Minimum number of timeline points for a line fit."""
 
 
 class ClassTables(NamedTuple):
-    """Arrays that the compiled code adds to, by SLO class."""
+    """Arrays of sums and counts per SLO class, which the compiled code updates."""
 
     limits: Annotated[Any, ArrayOf(np.float64, 2)]
     bins: Annotated[Any, ArrayOf(np.int64, 3)]
@@ -60,16 +60,16 @@ class ClassTables(NamedTuple):
     peaks: Annotated[Any, ArrayOf(np.float64, 2)]
     counts: Annotated[Any, ArrayOf(np.int64, 2)]
     by_replica: Annotated[Any, ArrayOf(np.int64, 2)]
-    """The counts of `counts`, by replica instead of by SLO class."""
+    """The same counts as in `counts`, by replica instead of by SLO class."""
     last_seen_s: Annotated[Any, ArrayOf(np.float64)]
     """Time at which a client saw the last token of the run, as an array of length one."""
     observed_s: Annotated[Any, ArrayOf(np.float64, 2)]
-    """Result: seconds from arrival to the first and to the last token of each row, as the client sees them."""
+    """Result: seconds from each request's arrival until the client sees its first token and its last token."""
 
 
 @exported
 def tally(w: World, tables: ClassTables, base: int, warm_up: int) -> None:
-    """Record when a client sees each row's first and last token, and compare both with the SLO of its class."""
+    """Record when the client sees each request's first and last token, and compare both with the SLO of the class."""
     mask, observed_s = len(w.rows) - 1, tables.observed_s
     for place in range(len(observed_s)):
         row = w.rows[(base + place) & mask]
@@ -150,7 +150,7 @@ class Collected:
         self.refused_by_class += np.bincount(np.minimum(slo_class, last), minlength=last + 1)
 
     def settle(self, world: World) -> None:
-        """Add the requests that arrived before the oldest request still in flight."""
+        """Add the finished requests that arrived before the oldest request that is still in flight."""
         upto = settled(world, self.base)
         if self.first_arrival_s is None and upto > self.base:
             self.first_arrival_s = float(world.rows[self.base & (len(world.rows) - 1)]["arrival_s"])
@@ -308,9 +308,9 @@ def _timeline(world: World, index: int, pool: ReplicaPool) -> Timeline:
 
 
 def _saturation(world: World, start_s: float, span_s: float, last: int, *, stopped: bool) -> Saturation | None:
-    """Return a Saturation if the queue did not keep up, or None.
+    """Return a Saturation if the fleet did not keep up with the arrivals, or else None.
 
-    A queue does not keep up if it grows over the later half of the arrivals, or if it takes longer to drain than to
+    A fleet does not keep up if its queue grows over the later half of the arrivals, or takes longer to drain than to
     fill.
     """
     control = world.control[0]

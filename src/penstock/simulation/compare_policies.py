@@ -1,4 +1,4 @@
-"""Compares routing policies on the same requests, one run per policy, and counts where each policy sent requests."""
+"""Compares routing policies on the same requests, one run per policy, and counts each policy's requests per pool."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ LENGTHS: Final = (0, 512, 2048, 8192, 32768)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSpike:
-    """A load spike: `factor` times the arrival rate for a limited time."""
+    """A load spike, which multiplies the arrival rate by `factor` for a limited time."""
 
     factor: float
     at_s: float
@@ -40,7 +40,7 @@ class LoadSpike:
     def times(self, arrival_s: NDArray[np.float64]) -> NDArray[np.float64]:
         """Compress the arrivals of `factor` * `for_s` seconds into `for_s` seconds.
 
-        Later arrivals shift by the difference.
+        Arrivals after the spike come earlier by the difference.
         """
         inside = np.clip(arrival_s - self.at_s, 0.0, self.factor * self.for_s)
         return arrival_s - inside + inside / self.factor
@@ -48,12 +48,12 @@ class LoadSpike:
 
 @dataclass(frozen=True, kw_only=True)
 class SharedLoad:
-    """The load that every policy received."""
+    """Load that is the same for every compared policy."""
 
     workload: Workload
     requests: int
     rate_per_s: float | None
-    """Requests per second; None keeps the arrival times of the trace."""
+    """Requests per second. If None, the arrival times of the trace are kept."""
     seed: int
 
 
@@ -68,24 +68,28 @@ def with_load_spike(blocks: Iterable[Requests], crowds: Sequence[LoadSpike]) -> 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Destinations:
-    """Where a policy sent the requests of one class and prompt length. Requests that no pool can hold are excluded."""
+    """Pools to which a policy sent the requests of one class and prompt length.
+
+    Requests too large for every pool are excluded.
+    """
 
     slo_class: str
     from_tokens: int
     requests: int
     met_fraction: float
     shares: tuple[float, ...]
-    """Share of the requests whose prompt each pool received. The rest, up to 1, was rejected."""
+    """Share of the requests whose prompt each pool received. The requests missing to a sum of 1 were rejected."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PolicyRun:
-    """One policy on the shared requests.
+    """Result of one policy on the requests that all policies share.
 
-    Every figure is from this run alone, from its first arrival to its last token, so that adding another policy changes
-    no figure. Policies are ranked by good tokens, not by goodput. All policies had the same requests, and a policy
-    whose last request ends sooner could have a higher goodput with fewer good tokens. Goodput over the span of arrivals
-    would give the same ranking as good tokens, but in a burst it would exceed the hardware's throughput.
+    Every figure is for this run alone, from its first arrival to its last token. Adding another policy to the
+    comparison changes no figure. Policies are ranked by good tokens, not by goodput. Good tokens are output tokens of
+    requests that met their SLO. A policy whose last request ends sooner could have a higher goodput with fewer good
+    tokens. Goodput per second of the arrivals would rank policies like good tokens. In a burst, however, it would
+    exceed the hardware's throughput.
     """
 
     policy: RoutingPolicy
@@ -125,9 +129,9 @@ def compare(
     weights: Mapping[str, Sequence[float]] = MappingProxyType({}),
     progress: Callable[[str], CountProgress | None] | None = None,
 ) -> tuple[PolicyRun, ...]:
-    """Run every policy with the same requests, reports, faults and tie-breaking.
+    """Run every policy once, with the same requests, reports, faults and tie-breaking.
 
-    `weights` maps the name of a policy to the static weights of a replica, one weight per pool.
+    `weights` maps a policy's name to the static weight of a replica in each pool.
     """
     runs = []
     for policy in policies:

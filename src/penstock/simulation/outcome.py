@@ -1,4 +1,4 @@
-"""The outcome of a run: latencies, throughput, goodput, use of the KV cache, and whether the queue kept up."""
+"""The outcome of a simulation run: latencies, throughput, goodput, KV cache use, and whether the fleet kept up."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Latency:
         return self.sum_s / self.count if self.count else None
 
     def quantile_s(self, fraction: float) -> float | None:
-        """Return a quantile in seconds, accurate to half a bin, or None without samples."""
+        """Return a latency quantile in seconds, accurate to half a bin. Return None if there are no samples."""
         total = self.count
         if not total:
             return None
@@ -49,11 +49,11 @@ class ClassOutcome:
     name: str
     slo: Slo | None
     requests: int
-    """Requests that finished and were judged."""
+    """Number of finished requests that were compared with their SLO."""
     met: int
-    """Requests within every limit of their SLO; all finished requests if the class has no SLO."""
+    """Number of requests within every limit of their SLO. If the class has no SLO, all finished requests count."""
     output_tokens: int
-    """Output tokens of all finished requests, judged or not."""
+    """Output tokens of all finished requests, including requests of the warm-up."""
     good_tokens: int
     """Output tokens of the requests that met their SLO."""
     ttft: Latency
@@ -66,24 +66,30 @@ class ClassOutcome:
     lost: int = 0
     """Requests whose replica died after their first token, so that no retry is possible."""
     unjudged: int = 0
-    """Finished requests from the start of a closed-loop run, before all users had begun.
+    """Finished requests of a closed loop's warm-up, in which not all users have begun.
 
-    Only their tokens count.
+    Only the tokens of these requests count; the requests are not compared with the SLO.
     """
 
     @property
     def asked(self) -> int:
-        """Judged requests, served or not."""
+        """Number of requests that were compared with their SLO, whether or not they were served."""
         return self.requests + self.rejected + self.refused + self.lost
 
     @property
     def met_fraction(self) -> float | None:
-        """Share of judged requests that met the SLO. Rejected, refused and lost requests count as misses."""
+        """Share of requests that met their SLO, without requests of the warm-up.
+
+        Rejected, refused and lost requests count as misses.
+        """
         return self.met / self.asked if self.asked else None
 
     @property
     def attained(self) -> bool:
-        """Whether the met fraction reaches the SLO's target; without an SLO, whether all requests were served."""
+        """Whether the share of requests that met the SLO reaches its target.
+
+        Without an SLO, whether all requests were served.
+        """
         if self.slo is None or self.met_fraction is None:
             return self.asked == self.requests
         return self.met_fraction >= self.slo.attainment_fraction
@@ -96,9 +102,12 @@ class PoolOutcome:
     name: str
     replicas: int
     finished: int
-    """Requests that this pool completed: prompts in a prefill pool, answers in a decode pool."""
+    """Number of requests that this pool completed.
+
+    A prefill pool completes prompts, and a decode pool completes answers.
+    """
     prefill_tokens: int
-    """Prompt tokens computed, including recomputed ones and excluding cache hits."""
+    """Number of prompt tokens computed, including recomputed tokens and excluding cache hits."""
     output_tokens: int
     engine_steps: int
     preemptions: int
@@ -123,10 +132,7 @@ class PoolOutcome:
 
     @property
     def idle_fraction(self) -> float:
-        """Share of the time that replicas are idle.
-
-        It is an upper bound on the share of capacity that could be given back.
-        """
+        """Share of the time that replicas are idle. At most this share of the capacity could be given back."""
         return 1.0 - self.busy_fraction
 
     @property
@@ -137,7 +143,7 @@ class PoolOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaOutcome:
-    """The outcome of one replica. It shows where a router sends too many requests, or none."""
+    """The outcome of one replica. The outcomes of the replicas show where a router sends too many requests, or none."""
 
     pool: str
     finished: int
@@ -153,9 +159,9 @@ class ReplicaOutcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Saturation:
-    """A queue that grew as long as requests arrived.
+    """A queue that kept growing while requests arrived.
 
-    The latencies of such a run reflect its length, not the quality of the fleet.
+    The latencies of a saturated run reflect the length of the run, not the quality of the fleet.
     """
 
     growth_per_s: float
@@ -181,10 +187,10 @@ class Timeline:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Served:
-    """Times of every request in order of arrival. An outcome has them only if the caller requested them."""
+    """Times of every request in order of arrival. An outcome has these times only if the caller requested them."""
 
     number: NDArray[np.int64]
-    """Index among all sent requests, from 0. Refused requests are counted too."""
+    """Index among all sent requests, from 0. The index also counts refused requests."""
     arrival_s: NDArray[np.float64]
     waited_s: NDArray[np.float64]
     """Seconds in queues and in KV transfer before the first token."""
@@ -198,7 +204,7 @@ class Served:
     replica: NDArray[np.int16]
     """Replica that finished the request; -1 if rejected, -2 if lost."""
     picked: NDArray[np.int16]
-    """Replica that received the prompt. It differs from `replica` only if prefill is disaggregated."""
+    """Replica that received the prompt. `picked` and `replica` differ only if prefill is disaggregated."""
     slo_class: NDArray[np.uint8]
 
     @property
@@ -215,7 +221,7 @@ class Outcome:
     requests: int
     """Finished requests."""
     refused: int
-    """Requests longer than the model's context or the KV cache of every replica that may serve them."""
+    """Number of requests that exceed the model's context or the KV cache of every replica that may serve them."""
     beyond_context: int
     """Refused requests that exceed the model's context."""
     arrival_span_s: float
@@ -286,5 +292,8 @@ class Outcome:
 
     @property
     def met(self) -> bool:
-        """Whether every class attained its SLO and the queue kept up. Unserved requests count as misses."""
+        """Whether every class attained its SLO and the fleet kept up with the arrivals.
+
+        Unserved requests count as misses.
+        """
         return self.saturation is None and all(item.attained for item in self.classes)

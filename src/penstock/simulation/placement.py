@@ -19,7 +19,7 @@ from penstock.performance.step.step_work import ReplicaWork
 from penstock.simulation.replica import Replica, ReplicaPool, Transfer
 
 PROMPTS_WAIT_STEPS: Final = {"trtllm": 60}
-"""Maximum steps for which prompts wait for other ranks, by engine, if the ranks of the engine prefill together.
+"""Maximum steps for which a rank's prompts wait for the other ranks, for each engine whose ranks prefill together.
 
 Published runs of TensorRT-LLM with attention ranks set `enable_balance` and `timeout_iters: 60` (scripts of InferenceX,
 `dsr1_*_trt*.sh`). In other engines a prompt on one rank makes the other ranks wait.
@@ -28,7 +28,7 @@ Published runs of TensorRT-LLM with attention ranks set `enable_balance` and `ti
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """A deployment ready to be simulated, or the reason why it does not fit."""
+    """A deployment that is ready to be simulated, or the reason why the deployment does not fit in memory."""
 
     deployment: Deployment
     memory: MemoryFit
@@ -40,7 +40,7 @@ class Placement:
     """Engine whose measurements define the stack, if the stack was looked up by name."""
 
     def at(self, log_factor: float) -> Replica | None:
-        """Return the replica with its step times scaled by exp(log_factor), for the P10 or P90 of the error."""
+        """Return the replica with step times multiplied by exp(log_factor), for the P10 or P90 of the step times."""
         if self.replica is None:
             return None
         return replace(self.replica, cost=self.replica.cost.scaled(float(np.exp(log_factor))))
@@ -55,7 +55,7 @@ def place(
     prefix_caching: bool = True,
     speculation: Speculation | None = None,
 ) -> Placement:
-    """Place a deployment, with the step times of the measured stack for its engine and accelerator."""
+    """Convert a deployment into a replica, with the step times of the measured stack for its engine and accelerator."""
     work = ReplicaWork(deployment)
     stack = stack_of(work, measured_engine, efficiencies)
     placed = place_on(

@@ -1,4 +1,4 @@
-"""Defines the units of simulation: a replica as its scheduler sees it, and pools of equal replicas."""
+"""Defines the objects of a simulation: a replica with the limits of its scheduler, and pools of equal replicas."""
 
 from dataclasses import dataclass
 from typing import TypeVar
@@ -17,8 +17,8 @@ Tokens = TypeVar("Tokens", int, NDArray[np.int64])
 class Replica:
     """One engine: its step times and the limits of its schedulers.
 
-    With data-parallel attention it has `cost.ranks` schedulers, each with its own queue, batch and cache. The limits
-    apply to each of them.
+    With data-parallel attention, an engine has `cost.ranks` schedulers, each with its own queue, batch and cache. The
+    limits apply to each scheduler.
     """
 
     cost: StepCost
@@ -33,14 +33,17 @@ class Replica:
     asynchronous: bool = False
     """Whether a step is scheduled before the tokens of the previous step are known, as vLLM does on accelerators.
 
-    New requests and freed blocks are then seen one step later.
+    With such asynchronous scheduling, new requests and freed blocks are seen one step later.
     """
     prompts_wait_steps: int = 0
-    """Maximum steps for which prompts wait until every rank has one, so that ranks prefill together; 0: no wait."""
+    """Maximum steps for which prompts wait until every rank has a prompt, so that ranks prefill together.
+
+    0 means no wait.
+    """
     request_s: float = 0.0
     """Seconds a request spends outside the engine before its first token: HTTP, tokenizer, first detokenization."""
     first_ratio: float = 1.0
-    """Time from admission to the first token as the client sees it, over the duration of the steps in that time."""
+    """Client's time from admission to the first token, divided by the duration of the engine steps in that time."""
 
     def __post_init__(self) -> None:
         if min(self.kv_blocks, self.block_tokens, self.max_sequences) < 1:
@@ -86,7 +89,10 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaPool:
-    """A pool of equal replicas. Prefill and decode pools are used together, and KV moves from prefill to decode."""
+    """A pool of equal replicas.
+
+    Prefill and decode pools are used together, and the KV cache of each prompt moves from prefill to decode.
+    """
 
     name: str
     replica: Replica
@@ -97,7 +103,7 @@ class ReplicaPool:
     usd_per_hour: float | None = None
     """Price of one replica in dollars per hour."""
     elastic: bool = False
-    """Whether idle replicas are given back, so that an unused replica costs nothing."""
+    """Whether unused replicas are given back and then cost nothing."""
     vendor: str = ""
     """Vendor, or any other name of a failure domain."""
 

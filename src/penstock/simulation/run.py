@@ -1,4 +1,4 @@
-"""Feeds requests to the compiled loop and collects the outcome."""
+"""Feeds requests to the compiled simulation loop and collects the outcome."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, cast
@@ -22,9 +22,12 @@ _POLICIES: Final = {
     "least-tokens": events.MIN_TOKENS,
 }
 _BLOCK: Final = 16384
-"""Rows fed at a time, so few that the working set stays in the processor's cache."""
+"""Number of requests that are fed to the loop at a time.
+
+With so few, the working set stays in the processor's cache.
+"""
 _EVENTS: Final = 2_000_000
-"""Events between two progress callbacks."""
+"""Number of simulated events between two calls of the progress callback."""
 
 
 def simulate(
@@ -89,7 +92,7 @@ def _python_pick(routing: Routing | None, world: World) -> PythonPick | None:
 
 
 def _policy_entry(routing: Routing | None, asked: PythonPick | None) -> Pick | int:
-    """Return the policy for the loop to call: its address, or its function if the loop runs as Python."""
+    """Return the policy in the form that the loop calls: an address, or a function if the loop runs as Python."""
     if cast("Any", events.run).native is None:
         return asked or (least_harm if routing is None else routing.pick or least_harm)
     if asked is not None:

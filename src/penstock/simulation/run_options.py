@@ -1,4 +1,4 @@
-"""Options of a run: routing policy, visibility for the router, sources of requests, and records to keep."""
+"""Options of a simulation run: routing policy, visibility for the router, sources of requests, and records to keep."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,8 @@ PoolOf = Callable[[Requests], NDArray[np.int16]]
 ShowPick = Callable[[Records, Records, Records, int], None]
 """Callback for a sampled pick.
 
-Arguments: the request, the endpoints as the picker knew them, the cached tokens per endpoint, and the choice.
+Callback for a sampled pick. Its arguments are the request, the endpoints as the picker knew them, the cached tokens per
+endpoint, and the choice.
 """
 
 
@@ -35,7 +36,7 @@ class RouterVisibility:
     report_loss: float = 0.0
     """Share of reports that are lost."""
     cache_delay_s: float = 0.05
-    """Seconds until the router knows of a prefix that is being computed."""
+    """Delay in seconds until the router knows of a prefix that an endpoint has begun to compute."""
 
     def __post_init__(self) -> None:
         if not (self.report_interval_s > 0 and isfinite(self.report_interval_s)):
@@ -53,8 +54,8 @@ FaultKind = Literal["dies", "slow", "silent"]
 class Fault:
     """A fault of one replica for a limited time.
 
-    Overlapping faults combine: a replica is dead or silent while any of its faults says so, and it is as slow as its
-    slowest fault says.
+    Overlapping faults combine. A replica is dead or silent while any of its faults makes it so, and it is as slow as
+    its slowest fault.
     """
 
     kind: FaultKind
@@ -64,7 +65,10 @@ class Fault:
     factor: float = 1.0
     """Factor by which a fault multiplies the duration of a slow replica's steps."""
     noticed_s: float = 1.0
-    """Seconds until health checks tell the pickers that a replica is dead. Connections are refused at once."""
+    """Seconds until health checks tell the pickers that a replica is dead.
+
+    A dead replica refuses connections at once.
+    """
 
     def __post_init__(self) -> None:
         if not (self.factor > 0 and isfinite(self.factor)):
@@ -80,14 +84,14 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Routing:
-    """Routing by a policy that sees only the state that a gateway sees."""
+    """Routing by a policy that has only the information of a gateway."""
 
     pick: Pick | None = None
     """A compiled policy, or a Python function with the same arguments. None means the policy of least expected harm."""
     parameters: Records | None = None
     sight: RouterVisibility = field(default_factory=RouterVisibility)
     pickers: int = 1
-    """Number of pickers. They split the requests and share no state."""
+    """Number of pickers. Several pickers divide the requests among themselves and share no state."""
     believed: Mapping[str, float] = field(default_factory=dict)
     """Factor by which the picker overestimates step times, by vendor."""
     weights: tuple[float, ...] = ()
@@ -98,12 +102,12 @@ class Routing:
     """Expected answer length in tokens before any answer was seen."""
     faults: tuple[Fault, ...] = ()
     sampled_every: int = 0
-    """Sampling interval: every n-th pick is passed to `show`; 0: none."""
+    """Sampling interval: every n-th pick is passed to `show`. With 0, no pick is passed."""
     show: ShowPick | None = None
 
     @property
     def is_python(self) -> bool:
-        """Whether the policy is a plain Python function, for which the loop must pause."""
+        """Whether the policy is a plain Python function, which the compiled loop must call back."""
         return self.pick is not None and not is_compiled(self.pick)
 
 
@@ -112,22 +116,25 @@ class Options:
     """Options of a run."""
 
     route: Policy = "least-requests"
-    """Policy of a router with full information, used if `routing` is not given."""
+    """Policy of a router that knows the exact state of the fleet. It is used if `routing` is not given."""
     first_of_equals: bool = False
-    """Whether the router with full information breaks ties by the first replica, as plans do, instead of in turn."""
+    """Whether this router breaks ties in favour of the first replica, as plans do. If False, it breaks ties in turn."""
     routing: Routing | None = None
     pool_of: PoolOf | None = None
-    """Function that assigns each request of a block to a pool; `route` then chooses only among that pool's replicas."""
+    """Function that assigns each request of a block to a pool.
+
+    The router then chooses only among the replicas of this pool.
+    """
     users: int | None = None
     """Number of users in a closed loop. Arrival times are then ignored."""
     think_s: float = 0.0
     """Mean think time in seconds between an answer and the user's next request; exponentially distributed."""
     spread_s: float = 0.0
-    """Seconds over which users with think time send their first requests. Other users send at once."""
+    """Seconds over which users with think time send their first requests. Users without think time start at once."""
     seed: int = 0
     """Seed of the think times and the first requests."""
     warm_up: int = 0
-    """Requests at the start that are served but not judged."""
+    """Number of requests at the start of the run that are served but not compared with their SLO."""
     keep_requests: bool = False
     log_steps: int = 0
     stop_waiting: int = 200_000

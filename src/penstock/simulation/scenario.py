@@ -1,4 +1,4 @@
-"""Simulates one deployment under one workload: a run, the same run at the P10 and P90 of the error, and a capacity."""
+"""Simulates a deployment under a workload: one run, the same run at the P10 and P90 of step times, and a capacity."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -19,9 +19,9 @@ from penstock.simulation.run_options import Options, Policy, StageProgress
 from penstock.workload import CountProgress, Diurnal, Workload
 
 _MIN_ROUNDS: Final = 2
-"""Minimum requests per user with think time: the first request of each user is not judged."""
+"""Minimum requests per user with think time. The first request of each user is not compared with the SLO."""
 _ALONE: Final = 20
-"""Requests of the run that measures end-to-end time with one request at a time."""
+"""Number of requests in the run that measures end-to-end time with one request at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class SimulationQuestion:
     replicas: int = 1
     route: Policy = "least-requests"
     prefill_replicas: int = 0
-    """Replicas that only prefill. If above 0, the other replicas only decode."""
+    """Replicas that only prefill. If this number is above 0, the other replicas only decode."""
     kv_bytes_per_s: float | None = None
     """KV bandwidth of one prefill replica in bytes/s.
 
@@ -72,7 +72,7 @@ class Scenario:
 
     question: SimulationQuestion
     placement: Placement
-    """Placement of the replicas. With disaggregated prefill, it is the placement of the decode replicas."""
+    """Placement of the replicas. If prefill is disaggregated, this is the placement of the decode replicas."""
     outcome: Outcome | None
     """The run at the predicted step times, or None if the model does not fit in memory."""
     fast: Outcome | None = None
@@ -113,7 +113,7 @@ class Scenario:
     def first_token(self, latency: Callable[[Outcome], Latency], fraction: float) -> Range | None:
         """Return a TTFT quantile in seconds.
 
-        Its range covers both the range of the simulated runs and the range of the stack's own TTFT error.
+        The range of the quantile covers the range of the simulated runs and the range of the stack's own TTFT error.
         """
         through = self.quantile_range(latency, fraction)
         if through is None:
@@ -132,7 +132,7 @@ def run_scenario(
 ) -> Scenario:
     """Simulate one deployment.
 
-    With `prefill`, `placement` only decodes and `usd_per_hour` is the price of a decode replica.
+    If `prefill` is given, the replicas of `placement` only decode, and `usd_per_hour` is the price of a decode replica.
     """
     if placement.replica is None or (prefill is not None and prefill.replica is None):
         return Scenario(question=question, placement=placement, outcome=None, prefill=prefill)
@@ -183,7 +183,7 @@ def _run(
 
 
 def require_rounds(users: int, requests: int) -> None:
-    """Raise UsageError if a run is too short to judge users with think time."""
+    """Raise UsageError if a run is too short for users with think time."""
     if requests < _MIN_ROUNDS * users:
         raise UsageError(
             f"{requests:,} requests are too few for {users:,} users with think time: "
@@ -192,10 +192,11 @@ def require_rounds(users: int, requests: int) -> None:
 
 
 def stagger_users(options: Options, pools: Sequence[ReplicaPool], workload: Workload) -> Options:
-    """Stagger the users with think time over one round, and judge them from their second request.
+    """Stagger the start of users with think time over one round.
 
-    A round is the think time plus the mean end-to-end time, which a shorter run measures. In the shorter run, users are
-    staggered over the think time plus the end-to-end time of requests that are served one at a time.
+    Requests are compared with the SLO from each user's second request on. A round is the think time plus the mean
+    end-to-end time, which a shorter run measures. In the shorter run, users are staggered over the think time plus the
+    end-to-end time of requests that are served one at a time.
     """
     users, think_s = options.users, options.think_s
     if users is None or not think_s:

@@ -1,11 +1,12 @@
 """Schedules the steps of a replica: continuous batching with chunked prefill as in vLLM V1.
 
-Every decoding request gains one token per step, so the steps between two changes of the batch are planned as one leap.
-The batch changes when a request finishes, when it contains a prompt, when blocks run out, or when a request arrives.
+Every decoding request gains one token per step. All steps until the next change of the batch are therefore planned at
+once, as one leap. The batch changes when a request finishes, a prompt is prefilled, KV blocks run out, or a request
+arrives.
 
 With asynchronous scheduling, a step is scheduled before the tokens of the previous step are known. The scheduler does
-not see requests that arrived during the previous step. Nor does it see the seats and blocks of requests that end with
-the previous step, because these are released only after the next step is filled.
+not see requests that arrived during the previous step. Batch slots and blocks of requests that end with the previous
+step are released only after the next step is scheduled.
 """
 
 import math
@@ -42,12 +43,18 @@ from penstock.simulation.loop.visibility import note_finished, note_first_token
 from penstock.simulation.loop.world import DECODE, DONE, NONE, PREFILL, World
 
 CLOCK_S = 1e-9
-"""Tolerance in seconds within which two times are equal, because step boundaries are floating-point sums."""
+"""Tolerance, in seconds, within which two times count as equal.
+
+Step boundaries are floating-point sums, which round.
+"""
 
 
 @compiled
 def enqueue(w: World, r: int, number: int, now_s: float) -> None:
-    """Queue a request. Wake an idle replica, or cut a leap short so that the new request is scheduled."""
+    """Queue a request. Wake the replica if it is idle.
+
+    If it is in a leap of equal steps, end the leap early, so that the new request is scheduled.
+    """
     replica = w.replicas[r]
     w.rows[number & (len(w.rows) - 1)].queued_s = now_s
     wait_last(w, r, number, now_s)
@@ -63,7 +70,10 @@ def enqueue(w: World, r: int, number: int, now_s: float) -> None:
 
 @compiled
 def begin(w: World, r: int, now_s: float) -> None:
-    """Schedule the next step, or a leap of steps with an unchanged batch. A replica without work becomes idle."""
+    """Schedule the next step, or a leap (several steps at once) if the batch does not change.
+
+    A replica without work becomes idle.
+    """
     replica = w.replicas[r]
     preemptions = replica.preemptions
     pair_s = schedule(w, r, now_s, False)  # noqa: FBT003 - compiled code takes no keywords
@@ -83,7 +93,7 @@ def begin(w: World, r: int, now_s: float) -> None:
 
 @compiled
 def schedule(w: World, r: int, now_s: float, later: bool) -> float:  # noqa: FBT001 - compiled code takes no keywords
-    """Fill the next step with decodes, the prompt in progress, and new requests unless `later` is set.
+    """Fill the next step with decoding requests, the prompt in progress, and (unless `later` is set) new requests.
 
     Return the seconds that attention over the prompts adds to the step.
     """
@@ -101,10 +111,10 @@ def schedule(w: World, r: int, now_s: float, later: bool) -> float:  # noqa: FBT
 
 @cold
 def release_finished(w: World, r: int) -> bool:
-    """Release the seats and blocks of requests that ended in the last step.
+    """Release the batch slots and blocks of requests that ended in the last step.
 
-    Return True if a waiting request may be admitted in the next step, either because seats and blocks were released or
-    because the waiting request has become visible to the scheduler.
+    Return True if a waiting request may be admitted in the next step. The reason is that slots and blocks were
+    released, or that the request has become visible to the scheduler.
     """
     replica = w.replicas[r]
     number = replica.gone_first
@@ -124,7 +134,7 @@ def release_finished(w: World, r: int) -> bool:
 
 @compiled
 def _leave(w: World, r: int, number: int, tokens: int, known: int) -> None:
-    """Release a request's seat and blocks."""
+    """Release a request's batch slot and blocks."""
     leave_running(w, r, number)
     release(w, r, number, tokens, known, False)  # noqa: FBT003 - compiled code takes no keywords
 
@@ -148,7 +158,7 @@ def _grow_decodes(w: World, r: int, now_s: float) -> None:
 
 @compiled
 def _continue_prefill(w: World, r: int, now_s: float) -> float:
-    """Continue the one prompt that did not fit into the last step, and return the seconds of attention that it adds."""
+    """Continue the prompt that did not fit into the last step. Return the seconds of attention that the prompt adds."""
     replica = w.replicas[r]
     number = replica.running_last
     if number == NONE:
@@ -169,7 +179,7 @@ def _continue_prefill(w: World, r: int, now_s: float) -> float:
 
 @compiled
 def _admit(w: World, r: int) -> float:
-    """Admit waiting requests in order of arrival while the step, the batch and the cache have room."""
+    """Admit waiting requests in order of arrival while the step, the batch and the KV cache have room."""
     replica = w.replicas[r]
     mask, size = len(w.rows) - 1, replica.block_tokens
     seconds = 0.0
@@ -208,7 +218,7 @@ def _admit(w: World, r: int) -> float:
 
 @compiled
 def _count_lookup(w: World, r: int, number: int, total: int, known: int) -> None:
-    """Count cache hits as vLLM's metrics do: resumed requests are excluded."""
+    """Count cache hits as vLLM's metrics do, without requests that are resumed after a preemption."""
     row, replica = w.rows[number & (len(w.rows) - 1)], w.replicas[r]
     if row.preempted == 0:
         row.hit_tokens = known
@@ -282,7 +292,7 @@ def equal_steps(w: World, r: int) -> int:
 
 @compiled
 def end(w: World, r: int) -> None:
-    """Account for the steps that just ended: tokens, blocks, first tokens, and finished requests."""
+    """Update tokens, blocks, first tokens and finished requests for the steps that just ended."""
     replica = w.replicas[r]
     steps = replica.steps
     if steps == 0:
@@ -299,7 +309,7 @@ def end(w: World, r: int) -> None:
 
 @compiled
 def _last_tokens(w: World, r: int, now_s: float) -> None:
-    """Finish the requests that have all their tokens, in order of admission."""
+    """Finish the requests whose tokens are all generated, in order of admission."""
     replica = w.replicas[r]
     if replica.next_event != replica.step:
         return
@@ -350,7 +360,10 @@ def _decode_or_finish(w: World, r: int, number: int, now_s: float) -> None:
 
 @compiled
 def _finish(w: World, r: int, number: int, tokens: int, now_s: float) -> None:
-    """Finish a request and release its blocks and seat. In a closed loop, its user then sends the next request."""
+    """Finish a request and release its blocks and its batch slot.
+
+    In a closed loop, the user of the request then sends the next one.
+    """
     replica, control = w.replicas[r], w.control[0]
     mask = len(w.rows) - 1
     row = w.rows[number & mask]

@@ -14,10 +14,10 @@ from penstock.simulation.loop.visibility import introduce, note_sent, pass_repor
 from penstock.simulation.loop.world import DONE, NONE, UNASKED, World
 
 FINISHED, MORE_ROWS, SATURATED, PAUSED, SAMPLED, IMPOSSIBLE = range(6)
-"""Reasons why the loop returned.
+"""Reasons why the simulation loop returned to its caller.
 
-In order: all requests are done; the loop needs more rows; a queue is too long; progress is due; a pick is to be shown;
-the policy chose an endpoint that cannot serve the request.
+The reasons, in order: all requests are done; more requests must be loaded; a queue is too long; a progress report is
+due; a pick is to be shown; the policy chose an endpoint that cannot serve the request.
 """
 
 ROUND_ROBIN, MIN_REQUESTS, MIN_TOKENS = range(3)
@@ -62,7 +62,8 @@ def run(w: World, budget: int, pick: Pick) -> int:
 def _see_world(w: World, until_s: float, pick: Pick) -> bool:
     """Deliver reports to the pickers.
 
-    Return True if a fault was due by `until_s` and was applied. The next event may then be a different one.
+    Return True if a fault was due by `until_s` and was applied. After a fault, the caller must look for the next event
+    again.
     """
     control = w.control[0]
     if control.reports_asked == 0:
@@ -80,7 +81,10 @@ def _see_world(w: World, until_s: float, pick: Pick) -> bool:
 
 @compiled
 def _arrive(w: World, now_s: float, pick: Pick) -> int:
-    """Route the next arrival. Return FINISHED if the loop may go on, or else the reason why the caller must act."""
+    """Route the next arrival.
+
+    Return FINISHED if the loop may continue, or else the reason why it must return to its caller.
+    """
     control = w.control[0]
     number = control.next_row
     row = w.rows[number & (len(w.rows) - 1)]
@@ -127,7 +131,7 @@ def _reject(w: World, number: int, now_s: float) -> None:
 
 @compiled
 def _proceed(w: World, r: int, now_s: float) -> None:
-    """End a replica's steps and begin the next ones."""
+    """End a replica's present steps and begin its next steps."""
     if w.replicas[r].together:
         _proceed_together(w, w.replicas[r].head, now_s)
         return
@@ -141,7 +145,7 @@ def _proceed(w: World, r: int, now_s: float) -> None:
 
 @cold
 def _proceed_together(w: World, head: int, now_s: float) -> None:
-    """End the steps of ranks that step together and begin the next ones."""
+    """End the present steps of ranks that step together, and begin their next steps."""
     end_together(w, head)
     if not w.replicas[head].ahead and _asks_again(w, now_s):
         for r in range(head, head + w.replicas[head].ranks):
@@ -152,7 +156,7 @@ def _proceed_together(w: World, head: int, now_s: float) -> None:
 
 @compiled
 def _asks_again(w: World, now_s: float) -> bool:
-    """Return whether the next request of a closed loop is sent at the moment an answer ends."""
+    """Return whether a closed loop's next request is sent at the same moment as an answer ends."""
     control = w.control[0]
     if not control.closed or control.next_row >= min(control.known_rows, control.loaded_rows):
         return False
@@ -204,10 +208,10 @@ def _receive(w: World, sender: int, now_s: float) -> None:
 
 @compiled
 def choose(w: World, number: int, pool: int, decode: bool) -> int:  # noqa: FBT001 - compiled code takes no keywords
-    """Pick replicas in turn, or the replica with the fewest outstanding requests or tokens, as the policy says.
+    """Pick replicas in turn, or the replica with the fewest outstanding requests or tokens, depending on the policy.
 
-    Ties are broken in turn, or by the first replica if `first_of_equals` is set. A replica always exists: a request
-    that no allowed replica could hold is refused before it gets here.
+    Ties are broken in turn, or by the first replica if `first_of_equals` is set. There is always a replica to pick,
+    because a request that no allowed replica can hold is refused earlier.
     """
     control = w.control[0]
     count = len(w.replicas)
@@ -236,7 +240,7 @@ def choose(w: World, number: int, pool: int, decode: bool) -> int:  # noqa: FBT0
 
 @cold
 def _load(w: World, head: int) -> float:
-    """Return the requests or tokens outstanding on all ranks of an engine."""
+    """Return the number of requests or tokens outstanding on all ranks of an engine."""
     requests, tokens = 0, 0
     for r in range(head, head + w.replicas[head].ranks):
         requests += w.replicas[r].running + w.replicas[r].waiting
@@ -248,9 +252,10 @@ def _load(w: World, head: int) -> float:
 def _rank(w: World, head: int) -> int:
     """Pick the rank with the fewest requests, with more weight on waiting requests, as vLLM's own balancer does.
 
-    As in `DPLBAsyncMPClient` of vLLM 0.32, a waiting request weighs as much as a running one while half of the cache is
-    free, and four times as much when the cache is full. Each search starts one rank further than the last search. In
-    vLLM the counts are up to 0.1 s old if several front ends share them. Here they are exact, as with one front end.
+    As in `DPLBAsyncMPClient` of vLLM 0.32, a waiting request weighs as much as a running request while half of the KV
+    cache is free. When the cache is full, a waiting request weighs four times as much. Each search starts one rank
+    further than the last search. In vLLM the counts are up to 0.1 s old if several front ends share them. In the
+    simulation the counts are exact, as in vLLM with one front end.
     """
     first = w.replicas[head]
     best, best_load = head, math.inf

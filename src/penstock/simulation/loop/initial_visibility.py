@@ -1,7 +1,7 @@
 """Builds the router's initial state: each replica as an endpoint, the SLOs of the classes, and the scheduled faults.
 
-The coefficients of an endpoint are those of the replica's steps. Sliding-window attention is counted as if the window
-were full: seconds per request and per prompt token instead of per token of context.
+An endpoint's latency coefficients are the coefficients of the replica's step times. Sliding-window attention is counted
+as if the window were always full. Its cost is therefore per request and per prompt token, not per token of context.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,14 +33,14 @@ from penstock.workload import SloClass
 
 _HOUR_S: Final = 3600.0
 _Happening = tuple[float, int, int, float]
-"""Time in seconds, replica, kind of change, and factor on the duration of steps."""
+"""A change of a replica: time in seconds, replica, kind of change, and factor that multiplies step durations."""
 
 
 def endpoints_of(pools: Sequence[ReplicaPool], routing: Routing | None = None) -> Records:
-    """Return a record for every replica, pool by pool, as a picker has it before the first report.
+    """Return an endpoint record for every replica, pool by pool, as a picker knows it before the first report.
 
-    The ranks of a replica share one address and are one endpoint. The endpoint has the seats and the cache of all its
-    ranks. One rank serves a request, and the engine decides which rank.
+    The ranks of a replica share one address and are one endpoint. The endpoint has the batch slots and the KV cache of
+    all its ranks. One rank serves a request, and the engine decides which rank.
     """
     endpoints = new_endpoints(sum(pool.replicas for pool in pools))
     vendors = sorted({pool.vendor for pool in pools})
@@ -72,8 +72,8 @@ def pickers_endpoints(pools: Sequence[ReplicaPool], routing: Routing) -> Records
 def describe_replica(endpoints: Record, replica: Replica, cost: StepCost, *, usd_per_hour: float) -> None:
     """Write the fixed properties of a replica into the records of its endpoints.
 
-    They are KV cache, seats, price and step coefficients. Limits are those of one rank: the caller scales them for an
-    endpoint with several ranks. `cost` gives the step times of that endpoint.
+    The fixed properties are KV cache, batch slots, price and step coefficients. The limits are for one rank, and the
+    caller scales them for an endpoint with several ranks. `cost` gives the step times of the endpoint.
     """
     endpoints["block_tokens"], endpoints["kv_tokens"] = replica.block_tokens, replica.kv_tokens
     if replica.context_tokens is not None:
@@ -149,7 +149,7 @@ def faults_of(routing: Routing, pools: Sequence[ReplicaPool]) -> NDArray[Any]:
 
 
 def _changes_of_speed(faults: Sequence[Fault]) -> Iterator[_Happening]:
-    """Yield changes of speed: at any time a replica is as slow as its slowest active fault."""
+    """Yield the times at which a replica's speed changes. A replica is always as slow as its slowest active fault."""
     factor = 1.0
     for at_s in sorted({fault.at_s for fault in faults} | {fault.over_s for fault in faults} - {inf}):
         now = max((fault.factor for fault in faults if fault.at_s <= at_s < fault.over_s), default=1.0)
@@ -159,10 +159,10 @@ def _changes_of_speed(faults: Sequence[Fault]) -> Iterator[_Happening]:
 
 
 def _outages(faults: Sequence[Fault]) -> Iterator[_Happening]:
-    """Yield outages. Overlapping outages are merged into one, which lasts from the first start to the last end.
+    """Yield outages. Overlapping outages are merged into one outage, from the first start to the last end.
 
-    Pickers notice a merged outage of a dead replica once, at the earliest time at which they would notice one of its
-    parts.
+    Pickers notice the merged outage of a dead replica only once, at the earliest time at which any of its parts would
+    be noticed.
     """
     joined: list[tuple[float, float, float]] = []
     for fault in sorted(faults, key=lambda each: each.at_s):

@@ -1,9 +1,9 @@
-"""Tracks KV blocks as vLLM's block pool does: free, cached, and next to be evicted. Works on runs of blocks.
+"""Tracks free and cached KV blocks, and their order of eviction, as vLLM's block pool does.
 
-The free blocks of a replica are taken in this order: blank blocks, then cached blocks, least recently freed first. A
-finished request frees its blocks tail first, so they are adjacent and are kept as one run. A run is a preempted
-request's own blocks, a shared segment, or blocks that no request can hit again ("junk", counted with the entry that
-follows them).
+The unit is a run of blocks. The free blocks of a replica are taken in this order: blank blocks, then cached blocks,
+least recently freed first. A finished request frees its blocks from the last to the first, so its blocks are adjacent
+in this order and form one run. A run is a preempted request's own blocks, a shared segment, or blocks that no request
+can hit again. Blocks of the last kind are called junk and are counted with the run that follows them.
 
 The cached part of a prompt is always its beginning, because a segment is never older than the segments after it. The
 cached part is therefore fully described by a count of blocks.
@@ -13,15 +13,18 @@ from penstock.compiled.marks import cold, compiled
 from penstock.simulation.loop.world import DECODE, NONE, World
 
 SEGMENTS_FROM = -2
-"""Offset of segments in the list of free runs.
+"""Offset of segments in the list of free runs. A request's own run is listed by the number of the request's row.
 
-The entry of a row is the row's number. The entry of segment k is SEGMENTS_FROM - k.
+The run of segment k is listed as SEGMENTS_FROM - k.
 """
 
 
 @compiled
 def take(w: World, r: int, count: int) -> None:
-    """Allocate free blocks and evict cached content, oldest first. The caller ensures that enough blocks are free."""
+    """Allocate free blocks. Evict their cached content, oldest first.
+
+    The caller ensures that enough blocks are free.
+    """
     replica = w.replicas[r]
     replica.free -= count
     used = replica.blocks - replica.free
@@ -59,7 +62,7 @@ def take(w: World, r: int, count: int) -> None:
 
 @compiled
 def unlink(w: World, r: int, entry: int) -> None:
-    """Remove a run from the list of free runs. Junk before it moves to its successor."""
+    """Remove a run from the list of free runs. Junk before the run is counted with the next run."""
     mask = len(w.rows) - 1
     replica = w.replicas[r]
     if entry >= 0:
@@ -91,7 +94,7 @@ def unlink(w: World, r: int, entry: int) -> None:
 
 @compiled
 def append(w: World, r: int, entry: int) -> None:
-    """Append a run at the most recent end of the list."""
+    """Append a run to the list of free runs, as the most recently freed."""
     mask = len(w.rows) - 1
     replica = w.replicas[r]
     last = replica.lru_last
@@ -113,10 +116,10 @@ def append(w: World, r: int, entry: int) -> None:
 
 @compiled
 def release(w: World, r: int, number: int, tokens: int, known: int, keep: bool) -> None:  # noqa: FBT001 - no keywords
-    """Free a request's blocks: first its unshared blocks from the tail, then its segments from the leaf up.
+    """Free a request's blocks: first the unshared blocks, from the last to the first, then the segments, leaf first.
 
-    `keep` says that the request will be resumed. `known` is the number of its tokens whose content is known, so that
-    their full blocks can be hit.
+    `keep` is true if the request will be resumed. `known` is the number of the request's tokens whose content is known.
+    Full blocks of known tokens can be hit.
     """
     replica = w.replicas[r]
     row = w.rows[number & (len(w.rows) - 1)]
@@ -178,7 +181,10 @@ def leave_segments(w: World, r: int, number: int) -> None:
 
 @cold
 def _double(w: World, r: int, number: int, node: int, beginning: int) -> None:
-    """Record that a request computes blocks of a segment for itself. Only the last such segment is remembered."""
+    """Record that a request computes blocks of a shared segment for itself.
+
+    Of several such segments, only the last is remembered.
+    """
     row = w.rows[number & (len(w.rows) - 1)]
     if row.doubled != NONE:
         w.cached[r, row.doubled].doubles -= 1
@@ -188,7 +194,10 @@ def _double(w: World, r: int, number: int, node: int, beginning: int) -> None:
 
 @cold
 def _hand_over(w: World, r: int, node: int) -> None:
-    """Let the first request that computes a segment for itself become its holder, when only such requests use it."""
+    """Make a request that computes a segment for itself the segment's holder.
+
+    This is done if all users of the segment compute it for themselves; the first of them becomes the holder.
+    """
     mask = len(w.rows) - 1
     replica, held = w.replicas[r], w.cached[r, node]
     segment = w.segments[replica.pool, node]
@@ -214,7 +223,7 @@ def _hand_over(w: World, r: int, node: int) -> None:
 
 @compiled
 def lookup(w: World, r: int, number: int, tokens: int) -> tuple[int, int]:
-    """Return the number of cached blocks that a request would begin with, and how many of these are free blocks."""
+    """Return the number of cached blocks with which a request would begin, and the number of these that are free."""
     tree = w.segments[w.replicas[r].pool]
     row = w.rows[number & (len(w.rows) - 1)]
     replica = w.replicas[r]
@@ -248,7 +257,7 @@ def lookup(w: World, r: int, number: int, tokens: int) -> tuple[int, int]:
 
 @cold
 def _catch_up(w: World, r: int, node: int) -> None:
-    """Count the blocks of a segment that a decoding request has filled, including the block of this step."""
+    """Update the number of a segment's blocks that a decoding request has filled, including the block of this step."""
     replica, held = w.replicas[r], w.cached[r, node]
     segment = w.segments[replica.pool, node]
     row = w.rows[(held.builder - 1) & (len(w.rows) - 1)]
@@ -262,7 +271,7 @@ def _catch_up(w: World, r: int, node: int) -> None:
 
 @compiled
 def hold(w: World, r: int, number: int, hit: int) -> None:
-    """Give a request the cached blocks that `lookup` found. Those that were free are no longer free."""
+    """Give a request the cached blocks that `lookup` found. Free blocks among them are no longer free."""
     tree = w.segments[w.replicas[r].pool]
     replica = w.replicas[r]
     row = w.rows[number & (len(w.rows) - 1)]

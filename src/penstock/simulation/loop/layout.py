@@ -1,4 +1,4 @@
-"""Allocates the arrays of a run, loads requests into them, and enlarges them as requests arrive."""
+"""Allocates the arrays of a simulation run, loads requests into the arrays, and enlarges the arrays when needed."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -147,7 +147,10 @@ def _costs(pools: Sequence[ReplicaPool]) -> NDArray[Any]:
 
 
 def _rank_cost(pool: ReplicaPool) -> StepCost:
-    """Return the step cost of one scheduler's tokens. With several ranks, the cost shared by the engine is excluded."""
+    """Return the step cost of one scheduler's tokens.
+
+    If the engine has several ranks, the cost that its ranks share is excluded.
+    """
     cost = pool.replica.cost
     return cost if cost.ranks == 1 else cost.of_rank
 
@@ -155,7 +158,7 @@ def _rank_cost(pool: ReplicaPool) -> StepCost:
 def make_room(
     world: World, pools: Sequence[ReplicaPool], block: Requests, base: int, places: SegmentPlaces
 ) -> tuple[World, Requests]:
-    """Enlarge the rows, the calendar and the segments if a block of requests would not fit.
+    """Enlarge the arrays of rows, calendar and segments if a block of requests would not fit.
 
     Return the block with segment names replaced by their places in the arrays.
     """
@@ -194,7 +197,7 @@ def _longer_calendar(world: World, size: int) -> World:
 
 
 def _know_segments(world: World, pools: Sequence[ReplicaPool], prefixes: Prefixes) -> World:
-    """Write where each segment of the block begins and ends."""
+    """Write the first KV block and the number of KV blocks of each prompt segment into the arrays."""
     lengths = np.diff(prefixes.path_start)
     first = np.repeat(prefixes.path_start[:-1], lengths)
     depth = np.arange(len(prefixes.path)) - first
@@ -235,7 +238,7 @@ def _leaves(prefixes: Prefixes) -> NDArray[np.int64]:
 
 
 def _assigned_pools(pools: Sequence[ReplicaPool], block: Requests, options: Options) -> NDArray[np.int64]:
-    """Return the pool that each request must go to; NONE for any."""
+    """Return the pool to which each request must go, or NONE if a request may go to any pool."""
     if options.pool_of is None:
         return np.full(len(block), NONE, np.int64)
     assigned = np.asarray(options.pool_of(block), np.int64)
@@ -248,7 +251,7 @@ def _assigned_pools(pools: Sequence[ReplicaPool], block: Requests, options: Opti
 
 
 def _fits(pools: Sequence[ReplicaPool], block: Requests, assigned: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which requests fit both a replica that may prefill them and a replica that may decode them."""
+    """Return, for each request, whether it fits a replica that may prefill it and a replica that may decode it."""
     inputs, outputs = block.input_tokens.astype(np.int64), block.output_tokens.astype(np.int64)
     prefilled, decoded = np.zeros(len(block), np.bool_), np.zeros(len(block), np.bool_)
     for index, pool in enumerate(pools):
@@ -269,10 +272,10 @@ def beyond_context(pools: Sequence[ReplicaPool], block: Requests) -> int:
 def feed(
     world: World, pools: Sequence[ReplicaPool], block: Requests, options: Options, *, refused: int
 ) -> NDArray[np.uint8]:
-    """Load a block's rows and return the SLO classes of the requests left out because no allowed replica can hold them.
+    """Load a block of requests into the rows. Return the SLO classes of the requests that no allowed replica can hold.
 
-    `refused` is the number of requests left out of earlier blocks, so that a row keeps its number among all requests
-    that arrived.
+    Requests that no allowed replica can hold are left out. `refused` is the number left out of earlier blocks; it keeps
+    the numbering of all requests that arrived.
     """
     assigned = _assigned_pools(pools, block, options)
     fits = _fits(pools, block, assigned)
@@ -309,9 +312,9 @@ def _ring_slices(start: int, count: int, size: int) -> Iterator[tuple[slice, sli
 
 
 class Users:
-    """The users of a closed loop: when each begins, and the pause before each further request.
+    """The users of a closed loop: the start time of each user, and the pause before each further request.
 
-    Without think time and client lag there are no pauses: the user whose request ends first sends first.
+    If there is no think time and no client lag, users do not pause, and the user whose request ends first sends first.
     """
 
     def __init__(self, world: World, options: Options) -> None:
@@ -330,7 +333,7 @@ class Users:
             world.pauses[:] = self._take(options.users)
 
     def pause(self, world: World, first: int) -> None:
-        """Write the pauses before newly loaded rows, from `first` on."""
+        """Write the user's pause before each newly loaded request, from row `first` on."""
         if not world.control[0]["pauses"]:
             return
         numbers = np.arange(first, int(world.control[0]["loaded_rows"]))

@@ -1,7 +1,7 @@
-"""Measures a run: integrals by replica, the time between tokens, a timeline, and a log of steps.
+"""Measures a simulation run: time integrals per replica, the time between tokens, a timeline, and a log of steps.
 
-Inside a leap of equal steps, blocks fill and requests arrive. Both are integrated step by step in closed form, so that
-a mean over time is exact.
+Inside a leap of equal steps, blocks fill and requests arrive. Blocks and waiting requests are integrated over these
+steps in closed form, so that a mean over time is exact.
 """
 
 import math
@@ -25,7 +25,7 @@ from penstock.simulation.loop.world import (
 
 @compiled
 def bin_of(seconds: float) -> int:
-    """Return the bin index of a time in a latency histogram."""
+    """Return the index of the latency-histogram bin for a duration."""
     return min(int(math.log(max(seconds, MIN_S) / MIN_S) * BINS_PER_E), BINS - 1)
 
 
@@ -37,9 +37,9 @@ def count_gap(w: World, r: int, seconds: float, count: int) -> None:
 
 @compiled
 def client_lag_s(w: World, r: int, number: int) -> float:
-    """Return the seconds between the time the engine has a request's tokens and the time the client sees them.
+    """Return the delay, in seconds, from the engine's output of a request's tokens until the client sees them.
 
-    Only the time from admission to the first token is stretched by `first_ratio`, not the time in a queue or on a link.
+    `first_ratio` multiplies only the time from admission to the first token, not the time in a queue or in KV transfer.
     """
     row, replica = w.rows[number & (len(w.rows) - 1)], w.replicas[r]
     served_s = row.first_s - row.arrival_s - row.waited_s
@@ -49,7 +49,7 @@ def client_lag_s(w: World, r: int, number: int) -> float:
 
 @compiled
 def observe(w: World, r: int, now_s: float) -> None:
-    """Add the steps that just ended to the measurements."""
+    """Add the engine steps that just ended to the measurements."""
     replica, control = w.replicas[r], w.control[0]
     seconds = now_s - replica.start_s
     used = replica.blocks - replica.free
@@ -74,7 +74,7 @@ def observe(w: World, r: int, now_s: float) -> None:
 
 @compiled
 def grown_blocks(w: World, r: int, ahead: int) -> int:
-    """Return the number of blocks that the decoding requests take in the next `ahead` steps of a leap."""
+    """Return the number of blocks that decoding requests allocate in the next `ahead` steps."""
     replica = w.replicas[r]
     size = replica.block_tokens
     grown: int = (ahead // size) * replica.decoding
@@ -85,10 +85,11 @@ def grown_blocks(w: World, r: int, ahead: int) -> int:
 
 @compiled
 def _grown_block_seconds(w: World, r: int) -> float:
-    """Return the integral over time, in block-seconds, of the blocks that are taken during a leap.
+    """Return the time integral, in block-seconds, of the blocks that are allocated during a leap (several equal steps).
 
-    Step `m + q * size` of a leap has the blocks of step m and `decoding` more for each of q rounds, and takes `first +
-    growth * (m + q * size)` seconds. The integral is then a combination of the sums of 1, q and q squared.
+    In each round of `size` steps, every decoding request allocates one block. Step `m + q * size` therefore has `q *
+    decoding` more blocks than step m, and it takes `first + growth * (m + q * size)` seconds. The integral is then a
+    combination of the sums of 1, q and q squared.
     """
     replica = w.replicas[r]
     steps, size, each = replica.steps, replica.block_tokens, float(replica.decoding)
@@ -124,7 +125,7 @@ def used_at(w: World, r: int, now_s: float) -> int:
 
 @compiled
 def count_queue(w: World, r: int, now_s: float) -> None:
-    """Integrate a queue up to now, before a request joins or leaves it."""
+    """Add the time since the last change to a queue's integral, before a request joins or leaves the queue."""
     replica, control = w.replicas[r], w.control[0]
     from_s = replica.counted_s
     replica.counted_s = max(now_s, from_s)
@@ -172,7 +173,10 @@ def _count_steps(w: World, r: int) -> None:
 
 @compiled
 def _draw(w: World, r: int, now_s: float, tokens: int, mean_used: float) -> None:
-    """Spread the steps that just ended over the timeline columns they cover, with used blocks growing linearly."""
+    """Spread the steps that just ended over the timeline columns that they cover.
+
+    Used blocks are assumed to grow linearly.
+    """
     replica, control = w.replicas[r], w.control[0]
     while now_s >= control.width_s * TIMELINE:
         _widen(w)
@@ -196,7 +200,7 @@ def _draw(w: World, r: int, now_s: float, tokens: int, mean_used: float) -> None
 
 @cold
 def _widen(w: World) -> None:
-    """Double the width of the timeline columns by merging pairs."""
+    """Double the width of the timeline columns by merging pairs of columns."""
     w.control[0].width_s *= 2
     for pool in range(w.timeline.shape[0]):
         for column in range(TIMELINE):

@@ -1,6 +1,6 @@
 """Lists of waiting requests, running requests and KV transfers, linked through the rows.
 
-Users of a closed loop in think time, or waiting for the end of an answer, are in a heap ordered by wake time.
+A heap, ordered by wake time, holds the closed-loop users that are in think time or wait for the end of an answer.
 """
 
 from penstock.compiled.marks import cold, compiled
@@ -35,7 +35,7 @@ def wait_last(w: World, r: int, number: int, now_s: float) -> None:
 
 @compiled
 def wait_first(w: World, r: int, number: int, now_s: float) -> None:
-    """Put a preempted request at the front of the queue: it is admitted next."""
+    """Put a preempted request at the front of the queue, so that it is admitted next."""
     count_queue(w, r, now_s)
     row, replica = w.rows[number & (len(w.rows) - 1)], w.replicas[r]
     row.state, row.after = WAITING, replica.waiting_first
@@ -127,7 +127,7 @@ def leave_transfers(w: World, r: int) -> int:
 
 @compiled
 def ask_again_later(w: World, observed_s: float) -> None:
-    """Let the closed-loop user who sees an answer end at `observed_s` send the next request, if there is one."""
+    """Let a closed-loop user send the next request, if any. The user sees the end of an answer at `observed_s`."""
     control = w.control[0]
     if not control.closed:
         return
@@ -140,9 +140,9 @@ def ask_again_later(w: World, observed_s: float) -> None:
 
 @cold
 def _pause(w: World, observed_s: float) -> None:
-    """Add the wake time of a user to the heap, which has one entry per row that is known and not yet sent.
+    """Add a user's wake time to the heap, which has one entry per request that is known and not yet sent.
 
-    While the last rows are unsent, users without a further row also pause: the user who wakes first gets the next row.
+    Near the end of a run, more users pause than requests are left. The user who wakes first gets the next request.
     """
     control, wakes = w.control[0], w.wakes
     if control.next_row >= control.loaded_rows:
@@ -162,7 +162,7 @@ def _pause(w: World, observed_s: float) -> None:
 
 @cold
 def forget_first(w: World) -> None:
-    """Remove from the heap the user whose request was just sent. The next row arrives at the next wake time."""
+    """Remove from the heap the user whose request was just sent. The next request arrives at the next wake time."""
     control, wakes = w.control[0], w.wakes
     left = control.known_rows - control.next_row
     if left <= 0 or control.next_row >= control.loaded_rows:

@@ -1,4 +1,7 @@
-"""Schedules ranks that wait for each other: the schedulers of one engine, whose steps begin and end together."""
+"""Schedules ranks that wait for each other.
+
+Such ranks are the schedulers of one engine, and their steps begin and end together.
+"""
 
 import math
 
@@ -10,7 +13,7 @@ from penstock.simulation.loop.world import World
 
 @cold
 def begin_together(w: World, head: int, now_s: float) -> None:
-    """Schedule the next steps of an engine whose ranks step together. A rank without work takes part in them."""
+    """Schedule the next steps of an engine whose ranks step together. A rank without work takes part in these steps."""
     first = w.replicas[head]
     ranks = first.ranks
     running, waiting, alike = 0, 0, True
@@ -42,10 +45,10 @@ def begin_together(w: World, head: int, now_s: float) -> None:
 
 @cold
 def _prompts_wait(w: World, head: int) -> bool:
-    """Return whether prompts wait until the other ranks also have prompts.
+    """Return whether a rank's prompts wait until the other ranks also have prompts.
 
-    They wait if some ranks have a waiting prompt and others have none, every rank has requests to decode, and the limit
-    of steps is not reached.
+    Prompts wait under three conditions: only some ranks have a waiting prompt, every rank has requests to decode, and
+    the limit of steps is not reached.
     """
     first = w.replicas[head]
     some, every, busy = False, True, True
@@ -59,6 +62,6 @@ def _prompts_wait(w: World, head: int) -> bool:
 
 @cold
 def end_together(w: World, head: int) -> None:
-    """Account for the steps that the ranks of an engine have just ended."""
+    """Update the state of an engine's ranks for the steps that just ended."""
     for r in range(head, head + w.replicas[head].ranks):
         end(w, r)

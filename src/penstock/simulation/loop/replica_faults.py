@@ -1,7 +1,8 @@
 """Simulates replicas that die, slow down or stop reporting, and retries their requests as a gateway does.
 
-A picker that finds a connection refused or broken avoids that replica until it is back. Other pickers learn of a death
-when health checks notice it. Faults require that every replica has one rank, so that each replica is one endpoint.
+A picker whose connection to a replica is refused or broken avoids this replica until it is up again. Other pickers
+learn of a death when health checks notice it. Faults require that every replica has one rank, so that each replica is
+one endpoint.
 """
 
 from penstock.compiled.marks import cold
@@ -50,7 +51,7 @@ def apply_fault(w: World, number: int, pick: Pick) -> None:
 
 @cold
 def _tell(w: World, r: int, accepts: int) -> None:
-    """Set in every picker whether a replica is up, as health checks do."""
+    """Record in the state of every picker whether a replica is up, as health checks do."""
     for picker in range(w.endpoints.shape[0]):
         w.endpoints[picker, r]["accepts"] = accepts
         if w.endpoints.shape[0] > 1:
@@ -59,7 +60,7 @@ def _tell(w: World, r: int, accepts: int) -> None:
 
 @cold
 def suspect(w: World, picker: int, r: int) -> None:
-    """Mark a replica as down in the records of the picker whose connection it refused."""
+    """Mark a replica as down for the picker whose connection the replica refused."""
     if w.endpoints[picker, r]["accepts"] != 0:
         w.endpoints[picker, r]["accepts"] = 0
         if w.endpoints.shape[0] > 1:
@@ -68,7 +69,7 @@ def suspect(w: World, picker: int, r: int) -> None:
 
 @cold
 def ask_again(w: World, number: int, pick: Pick) -> int:
-    """Call a request's picker again until it chooses a replica that is up.
+    """Ask a request's picker again until the picker chooses a replica that is up.
 
     Return NONE if it chooses only replicas that are down.
     """
@@ -83,7 +84,10 @@ def ask_again(w: World, number: int, pick: Pick) -> int:
 
 @cold
 def give_up(w: World, number: int, where: int, now_s: float) -> None:
-    """End a request unserved, as rejected or lost. In a closed loop, its user then sends the next request."""
+    """End a request that is not served, either as rejected or as lost.
+
+    In a closed loop, its user then sends the next request.
+    """
     row = w.rows[number & (len(w.rows) - 1)]
     row.state, row.replica = DONE, where
     ask_again_later(w, now_s)
@@ -91,7 +95,7 @@ def give_up(w: World, number: int, where: int, now_s: float) -> None:
 
 @cold
 def _die(w: World, r: int, now_s: float, pick: Pick) -> None:
-    """Take a replica down: its state is lost, and every connection to it breaks."""
+    """Take a replica down. The replica's state is lost, and all its connections break."""
     mask = len(w.rows) - 1
     replica = w.replicas[r]
     count_queue(w, r, now_s)

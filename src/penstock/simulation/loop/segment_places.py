@@ -1,7 +1,7 @@
 """Assigns array places to shared prompt segments and reuses the places of segments that are no longer needed.
 
-A place is free once no request holds or needs its segment and no replica caches it. Memory therefore grows with the
-caches, not with the length of the trace.
+A place becomes free when no request holds or needs its segment and no replica caches the segment. The memory of the
+simulation therefore grows with the KV caches, not with the length of the trace.
 """
 
 from dataclasses import replace
@@ -30,7 +30,10 @@ class SegmentPlaces:
         return len(self._tokens)
 
     def enter(self, world: World, prefixes: Prefixes, base: int) -> tuple[World, Prefixes]:
-        """Give every segment of a block a place. Return the block's prefixes with places instead of names."""
+        """Give every segment in a block of requests a place.
+
+        Return the block's prefixes with places instead of segment names.
+        """
         own = prefixes.own[prefixes.own != NONE]
         names = np.unique(np.concatenate([prefixes.path, own]))
         new = [name for name in names.tolist() if name not in self._place]
@@ -81,7 +84,10 @@ class SegmentPlaces:
 
 
 def _among(names: NDArray[np.int32], places: NDArray[np.int32], wanted: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Look up the places of names. An unknown name gets an arbitrary place, which the caller does not use."""
+    """Look up the array places of segment names.
+
+    An unknown name gets an arbitrary place, which the caller does not use.
+    """
     if not names.size:
         return wanted
     return places[np.minimum(np.searchsorted(names, wanted), len(names) - 1)]

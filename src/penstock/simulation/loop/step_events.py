@@ -1,19 +1,19 @@
-"""Keeps a calendar of the steps at which requests finish or fill an attention window, and sums over the batch.
+"""Keeps sums over the batch, and a calendar of the steps at which requests finish or fill an attention window.
 
 Every decoding request gains one token per step, so the step at which it finishes or fills a window is known when it
-starts to decode. Until the next such step the sums over the batch change by the same amount every step.
+starts to decode. Until the next step in the calendar, the sums over the batch change by the same amount in every step.
 """
 
 from penstock.compiled.marks import cold, compiled
 from penstock.simulation.loop.world import NONE, World
 
 FAR = 2**62
-"""A step that is never reached."""
+"""Number of a step that is never reached."""
 
 
 @compiled
 def enter_decode(w: World, r: int, number: int, left: int) -> None:
-    """Add a request with `left` tokens to generate to the sums, and its events to the calendar."""
+    """Add a request, which has `left` tokens to generate, to the sums. Add its events to the calendar."""
     replica = w.replicas[r]
     row = w.rows[number & (len(w.rows) - 1)]
     tokens = row.computed
@@ -96,8 +96,8 @@ def grow_sums(w: World, r: int, steps: int) -> None:
 def leave_windows(w: World, r: int) -> int:
     """Handle the events of the step that just ended and return the number of finished requests in `leaving`.
 
-    Blocks are freed in order of admission, which differs from the order of the calendar, so `leaving` is sorted by
-    order of admission.
+    `leaving` is sorted by order of admission, because blocks are freed in this order, which differs from the order in
+    the calendar.
     """
     replica = w.replicas[r]
     mask, kinds = len(w.rows) - 1, w.chain.shape[1]

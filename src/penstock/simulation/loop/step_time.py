@@ -1,4 +1,4 @@
-"""Computes the duration of a replica's next steps: the first step, and the growth of each equal step after it."""
+"""Computes the duration of a replica's next steps: the duration of the first step, and its growth from step to step."""
 
 import math
 
@@ -9,7 +9,7 @@ from penstock.simulation.loop.world import World
 
 @compiled
 def plan_times(w: World, r: int, pair_s: float) -> None:
-    """Set the duration of the scheduled step and the growth of the steps after it."""
+    """Set the duration of the scheduled step, and by how much each later step is longer."""
     replica = w.replicas[r]
     cost = w.costs[replica.cost]
     first = cost.step_s + replica.decoding * cost.decode_s + replica.prefill_tokens * cost.prefill_token_s + pair_s
@@ -27,7 +27,7 @@ def plan_times(w: World, r: int, pair_s: float) -> None:
 
 @cold
 def plan_own(w: World, r: int, pair_s: float) -> None:
-    """Set the seconds that a rank's own tokens add to its engine's step, and the growth of these seconds per step."""
+    """Set the seconds that a rank's tokens add to the engine's step, and by how much these seconds grow per step."""
     replica = w.replicas[r]
     cost = w.costs[replica.cost]
     own = replica.decoding * cost.decode_s + replica.prefill_tokens * cost.prefill_token_s + pair_s
@@ -100,7 +100,7 @@ def _pairs(tokens: float, limit: float) -> float:
 
 @compiled
 def take_steps(w: World, r: int, steps: int) -> None:
-    """Start a leap of `steps` steps at the replica's current time."""
+    """Start a leap (`steps` steps with the same batch) at the replica's current time."""
     replica = w.replicas[r]
     replica.steps = steps
     w.ends[r] = replica.end_s = replica.start_s + steps_s(w, r, steps)

@@ -1,7 +1,7 @@
 """Passes the state of the fleet to the router with the delays and losses of a real gateway.
 
-A picker sees old reports, delayed cache contents, and the effects of its own picks. The loop knows everything; this
-module passes on only the state that a gateway would see, at the time it would see it.
+A picker sees old reports, delayed cache contents, and the effects of its own picks. The simulation knows the exact
+state of the fleet. This module passes on only the state that a gateway would see, with the same delay.
 """
 
 import math
@@ -17,7 +17,8 @@ from penstock.simulation.loop.world import NONE, World
 def introduce(w: World) -> None:
     """Compute the derived fields of every idle endpoint for every picker, before any report or request.
 
-    Without this call a record says that the cache has no room, and the endpoint that is picked first gets all requests.
+    Without these fields, a record says that the KV cache has no room, and the endpoint that is picked first gets all
+    requests.
     """
     for picker in range(w.endpoints.shape[0]):
         for r in range(w.endpoints.shape[1]):
@@ -26,7 +27,7 @@ def introduce(w: World) -> None:
 
 @cold
 def pass_reports(w: World, until_s: float) -> float:
-    """Take and deliver the reports that are due by `until_s`, and return the time at which the next report is due.
+    """Take and deliver all endpoint reports that are due by `until_s`. Return the time at which the next report is due.
 
     Every endpoint reports once per interval. The reports are spread evenly over the interval.
     """
@@ -47,7 +48,10 @@ def pass_reports(w: World, until_s: float) -> float:
 
 @compiled
 def _ask(w: World, number: int, now_s: float) -> None:
-    """Take an endpoint's report at `now_s`, which may lie inside a leap of steps."""
+    """Take an endpoint's report at `now_s`.
+
+    This time may lie inside a leap (several steps that are simulated at once).
+    """
     e, place = number % len(w.heads), number & (w.reports.shape[1] - 1)
     head = w.replicas[w.heads[e]]
     lost = head.silent or head.down or chance_of(number) < w.control[0].report_loss
@@ -68,7 +72,7 @@ def _ask(w: World, number: int, now_s: float) -> None:
 
 @compiled
 def _see(w: World, number: int, now_s: float) -> None:
-    """Deliver a report to every picker, unless it was lost."""
+    """Deliver an endpoint's report to every picker, unless the report was lost."""
     e, place = number % len(w.heads), number & (w.reports.shape[1] - 1)
     for picker in range(w.endpoints.shape[0]):
         if w.reports[picker, place]["asked_s"] != -math.inf:
@@ -88,7 +92,7 @@ def chance_of(number: int) -> float:
 
 @compiled
 def say_request(w: World, number: int, now_s: float) -> None:
-    """Describe an arrival as a gateway sees it, which is without the length of its answer."""
+    """Describe an arriving request as a gateway sees it, without the length of its answer."""
     row = w.rows[number & (len(w.rows) - 1)]
     kind = min(row.slo_class, len(w.promises) - 1)
     q, promise = w.request[0], w.promises[kind]
@@ -108,7 +112,7 @@ def say_request(w: World, number: int, now_s: float) -> None:
 
 @cold
 def _say_hits(w: World, number: int, now_s: float) -> None:
-    """Set, for each engine, the prompt tokens that the picker knows to be cached on the engine's best rank."""
+    """Set the number of prompt tokens that the picker believes to be cached on the best rank of each engine."""
     row = w.rows[number & (len(w.rows) - 1)]
     for e in range(len(w.heads)):
         head = w.replicas[w.heads[e]]
@@ -124,7 +128,10 @@ def _say_hits(w: World, number: int, now_s: float) -> None:
 
 @cold
 def _cached_blocks(w: World, number: int, r: int, depth: int, now_s: float) -> int:
-    """Return the number of cached blocks of a prompt on one rank that the picker knows, along `path`."""
+    """Return the number of a prompt's cached blocks on one rank that the picker knows of.
+
+    `path` holds the prompt's segments.
+    """
     row, tree = w.rows[number & (len(w.rows) - 1)], w.segments[w.replicas[r].pool]
     most, found = (row.input_tokens - 1) // w.replicas[r].block_tokens, 0
     for level in range(depth):
@@ -139,14 +146,14 @@ def _cached_blocks(w: World, number: int, r: int, depth: int, now_s: float) -> i
 
 @compiled
 def note_sent(w: World, number: int, e: int) -> None:
-    """Record a sent request with the picker that sent it."""
+    """Record in the picker's state that the picker sent a request."""
     place = number & (len(w.rows) - 1)
     sent(w.endpoints[w.rows[place].picker], e, w.request, w.hits[e], w.flights, place, w.parameters)
 
 
 @compiled
 def note_first_token(w: World, r: int, number: int) -> None:
-    """Report a first token to the picker at the time the client sees it."""
+    """Report a first token to the picker at the time when the client sees the token."""
     if w.control[0].routed:
         place = number & (len(w.rows) - 1)
         observed_s = w.rows[place].first_s + client_lag_s(w, r, number)

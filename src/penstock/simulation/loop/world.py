@@ -147,9 +147,9 @@ COST: Final = np.dtype(
 )
 
 SEGMENT: Final = np.dtype([("parent", "i8"), ("first_block", "i8"), ("blocks", "i8"), ("depth", "i8")], align=True)
-"""A part of a prompt that several requests begin with.
+"""Segment: a part of a prompt that several requests share.
 
-It owns the blocks that are full at its end but not at its start.
+A segment owns the blocks that are full at its end but not at its start.
 """
 
 CACHED: Final = np.dtype(
@@ -230,12 +230,15 @@ PROMISE: Final = np.dtype(
 
 DIES, RETURNS, CHANGES_SPEED, STOPS_REPORTING, REPORTS_AGAIN, IS_NOTICED = range(6)
 FAULT: Final = np.dtype([("at_s", "f8"), ("replica", "i8"), ("kind", "i8"), ("factor", "f8")], align=True)
-"""A state change of a replica. `factor` multiplies the duration of its steps from then on."""
+"""A state change of a replica. `factor` multiplies the duration of the replica's steps from this time on."""
 
 TIMELINE: Final = 512
-"""Columns of the timeline. When the run outgrows them, pairs of columns are merged."""
+"""Columns of the timeline. If a run is longer than the timeline, pairs of columns are merged."""
 BUSY, RUNNING, QUEUED, USED, PROMPT, OUTPUT = range(6)
-"""Sums in a timeline column. Their units, in order: seconds, requests x s, requests x s, blocks x s, tokens, tokens."""
+"""Sums in a timeline column.
+
+The units of the six sums, in order, are seconds, requests x s, requests x s, blocks x s, tokens, and tokens.
+"""
 
 BINS_PER_E: Final = 1000
 """Number of bins of a latency histogram per factor of e, so that a bin is 0.1% wide."""
@@ -258,9 +261,9 @@ class World(NamedTuple):
     wakes: Annotated[Any, ArrayOf(np.float64)]
     """Heap of the times at which users in think time, or waiting for the end of an answer, send their next request."""
     pauses: Annotated[Any, ArrayOf(np.float64)]
-    """Think times of users for whom no loaded row is left. A loaded row holds the think time before its request."""
+    """Think times of users for whom no loaded request is left. For a loaded request, its row holds the think time."""
     heads: Annotated[Any, ArrayOf(np.int64)]
-    """First scheduler of each engine: the unit that has an address and that a picker can choose."""
+    """Index of the first scheduler of each engine. An engine has one address, and a picker chooses an engine."""
     costs: Annotated[Any, ArrayOf(COST)]
     limits: Annotated[Any, ArrayOf(np.int64, 2)]
     """Maximum tokens that each kind of attention reads, by cost and kind."""
@@ -271,13 +274,19 @@ class World(NamedTuple):
     growing: Annotated[Any, ArrayOf(np.int64, 2)]
     """Number of decoding requests whose context is below the limit, by replica and kind."""
     phases: Annotated[Any, ArrayOf(np.int64, 2)]
-    """Number of decoding requests by replica and offset in a block, which is (context - step) modulo the block size."""
+    """Number of decoding requests by replica and by offset in a block.
+
+    The offset is (context - step) modulo the block size.
+    """
     calendar: Annotated[Any, ArrayOf(np.int64, 2)]
     """First event of a step, by replica and step modulo the calendar size."""
     chain: Annotated[Any, ArrayOf(np.int64, 2)]
-    """Next event of the same step, by row and kind. Kind 0 is a finish; kind k is reaching limit k - 1."""
+    """Next event of the same step, by row and kind.
+
+    Kind 0 is the end of a request; kind k means that its context reaches limit k - 1.
+    """
     segments: Annotated[Any, ArrayOf(SEGMENT, 2)]
-    """Segments by pool, because the block size of a pool decides which blocks belong to a segment."""
+    """Segments by pool. The block size of a pool decides which blocks belong to a segment."""
     cached: Annotated[Any, ArrayOf(CACHED, 2)]
     path: Annotated[Any, ArrayOf(np.int64)]
     """Scratch: the segments of one prompt from the root."""
