@@ -4,7 +4,7 @@ Python's calls, the C header and the digests are derived from these declarations
 
 An exported function takes tables, integers, floats and policies. The C arguments of an exported function are derived
 from its annotations. For every function, the library contains a digest of the function's arguments and record layouts.
-This digest is compared with the digest of the declaration when the function is first called.
+The digest in the library is compared with the digest of the declaration when the function is first called.
 """
 
 import ctypes

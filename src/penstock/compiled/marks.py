@@ -29,7 +29,10 @@ class CompiledFunction:
 
     @property
     def _numba_type_(self) -> Any:  # noqa: ANN401 - numba's types have none
-        """The type under which compiled code calls this function. numba reads this attribute of every global."""
+        """The type under which compiled code calls this function.
+
+        When numba compiles, it reads this attribute of every global.
+        """
         if CompiledFunction.dispatcher_of is None:
             raise AttributeError("only the builder compiles")
         return CompiledFunction.dispatcher_of(self)._numba_type_

@@ -48,7 +48,7 @@ class Config:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise self._wrong(key, "an integer", value)
+            raise self._wrong(key, "must be an integer, found", value)
         if not low <= value <= high:
             raise ConfigError(f"{self.where}: {key} is {_shorten(value)}; expected {low:,} to {high:,}")
         return value
@@ -59,7 +59,7 @@ class Config:
             return self._default(default, (key,))
         value = self.raw[key]
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self._wrong(key, "a number", value)
+            raise self._wrong(key, "must be a number, found", value)
         if not low <= value <= high:
             raise ConfigError(f"{self.where}: {key} is {_shorten(value)}; expected {low:g} to {high:g}")
         return float(value)
@@ -70,7 +70,7 @@ class Config:
             return default
         value = self.raw[key]
         if not isinstance(value, bool):
-            raise self._wrong(key, "true or false", value)
+            raise self._wrong(key, "must be true or false, found", value)
         return value
 
     def text(self, *keys: str, default: str | None = None) -> str:
@@ -80,7 +80,7 @@ class Config:
             return self._default(default, keys)
         value = self.raw[key]
         if not isinstance(value, str):
-            raise self._wrong(key, "a string", value)
+            raise self._wrong(key, "must be a string, found", value)
         return value[:256]
 
     def texts(self, key: str) -> tuple[str, ...]:
@@ -88,7 +88,7 @@ class Config:
         items = self._list(key)
         for item in items:
             if not isinstance(item, str):
-                raise self._wrong(key, "a list of strings", item)
+                raise self._wrong(key, "must be a list of strings, found", item)
         return tuple(str(item) for item in items)
 
     def integers(self, key: str) -> tuple[int, ...]:
@@ -97,7 +97,7 @@ class Config:
         found = []
         for item in items:
             if isinstance(item, bool) or not isinstance(item, int) or abs(item) > MAX_WIDTH:
-                raise self._wrong(key, "a list of integers", item)
+                raise self._wrong(key, "must be a list of integers, found", item)
             found.append(item)
         return tuple(found)
 
@@ -114,7 +114,7 @@ class Config:
             return None
         value = self.raw[key]
         if not isinstance(value, dict):
-            raise self._wrong(key, "an object", value)
+            raise self._wrong(key, "must be an object, found", value)
         return Config(value, f"{self.where}: {key}")
 
     def sections(self, key: str) -> tuple["Config", ...]:
@@ -122,7 +122,7 @@ class Config:
         found = []
         for number, item in enumerate(self._list(key)):
             if not isinstance(item, dict):
-                raise self._wrong(key, "a list of objects", item)
+                raise self._wrong(key, "must be a list of objects, found", item)
             found.append(Config(item, f"{self.where}: {key}[{number}]"))
         return tuple(found)
 
@@ -142,7 +142,7 @@ class Config:
             return ()
         value = self.raw[key]
         if not isinstance(value, list):
-            raise self._wrong(key, "a list", value)
+            raise self._wrong(key, "must be a list, found", value)
         return value
 
     def _first(self, keys: Sequence[str]) -> str | None:
@@ -153,8 +153,8 @@ class Config:
             raise ConfigError(f"{self.where}: {' or '.join(keys)} is missing")
         return default
 
-    def _wrong(self, key: str, expected: str, value: object) -> ConfigError:
-        return ConfigError(f"{self.where}: {key} must be {expected}, found {_type_name(value)}")
+    def _wrong(self, key: str, problem: str, value: object) -> ConfigError:
+        return ConfigError(f"{self.where}: {key} {problem} {_type_name(value)}")
 
 
 def _type_name(value: object) -> str:

@@ -115,7 +115,7 @@ def _with_expert_dtype(config: Config, read: Quantisation) -> Quantisation:
 def _fp8(section: Config) -> Quantisation:
     """Read the FP8 configs of Transformers, vLLM and DeepSeek.
 
-    These configs have one scale per tensor or one scale per block.
+    FP8 configs state one scale per tensor or one scale per block.
     """
     block = section.integers("weight_block_size")
     if not block:

@@ -262,7 +262,7 @@ class CompressedAttention:
 
     @property
     def kind(self) -> str:
-        """Return the name of the compression ratio: `window`, `compressed_4` or `compressed_128`."""
+        """Return `window`, `compressed_4` or `compressed_128`, depending on the compression ratio."""
         return f"compressed_{self.compress_ratio}" if self.compress_ratio else "window"
 
     def bytes_per_token(self, dtype: CacheDtype, tp: int) -> float:

@@ -22,7 +22,7 @@ chunk."""
 _BLOCK: Final = 128
 _MAGNITUDE: Final = 0x7F
 _LOWEST: Final = -0x80
-"""Code 0x80 as a signed byte, which is the minimum of a signed byte."""
+"""The code 0x80 as a signed byte, where it is the smallest value."""
 _FIRST_SPECIAL: Final = {Dialect.E4M3FN: 0x7F, Dialect.E5M2: 0x7C, Dialect.E8M0: 0x7F}
 """Smallest magnitude code that is NaN or infinite. E8M0 has one special code, 0xFF."""
 
@@ -38,7 +38,7 @@ class Tally:
     codes: int = 0
     sampled: int = 0
     histogram: Histogram = field(default_factory=_empty)
-    """Histogram of the sampled codes. All other counts of damage cover every code, not only the sample."""
+    """Histogram of the sampled codes. The counts of damage cover all codes, not only the sample."""
     nan_codes: int = 0
     """Number of NaN or infinite codes."""
     has_negative_zero: bool = False
@@ -113,7 +113,7 @@ class _ZeroBlocks:
     def count(self) -> int:
         """Return the number of blocks in which every row begins with eight zeros.
 
-        In 128 rows, this is no coincidence.
+        Eight zeros in each of 128 rows are no coincidence.
         """
         last = self.seen // self.across if self.across else 0
         return sum(zeros >= min(_BLOCK, last - block // self.across * _BLOCK) for block, zeros in self.rows.items())

@@ -66,7 +66,7 @@ def decode_scale(tensor: StoredTensor, raw: Codes) -> Values | None:
 
 
 def problems(values: Values) -> tuple[str, ...]:
-    """Return the kinds of invalid values in a scale tensor: NaN, infinite, zero or negative."""
+    """Return which kinds of invalid values (NaN, infinite, zero or negative) a scale tensor has."""
     found = []
     if np.isnan(values).any():
         found.append("scale_nan")

@@ -20,7 +20,7 @@ groups)."""
 
 
 def scale_names(weight: str) -> tuple[str, ...]:
-    """Return the possible names of the scale of a weight: X.weight_scale, X.weight_scale_inv, X.scale, X_scale, ..."""
+    """Return the possible names of a weight's scale, such as X.weight_scale, X.weight_scale_inv and X_scale."""
     stem = weight.removesuffix(".weight")
     return (*(f"{weight}{ending}" for ending in _WEIGHT_ENDINGS), f"{stem}.scale", f"{stem}_scale", f"{stem}_scales")
 

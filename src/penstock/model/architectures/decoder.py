@@ -89,8 +89,8 @@ def mtp_weights(inv: Inventory) -> Iterator[None]:
 def join_mtp(inv: Inventory, path: str, outline: Outline, *, own_tables: bool = True) -> None:
     """Add the weights that join a multi-token-prediction layer to the model.
 
-    These weights are a projection and norms. If `own_tables` is true, the layer also has a separate embedding table and
-    output head.
+    The joining weights are a projection and norms. If `own_tables` is true, the layer also has a separate embedding
+    table and output head.
     """
     hidden, vocab = outline.hidden_size, outline.vocab_size
     inv.linear(f"{path}.eh_proj", (hidden, 2 * hidden), Part.ROUTER)

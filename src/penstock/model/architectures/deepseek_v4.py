@@ -47,7 +47,7 @@ def read_deepseek_v4(config: Config, inv: Inventory) -> Outline:
             f"{config.where}: compress_ratios lists {len(ratios)} layers, but the model has {layers} layers"
         )
     if not set(ratios[:layers]) <= {0, 4, 128}:
-        raise ConfigError(f"{config.where}: compress_ratios must be 0, 4 or 128")
+        raise ConfigError(f"{config.where}: every entry of compress_ratios must be 0, 4 or 128")
 
     def layer(index: int, path: str) -> tuple[CompressedAttention, str]:
         _attention(inv, f"{path}.attn", shape)

@@ -114,7 +114,7 @@ def read_mimo(config: Config, inv: Inventory) -> Outline:
 def read_phi3(config: Config, inv: Inventory) -> Outline:
     """Read Phi-3 and Phi-4.
 
-    These models store q, k and v as one matrix, and gate and up as another matrix. The total size is the same as in
+    Phi models store q, k and v as one matrix, and gate and up as another matrix. The total size is the same as in
     Llama's layout.
     """
     return _decoder(config, inv, grouped_shape(config), windows=stated_windows(config))

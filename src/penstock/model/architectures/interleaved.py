@@ -1,4 +1,4 @@
-"""Reads mixtures of experts whose layers are of several kinds: Step, MiMo-V2, Llama 4, gpt-oss, MiniMax-M3."""
+"""Reads mixtures of experts with several kinds of layers (Step, MiMo-V2, Llama 4, gpt-oss, MiniMax-M3)."""
 
 from dataclasses import replace
 

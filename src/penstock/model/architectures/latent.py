@@ -1,4 +1,4 @@
-"""Reads models with latent attention: DeepSeek V2, V3 and V3.2, Kimi K2 and GLM-5."""
+"""Reads models with latent attention (DeepSeek V2, V3 and V3.2, Kimi K2 and GLM-5)."""
 
 from penstock.errors import ConfigError
 from penstock.model.architectures.decoder import Frame, add_decoder, join_mtp, mtp_weights

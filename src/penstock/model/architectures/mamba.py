@@ -1,4 +1,4 @@
-"""Reads models with Mamba-2 layers, with or without attention: Nemotron-H, Nemotron 3, Granite 4, Codestral Mamba."""
+"""Reads models with Mamba-2 layers (Nemotron-H, Nemotron 3, Granite 4, Codestral Mamba), with or without attention."""
 
 from penstock.errors import ConfigError
 from penstock.model.architectures.decoder import Frame, add_decoder, mtp_weights
@@ -115,7 +115,7 @@ def _granite_mixture(config: Config) -> Mixture | None:
 
 
 def read_nemotron_h(config: Config, inv: Inventory) -> Outline:
-    """Read Nemotron-H. Each layer is one block: Mamba-2 (M), attention (*), feed-forward (-) or experts (E)."""
+    """Read Nemotron-H. Each layer is one block of Mamba-2 (M), attention (*), feed-forward (-) or experts (E)."""
     pattern = _nemotron_pattern(config, "hybrid_override_pattern", "layers_block_type")
     if not pattern:
         raise ConfigError(f"{config.where}: hybrid_override_pattern or layers_block_type is missing")

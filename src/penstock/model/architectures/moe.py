@@ -1,6 +1,6 @@
 """Reads mixtures of experts whose attention has the same shape in all layers.
 
-These are Mixtral, Qwen2-MoE, Qwen3-MoE, GLM-4.5, OLMoE, Phi-MoE and MiniMax-M2.
+The models are Mixtral, Qwen2-MoE, Qwen3-MoE, GLM-4.5, OLMoE, Phi-MoE and MiniMax-M2.
 """
 
 from collections.abc import Callable

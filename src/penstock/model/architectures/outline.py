@@ -127,5 +127,5 @@ def state_bytes(config: Config, key: str, default: str) -> int:
     """
     name = config.text(key, default=default)
     if name not in _STATE_BYTES:
-        raise ConfigError(f"{config.where}: {key} '{name[:40]}' is not known; known: {', '.join(_STATE_BYTES)}")
+        raise ConfigError(f"{config.where}: {key} '{name[:40]}' is not a known dtype; known: {', '.join(_STATE_BYTES)}")
     return _STATE_BYTES[name]

@@ -1,4 +1,4 @@
-"""Reads the vision towers of multimodal models: Qwen3-VL and Qwen3.5, MoonViT (Kimi), SigLIP (Gemma 3), MiniMax-M3."""
+"""Reads the vision towers of Qwen3-VL, Qwen3.5, Kimi (MoonViT), Gemma 3 (SigLIP) and MiniMax-M3."""
 
 from collections.abc import Callable
 from math import prod

@@ -47,7 +47,7 @@ class Efficiencies:
     intervals: Mapping[Novelty, Mapping[str, Logs]]
     """P10 and P90 of the logarithm of measured over predicted time, in units of the standard deviation that the
     prediction states. The outer key is the held-out part. The inner key is the accelerator. The entry with the empty
-    key applies to all accelerators that have no own entry."""
+    key applies to all accelerators without an entry."""
     first: Calibration
     """Fit of the part of the time to first token that the engine's steps do not explain. The terms of the fit are
     listed in `first_token_waits.FIRST`."""
@@ -57,8 +57,8 @@ class Efficiencies:
     def interval(self, novelty: Novelty, accelerator: str, uncertainty: float) -> Logs:
         """Return P10 and P90 of measured over predicted time, as logarithms.
 
-        Both are the standard deviation `uncertainty`, scaled by the errors of held-out predictions with the same
-        unmeasured part.
+        P10 and P90 are multiples of the standard deviation `uncertainty`. The multiples come from held-out predictions
+        with the same unmeasured part.
         """
         found = self.intervals[novelty]
         low, high = found.get(accelerator, found[EVERYWHERE])

@@ -1,4 +1,4 @@
-"""Summarises held-out errors, the coverage of intervals, and how often the faster accelerator is predicted."""
+"""Summarises held-out errors, the coverage of intervals, and the share of correctly predicted faster accelerators."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence

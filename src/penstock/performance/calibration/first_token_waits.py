@@ -22,8 +22,9 @@ from penstock.performance.step.first_token import LoopLoad, decode_step, first_t
 from penstock.performance.step.step_work import Array
 
 FIRST: Final = ("request_s", "ratio", "held")
-"""Fitted terms: the seconds that a request spends outside the engine's steps, the factor on the closed form of the
-waiting time, and the factor on the time of the steps by which a prompt is delayed."""
+"""Fitted terms. `request_s` is the time that a request spends outside the engine's steps, in seconds. `ratio`
+multiplies the closed form of the time in steps. `held` multiplies the time of the steps by which a prompt is
+delayed."""
 _TERMS: Final = FitTerms(
     lower_bounds=np.array([10e-3, 0.5, 0.0]),
     prior=np.array([20e-3, 1.3, 1.0]),

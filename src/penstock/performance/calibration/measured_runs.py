@@ -166,7 +166,7 @@ def as_columns(found: Sequence[Run]) -> Measured:
 def usable_runs(measurements: Iterable[Measurement]) -> list[Measurement]:
     """Return the rows to which the model is fitted.
 
-    These are all serving rows, all rows with fixed batches, and the offline rows of accelerators that have few serving
+    The result has all serving rows, all rows with fixed batches, and the offline rows of accelerators with few serving
     rows. Nightly repetitions of one setup and load are merged into one row per month, their median.
     """
     plain = [row for row in measurements if row.plain]
@@ -198,8 +198,8 @@ def _batch(row: Measurement, held_tokens: int) -> float:
 def _seconds_per_token(row: Measurement, batch: float) -> float | None:
     """Return the seconds between two tokens of one request, as published or as computed from the throughput.
 
-    None if neither the time nor the throughput is published. None also if only the throughput is published and the
-    computed batch is smaller than one request.
+    None if neither the time nor the throughput is published. The result is also None if only the throughput is
+    published and the computed batch is smaller than one request.
     """
     if row.tpot_s is not None:
         return row.tpot_s

@@ -2,9 +2,9 @@
 
 The slowdowns of a stack come from engines that prefill and decode. The residual of a measured configuration is its
 deviation from these slowdowns. The residual is modelled as a sum of effects, one per label. The labels combine the
-accelerator, the engine, the model and the split. They also state whether exactly this setup was measured as one engine.
-Every effect is shrunk towards zero. An unmeasured configuration gets the effects of the labels that it shares with
-measured configurations.
+accelerator, the engine, the model and the split. The labels also state whether exactly this setup was measured as one
+engine. Every effect is shrunk towards zero. An unmeasured configuration gets the effects of the labels that it shares
+with measured configurations.
 """
 
 from collections import defaultdict
@@ -63,11 +63,11 @@ class PhaseFactors:
 
     effects: Mapping[Phase, Mapping[str, float]]
     seen: PhaseSpread
-    """Errors that apply if the setups of both engines were measured. These errors come from predictions for which the
+    """Errors that apply if the setups of both engines were measured. The errors come from predictions for which the
     configuration was held out."""
     unseen: PhaseSpread
-    """Errors that apply if the setup of either engine was not measured. These errors come from predictions for which
-    all runs of the same model on the same stack were held out."""
+    """Errors that apply if the setup of either engine was not measured. The errors come from predictions for which all
+    runs of the same model on the same stack were held out."""
 
     def log_factor(self, phase: Phase, labels: Sequence[str]) -> float:
         """Return the logarithm of an engine's step time in one phase over the step time that its stack predicts."""
@@ -171,7 +171,7 @@ class SharedEffects:
     def effects_without(self, group: Hashable) -> dict[str, float]:
         """Return the effects fitted without the residuals of a group.
 
-        Each outlier keeps the weight that it has in the fit to all residuals.
+        Outliers keep the weights that they have in the fit to all residuals.
         """
         members = self._groups.get(group, [])
         own = self._precision[np.ix_(members, members)]

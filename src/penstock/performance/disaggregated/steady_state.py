@@ -64,8 +64,8 @@ class Steady:
     ttft_s: float
     """Seconds until the decode worker returns the first token. Infinite if the request rate exceeds the capacity."""
     served_s: float
-    """Part of `ttft_s` spent in steps, in seconds. It includes the steps of the prompt and the step with the first
-    token, but neither waiting nor transfer."""
+    """Part of `ttft_s` spent in steps, in seconds. The steps of the prompt and the step with the first token count, but
+    neither waiting nor transfer."""
     decoding: float
     """Number of requests in the batch of one decode worker."""
     prefill_busy: float
@@ -123,9 +123,9 @@ class Columns:
         """Return the seconds that a prompt waits for a worker at a request rate, and the seconds of the prompt's steps.
 
         Prompts that arrive during a step are batched in the next step. So a step becomes larger with the request rate,
-        until it reaches the token budget. At higher rates a queue forms in front of all workers. The wait in this queue
-        is computed with Sakasegawa's formula for constant service times. The exponent of the utilisation is one larger
-        than in Sakasegawa's formula, because a closed loop sends fewer requests while requests wait.
+        until it reaches the token budget. At higher rates a queue forms in front of all workers. The wait in the
+        prefill queue is computed with Sakasegawa's formula for constant service times. The exponent of the utilisation
+        is one larger than in Sakasegawa's formula, because a closed loop sends fewer requests while requests wait.
         """
         each, together = rate / self.prefills, np.ones_like(rate)
         for _ in range(_ROUNDS):

@@ -117,7 +117,7 @@ class MemoryFit:
 
     @property
     def certain(self) -> bool:
-        """Return whether the deployment fits, or fails to fit, at both the P10 and the P90 of the reserves."""
+        """Return whether the deployment fits at both the P10 and the P90 of the reserves, or at neither."""
         if self.capacity is None or self.capacity.cached_requests is None:
             return True
         one_each = self.context_tokens * self.deployment.parallelism.dp
@@ -370,8 +370,7 @@ def _context_obstacle(
 ) -> DoesNotFit | None:
     """Return the obstacle to serving a request of the requested context length. None if there is no obstacle.
 
-    Memory is checked before the model's limit, because more devices solve a lack of memory and nothing changes the
-    model's limit.
+    Memory is checked before the model's context limit, because more devices can solve only a lack of memory.
     """
     limit, asked = deployment.model.max_context_tokens, capacity.context_tokens
     if capacity.cached_requests == 0:

@@ -29,8 +29,8 @@ def with_room(
 ) -> Deployment:
     """Return the deployment with the nearest engine settings that have room for the requests.
 
-    The deployment is returned unchanged if it fits or if no settings help. If no settings have certain room for all
-    requests, the settings with room for the most requests are chosen. Only the settings in `free` can change.
+    The deployment is returned unchanged if it fits or if no settings help. If no settings certainly leave room for all
+    requests, the settings that leave room for the most requests are chosen. Only the settings in `free` can change.
     """
     found = fit(deployment, context_tokens)
     if found.fits or not _curable(found):
@@ -54,7 +54,7 @@ def with_room(
 
 
 def engine_flags(deployment: Deployment) -> tuple[str, ...]:
-    """List the flags with which the engine must be started to use these settings, under the engine's own flag names."""
+    """List the engine's own flags for all settings of a deployment that differ from the engine's defaults."""
     engine, split = deployment.engine, deployment.parallelism
     usual = engine_defaults(engine.name, deployment.accelerator, version=engine.version, tp=split.tp, pp=split.pp)
     names = _FLAGS[engine.name]

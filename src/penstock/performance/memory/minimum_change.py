@@ -129,7 +129,7 @@ def _layouts(deployment: Deployment) -> Iterator[Parallelism]:
 def _with_split(deployment: Deployment, layout: Parallelism) -> Deployment:
     """Return the deployment with the given split.
 
-    If the engine has default settings, the defaults of the new split replace them.
+    Engine settings that are defaults become the defaults of the new split.
     """
     engine, accelerator, asked = deployment.engine, deployment.accelerator, deployment.parallelism
     if engine == engine_defaults(engine.name, accelerator, version=engine.version, tp=asked.tp, pp=asked.pp):

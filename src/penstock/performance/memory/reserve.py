@@ -30,9 +30,9 @@ _COMPRESSED_STEP_BYTES: Final = {
     "Blackwell": (-150_000, 0, 100_000),
     "Blackwell Ultra": (-150_000, 0, 100_000),
 }
-"""Extra bytes per token as P10, median and P90. Each entry comes from two logs. GH200 and H20 leave less memory than
-the formula predicts. B200 leaves a little more memory than the formula predicts, because its fused experts gather
-nothing."""
+"""Extra bytes per token as P10, median and P90. Each entry comes from two published logs. GH200 and H20 leave less
+memory than the formula predicts. B200 leaves a little more memory than the formula predicts, because its fused experts
+gather nothing."""
 _COMPRESSED_STEP_ELSEWHERE: Final = (0, 200_000, 520_000)
 """Extra bytes per token, as P10, median and P90, for architectures without a published log. The range covers most of
 the ranges of Hopper and Blackwell."""
@@ -41,7 +41,7 @@ _GRAPH_GIB: Final = {False: (0.3, 0.9, 1.85), True: (0.4, 0.9, 2.0)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve:
-    """Amount of memory that is known only as a range: P10, median and P90 over published start-up logs."""
+    """Amount of memory that is known only as the P10, median and P90 over published start-up logs."""
 
     low_bytes: int
     median_bytes: int
@@ -123,8 +123,8 @@ def absorbed_bytes(deployment: Deployment, stage_layers: tuple[int, ...]) -> int
 def sglang_fraction(deployment: Deployment) -> float:
     """Return the memory fraction that SGLang uses for weights and cache.
 
-    The result is the configured fraction, or 85% of this fraction on AMD if the engine keeps a decode workspace and the
-    model has a long context. The attention backend takes the other 15%.
+    On AMD, the attention backend takes 15% of the configured fraction if the engine keeps a decode workspace and the
+    model has a long context. In all other cases, the result is the configured fraction.
     """
     engine, limit = deployment.engine, deployment.model.max_context_tokens or 0
     long_context_on_amd = deployment.accelerator.vendor == "amd" and limit > 8192  # the engine's threshold

@@ -1,4 +1,4 @@
-"""Fits factors for engines that only prefill or only decode to published runs, and predicts each run held out."""
+"""Fits the factors of prefill-only and decode-only engines to published runs, and predicts held-out runs."""
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence

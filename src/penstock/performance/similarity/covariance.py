@@ -1,9 +1,9 @@
 """Computes the covariance between the log times of two runs as a sum over reasons why the runs are similar.
 
-Each reason for similarity adds an effect to the log time of a run. The standard deviation of this effect is the spread
-of the reason. Some reasons are shared slowdowns of work components, alone and in groups, at five levels of similarity.
-Other reasons are equal labels, at any load or at a similar load. The last reasons are effects of software: similar
-dates, similar dates and loads, and trends over time.
+Each reason for similarity adds an effect to the log time of a run. The spread of a reason for similarity is the
+standard deviation of its effect. Some reasons are shared slowdowns of work components, alone and in groups, at five
+levels of similarity. Other reasons are equal labels, at any load or at a similar load. The last reasons are effects of
+software: similar dates, similar dates and loads, and trends over time.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -20,7 +20,7 @@ def expected_tokens(acceptance: float, drafted_tokens: int) -> float:
 
 
 def drafting_step(work: ReplicaWork, loop: LoopLoad, accepted_tokens: float) -> Array:
-    """Return the work of the average step if draft layers of the model draft the tokens.
+    """Return the work of the average step of a model that drafts with its own layers.
 
     The result is the work of verification, plus one draft pass per drafted token.
     """

@@ -1,6 +1,7 @@
 """Counts the launches and messages of a step that do not depend on the batch of the step.
 
-These are the launches of matrix multiplications, counted as engines fuse them, and the exchanges between ranks.
+The launches are those of matrix multiplications after the engine has fused them. The messages are exchanges between
+ranks.
 """
 
 from typing import Final

@@ -89,7 +89,7 @@ class StepCost:
         return total
 
     def scaled(self, by: float) -> "StepCost":
-        """Return the cost of a replica whose steps all take `by` times as long."""
+        """Return a copy in which every step takes `by` times as long."""
         return replace(
             self,
             step_s=self.step_s * by,

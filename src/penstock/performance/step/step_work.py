@@ -41,8 +41,8 @@ COMPONENTS: Final = (
 weights that must be widened because their format has no datapath, in seconds. The other columns are counts of launches,
 messages, steps, and the layers of steps that carry prompts. Steps that carry prompts run outside captured graphs."""
 PHYSICAL: Final = 7
-"""Number of physical components, which come first in `COMPONENTS`. All other components except `widening` are counts,
-with a fitted cost per count."""
+"""Number of physical components, which come first in `COMPONENTS`. All components that are not physical, except
+`widening`, are counts with a fitted cost per count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +207,7 @@ class ReplicaWork:
 def pairs(tokens: Array, limit: float) -> Array:
     """Return the number of pairs of a query token and a token that it attends to, over the first `tokens` of a prompt.
 
-    The number is `tokens`²/2 if `limit` is not reached. A query token is in at most `limit` pairs.
+    The number of pairs is `tokens`²/2 if `limit` is not reached. A query token is in at most `limit` pairs.
     """
     seen = np.minimum(tokens, limit)
     return seen * (tokens - seen / 2)
