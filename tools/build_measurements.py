@@ -1,6 +1,6 @@
 """Builds the shipped measurements and docs/data.md from the raw files; `--check` fails when they differ from it.
 
-`python tools/build_measurements.py --raw DIR`, where DIR has measurements.csv, inferencex_2026-07-20.csv, amd_more.csv.
+`python tools/build_measurements.py --raw DIR`, where DIR has the raw files that measurements/build.py names.
 """
 
 import argparse
@@ -25,7 +25,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; fail when something shipped differs")
     chosen = parser.parse_args()
     built = build(chosen.raw)
-    texts = {FOLDER / name: text for name, text in csv_files(built.rows).items()}
+    texts = {FOLDER / name: text for name, text in csv_files(built.files).items()}
     texts[PAGE] = data_page(built, PAGE.with_suffix(".template.md").read_text(encoding="utf-8"))
     strangers = sorted(set(FOLDER.glob("*.csv")) - texts.keys() - {FOLDER / CONTRIBUTED})
     if not chosen.check:

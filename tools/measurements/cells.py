@@ -79,6 +79,12 @@ def with_twins(cells: Sequence[Measurement], runs: Iterable[Measurement]) -> lis
     return found
 
 
+def with_double_descriptions(cells: Sequence[Measurement], others: Iterable[Measurement]) -> list[Measurement]:
+    """Flag each cell that another configuration of the database describes in the same words."""
+    described = {_same(row) for row in others if row.source == "inferencex-cells"}
+    return [replace(cell, flag="described_twice") if _same(cell) in described else cell for cell in cells]
+
+
 def _same(row: Measurement) -> tuple[object, ...]:
     setup = (row.scenario, row.model, row.weights, row.accelerator, row.engine, row.stack, row.drafted)
     split = (row.tp, row.dp, row.ep, row.decode_workers, row.prefill)

@@ -27,12 +27,20 @@ WHY: Final = {
     "prefill_only": "A prompt alone at batch one: no time per output token.",
     "open_loop": "Requests sent at a rate or all at once: how many ran together is not stated.",
     "unknown_model": "The catalog has no such model (GPT-J, Kimi-K2.7).",
+    "unknown_accelerator": "The catalog has no such accelerator (a CPU, a TPU).",
     "weights_unstated": "The source does not say in which format the weights are stored.",
     "pipeline": "Pipeline parallelism is not in the model of a step.",
     "copied": "NVIDIA's gap analysis of Kimi-K2.5 and Qwen3.5 repeats InferenceX runs, rounded and without their days.",
     "split_unstated": "The devices do not add up: a disaggregated deployment counted as one engine, sides without "
     "workers, or attention and experts on different numbers of devices.",
     "partial_ep": "Experts spread over some of the ranks and cut over the others.",
+    "accuracy_low": "The answers of the run were wrong too often: GSM8K 0.86 to 0.90 where 0.95 is right.",
+    "drafter_changed": "The accuracy runs of the day disagree on how many drafts were accepted, so the drafter of this "
+    "run is not known.",
+    "slow_outlier": "More than 1.7 times the median of its cell over days: compilation, or a disturbed machine.",
+    "rate_contradicts_latency": "The published rate and the published times differ by more than a third.",
+    "two_values_published": "The source publishes two values for this path, one twice the other.",
+    "gateway": "Measured through the gateway of a production fleet, with a prompt length that was derived.",
     "filed_twice": "The same run under two ids: same source, day, configuration, load and times.",
     "does_not_fit": "The weights alone are larger than the memory of the devices stated, of an engine or of a side.",
     "faster_than_light": "Quarantined: less time than the bytes at full bandwidth or the FLOPs at peak take at the "

@@ -14,6 +14,7 @@ MODELS: Final = {
     "glm5.1": "glm-5.1",
     "gptoss120b": "gpt-oss-120b",
     "kimik2.5": "kimi-k2.5",
+    "kimi-k2.6": "kimi-k2.5",
     "llama70b": "llama-3.3-70b",
     "minimaxm2.5": "minimax-m2.5",
     "minimaxm3": "minimax-m3",

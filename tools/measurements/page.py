@@ -7,8 +7,8 @@ from statistics import median, quantiles
 from measurements.build import Built
 from measurements.filters import WHY
 from measurements.ledger import Left
-from measurements.write import file_of
 from penstock.catalog import load_accelerator, measurement_sources
+from penstock.catalog._catalog_files import USES
 from penstock.catalog.measurement import Measurement
 from penstock.performance.calibration.measured_runs import described_runs, usable_runs
 from penstock.performance.shipped.shipped_runs import model_of
@@ -27,17 +27,20 @@ _KINDS: tuple[tuple[str, Callable[[Measurement], bool]], ...] = (
 def data_page(built: Built, template: str) -> str:
     """Fill the template of the page."""
     rows, left = built.rows, built.ledger.left
+    evidence = [row for name, held in built.files.items() if _use(name) == "evidence" for row in held]
     return template.format(
+        evidence=f"{len(evidence):,}",
+        uses=_uses(built),
         rows=f"{len(rows):,}",
         read=f"{len(rows) + len(left):,}",
         kinds=_table(("kind", "rows"), ((name, sum(map(keep, rows))) for name, keep in _KINDS)),
-        sources=_sources(rows),
+        sources=_sources(built),
         accelerators=_accelerators(rows),
-        ambiguous=_against_named(rows, "gpu_ambiguous"),
-        unnamed=_against_named(rows, "gpu_unnamed"),
+        ambiguous=_against_named(evidence, "gpu_ambiguous"),
+        unnamed=_against_named(evidence, "gpu_unnamed"),
         filters=_filters(left),
         quarantined=_quarantined(left),
-        unlearnt=_unlearnt(rows),
+        unlearnt=_unlearnt(evidence),
     )
 
 
@@ -51,14 +54,28 @@ def _shown(cell: object) -> str:
     return f"{cell:,}" if isinstance(cell, int) else str(cell)
 
 
-def _sources(rows: Sequence[Measurement]) -> str:
+def _use(name: str) -> str:
+    return USES.get(name, "evidence")
+
+
+def _uses(built: Built) -> str:
+    """List the files that no prediction is learnt from."""
+    unused = sorted((_use(name), name) for name in built.files if _use(name) != "evidence")
+    return _table(("file", "use", "rows"), ((f"`{name}`", use, len(built.files[name])) for use, name in unused))
+
+
+def _sources(built: Built) -> str:
     lines = []
-    for source, title in ((source.id, source.title) for source in measurement_sources().values()):
-        held = [row for row in rows if row.source == source]
+    for source in measurement_sources().values():
+        by_file = {name: [row for row in held if row.source == source.id] for name, held in built.files.items()}
+        held = [row for rows in by_file.values() for row in rows]
+        if not held:
+            continue
         days = sorted(row.date for row in held)
         models, parts = {row.model for row in held}, {row.accelerator for row in held}
         span = f"{days[0]} to {days[-1]}" if days[0] != days[-1] else str(days[0])
-        lines.append((title, f"`{file_of(source)}`", len(held), len(models), ", ".join(sorted(parts)), span))
+        files = ", ".join(f"`{name}`" for name, rows in by_file.items() if rows)
+        lines.append((source.title, files, len(held), len(models), ", ".join(sorted(parts)), span))
     return _table(("source", "file", "rows", "models", "accelerators", "days"), lines)
 
 

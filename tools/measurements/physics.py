@@ -8,7 +8,7 @@ import numpy as np
 
 from measurements.ledger import Ledger
 from penstock.catalog import load_accelerator
-from penstock.catalog.measurement import Measurement
+from penstock.catalog.measurement import QUEUED, Measurement
 from penstock.performance.calibration.measured_runs import batched_tokens, measured_deployment
 from penstock.performance.shipped.shipped_runs import model_of
 from penstock.performance.step.step_work import COMPONENTS, Array, Load, ReplicaWork, roofline_s
@@ -26,11 +26,21 @@ class Physics:
     def __init__(self) -> None:
         self._works: dict[tuple[object, ...], ReplicaWork] = {}
 
-    def passed(self, rows: Iterable[Measurement], ledger: Ledger) -> Iterator[Measurement]:
-        """Pass on the rows that physics allows."""
+    def passed(
+        self, rows: Iterable[Measurement], ledger: Ledger, *, with_queued: bool = False
+    ) -> Iterator[Measurement]:
+        """Pass on the rows that physics allows.
+
+        If `with_queued`, rows whose users mostly waited pass with the flag `queued`. How many ran is then unknown, so
+        that such a row is not held against the roofline.
+        """
         for row in rows:
             if any(self._free_bytes(engine) <= 0 for engine in _engines(row)):
                 ledger.enter("does_not_fit", row)
+                continue
+            if with_queued and _waits(row):
+                others = [flag for flag in row.flags if flag != QUEUED]
+                yield replace(row, flag=";".join([*others, QUEUED]))
                 continue
             share = self.share_of_light(row)
             if share > 1:
@@ -42,7 +52,7 @@ class Physics:
 
     def share_of_light(self, row: Measurement) -> float:
         """Return the least time a step can take over the time it took; the split of a disaggregated load is unknown."""
-        if row.scenario == "disaggregated":
+        if row.scenario in {"disaggregated", "prefill"}:
             return 0.0
         requests = row.concurrency if row.scenario != "saturated" else None
         requests = requests or max(1.0, self._most_requests(row))
@@ -84,6 +94,12 @@ def described(row: Measurement) -> str:
     tpot_s = row.tpot_s or (row.concurrency or 0.0) / (row.output_tokens_per_s or 1.0)
     first = "" if row.ttft_s is None else f"{row.ttft_s:,.1f}"
     return f"{row.model} {row.weights} | {row.accelerator} {engine} | {load} | {tpot_s * 1e3:.1f} | {first}"
+
+
+def _waits(row: Measurement) -> bool:
+    """Whether users waited, as the row says, as its server's limit says, or as its times say."""
+    limited = row.max_running is not None and (row.concurrency or 0.0) > row.max_running
+    return QUEUED in row.flags or limited or _queued(row)
 
 
 def _queued(row: Measurement) -> bool:

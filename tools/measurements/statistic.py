@@ -11,6 +11,12 @@ _STATISTIC: Final[dict[str, Statistic]] = {
     "inferencex-cells": "median",
     "inferencex-via-aiconfigurator": "mean",
     "rocm-atom-nightly": "mean",
+    "rocm-atomesh": "mean",
+    "sglang-cookbook": "median",
+    "vllm-recipes": "mean",
+    "amd-infera": "mean",
+    "inferencex-experimental": "median",
+    "llm-d-matrix": "median",
 }
 """The statistic of every time of a source. A source that is not named here does not say."""
 

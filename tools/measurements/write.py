@@ -25,15 +25,12 @@ _DEFAULTS: Final = {field.name: field.default for field in fields(Measurement)}
 
 
 def file_of(source: str) -> str:
-    """Name the file that holds the rows of a source."""
+    """Name the file that holds the rows of a source of the first editions."""
     return _FILES.get(source, "trtllm" if source.startswith("trtllm") else "others") + ".csv"
 
 
-def csv_files(rows: Iterable[Measurement]) -> dict[str, str]:
+def csv_files(files: Mapping[str, Iterable[Measurement]]) -> dict[str, str]:
     """Return the text of every file."""
-    files: dict[str, list[Measurement]] = {}
-    for row in rows:
-        files.setdefault(file_of(row.source), []).append(row)
     return {name: csv_text(held) for name, held in sorted(files.items())}
 
 

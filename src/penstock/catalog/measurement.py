@@ -2,16 +2,19 @@
 
 from dataclasses import dataclass
 from datetime import date
-from typing import Literal
+from typing import Final, Literal
 
-Scenario = Literal["online", "static_batch", "saturated", "disaggregated", "open_loop", "prefill"]
+Scenario = Literal["online", "static_batch", "saturated", "disaggregated", "prefill"]
 Dated = Literal["day", "up_to"]
 Drafted = Literal["", "mtp", "drafter", "dspark", "dflash"]
 Statistic = Literal["mean", "median"]
 Overlap = Literal["", "tbo"]
-Use = Literal["evidence", "pending", "held_out"]
+Use = Literal["evidence", "pending", "queued", "held_out"]
 """Use of shipped rows. evidence: predictions are learnt from them. pending: they are shipped, but no prediction uses
-them yet. held_out: no prediction may ever be learnt from them, because predictions are tested on them."""
+them yet. queued: most of their users waited, so they show waiting times and not the time of a step. held_out: no
+prediction may ever be learnt from them, because predictions are tested on them."""
+QUEUED: Final = "queued"
+"""Flag of a row most of whose users waited for others, so that its batch is not its concurrency."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +59,8 @@ class Measurement:
     scenario: Scenario
     """How the load was applied. online: a closed loop of `concurrency` users on one engine. static_batch: one batch,
     run to its end. saturated: all requests are queued at once, and the batch is as large as memory allows; its size is
-    not published. disaggregated: a closed loop on separate prefill and decode engines. open_loop: requests arrive at a
-    fixed rate, and `concurrency` is the mean number in flight. prefill: one prompt at a time, and only its time to
-    first token was measured."""
+    not published. disaggregated: a closed loop on separate prefill and decode engines. prefill: one
+    prompt at a time, and only its time to first token was measured."""
     model: str
     weights: str
     accelerator: str
@@ -120,6 +122,11 @@ class Measurement:
     source names only the benchmark runner. `split_derived`: tp was derived from rates and times."""
 
     @property
+    def flags(self) -> tuple[str, ...]:
+        """Return the flags one by one."""
+        return tuple(filter(None, self.flag.split(";")))
+
+    @property
     def devices(self) -> int:
         """Return the number of devices of the deployment."""
         return self.decode_workers * self.tp * self.dp + (self.prefill.devices if self.prefill else 0)
@@ -128,7 +135,8 @@ class Measurement:
     def plain(self) -> bool:
         """Return whether the row is for one engine in a closed loop or a batch, without speculative decoding.
 
-        A median over runs is excluded if the table also has the dated run.
+        A median over runs is excluded if the table also has the dated run. Rows whose users mostly waited are excluded
+        too.
         """
-        one_engine = self.scenario in {"online", "static_batch", "saturated"}
+        one_engine = self.scenario in {"online", "static_batch", "saturated"} and QUEUED not in self.flag
         return one_engine and not self.drafted and not self.twin

@@ -52,7 +52,7 @@ def test_every_row_has_an_id_of_its_own() -> None:
 def test_every_row_names_things_the_catalog_knows() -> None:
     assert {row.accelerator for row in ROWS} <= set(accelerator_ids())
     assert {row.model for row in ROWS} <= set(model_ids())
-    assert {row.source for row in ROWS} == set(measurement_sources())
+    assert {row.source for row in ROWS} <= set(measurement_sources())
     assert {row.engine for row in ROWS} == {"vllm", "sglang", "trtllm", "atom", "vllm-atom", "sglang-atom"}
 
 

@@ -11,7 +11,7 @@ from measurements.ledger import Ledger
 from measurements.names import weight_format
 from measurements.physics import Physics
 from measurements.split import Split, inferencex_split, nodes_of
-from measurements.write import csv_files
+from measurements.write import csv_files, file_of
 
 from penstock.catalog._measurement_rows import read_rows
 from penstock.catalog.measurement import Measurement, Side
@@ -141,6 +141,16 @@ def test_a_load_that_waited_in_a_queue_is_not_the_load_that_ran() -> None:
     assert [entry.filter for entry in ledger.left] == ["queued"]
 
 
+def test_a_queue_that_is_kept_is_flagged_and_not_held_against_the_roofline() -> None:
+    ledger = Ledger()
+    limited = replace(RUN, id="b", max_running=24, tpot_s=0.0001)
+    kept = list(
+        Physics().passed([RUN, limited, replace(RUN, id="c", flag="unmerged", ttft_s=30.0)], ledger, with_queued=True)
+    )
+    assert [row.flag for row in kept] == ["", "queued", "unmerged;queued"]
+    assert not ledger.left
+
+
 def test_an_engine_that_cannot_hold_its_weights_is_not_that_engine() -> None:
     ledger = Ledger()
     one = replace(RUN, model="deepseek-r1", tp=8, prefill=Side(workers=4), scenario="disaggregated")
@@ -153,7 +163,7 @@ def test_what_is_written_is_read_back() -> None:
         replace(RUN, id="b"),
         replace(RUN, id="c", prefill=Side(workers=2, dp=4, ep=True), flag="gpu_unnamed"),
     ]
-    ((name, text),) = csv_files(rows).items()
+    ((name, text),) = csv_files({file_of(RUN.source): rows}).items()
     assert name == "inferencex_runs.csv"
     assert "joules_per_output_token" not in text
     assert {row.id: row for row in read_rows(text, name)} == {row.id: row for row in rows}
