@@ -2,7 +2,7 @@
 
 A pair is a run with drafts and a run without drafts that have the same setup, lengths and load. The step model gives
 the extra work of the drafting step. Two fitted values explain the rest of the time difference. One acceptance per model
-gives the tokens that a step yields. One factor per engine gives the extra time of a drafting step.
+determines how many tokens a step yields. One factor per engine gives the extra time of a drafting step.
 """
 
 from collections import defaultdict
@@ -30,8 +30,8 @@ between one and the value fitted to the engine alone."""
 _ROUNDS: Final = 5
 
 UnseenDraft = Literal["split", "model"]
-"""The part of a setup that was never measured with drafts. This part is the split (tp, dp, ep) if the model was
-measured with drafts in another split, else the model itself."""
+"""The part of a setup that was never measured with drafts. The unmeasured part is the split (tp, dp, ep) if the model
+was measured with drafts in another split, else the model itself."""
 
 
 @dataclass(frozen=True, kw_only=True)

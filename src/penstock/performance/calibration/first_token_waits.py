@@ -2,7 +2,7 @@
 
 Three fitted terms explain why measured times differ from the closed form in `step.first_token`. The first term is the
 time that a request spends outside the engine's steps. The second term multiplies the closed form, because prompts run
-without graphs and alongside other prompts. The third term multiplies the time of the steps for which a scheduler delays
+without graphs and alongside other prompts. The third term multiplies the time of the steps by which a scheduler delays
 a prompt. All three terms are fitted with shrinkage across setups (`first_token_regression`).
 """
 

@@ -26,8 +26,8 @@ EFFECT: Final[Mapping[Phase, float]] = {"prefill": 0.3, "decode": 0.2}
 """Prior standard deviation of an effect, as a logarithm. If this value is halved or doubled, held-out errors change by
 less than one percentage point."""
 _CONFIGURATION, _ROW = 0.15, 0.25
-"""Standard deviations, as logarithms, of the part of a residual that no label explains: first the part that all rows of
-a configuration share, then the part of a single row."""
+"""Standard deviations, as logarithms, of the part of a residual that no label explains. The first value is for the part
+that all rows of a configuration share. The second value is for the part of a single row."""
 _FARTHEST: Final = 2.5
 _OUTLIER: Final = 1.5
 _REWEIGHTS: Final = 4

@@ -64,8 +64,8 @@ class Steady:
     ttft_s: float
     """Seconds until the decode worker returns the first token. Infinite if the request rate exceeds the capacity."""
     served_s: float
-    """Part of `ttft_s` spent in steps, in seconds. The steps of the prompt and the step with the first token count, but
-    neither waiting nor transfer."""
+    """Part of `ttft_s` spent in steps, in seconds. This time includes the steps of the prompt and the step that yields
+    the first token. Waiting and transfer are not included."""
     decoding: float
     """Number of requests in the batch of one decode worker."""
     prefill_busy: float
@@ -149,8 +149,8 @@ class Columns:
     def first_token_s(self, rate: Array, decode_s: Array) -> tuple[Array, Array]:
         """Return the time to first token, and the part of this time that is spent in steps, both in seconds.
 
-        The first value includes the wait for a prefill worker, the prefill, the transfer, the wait for the end of a
-        decode step, and the step with the first token.
+        The time to first token includes the wait for a prefill worker, the prefill, the transfer, the wait for the end
+        of a decode step, and the step that yields the first token.
         """
         waited_s, prefill_s = self.prefilling_s(rate)
         served_s = prefill_s + decode_s

@@ -260,7 +260,7 @@ def request_cache_bytes(deployment: Deployment, layers: Sequence[int], tokens: i
 
 
 def _pages(deployment: Deployment, layers: Sequence[int]) -> CompressedPages | SlidingPages | None:
-    """Return vLLM's block tables if layers keep different tokens. None if all layers share one block table."""
+    """Return vLLM's block tables if not all layers keep the same tokens. None if all layers share one block table."""
     if deployment.engine.name != "vllm":
         return None
     if any(isinstance(deployment.model.layers[index].mixer, CompressedAttention) for index in layers):

@@ -54,8 +54,8 @@ class CompressedPages:
     def _page_bytes(self) -> int:
         """Return the bytes of a page. From vLLM 0.32 on, a page is as large as the widest table needs.
 
-        Before 0.32, a page has as many bytes as the distinct page sizes of compressed entries together, times the
-        largest number of caches with equal page sizes in one table.
+        Before 0.32, the page size is the product of two numbers: the sum of the distinct page sizes of compressed
+        entries, and the largest number of caches with equal page sizes in one table.
         """
         if self._engine.release.reaches(0, 32):
             return max(sum(table.pages) for table in self._tables)

@@ -13,11 +13,12 @@ from penstock.performance.step.step_work import COMPONENTS, Array, ReplicaWork, 
 class StepCost:
     """Coefficients, in seconds, of a step that decodes some requests and processes some prompt tokens.
 
-    The time of a step is `step_s + decodes * decode_s + prefill_tokens * prefill_token_s`, plus `prompt_step_s` if the
-    step carries a prompt, plus `expert_s` times the share of the experts that any token visits. Each attention limit w
-    adds `context_s * sum of min(context, w)` over the decoding requests, and `pair_s` for every pair of a prompt token
-    and a token that it attends to. Each decode step adds one token to every context, and the time is linear in these
-    tokens. So the total time of several steps with the same requests has a closed form.
+    The time of a step is `step_s + decodes * decode_s + prefill_tokens * prefill_token_s`, and several additions. A
+    step that carries a prompt adds `prompt_step_s`. Experts add `expert_s` times the share of the experts that any
+    token visits. Each attention limit w adds `context_s * sum of min(context, w)` over the decoding requests. The same
+    limit adds `pair_s` for every pair of a prompt token and a token that it attends to. Each decode step adds one token
+    to every context, and the time is linear in these tokens. So the total time of several steps with the same requests
+    has a closed form.
 
     If attention runs in `ranks` data-parallel ranks, the coefficients are for a load that is spread evenly over all
     ranks. `of_rank` has the coefficients of one rank's part of a step, without the experts. Ranks that share experts
