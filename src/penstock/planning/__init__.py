@@ -1,1 +1,1 @@
-"""Chooses the fleet to buy: reads a plan, finds feasible deployments and the cheapest fleet, and bills and tests it."""
+"""Chooses the fleet to buy: reads a plan, finds feasible deployments, and finds, bills and tests the cheapest fleet."""

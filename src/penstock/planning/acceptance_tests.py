@@ -24,8 +24,9 @@ _MIN_REQUESTS: Final = 500
 _PASSABLE: Final = 0.95
 """Maximum load required of the nodes under test, relative to the load that these nodes sustain alone in simulation.
 
-Requests that queue together miss the SLO together, so results vary between runs. Of twelve runs of the benchmark's
-length, a node as good as estimated passed eight at full load and eleven at this load."""
+Requests that queue together miss the SLO together, so results vary between runs. A node whose speed equals the estimate
+passed 8 of 12 runs at full load, and 11 of 12 runs at this load.
+"""
 _LOADS: Final = (("half", 0.5), ("peak", 1.0))
 _DIGITS: Final = 4
 """Number of significant digits of a required rate."""
@@ -59,7 +60,7 @@ class AcceptedLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefillReplicas:
-    """Prefill-only replicas of a disaggregated case; the other replicas then only decode."""
+    """Prefill-only replicas of a disaggregated benchmark; the benchmark's other replicas then only decode."""
 
     replicas: Count
     split: Parallelism
@@ -76,16 +77,17 @@ class AcceptanceCase:
     nodes: Count
     """Number of nodes under test: one, or as many as one replica spans."""
     replicas: Count
-    """Replicas on these nodes. One router sends each request to the replica with the fewest requests."""
+    """Number of replicas on the nodes under test. One router sends each request to the replica with the fewest
+    requests."""
     model: str
     weights: str
     kv: str
     engine: str
     split: Parallelism
     drafted_tokens: Annotated[int, whole(high=64)] = 0
-    """Tokens drafted per step by the checkpoint's own draft layers; 0 if it does not draft."""
+    """Tokens drafted per step by the checkpoint's own draft layers; 0 without speculative decoding."""
     prefill: PrefillReplicas | None = None
-    """Prefill replicas of a disaggregated case; `replicas` and the split then describe the decode replicas."""
+    """Prefill replicas of a disaggregated benchmark; `replicas` and `split` then describe the decode replicas."""
     lengths: tuple[AcceptedLength, ...]
     slo: Slo
     loads: tuple[AcceptedLoad, ...]
@@ -94,29 +96,30 @@ class AcceptanceCase:
     def __post_init__(self) -> None:
         total = sum(length.share_fraction for length in self.lengths)
         if abs(total - 1) > 1e-6:  # rounded in a file
-            raise UsageError(f"the shares of the lengths add up to {total:.4%}; make them 100%")
+            raise UsageError(f"the shares of the lengths must add up to 100%, not {total:.4%}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Margin:
-    """The plan's estimate for a case, compared with the rate that the case requires; vendors do not see it."""
+    """The plan's estimate for a benchmark, compared with the rate the benchmark requires; vendors do not see it."""
 
     case: AcceptanceCase
     sent_requests_per_s: float
-    """Rate that the plan sends at peak load to as many replicas as the case has."""
+    """Request rate that, in the plan, as many replicas as the benchmark has receive at peak load."""
     estimate_requests_per_s: float
     low_requests_per_s: float
     high_requests_per_s: float
-    """P90 of the rate that the nodes of the case, without other nodes, sustain within the SLO.
+    """P90 of the rate that the nodes under test, without other nodes, sustain within the SLO.
 
-    `estimate_requests_per_s` is the estimate of that rate, and `low_requests_per_s` is its P10.
+    `estimate_requests_per_s` is the estimate of the same rate, and `low_requests_per_s` is the P10.
     """
     turns_below_requests_per_s: float | None
-    """Rate of the nodes of the case below which a different fleet is cheapest; None if no such rate was found."""
+    """If the nodes under test sustain less than this rate, a different fleet is cheapest; None if no such rate was
+    found."""
 
     @property
     def margin_fraction(self) -> float:
-        """Return by what fraction the estimated rate exceeds the required rate."""
+        """Return the fraction by which the estimated rate exceeds the required rate."""
         return self.estimate_requests_per_s / self.case.loads[-1].requests_per_s - 1
 
 
@@ -133,11 +136,11 @@ class Acceptance:
 
 
 def margins_of(result: PlanResult, answer: Answer, sustained: LoadJudge | None = None) -> tuple[Margin, ...]:
-    """Derive the required rates, with margins, for the pools of the chosen fleet and of each other label's best fleet.
+    """Derive required rates and margins for the pools of the chosen fleet, and of the best fleet of each other label.
 
-    A node has fewer replicas than its pool, so it shares bursts less well. Therefore `sustained` simulates the replicas
-    under test by themselves, and the required rate never exceeds their simulated rate. Without `sustained`, the
-    predicted capacity of a replica is used.
+    A single node has fewer replicas than its pool, so bursts are spread less well over its replicas. Therefore
+    `sustained` simulates the replicas under test by themselves, and the required rate never exceeds their simulated
+    rate. Without `sustained`, the predicted capacity of a replica is used.
     """
     found: dict[str, Margin] = {}
     for bill in (answer.winner, *answer.by_label.values()):
@@ -148,7 +151,7 @@ def margins_of(result: PlanResult, answer: Answer, sustained: LoadJudge | None =
 
 
 def _of_fleet(result: PlanResult, bill: Bill) -> Iterator[tuple[PoolPeriod, Candidate]]:
-    """Yield each kind of replica of a fleet once, with the pool and period of its highest load per replica."""
+    """Yield each kind of replica of a fleet once, with the pool and period in which its load per replica is highest."""
     hardest: dict[str, tuple[float, PoolPeriod]] = {}
     for pool in bill.mix.pools:
         for name in pool.replicas:
@@ -258,7 +261,7 @@ def _system(entry: Candidate) -> tuple[int, int]:
 
 
 def _replica_rate(entry: Candidate, rates: Mapping[int, float]) -> Sequence[float]:
-    """Return the estimate, P10 and P90 of a replica's rate for a mix of lengths.
+    """Return the estimate, the P10 and the P90 of the rate that a replica sustains for a mix of lengths.
 
     Each length is weighted by the time that its requests take.
     """

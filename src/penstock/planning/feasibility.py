@@ -1,4 +1,4 @@
-"""Refuses plans whose rules no number of nodes can satisfy, before the search for a fleet begins."""
+"""Refuses plans with rules that no fleet can satisfy, before the search for a fleet begins."""
 
 from collections.abc import Callable, Sequence
 
@@ -27,7 +27,7 @@ def _refuse_unknown_engines(resolved: Resolved, engines_of_vendor: Callable[[str
 
 
 def _refuse_impossible_shares(resolved: Resolved) -> None:
-    """Refuse rules on vendors and sites that the plan's accelerators cannot satisfy in any number."""
+    """Refuse rules on vendors and sites that no number of the plan's accelerators can satisfy."""
     rules, plan = resolved.plan.constraints, resolved.plan
     if all(is_denied(site, resolved.accelerators[entry.id]) for site in plan.sites for entry in plan.accelerators):
         raise UsageError("sites: `deny` excludes every accelerator of the plan at every site; allow at least one")

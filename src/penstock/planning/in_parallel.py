@@ -1,4 +1,4 @@
-"""Runs independent calls in threads, which run in parallel because the solver releases the global interpreter lock."""
+"""Runs independent calls in parallel threads; the solver releases the global interpreter lock."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence

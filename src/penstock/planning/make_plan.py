@@ -38,7 +38,7 @@ from penstock.simulation.run_options import StageProgress
 
 RUNNERS_UP = 3
 _ANSWERED_AGAIN = 2
-"""Maximum number of times a plan is solved again because the uncertainty analysis found a cheaper fleet."""
+"""Maximum number of times the answer is computed again because the uncertainty analysis found a cheaper fleet."""
 
 
 def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_: None) -> PlanResult:
@@ -78,7 +78,7 @@ class _Question:
 
 
 def _resolve(plan: Plan, sources: Sources) -> tuple[Resolved, tuple[LeftOut, ...]]:
-    """Fill in the inputs that the plan does not state; also return notes on trace features that are not planned for."""
+    """Fill in the inputs that the plan does not state; also return notes on trace features that the planner ignores."""
     traced = [with_trace(entry, sources.read_trace, sources.model_of) for entry in plan.workloads]
     resolved = resolve(
         replace(plan, workloads=tuple(workload for workload, _ in traced)),
@@ -93,10 +93,10 @@ def _resolve(plan: Plan, sources: Sources) -> tuple[Resolved, tuple[LeftOut, ...
 
 
 def _answer(question: _Question, sources: Sources, progress: StageProgress) -> Answer | None:
-    """Return the answer; None if no fleet satisfies every rule, even if replicas carry `MAY_CARRY` times their rates.
+    """Return the plan's answer; None if no fleet satisfies every rule, even with replica rates times `MAY_CARRY`.
 
-    The uncertainty analysis solves for fleets with changed inputs. If such a fleet is also cheaper at the plan's own
-    inputs, it joins the proven fleets, and the answer is computed again.
+    The uncertainty analysis solves for fleets with changed inputs. If a fleet solved for changed inputs is also cheaper
+    at the plan's own inputs, this fleet joins the proven fleets, and the answer is computed again.
     """
     problem, simulator = question.problem, _simulator(question, sources)
     planned = _optimise(problem, progress, may_carry=None if simulator is None else MAY_CARRY)

@@ -46,7 +46,7 @@ class Answer:
     by_label: Mapping[str, Bill]
     verdict: PlanVerdict
     people: PeopleDecide | None
-    """The vendor whose number of engineers decides the answer; None if hardware decides the answer."""
+    """The vendor for which the number of engineers decides the answer; None if hardware decides the answer."""
     confidence: Confidence
     swings: tuple[Swing, ...]
     flips: tuple[Flip, ...]
@@ -55,7 +55,7 @@ class Answer:
     scenarios: tuple[DemandScenario, ...]
     """Scenarios with low, stated and high demand; empty if demand has no range."""
     owned: Owned | None
-    """Use of the nodes owned already; None if no nodes are owned."""
+    """How the already owned nodes are used; None if no nodes are owned."""
     verified: tuple[Verified, ...]
     """The simulated fleets, of which the winner is the first; empty without a simulator."""
     regret_usd: float | None

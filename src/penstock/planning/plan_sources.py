@@ -25,21 +25,21 @@ class Sources:
     model_of: Callable[[str], ModelSpec]
     capacity_of: CapacityOf
     capacity_note: str
-    """Sentence for the report on how capacity was judged."""
+    """Sentence for the report that says how capacity was estimated."""
     screen: CapacityOf | None = None
     engines_of: EnginesOf = lambda *_: ()
     """Function that returns the engines measured on an accelerator, optionally with a given model."""
     engines_of_vendor: Callable[[str], Sequence[str]] = lambda _: ()
     """Function that returns the engines measured on any accelerator of a vendor."""
     served: Callable[[str], bool] = lambda _: True
-    """Function that returns whether an accelerator has enough serving measurements."""
+    """Function that returns whether an accelerator has enough measurements of serving performance."""
     drafts_of: DraftsOf = lambda *_: None
-    """Function that returns the speculative decoding of an engine with a checkpoint's own draft layers."""
+    """Function that returns how an engine decodes speculatively with a checkpoint's own draft layers."""
     units_of: UnitsOf = lambda *_: ()
     """Function that returns the disaggregated units worth simulating on an accelerator."""
     verify_of: VerifyOf | None = None
     sizing_of: VerifyOf | None = None
-    """Function like `verify_of` that finds only whether each pool meets the SLO, not by what margin."""
+    """Faster variant of `verify_of`, which finds only whether each pool meets the SLO, without the margin."""
     sustained_of: LoadJudge | None = None
     """Function that returns the highest rate that replicas of one kind sustain together."""
     read_trace: ReadTrace | None = None

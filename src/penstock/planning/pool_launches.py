@@ -1,4 +1,4 @@
-"""Proposes a launch command for one replica of each pool, with a note; preflight proposes the same command."""
+"""Proposes a launch command, with a note, for one replica of each pool; `preflight` proposes the same command."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from penstock.preflight.launch.setting import Setting
 from penstock.preflight.rules.knowledge import Knowledge
 
 _CACHE_FLAG: Final = {"fp8": "fp8", "fp8_e4m3": "fp8_e4m3", "fp8_e5m2": "fp8_e5m2"}
-"""Maps KV cache format to the value of the engine's flag; formats that the engine chooses itself are absent."""
+"""Maps KV cache format to the value of the engine's flag; formats that the engine selects without a flag are absent."""
 
 SubjectOf = Callable[[str], Subject]
 
@@ -121,7 +121,7 @@ def _disaggregated_note(pool: Pool) -> str:
 
 
 def _subject(pool: Pool, model: ModelSpec, subject_of: SubjectOf) -> Subject:
-    """Return the checkpoint to check; converted weights need a checkpoint whose name the user must fill in."""
+    """Return the checkpoint that preflight checks; for converted weights, the user must fill in its name."""
     subject = subject_of(pool.model)
     if pool.weights == CHECKPOINT:
         return subject

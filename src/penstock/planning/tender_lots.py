@@ -1,4 +1,4 @@
-"""Sizes the lots that each vendor is asked to offer: nodes for the whole demand, and nodes for an equal share of it."""
+"""Sizes the lots that each vendor is asked to offer: nodes for the whole demand, and for an equal share of demand."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -44,7 +44,7 @@ def shared_fraction(result: PlanResult, answer: Answer) -> float | None:
 def nodes_to_request(result: PlanResult, answer: Answer) -> Mapping[str, LotSizes]:
     """Map each accelerator to the nodes to request; accelerators of the recommended fleet come first.
 
-    An accelerator is left out if the nodes owned already are enough.
+    An accelerator is left out if the already owned nodes are enough.
     """
     share, chosen = shared_fraction(result, answer), answer.winner.mix.support
     found: dict[str, LotSizes] = {}
@@ -75,9 +75,10 @@ def _whole_fleets(result: PlanResult, answer: Answer) -> Iterator[tuple[str, Mix
 
 
 def _alone(result: PlanResult, answer: Answer, vendor: str, chosen: set[str]) -> Mix | None:
-    """Find the cheapest fleet of one vendor alone; None if there is none.
+    """Find the cheapest fleet of one vendor alone; None if no such fleet is feasible.
 
-    If rules forbid a single vendor, these rules are ignored, and only the accelerators in `chosen` are used.
+    If no single-vendor fleet satisfies the rules, rules on vendors are ignored, and only the accelerators in `chosen`
+    are used.
     """
     if vendor in answer.by_label:
         return answer.by_label[vendor].mix

@@ -1,1 +1,1 @@
-"""Finds the deployments that could run each workload, and the capacity of one replica of each deployment."""
+"""Finds the deployments that could run each workload, and the capacity of one replica."""

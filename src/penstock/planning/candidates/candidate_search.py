@@ -18,11 +18,12 @@ from penstock.planning.spec.resolve_plan import LeftOut
 _SCREEN_MARGIN: Final = 1.1
 """Factor by which the simulated rate of an option may exceed its quick estimate.
 
-An option that is dominated even at this factor times its quick estimate is not simulated."""
+An option is not simulated if it would still be dominated with its quick estimate multiplied by this factor.
+"""
 Step = Callable[[str], None]
-"""Progress callback; it receives the name of the next accelerator or step."""
+"""Progress callback, called with the name of the next accelerator or stage."""
 EnginesOf = Callable[[str, ModelSpec | None], Sequence[str]]
-"""Function that maps an accelerator, and optionally a model, to the engines it was measured with."""
+"""Function that returns the engines with which an accelerator was measured, optionally with one model only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +39,12 @@ class Candidate:
     speculation: Speculation | None = None
     """Speculative decoding with the checkpoint's own draft layers; None if the candidate does not draft."""
     disaggregated: Disaggregated | None = None
-    """The replicas of a disaggregated unit, which counts as one replica; None if the candidate is no unit."""
+    """The replicas of a disaggregated unit; the unit counts as one replica. None if the candidate is not
+    disaggregated."""
 
     @property
     def way(self) -> str:
-        """Describe the deployment: its split and drafted tokens per step, or a unit's prefill and decode replicas."""
+        """Describe the deployment: split and drafted tokens per step, or the prefill and decode replicas of a unit."""
         return way_of(self.deployment, self.speculation, self.disaggregated)
 
     @property
@@ -68,7 +70,7 @@ class Candidate:
 
     @property
     def option(self) -> Option:
-        """Return the option that this candidate was made from, with the candidate's measured engine."""
+        """Return the deployment option from which this candidate was made, with the candidate's measured engine."""
         return Option(
             id=self.id,
             weights=self.weights,
@@ -80,7 +82,7 @@ class Candidate:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Return the requests per second of each length."""
+        """Return the capacity for each length, in requests per second."""
         return tuple(capacity.requests_per_s.value for capacity in self.capacities)
 
 
@@ -105,11 +107,11 @@ def find_candidates(
     units_of: UnitsOf = lambda *_: (),
     step: Step = lambda _: None,
 ) -> Choice:
-    """Find the candidates of a workload on every accelerator, with the engines measured there.
+    """Find the candidates of a workload on every accelerator, with the engines measured on that accelerator.
 
-    If the workload names no engine, the engines measured with its model are considered or, if there are none, any
-    measured engine. Disaggregated units are added to the replicas that both prefill and decode, so that units never
-    make a fleet more expensive.
+    If the workload names no engine, the engines measured with its model are considered. If no engine was measured with
+    its model, all measured engines are considered. Disaggregated units are added to the replicas that both prefill and
+    decode, so that units never make a fleet more expensive.
     """
     kept: list[Candidate] = []
     left_out: list[LeftOut] = []
@@ -176,8 +178,9 @@ def _simulate_options(
     """Simulate options in the order of their quick estimates, and skip options that a simulated option dominates.
 
     A quick estimate ignores queues, so it is optimistic. An option whose quick estimate is dominated by a simulated
-    option need not be simulated. Quick estimates are not compared with each other: without queues, two small replicas
-    may beat a large replica that carries more once requests queue and that the cheapest fleet would run.
+    option need not be simulated. Quick estimates are not compared with each other, because they ignore queues. Without
+    queues, two small replicas may look better than one large replica, although the large replica carries more when
+    requests queue.
     """
     found: list[Candidate] = []
     for option, bound in sorted(screened, key=lambda pair: -_mixed_rate(workload, pair[1]) / pair[1].devices):
@@ -221,9 +224,8 @@ def _mixed_rate(workload: WorkloadPlan, candidate: Candidate) -> float:
 def drop_dominated(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Drop each candidate that is dominated by another candidate of the same workload and accelerator.
 
-    Candidate A dominates candidate B if A needs no more devices than B and serves no length slower than B. Several
-    copies of a smaller replica may replace a larger replica. Sizes divide a node, so the copies fit wherever the larger
-    replica fits.
+    Candidate A dominates candidate B if copies of A, on no more devices than B, serve every length at least as fast as
+    B. Replica sizes divide a node, so the copies fit wherever the larger replica fits.
     """
     kept: list[Candidate] = []
     for one in sorted(candidates, key=lambda entry: (entry.devices, -sum(entry.rates), entry.id)):

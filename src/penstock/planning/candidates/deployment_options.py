@@ -20,11 +20,12 @@ from penstock.planning.spec.plan_types import AcceleratorPlan, WorkloadPlan
 
 CHECKPOINT: Final = "checkpoint"
 UNMEASURED: Final = "vllm"
-"""Engine assumed for an accelerator without measurements; similar accelerators predict its speed."""
+"""Engine assumed for an accelerator without measurements, whose speed is predicted from similar accelerators."""
 DraftsOf = Callable[[ModelSpec, str, str, int], Speculation | None]
-"""Function that maps model, engine, vendor and number of ranks to the speculation with the checkpoint's draft layers.
+"""Function from model, engine, vendor and number of ranks to speculative decoding with the checkpoint's draft layers.
 
-It returns None if the checkpoint has no draft layers."""
+The function returns None if the checkpoint has no draft layers.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +43,9 @@ class WorkloadOnAccelerator:
         return min(share.bucket.context_tokens for share in self.workload.shares)
 
     def speculation(self, spec: ModelSpec, split: Parallelism, engine: str) -> Speculation | None:
-        """Return the speculation with the checkpoint's own draft layers.
+        """Return the speculative decoding that uses the checkpoint's own draft layers.
 
-        Return None if the plan forbids drafting, or for pipeline stages, across which no engine drafts.
+        Return None if the plan forbids drafting, or if the split has pipeline stages, with which no engine drafts.
         """
         if not self.workload.mtp or split.pp > 1:
             return None
@@ -65,7 +66,7 @@ class WorkloadOnAccelerator:
 def options_of(
     model: ModelSpec, placing: WorkloadOnAccelerator, engines: Sequence[str]
 ) -> tuple[list[Option], str | None]:
-    """Return the options that hold the shortest request, and the reason why the last rejected option does not."""
+    """Return the options with room for the shortest request, and the reason why the last other option has no room."""
     found: list[Option] = []
     reason = None
     for weights, spec in weight_formats(placing.workload, model):
@@ -83,7 +84,7 @@ def emulated_format(placing: WorkloadOnAccelerator, model: ModelSpec, spec: Mode
     """Return a weight format of the converted model that the accelerator only emulates; None if there is none.
 
     The speed of an emulated format cannot be predicted. Formats of the checkpoint itself are allowed, because engines
-    widen them.
+    convert them to a wider format.
     """
     return None if spec is model else next(iter(placing.accelerator.emulated_formats(spec.formats)), None)
 
@@ -107,9 +108,10 @@ def weight_formats(workload: WorkloadPlan, model: ModelSpec) -> Iterator[tuple[s
 def _split(
     weights: str, spec: ModelSpec, placing: WorkloadOnAccelerator, engines: Sequence[str]
 ) -> tuple[list[Option], str | None]:
-    """Return the options that hold the shortest request, and the reason why the last rejected option does not.
+    """Return the options with room for the shortest request, and the reason why the last rejected option has no room.
 
-    Pipeline splits are tried only if the plan states no splits and devices linked at full speed do not hold the model.
+    Pipeline splits are tried only if the plan states no splits and the model does not fit on devices linked at full
+    speed.
     """
     named = tuple(Parallelism(tp=tp) for tp in placing.planned.tp)
     found, reason = _fitting(weights, spec, placing, named or splits_of(spec, placing.accelerator), engines)
@@ -152,7 +154,7 @@ def _fitting(
 
 
 def settings_of(engine: str) -> EngineName:
-    """Return the engine whose settings and memory accounting are used: SGLang for SGLang, vLLM for any other engine.
+    """Return the engine whose settings and memory accounting apply, which is vLLM for any engine other than SGLang.
 
     Settings and memory accounting are known from source code for these two engines only.
     """

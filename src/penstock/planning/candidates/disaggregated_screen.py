@@ -28,7 +28,7 @@ from penstock.planning.spec.plan_types import Bucket, WorkloadPlan
 from penstock.workload.slo import Slo
 
 _RATES: Final = 100
-"""Number of steps in which loads are tried; a step is 1% of the maximum rate of the slower pool."""
+"""Number of equal steps in which request rates are tried; a step is 1% of the maximum rate of the slower pool."""
 _HALVINGS: Final = 24
 
 
@@ -43,7 +43,7 @@ class PhaseEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRates:
-    """Rates for one length, in requests per second: of one prefill replica and, separately, of one decode replica."""
+    """Maximum rates of one prefill replica and of one decode replica for one length, in requests per second."""
 
     prefill_per_s: float
     decode_per_s: float
@@ -59,7 +59,7 @@ class UnitScreen:
         self._sending: dict[tuple[int, float | None], float] = {}
 
     def __call__(self, option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
-        """Return the highest rate within the SLO for each length; `loop` judges options that are not units."""
+        """Return the highest rate within the SLO for each length; `loop` estimates other options than units."""
         if option.disaggregated is None:
             return self.loop(option, workload)
         return tuple(self._alone(option, option.disaggregated, share.bucket, workload.slo) for share in workload.shares)
@@ -93,9 +93,9 @@ class UnitScreen:
         return all(side.stack.tier == "calibrated" for side in self.engines(unit, measured_engine))
 
     def rates(self, pairs: Sequence[tuple[Disaggregated, str]], bucket: Bucket, slo: Slo) -> list[PairRates]:
-        """Return the rates of one prefill and of one decode replica of each pair; 0 if one request misses the SLO.
+        """Return the rates of the prefill and the decode replica of each pair; 0 if even one request misses the SLO.
 
-        The rates are for one length and ignore the queue in front of the prefill replicas. They are computed for many
+        The rates are for one length and ignore the queue in front of the prefill replicas. Rates are computed for many
         pairs at once, to choose the numbers of prefill and decode replicas.
         """
         if not pairs:
@@ -138,10 +138,10 @@ class UnitScreen:
         )
 
     def _steps(self, unit: Disaggregated, measured_engine: str) -> tuple[float, float]:
-        """Return the logarithms of the step-time factors at P10 and P90 of capacity.
+        """Return the logarithms of the factors on step time that give the P10 and the P90 of capacity.
 
-        Step times are scaled instead of the rate, because near the SLO's limit on time per token a small change of step
-        time changes the rate much more.
+        Step times are scaled instead of the rate, because near the SLO's limit on time per token a small change in step
+        time causes a large change in the rate.
         """
         spread = self.spread(unit, measured_engine)
         return max(spread.tpot[1], -spread.rate[0], 0.0), min(spread.tpot[0], -spread.rate[1], 0.0)
@@ -194,7 +194,7 @@ def _within(solved: Sequence[Steady], decoding: Stack, bucket: Bucket, slo: Slo)
 
 
 def _most_decoding(columns: Columns, limit_s: float) -> Array:
-    """Return the largest batch of a decode replica within a time limit per token; 0 if one request is too slow."""
+    """Return the largest batch of a decode replica that meets a time limit per token; 0 if one request is too slow."""
     low, high = np.zeros_like(columns.seats), columns.seats.copy()
     whole = columns.decode_step_s(high) <= limit_s
     for _ in range(_HALVINGS):
@@ -208,7 +208,8 @@ def _most_decoding(columns: Columns, limit_s: float) -> Array:
 def _token_limit_s(bucket: Bucket, slo: Slo) -> float:
     """Return the time limit per token in seconds.
 
-    It is the lower of the SLO's limit per token and a token's share of the end-to-end limit; infinite without limits.
+    The limit is the lower of the SLO's limit per token and a token's share of the end-to-end limit; infinite without
+    limits.
     """
     limits = [np.inf if slo.tpot_s is None else slo.tpot_s]
     limits += [] if slo.e2e_s is None else [slo.e2e_s / bucket.output_tokens]

@@ -26,7 +26,7 @@ _MAX_REPLICAS: Final = 8
 _WORKING: Final = 0.85
 """Utilisation of prefill replicas at which the prompt queue is short enough for most SLOs."""
 _SHORTLIST, _UNITS = 24, 3
-"""Maximum number of units judged with the queue in front of prefill, and maximum number of units simulated."""
+"""Maximum number of units estimated with queueing before prefill, and maximum number of units simulated."""
 
 _Needs = tuple[float, float, float]
 UnitsOf = Callable[[ModelSpec, WorkloadOnAccelerator], Sequence[Option]]
@@ -35,7 +35,7 @@ UnitsOf = Callable[[ModelSpec, WorkloadOnAccelerator], Sequence[Option]]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Pair:
-    """One prefill replica and one decode replica, with their common engine."""
+    """One prefill replica and one decode replica that run the same engine."""
 
     unit: Disaggregated
     weights: str
@@ -43,10 +43,10 @@ class _Pair:
 
 
 def find_units(model: ModelSpec, placing: WorkloadOnAccelerator, screen: UnitScreen) -> list[Option]:
-    """Return the units that need the fewest devices for the workload's peak at the P10 of their predicted rate.
+    """Return the units that need the fewest devices for the workload's peak, if each unit has the P10 of its rate.
 
-    With the estimated rate instead, the best of hundreds of units would be the one with the most favourable prediction
-    error. Measured setups have smaller errors.
+    If units were ranked by estimated rate instead, the best of hundreds of units would be the unit with the most
+    favourable prediction error. The rank by P10 favours measured setups, which have smaller errors.
     """
     pairs = list(_pairs(model, placing, screen))
     sized = [
@@ -79,8 +79,8 @@ def _pairs(model: ModelSpec, placing: WorkloadOnAccelerator, screen: UnitScreen)
 def _engines(spec: ModelSpec, placing: WorkloadOnAccelerator, screen: UnitScreen) -> list[str]:
     """Return the engines measured in disaggregated deployments on the accelerator.
 
-    If the plan requests engines, only these are returned. Otherwise engines measured with this model format are
-    preferred.
+    If the plan requests engines, only requested engines are returned. Otherwise engines measured with this model format
+    are preferred.
     """
     asked, accelerator = placing.workload.engines, placing.accelerator.id
     measured = screen.phase_factors.engines(accelerator, None if asked else spec) or screen.phase_factors.engines(
@@ -103,7 +103,7 @@ def _unit(prefill: Deployment, ahead: int, decode: Deployment, after: int) -> Di
 def _rates(
     pairs: Sequence[_Pair], placing: WorkloadOnAccelerator, screen: UnitScreen
 ) -> list[tuple[float, float, float]]:
-    """Return, for each pair, the share of requests that it serves and the rates of its prefill and decode replica."""
+    """Return, for each pair, the share of requests that the pair serves, its prefill rate and its decode rate."""
     workload = placing.workload
     asked = [(pair.unit, pair.engine) for pair in pairs]
     by_length = [screen.rates(asked, share.bucket, workload.slo) for share in workload.shares]
@@ -120,9 +120,9 @@ def _rates(
 def _size_unit(
     pair: _Pair, rates: tuple[float, float, float], placing: WorkloadOnAccelerator, screen: UnitScreen
 ) -> tuple[_Needs, Option] | None:
-    """Choose the replica counts of a unit that needs the fewest devices; None if the pair serves no length.
+    """Choose the numbers of prefill and decode replicas with the fewest devices; None if the pair serves no length.
 
-    A unit fills whole nodes, or a whole number of units fills one node.
+    Either one unit fills whole nodes, or a whole number of units fills one node.
     """
     served, ahead, after = rates
     if not served:
@@ -151,9 +151,9 @@ def _ratios() -> Iterator[tuple[int, int]]:
 
 
 def _times(devices: int, node: int) -> int | None:
-    """Return the smallest multiple of `devices` that divides a node or fills whole nodes, as a factor.
+    """Return the smallest number of copies of `devices` devices that divides a node evenly or fills whole nodes.
 
-    Return None if that multiple exceeds the maximum devices of a unit.
+    Return None if the copies together exceed the maximum number of devices of a unit.
     """
     for times in range(1, _MAX_DEVICES // devices + 1):
         whole = times * devices
@@ -163,7 +163,7 @@ def _times(devices: int, node: int) -> int | None:
 
 
 def _devices(unit: Disaggregated, rate: float, low: float, peak: float, served: float) -> _Needs:
-    """Return the unserved share, the devices of whole units for the peak, and the devices per request per second.
+    """Return the share of requests not served, the devices of all units for the peak, and the devices per request/s.
 
     Both device counts are scaled up by the ratio of the estimated rate to the P10 of the rate.
     """
@@ -173,7 +173,7 @@ def _devices(unit: Disaggregated, rate: float, low: float, peak: float, served: 
 
 
 def _needs(placing: WorkloadOnAccelerator, option: Option, screen: UnitScreen) -> _Needs:
-    """Return the figures of `_devices` for rates that include the queue in front of the prefill replicas."""
+    """Return the result of `_devices` for rates that include queueing before prefill."""
     capacities = screen(option, placing.workload)
     fractions = tuple(share.fraction for share in placing.workload.shares)
     rate, low = (

@@ -33,7 +33,7 @@ class CompiledSteps:
     speculation: Speculation | None
 
     def times(self, together: Array, bucket: Bucket) -> tuple[Array, Array, Array]:
-        """Return seconds per token, seconds to the first token, and prefill's share of step time, per concurrency."""
+        """Return, per concurrency: seconds per token, seconds to the first token, prefill's share of step time."""
         loop = LoopLoad(
             users=together,
             input_tokens=bucket.input_tokens,
@@ -47,7 +47,7 @@ class CompiledSteps:
         return token_s, self.stack.first_token_s(self.work, loop), prefill
 
     def _step(self, loop: LoopLoad) -> Array:
-        """Return the work of a step per output token of a request."""
+        """Return the work of one step, divided by the output tokens that each request gets in the step."""
         drafts = self.speculation
         if drafts is None:
             return self.work.roofline(loop.average())
@@ -56,10 +56,11 @@ class CompiledSteps:
 
 
 class QueuelessScreen:
-    """Estimates a replica's capacity by the largest closed-loop load whose mean step and first token meet the SLO.
+    """Estimates a replica's capacity as the largest closed-loop load at which mean times meet the SLO.
 
-    The estimate ignores queueing, so it is optimistic near saturation; callers must say so in their reports. Results
-    are cached: a deployment is compiled once for all its lengths and for all engines with the same settings.
+    The estimate ignores queueing, so it is optimistic near saturation; reports must say that the estimate is
+    optimistic. Results are cached: a deployment is compiled once for all its lengths and for all engines with the same
+    settings.
     """
 
     def __init__(self, efficiencies: Efficiencies) -> None:
@@ -134,7 +135,7 @@ class QueuelessScreen:
     def _stack(self, key: tuple[object, ...], work: ReplicaWork) -> Stack:
         """Return the fitted stack of a deployment; results are cached.
 
-        Deployments with and without drafts share a stack, because steps are measured without drafts.
+        Deployments with and without drafts share a fitted stack, because stacks are fitted to steps without drafts.
         """
         *plain, _, engine = key
         known = (*plain, engine)
@@ -144,7 +145,7 @@ class QueuelessScreen:
 
 
 def _layout(deployment: Deployment) -> tuple[object, ...]:
-    """Return a key that is equal for deployments with the same settings; its last entry tells whether they draft."""
+    """Return a key that is equal for deployments with equal settings; its last entry tells whether drafts are used."""
     accelerator, model, engine = deployment.accelerator, deployment.model, deployment.engine
     plain = (model.name, model.quantisation, accelerator.id, deployment.parallelism, deployment.cache_dtype, engine)
     return (*plain, deployment.speculative)

@@ -17,7 +17,7 @@ class Capacity:
     requests_per_s: Range
     tier: str
     grounds: str
-    """Source of the rate: its measurements, its engine, and whether it was simulated."""
+    """Sentence about the source of the rate: the measurements, the engine, and whether the rate was simulated."""
     prefill_fraction: float | None
     """Share of busy device time that prefill takes; None if unknown."""
     measured_engine: str | None = None
@@ -31,7 +31,7 @@ class Capacity:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Option:
-    """One way to run a workload on an accelerator: its weights, split, drafts and engine."""
+    """One way to run a workload on an accelerator: the weights, split, drafts and engine."""
 
     id: str
     weights: str
@@ -68,7 +68,7 @@ def length_by_length(capacity_of: Callable[[Deployment, Bucket, Slo], Capacity])
 
 
 def mixed_rate(fractions: tuple[float, ...], rates: tuple[float, ...]) -> float:
-    """Return a replica's rate for a mix of lengths, in requests per second; 0 if the replica serves none of them.
+    """Return a replica's rate for a mix of lengths, in requests per second; 0 if the replica serves no length.
 
     Lengths that the replica cannot serve are left to other replicas and do not count in the mix.
     """

@@ -17,10 +17,10 @@ _NODES: Final = (2, 4)
 def splits_of(model: ModelSpec, accelerator: Accelerator) -> tuple[Parallelism, ...]:
     """List the splits without pipeline stages, sorted by number of devices, first the fewest.
 
-    Tensor-parallel sizes are powers of two, because engines run these well and they fill a node without gaps. A
+    Tensor-parallel sizes are powers of two, which engines run well and which fill a node without gaps. A
     mixture-of-experts model may hold whole experts on each rank instead of slices of all experts, and may also run
-    attention separately on each rank. Such a model is spread over several nodes only if no single device holds it; for
-    a smaller model, more replicas serve as much with less communication.
+    attention separately on each rank. A mixture-of-experts model is spread over several nodes only if no single device
+    holds it. For a smaller model, separate replicas serve the same load with less communication.
     """
     together = linked_devices(accelerator)
     tensor = [Parallelism(tp=ranks) for ranks in _powers(min(together, _WIDEST_TENSOR))]
@@ -49,7 +49,7 @@ def stages_of(accelerator: Accelerator) -> tuple[Parallelism, ...]:
 
 
 def linked_devices(accelerator: Accelerator) -> int:
-    """Return how many devices are linked at full speed: those of a node, or of a rack whose switches link its nodes."""
+    """Return how many devices are linked at full speed: all in a node, or all in a rack with switches between nodes."""
     link, node = accelerator.link, accelerator.node.devices
     racked = link is not None and link.topology == "switched" and (link.domain_devices or 0) > node
     return (link.domain_devices or node) if link is not None and racked else node

@@ -1,1 +1,1 @@
-"""Finds the cheapest fleet: the problem, the integer program that solves it, and the bill."""
+"""Finds the cheapest fleet by integer programming, and computes its bill."""

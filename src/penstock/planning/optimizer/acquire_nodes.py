@@ -1,4 +1,4 @@
-"""Splits the nodes that a fleet needs in each draw into kept, bought, contracted and hourly nodes, as planned."""
+"""Splits the nodes that a fleet needs in each draw into kept, bought, contracted and hourly nodes, as in the plan."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class Acquired:
 
 @dataclass(kw_only=True)
 class AcquiredNodes:
-    """The nodes of one offer over the periods; every array has one entry per draw."""
+    """The nodes acquired from one offer in each period; every array has one entry per draw."""
 
     offer: Offer
     count: int
@@ -60,9 +60,10 @@ class AcquiredNodes:
         self.at_site[pool.period] = kept + self.owned
 
     def _keep(self, pool: PoolPeriod, needed: Array) -> Array:
-        """Keep the owned nodes that are needed and return their number, which never exceeds the previous period's.
+        """Keep the owned nodes that are needed and return their number, which never increases from period to period.
 
-        The number is at most the planned number, or all owned nodes if the plan uses only kept nodes here.
+        At most the planned number of owned nodes is kept; if the plan uses only owned nodes in the pool, all may be
+        kept.
         """
         if self.offer.kept is None or not pool.kept_nodes:
             return np.zeros(self.count)
@@ -81,7 +82,7 @@ class AcquiredNodes:
         return added
 
     def _sign(self, number: int, period: int, wanted: Array) -> None:
-        """Sign contract `number` for more nodes until at least `wanted` nodes are on this contract in the period."""
+        """Put more nodes on contract `number`, so that at least `wanted` nodes are on this contract in the period."""
         added = np.maximum(0.0, wanted - self._on_contract.get((number, period), 0.0))
         contracts = self.offer.contracts
         span = contracts[number].spans[period] if number < len(contracts) else 1

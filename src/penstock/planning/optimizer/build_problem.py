@@ -1,4 +1,4 @@
-"""Builds the optimizer's problem from a plan: prices, power and people as dollars per node and period."""
+"""Builds the optimization problem from a plan: prices, power and people become dollars per node and period."""
 
 from collections.abc import Mapping, Sequence
 
@@ -139,7 +139,7 @@ def _kept_nodes(terms: BillingTerms, planned: AcceleratorPlan, site: SitePlan) -
 
 
 def _first_period(terms: BillingTerms, planned: AcceleratorPlan) -> int:
-    """Return the first period at whose start the accelerator is available; the number of periods if there is none."""
+    """Return the first period at whose start the accelerator is available; if there is none, the number of periods."""
     return 0 if planned.available is None else _period_from(terms, years_until(terms.resolved.plan, planned.available))
 
 

@@ -29,7 +29,7 @@ class Order:
     on: date
     """Date from which the ordered nodes serve."""
     by: date | None
-    """Latest order date for delivery by `on`; None if the lead time is unknown, or for a contract."""
+    """Latest order date for delivery by the date `on`; None for a contract, or if the lead time is unknown."""
     accelerator: str
     site: str
     nodes: int
@@ -39,7 +39,8 @@ class Order:
     usd: float
     """Amount in dollars: the price with host and network, or the rent for every hour of a contract's term."""
     quoted: bool
-    """Whether the plan states the price; otherwise the price is the catalog's, which no seller has offered you."""
+    """Whether the plan states the price; otherwise the price is from the catalog, and no seller has offered it to
+    you."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +77,7 @@ class Cash:
     bought_resale_usd: float
     """Resale value that the plan assumes for the bought nodes: salvage, plus the stated share of book value."""
     kept_book_usd: float | None
-    """Book value at the end of the horizon of nodes owned before the plan; None if the plan states no book value."""
+    """Book value, at the end of the horizon, of nodes owned before the plan; None if the plan states no book value."""
 
     @property
     def capex_usd(self) -> float:
@@ -196,7 +197,7 @@ def _kept_by_period(mix: Mix, entry: OwnedPlan) -> Mapping[int, int]:
 
 
 def _sales(mix: Mix, terms: BillingTerms) -> Iterator[tuple[float, float]]:
-    """Yield each sale of nodes owned before the plan: its time in years and its proceeds in dollars."""
+    """Yield the date in years and the proceeds in dollars of each sale of nodes owned before the plan."""
     for entry in terms.resolved.plan.owned:
         resale, before, kept = terms.resale(entry), entry.nodes or 0, _kept_by_period(mix, entry)
         for period, (start, _) in enumerate(terms.periods):
@@ -222,7 +223,7 @@ def _kept_book(mix: Mix, terms: BillingTerms) -> float | None:
 
 
 def day_of(terms: BillingTerms, years: float) -> date:
-    """Return the date this many years after the start: whole months by the calendar, fractions of a month in days."""
+    """Return the date `years` years after the start: whole months by the calendar, fractions of a month in days."""
     start, months = terms.resolved.plan.start, round(years * MONTHS_PER_YEAR)
     if abs(years * MONTHS_PER_YEAR - months) > _EPSILON_YEARS:
         return start + timedelta(days=round(years * DAYS_PER_YEAR))

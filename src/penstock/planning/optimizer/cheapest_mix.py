@@ -1,4 +1,4 @@
-"""Finds the cheapest fleet by integer programming; variables are nodes, replicas and shares of each length bucket."""
+"""Finds the cheapest fleet with an integer program over nodes, replicas and shares of each length bucket."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,7 +19,7 @@ _SMALL, _LARGE_GAP, _PERIODS_GAP, _SMALL_GAP = 500, 1e-3, 2e-4, 1e-5
 A small problem is solved to a gap of 0.001%, or of 0.02% if the fleet changes over time. A larger problem is solved to
 a gap of 0.1%. The gap is reported."""
 _MAX_NODES: Final = 2_000
-"""Limit on the nodes of the solver's search tree: ten seconds on this machine for the largest example."""
+"""Limit on the nodes of the solver's search tree; the largest example plan reaches it in about ten seconds."""
 LOOSE: Final = 0.01
 """Optimality gap above which the search continues, because another fleet could still be over 1% cheaper."""
 _PATIENCE: Final = 10
@@ -58,7 +58,7 @@ def _gap(problem: Problem, placements: int) -> float:
 def runners_up(
     problem: Problem, first: Mix, *, count: int, gap_fraction: float | None = None, search_nodes: int = 1_000
 ) -> tuple[Mix, ...]:
-    """Find the next cheapest fleets; each lacks at least one accelerator of every fleet before it."""
+    """Find the next cheapest fleets; each of them lacks at least one accelerator of every cheaper fleet."""
     found: list[Mix] = []
     while len(found) < count:
         seen = tuple(mix.support for mix in (first, *found))
@@ -138,7 +138,7 @@ class _Built:
     def _keep(self, offer: Offer, period: int) -> None:
         """Add a variable for the owned nodes kept in a period.
 
-        Its value is at most that of the previous period, because sold nodes do not return.
+        The variable is at most the variable of the previous period, because sold nodes do not return.
         """
         kept = offer.kept
         if kept is None or period >= len(kept.node_usd):
@@ -311,7 +311,7 @@ class _Built:
         self.milp.row(terms, at_most=0)
 
     def _other_supports(self) -> None:
-        """Forbid fleets that use all accelerators of a set found before, so that a runner-up lacks at least one."""
+        """Forbid fleets that use all accelerators of an earlier fleet, so that each runner-up lacks one of them."""
         for support in self.restriction.not_supports:
             present = []
             for accelerator in sorted(support):
@@ -387,7 +387,7 @@ class _Built:
         period: int,
         carried: dict[str, float],
     ) -> dict[str, int]:
-        """Fill unused devices of paid nodes with more replicas, always of the busiest kind that fits."""
+        """Fill unused devices of paid nodes with more replicas, each time of the busiest kind that fits."""
         kinds = {replica.id: replica for replica in self.problem.replicas if replica.id in replicas}
         rates = {demand.key: demand.requests_per_s[period] for demand in self.problem.demands}
         busy = dict.fromkeys(replicas, 0.0)

@@ -1,4 +1,4 @@
-"""Finds the competing fleets: the winner, runners-up, and the best of each vendor, of a mix and of each accelerator."""
+"""Finds competing fleets: winner, runners-up, and the best fleet of each vendor, each accelerator and a vendor mix."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ from penstock.planning.optimizer.resize_fleet import Worlds, resized_usd
 NOTHING: Final = "nothing"
 """Label for the case that no fleet satisfies every rule."""
 COMPETING = ("amd", "nvidia")
-"""Vendors for which the best fleet that mixes both is solved, even if that fleet does not win."""
+"""The two vendors for which the best mixed fleet is computed, even if this mixed fleet does not win."""
 _HOPELESS: Final = 2.0
 _FIRST, _WHOLE, _NEXT = "cheapest fleet", "without disaggregated units", "runners-up"
 
@@ -36,7 +36,8 @@ class Family:
     by_vendor: bool
     """Whether vendors compete; if all accelerators come from one vendor, sets of accelerators compete instead."""
     of_other_worlds: tuple[Mix, ...] = ()
-    """Fleets that are cheapest if inputs change. They are priced in every draw but are never the plan's answer."""
+    """Fleets that are cheapest if inputs change. These fleets are priced in every draw but are never the plan's
+    answer."""
     carried: Mapping[PoolKey, float] = field(default_factory=dict)
     """Maps pool to the simulated capacity of its replicas relative to their estimates; empty before simulation."""
 
@@ -49,7 +50,7 @@ class Family:
         return tuple(seen.values())
 
     def led_by(self, mix: Mix) -> "Family":
-        """Return the family with the same fleets and the given winner."""
+        """Return a copy of the family with the same fleets and the given winner."""
         if mix.identity == self.winner.identity:
             return self
         rest = (self.winner, *self.runners_up)
@@ -58,7 +59,7 @@ class Family:
     def each(self, change: Callable[[Mix], Mix | None]) -> "Family":
         """Return the family with `change` applied to every fleet; fleets for which `change` returns None are dropped.
 
-        The winner is never dropped: if `change` returns None for the winner, it stays unchanged.
+        The winner is never dropped: if `change` returns None for the winner, the winner stays unchanged.
         """
         return replace(
             self,
@@ -68,16 +69,16 @@ class Family:
         )
 
     def with_others(self, fleets: Iterable[Mix]) -> "Family":
-        """Return the family with more competing fleets."""
+        """Return a copy of the family with more competing fleets."""
         return replace(self, others=(*self.others, *fleets))
 
     def joined_by(self, fleets: Iterable[Mix]) -> "Family":
-        """Return the family with these fleets, which are cheapest if inputs change, added once each."""
+        """Return a copy of the family with more fleets that are cheapest if inputs change; each fleet is added once."""
         seen = {mix.identity: mix for mix in (*self.of_other_worlds, *fleets)}
         return replace(self, of_other_worlds=tuple(seen.values()))
 
     def with_simulated_capacities(self, problem: Problem) -> Problem:
-        """Return the problem with simulated replica capacities, so that all fleets are compared on the same basis."""
+        """Return the problem with simulated capacities of replicas, so that fleets are compared on the same basis."""
         return replace(problem, carried=self.carried)
 
     def competing(self) -> "Family":
@@ -92,7 +93,7 @@ class Family:
 
     @property
     def support(self) -> frozenset[str]:
-        """Return every accelerator used by some fleet."""
+        """Return every accelerator that at least one fleet uses."""
         return frozenset(accelerator for mix in self.fleets for accelerator in mix.support)
 
     def label(self, mix: Mix) -> str:
@@ -121,7 +122,7 @@ class Family:
 
     @property
     def by_label(self) -> Mapping[str, Mix]:
-        """Map each label to its cheapest fleet, sorted by cost after the winner's label, which is first."""
+        """Map each label to its cheapest fleet; the winner's label comes first, and other labels are sorted by cost."""
         found: dict[str, Mix] = {self.label(self.winner): self.winner}
         for mix in sorted(self.fleets, key=lambda entry: entry.cost_usd):
             found.setdefault(self.label(mix), mix)
@@ -130,9 +131,9 @@ class Family:
     def signed_costs(self, problem: Problem, worlds: Worlds) -> dict[str, Array]:
         """Map each label to the cost, in every draw, of its fleet that is cheapest at the estimated inputs.
 
-        A buyer must choose the fleet before the inputs are known. If the best fleet of each draw were taken, a label
-        with more accelerators would win by hindsight. Only a label that has no fleet at the estimated inputs is
-        represented by its fleets from `of_other_worlds`.
+        A buyer must choose the fleet before the inputs are known. If the best fleet of each draw were used, a label
+        with more accelerators would win by hindsight. A label without a fleet at the estimated inputs is represented by
+        its fleets in `of_other_worlds`.
         """
         found = {label: resized_usd(mix, problem, worlds) for label, mix in self.by_label.items()}
         return self.costs(problem, worlds) | found if self._elsewhere else found
@@ -156,9 +157,9 @@ def find_family(
     """Solve for every competing fleet; None if no fleet satisfies the rules.
 
     Every fleet solved satisfies the rules, so the winner is the cheapest of them all. If one solve stops within its
-    optimality gap, or errs, another solve may find the cheaper fleet. If limits leave a solve without a fleet, the
-    solve is repeated with replicas that carry `may_carry` times their rates. Simulation then checks whether the
-    replicas carry that much.
+    optimality gap, or errs, another solve may find a cheaper fleet. If no fleet satisfies the limits, the solve is
+    repeated with replicas that carry `may_carry` times their rates. Simulation then checks whether the replicas really
+    carry `may_carry` times their rates.
     """
     solved = _solve_all(_problems_by_name(problem), step)
     if may_carry is not None and (problem.site_watts or problem.max_nodes):
@@ -185,7 +186,7 @@ def _solve_all(asked: Mapping[str, tuple[Problem, Restriction]], step: Step) -> 
 
 
 def _problems_by_name(problem: Problem) -> dict[str, tuple[Problem, Restriction]]:
-    """Return every problem to solve, by name.
+    """Map a name to each optimization problem to solve.
 
     The problem without disaggregated units comes first, so that its fleet wins if costs are equal.
     """
@@ -209,12 +210,12 @@ def questions(problem: Problem) -> Iterator[tuple[str, Restriction]]:
 
 
 def steps_of(problem: Problem) -> tuple[str, ...]:
-    """Return the steps that `find_family` reports, for a progress bar."""
+    """Return the names of the steps that `find_family` reports to a progress bar."""
     return (*_problems_by_name(problem), _NEXT)
 
 
 def cheapest_label(costs: Mapping[str, float]) -> str:
-    """Return the label with the lowest cost; in a tie, the first by name; `NOTHING` if every cost is infinite."""
+    """Return the label with the lowest cost (in a tie, the first by name), or `NOTHING` if every cost is infinite."""
     least = min(sorted(costs), key=lambda label: costs[label])
     return NOTHING if costs[least] == inf else least
 

@@ -1,4 +1,4 @@
-"""Bills a fleet line by line from the price list, independently of the solver, and prices its tokens."""
+"""Bills a fleet line by line from the price list, independently of the solver, and computes prices per token."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _SECONDS_PER_YEAR: Final = HOURS_PER_YEAR * 3600
 PrefillRule = Callable[[Candidate, int], float | None]
 """Function that maps a candidate and the index of a length bucket to the share of cost charged to input tokens.
 
-The cost is the cost of the device time for which the candidate is busy with requests of this bucket.
+The shared cost is the cost of the time in which the candidate's devices are busy with requests of this bucket.
 """
 
 
@@ -56,7 +56,7 @@ class FleetCost:
 def bill(
     mix: Mix, terms: BillingTerms, candidates: Sequence[Candidate], *, rule: PrefillRule = device_seconds_of_prefill
 ) -> FleetCost:
-    """Bill a fleet and price its tokens; the total equals the solver's cost."""
+    """Bill a fleet and compute its prices per token; the total of the bill equals the solver's cost."""
     lines = fleet_lines(mix, terms)
     total = total_usd(lines)
     busy = _busy(mix, terms, {entry.id: entry for entry in candidates})
@@ -162,7 +162,7 @@ def fleet_lines(mix: Mix, terms: BillingTerms) -> tuple[Line, ...]:
 
 
 def people_lines(mix: Mix, terms: BillingTerms) -> list[Line]:
-    """Bill the engineers of every vendor that serves, period by period."""
+    """Bill the engineers of every vendor whose nodes serve, period by period."""
     lines: list[Line] = []
     for vendor in sorted(mix.vendors):
         for period in range(len(terms.periods)):

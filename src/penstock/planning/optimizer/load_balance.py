@@ -10,13 +10,13 @@ _NEGLIGIBLE: Final = 1e-7
 _ROUNDING: Final = 1e-9
 
 _Shares = dict[tuple[int, str, DemandKey], int]
-"""Maps pool number, replica id and demand to the index of the program's variable."""
+"""Maps pool number, replica id and demand to the index of the variable in the linear program."""
 
 
 def balance_load(mix: Mix, problem: Problem) -> Mix:
     """Redistribute a fleet's requests over its replicas; vendors keep the shares that the rules require.
 
-    The integer program that chose the fleet does not care which pool has spare capacity. It may fill one pool
+    For the integer program that chose the fleet, all distributions of load cost the same. The program may fill one pool
     completely while another pool has room, and the full pool then narrowly misses its SLO in simulation.
     """
     pools = list(mix.pools)
@@ -30,7 +30,7 @@ def balance_load(mix: Mix, problem: Problem) -> Mix:
 def _loads(
     pools: list[PoolPeriod], numbers: list[int], problem: Problem
 ) -> dict[int, dict[tuple[str, DemandKey], float]]:
-    """Return the load of each pool in one period; empty if the program has no solution."""
+    """Return the load of each pool in one period; empty if the linear program has no solution."""
     period, milp = pools[numbers[0]].period, Milp()
     busiest = milp.variable(cost=1.0)
     shares: _Shares = {}

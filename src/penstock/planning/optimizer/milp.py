@@ -9,23 +9,23 @@ import highspy
 import numpy as np
 
 _FEASIBILITY: Final = 1e-6
-"""Feasibility tolerance, HiGHS' default. Below about 1e-8, presolve of HiGHS 1.15 cuts optima off and still reports a
-gap of zero. A millionth of a replica is negligible."""
+"""Feasibility tolerance, HiGHS' default. Below a tolerance of about 1e-8, presolve of HiGHS 1.15 loses the optimum and
+still reports a gap of zero. A millionth of a replica is negligible."""
 _SMALL: Final = 60
 """Maximum number of variables of a program that is solved a second time, without presolve.
 
-Presolve also cut an optimum off at a tolerance of 1e-6. Of the 1,337 programs of the shipped plans, 146 are larger than
-this maximum (up to 200 variables). For these 146 programs, a second solve never contradicted the first solve and took
-as long.
+In one case, presolve also lost the optimum at a tolerance of 1e-6. Of the 1,337 programs of the shipped plans, 146 are
+larger than this maximum (up to 200 variables). For these 146 programs, a second solve never contradicted the first
+solve and took as long as the first.
 """
 _LAST_RESORT_S: Final = 600.0
 """Time limit in seconds. Effort is limited by nodes of the search tree, so that an answer does not depend on machine
-load. Only a solve that exceeds this time is stopped by the clock, and its optimality gap shows that."""
+load. Only a solve that exceeds this time limit is stopped early, and the optimality gap of its solution shows that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimum:
-    """The best solution found, and the largest fraction by which the best possible solution could be cheaper."""
+    """The best solution found, and an upper bound on the fraction by which a better solution could be cheaper."""
 
     values: tuple[float, ...]
     cost: float

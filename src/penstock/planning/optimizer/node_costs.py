@@ -1,4 +1,4 @@
-"""Computes costs per node and per vendor for one set of input values, and the periods by which costs are counted."""
+"""Computes costs per node and per vendor for one set of input values, and the periods into which a plan is divided."""
 
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
@@ -55,9 +55,9 @@ def periods_of(plan: Plan) -> tuple[Period, ...]:
 
 
 def with_steps(plan: Plan) -> Plan:
-    """Let the fleet change every year if a sequence of contracts with different terms is cheaper than one term.
+    """Let the fleet change every year if a sequence of contracts with different terms is cheaper than a single term.
 
-    This is decided once, with the prices of the plan. Draws with other prices have the same periods.
+    The decision is made once, with the prices of the plan. Draws with other prices have the same periods.
     """
     if plan.step_months is None and any(_best_in_turn(planned, plan.horizon_years) for planned in plan.accelerators):
         return replace(plan, step_months=12)
@@ -84,7 +84,7 @@ def years_until(plan: Plan, day: date) -> float:
 def delivered_years(plan: Plan, planned: AcceleratorPlan) -> float:
     """Return when nodes ordered on the first possible day begin to serve, in years from the start of the plan.
 
-    The result is 0 if they serve from the start.
+    The result is 0 if the nodes serve from the start.
     """
     if plan.orders_from is None or planned.lead_weeks is None:
         return 0.0
@@ -93,7 +93,7 @@ def delivered_years(plan: Plan, planned: AcceleratorPlan) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillingTerms:
-    """Computes the cost of nodes and engineers for one set of input values; all costs per node come from here."""
+    """Computes the cost of nodes and engineers for one set of input values. All costs per node are computed here."""
 
     resolved: Resolved
     finance: Finance
@@ -186,7 +186,7 @@ class BillingTerms:
         return self._rent_lines(planned, label, contract.rent.value, span, nodes, agreed_years=term.years)
 
     def served_periods(self, contract_months: int, period: int) -> int:
-        """Return how many whole periods a contract serves."""
+        """Return the number of whole periods that a contract covers."""
         start, end = self.periods[period]
         ends = Term(months=contract_months).ends_years(start, end - start)
         return sum(1 for _, until in self.periods[period:] if until <= ends + EPSILON_YEARS)
@@ -209,7 +209,7 @@ class BillingTerms:
         return (*bill, *self._by_device(accelerator, nodes, served))
 
     def _rent_factor(self, span: Period, agreed_years: float) -> float:
-        """Return the mean price factor of a rent over its agreement dates, weighted by the years paid at each price."""
+        """Return the mean price factor of a rent over all its renewals, weighted by the years paid at each price."""
         agreed = [span[0] + agreed_years * n for n in range(max(1, ceil((span[1] - span[0]) / agreed_years - 1e-6)))]
         paid = [self.finance.paid_years(begun, min(begun + agreed_years, span[1])) for begun in agreed]
         if not sum(paid):

@@ -23,16 +23,17 @@ class Demand:
     key: DemandKey
     requests_per_s: tuple[float, ...]
     tokens: int
-    """Input plus output tokens of one request. Shares of the load weight each request by this number."""
+    """Input plus output tokens of one request. A vendor's share of the load counts each request with this weight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tier:
-    """A price level, which applies to every node if at least `min_devices` devices of an accelerator are bought."""
+    """A price level. It applies to all bought nodes of an accelerator if at least `min_devices` devices are bought."""
 
     min_devices: int
     node_usd: tuple[float, ...]
-    """All-in cost of one node from purchase to the end, in today's dollars; one entry per period of purchase."""
+    """All-in cost of one node from purchase to the end of the plan, in today's dollars; one entry per purchase
+    period."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,8 @@ class Contract:
 
     months: int
     node_usd: tuple[float, ...]
-    """All-in cost of one node until the contract ends, in today's dollars; one entry per period of its beginning."""
+    """All-in cost of one node until the contract ends, in today's dollars; one entry per period in which it may
+    begin."""
     spans: tuple[int, ...]
     """Number of periods that the contract covers; one entry per period in which it may begin."""
 
@@ -54,7 +56,8 @@ class Kept:
     node_usd: tuple[float, ...]
     """All-in cost of one node in today's dollars, per period; there are fewer entries if the node retires early."""
     sale_usd: float = 0.0
-    """Price for which one node sells today. It counts as a cost of keeping the node; selling the node costs nothing."""
+    """Price for which one node sells today. The sale price counts as a cost of keeping the node, because a kept node is
+    not sold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +73,7 @@ class Offer:
     tiers: tuple[Tier, ...] = ()
     """Price levels; empty if the accelerator cannot be bought."""
     rent_usd: tuple[float, ...] | None = None
-    """All-in cost of one node in today's dollars, per period; None if it cannot be rented by the hour."""
+    """All-in cost of one node in today's dollars, per period; None if nodes cannot be rented by the hour."""
     contracts: tuple[Contract, ...] = ()
     kept: Kept | None = None
     first_period: int = 0
@@ -98,7 +101,7 @@ class ReplicaKind:
     requests_per_s: Mapping[int, float]
     """Maps length bucket to the request rate within the SLO; buckets that this replica cannot serve are absent."""
     disaggregated: bool = False
-    """Whether this kind is a disaggregated unit of prefill-only and decode-only replicas."""
+    """Whether this kind of replica is a disaggregated unit of prefill-only and decode-only replicas."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +134,7 @@ class Problem:
     """Maps pool to the simulated capacity of its replicas relative to their estimated rates; 1 if not listed."""
 
     def rate_of(self, replica: ReplicaKind, bucket: int, period: int) -> float:
-        """Return how many requests of one length a replica carries in a period, per second."""
+        """Return the requests per second of one length that a replica carries in a period."""
         gain = self.gains.get(replica.accelerator)
         return replica.requests_per_s[bucket] * (gain[period] if gain else 1.0)
 
@@ -146,17 +149,20 @@ class Problem:
 
     @property
     def whole(self) -> "Problem":
-        """Return the problem without disaggregated units; `self` if the problem has none."""
+        """Return a copy of the optimization problem without disaggregated units; `self` if there are none."""
         kinds = tuple(replica for replica in self.replicas if not replica.disaggregated)
         return self if len(kinds) == len(self.replicas) else replace(self, replicas=kinds)
 
     def of_its_kind(self, mix: "Mix") -> "Problem":
-        """Return the problem for planning a fleet again. It has disaggregated units only if the fleet has some."""
+        """Return the optimization problem with which a fleet is planned again.
+
+        The problem has disaggregated units only if the fleet has some.
+        """
         units = {replica.id for replica in self.replicas if replica.disaggregated}
         return self if any(name in units for pool in mix.pools for name in pool.replicas) else self.whole
 
     def each_carrying(self, factor: float) -> "Problem":
-        """Return the problem in which the replicas of every pool carry `factor` times their estimated rates."""
+        """Return a copy of the problem in which replicas of every pool carry `factor` times their estimated rates."""
         keys = (
             (offer.key, kind.id, period)
             for offer in self.offers
@@ -170,7 +176,7 @@ class Problem:
         return tuple(replica for replica in self.replicas if replica.accelerator == accelerator)
 
     def demands_of(self, replica: ReplicaKind) -> tuple[Demand, ...]:
-        """Return the demands a kind of replica can serve."""
+        """Return the demands that a kind of replica can serve."""
         served = replica.requests_per_s
         return tuple(
             demand
@@ -179,7 +185,7 @@ class Problem:
         )
 
     def node_bound(self, offer: Offer) -> int:
-        """Return an upper bound on nodes: all demand on the least efficient replica, each kind rounded up."""
+        """Return an upper bound on nodes: the least efficient replicas serve all demand, rounded up for each kind."""
         replicas = self.replicas_on(offer.accelerator)
         hungriest: dict[DemandKey, float] = {}
         for replica in replicas:
@@ -211,12 +217,12 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restriction:
-    """A restriction on fleets: the vendors allowed, the vendors required, or sets of accelerators found before."""
+    """A restriction on fleets: allowed vendors, required vendors, or sets of accelerators not to use together."""
 
     only_vendors: frozenset[str] | None = None
     require_vendors: frozenset[str] = frozenset()
     not_supports: tuple[frozenset[str], ...] = ()
-    """Sets of accelerators found before; a fleet must lack at least one accelerator of each set."""
+    """Sets of accelerators of earlier fleets; a new fleet must lack at least one accelerator of each set."""
     only_accelerators: frozenset[str] | None = None
 
 

@@ -1,4 +1,4 @@
-"""Checks, for many draws at once, whether a fleet carries a period's demand if load may move between its pools."""
+"""Checks, for many draws at once, whether a fleet carries a period's demand if load may move between pools."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class PoolDemand:
 
     pool: PoolPeriod
     times: Mapping[str, Array]
-    """Maps workload to its demand factor divided by the capacity factor of the pool's replicas; 1 as planned."""
+    """Maps workload to its demand factor divided by the capacity factor of the pool's replicas; 1 means as planned."""
     demand: Mapping[str, Array]
     """Maps workload to the number of its requests relative to the plan."""
 
@@ -27,9 +27,9 @@ def reassign_overflow(asked: Sequence[PoolDemand], filling: Filling) -> Truths:
     """Return, for every draw, whether the planned replicas of all pools together carry every workload.
 
     The vendor rules must hold too. Overflow goes to replicas with room, as a router that shares by capacity would send
-    it, and each replica takes the same share of every length. This split is optimal for one length. For several
-    lengths, another split may carry the load in draws where this split does not. If this split breaks a vendor rule, no
-    other split is tried.
+    it, and each replica takes the same share of every length. This distribution is optimal for one length. For several
+    lengths, another distribution may carry the load in draws in which this distribution does not. If this distribution
+    breaks a vendor rule, no other is tried.
     """
     stations = [_Station(entry, name, filling) for entry in asked for name in entry.pool.replicas]
     enough: Truths = np.ones(1, np.bool_)
@@ -54,7 +54,7 @@ class _Station:
         self.room = count - np.minimum(needed, count)
 
     def replicas_for(self, shares: Mapping[DemandKey, Array | float]) -> Array:
-        """Return how many replicas these shares of demands need; infinite if this kind cannot serve one of them."""
+        """Return how many replicas these shares of demands need; infinite if this kind cannot serve some demand."""
         amount = np.zeros_like(self.times)
         for demand, share in shares.items():
             each = self.filling.replicas(self.pool, self.name, demand)
@@ -92,7 +92,7 @@ def _share_out(stations: Sequence[_Station]) -> Truths:
 
 
 def _rules_kept(stations: Sequence[_Station], problem: Problem) -> Truths:
-    """Return, for every draw, whether each vendor is within the maximum share and enough carry the minimum share."""
+    """Return, for every draw, whether no vendor exceeds its maximum share and enough vendors carry their minimum."""
     if problem.max_vendor_share is None and problem.min_vendors == 1:
         return np.ones(1, np.bool_)
     carried: dict[str, Array] = {}

@@ -14,16 +14,18 @@ Array = npt.NDArray[np.float64]
 ROUNDING: Final = 1e-6
 """Tolerance, as a fraction of a replica, a node or a watt; smaller amounts count as zero."""
 _COMBINED: Final = 0.85
-"""Assumed capacity of a kind that was not simulated on an offer and is combined there with another kind of replica.
+"""Assumed relative capacity of a kind of replica that is combined with another kind without having been simulated.
 
-The capacity is relative to the capacity of the kind alone. Rates are estimated for pools of up to eight replicas, which
-share bursts. One replica alone carried only 0.91 of its estimated rate (Llama 3.1 70B on an H200)."""
+The capacity is relative to the capacity of a pool with only this kind. Rates are estimated for pools of up to eight
+replicas, over which bursts spread. One replica alone carried only 0.91 of its estimated rate (Llama 3.1 70B on an
+H200).
+"""
 
 _OfferKey = tuple[str, str]
 
 
 def whole(amount: Array) -> Array:
-    """Round up to whole units, at least 0."""
+    """Round amounts up to whole numbers of at least 0."""
     counted: Array = np.ceil(np.maximum(0.0, amount) - ROUNDING)
     return counted
 
@@ -64,16 +66,17 @@ class Filling:
         return pool.instead[name] if name in pool.instead else self._relative_capacities[pool.offer.key][name]
 
     def nodes(self, pool: PoolPeriod, times: Mapping[str, Array]) -> Array:
-        """Return the number of whole nodes for `times` the planned load of each workload, without spare nodes."""
+        """Return the whole nodes that carry `times` the planned load of each workload, without spare nodes."""
         return whole(self.min_devices(pool, times) / pool.offer.devices)
 
     def min_devices(self, pool: PoolPeriod, times: Mapping[str, Array]) -> Array:
-        """Return the fewest devices for `times` the planned load of each workload.
+        """Return the fewest devices that carry `times` the planned load of each workload.
 
         `times` is a workload's demand factor divided by the capacity factor of its replicas. The replicas on a node can
         be exchanged after the node is bought. For every workload, the best of three ways is taken: the planned kinds
-        with their planned shares of the load, one kind alone, or two kinds in the best numbers, both with the same mix
-        of lengths. Other numbers of three kinds are not tried, nor are two kinds with different mixes of lengths.
+        with their planned shares of the load, one kind alone, or two kinds in the best proportion, both with the same
+        mix of lengths. Other proportions of three or more kinds, and different mixes of lengths for two kinds, are not
+        tried.
         """
         devices = np.zeros(1)
         instead = self._by_workload(name for name in pool.instead if name in self.kinds)
@@ -107,15 +110,16 @@ class Filling:
                 yield np.min(counts * size[first] + whole(left) * size[rest], axis=0)
 
     def _when_combined(self, pool: PoolPeriod, name: str) -> float:
-        """Return the capacity of a kind that is combined with another kind, relative to its capacity alone."""
+        """Return the capacity of a kind of replica when combined with another kind, relative to its capacity alone."""
         return 1.0 if (pool.offer.key, name) in self._serving else _COMBINED
 
 
 def _relative_capacities(pools: Sequence[PoolPeriod]) -> Mapping[_OfferKey, Mapping[str, float]]:
-    """Map offer and kind of replica to the kind's lowest capacity in any period in which it serves on that offer.
+    """Map offer and kind of replica to the kind's lowest capacity over the periods in which it serves on the offer.
 
-    Capacity is relative to the estimated rates. The result is used for periods in which the kind serves nothing. A kind
-    that serves in no period was not simulated on this offer and is assumed to carry its estimated rates.
+    Capacity is relative to the estimated rates. The lowest capacity is used for periods in which the kind of replica
+    serves nothing. A kind of replica that serves in no period was not simulated on the offer and is assumed to carry
+    its estimated rates.
     """
     found: dict[_OfferKey, dict[str, float]] = {}
     for pool in pools:

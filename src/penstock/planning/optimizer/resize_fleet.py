@@ -5,13 +5,13 @@ When an input changes (a demand, price, capacity or rule), a fleet is evaluated 
 *Resized*: the fleet keeps its accelerators and their shares of the load. No integer program is solved, so thousands of
 draws are priced at once. The steps are `refill_nodes` (how many devices the load of a pool needs), `reassign_load`
 (whether the planned pools carry the load together), `acquire_nodes` (how the nodes are acquired) and this module (what
-the nodes cost). For the report's controls, `uncertainty/rebill` refills and acquires nodes in the same way, but counts
-units of billing instead of dollars.
+the nodes cost). For the interactive controls of the report, `uncertainty/rebill` refills and acquires nodes in the same
+way, but counts units of billing instead of dollars.
 
-*Solved again*: the integer program may choose other accelerators. `uncertainty/solve_again` does this with simulated
-capacities, for flips, rules and demand scenarios. `uncertainty/monte_carlo` does this for a few draws.
+*Solved again*: the integer program may choose other accelerators. `uncertainty/solve_again` solves again with simulated
+capacities, for flips, rules and demand scenarios. `uncertainty/monte_carlo` solves again for a few draws.
 
-`load_balance` does neither: it spreads the load of a chosen fleet at the plan's own inputs.
+`load_balance` neither resizes nor solves again: it spreads the load of a chosen fleet at the plan's own inputs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -58,9 +58,9 @@ def one_world(capacity: Mapping[str, float] | None = None) -> Worlds:
 def resized_usd(mix: Mix, problem: Problem, worlds: Worlds) -> Array:
     """Return, for each draw, the cost of a fleet that is resized to the nodes that its load needs in that draw.
 
-    Each offer keeps its share of each length bucket, and its nodes are refilled with replicas. If the planned fleet
-    carries all load with a different distribution of the requests over its pools, it may stay as planned. The cost may
-    be overestimated, never underestimated: the resized fleet is feasible, but not always the cheapest. The cost is
+    Each offer keeps its share of each length bucket, and its nodes are refilled with replicas. The fleet may stay as
+    planned if it carries all load with a different distribution of requests over its pools. The cost may be
+    overestimated, never underestimated: the resized fleet is feasible, but not always the cheapest. The cost is
     infinite if a site's power cap or a limit on nodes forbids the fleet.
     """
     resizing = _Resizing(mix, problem, worlds)
@@ -80,7 +80,8 @@ def resized_usd(mix: Mix, problem: Problem, worlds: Worlds) -> Array:
 def nodes_needed(mix: Mix, problem: Problem, worlds: Worlds) -> tuple[Array, npt.NDArray[np.bool_]]:
     """Return, for each draw, the nodes needed in the largest period, and whether the planned nodes are enough.
 
-    The nodes are enough if every pool, refilled, carries its own load, or if all planned pools together carry the load.
+    The planned nodes are enough if every refilled pool carries its own load, or if all planned pools together carry the
+    load.
     """
     resizing = _Resizing(mix, problem, worlds)
     most = np.zeros(worlds.count)
@@ -206,7 +207,7 @@ class _Resizing:
         return self.worlds.rented_usd.get((offer.key, period), offer.rent_usd[period])
 
     def _cheapest_level(self, offer: Offer, bought: Mapping[int, Array]) -> Array:
-        """Return the cost at the cheapest price level, including extra nodes bought to reach that level's minimum."""
+        """Return the cost at the cheapest price level, including extra nodes bought to reach the level's minimum."""
         volume = np.zeros(self.worlds.count)
         for count in bought.values():
             volume = volume + count * offer.devices

@@ -1,4 +1,4 @@
-"""Declares the keys of accelerators on offer and of owned nodes in a plan file."""
+"""Declares the keys of the entries `accelerators` and `owned` in a plan file."""
 
 import re
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class ContractEntry:
 
     def __post_init__(self) -> None:
         if (self.months is None) == (self.years is None):
-            raise UsageError("needs either `months:` or `years:`")
+            raise UsageError("a contract needs either `months:` or `years:`")
 
     def plan(self) -> ContractPlan:
         """Return the contract, with its term in months."""
@@ -126,7 +126,7 @@ class OwnedEntry:
         return self.devices or split_count(self.id)[0]
 
     def plan(self) -> OwnedPlan:
-        """Return the owned nodes. Without a stated resale price, the price assumed is 0."""
+        """Return the owned nodes. If the plan states no resale price, 0 is assumed."""
         unsold = Input(
             value=0.0, low=0.0, high=self.book_usd or 0.0, unit="USD/node", source="not given: assumes no resale"
         )

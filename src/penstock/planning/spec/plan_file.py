@@ -1,4 +1,7 @@
-"""Declares the keys of a plan file, and reads one into a plan. Editors get the JSON schema of the same classes."""
+"""Declares the keys of a plan file, and reads one into a plan.
+
+The JSON schema for editors comes from the same classes.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -66,30 +69,30 @@ class WorkloadEntry:
     slo: Annotated[Slo, Parsed(parse_slo, {"type": "string"})]
     """Limits of a request: ttft=2s,tpot=60ms,attain=95%."""
     requests_per_s: Annotated[Input, Stated("requests/s", low=1e-6, high=1e9)] | None = None
-    """Rate at the peak of the first year; or `users`."""
+    """Request rate at the peak of the first year; alternative to `users`."""
     users: Annotated[Input, Stated("users", low=1, high=1e9)] | None = None
-    """Requests in flight at the peak; or `requests_per_s`."""
+    """Requests in flight at the peak; alternative to `requests_per_s`."""
     think: Annotated[float, Parsed(parse_duration, {"type": "string"})] | None = None
     """Pause of a user between two requests: 10s."""
     growth_per_year: Annotated[Input, input_of_file(usual.GROWTH, low=-0.99, high=10)] = usual.GROWTH
     mean_load: Annotated[Input, input_of_file(usual.MEAN_LOAD, low=0.001, high=1)] = usual.MEAN_LOAD
     """Mean demand relative to peak demand."""
     lengths: tuple[LengthEntry, ...] | None = None
-    """Lengths of requests; or `trace`."""
+    """Lengths of requests; alternative to `trace`."""
     trace: str | None = None
-    """CSV, JSONL or Parquet file of requests; or `lengths`."""
+    """CSV, JSONL or Parquet file of requests; alternative to `lengths`."""
     columns: Mapping[str, str] | None = None
     """Column names of the trace by meaning: arrival, input, output, unit. Default: detected."""
 
     def __post_init__(self) -> None:
         if (self.requests_per_s is None) == (self.users is None) and self.trace is None:
-            raise UsageError("needs either `requests_per_s:` or `users:`, but not both")
+            raise UsageError("a workload needs either `requests_per_s:` or `users:`, but not both")
         if self.think is not None and self.users is None:
             raise FieldError(
-                "is a user's pause between two requests, so it needs `users:`; add `users:` or remove `think:`", "think"
+                "`think:` is the pause of a user between two requests; add `users:` or remove `think:`", "think"
             )
         if (self.lengths is None) == (self.trace is None):
-            raise UsageError("needs either `lengths:` or `trace:`, but not both")
+            raise UsageError("a workload needs either `lengths:` or `trace:`, but not both")
         if self.users is not None and self.slo.e2e_s is None and None in (self.slo.ttft_s, self.slo.tpot_s):
             raise FieldError(
                 "with `users:` the SLO must limit a request's duration: give both ttft and tpot, or e2e", "slo"
@@ -108,7 +111,7 @@ class WorkloadEntry:
             raise FieldError(f"the shares add up to {total:.1%}; they must add up to 100%", "lengths")
 
     def plan(self, engines: Sequence[str]) -> WorkloadPlan:
-        """Return the workload; `engines` are those of the whole plan."""
+        """Return the workload; `engines` are the engines stated for the whole plan."""
         lengths = self.lengths or ()
         total = sum(length.share for length in lengths)
         return WorkloadPlan(
@@ -139,7 +142,7 @@ class WorkloadEntry:
 
 
 def _demand(peak: Input | None) -> Input:
-    """Return the range of demand as factors on the stated rate or users; demand of a trace has no range."""
+    """Return the range of demand as factors on the stated rate or users; the rate of a trace has no range."""
     if peak is None:
         return Input(value=1.0, low=1.0, high=1.0, unit="x stated", source="the trace")
     return replace(peak, value=1.0, low=peak.low / peak.value, high=peak.high / peak.value, unit="x stated")
@@ -152,7 +155,7 @@ def _check_engines(engines: Sequence[str] | None) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackEntries:
-    """Costs of each vendor's software; a vendor that is left out has the defaults."""
+    """Costs of each vendor's software stack; a vendor that is not listed has default costs."""
 
     amd: StackPlan | None = None
     nvidia: StackPlan | None = None
@@ -220,7 +223,7 @@ class PlanFile:
     seed: Annotated[int, whole(high=2**31)] = 0
     draws: Annotated[int, whole(low=100, high=200_000)] = 4000
     sure: Flag = False
-    """Set to true to accept implausible amounts without a question."""
+    """Set to true to accept implausible amounts; otherwise the plan is refused with a question."""
 
     def __post_init__(self) -> None:
         _check_engines(self.engine)
@@ -247,7 +250,10 @@ class PlanFile:
             raise FieldError(problem, "constraints", "min_vendor_share")
 
     def plan(self, where: str, today: date) -> Plan:
-        """Return the plan. If the file does not state them, the plan's name is `where` and its start is `today`."""
+        """Return the plan.
+
+        If the file states no name, the plan is named `where`; if it states no start, the plan starts on `today`.
+        """
         finance = {entry.name: getattr(self.finance, entry.name) for entry in fields(FinancePlan)}
         owned = tuple(entry.plan() for entry in self.owned)
         return Plan(
@@ -273,7 +279,10 @@ class PlanFile:
 
 
 def _with_owned(listed: Sequence[AcceleratorPlan], owned: Sequence[OwnedPlan]) -> tuple[AcceleratorPlan, ...]:
-    """Add owned accelerators that the plan does not list; they are never bought. An empty list stays empty."""
+    """Add owned accelerators that the plan does not list; such accelerators are never bought.
+
+    An empty list stays empty.
+    """
     names = {entry.id for entry in listed}
     missing = dict.fromkeys(entry.id for entry in owned if entry.id not in names)
     return (*listed, *(AcceleratorPlan(id=name, owned_only=True) for name in missing)) if listed else ()
@@ -285,7 +294,7 @@ PLAN_FILE: Final = FileShape(
 
 
 def parse_plan(text: str, where: str, *, today: date) -> Plan:
-    """Read a plan; `today` is the start if the file states none."""
+    """Read a plan; `today` is the start of the plan if the file states no start."""
     found = PLAN_FILE.read(text, where)
     plan = found.plan(where, today)
     questions = () if found.sure else unlikely(plan)

@@ -29,9 +29,10 @@ class Bucket:
     input_tokens: int
     output_tokens: int
     rows: bytes = field(default=b"", repr=False)
-    """Input and output tokens of the trace's requests, as pairs of int32; empty if all have about the same length.
+    """Input and output tokens of the trace's requests, as pairs of int32; empty if all requests are about equally long.
 
-    Bytes are hashable: buckets with equal content compare equal and can be looked up."""
+    The pairs are stored as bytes, which are hashable, so that buckets can be compared and used as keys.
+    """
 
     def __post_init__(self) -> None:
         if min(self.input_tokens, self.output_tokens) < 1:
@@ -85,7 +86,8 @@ class WorkloadPlan:
     demand: Input
     """Possible demand as a factor on the rate or the users."""
     users: float | None
-    """Requests in flight at the peak, given instead of a rate; each takes as long as the SLO allows."""
+    """Requests in flight at the peak, given instead of a rate; each request is assumed to take as long as the SLO
+    allows."""
     think_s: float
     growth_per_year: Input
     mean_load: Input
@@ -103,7 +105,8 @@ class WorkloadPlan:
     def peak_requests_per_s(self) -> float:
         """Return the peak rate of the first year.
 
-        If users are given, the rate is their number divided by the longest request time within the SLO plus the pause.
+        If users are given, the rate is the number of users divided by the sum of the pause and the longest request time
+        that the SLO allows.
         """
         if self.requests_per_s is not None:
             return self.requests_per_s * self.demand.value
@@ -146,7 +149,7 @@ class OwnedPlan:
     book_usd: float | None
     """Book value of one node today in dollars; None if unknown."""
     resale_usd: Input
-    """Dollars that selling one node today brings."""
+    """Proceeds in dollars from selling one node today."""
     until: date | None
     """Last day of use, because of lease, warranty or space; None if beyond the horizon."""
     site: str | None
@@ -174,7 +177,7 @@ class AcceleratorPlan:
     """Weeks from order to service of purchased nodes; None if not stated."""
     discounts: tuple[Discount, ...] = ()
     available: date | None = None
-    """First day a node can serve; None if available at once."""
+    """First day on which a node can serve; None if nodes are available at once."""
     max_nodes: int | None = None
     node_watts: float | None = None
     tp: tuple[int, ...] = ()
@@ -220,9 +223,9 @@ class FinancePlan:
         usual.DEPRECIATION_YEARS
     )
     salvage: Annotated[Input, input_of_file(usual.SALVAGE, high=1)] = usual.SALVAGE
-    """Fraction of the price that fully depreciated hardware sells for."""
+    """Resale price of fully depreciated hardware, as a fraction of the price paid."""
     resale: Annotated[Input, input_of_file(usual.RESALE, high=1)] = usual.RESALE
-    """Fraction of the book value above salvage that a sale at the end of the horizon brings."""
+    """Fraction of the difference between book value and salvage value that a sale at the end of the horizon brings."""
     price_change_per_year: Annotated[Input, input_of_file(usual.PRICE_CHANGE, low=-0.9, high=5)] = usual.PRICE_CHANGE
     """Yearly change in the prices of later purchases and rents, as a fraction."""
 
@@ -249,14 +252,14 @@ class Constraints:
     """Rules that every answer must satisfy."""
 
     spare_nodes: Annotated[int, whole(high=1000)] = 1
-    """Spare nodes per pool, beyond the nodes that the peak needs: 1 is N+1."""
+    """Spare nodes per pool, in addition to the nodes that the peak needs; 1 means N+1."""
     utilisation: Annotated[Input, input_of_file(usual.UTILISATION, low=0.05, high=1)] = usual.UTILISATION
     min_vendors: Annotated[int, whole(low=1, high=len(VENDORS))] = 1
     min_vendor_share: Annotated[float, number(low=0.01, high=0.5)] | None = None
     """Minimum share of load for each of `min_vendors`; None for 10%."""
     max_vendor_share: Annotated[float, number(low=0.01, high=1)] | None = None
     share_of: Annotated[ShareOf, LOWER_CASE] = "load"
-    """Whether vendor shares are of the load, or of the devices that the load takes."""
+    """Whether a vendor's share is its share of the load, or its share of the devices that serve the load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,11 +279,11 @@ class Plan:
     """Accelerators to choose from; empty for every verified accelerator with a price."""
     owned: tuple[OwnedPlan, ...]
     orders_from: date | None
-    """First possible order date; None if all orders can be placed in time."""
+    """First possible order date; None if every order can be placed early enough."""
     acquire: tuple[Acquisition, ...]
     sites: tuple[SitePlan, ...]
     stacks: Mapping[str, StackPlan]
-    """Stacks by vendor; a vendor not listed has the defaults."""
+    """Maps vendor to the costs of its software stack; a vendor that is not listed has default costs."""
     money: MoneyPlan
     node: NodePlan
     constraints: Constraints

@@ -25,7 +25,8 @@ _KWH: Final = Likely(low=0.003, high=1.5, slip=0.01, unit="$ per kWh")
 _DEVICE: Final = Likely(low=200, high=400_000, slip=1_000, unit="$ a device")
 _NODE: Final = Likely(low=2_000, high=10e6, slip=1_000, unit="$ a node")
 _HOUR: Final = Likely(low=0.05, high=20, slip=0.001, other_slip=1 / 8, unit="$ a device-hour")
-"""Range of the hourly price of a device. A higher amount is probably the price of a whole rack or node."""
+"""Range of the hourly price of a device. An amount above this range is probably the hourly price of a whole rack or
+node."""
 _HOSTING: Final = Likely(low=5, high=3_000, slip=0.01, unit="$ per kW and month")
 _HOST: Final = Likely(low=500, high=1e6, slip=1_000, unit="$ a host")
 _NETWORK: Final = Likely(low=10, high=60_000, slip=1_000, unit="$ a device")
@@ -41,7 +42,8 @@ _E2E: Final = Likely(low=0.005, high=86_400, slip=0.001, unit="s for a whole ans
 
 
 _YEARS: Final = (2024, 2039)
-"""First and last plausible year for the first day of service. None of the accelerators was available earlier."""
+"""First and last plausible year for the first day of service. Before the first year, none of the accelerators was
+available."""
 
 
 def unlikely(plan: Plan) -> tuple[str, ...]:

@@ -61,9 +61,10 @@ def resolve(
     draw_of: DrawOf = lambda _: None,
     served: Callable[[str], bool] = lambda _: True,
 ) -> Resolved:
-    """Fill in prices and power. `accelerators` are those that the plan lists, or the whole catalog if it lists none.
+    """Fill in prices and power.
 
-    If the plan lists none, only accelerators that have enough serving measurements or are owned compete. To include
+    `accelerators` are the accelerators that the plan lists, or the whole catalog if the plan lists none. If the plan
+    lists no accelerators, only those with enough serving measurements, and owned accelerators, compete. To include
     another accelerator, whose speed is predicted from similar accelerators, the plan must list it.
     """
     asked = _resolve_accelerators(plan, accelerators) if named else {}
@@ -149,7 +150,7 @@ def _resolve_accelerators(plan: Plan, accelerators: Sequence[Accelerator]) -> di
 def _sites(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[SitePlan, ...]:
     """Replace accelerator names in each site's `deny` by catalog ids.
 
-    Unknown names are refused, because they would otherwise be ignored silently.
+    Unknown names raise an error, because `deny` would otherwise ignore them silently.
     """
     known = {accelerator.id: accelerator.id for accelerator in accelerators}
     known |= {vendor: vendor for vendor in VENDORS}

@@ -49,7 +49,7 @@ def exact_or_ranged(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stated:
-    """Annotation of an `Input`. In a plan file it is a number, or a table of value, low, high and source."""
+    """Annotation of an `Input`. In a plan file, an input is a number, or a table of value, low, high and source."""
 
     unit: str
     low: float = 0.0

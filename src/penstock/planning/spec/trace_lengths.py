@@ -18,7 +18,7 @@ _CELLS_PER_OCTAVE: Final = 4
 _CELLS: Final = 32 * _CELLS_PER_OCTAVE
 _STRETCH_S: Final = 600.0
 _TELLING: Final = 1000
-"""Minimum number of requests to compute a mean length from.
+"""Minimum number of requests from which a mean length is computed.
 
 With this number, the mean is exact to 5% if the standard deviation is 1.5 times the mean.
 """
@@ -48,7 +48,7 @@ class TraceLengths:
     def within(self, context_tokens: int) -> "TraceLengths":
         """Return the trace limited to a model's context.
 
-        Requests whose prompt fills the context are dropped, and outputs end at the limit.
+        Requests whose prompt fills the context are dropped, and outputs are cut at the context limit.
         """
         kept: list[Share] = []
         for share in self.shares:
@@ -121,7 +121,7 @@ class _SomeRows:
 
 
 class _Stretches:
-    """Numbers of requests, input tokens and output tokens in each ten minutes of a trace."""
+    """Numbers of requests, input tokens and output tokens in each interval of ten minutes of a trace."""
 
     def __init__(self) -> None:
         self._sums: Float64s = np.zeros((0, 3))
@@ -139,7 +139,7 @@ class _Stretches:
     def longest_over_mean(self) -> tuple[float, float]:
         """Return the largest mean length of any ten minutes relative to the overall mean, for inputs and for outputs.
 
-        Only stretches of ten minutes with enough requests count; both ratios are 1 if no stretch has enough.
+        Only intervals of ten minutes with enough requests count; both ratios are 1 if no interval has enough requests.
         """
         known = self._sums[self._sums[:, 0] >= _TELLING]
         if not len(known):

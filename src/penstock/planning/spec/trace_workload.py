@@ -1,4 +1,4 @@
-"""Fills a workload's lengths and rate from a trace, and lists the features of the trace that are not planned for."""
+"""Takes a workload's lengths and rate from a trace, and lists the features of the trace that the planner ignores."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -11,7 +11,7 @@ from penstock.planning.spec.resolve_plan import LeftOut
 from penstock.planning.spec.trace_lengths import TraceLengths
 
 _WORTH_SAYING: Final = 0.02
-"""Minimum share of repeated prompt tokens that is reported."""
+"""Share of repeated prompt tokens from which on the report mentions shared prefixes."""
 _LONGER: Final = 1.15
 """Minimum reported ratio of the largest mean length in any ten minutes to the mean length of the whole trace."""
 
@@ -21,7 +21,7 @@ ReadTrace = Callable[[str], TraceLengths]
 def with_trace(
     workload: WorkloadPlan, read_trace: ReadTrace | None, model_of: Callable[[str], ModelSpec]
 ) -> tuple[WorkloadPlan, tuple[LeftOut, ...]]:
-    """Take lengths and rate from the trace; also return notes on features not planned for, such as shared prefixes."""
+    """Take lengths and rate from the trace; also return notes on ignored features, such as shared prefixes."""
     if workload.trace is None:
         return workload, ()
     if read_trace is None:
@@ -44,7 +44,7 @@ def with_trace(
 
 
 def _unplanned_aspects(workload: WorkloadPlan, seen: TraceLengths, limit: int | None) -> Iterator[LeftOut]:
-    """Yield a note on each feature of a trace that is not planned for."""
+    """Yield a note on each feature of a trace that the planner ignores."""
     beyond = 0.0 if limit is None else seen.longer_than(limit)
     if limit is not None and beyond:
         yield LeftOut(

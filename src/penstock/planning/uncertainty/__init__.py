@@ -1,1 +1,1 @@
-"""Measures how certain the answer is and finds the inputs that would change it."""
+"""Measures how certain a plan's answer is, and finds the inputs that would change the answer."""

@@ -34,10 +34,10 @@ def drawn_worlds(
 ) -> Worlds:
     """Combine the drawn values of all inputs into the costs, demands and capacities of each draw.
 
-    A figure, such as dollars per node, is computed at an input's low, stated and high value and interpolated linearly
-    between them. If several inputs change one figure, their factors are multiplied, for example a price increase and a
-    discount. Compared with problems built in full for single draws, dollars per node are off by 2% in the median and 6%
-    at P90 (a test enforces this). The cost of engineers and the demand are off by almost nothing.
+    A figure, such as dollars per node, is computed at an input's low, stated and high value; between these values, it
+    is interpolated linearly. If several inputs change one figure, their factors are multiplied, for example a price
+    increase and a discount. Compared with problems built in full for single draws, dollars per node are off by 2% in
+    the median and 6% at P90 (a test enforces this). The errors of the cost of engineers and of demand are negligible.
     """
     count = len(next(iter(values.values()))) if values else 1
     base = dict(_figures(problem))
@@ -59,7 +59,7 @@ def drawn_worlds(
 def _drawn_figures(
     knob: Knob, world: InputWorld, candidates: Sequence[Candidate], base: Mapping[Key, float], drawn: Array
 ) -> Iterator[tuple[Key, Array]]:
-    """Yield each figure that one input changes, with the figure's value in every draw."""
+    """Yield each figure that a given input changes, with the figure's value in every draw."""
     entry = knob.input
     ends = [
         dict(_figures(build_problem(knob.apply(world, end).resolved, candidates))) for end in (entry.low, entry.high)

@@ -1,4 +1,4 @@
-"""Estimates confidence by Monte Carlo: draws capacities by their P10, median and P90, other inputs by their range."""
+"""Estimates confidence by Monte Carlo: capacities are drawn by P10, median and P90, and other inputs by their range."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,16 +22,19 @@ _P10_Z: Final = 1.2815515655446004
 _SHARED: Final = 0.4
 """Assumed correlation of prediction errors between two accelerators of one vendor.
 
-It was measured over 67 pairs of accelerators that ran the same model with the same engine. Within a vendor it was 0.27
-if the setup was not seen and 0.51 if the model was not seen. Across vendors it was -0.05 and 0.23."""
+The correlation was measured over 67 pairs of accelerators that ran the same model with the same engine. Within a vendor
+the correlation was 0.27 for unseen setups and 0.51 for unseen models. Across vendors the correlation was -0.05 for
+unseen setups and 0.23 for unseen models.
+"""
 _MAX_BLAMED: Final = 3
 _COULD_BE: Final = 0.1
-"""Minimum share of draws in which the winner is not cheapest, for a loss to count as possible.
+"""The winner's loss counts as possible if the winner is not cheapest in at least this share of draws.
 
 At 0.1, a loss that lies outside P10-P90 does not count.
 """
 _NOT_DRAWN: Final = ("delivery",)
-"""Kinds of input that are not drawn. A changed delivery date changes the problem, so fleets are solved again for it."""
+"""Kinds of input that are not drawn. A changed delivery date changes the optimization problem, so fleets are solved
+again for each date."""
 _SOLVED_WORLDS: Final = 5
 _WORLD_GAP: Final = 2e-3
 _WORLD_NODES: Final = 200
@@ -76,7 +79,7 @@ class Confidence:
     The fleet is the label's cheapest at the estimated inputs.
     """
     saving_usd: Span | None
-    """Saving of the winner over the best other label; None unless both have a feasible fleet in every draw."""
+    """Saving of the winner over the best other label; None if either has no feasible fleet in some draw."""
     blame: tuple[Blame, ...]
     enough_fraction: float
     """Share of draws in which the planned nodes of the winning fleet carry the demand."""
@@ -186,8 +189,9 @@ def _draw(knob: Knob, generator: np.random.Generator, draws: int, shared: Array 
     """Draw values of one input.
 
     A capacity is drawn from a two-piece log-normal distribution through its P10, median and P90. Any other input is
-    drawn from two triangles that meet at its stated value. The stated value is the median of either distribution. If it
-    were the mode, every draw from a range that starts at the stated value would exceed it.
+    drawn from two triangular distributions that meet at its stated value. The stated value is the median of either
+    distribution. If the stated value were the mode instead, every draw from a range that starts at the stated value
+    would exceed it.
     """
     entry = knob.input
     if knob.kind == "throughput":

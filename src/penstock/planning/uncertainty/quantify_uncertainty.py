@@ -18,11 +18,12 @@ _STAGE, _STEPS = "what would change the answer", 4
 
 @dataclass(frozen=True, kw_only=True)
 class CompetingFleets:
-    """The fleets that could win if inputs change, and the inputs that matter to them."""
+    """The fleets that could win if inputs change, and the inputs that affect these fleets."""
 
     family: Family
     candidates: tuple[Candidate, ...]
-    """All candidates except the disaggregated units that no competing fleet runs, whose errors affect no fleet."""
+    """All candidates except disaggregated units that no competing fleet runs; the prediction errors of such units have
+    no effect."""
     world: InputWorld
     """The plan's inputs, without accelerators that no competing fleet uses."""
     knobs: tuple[Knob, ...]
@@ -30,7 +31,7 @@ class CompetingFleets:
 
 @dataclass(frozen=True, kw_only=True)
 class Uncertainty:
-    """The probability that the answer is right, and the inputs that would change it."""
+    """The probability that the answer is right, and the inputs that would change the answer."""
 
     confidence: Confidence
     swings: tuple[Swing, ...]

@@ -1,8 +1,8 @@
 """Computes a fleet's nodes at several loads and each node's bill at several horizons, for the report's controls.
 
-A fleet keeps its accelerators, its placements and the way each node is acquired. Bills are formulas with their inputs,
-so a reader of the report can evaluate them with a changed price. Only the effects of load and horizon, which are not
-numbers in a formula, are computed here.
+A fleet keeps its accelerators, its placements and the way each node is acquired. Bills consist of formulas with their
+inputs, so a reader of the report can evaluate a bill with a changed price. Only the effects of load and horizon, which
+are not numbers in a formula, are computed here.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ Counts = Mapping[Unit, int]
 
 
 def bill_of(unit: Unit, terms: BillingTerms) -> tuple[Line, ...]:
-    """Return the bill of one unit; empty if the unit's period starts after the horizon ends."""
+    """Return the bill of one unit of billing; empty if its period starts after the horizon ends."""
     if unit.period >= len(terms.periods):
         return ()
     if unit.way == "people":
@@ -59,7 +59,7 @@ def bill_of(unit: Unit, terms: BillingTerms) -> tuple[Line, ...]:
 
 
 def other_terms(resolved: Resolved) -> Mapping[float, BillingTerms]:
-    """Map horizon in years to billing terms, for the plan's horizon and for others whose periods the fleets cover."""
+    """Map horizons in years to billing terms: the plan's horizon, and other horizons whose periods the fleets cover."""
     own = terms_of(resolved)
     cuts = [start for start, _ in own.periods]
     # A fleet that changes over time is undefined after its last period. A fleet that never changes may serve longer.
@@ -101,8 +101,8 @@ def count_units_at(mix: Mix, problem: Problem, load: float) -> Counts | None:
     """Count a fleet's units of billing at `load` times the planned requests.
 
     Return None if the nodes cannot be acquired, or if they exceed a power cap or a node limit. Each offer keeps its
-    share of each length bucket. Its nodes are refilled with replicas, as `resized_usd` does for draws. The number of
-    spare nodes stays, and the ways of acquisition keep their planned proportions.
+    share of each length bucket. The nodes of an offer are refilled with replicas, as `resized_usd` does for draws. The
+    number of spare nodes does not change, and the ways of acquisition keep their planned proportions.
     """
     if load == 1:
         return count_units(mix)
@@ -147,12 +147,12 @@ def _units(held: AcquiredNodes) -> dict[Unit, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Rebilled:
-    """Counts of each fleet's units of billing at every load, and the bill of each unit at every horizon."""
+    """Number of units of billing of each fleet at every load, and the bill of each unit of billing at every horizon."""
 
     fleets: tuple[tuple[Counts | None, ...], ...]
     """For each fleet, the counts of its units of billing at each of `LOADS`."""
     bills: Mapping[Unit, Mapping[float, tuple[Line, ...]]]
-    """Maps unit and horizon in years to the bill of one such unit."""
+    """Maps a unit of billing and a horizon in years to the bill of one such unit."""
 
 
 def rebill_fleets(mixes: Sequence[Mix], resolved: Resolved, problem: Problem) -> Rebilled:

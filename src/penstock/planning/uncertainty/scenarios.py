@@ -13,9 +13,9 @@ from penstock.planning.uncertainty.solve_again import Sized, as_solved, size_sol
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob
 
 _SEARCH_NODES: Final = 500
-"""Limit on the search tree; a result not proven within it is reported as a bound."""
+"""Limit on the solver's search tree; a result that is not proven within this limit is reported as a bound."""
 _NO_CHEAPER: Final = 1.01
-"""Cost relative to the winner's cost above which a fleet is not sized by simulation.
+"""A fleet whose cost, relative to the winner's, is above this limit is not sized by simulation.
 
 Such a fleet cannot affect the price of the rule.
 """
@@ -124,7 +124,7 @@ def without_each_rule(problem: Problem) -> Mapping[str, Problem]:
 
 
 def find_blocking_rules(problem: Problem) -> tuple[str, ...]:
-    """Report each rule that alone prevents a fleet, and by how much the cheapest fleet without the rule exceeds it.
+    """Report each rule without which a fleet is feasible, and by how much the cheapest such fleet exceeds the rule.
 
     Rules are dropped one at a time. A fleet other than the cheapest may exceed the rule by less.
     """
@@ -184,9 +184,9 @@ def rule_prices(problem: Problem, family: Family, sized: Sized = as_solved) -> t
 
 
 def _cheapest_known(found: Mix, family: Family, looser: Problem) -> Mix:
-    """Return the cheapest of `found` and the plan's fleets, which are resized to the looser rules.
+    """Return the cheapest fleet under looser rules: `found`, or one of the plan's fleets, resized to these rules.
 
-    `found` is the fleet solved with the looser rules. Under looser rules a resized fleet may need fewer spares.
+    `found` is the fleet solved with the looser rules. Under looser rules, a resized fleet may need fewer spare nodes.
     """
     best = found
     for mix in family.fleets:
@@ -202,7 +202,7 @@ def demand_scenarios(
     knobs: Sequence[Knob],
     sized: Sized = as_solved,
 ) -> tuple[DemandScenario, ...]:
-    """Solve again with every demand and growth rate at its low end, then at its high end; empty if none has a range."""
+    """Solve again with all demands and growth rates at their low end, then at their high end; empty without ranges."""
     moving = [knob for knob in knobs if knob.kind == "demand" and knob.input.uncertain]
     if not moving:
         return ()

@@ -16,13 +16,15 @@ from penstock.planning.uncertainty.drawn_worlds import drawn_worlds
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob, KnobKind
 
 _TOLERANCE: Final = 0.005
-"""Relative tolerance of a flip's value: the distance between a value where the winner wins and one where it loses."""
+"""Relative precision of a flip: the distance between an input value at which the winner wins and one at which it
+loses."""
 _STATED_MOVES: Final = 0.05
 """Relative uncertainty assumed for an input without a range, such as a price before the order is signed."""
 _STAIRS: Final = ("throughput", "demand")
-"""Kinds of input that change the number of nodes. Costs then move in steps, and the winner may change repeatedly."""
+"""Kinds of input that change the number of nodes, so that costs change in steps and the winner may change
+repeatedly."""
 _LOOKED_AT: Final = (np.arange(1, 193) / 192) ** 1.5
-"""Values tried for an input of `_STAIRS`, as fractions of the way from the plan's value to the bound of the search.
+"""Values tried for an input in `_STAIRS`, as fractions of the distance from the plan's value to the search bound.
 
 If the bound is ten times the plan's value, the steps between these values grow from 0.1% to 2%.
 """
@@ -70,7 +72,7 @@ class Flip:
     instead_named: tuple[str, ...]
     """Meaning of the label `instead`: a vendor, `mix` or accelerators; empty if no fleet is feasible."""
     within_range: bool
-    """Whether the flip lies within the range that the plan states for the input, so that draws may reach it."""
+    """Whether the flip lies within the range that the plan states for the input, so that draws may reach the flip."""
     uncertainty_fraction: float = 0.0
     """Half the width of the input's range, relative to the plan's value; 0 if the input has no range."""
     solved: bool = False
@@ -89,7 +91,7 @@ class Flip:
     def uncertainties_away(self) -> float:
         """Return the distance between the flip and the plan's value, in units of the input's relative uncertainty.
 
-        This unit makes firm quotes and rough guesses comparable.
+        Distances in units of uncertainty make firm quotes and rough guesses comparable.
         """
         return self.distance_fraction / max(self.uncertainty_fraction, _STATED_MOVES)
 
@@ -126,13 +128,13 @@ class Judge:
         return self.margin(self.costs(world, kind))
 
     def margin(self, costs: Mapping[str, float]) -> float:
-        """Return the winning label's saving under these costs; minus infinity if that label has no feasible fleet."""
+        """Return the winning label's saving at these costs; minus infinity if the winner has no feasible fleet."""
         own, other = costs.get(self.winner, inf), best_other(costs, self.winner)
         return -inf if own == inf else other - own
 
 
 def tornado(judge: Judge, world: InputWorld, knobs: Sequence[Knob]) -> tuple[Swing, ...]:
-    """Return the swing of each uncertain input between the ends of its range, sorted by width, first the widest.
+    """Return the tornado: one bar per uncertain input, between the ends of its range, the widest bar first.
 
     Inputs that change neither the saving nor the lowest cost by more than a dollar are left out.
     """
@@ -188,7 +190,7 @@ def nearest_first(found: Iterable[Flip]) -> tuple[Flip, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Loss:
-    """Two values between which the winner first loses, and whether the winner wins again beyond them."""
+    """Two input values between which the winner first loses, and whether the winner wins again beyond both values."""
 
     holds: float
     lost: float

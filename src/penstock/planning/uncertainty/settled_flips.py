@@ -22,7 +22,7 @@ _JUST_BEFORE: Final = 0.01
 
 @dataclass(frozen=True, kw_only=True)
 class _Place:
-    """Input values near a flip, and the label that is cheapest at these values among the fleets known so far."""
+    """Input values near a flip, and the label of the fleet that is cheapest at these values among the known fleets."""
 
     world: InputWorld
     knob: Knob
@@ -38,8 +38,8 @@ def settled_flips(
 
     The known fleets were solved for the plan's values. Just before a flip, a fleet not seen before may be cheaper than
     the winner; then the true flip is nearer. At the flip, the winner's label may have a cheaper fleet; then the true
-    flip is farther away, or there is none. Fleets found in this way join the family, and the nearest flips are searched
-    again until no new fleet is found or six rounds are done.
+    flip is farther away, or there is no flip. Fleets found in this way join the family, and the nearest flips are
+    searched again until no new fleet is found or six rounds are done.
     """
     by_id = {knob.id: knob for knob in knobs}
     found = flips(judge, world, knobs)
@@ -73,7 +73,7 @@ def _nearest_flips(found: Sequence[Flip]) -> Iterator[Flip]:
 def _contradicting_fleets(
     judge: Judge, world: InputWorld, by_id: Mapping[str, Knob], found: Sequence[Flip], sized: Sized
 ) -> Mapping[Flip, Sequence[Mix]]:
-    """Solve near each flip, and return the fleets that would move the flip, also after they are sized by simulation."""
+    """Solve near each flip, and return the fleets that would move the flip even after sizing by simulation."""
     places = [(flip, place) for flip in found for place in _places_near(judge, world, by_id[flip.id], flip)]
     problems = [place.world.problem(judge.candidates) for _, place in places]
     restricted = [(problem, place.only) for problem, (_, place) in zip(problems, places, strict=True)]
@@ -91,7 +91,7 @@ def _contradicting_fleets(
 
 
 def _places_near(judge: Judge, world: InputWorld, knob: Knob, flip: Flip) -> Iterator[_Place]:
-    """Yield the values just before a flip, to solve for any fleet, and at the flip, to solve for the winner's label."""
+    """Yield input values just before a flip, to solve for any fleet, and at it, to solve for the winner's label."""
     before = flip.at + _JUST_BEFORE * (flip.current - flip.at)
     yield _Place(world=knob.apply(world, before), knob=knob, winner=flip.winner, only=Restriction())
     own = judge.family.restriction(flip.winner)

@@ -13,12 +13,13 @@ from penstock.planning.optimizer.competing_fleets import Family
 from penstock.planning.optimizer.problem import Mix, Problem, Restriction
 
 Sized = Callable[[Mix, Problem], Mix | None]
-"""Function that sizes a fleet by simulation; it returns None if no number of the fleet's accelerators meets the SLO."""
+"""Function that sizes a fleet by simulation. The result is None if no number of the fleet's accelerators meets the
+SLO."""
 _GAP = 1e-3
 
 
 def as_solved(mix: Mix, _: Problem) -> Mix:
-    """Return a fleet unchanged. This is the `Sized` function that is used without a simulator."""
+    """Return a fleet unchanged. Without a simulator, this function is used as the `Sized` function."""
     return mix
 
 
@@ -43,7 +44,7 @@ def solve_each(
 def size_solved(mix: Mix | None, problem: Problem, sized: Sized) -> Mix | None:
     """Size a solved fleet by simulation; the sized fleet keeps the optimality gap of the solved fleet.
 
-    Simulations of different fleets share their results.
+    Simulations of equal pools in different fleets share their results.
     """
     found = None if mix is None else sized(mix, problem)
     return None if mix is None or found is None else replace(found, gap_fraction=mix.gap_fraction)

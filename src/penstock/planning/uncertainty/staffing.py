@@ -8,7 +8,7 @@ from penstock.planning.optimizer.node_costs import BillingTerms
 from penstock.planning.optimizer.problem import Mix
 
 CLUSTER_ENGINEERS: Final = 2.0
-"""Extra engineers per cluster, from the source of AMD's default. The source does not say what a smaller fleet needs."""
+"""Extra engineers per cluster, from the source of AMD's default. The source gives no number for smaller fleets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,14 +22,14 @@ class PeopleDecide:
     """Saving of the vendor's fleet over the cheapest fleet without the vendor, both without the cost of engineers."""
     break_even_engineers: float
     assumed_engineers: float
-    """Mean number of engineers that the plan bills for the vendor, over the time in which the vendor serves."""
+    """Mean number of engineers that the plan bills for the vendor, over the time in which the vendor's nodes serve."""
     given: bool
     """Whether the plan file states a fixed number of engineers, not only a number per device."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Billed:
-    """A vendor's presence in a fleet: the paid years in which the vendor serves, and its paid device-years."""
+    """Use of a vendor in a fleet: the paid years in which the vendor's nodes serve, and the paid device-years."""
 
     years: float
     device_years: float

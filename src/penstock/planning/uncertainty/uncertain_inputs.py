@@ -15,10 +15,10 @@ from penstock.units import count_text
 
 DAYS_PER_MONTH: Final = 365.25 / 12
 _WIDE: Final = 10.0
-"""Factor that bounds the search for a flip: from a tenth of the value to ten times the value, if possible."""
+"""Factor that bounds the search for a flip: from a tenth of the plan's value to ten times that value, if possible."""
 _MAX_PUE: Final = 3.0
 _ENGINEER_USD: Final = (2e4, 1.5e6)
-"""Range of dollars per engineer-year in which flips are searched; a plan may state more (`unlikely`)."""
+"""Range of dollars per engineer-year within which flips are searched; a plan may state a higher cost (`unlikely`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class Knob:
 
     kind: KnobKind
     id: str
-    """Path of the input in the plan, for programs; `name` is for readers."""
+    """Path of the input in the plan, for use by programs; `name` is for readers."""
     subject: str
     """The accelerator or vendor that the input belongs to, or else the input's own name."""
     name: str
@@ -60,7 +60,8 @@ class Knob:
     stored: Callable[[float], object] | None = None
     """Function that converts a value to the object stored at the path; None if that object is an `Input`."""
     stack: str = ""
-    """The vendor within whose stack the errors are correlated; empty if the error is independent."""
+    """The vendor whose prediction errors are correlated with the error of this input; empty if the error is
+    independent."""
     months: int | None = None
     """Term of the contract; None for every other input."""
 
@@ -88,7 +89,7 @@ def _with_value(owner: Any, path: Path, stored: Callable[[float], object], value
 def capacity_spreads(candidates: Sequence[Candidate]) -> Mapping[str, tuple[float, float]]:
     """Map each accelerator to P10 and P90 of its capacity, relative to the estimate.
 
-    Both come from the accelerator's least certain deployment, because errors within one stack are correlated.
+    P10 and P90 are those of the accelerator's least certain deployment, because errors within one stack are correlated.
     """
     found: dict[str, tuple[float, float]] = {}
     for candidate in candidates:

@@ -1,4 +1,4 @@
-"""Summarises the answer: the winner, its saving, its probability, and the measurements to make if it is close."""
+"""Summarises the answer: the winner, its saving and probability, and measurements that would settle a close answer."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ Outcome = Literal["wins", "too close to call", "only choice"]
 _HAIR: Final = 0.01
 """Relative difference that is smaller than the precision of any input."""
 _CLEARLY: Final = 0.2
-"""Minimum lead, as a share of draws, for another label to count as likelier than the winner at the estimated inputs."""
+"""Minimum lead, as a share of draws, from which on another label counts as likelier than the winner."""
 _RARE: Final = 0.005
-"""Largest share of draws that is shown as zero."""
+"""Shares of draws up to this value are printed as zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +71,14 @@ def judge(
 def _is_near(flip: Flip) -> bool:
     """Return whether a flip is within 1% of the plan's value, which is less than the precision of any input.
 
-    Delivery dates never count: a delivery one day late waits for the plan's next step.
+    Flips of delivery dates never count as close, because nodes that arrive one day late wait for the plan's next
+    period.
     """
     return flip.kind != "delivery" and flip.distance_fraction <= _HAIR
 
 
 def _measure(blame: Blame, family: Family, candidates: tuple[Candidate, ...]) -> str:
-    """Return the action that makes an input certain: a benchmark for throughput, a quote for a price."""
+    """Return the action that would make an input certain, such as a benchmark for throughput or a quote for a price."""
     subject = blame.subject
     settled = {
         "price": f"get a written quote for {subject}, per device",

@@ -1,1 +1,1 @@
-"""Simulates fleets at their peak load, and sizes them so that they just meet their SLO."""
+"""Simulates fleets at peak load, and sizes each fleet so that it just meets its SLO."""

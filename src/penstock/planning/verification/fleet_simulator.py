@@ -19,7 +19,7 @@ class FleetSimulator:
     verify_of: VerifyOf
     """Function that checks every pool and finds its margin to the SLO."""
     sizing_of: VerifyOf | None = None
-    """Faster function that checks only whether each pool meets the SLO; if None, `verify_of` is used for sizing."""
+    """Faster function that checks only whether each pool meets the SLO; if it is None, sizing uses `verify_of`."""
 
     def verify(self, mix: Mix, problem: Problem) -> Verified:
         """Simulate a fleet and size it so that it just meets its SLO."""
@@ -31,7 +31,7 @@ class FleetSimulator:
         return found.mix if found.met else None
 
     def size_without_margins(self, mix: Mix, problem: Problem) -> Mix | None:
-        """Size a fleet like `size`, but without the search for each pool's margin."""
+        """Size a fleet like `size`, but do not search for the margin of each pool to its SLO."""
         found = self._verify(mix, problem, self.sizing_of or self.verify_of)
         return found.mix if found.met else None
 

@@ -1,4 +1,4 @@
-"""Simulates a pool: the rate its replicas sustain, and the SLO attainment at a rate."""
+"""Simulates a pool, to find the rate that its replicas sustain, or the SLO attainment at a given rate."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -31,20 +31,22 @@ from penstock.workload import Empirical, Poisson, SloClass, Workload
 _PAIRS, _MIN_PAIRS = 10_000, 21
 """Total number of requests that represent a mix of lengths, and minimum number per length.
 
-Shares of lengths are exact to 0.01%.
+The share of each length is exact to 0.01% of the requests.
 """
 _COUNT_STEP: Final = 1.25
 _SAME: Final = 1e-9
 """Relative difference up to which two rates count as equal."""
 _SKETCH_REQUESTS, _SKETCH_SHARE, _SKETCH_TOLERANCE = 8_000, 3, 0.01
 _BESIDE_OTHERS: Final = 1.02
-"""First step of a rate search that starts from a result for replicas of the same kind in a pool of another size."""
+"""First step, as a factor, of a rate search that starts from the result for a pool of another size with the same kind
+of replica."""
 _SPREAD: Final = 0.1
 """Relative spread of output lengths around the mean of a length bucket.
 
 If all outputs were equally long, requests prefilled together would end in the same step, and a router that counts
-requests would send the next burst to that one replica. This effect would halve the capacity of 32 replicas, although
-real traffic is less regular."""
+requests would send the whole next burst to the replica that became free. This effect would halve the capacity of 32
+replicas, although real traffic is less regular.
+"""
 
 
 @dataclass(slots=True)
@@ -70,7 +72,8 @@ class Simulator:
     def sketched(self, load: PoolLoad) -> float:
         """Estimate the sustained rate quickly, with fewer requests.
 
-        The estimate is up to 5% too high. The error is equal for all candidates, because they serve the same requests.
+        The estimate is up to 5% too high. The error is about equal for all candidates, because all candidates serve the
+        same requests.
         """
         pools, asked = self.pools(load), self._rate_search(load)
         if not pools:
@@ -106,7 +109,10 @@ class Simulator:
         return runs.at(load.requests_per_s) if known is None else known
 
     def _runs_of(self, load: PoolLoad, pools: Sequence[ReplicaPool], asked: RateSearch) -> "_Runs":
-        """Return the trials of a pool, which calls share: a replanned fleet keeps most pools at similar loads."""
+        """Return the trials of a pool.
+
+        Calls share trials, because a replanned fleet keeps most pools at similar loads.
+        """
         requests = asked.requests or _round_requests(requests_for(pools, asked, load.requests_per_s))
         key = (_identity(pools), load.mix, load.slo, requests, asked.tolerance)
         if key not in self._runs:
@@ -132,7 +138,9 @@ class Simulator:
     def placed_disaggregated(self, option: Option, phase: Phase, typical_tokens: int) -> Placement:
         """Return one replica of a disaggregated unit, ready to simulate; cached by engine and length."""
         if self.units is None or option.disaggregated is None:
-            raise ValueError("a disaggregated unit needs estimates for engines that only prefill or only decode")
+            raise ValueError(
+                "to simulate disaggregated units, give the simulator `units`: engines that only prefill or only decode"
+            )
         deployment = option.disaggregated.prefill if phase == "prefill" else option.disaggregated.decode
         engine = self.units.engine(deployment, option.measured_engine, phase)
         key = (id(engine), typical_tokens)
@@ -161,7 +169,8 @@ class Simulator:
 class _Runs:
     """Trials of one pool with one mix of lengths.
 
-    Each rate is simulated at most once, and not at all if a trial at another rate decides whether it meets the SLO.
+    Each rate is simulated at most once. A rate is not simulated if a trial at another rate decides whether the SLO is
+    met.
     """
 
     pools: Sequence[ReplicaPool]
@@ -184,10 +193,10 @@ class _Runs:
         return _share(self.trials[asked_per_s])
 
     def bound(self, rate_per_s: float) -> float | None:
-        """Return the attainment of the nearest rate that decides whether this rate meets the SLO.
+        """Return the attainment at the nearest simulated rate that decides whether this rate meets the SLO.
 
-        A higher rate that meets the SLO decides, and so does a lower rate that misses the SLO. Return None if there is
-        no such rate, or if two such rates disagree by chance.
+        A rate meets the SLO if a higher rate meets it, and misses the SLO if a lower rate misses it. Return None if
+        there is no such rate, or if two such rates disagree by chance.
         """
         asked_per_s = rate_per_s / self.came
         trials = self.trials.values()
@@ -214,7 +223,7 @@ class _Runs:
         return 0.0 if self.highest is None or not _holds(self.highest) else self.highest.asked_per_s * self.came
 
     def _keep(self, found: Trial) -> None:
-        """Store a trial without its requests."""
+        """Store a trial without its simulated requests, to save memory."""
         self.trials[found.asked_per_s] = replace(found, outcome=replace(found.outcome, served=None))
 
 
@@ -233,7 +242,7 @@ def _share(found: Trial) -> float:
 
 
 def _round_requests(requests: int) -> int:
-    """Round a request count to one of a few values, so that similar rates are simulated with the same requests."""
+    """Round a number of requests to one of a few values, so that similar rates are simulated with the same requests."""
     return round(_COUNT_STEP ** round(log(requests, _COUNT_STEP)))
 
 
@@ -253,7 +262,7 @@ def _workload(load: PoolLoad, classes: tuple[SloClass, ...]) -> Workload:
 def _lengths(bucket: Bucket, count: int, limit: int | None) -> Array:
     """Return input and output tokens of `count` requests of a bucket.
 
-    They are trace rows sampled evenly in order of length or, without a trace, output lengths around the mean.
+    The requests are trace rows sampled evenly in order of length; without a trace, output lengths vary around the mean.
     """
     if bucket.rows:
         return bucket.pairs[np.arange(count) * len(bucket.pairs) // count].astype(np.float64)

@@ -17,9 +17,10 @@ from penstock.simulation.run_options import StageProgress
 
 _GAP, _MAX_NODES, _LESS = 1e-3, 500, 1 - 1e-6
 _PLANNED_AGAIN, _WORTH_PLANNING = 4, 0.003
-"""Maximum number of planning rounds with simulated capacities, and minimum relative saving to simulate a fleet."""
+"""Maximum number of planning rounds with simulated capacities, and minimum relative saving for which a fleet is
+simulated."""
 _LARGE: Final = 0.6
-"""Minimum replicas of a large pool, relative to the replicas of that kind that would carry the whole workload alone."""
+"""A pool counts as large from this fraction of the replicas on that would carry the whole workload alone."""
 _MAY_SHRINK: Final = 1 / MAY_CARRY
 
 Verify = Callable[[Mix], Verified]
@@ -28,7 +29,7 @@ Verify = Callable[[Mix], Verified]
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """The simulated fleets. The first one is the cheapest fleet that met its SLO."""
+    """The simulated fleets. The first fleet is the cheapest fleet that met its SLO."""
 
     verified: tuple[Verified, ...]
 
@@ -54,7 +55,8 @@ class Proof:
         """Map each pool to its capacity relative to the estimated rates, for fleets that were not simulated.
 
         The capacity of a kind of replica is the mean over the pools in which the kind was simulated. A kind that was
-        not simulated gets the mean of the kinds simulated on its accelerator or, without any, of all simulated kinds.
+        not simulated gets the mean of the kinds simulated on its accelerator. If there are none, it gets the mean of
+        all simulated kinds.
         """
         kinds = {name: fmean(factor for _, factor in seen) for name, seen in self._seen.items()}
         others = fmean(kinds.values())
@@ -93,14 +95,14 @@ class Proof:
 
     @property
     def regret_usd(self) -> float | None:
-        """Return how much more the first fleet costs than the cheapest fleet that met its SLO; None if none met it."""
+        """Return how much more the first fleet costs than the cheapest fleet that met its SLO; None if no fleet did."""
         met = [entry.mix.cost_usd for entry in self.verified if entry.met]
         return self.verified[0].mix.cost_usd - min(met) if met else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProvenFleets:
-    """The planned fleets, and the simulations that prove them."""
+    """The planned fleets, and the simulations that show whether these fleets meet their SLO."""
 
     planned: Family
     proof: Proof
@@ -109,7 +111,7 @@ class ProvenFleets:
     def as_simulated(self, problem: Problem) -> Family:
         """Return the fleets as simulation sized them, with the cheapest fleet that met its SLO as the winner.
 
-        Cost, uncertainty and flips are all computed for the fleets as sized.
+        Cost, uncertainty and flips are all computed for the fleets as sized by simulation.
         """
         if not self.proof.verified:
             return self.planned
@@ -167,7 +169,7 @@ def plan_with_simulated_rates(proven: ProvenFleets, problem: Problem, verify: Ve
     """Plan the best fleet of each label again with simulated capacities, and simulate the fleets that are cheaper.
 
     Candidates are simulated in pools of up to eight replicas. In a pool of fifty replicas, a different split or
-    accelerator may carry more, which only a simulation can tell. A kind of replica that was not simulated in a large
+    accelerator may carry more, which only a simulation can show. A kind of replica that was not simulated in a large
     pool is assumed to carry `MAY_CARRY` times its estimated rates. New fleets that meet the SLO and are cheaper join
     the planned fleets. The simulated capacities of all new fleets are used in the next round.
     """
@@ -216,9 +218,9 @@ def simulate_cheaper_fleets(proven: ProvenFleets, problem: Problem, verify: Veri
 def add_cheaper_fleets(
     proven: ProvenFleets, problem: Problem, found: Sequence[Mix], verify: Verify
 ) -> ProvenFleets | None:
-    """Add fleets that were found for changed inputs, if they are cheaper and meet the SLO at the plan's inputs too.
+    """Add fleets that were found for changed inputs, if they are also cheaper and meet the SLO at the plan's inputs.
 
-    The winner is then the cheapest of all fleets solved anywhere in a plan. Return None if no fleet is added.
+    The winner is then the cheapest of all fleets found in any stage of planning. Return None if no fleet is added.
     """
     planned, seen, better = proven.planned, proven.simulated_sizes, list[Verified]()
     best = proven.best_usd

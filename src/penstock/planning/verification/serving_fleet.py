@@ -47,7 +47,7 @@ class ServingFleet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """Result of a workload on one pool in simulation, at the peak plus headroom."""
+    """Simulated result of one workload on one pool, at peak load plus headroom."""
 
     workload: str
     attainment_fraction: float
@@ -58,8 +58,9 @@ class Check:
     sustained_share: float | None = None
     """Highest load that the pool sustains within the SLO, relative to its planned load.
 
-    The value is 1 if the pool is exactly sized, so that no search was needed; None if there was no search for another
-    reason."""
+    The value is 1 if the pool is exactly sized, so that no search was needed. The value is None if the load was not
+    searched for any other reason.
+    """
     just_right: bool = False
     """Whether the pool meets the SLO but would miss the SLO with one replica less."""
 
@@ -73,7 +74,7 @@ VerifyOf = Callable[[ServingFleet], tuple[Check, ...]]
 
 
 def pool_id(replica: str, site: str) -> str:
-    """Return the id that distinguishes replicas of one kind at one site."""
+    """Return the pool id, which is unique for each kind of replica at each site."""
     return f"{replica} at {site}"
 
 

@@ -1,4 +1,4 @@
-"""Computes the capacities of pools and checks their SLO by simulation, from their replicas and mix of lengths."""
+"""Computes pool capacities and checks SLOs by simulation, given the replicas and the mix of lengths."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,19 +14,20 @@ from penstock.workload import Slo
 
 _SIZES: Final = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32)
 """Numbers of replicas that are simulated. A pool of another size is simulated with the next smaller number of replicas
-and a proportional load. Fewer replicas share bursts less well, so capacity is slightly underestimated: by 0.6% from 32
-replicas on."""
+and a proportional load. Bursts spread less well over fewer replicas, so capacity is slightly underestimated: by 0.6%
+from 32 replicas on."""
 _SCHEDULERS: Final = 32
 """Maximum number of queues simulated. Each data-parallel rank has a separate queue, and bursts spread over all queues.
 
-With four ranks per replica, each of sixteen replicas carries 0.1% more than each of eight; with eight ranks, each of
-six carries 0.1% more than each of four."""
+With four ranks per replica, a replica in a pool of sixteen carries 0.1% more than in a pool of eight. With eight ranks,
+a replica in a pool of six carries 0.1% more than in a pool of four.
+"""
 _REFERENCE: Final = 8
 """Maximum number of replicas in the first simulation of a candidate; verification simulates the fleet's pool sizes."""
 _SMALL: Final = 16
-"""Maximum number of replicas of a pool for which two runs can show the effect of one replica less."""
+"""Maximum number of replicas of a pool for which two simulations can show the effect of removing one replica."""
 _SHARE_STEP: Final = 1.001
-"""Ratio between two shares of a length up to which these shares, and so two mixes of lengths, count as equal."""
+"""Two mixes of lengths count as equal if the shares of each length differ by at most this ratio."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +51,11 @@ LoadJudge = Callable[[PoolLoad], float]
 
 
 def simulated_capacity(sustained: LoadJudge, predicted: CapacityOf) -> CapacityOf:
-    """Compute capacities: simulate the rate for the workload's mix, and take all other values from the prediction.
+    """Return a capacity function that simulates the rate for the workload's mix and predicts all other values.
 
     As many replicas are simulated as the workload needs, up to eight. The relative cost of each length, the tier and
-    the P10-P90 interval come from the prediction. A length that misses the SLO in the prediction, which has no queue,
-    would also miss it with a queue, so that length is not simulated.
+    the P10-P90 interval come from the prediction. A length that misses the SLO in the prediction, which ignores queues,
+    is not simulated, because queues would only add delay.
     """
 
     def capacity(option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
@@ -88,10 +89,11 @@ def verify_by(
 ) -> VerifyOf:
     """Return a function that simulates every pool of a fleet with its requests and judges each pool separately.
 
-    Each request's pool is drawn by the plan's shares, independent of the pools' state. So each pool is simulated
-    separately, and pools of different replicas run in parallel. If the margin to the SLO is not needed, `bounded`
-    decides whether a pool meets the SLO. If `sizing` is true, there is no search for the capacity of a pool that is
-    exactly sized; that capacity is needed only to resize the fleet for other demands.
+    The pool of each request is drawn by the plan's shares, independently of the load of the pools. Therefore each pool
+    is simulated separately, and pools with different kinds of replicas are simulated in parallel. If the margin to the
+    SLO is not needed, `bounded` decides whether a pool meets the SLO. If `sizing` is true, there is no search for the
+    capacity of a pool that is exactly sized; the capacity of such a pool is needed only to resize the fleet for other
+    demands.
     """
 
     def verify(fleet: ServingFleet) -> tuple[Check, ...]:
@@ -181,7 +183,7 @@ def _simulated_replicas(option: Option, replicas: int) -> int:
 
 
 def _mix(weights: list[tuple[Bucket, float]]) -> tuple[tuple[Bucket, float], ...]:
-    """Return the share of requests of each length, rounded to a relative step so that similar mixes are equal.
+    """Return the share of requests of each length; shares are rounded, so that similar mixes become equal.
 
     Rounding is relative because a length with 1% of the requests may be a quarter of the work.
     """

@@ -19,7 +19,7 @@ from penstock.planning.verification.serving_fleet import Check, VerifyOf, at_tod
 
 _HEADROOM: Final = 0.98
 MAY_CARRY: Final = 1.07
-"""Factor by which simulation may raise capacity.
+"""Maximum factor by which simulated capacity is assumed to exceed estimated capacity.
 
 A replica in a large pool carries up to 7% more than a replica in a pool of 8.
 """
@@ -28,8 +28,8 @@ _ROUNDING: Final = 1e-6
 _ATTEMPTS, _ENOUGH, _TIGHTER = 10, 4, 60
 """Three counts that limit sizing.
 
-They are the maximum number of fleets simulated, the number of fleets after which sizing stops if one of them meets the
-SLO, and the maximum number of headroom steps.
+The counts are the maximum number of fleets simulated, the number of fleets after which sizing stops if one of them
+meets the SLO, and the maximum number of headroom steps.
 """
 _STEPS: Final = 1000
 """Number of steps in which a simulated capacity is lowered to the load that the replicas must carry."""
@@ -105,7 +105,7 @@ def with_simulated_rates(mix: Mix, checks: Mapping[CheckKey, Check], problem: Pr
 
 
 def _other_kinds(pool: PoolPeriod, mix: Mix, problem: Problem) -> Iterator[str]:
-    """Return the best replica kind of each size that the pool does not have, for each workload that it serves."""
+    """Return, for each workload of a pool, the best kind of replica of each size that the pool lacks."""
     own = {name for other in mix.pools if other.offer.key == pool.offer.key for name in other.replicas}
     kinds = problem.replicas_on(pool.offer.accelerator)
     had = {(kind.workload, kind.devices) for kind in kinds if kind.id in own}
@@ -119,12 +119,12 @@ def _other_kinds(pool: PoolPeriod, mix: Mix, problem: Problem) -> Iterator[str]:
 
 
 def _cap_to_node_count(pool: PoolPeriod, filling: Filling) -> PoolPeriod:
-    """Lower a pool's capacities until the pool needs all of its nodes, because sizing found that it does.
+    """Lower a pool's capacities until the pool needs all of its nodes, because sizing by simulation found this need.
 
     The capacity of each kind of replica was searched separately and may by chance be slightly too high. If the kinds
-    together would need fewer nodes, their capacities are lowered: of the pool's kinds, down to the load that they must
-    carry, and of kinds that may fill the nodes instead, down to zero. Only the number of nodes must be right, not the
-    number of replicas of each kind.
+    together would need fewer nodes, their capacities are lowered. The capacities of the pool's kinds are lowered at
+    most to the load that they must carry, and those of other kinds that may fill the nodes at most to zero. Only the
+    number of nodes must be right, not the number of replicas of each kind.
     """
     plain, times = filling.problem, dict.fromkeys(filling.workloads(pool), np.ones(1))
     asked = {name: share for name in pool.replicas if (share := plain.busy_share(pool, name)) > 0}
@@ -152,9 +152,10 @@ def _size_with_fewest_kinds(
     """Size a fleet; if a fleet with several kinds of replicas had to grow, also try fleets with a single kind.
 
     Several kinds of replicas fit on nodes of one price, and before a simulation the integer program is indifferent
-    between them. The kinds that it chooses may miss the SLO although fewer kinds would meet it. The cheapest fleet that
-    meets the SLO is kept. A fleet with fewer kinds is planned with `MAY_CARRY`, the relative capacity possible in one
-    large pool. If that fleet is not cheaper even then, it is not simulated.
+    between them. The kinds that the program chooses may miss the SLO although fewer kinds would meet the SLO. The
+    cheapest fleet that meets the SLO is kept. A fleet with fewer kinds is planned with `MAY_CARRY`, the relative
+    capacity possible in one large pool. A fleet that is not cheaper even with this optimistic capacity is not
+    simulated.
     """
     best = _size(mix, problem, candidates, workloads, verify_of)
     for unmixed in _single_kind_problems(mix, problem.each_carrying(MAY_CARRY)):
@@ -252,9 +253,9 @@ def _plan_again(
 
 
 def _reuse_if_feasible(mix: Mix | None, problem: Problem) -> Mix | None:
-    """Return the previous fleet if it still carries the demand; otherwise None.
+    """Return the previous fleet if it still carries the demand with the new capacities; otherwise None.
 
-    Capacities have only become lower, so the solver could not find a cheaper fleet.
+    Capacities were only lowered since the previous fleet was solved, so the solver could not find a cheaper fleet.
     """
     if mix is None:
         return None
@@ -300,10 +301,10 @@ def vendors_above_minimum_share(problem: Problem, mix: Mix) -> frozenset[str]:
 
 
 def _restrict_to_kinds(tried: Mix, problem: Problem) -> Problem:
-    """Return the problem with only the replica kinds of a fleet.
+    """Return a copy of the optimization problem, restricted to the kinds of replicas that the fleet uses.
 
-    Kinds that were not simulated look better than they are, so otherwise a fleet would be replanned with new kinds
-    forever. In a period in which a kind was not simulated, it has the lowest capacity of its other periods.
+    Kinds that were not simulated look better than they are, so without this restriction each new plan would choose new
+    kinds. In a period in which a kind was not simulated, the kind has the lowest capacity of its other periods.
     """
     used = {name for pool in tried.pools for name in pool.replicas}
     least: dict[tuple[object, str], float] = {}
@@ -335,7 +336,7 @@ def _pools_checked(
 
 
 def sizes_of(mix: Mix) -> tuple[object, ...]:
-    """Return a key for what the simulator sees of a fleet; fleets with equal keys are simulated only once."""
+    """Return a key of the fleet's properties that affect simulation; fleets with equal keys are simulated only once."""
     return tuple(
         (
             pool.offer.key,
@@ -354,7 +355,7 @@ def _checks(
     workloads: Sequence[WorkloadPlan],
     verify_of: VerifyOf,
 ) -> dict[CheckKey, Check]:
-    """Check every period at its peak plus the headroom the plan requires."""
+    """Check every period at its peak load plus the headroom that the plan requires."""
     found: dict[CheckKey, Check] = {}
     for period in sorted({pool.period for pool in mix.pools}):
         fleet = serving_fleet(mix, period, problem, candidates, workloads).times(1 / problem.utilisation_fraction)
