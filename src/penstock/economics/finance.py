@@ -39,7 +39,7 @@ class Finance:
     def paid_years(self, start_years: float, end_years: float) -> float:
         """Return the present value of one dollar per year, paid steadily between two dates.
 
-        At a discount rate of 0 this is the length of the period in years.
+        At a discount rate of 0, the result is the length of the period in years.
         """
         force, length = log1p(self.discount_rate_fraction), end_years - start_years
         if force * length < _NO_INTEREST:

@@ -25,7 +25,7 @@ _PASSABLE: Final = 0.95
 """Maximum load required of the nodes under test, relative to the load that these nodes sustain alone in simulation.
 
 Requests that queue together miss the SLO together, so results vary between runs. A node whose speed equals the estimate
-passed 8 of 12 runs at full load, and 11 of 12 runs at this load.
+passed 8 of 12 runs at full load, and 11 of 12 runs at 95% of full load.
 """
 _LOADS: Final = (("half", 0.5), ("peak", 1.0))
 _DIGITS: Final = 4
@@ -105,7 +105,7 @@ class Margin:
 
     case: AcceptanceCase
     sent_requests_per_s: float
-    """Request rate that, in the plan, as many replicas as the benchmark has receive at peak load."""
+    """Peak request rate in the plan of the same number of replicas as in the benchmark."""
     estimate_requests_per_s: float
     low_requests_per_s: float
     high_requests_per_s: float

@@ -66,7 +66,7 @@ class WorkloadOnAccelerator:
 def options_of(
     model: ModelSpec, placing: WorkloadOnAccelerator, engines: Sequence[str]
 ) -> tuple[list[Option], str | None]:
-    """Return the options with room for the shortest request, and the reason why the last other option has no room."""
+    """Return the options that can hold the shortest request, and the reason for the last option that cannot."""
     found: list[Option] = []
     reason = None
     for weights, spec in weight_formats(placing.workload, model):
@@ -156,6 +156,6 @@ def _fitting(
 def settings_of(engine: str) -> EngineName:
     """Return the engine whose settings and memory accounting apply, which is vLLM for any engine other than SGLang.
 
-    Settings and memory accounting are known from source code for these two engines only.
+    Settings and memory accounting are known from source code for vLLM and SGLang only.
     """
     return "sglang" if engine == "sglang" else "vllm"

@@ -59,7 +59,7 @@ class UnitScreen:
         self._sending: dict[tuple[int, float | None], float] = {}
 
     def __call__(self, option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
-        """Return the highest rate within the SLO for each length; `loop` estimates other options than units."""
+        """Return the highest rate within the SLO for each length; `loop` estimates options that are not units."""
         if option.disaggregated is None:
             return self.loop(option, workload)
         return tuple(self._alone(option, option.disaggregated, share.bucket, workload.slo) for share in workload.shares)

@@ -59,7 +59,7 @@ class Paid:
 
     @property
     def total_usd(self) -> float:
-        """Return all payments minus sales."""
+        """Return all payments minus the proceeds of sales."""
         return self.capex_usd + self.rent_usd + self.running_usd + self.people_usd - self.sales_usd
 
 
@@ -86,7 +86,7 @@ class Cash:
 
     @property
     def opex_usd(self) -> float:
-        """Return all other payments within the horizon, in dollars."""
+        """Return all payments within the horizon except purchases, in dollars."""
         return sum(paid.rent_usd + paid.running_usd + paid.people_usd for paid in self.years)
 
     @property

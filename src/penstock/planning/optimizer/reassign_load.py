@@ -27,9 +27,9 @@ def reassign_overflow(asked: Sequence[PoolDemand], filling: Filling) -> Truths:
     """Return, for every draw, whether the planned replicas of all pools together carry every workload.
 
     The vendor rules must hold too. Overflow goes to replicas with room, as a router that shares by capacity would send
-    it, and each replica takes the same share of every length. This distribution is optimal for one length. For several
-    lengths, another distribution may carry the load in draws in which this distribution does not. If this distribution
-    breaks a vendor rule, no other is tried.
+    it, and each replica takes the same share of every length. This distribution is optimal if all requests have the
+    same length. For several lengths, another distribution may carry the load in draws in which this distribution does
+    not. If this distribution breaks a vendor rule, no other is tried.
     """
     stations = [_Station(entry, name, filling) for entry in asked for name in entry.pool.replicas]
     enough: Truths = np.ones(1, np.bool_)

@@ -63,9 +63,9 @@ class WorkloadEntry:
     """Engine, or several to choose from. Default: every engine measured on the accelerator."""
     kv: Annotated[Literal["auto", "bf16", "fp16", "fp8"], LOWER_CASE] = "auto"
     mtp: Flag = True
-    """Whether a checkpoint's own multi-token-prediction layers may draft."""
+    """Whether a checkpoint's own multi-token-prediction layers may draft tokens for speculative decoding."""
     disaggregated: Flag = False
-    """Whether separate replicas may prefill and decode."""
+    """Whether prefill and decode may run on separate replicas."""
     slo: Annotated[Slo, Parsed(parse_slo, {"type": "string"})]
     """Limits of a request: ttft=2s,tpot=60ms,attain=95%."""
     requests_per_s: Annotated[Input, Stated("requests/s", low=1e-6, high=1e9)] | None = None

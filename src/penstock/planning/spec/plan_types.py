@@ -79,7 +79,7 @@ class WorkloadPlan:
     """Weight formats to consider; `checkpoint` is the format of the files."""
     kv: str
     mtp: bool
-    """Whether a checkpoint's own multi-token-prediction layers may draft."""
+    """Whether a checkpoint's own multi-token-prediction layers may draft tokens for speculative decoding."""
     slo: Slo
     requests_per_s: float | None
     """Rate at the peak of the first year."""
@@ -97,9 +97,9 @@ class WorkloadPlan:
     columns: Mapping[str, str]
     """Maps the meaning of a column to its name in the trace; empty if the columns are detected."""
     engines: tuple[str, ...] = ()
-    """The only engines to choose from; empty for every engine measured on an accelerator."""
+    """The only engines to choose from; if empty, every engine measured on an accelerator is considered."""
     disaggregated: bool = False
-    """Whether separate replicas may prefill and decode."""
+    """Whether prefill and decode may run on separate replicas."""
 
     @property
     def peak_requests_per_s(self) -> float:
@@ -153,7 +153,7 @@ class OwnedPlan:
     until: date | None
     """Last day of use, because of lease, warranty or space; None if beyond the horizon."""
     site: str | None
-    """Site name; None for the first site."""
+    """Site name; None means the first site."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,11 +162,12 @@ class AcceleratorPlan:
 
     id: str
     buy: Input | None = None
-    """USD per device, or per node if the plan file uses `node_usd`; None for the catalog's price, if any."""
+    """USD per device, or per node if the plan file uses `node_usd`; if None, the catalog's price is used, if there is
+    one."""
     rent: Input | None = None
-    """USD per device and hour; None for the catalog's price, if any."""
+    """USD per device and hour; if None, the catalog's price is used, if there is one."""
     contracts: tuple[ContractPlan, ...] = ()
-    """Rental contracts; empty for the catalog's contract prices."""
+    """Rental contracts; if empty, the catalog's contract prices are used."""
     with_host: bool = False
     """Whether `buy` is the price of a server and includes its host."""
     node_devices: int | None = None
@@ -181,7 +182,7 @@ class AcceleratorPlan:
     max_nodes: int | None = None
     node_watts: float | None = None
     tp: tuple[int, ...] = ()
-    """The only tensor-parallel splits to consider; empty for every split in common use."""
+    """The only tensor-parallel splits to consider; if empty, every split in common use is considered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +194,7 @@ class SitePlan:
     pue: Annotated[Input, input_of_file(usual.PUE, low=1, high=10)] = usual.PUE
     hosting_usd_per_kw_month: Annotated[Input, input_of_file(usual.HOSTING_USD)] = usual.HOSTING_USD
     power_cap_watts: Annotated[float, number(unit=1000.0)] | None = None
-    """Cap on the maximum power of owned nodes, without cooling; None for no cap."""
+    """Cap on the maximum power of owned nodes, without cooling; None means no cap."""
     deny: tuple[Word, ...] = ()
     """Vendors or accelerators that export rules or policy exclude."""
 
@@ -256,7 +257,7 @@ class Constraints:
     utilisation: Annotated[Input, input_of_file(usual.UTILISATION, low=0.05, high=1)] = usual.UTILISATION
     min_vendors: Annotated[int, whole(low=1, high=len(VENDORS))] = 1
     min_vendor_share: Annotated[float, number(low=0.01, high=0.5)] | None = None
-    """Minimum share of load for each of `min_vendors`; None for 10%."""
+    """Minimum share of the load that a vendor must carry to count towards `min_vendors`; None means 10%."""
     max_vendor_share: Annotated[float, number(low=0.01, high=1)] | None = None
     share_of: Annotated[ShareOf, LOWER_CASE] = "load"
     """Whether a vendor's share is its share of the load, or its share of the devices that serve the load."""
@@ -276,7 +277,7 @@ class Plan:
     None for no changes, or yearly changes if demand grows or an accelerator becomes available later."""
     workloads: tuple[WorkloadPlan, ...]
     accelerators: tuple[AcceleratorPlan, ...]
-    """Accelerators to choose from; empty for every verified accelerator with a price."""
+    """Accelerators to choose from; if empty, every verified accelerator with a price is considered."""
     owned: tuple[OwnedPlan, ...]
     orders_from: date | None
     """First possible order date; None if every order can be placed early enough."""

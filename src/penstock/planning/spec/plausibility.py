@@ -42,8 +42,7 @@ _E2E: Final = Likely(low=0.005, high=86_400, slip=0.001, unit="s for a whole ans
 
 
 _YEARS: Final = (2024, 2039)
-"""First and last plausible year for the first day of service. Before the first year, none of the accelerators was
-available."""
+"""First and last plausible year for the first day of service. None of the accelerators was available before 2024."""
 
 
 def unlikely(plan: Plan) -> tuple[str, ...]:

@@ -126,7 +126,8 @@ def without_each_rule(problem: Problem) -> Mapping[str, Problem]:
 def find_blocking_rules(problem: Problem) -> tuple[str, ...]:
     """Report each rule without which a fleet is feasible, and by how much the cheapest such fleet exceeds the rule.
 
-    Rules are dropped one at a time. A fleet other than the cheapest may exceed the rule by less.
+    Rules are dropped one at a time. A more expensive fleet may exceed the dropped rule by less than the cheapest fleet
+    does.
     """
     found = []
     for name, looser in without_each_rule(problem).items():
