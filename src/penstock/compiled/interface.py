@@ -5,12 +5,16 @@ Python's calls, the C header and the digests are derived from these declarations
 An exported function takes tables, integers, floats and policies. The C arguments of an exported function are derived
 from its annotations. For every function, the library contains a digest of the function's arguments and record layouts.
 The digest in the library is compared with the digest of the declaration when the function is first called.
+
+Python packs the arguments into one `bytes` object and calls the symbol NAME_packed, which unpacks them: ctypes needs a
+quarter of a microsecond for each further argument.
 """
 
 import ctypes
 import hashlib
+import struct
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from inspect import signature
 from typing import Any, Final, NamedTuple, TypeVar, cast, get_type_hints
@@ -66,6 +70,9 @@ def kind_of(annotation: Any) -> Kind | None:  # noqa: ANN401 - any annotation
 class ExportedFunction(CompiledFunction):
     """A function that Python and C call by its symbol in the library."""
 
+    keeps_lock = False
+    """Whether Python's lock is kept during a call: worth it if the call takes no longer than releasing the lock."""
+
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         self.symbol = "penstock_" + function.__name__.strip("_")
@@ -89,14 +96,18 @@ class ExportedFunction(CompiledFunction):
         return cast("type | None", None if returned is type(None) else returned)
 
     @cached_property
-    def native(self) -> Callable[..., Any] | None:
-        """The C function, to which a table is passed as its address. None if the library is missing."""
+    def native(self) -> Callable[[bytes], Any] | None:
+        """The C function, which takes its packed arguments. None if the library is missing."""
         library = load()
         if library is None:
             return None
         result = None if self.returns is None else _NUMBERS[self.returns]
-        kinds = [_NUMBERS[kind] if isinstance(kind, type) else ctypes.c_void_p for _, kind in self.arguments]
-        return library.function(self.symbol, layout_digest(self), result, kinds)
+        return library.function(self.symbol, layout_digest(self), result, keeps_lock=self.keeps_lock)
+
+    @cached_property
+    def pack(self) -> Callable[..., bytes]:
+        """Packs the arguments. A table is packed as its address."""
+        return struct.Struct("".join("d" if kind is float else "q" for _, kind in self.arguments)).pack
 
     def __call__(self, *arguments: Any) -> Any:  # noqa: ANN401 - as declared by the function's annotations
         """Call the C function, or the Python function if the library is missing."""
@@ -105,7 +116,23 @@ class ExportedFunction(CompiledFunction):
                 return self.py_func(*(as_records(item) if _is_table(item) else item for item in arguments))
         # `passed` keeps the pointers until the call is over.
         passed = [pointers_to(item) if _is_table(item) else item for item in arguments]
-        return self.native(*(item.address if isinstance(item, Pointers) else item for item in passed))
+        return self.native(self.pack(*(item.address if isinstance(item, Pointers) else item for item in passed)))
+
+    def bind(self, table: Any) -> Callable[..., Any]:  # noqa: ANN401 - any table
+        """Return a function that calls this one with a fixed table, and with numbers for the other arguments."""
+        if self.native is None:
+            return partial(self, table)
+        pointers, native, pack = pointers_to(table), self.native, self.pack
+        address, numbers = pointers.address, len(self.arguments) - 1
+        # One function for each number of arguments: `*arguments` would add half to the time of a call.
+        bound: Any = {
+            0: partial(native, pack(address, *[0] * numbers)),
+            1: lambda a: native(pack(address, a)),
+            2: lambda a, b: native(pack(address, a, b)),
+            3: lambda a, b, c: native(pack(address, a, b, c)),
+        }[numbers]
+        bound.keeps = (table, pointers)  # the address is valid only while both exist
+        return cast("Callable[..., Any]", bound)
 
 
 class ExportedPolicy(ExportedFunction):
@@ -135,7 +162,8 @@ class ExportedPolicy(ExportedFunction):
     @property
     def address(self) -> int:
         """The address of the C function. 0 if the library is missing."""
-        return 0 if self.native is None else ctypes.cast(cast("Any", self.native), ctypes.c_void_p).value or 0
+        library = load()
+        return 0 if library is None or self.native is None else library.address(self.symbol)
 
     def __call__(self, request: Any, endpoints: Any, hits: Any, parameters: Any) -> Any:  # noqa: ANN401 - arrays
         """Return the policy's choice."""
@@ -144,7 +172,7 @@ class ExportedPolicy(ExportedFunction):
                 return self.py_func(request, endpoints, hits, parameters)
         passed = [np.ascontiguousarray(item) for item in (request, endpoints, hits, parameters)]
         q, e, h, p = (item.ctypes.data for item in passed)
-        return self.native(q, e, len(endpoints), h, p)
+        return self.native(self.pack(q, e, len(endpoints), h, p))
 
 
 def exported(function: Function) -> Function:
@@ -153,6 +181,13 @@ def exported(function: Function) -> Function:
     The arguments of the function are tables, integers, floats and policies.
     """
     return cast("Function", ExportedFunction(function))
+
+
+def exported_short(function: Function) -> Function:
+    """Mark an exported function that takes about a microsecond. Calls from Python keep Python's lock."""
+    marked = ExportedFunction(function)
+    marked.keeps_lock = True
+    return cast("Function", marked)
 
 
 def exported_functions() -> list[ExportedFunction]:

@@ -1,7 +1,7 @@
 """Opens a library and returns its C functions, after comparing the layouts that they were compiled for."""
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,26 +11,37 @@ from penstock.errors import DeploymentError
 class Opened(Protocol):
     """An opened library."""
 
-    def function(self, symbol: str, digest: int, result: Any, kinds: Sequence[Any]) -> Callable[..., Any]:  # noqa: ANN401 - ctypes' types
-        """Return a C function, or raise DeploymentError if its arguments have a layout other than the declared one."""
+    def function(self, symbol: str, digest: int, result: Any, *, keeps_lock: bool = False) -> Callable[[bytes], Any]:  # noqa: ANN401 - a ctypes type
+        """Return a C function that takes packed arguments.
+
+        Raise DeploymentError if it was compiled for layouts other than the declared ones.
+        """
+
+    def address(self, symbol: str) -> int:
+        """Return the address of a C function that takes its arguments one by one."""
 
 
 class SharedLibrary:
     """A library opened by the operating system."""
 
     def __init__(self, path: Path) -> None:
-        self._library, self._path = ctypes.CDLL(str(path)), path
+        self._path, self._library = path, ctypes.CDLL(str(path))
+        self._with_lock = ctypes.PyDLL(str(path))
 
-    def function(self, symbol: str, digest: int, result: Any, kinds: Sequence[Any]) -> Callable[..., Any]:  # noqa: ANN401 - same
-        """Return a C function, or raise DeploymentError if its arguments have a layout other than the declared one."""
+    def function(self, symbol: str, digest: int, result: Any, *, keeps_lock: bool = False) -> Callable[[bytes], Any]:  # noqa: ANN401 - same
+        """Return a C function that takes packed arguments."""
         try:
             found = ctypes.c_int64.in_dll(self._library, f"{symbol}_layout").value
         except ValueError:
             found = None
         _check_layout(symbol, found, digest, self._path)
-        native = self._library[symbol]
-        native.restype, native.argtypes = result, kinds
+        native = (self._with_lock if keeps_lock else self._library)[f"{symbol}_packed"]
+        native.restype = result
         return native
+
+    def address(self, symbol: str) -> int:
+        """Return the address of a C function that takes its arguments one by one."""
+        return ctypes.cast(self._library[symbol], ctypes.c_void_p).value or 0
 
 
 class ObjectFile:
@@ -46,11 +57,16 @@ class ObjectFile:
         self._engine.add_object_file(llvm.object_file.ObjectFileRef.from_path(str(path)))
         self._engine.finalize_object()
 
-    def function(self, symbol: str, digest: int, result: Any, kinds: Sequence[Any]) -> Callable[..., Any]:  # noqa: ANN401 - same
-        """Return a C function, or raise DeploymentError if its arguments have a layout other than the declared one."""
+    def function(self, symbol: str, digest: int, result: Any, *, keeps_lock: bool = False) -> Callable[[bytes], Any]:  # noqa: ANN401 - same
+        """Return a C function that takes packed arguments."""
         place = self._engine.get_global_value_address(f"{symbol}_layout")
         _check_layout(symbol, ctypes.c_int64.from_address(place).value if place else None, digest, self._path)
-        return ctypes.CFUNCTYPE(result, *kinds)(self._engine.get_function_address(symbol))
+        prototype = ctypes.PYFUNCTYPE(result) if keeps_lock else ctypes.CFUNCTYPE(result)
+        return prototype(self.address(f"{symbol}_packed"))
+
+    def address(self, symbol: str) -> int:
+        """Return the address of a C function that takes its arguments one by one."""
+        return int(self._engine.get_function_address(symbol))
 
 
 def open_library(path: Path) -> Opened:

@@ -507,9 +507,9 @@ extern const int64_t penstock_refresh_layout;
 #define PENSTOCK_REFRESH_LAYOUT INT64_C(8177039803301605674)
 
 /* Record in `flights[place]` that the request was sent to an endpoint. */
-void penstock_sent(const penstock_picker_table *t, int64_t endpoint, int64_t hit_tokens, int64_t place);
+void penstock_sent(const penstock_picker_table *t, int64_t endpoint, int64_t place);
 extern const int64_t penstock_sent_layout;
-#define PENSTOCK_SENT_LAYOUT INT64_C(6015637637004012778)
+#define PENSTOCK_SENT_LAYOUT INT64_C(863832094202762360)
 
 /* Record the first token of the request in `flights[place]`. */
 void penstock_first_token(const penstock_picker_table *t, int64_t place, double now_s);

@@ -15,7 +15,7 @@ from typing import Final
 PACKAGES: Final = ("penstock.routing", "penstock.routing.baselines", "penstock.simulation", "penstock.simulation.loop")
 """The packages with marked functions."""
 _BUILDER: Final = "penstock.compiled.builder"
-_MARKS: Final = {"cold", "compiled", "exported", "policy"}
+_MARKS: Final = {"cold", "compiled", "exported", "exported_short", "policy"}
 
 
 def source_files(*packages: str) -> list[Traversable]:

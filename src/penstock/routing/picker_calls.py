@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple, cast
 
 import numpy as np
 
-from penstock.compiled.interface import exported
+from penstock.compiled.interface import exported, exported_short
 from penstock.compiled.tables import ArrayOf, table_of
 from penstock.routing import endpoint_updates as updates
 from penstock.routing import harm
@@ -63,49 +63,49 @@ def predict_latency(t: LatencyTable) -> None:
             t.ttft_s[index], t.tpot_s[index], _ = times_of(q, t.endpoints[index], t.hits[index], chance_share)
 
 
-@exported
+@exported_short
 def rank(t: PickerTable) -> int:
     """Fill `order` with the endpoints to try, first choice first, and return their number."""
     return harm.rank(t.request, t.endpoints, t.hits, t.parameters, t.order, t.harms)
 
 
-@exported
+@exported_short
 def refresh(t: PickerTable, endpoint: int, now_s: float) -> None:
     """Compute the derived fields of an endpoint's record after any change."""
     updates.refresh(t.endpoints, endpoint, now_s, t.parameters)
 
 
-@exported
-def sent(t: PickerTable, endpoint: int, hit_tokens: int, place: int) -> None:
+@exported_short
+def sent(t: PickerTable, endpoint: int, place: int) -> None:
     """Record in `flights[place]` that the request was sent to an endpoint."""
-    updates.sent(t.endpoints, endpoint, t.request, hit_tokens, t.flights, place, t.parameters)
+    updates.sent(t.endpoints, endpoint, t.request, t.hits[endpoint], t.flights, place, t.parameters)
 
 
-@exported
+@exported_short
 def first_token(t: PickerTable, place: int, now_s: float) -> None:
     """Record the first token of the request in `flights[place]`."""
     updates.first_token(t.endpoints, t.flights, place, now_s, t.parameters)
 
 
-@exported
+@exported_short
 def finished(t: PickerTable, place: int, output_tokens: int, now_s: float) -> None:
     """Record the end of an answer of `output_tokens` tokens."""
     updates.finished(t.endpoints, t.flights, place, output_tokens, now_s, t.parameters)
 
 
-@exported
+@exported_short
 def lost(t: PickerTable, place: int, now_s: float) -> None:
     """Record that a request will not be answered by its endpoint."""
     updates.lost(t.endpoints, t.flights, place, now_s, t.parameters)
 
 
-@exported
+@exported_short
 def begin_report(t: PickerTable, endpoint: int, place: int, now_s: float) -> None:
     """Store the picker's own counts for an endpoint in `reports[place]`, when the picker requests a report."""
     updates.begin_report(t.endpoints, endpoint, t.reports, place, now_s)
 
 
-@exported
+@exported_short
 def reported(t: PickerTable, endpoint: int, place: int, now_s: float) -> int:
     """Apply the report in `reports[place]`.
 
@@ -114,7 +114,7 @@ def reported(t: PickerTable, endpoint: int, place: int, now_s: float) -> int:
     return int(updates.reported(t.endpoints, endpoint, t.reports, place, now_s, t.parameters))
 
 
-@exported
+@exported_short
 def divide(t: PickerTable, picker: int, pickers: int) -> None:
     """Assign to one of several pickers its share of the endpoints of every pool."""
     updates.divide(t.endpoints, picker, pickers)

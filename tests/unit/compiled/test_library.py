@@ -135,10 +135,10 @@ def test_other_layouts_are_refused_with_one_line() -> None:
     assert found is not None
     run_function: Any = events.run
     with pytest.raises(DeploymentError, match="compiled for other record layouts") as caught:
-        found.function("penstock_run", layout_digest(run_function) + 1, None, [])
+        found.function("penstock_run", layout_digest(run_function) + 1, None)
     assert len(str(caught.value).splitlines()) == 1
     with pytest.raises(DeploymentError, match="other record layouts"):
-        found.function("penstock_no_such_function", 1, None, [])
+        found.function("penstock_no_such_function", 1, None)
 
 
 def test_a_digest_covers_fields_dimensions_and_arguments() -> None:

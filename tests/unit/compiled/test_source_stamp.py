@@ -83,7 +83,7 @@ def test_every_module_with_compiled_functions_is_covered() -> None:
     covered = {str(item) for item in source_files(*PACKAGES)}
     found = [item for item in source_files("penstock.compiled") if "\n@compiled\n" in item.read_text(encoding="utf-8")]
     assert not found
-    marks = ("\n@compiled\n", "\n@cold\n", "\n@exported\n", "\n@policy\n")
+    marks = ("\n@compiled\n", "\n@cold\n", "\n@exported\n", "\n@exported_short\n", "\n@policy\n")
     marked = [item for item in source_files(*PACKAGES) if any(mark in item.read_text() for mark in marks)]
     assert len(marked) >= 17
     assert {str(item) for item in marked} <= covered

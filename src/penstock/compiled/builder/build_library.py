@@ -21,7 +21,7 @@ def main(wanted: list[str]) -> None:
     emit.set_inlining()
     functions = exported_functions()
     module, cold = front_end.raw_module(functions)
-    symbols = {name for item in functions for name in (item.symbol, f"{item.symbol}_layout")}
+    symbols = {f"{item.symbol}{ending}" for item in functions for ending in ("", "_layout", "_packed")}
     raw, front_s = module.as_bitcode(), process_time()
     for item in wanted:
         platform, _, file = item.rpartition("=")

@@ -151,11 +151,28 @@ def _export(function: ExportedFunction) -> Any:  # noqa: ANN401 - numba has no t
         builder.ret_void()
     else:
         builder.ret(value)
+    _add_packed_entry(entry, function)
     digest = ir.GlobalVariable(module, ir.IntType(64), f"{function.symbol}_layout")
     digest.initializer, digest.global_constant = ir.Constant(ir.IntType(64), layout_digest(function)), True
     library.add_ir_module(module)
     library.add_linking_library(compiled.library)
     return library
+
+
+def _add_packed_entry(entry: Any, function: ExportedFunction) -> None:  # noqa: ANN401 - llvmlite has no types
+    """Add the entry point for Python. It takes a pointer to words of 8 bytes, one for each argument."""
+    word, result = ir.IntType(64), entry.function_type.return_type
+    packed = ir.Function(entry.module, ir.FunctionType(result, [word.as_pointer()]), f"{function.symbol}_packed")
+    builder = ir.IRBuilder(packed.append_basic_block("entry"))
+    values = []
+    for place, kind in enumerate(entry.function_type.args):
+        at = builder.gep(packed.args[0], [ir.Constant(ir.IntType(32), place)])
+        values.append(builder.load(builder.bitcast(at, kind.as_pointer())))
+    value = builder.call(entry, values, attrs=("noinline",))  # the code of the function is not wanted twice
+    if isinstance(result, ir.VoidType):
+        builder.ret_void()
+    else:
+        builder.ret(value)
 
 
 def _policy_entry(function: ExportedPolicy) -> tuple[Any, tuple[Any, ...]]:

@@ -1,12 +1,10 @@
 """Binds the compiled routing policy to the arrays of one picker. The simulator runs the same policy."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
-from penstock.compiled.tables import Pointers
 from penstock.routing import picker_calls
 from penstock.routing.picker_calls import PickerTable
 from penstock.routing.records import Records, new_request
@@ -47,7 +45,7 @@ class CompiledPolicy:
 
     rank: Callable[[], int]
     refresh: Callable[[int, float], None]
-    sent: Callable[[int, int, int], None]
+    sent: Callable[[int, int], None]
     first_token: Callable[[int, float], None]
     finished: Callable[[int, int, float], None]
     lost: Callable[[int, float], None]
@@ -59,16 +57,13 @@ class CompiledPolicy:
         self._bind(table)
 
     def _bind(self, table: PickerTable) -> None:
-        self._table, pointers = table, Pointers(table)
+        self._table, self.flights = table, table.flights
         for call in _CALLS:
-            bound: Any = partial(call, table) if call.native is None else partial(call.native, pointers.address)
-            bound.keeps = (table, pointers)  # the address is valid only while both exist
-            setattr(self, call.__name__, bound)
+            setattr(self, call.__name__, call.bind(table))
 
     def use_flights(self, flights: Records) -> None:
-        """Bind the functions to the array `flights` of requests in flight. Do nothing if `flights` is already bound."""
-        if flights is not self._table.flights:
-            self._bind(self._table._replace(flights=flights))
+        """Bind the functions to another array of requests in flight."""
+        self._bind(self._table._replace(flights=flights))
 
     def rank_among(self, endpoints: Records) -> int:
         """Rank endpoints like `rank`, but read the records `endpoints` instead of the picker's endpoint records."""

@@ -117,14 +117,15 @@ class FleetState:
             self._divided_accepts, self._slow_endpoints_changed = self.endpoints["accepts"].copy(), False
             self.policy.divide(self._number, len(self._tables.counts))
 
-    def send(self, ticket: int, endpoint: int, hit_tokens: int, body_bytes: int) -> InFlightRequest:
+    def send(self, ticket: int, endpoint: int, body_bytes: int) -> InFlightRequest:
         """Record that the request in the policy's arrays is sent to an endpoint.
 
         Return the request's in-flight record.
         """
         place = self.flights.add(ticket)
-        self.policy.use_flights(self.flights.rows)
-        self.policy.sent(endpoint, hit_tokens, place)
+        if self.policy.flights is not self.flights.rows:
+            self.policy.use_flights(self.flights.rows)
+        self.policy.sent(endpoint, place)
         flight = self.flights.at(place)
         heappush(self._first_tokens_due, (flight.sent_s + flight.ttft_s, ticket))
         self.counters.count_sent(endpoint, body_bytes, flight.ttft_s)

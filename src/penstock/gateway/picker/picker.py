@@ -196,7 +196,7 @@ class Picker:
         state, arrays, ticket = self.state, self._arrays, self._tickets
         order = tuple(arrays.order.tolist()[:count])
         first = order[0]
-        flight = state.send(ticket, first, arrays.hits.item(first), request.body_bytes)
+        flight = state.send(ticket, first, request.body_bytes)
         if keys:
             self._prefixes.add(keys, first, flight.sent_s)
         output_tokens = request.choices * flight.expected_output_tokens
