@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import typer
+import click
 
 from penstock.cli.root import app
 
@@ -64,10 +64,12 @@ def _plain(node: ast.expr) -> str:
 
 def help_texts() -> Iterator[str]:
     """Yield the sentences of every command's help and of its options."""
-    commands = [typer.main.get_command(app)]
+    commands: list[click.Command] = [app]
     while commands:
         command = commands.pop()
-        commands += getattr(command, "commands", {}).values()
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            commands += filter(None, (command.get_command(context, name) for name in command.list_commands(context)))
         yield from sentences((command.help or "").replace("\b", "").replace("\f", ""))
         for option in command.params:
             yield from sentences(getattr(option, "help", None) or "")

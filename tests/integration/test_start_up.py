@@ -30,6 +30,29 @@ def test_the_command_line_loads_no_heavy_library_before_a_command_runs() -> None
     assert not loaded_after("import penstock.cli.root") & HEAVY
 
 
+RUNS = {
+    "fit llama-3.1-70b --on mi300x": HEAVY - {"tomllib"} | {"yaml", "highspy", "scipy", "jinja2", "numba", "asyncio"},
+    "catalog show mi300x": HEAVY - {"tomllib"} | {"yaml", "highspy", "scipy", "jinja2", "numba", "asyncio"},
+    "predict llama-3.1-70b --on h200:2": {"pydantic", "duckdb", "yaml", "highspy", "scipy", "jinja2", "numba"},
+    "preflight llama-3.1-70b --on mi300x:2": {"pydantic", "duckdb", "yaml", "highspy", "scipy", "jinja2", "numba"},
+}
+"""Commands, and the libraries that they do without."""
+
+
+@pytest.mark.parametrize("command", RUNS)
+def test_a_command_loads_only_the_libraries_that_it_needs(command: str) -> None:
+    code = "import contextlib, io\nfrom penstock.cli.root import app\n"
+    code += f"with contextlib.redirect_stdout(io.StringIO()):\n    app({command.split()}, standalone_mode=False)"
+    assert not loaded_after(code) & RUNS[command]
+
+
+def test_a_command_imports_no_other_command() -> None:
+    code = "import contextlib, io\nfrom penstock.cli.root import app\n"
+    code += "with contextlib.redirect_stdout(io.StringIO()):\n    app(['catalog', 'list'], standalone_mode=False)\n"
+    code += "names = [name for name in sys.modules if name.startswith('penstock.cli.commands.')]\n"
+    loaded_after(code + "assert names == ['penstock.cli.commands.catalog'], names")
+
+
 def test_a_command_uses_one_thread_of_linear_algebra_unless_told_otherwise() -> None:
     """Threads that spin between small products made a plan three times as slow."""
     code = "import os, sys\nfrom penstock.cli.root import main\nsys.argv = ['penstock', '--version']\n"
@@ -43,7 +66,7 @@ def test_a_command_uses_one_thread_of_linear_algebra_unless_told_otherwise() -> 
 
 @pytest.mark.parametrize("module", ["penstock.model", "penstock.performance"])
 def test_the_core_loads_no_framework(module: str) -> None:
-    assert not loaded_after(f"import {module}") & (HEAVY - {"tomllib"} | {"rich", "typer", "click"})
+    assert not loaded_after(f"import {module}") & (HEAVY - {"tomllib"} | {"rich", "click"})
 
 
 def test_help_loads_no_part_of_the_library_it_does_not_show() -> None:
@@ -53,10 +76,10 @@ def test_help_loads_no_part_of_the_library_it_does_not_show() -> None:
 
 def test_a_shell_completes_commands_and_flags() -> None:
     def completed(words: str, count: int) -> set[str]:
-        asked = {"_PENSTOCK_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(count)}
+        asked = {"_PENSTOCK_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(count)}
         command = shutil.which("penstock", path=str(Path(sys.executable).parent)) or "penstock"
         result = subprocess.run([command], capture_output=True, text=True, check=True, env={**os.environ, **asked})
-        return set(result.stdout.split())
+        return {line.partition(",")[2] for line in result.stdout.split()}
 
     assert completed("penstock pre", 1) == {"predict", "preflight"}
     assert {"--context", "--kv"} <= completed("penstock fit --", 2)

@@ -161,7 +161,6 @@ HEAVY = {
     "pydantic_core",
     "re2",
     "rich",
-    "typer",
     "vl_convert",
     "yaml",
 }

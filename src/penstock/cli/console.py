@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-import typer
+import click
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
 from rich.segment import Segment
 
@@ -24,10 +24,14 @@ if TYPE_CHECKING:
 PIPE_WIDTH = 132
 
 
-def stdout() -> Console:
-    """Return the console for results."""
-    # Rich reads COLUMNS by itself. If COLUMNS is not set, a pipe gets the width that tables need.
-    fixed = PIPE_WIDTH if not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdecimal() else None
+def stdout(pipe_width: int | None = None) -> Console:
+    """Return the console for results. In a pipe it has the given width, or by default the width that tables need."""
+    # Rich reads COLUMNS by itself.
+    fixed = (
+        (pipe_width or PIPE_WIDTH)
+        if not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdecimal()
+        else None
+    )
     console = Console(width=fixed, highlight=False, soft_wrap=False)
     console.push_render_hook(_Trimming())
     return console
@@ -74,13 +78,13 @@ def _until_last_letter(line: list[Segment]) -> list[Segment]:
 def show(answer: "ApiAnswer", *, as_json: bool) -> None:
     """Print an answer as JSON or for the terminal, and exit 1 if the verdict is negative."""
     if as_json:
-        typer.echo(answer.to_json())
+        click.echo(answer.to_json())
     else:
         console = stdout()
         # A command that users copy may be wider than the terminal.
         console.print(answer.render(console.width), crop=False)
     if not answer.good:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 class Watch:

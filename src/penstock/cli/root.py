@@ -6,30 +6,12 @@ import os
 import signal
 import sys
 import traceback
-from typing import Annotated
+from typing import Final
 
-import typer
+import click
 
 from penstock import __version__
-from penstock.cli.commands import (
-    accuracy,
-    audit,
-    catalog,
-    emulate,
-    fit,
-    fp8,
-    inspect,
-    plan,
-    predict,
-    preflight,
-    receipts,
-    route,
-    simulate,
-    tax,
-    top,
-    workload,
-)
-from penstock.cli.help import HelpOfGroup, trim_help
+from penstock.cli.declared_commands import DeclaredGroup
 from penstock.errors import PenstockError, UsageError
 
 log = logging.getLogger(__name__)
@@ -40,51 +22,53 @@ EXIT_BUG = 70
 """Exit code of a bug, which is EX_SOFTWARE of sysexits.h. Python's exit code for an exception is 1, but here 1 means a
 negative verdict."""
 
-app = typer.Typer(
-    cls=HelpOfGroup,
-    name="penstock",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
+_PANELS: Final = {
+    "Plan": ("fit", "predict", "plan", "inspect", "tax", "catalog", "workload"),
+    "Run": ("simulate", "emulate", "route", "top", "receipts"),
+    "Prove": ("accuracy", "audit", "preflight", "fp8"),
+}
+
+
+def _print_version(context: click.Context, _: click.Parameter, requested: bool) -> None:
+    if requested:
+        click.echo(f"penstock {__version__}")
+        context.exit()
+
+
+def _print_completion(context: click.Context, _: click.Parameter, shell: str | None) -> None:
+    from click.shell_completion import get_completion_class
+
+    made = None if shell is None else get_completion_class(shell)
+    if made is not None:
+        click.echo(made(context.command, {}, "penstock", "_PENSTOCK_COMPLETE").source())
+        context.exit()
+
+
+app = DeclaredGroup(
+    "penstock",
     help="Maps every LLM-inference workload to the right silicon, AMD or NVIDIA.\n\n"
     "Exit codes: 0 success, 1 negative verdict, 2 usage error, 3 expected failure, 70 bug.",
     epilog="Try: `penstock fit llama-3.1-70b --on mi300x,h100,h200,b200`",
+    params=[
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_print_version,
+            help="Print the version and stop.",
+        ),
+        click.Option(
+            ["--completion"],
+            type=click.Choice(["bash", "zsh", "fish"]),
+            is_eager=True,
+            expose_value=False,
+            callback=_print_completion,
+            help='Print the completion of a shell and stop: `eval "$(penstock --completion bash)"`.',
+        ),
+    ],
+    panels=_PANELS,
 )
-
-
-def _version(requested: bool) -> None:
-    if requested:
-        typer.echo(f"penstock {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
-    ] = False,
-) -> None:
-    """Declare the options that apply to `penstock` itself."""
-    del version  # acted on by its callback
-
-
-app.command(name="fit", rich_help_panel="Plan")(fit.fit_command)
-app.command(name="predict", rich_help_panel="Plan")(predict.predict_command)
-app.command(name="plan", rich_help_panel="Plan")(plan.plan_command)
-app.command(name="inspect", rich_help_panel="Plan")(inspect.inspect_command)
-app.command(name="tax", rich_help_panel="Plan")(tax.tax_command)
-app.command(name="simulate", rich_help_panel="Run")(simulate.simulate_command)
-app.command(name="emulate", rich_help_panel="Run")(emulate.emulate_command)
-app.command(name="route", rich_help_panel="Run")(route.route_command)
-app.command(name="top", rich_help_panel="Run")(top.top_command)
-app.command(name="receipts", rich_help_panel="Run")(receipts.receipts_command)
-app.command(name="accuracy", rich_help_panel="Prove")(accuracy.accuracy_command)
-app.command(name="audit", rich_help_panel="Prove")(audit.audit_command)
-app.command(name="preflight", rich_help_panel="Prove")(preflight.preflight_command)
-app.add_typer(fp8.app, name="fp8", rich_help_panel="Prove")
-app.add_typer(catalog.app, name="catalog", rich_help_panel="Plan")
-app.add_typer(workload.app, name="workload", rich_help_panel="Plan")
-trim_help(app)
 
 
 def main() -> None:
@@ -100,7 +84,7 @@ def main() -> None:
         app()
     except PenstockError as error:
         log.debug("expected failure", exc_info=True)
-        typer.echo(f"Error: {error}", err=True)
+        click.echo(f"Error: {error}", err=True)
         sys.exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_EXPECTED_FAILURE)
     except BrokenPipeError:
         # The reader of the pipe has closed it (`| head`); redirect stdout so that exit does not write to it.

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from jsonschema import Draft202012Validator
-from typer.testing import CliRunner
 
 import penstock
 from penstock.api.answer import ApiAnswer

@@ -1,11 +1,10 @@
 """A flag of `simulate` does something with --fleet, or is refused in one line with where the same is said."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner
+from click import Command, Context
+from click.testing import CliRunner
 
 from penstock.cli.flags.misplaced_flags import NOT_FOR_A_FLEET, ONLY_FOR_A_FLEET
 from penstock.cli.root import app
@@ -18,8 +17,10 @@ READ = {
 }
 
 
-def simulate_command() -> Any:  # noqa: ANN401 - typer's command has no type of ours
-    return typer.main.get_command(app).commands["simulate"]  # type: ignore[attr-defined]
+def simulate_command() -> Command:
+    found = app.get_command(Context(app), "simulate")
+    assert found is not None
+    return found
 
 
 def test_every_flag_is_read_or_refused() -> None:

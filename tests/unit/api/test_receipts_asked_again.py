@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from jsonschema import Draft202012Validator
-from typer.testing import CliRunner
 
 from gateway_fakes import Clock, body_fields, fleet, picker_of, report
 from penstock.api.document_schemas import json_schema

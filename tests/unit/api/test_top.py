@@ -8,8 +8,8 @@ from subprocess import CompletedProcess
 from threading import Thread
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
-from typer.testing import CliRunner
 
 from penstock.api.top import read_gateway
 from penstock.cli.root import app

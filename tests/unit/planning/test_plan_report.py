@@ -11,14 +11,15 @@ from io import StringIO
 from math import inf, nan
 from pathlib import Path
 
+import click
 import pytest
-import typer
+from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 from rich.console import Console
-from typer.testing import CliRunner
 
 from penstock.api.document_schemas import json_schema
 from penstock.cli.commands.plan import plan_command
+from penstock.cli.declared_commands import declared_command
 from penstock.errors import UnreadableFile, UsageError
 from penstock.fleet.fleet_file import read_fleet
 from penstock.planning.plan_result import Answer, NoFleet, PlanResult
@@ -365,10 +366,8 @@ def test_every_default_in_dollars_is_written_in_dollars() -> None:
         assert amount(entry.value, entry.unit).startswith("$") == ("USD" in entry.unit)
 
 
-def command() -> typer.Typer:
-    app = typer.Typer()
-    app.command()(plan_command)
-    return app
+def command() -> click.Command:
+    return declared_command(plan_command, "plan")
 
 
 def test_init_prints_a_plan_that_can_be_read_back(tmp_path: Path) -> None:

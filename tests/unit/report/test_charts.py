@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from penstock.cli.root import app
 from penstock.errors import MissingExtra, UsageError

@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import typer
 import yaml
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from penstock.cli.commands.plan import plan_command
+from penstock.cli.declared_commands import declared_command
 from penstock.errors import UsageError
 from penstock.performance.prediction.predict_deployment import Speculation
 from penstock.planning.acceptance_file import read_acceptance, write_acceptance
@@ -234,8 +234,7 @@ def test_nobody_is_asked_about_nodes_that_are_only_kept() -> None:
 def test_the_command_writes_the_pack_into_a_directory_it_makes(tmp_path: Path) -> None:
     plan, folder = tmp_path / "plan.yaml", tmp_path / "to" / "vendors"
     plan.write_text(TWO_PARTS)
-    app = typer.Typer()
-    app.command()(plan_command)
+    app = declared_command(plan_command, "plan")
     done = CliRunner().invoke(app, [str(plan), "--rfp", str(folder)])
     assert done.exit_code == 0
     assert {"workload.yaml", "internal.md"} < {path.name for path in folder.iterdir()}

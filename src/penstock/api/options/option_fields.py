@@ -29,16 +29,18 @@ class Flag:
     max: float | None = None
     show_default: bool = True
     positional: bool = False
+    panel: str | None = None
+    """Title of the panel in which the help lists the option. None stands for the usual panel."""
 
 
 def option(
-    help: str,  # noqa: A002 - as typer calls it
+    help: str,  # noqa: A002 - as click calls it
     *,
     default: Any = MISSING,  # noqa: ANN401 - of the field's type
     name: str | None = None,
     metavar: str | None = None,
-    min: float | None = None,  # noqa: A002 - as typer calls it
-    max: float | None = None,  # noqa: A002 - as typer calls it
+    min: float | None = None,  # noqa: A002 - as click calls it
+    max: float | None = None,  # noqa: A002 - as click calls it
     show_default: bool = True,
 ) -> Any:  # noqa: ANN401 - a dataclass field
     """Declare an option with its flag. The minimum `min` is checked both in Python calls and on the command line."""

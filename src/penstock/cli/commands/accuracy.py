@@ -2,17 +2,20 @@
 
 from typing import Annotated
 
-import typer
+import click
+
+from penstock.api.options.option_fields import Flag
 
 
 def accuracy_command(
     by: Annotated[
         str,
-        typer.Option(
-            "--by", help="What the fit leaves out: month, setup, model, accelerator, lengths, load, or all in turn."
+        Flag(
+            name="--by",
+            help="What the fit leaves out: month, setup, model, accelerator, lengths, load, or all in turn.",
         ),
     ] = "all",
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    as_json: Annotated[bool, Flag(name="--json", help="Print as JSON.")] = False,
 ) -> None:
     """How wrong are the predictions for measurements that they were not fitted to?
 
@@ -28,7 +31,7 @@ def accuracy_command(
 
     names = list(SPLITS) if by == "all" else [by]
     if unknown := [name for name in names if name not in SPLITS]:
-        raise typer.BadParameter(f"'{unknown[0]}' is not one of {', '.join(SPLITS)}, all", param_hint="--by")
+        raise click.BadParameter(f"'{unknown[0]}' is not one of {', '.join(SPLITS)}, all", param_hint="--by")
     published = [Published.of(name, *shipped_errors(name)) for name in names]
     if as_json:
         from penstock.report.drawing.plain_json import to_json
@@ -37,7 +40,7 @@ def accuracy_command(
             each.name: {"all": each.summary(), "accelerators": dict(each.by("part")), "winners": each.winners}
             for each in published
         }
-        typer.echo(to_json({"schema": "penstock.accuracy/1", "held_out": document}))
+        click.echo(to_json({"schema": "penstock.accuracy/1", "held_out": document}))
         return
     from penstock.cli.console import stdout
 

@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
+from penstock.api.options.option_fields import Flag
 from penstock.cli.flags.shared_flags import AsJson
 
 EXAMPLES = """
@@ -22,21 +23,22 @@ Examples:
 
 def audit_command(
     claims: Annotated[
-        str | None, typer.Argument(help="A YAML file of claims, or one claim as a quoted sentence.", show_default=False)
+        str | None,
+        Flag(positional=True, help="A YAML file of claims, or one claim as a quoted sentence.", show_default=False),
     ] = None,
     sheet: Annotated[
         Path | None,
-        typer.Option(
-            "--sheet", help="A CSV file of a vendor's answers to a tender, one claim per row.", show_default=False
+        Flag(
+            name="--sheet", help="A CSV file of a vendor's answers to a tender, one claim per row.", show_default=False
         ),
     ] = None,
     ledger: Annotated[
-        bool, typer.Option("--ledger", help="Audit the shipped ledger: the claims of five articles.")
+        bool, Flag(name="--ledger", help="Audit the shipped ledger: the claims of five articles.")
     ] = False,
-    init: Annotated[bool, typer.Option("--init", help="Print a file of claims to start from and stop.")] = False,
-    schema: Annotated[bool, typer.Option("--schema", help="Print a JSON schema of claim files for editors.")] = False,
+    init: Annotated[bool, Flag(name="--init", help="Print a file of claims to start from and stop.")] = False,
+    schema: Annotated[bool, Flag(name="--schema", help="Print a JSON schema of claim files for editors.")] = False,
     html: Annotated[
-        Path | None, typer.Option("--html", help="Write the audit as one self-contained page.", show_default=False)
+        Path | None, Flag(name="--html", help="Write the audit as one self-contained page.", show_default=False)
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -50,13 +52,13 @@ def audit_command(
     if init:
         from penstock.audit.parsing.claims_file import EXAMPLE_CLAIMS
 
-        typer.echo(EXAMPLE_CLAIMS, nl=False)
+        click.echo(EXAMPLE_CLAIMS, nl=False)
         return
     if schema:
         from penstock.audit.parsing.claims_file import CLAIMS_FILE
         from penstock.report.drawing.plain_json import to_json
 
-        typer.echo(to_json(CLAIMS_FILE.schema()))
+        click.echo(to_json(CLAIMS_FILE.schema()))
         return
     from penstock.api.audit import audit
     from penstock.cli.console import show, write_file

@@ -2,23 +2,24 @@
 
 from typing import Annotated
 
-import typer
+import click
 
+from penstock.api.options.option_fields import Flag
 from penstock.cli.console import show
+from penstock.cli.declared_commands import DeclaredGroup
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
+catalog_command = DeclaredGroup(
+    "catalog",
     help="Facts about accelerators, prices and models, each with its source.\n\n"
     "Example: `penstock catalog diff mi300x h100`",
 )
 
-Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+Json = Annotated[bool, Flag(name="--json", help="Print as JSON.")]
 
 
-@app.command("list")
+@catalog_command.declare("list")
 def list_command(
-    everything: Annotated[bool, typer.Option("--all", help="Also list announced or unverified accelerators.")] = False,
+    everything: Annotated[bool, Flag(name="--all", help="Also list announced or unverified accelerators.")] = False,
     as_json: Json = False,
 ) -> None:
     """List the accelerators with memory, bandwidth, dense FLOPS and link.
@@ -32,12 +33,12 @@ def list_command(
     show(answer, as_json=as_json)
     hidden = len(load_accelerators()) - len(answer.rows())
     if hidden and not as_json:
-        typer.echo(f"{hidden} announced or unverified accelerators are not shown; add --all", err=True)
+        click.echo(f"{hidden} announced or unverified accelerators are not shown; add --all", err=True)
 
 
-@app.command("show")
+@catalog_command.declare("show")
 def show_command(
-    name: Annotated[str, typer.Argument(help="An accelerator, such as mi300x or h100.")], as_json: Json = False
+    name: Annotated[str, Flag(positional=True, help="An accelerator, such as mi300x or h100.")], as_json: Json = False
 ) -> None:
     """Show every fact about one accelerator, with its source, date and basis.
 
@@ -48,10 +49,10 @@ def show_command(
     show(catalog("show", name), as_json=as_json)
 
 
-@app.command("diff")
+@catalog_command.declare("diff")
 def diff_command(
-    left: Annotated[str, typer.Argument(help="An accelerator.")],
-    right: Annotated[str, typer.Argument(help="Another accelerator.")],
+    left: Annotated[str, Flag(positional=True, help="An accelerator.")],
+    right: Annotated[str, Flag(positional=True, help="Another accelerator.")],
     as_json: Json = False,
 ) -> None:
     """Compare two accelerators, and list common errors in published comparisons.
@@ -63,11 +64,11 @@ def diff_command(
     show(catalog("diff", left, right), as_json=as_json)
 
 
-@app.command("prices")
+@catalog_command.declare("prices")
 def prices_command(
-    name: Annotated[str, typer.Argument(help="An accelerator.")],
+    name: Annotated[str, Flag(positional=True, help="An accelerator.")],
     kind: Annotated[
-        str | None, typer.Option("--kind", help="List only prices of this kind, such as rent_on_demand.")
+        str | None, Flag(name="--kind", help="List only prices of this kind, such as rent_on_demand.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -80,7 +81,7 @@ def prices_command(
     show(catalog("prices", name, kind=kind), as_json=as_json)
 
 
-@app.command("models")
+@catalog_command.declare("models")
 def models_command(as_json: Json = False) -> None:
     """List the models known by name.
 

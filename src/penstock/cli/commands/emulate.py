@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
 from penstock.api.options.gateway_options import EmulateOptions
+from penstock.api.options.option_fields import Flag
 from penstock.cli.console import write_file
 from penstock.cli.flags.option_flags import Given, with_flags
 
@@ -19,9 +20,7 @@ def emulate_command(
     *,
     write: Annotated[
         Path | None,
-        typer.Option(
-            "--write", help="Write a fleet file with the addresses of the mock endpoints, for `penstock route`."
-        ),
+        Flag(name="--write", help="Write a fleet file with the addresses of the mock endpoints, for `penstock route`."),
     ] = None,
 ) -> None:
     """Serve mock OpenAI endpoints with simulated latency.
@@ -47,7 +46,7 @@ def emulate_command(
 
             write_file(write, write_fleet(running))
         count = sum(len(pool.endpoints) for pool in running.pools)
-        typer.echo(f"{count} endpoints of {len(running.pools)} pools are ready; Ctrl-C stops them", err=True)
+        click.echo(f"{count} endpoints of {len(running.pools)} pools are ready; Ctrl-C stops them", err=True)
 
-    typer.echo(f"predicting step times for {given['fleet']}", err=True)
+    click.echo(f"predicting step times for {given['fleet']}", err=True)
     emulate(**given, ready=ready)

@@ -2,11 +2,13 @@
 
 from typing import Annotated
 
-import typer
+import click
 
+from penstock.api.options.option_fields import Flag
+from penstock.cli.declared_commands import DeclaredGroup
 from penstock.cli.flags.shared_flags import AsJson
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Inspect FP8 checkpoints byte by byte.")
+fp8_command = DeclaredGroup("fp8", help="Inspect FP8 checkpoints byte by byte.")
 
 EXAMPLES = """
 Examples:
@@ -16,13 +18,8 @@ Examples:
 """
 
 
-@app.callback()
-def group() -> None:
-    """Make `scan` a subcommand."""
-
-
 def scan_command(
-    path: Annotated[str, typer.Argument(help="A checkpoint directory, or one safetensors file.")],
+    path: Annotated[str, Flag(positional=True, help="A checkpoint directory, or one safetensors file.")],
     as_json: AsJson = False,
 ) -> None:
     """Read every FP8 tensor and scale, and report defects.
@@ -46,7 +43,7 @@ def scan_command(
         from penstock.report.drawing.plain_json import to_json
         from penstock.report.fp8 import scan_document
 
-        typer.echo(to_json(scan_document(found)))
+        click.echo(to_json(scan_document(found)))
     else:
         from penstock.cli.console import stdout
         from penstock.report.fp8 import render_scan
@@ -54,8 +51,8 @@ def scan_command(
         console = stdout()
         console.print(render_scan(found, console.width))
     if any(finding.level == "damage" for finding in found.findings):
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 scan_command.__doc__ = f"{scan_command.__doc__}\n{EXAMPLES}"
-app.command(name="scan")(scan_command)
+fp8_command.declare("scan")(scan_command)

@@ -2,21 +2,25 @@
 
 from typing import Annotated
 
-import typer
+import click
+
+from penstock.api.options.option_fields import Flag
 
 
 def inspect_command(
     model: Annotated[
         str | None,
-        typer.Argument(help="A config.json, a checkpoint directory, a name from `catalog models`, or hf:org/name."),
+        Flag(
+            positional=True, help="A config.json, a checkpoint directory, a name from `catalog models`, or hf:org/name."
+        ),
     ] = None,
     architectures: Annotated[
-        bool, typer.Option("--architectures", help="List the supported architectures and stop.")
+        bool, Flag(name="--architectures", help="List the supported architectures and stop.")
     ] = False,
     headers: Annotated[
-        bool, typer.Option("--headers", help="Also read the safetensors headers and check them against the config.")
+        bool, Flag(name="--headers", help="Also read the safetensors headers and check them against the config.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    as_json: Annotated[bool, Flag(name="--json", help="Print as JSON.")] = False,
 ) -> None:
     """What does this checkpoint's config say?
 
@@ -34,10 +38,10 @@ def inspect_command(
         from penstock.model.architectures import ARCHITECTURES
 
         names = sorted(ARCHITECTURES)
-        typer.echo(to_json(names) if as_json else "\n".join(names))
+        click.echo(to_json(names) if as_json else "\n".join(names))
         return
     if model is None:
-        raise typer.BadParameter("name a model, or use --architectures", param_hint="MODEL")
+        raise click.BadParameter("name a model, or use --architectures", param_hint="MODEL")
     from penstock.checkpoint import cross_check, open_checkpoint
 
     checkpoint = open_checkpoint(model, headers=headers)
@@ -45,13 +49,13 @@ def inspect_command(
     if as_json:
         from penstock.report.inspect import inspect_document
 
-        typer.echo(to_json(inspect_document(checkpoint.spec, checkpoint.source, check)))
+        click.echo(to_json(inspect_document(checkpoint.spec, checkpoint.source, check)))
     else:
         from penstock.cli.console import stdout
         from penstock.report.inspect import render_model
 
         stdout().print(render_model(checkpoint.spec, checkpoint.source, check), crop=False)
     if headers and check is None:
-        typer.echo("no safetensors files next to the config, so --headers checked nothing", err=True)
+        click.echo("no safetensors files next to the config, so --headers checked nothing", err=True)
     if check is not None and not check.agrees:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)

@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
+from penstock.api.options.option_fields import Flag
 from penstock.cli.flags.shared_flags import AsJson
 
 if TYPE_CHECKING:
@@ -26,25 +27,25 @@ Examples:
 
 def plan_command(
     file: Annotated[
-        Path | None, typer.Argument(help="A plan file; `--init` prints an example.", show_default=False)
+        Path | None, Flag(positional=True, help="A plan file; `--init` prints an example.", show_default=False)
     ] = None,
-    init: Annotated[bool, typer.Option("--init", help="Print a commented plan file and stop.")] = False,
-    schema: Annotated[bool, typer.Option("--schema", help="Print a JSON schema of plan files for editors.")] = False,
+    init: Annotated[bool, Flag(name="--init", help="Print a commented plan file and stop.")] = False,
+    schema: Annotated[bool, Flag(name="--schema", help="Print a JSON schema of plan files for editors.")] = False,
     html: Annotated[
         Path | None,
-        typer.Option(
-            "--html",
+        Flag(
+            name="--html",
             help="Write the report as one self-contained HTML file (needs the `report` extra).",
             show_default=False,
         ),
     ] = None,
     fleet: Annotated[
-        Path | None, typer.Option("--fleet", help="Write the chosen fleet as fleet.yaml.", show_default=False)
+        Path | None, Flag(name="--fleet", help="Write the chosen fleet as fleet.yaml.", show_default=False)
     ] = None,
     rfp: Annotated[
         Path | None,
-        typer.Option(
-            "--rfp",
+        Flag(
+            name="--rfp",
             help="Write a request for proposals (questions, workload, acceptance benchmark) into this directory.",
             show_default=False,
         ),
@@ -60,16 +61,16 @@ def plan_command(
     if init:
         from penstock.planning.spec.example_plan import EXAMPLE_PLAN
 
-        typer.echo(EXAMPLE_PLAN, nl=False)
+        click.echo(EXAMPLE_PLAN, nl=False)
         return
     if schema:
         from penstock.planning.spec.plan_file import PLAN_FILE
         from penstock.report.drawing.plain_json import to_json
 
-        typer.echo(to_json(PLAN_FILE.schema()))
+        click.echo(to_json(PLAN_FILE.schema()))
         return
     if file is None:
-        raise typer.BadParameter("name a plan file, or print an example with --init", param_hint="FILE")
+        raise click.BadParameter("name a plan file, or print an example with --init", param_hint="FILE")
     if html is not None:
         from penstock.report.drawing.chart_files import check_drawable
 

@@ -2,8 +2,7 @@
 
 from typing import Annotated
 
-import typer
-
+from penstock.api.options.option_fields import Flag
 from penstock.api.options.preflight_options import PreflightOptions
 from penstock.cli.flags.option_flags import Given, with_flags
 from penstock.cli.flags.shared_flags import AsJson
@@ -15,28 +14,28 @@ def preflight_command(
     given: Given,
     *,
     probe: Annotated[
-        str | None, typer.Option("--probe", help="Base URL of a running OpenAI-compatible server to query instead.")
+        str | None, Flag(name="--probe", help="Base URL of a running OpenAI-compatible server to query instead.")
     ] = None,
     reference: Annotated[
         str | None,
-        typer.Option(
-            "--reference", help="With --probe: compare with the answers in this file, written by --save-reference."
+        Flag(
+            name="--reference", help="With --probe: compare with the answers in this file, written by --save-reference."
         ),
     ] = None,
     against: Annotated[
         str | None,
-        typer.Option(
-            "--against",
+        Flag(
+            name="--against",
             help="With --probe: compare with a second server, such as one on the other vendor's accelerators.",
         ),
     ] = None,
     save_reference: Annotated[
-        str | None, typer.Option("--save-reference", help="With --probe: write the server's answers to this file.")
+        str | None, Flag(name="--save-reference", help="With --probe: write the server's answers to this file.")
     ] = None,
     served_model: Annotated[
         str | None,
-        typer.Option(
-            "--served-model",
+        Flag(
+            name="--served-model",
             help="With --probe: name of the model to query. Default: the first model that the server lists.",
         ),
     ] = None,

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from penstock.errors import UsageError
 
@@ -30,12 +30,12 @@ def run_probe(
     if against is not None:
         compared = ask(against, None)
     if compared is None:
-        typer.echo(json.dumps({"saved": save}) if as_json else f"saved the answers of {answers.model} to {save}")
+        click.echo(json.dumps({"saved": save}) if as_json else f"saved the answers of {answers.model} to {save}")
         return
     outcome = compare(compared, answers)
     _print(outcome, compared.model, answers.model, as_json=as_json)
     if outcome.verdict is not ProbeVerdict.SAME:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def _print(outcome: "Parity", reference: str, asked: str, *, as_json: bool) -> None:
@@ -43,7 +43,7 @@ def _print(outcome: "Parity", reference: str, asked: str, *, as_json: bool) -> N
         from penstock.report.drawing.plain_json import plain_fields, to_json
 
         asking = {"schema": "penstock.fp8-probe/1", "reference_model": reference, "model": asked}
-        typer.echo(to_json({**asking, **plain_fields(outcome)}))
+        click.echo(to_json({**asking, **plain_fields(outcome)}))
         return
     from rich.text import Text
 

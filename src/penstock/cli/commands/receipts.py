@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from penstock.api.options.option_fields import Flag
 from penstock.cli.console import show
 from penstock.cli.flags.shared_flags import AsJson
 
@@ -19,21 +18,19 @@ Examples:
 
 def receipts_command(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Files that `penstock route --receipts` wrote.")
+        list[Path], Flag(positional=True, metavar="FILE...", help="Files that `penstock route --receipts` wrote.")
     ],
     policy: Annotated[
         str,
-        typer.Option(
-            "--policy",
+        Flag(
+            name="--policy",
             help="Policies to replay, comma separated: penstock, round-robin, weighted-round-robin, least-request, "
             "in-flight-per-capacity, llm-d, llm-d-scorers, dynamo, sglang-cache-aware.",
         ),
     ] = "penstock,round-robin,least-request",
     explain: Annotated[
         int | None,
-        typer.Option(
-            "--explain", metavar="N", help="Number of a decision, counted from 1, to show endpoint by endpoint."
-        ),
+        Flag(name="--explain", metavar="N", help="Number of a decision, counted from 1, to show endpoint by endpoint."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -3,25 +3,26 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
 from penstock.api.options.gateway_options import GatewayOptions
+from penstock.api.options.option_fields import Flag
 from penstock.cli.flags.option_flags import Given, with_flags
 
 
 @with_flags(GatewayOptions)
 def route_command(
     given: Given,
-    fleet: Annotated[Path, typer.Argument(help="A fleet file with the addresses of its endpoints.")],
+    fleet: Annotated[Path, Flag(positional=True, help="A fleet file with the addresses of its endpoints.")],
     *,
     tls_cert: Annotated[
-        Path | None, typer.Option("--tls-cert", help="Certificate for clients, with its chain, as PEM.")
+        Path | None, Flag(name="--tls-cert", help="Certificate for clients, with its chain, as PEM.")
     ] = None,
-    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Private key of the certificate, as PEM.")] = None,
+    tls_key: Annotated[Path | None, Flag(name="--tls-key", help="Private key of the certificate, as PEM.")] = None,
     drain: Annotated[
         float,
-        typer.Option(
-            "--drain",
+        Flag(
+            name="--drain",
             metavar="SECONDS",
             min=0,
             help="Time that requests in flight get to finish, after the grace period.",
@@ -29,8 +30,8 @@ def route_command(
     ] = 30.0,
     drain_grace: Annotated[
         float,
-        typer.Option(
-            "--drain-grace",
+        Flag(
+            name="--drain-grace",
             metavar="SECONDS",
             min=0,
             help="Time after SIGTERM in which health checks fail but requests are served.",
@@ -38,8 +39,9 @@ def route_command(
     ] = 5.0,
     print_envoy: Annotated[
         bool,
-        typer.Option(
-            "--print-envoy", help="Print a configuration for `envoy -c` that queries the --only-pick address, and stop."
+        Flag(
+            name="--print-envoy",
+            help="Print a configuration for `envoy -c` that queries the --only-pick address, and stop.",
         ),
     ] = False,
 ) -> None:
@@ -63,20 +65,20 @@ def route_command(
     from penstock.api.route import envoy_document, route
 
     if (tls_cert is None) != (tls_key is None):
-        raise typer.BadParameter("give both --tls-cert and --tls-key, or neither")
+        raise click.BadParameter("give both --tls-cert and --tls-key, or neither")
     tls = None if tls_cert is None or tls_key is None else (tls_cert, tls_key)
     options = GatewayOptions(**given, tls=tls)
     if print_envoy:
-        typer.echo(envoy_document(fleet, options))
+        click.echo(envoy_document(fleet, options))
         return
     what = f"{options.pickers} picker{'s' if options.pickers > 1 else ''}"
-    typer.echo(f"starting {what if options.only_pick else f'Envoy and {what}'} for {fleet}", err=True)
+    click.echo(f"starting {what if options.only_pick else f'Envoy and {what}'} for {fleet}", err=True)
     route(
         fleet,
         options,
         drain_s=drain,
         grace_s=drain_grace,
-        ready=lambda: typer.echo(
+        ready=lambda: click.echo(
             f"routing on {options.only_pick or options.listen}; `penstock top` shows the gateway, Ctrl-C drains and "
             "stops it",
             err=True,

@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
+from penstock.api.options.option_fields import Flag
 from penstock.api.options.simulate_options import SimulateFleetOptions, SimulateOptions
 from penstock.cli.console import Watch, show
 from penstock.cli.flags.misplaced_flags import refuse_misplaced
@@ -20,10 +21,11 @@ if TYPE_CHECKING:
 @with_flags(SimulateFleetOptions, SimulateOptions)
 def simulate_command(
     given: Given,
-    context: typer.Context,
+    context: click.Context,
     model: Annotated[
         str | None,
-        typer.Argument(
+        Flag(
+            positional=True,
             help="A config.json, a checkpoint directory, a name from `catalog models`, or hf:org/name. With --fleet, "
             "the fleet file names the model.",
             show_default=False,
@@ -31,27 +33,29 @@ def simulate_command(
     ] = None,
     on: Annotated[
         str | None,
-        typer.Option(
-            "--on", help="Accelerators to compare, comma separated; `h100:2` is two per replica.", show_default=False
+        Flag(
+            name="--on",
+            help="Accelerators to compare, comma separated; `h100:2` is two per replica.",
+            show_default=False,
         ),
     ] = None,
     fleet: Annotated[
         Path | None,
-        typer.Option(
-            "--fleet",
+        Flag(
+            name="--fleet",
             help="Simulate the pools of a fleet file, as `plan --fleet` writes it, instead of MODEL and --on.",
         ),
     ] = None,
     fleet_schema: Annotated[
-        bool, typer.Option("--fleet-schema", help="Print a JSON schema of fleet files for editors.")
+        bool, Flag(name="--fleet-schema", help="Print a JSON schema of fleet files for editors.")
     ] = False,
     *,
     chart: Annotated[
-        Path | None, typer.Option("--chart", help="Write a timeline as .html, .svg or .png (needs the `report` extra).")
+        Path | None, Flag(name="--chart", help="Write a timeline as .html, .svg or .png (needs the `report` extra).")
     ] = None,
     perfetto: Annotated[
         Path | None,
-        typer.Option("--perfetto", help="Write the first replica's engine steps as a file for ui.perfetto.dev."),
+        Flag(name="--perfetto", help="Write the first replica's engine steps as a file for ui.perfetto.dev."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -75,7 +79,7 @@ def simulate_command(
         from penstock.fleet.fleet_file import FLEET_FILE
         from penstock.report.drawing.plain_json import to_json
 
-        typer.echo(to_json(FLEET_FILE.schema()))
+        click.echo(to_json(FLEET_FILE.schema()))
         return
     refuse_misplaced(context, of_a_fleet=fleet is not None)
     if chart is not None:

@@ -2,16 +2,18 @@
 
 from typing import Annotated
 
-import typer
+import click
+
+from penstock.api.options.option_fields import Flag
 
 
 def tax_command(
-    on: Annotated[str | None, typer.Option("--on", help="Show only these accelerators, comma separated.")] = None,
+    on: Annotated[str | None, Flag(name="--on", help="Show only these accelerators, comma separated.")] = None,
     engine: Annotated[
         str | None,
-        typer.Option("--engine", help="Show only this engine: vllm, vllm-atom, sglang, sglang-atom, trtllm or atom."),
+        Flag(name="--engine", help="Show only this engine: vllm, vllm-atom, sglang, sglang-atom, trtllm or atom."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    as_json: Annotated[bool, Flag(name="--json", help="Print as JSON.")] = False,
 ) -> None:
     """What fraction of the roofline does each stack deliver, and how has it changed?
 
@@ -33,7 +35,7 @@ def tax_command(
     if as_json:
         from penstock.report.drawing.plain_json import to_json
 
-        typer.echo(to_json({"schema": "penstock.tax/1", "points": points}))
+        click.echo(to_json({"schema": "penstock.tax/1", "points": points}))
         return
     from penstock.cli.console import stdout
     from penstock.report.tax import render_tax

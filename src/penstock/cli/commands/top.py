@@ -3,7 +3,7 @@
 import time
 from typing import Annotated
 
-import typer
+from penstock.api.options.option_fields import Flag
 
 EXAMPLES = """
 Examples:
@@ -16,12 +16,10 @@ Examples:
 
 def top_command(
     metrics: Annotated[
-        str, typer.Argument(metavar="HOST:PORT", help="Address of the gateway's metrics page.")
+        str, Flag(positional=True, metavar="HOST:PORT", help="Address of the gateway's metrics page.")
     ] = "127.0.0.1:9464",
-    every: Annotated[
-        float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Time between two updates.")
-    ] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Print one update and stop.")] = False,
+    every: Annotated[float, Flag(name="--every", metavar="SECONDS", min=0.1, help="Time between two updates.")] = 1.0,
+    once: Annotated[bool, Flag(name="--once", help="Print one update and stop.")] = False,
 ) -> None:
     """What is a running gateway doing?
 

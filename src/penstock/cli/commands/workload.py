@@ -3,14 +3,16 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
+from penstock.api.options.option_fields import Flag
+from penstock.cli.declared_commands import DeclaredGroup
 from penstock.cli.flags.shared_flags import AsJson, Columns
 
 if TYPE_CHECKING:
     from penstock.workload import TraceSummary
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Inspect recorded workloads.")
+workload_command = DeclaredGroup("workload", help="Inspect recorded workloads.")
 
 EXAMPLES = """
 A plain trace has the columns `arrival_s`, `input_tokens` and `output_tokens`, and may have `class`, `session`, `prefix`
@@ -24,20 +26,15 @@ Examples:
 """
 
 
-@app.callback()
-def group() -> None:
-    """Make `describe` a subcommand."""
-
-
 def describe_command(
     trace: Annotated[
         Path,
-        typer.Argument(help="A trace file: Azure, Mooncake, BurstGPT, or plain CSV, JSONL or Parquet."),
+        Flag(positional=True, help="A trace file: Azure, Mooncake, BurstGPT, or plain CSV, JSONL or Parquet."),
     ],
     columns: Columns = None,
     chart: Annotated[
         Path | None,
-        typer.Option("--chart", help="Draw arrivals and lengths as .html, .svg or .png (needs the `report` extra)."),
+        Flag(name="--chart", help="Draw arrivals and lengths as .html, .svg or .png (needs the `report` extra)."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -60,7 +57,7 @@ def describe_command(
         from penstock.report.drawing.plain_json import to_json
         from penstock.report.workload.terminal import trace_document
 
-        typer.echo(to_json(trace_document(summary)))
+        click.echo(to_json(trace_document(summary)))
         return
     from penstock.cli.console import stdout
     from penstock.report.workload.terminal import render_trace
@@ -70,7 +67,7 @@ def describe_command(
 
 
 describe_command.__doc__ = f"{describe_command.__doc__}\n{EXAMPLES}"
-app.command("describe")(describe_command)
+workload_command.declare("describe")(describe_command)
 
 
 def _summarise(path: Path, columns: str | None) -> "TraceSummary":

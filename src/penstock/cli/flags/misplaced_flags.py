@@ -6,7 +6,7 @@ The error names a flag or form to use instead.
 from collections.abc import Mapping
 from typing import Final
 
-import typer
+import click
 
 from penstock.errors import UsageError
 
@@ -41,7 +41,7 @@ ONLY_FOR_A_FLEET: Final[Mapping[str, str]] = {
 }
 
 
-def refuse_misplaced(context: typer.Context, *, of_a_fleet: bool) -> None:
+def refuse_misplaced(context: click.Context, *, of_a_fleet: bool) -> None:
     """Raise a one-line error if the user gave flags that would have no effect."""
     unread = NOT_FOR_A_FLEET if of_a_fleet else ONLY_FOR_A_FLEET
     typed = [
@@ -56,6 +56,6 @@ def refuse_misplaced(context: typer.Context, *, of_a_fleet: bool) -> None:
         raise UsageError(f"{', '.join(words)} would change nothing {where}; {fixes}")
 
 
-def _was_typed(context: typer.Context, name: str) -> bool:
+def _was_typed(context: click.Context, name: str) -> bool:
     source = context.get_parameter_source(name)
     return source is not None and source.name not in {"DEFAULT", "DEFAULT_MAP"}

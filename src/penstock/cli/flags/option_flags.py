@@ -2,11 +2,9 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
-
-import typer
 
 from penstock.api.options.option_fields import Flag, flags_of
 
@@ -44,7 +42,7 @@ def with_flags(*declared: type) -> Callable[[Callable[..., None]], Callable[...,
 
         shown = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*before, *made, *after)]
         call.__doc__, call.__name__ = command.__doc__, command.__name__
-        call.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined] # typer reads both
+        call.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined] # the command is made from it
         call.__annotations__ = {one.name: one.annotation for one in shown}
         return call
 
@@ -65,7 +63,7 @@ def _parameters(declared: tuple[type, ...]) -> list[inspect.Parameter]:
 
 
 def _parameter(flag: Flag, field: "Field[Any]", declared: type) -> inspect.Parameter:
-    """Convert an option into a typer parameter.
+    """Convert an option into a parameter with its flag.
 
     If the type of the option has no command-line form, the parameter is text.
     """
@@ -76,23 +74,12 @@ def _parameter(flag: Flag, field: "Field[Any]", declared: type) -> inspect.Param
     name = flag.name or f"--{field.name.replace('_', '-')}"
     if default is True:  # what is on by default has a flag that switches it off
         default, name = False, name.replace("--", "--no-")
-    if flag.positional:
-        shown: Any = typer.Argument(help=flag.help, show_default=False)
-    else:
-        shown = typer.Option(
-            name,
-            help=flag.help,
-            metavar=flag.metavar,
-            min=flag.min,
-            max=flag.max,
-            show_default=flag.show_default,
-            rich_help_panel=None if field.default is MISSING else _panel(declared, field.name),
-        )
+    panel = None if field.default is MISSING else _panel(declared, field.name)
     return inspect.Parameter(
         field.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=str(default) if kind is str and isinstance(default, int) else default,
-        annotation=Annotated[kind | None if many or "None" in others else kind, shown],
+        annotation=Annotated[kind | None if many or "None" in others else kind, replace(flag, name=name, panel=panel)],
     )
 
 

@@ -2,9 +2,8 @@
 
 from typing import Annotated
 
-import typer
-
+from penstock.api.options.option_fields import Flag
 from penstock.api.options.simulate_options import COLUMNS_HELP
 
-Columns = Annotated[str | None, typer.Option("--columns", help=COLUMNS_HELP)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Columns = Annotated[str | None, Flag(name="--columns", help=COLUMNS_HELP)]
+AsJson = Annotated[bool, Flag(name="--json", help="Print the result as JSON.")]
