@@ -15,7 +15,7 @@ WHEEL_TESTS := $(shell grep -rl --include='*.py' 'pytest.mark.wheel' tests)
 # The workers fill the cores; threads of linear algebra beside them only wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help check format lint types imports machine-code test core plans thorough wheel wheel-venv wheel-test docs docs-check claims accuracy calibration disaggregation power drafts routing measurements ledger constraints fuzz fuzz-gateway soak bench-fleet bench bench-gateway optima engine clean
+.PHONY: help check format lint types imports machine-code test core plans thorough wheel wheel-venv wheel-test docs docs-check claims accuracy calibration disaggregation power drafts routing measurements tables ledger constraints fuzz fuzz-gateway soak bench-fleet bench bench-gateway optima engine clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
@@ -101,6 +101,9 @@ disaggregation: $(VENV)/.installed ## fit engines that only prefill or only deco
 
 measurements: $(VENV)/.installed ## build the shipped measurements and docs/data.md from the raw files in RAW
 	$(BIN)/python tools/build_measurements.py --raw $(RAW)
+
+tables: $(VENV)/.installed ## copy the TOML tables of preflight into JSON, which loads fast
+	$(BIN)/python tools/build_tables.py
 
 ledger: $(VENV)/.installed ## record new prices in the append-only ledger
 	$(BIN)/python tools/price_ledger.py

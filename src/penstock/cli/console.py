@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock, Timer
+from time import monotonic
 from typing import TYPE_CHECKING, Self
 
 import click
@@ -17,11 +19,13 @@ from rich.segment import Segment
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
-    from rich.progress import TaskID
+    from rich.progress import Progress
 
     from penstock.api.answer import ApiAnswer
 
 PIPE_WIDTH = 132
+DELAY_S = 1.0
+"""Seconds of waiting before a spinner is displayed."""
 
 
 def stdout(pipe_width: int | None = None) -> Console:
@@ -88,37 +92,58 @@ def show(answer: "ApiAnswer", *, as_json: bool) -> None:
 
 
 class Watch:
-    """Progress display on stderr. Nothing is displayed if stderr is not a terminal."""
+    """Spinner and progress bar on stderr, from the first second of waiting on.
 
-    def __init__(self) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    Nothing is displayed if stderr is not a terminal. Leave the context before printing the result.
+    """
 
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TimeElapsedColumn(),
-            console=Console(stderr=True),
-            transient=True,
-            disable=not sys.stderr.isatty(),
-        )
-        self._task: TaskID | None = None
+    def __init__(self, what: str = "computing") -> None:
+        self._what, self._done, self._total = what, 0, 0
+        self._lock, self._left, self._start_s = Lock(), False, monotonic()
+        self._bar: Progress | None = None
+        self._timer = Timer(DELAY_S, self._display)
+        self._timer.daemon = True
 
     def __enter__(self) -> Self:
-        self._bar.start()
+        if sys.stderr.isatty():
+            self._timer.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        self._timer.cancel()
+        with self._lock:
+            if self._bar is not None:
+                self._bar.stop()
+            self._left = True
 
     def progress(self, what: str, done: int, total: int) -> None:
         """Show the progress of a task."""
-        if self._task is None:
-            self._task = self._bar.add_task(what, total=None)
-        self._bar.update(self._task, description=what, completed=done, total=total or None)
+        with self._lock:
+            self._what, self._done, self._total = what, done, total
+            self._update()
 
     def message(self, text: str) -> None:
         """Print a message on stderr, even if stderr is a pipe."""
-        self._bar.console.print(text, style="dim", soft_wrap=True)
+        console = Console(stderr=True) if self._bar is None else self._bar.console
+        console.print(text, style="dim", soft_wrap=True)
+
+    def _display(self) -> None:
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        with self._lock:
+            if self._left:
+                return
+            columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._bar.add_task(self._what)
+            self._bar.tasks[0].start_time = self._start_s
+            self._update()
+            self._bar.start()
+
+    def _update(self) -> None:
+        if self._bar is not None:
+            task = self._bar.task_ids[0]
+            self._bar.update(task, description=self._what, completed=self._done, total=self._total or None)
 
 
 def write_file(path: Path, content: str | bytes) -> None:

@@ -1,14 +1,17 @@
 """Every shipped rule: it fires where it should, keeps quiet on a near miss, and says who says so."""
 
+import json
+import tomllib
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
+import penstock
 from labelled_world import rule_counts
 from penstock.errors import CatalogError
 from penstock.preflight import Facts, Rule, Unknown, assess, load_rules
-from penstock.preflight.rules._rule_files import parse_rules
+from penstock.preflight.rules._rule_files import load_table, parse_rules
 from penstock.preflight.rules.rule import Reference
 
 NOTE = Path(__file__).resolve().parents[3] / "docs" / "preflight.md"
@@ -88,3 +91,14 @@ def test_sources_resolve_to_pages() -> None:
     assert Reference("vllm#45681").url == "https://github.com/vllm-project/vllm/issues/45681"
     file = Reference("sglang@v0.5.18:python/sglang/srt/server_args.py#L1-L2").url
     assert file == "https://github.com/sgl-project/sglang/blob/v0.5.18/python/sglang/srt/server_args.py#L1-L2"
+
+
+def test_the_shipped_tables_equal_their_toml_files() -> None:
+    """A TOML file was edited: run `make tables`."""
+    folder = Path(penstock.__file__).parent / "preflight" / "data"
+    edited = {
+        path.relative_to(folder).with_suffix("").as_posix(): tomllib.loads(path.read_text(encoding="utf-8"))
+        for path in folder.rglob("*.toml")
+    }
+    assert json.loads((folder / "tables.json").read_text(encoding="utf-8")) == edited
+    assert all(load_table(name) == table for name, table in edited.items())

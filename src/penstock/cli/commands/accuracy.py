@@ -26,13 +26,15 @@ def accuracy_command(
 
     Example: `penstock accuracy --by model`
     """
+    from penstock.cli.console import Watch, stdout
     from penstock.performance.shipped.shipped_runs import shipped_errors
     from penstock.report.accuracy import SPLITS, Published, render_accuracy
 
     names = list(SPLITS) if by == "all" else [by]
     if unknown := [name for name in names if name not in SPLITS]:
         raise click.BadParameter(f"'{unknown[0]}' is not one of {', '.join(SPLITS)}, all", param_hint="--by")
-    published = [Published.of(name, *shipped_errors(name)) for name in names]
+    with Watch("comparing predictions with measurements"):
+        published = [Published.of(name, *shipped_errors(name)) for name in names]
     if as_json:
         from penstock.report.drawing.plain_json import to_json
 
@@ -42,6 +44,4 @@ def accuracy_command(
         }
         click.echo(to_json({"schema": "penstock.accuracy/1", "held_out": document}))
         return
-    from penstock.cli.console import stdout
-
     stdout().print(render_accuracy(published))

@@ -61,9 +61,10 @@ def audit_command(
         click.echo(to_json(CLAIMS_FILE.schema()))
         return
     from penstock.api.audit import audit
-    from penstock.cli.console import show, write_file
+    from penstock.cli.console import Watch, show, write_file
 
-    answer = audit(claims, sheet=sheet, ledger=ledger)
+    with Watch("checking claims"):
+        answer = audit(claims, sheet=sheet, ledger=ledger)
     if html is not None:
         from penstock.report.audit.page import audit_html
 

@@ -1,7 +1,7 @@
 """The `fit` command."""
 
 from penstock.api.options.fit_options import FitOptions
-from penstock.cli.console import show
+from penstock.cli.console import Watch, show
 from penstock.cli.flags.option_flags import Given, with_flags
 from penstock.cli.flags.shared_flags import AsJson
 
@@ -24,4 +24,6 @@ def fit_command(given: Given, *, as_json: AsJson = False) -> None:
     """
     from penstock.api.fit import fit
 
-    show(fit(**given), as_json=as_json)
+    with Watch("reading the checkpoint"):
+        answer = fit(**given)
+    show(answer, as_json=as_json)

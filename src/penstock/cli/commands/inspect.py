@@ -43,15 +43,16 @@ def inspect_command(
     if model is None:
         raise click.BadParameter("name a model, or use --architectures", param_hint="MODEL")
     from penstock.checkpoint import cross_check, open_checkpoint
+    from penstock.cli.console import Watch, stdout
 
-    checkpoint = open_checkpoint(model, headers=headers)
-    check = cross_check(checkpoint.spec, checkpoint.tensors) if checkpoint.tensors is not None else None
+    with Watch("reading the checkpoint"):
+        checkpoint = open_checkpoint(model, headers=headers)
+        check = cross_check(checkpoint.spec, checkpoint.tensors) if checkpoint.tensors is not None else None
     if as_json:
         from penstock.report.inspect import inspect_document
 
         click.echo(to_json(inspect_document(checkpoint.spec, checkpoint.source, check)))
     else:
-        from penstock.cli.console import stdout
         from penstock.report.inspect import render_model
 
         stdout().print(render_model(checkpoint.spec, checkpoint.source, check), crop=False)

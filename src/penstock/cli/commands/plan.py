@@ -79,7 +79,7 @@ def plan_command(
     from penstock.cli.console import Watch, show, write_file
     from penstock.planning.plan_result import NoFleet
 
-    with Watch() as watch:
+    with Watch("planning") as watch:
         answer = plan(file, watch=watch)
     found = answer.result.answer
     if not isinstance(found, NoFleet):

@@ -1,7 +1,7 @@
 """The `predict` command."""
 
 from penstock.api.options.predict_options import PredictOptions
-from penstock.cli.console import show
+from penstock.cli.console import Watch, show
 from penstock.cli.flags.option_flags import Given, with_flags
 from penstock.cli.flags.shared_flags import AsJson
 
@@ -24,4 +24,6 @@ def predict_command(given: Given, *, as_json: AsJson = False) -> None:
     """
     from penstock.api.predict import predict
 
-    show(predict(**given), as_json=as_json)
+    with Watch("predicting"):
+        answer = predict(**given)
+    show(answer, as_json=as_json)

@@ -70,6 +70,6 @@ def preflight_command(
     from penstock.api.preflight import preflight
     from penstock.cli.console import Watch, show
 
-    with Watch() as watch:
+    with Watch("checking the launch") as watch:
         answer = preflight(**given, watch=watch)
     show(answer, as_json=as_json)

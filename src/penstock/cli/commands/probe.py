@@ -16,6 +16,7 @@ def run_probe(
     url: str, *, reference: str | None, against: str | None, save: str | None, served: str | None, as_json: bool
 ) -> None:
     """Query the server, then save its answers or compare them with a reference. Exit 1 unless they agree."""
+    from penstock.cli.console import Watch
     from penstock.parity.compare_answers import ProbeVerdict, compare
     from penstock.parity.openai_client import ask, load_answers, save_answers
 
@@ -24,11 +25,12 @@ def run_probe(
     if reference is None and against is None and save is None:
         raise UsageError("--probe needs one of --save-reference FILE, --reference FILE or --against URL")
     compared = None if reference is None else load_answers(Path(reference))
-    answers = ask(url, served)
-    if save is not None:
-        save_answers(answers, Path(save))
-    if against is not None:
-        compared = ask(against, None)
+    with Watch("waiting for answers"):
+        answers = ask(url, served)
+        if save is not None:
+            save_answers(answers, Path(save))
+        if against is not None:
+            compared = ask(against, None)
     if compared is None:
         click.echo(json.dumps({"saved": save}) if as_json else f"saved the answers of {answers.model} to {save}")
         return

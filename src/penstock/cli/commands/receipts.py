@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 from penstock.api.options.option_fields import Flag
-from penstock.cli.console import show
+from penstock.cli.console import Watch, show
 from penstock.cli.flags.shared_flags import AsJson
 
 EXAMPLES = """
@@ -43,7 +43,9 @@ def receipts_command(
     """
     from penstock.api.receipts import receipts
 
-    show(receipts(files, policy=policy, explained=explain), as_json=as_json)
+    with Watch("replaying decisions"):
+        answer = receipts(files, policy=policy, explained=explain)
+    show(answer, as_json=as_json)
 
 
 receipts_command.__doc__ = f"{receipts_command.__doc__}\n{EXAMPLES}"

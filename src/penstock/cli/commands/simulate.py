@@ -89,7 +89,7 @@ def simulate_command(
     if fleet is not None:
         from penstock.api.simulate_fleet import simulate_fleet
 
-        with Watch() as watch:
+        with Watch("simulating") as watch:
             routed = simulate_fleet(fleet, **options_of(SimulateFleetOptions, given), watch=watch)
         _write_policies(routed, chart)
         show(routed, as_json=as_json)
@@ -98,7 +98,7 @@ def simulate_command(
         raise UsageError("name what to simulate: a model and --on h100:2, or --fleet fleet.yaml")
     from penstock.api.simulate import simulate
 
-    with Watch() as watch:
+    with Watch("simulating") as watch:
         answer = simulate(model, on, **options_of(SimulateOptions, given), log_steps=perfetto is not None, watch=watch)
     _write_run(answer, chart, perfetto)
     show(answer, as_json=as_json)

@@ -23,21 +23,22 @@ def tax_command(
     Example: `penstock tax --on mi300x,mi355x,h200`
     """
     from penstock.api.arguments.choices import counted_targets
+    from penstock.cli.console import Watch, stdout
     from penstock.performance.calibration.software_tax import delivered_over_time
     from penstock.performance.shipped.shipped_runs import shipped_efficiencies
 
     wanted = None if on is None else {accelerator.id for accelerator, _ in counted_targets(on)}
-    points = [
-        point
-        for point in delivered_over_time(shipped_efficiencies().evidence)
-        if (wanted is None or point.accelerator in wanted) and engine in {None, point.engine}
-    ]
+    with Watch("comparing measurements with the roofline"):
+        points = [
+            point
+            for point in delivered_over_time(shipped_efficiencies().evidence)
+            if (wanted is None or point.accelerator in wanted) and engine in {None, point.engine}
+        ]
     if as_json:
         from penstock.report.drawing.plain_json import to_json
 
         click.echo(to_json({"schema": "penstock.tax/1", "points": points}))
         return
-    from penstock.cli.console import stdout
     from penstock.report.tax import render_tax
 
     console = stdout()

@@ -1,8 +1,9 @@
-"""Loads and strictly parses the rules, one TOML file per category.
+"""Loads the rules and strictly parses them. Each category is one TOML file.
 
 No other module of the package opens files.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -16,9 +17,10 @@ from penstock.preflight.rules.fact_names import VOCABULARY
 from penstock.preflight.rules.history import read_choices, read_engine_flags
 from penstock.preflight.rules.knowledge import Knowledge
 from penstock.preflight.rules.rule import Grounds, Reference, Rule, Severity
-from penstock.reading.toml import parse_toml, read_toml, strictly
+from penstock.reading.toml import parse_toml, strictly
 
 _DATA = files("penstock.preflight") / "data"
+_RULES = "rules/"
 _KINDS = {name: fact.kind for name, fact in VOCABULARY.items()}
 _Written = str | int | float | bool | list[str]
 
@@ -50,8 +52,8 @@ class _File:
 @cache
 def load_rules() -> tuple[Rule, ...]:
     """Return all shipped rules, sorted by category and then in the order of their file."""
-    names = sorted(entry.name for entry in (_DATA / "rules").iterdir() if entry.name.endswith(".toml"))
-    rules = [rule for name in names for rule in _rules(read_toml(_DATA / "rules" / name), name.removesuffix(".toml"))]
+    categories = sorted(name.removeprefix(_RULES) for name in _tables() if name.startswith(_RULES))
+    rules = [rule for category in categories for rule in _rules(load_table(f"{_RULES}{category}"), category)]
     seen: set[str] = set()
     for rule in rules:
         if rule.id in seen:
@@ -87,10 +89,20 @@ def load_knowledge() -> Knowledge:
     )
 
 
-@cache
 def load_table(name: str) -> Mapping[str, Any]:
-    """Read one of the tables that predictions use, such as kernels, attention backends or flags."""
-    return read_toml(_DATA / f"{name}.toml")
+    """Return one of the tables that predictions use, such as kernels, attention backends or flags."""
+    return _tables()[name]
+
+
+@cache
+def _tables() -> Mapping[str, Mapping[str, Any]]:
+    """Read all tables and rule files. `make tables` writes the JSON from the TOML files, which load slowly."""
+    path = _DATA / "tables.json"
+    try:
+        tables: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CatalogError(f"{path.name}: {error}") from error
+    return tables
 
 
 def _rules(raw: object, category: str) -> tuple[Rule, ...]:
