@@ -51,7 +51,7 @@ _NOT_EMULATED: Final[Mapping[str, tuple[object, ...]]] = {
     "truncate_prompt_tokens": (),
     "priority": (0,),
 }
-"""Options that would change the response or its latency. An option maps to the values that disable it."""
+"""Options that would change the response or its latency. Each option maps to the values that disable the option."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +105,9 @@ def read_completion(path: bytes, body: bytes) -> CompletionRequest:
     try:
         fields = json.loads(body)
     except (ValueError, RecursionError):
-        raise UsageError("the body is not JSON") from None
+        raise UsageError("the request body is not JSON") from None
     if not isinstance(fields, dict):
-        raise UsageError("the body is not a JSON object")
+        raise UsageError("the request body is not a JSON object")
     chat = path.startswith(b"/v1/chat/")
     _reject_unemulated(fields, chat=chat)
     _check_sampling(fields)

@@ -120,12 +120,12 @@ class _Commands:
         try:
             command = json.loads(body)
         except (ValueError, RecursionError):
-            raise UsageError("the body is not JSON") from None
+            raise UsageError("the request body is not JSON") from None
         if not isinstance(command, dict):
-            raise UsageError("the body is not a JSON object")
+            raise UsageError("the request body is not a JSON object")
         unknown = [name for name in command if name not in _KEYS]
         if unknown:
-            raise UsageError(f"'{unknown[0][:100]}' is not a key; use {', '.join(_KEYS)}")
+            raise UsageError(f"'{unknown[0][:100]}' is not a key of a fault command; use {', '.join(_KEYS)}")
         return self._select(command), read_fault(command.get("fault"), command.get("times", 1.0))
 
     def _select(self, command: Mapping[str, object]) -> list[_Port]:
@@ -139,7 +139,7 @@ class _Commands:
             selected = [port for port in selected if _names(port)[target] == value]
         if not selected:
             criteria = " and ".join(f"{target} {command[target]!r}" for target in _TARGETS if target in command)
-            raise UsageError(f"no endpoint has {criteria}; GET / lists them")
+            raise UsageError(f"no endpoint has {criteria}; GET / lists the endpoints")
         return selected
 
     def _not_found(self, target: str, value: object) -> str:

@@ -63,7 +63,9 @@ def load_answers(path: Path) -> Answers:
     except OSError as error:
         raise EndpointError(f"{path}: {error.strerror or error}") from error
     except (ValueError, RecursionError):
-        raise EndpointError(f"{path} is not a reference file, because it is not valid JSON") from None
+        raise EndpointError(
+            f"{path} is not a reference file, because it is not valid JSON; make one with --save-reference"
+        ) from None
     if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("prompts_digest") != digest():
         raise EndpointError(
             f"{path} is not a reference file of this version of penstock; make a new one with --save-reference"
@@ -109,7 +111,7 @@ def _request(request: Request, base: str) -> Any:  # noqa: ANN401 - JSON of an e
     except (URLError, OSError) as error:
         raise EndpointError(f"{base}: {getattr(error, 'reason', error)}") from None
     except (ValueError, RecursionError):
-        raise EndpointError(f"{base}: the answer is not JSON") from None
+        raise EndpointError(f"{base}: the server's response is not JSON; check the address") from None
 
 
 def _without_answer(answer: Any, base: str) -> Scored:  # noqa: ANN401 - JSON of an external server
@@ -130,7 +132,9 @@ def _parse_scores(answer: Any, base: str) -> Scored:  # noqa: ANN401 - JSON of a
         found = answer["choices"][0]["logprobs"]
         return _read({"tokens": found["tokens"], "logprobs": found["token_logprobs"], "top": found["top_logprobs"]})
     except (KeyError, IndexError, TypeError, ValueError, AttributeError):
-        raise EndpointError(f"{base}: no log-probabilities in the answer; the server must allow `logprobs`") from None
+        raise EndpointError(
+            f"{base}: the server's response has no log-probabilities; configure the server to allow `logprobs`"
+        ) from None
 
 
 def _read(entry: Mapping[str, Any]) -> Scored:

@@ -34,7 +34,7 @@ def file_config(**keys: str) -> Mapping[str, object]:
     """Return the `__pydantic_config__` for the class of a whole file.
 
     Classes for the parts of the file inherit this configuration. `keys` maps a field's name to its key in the file, if
-    the two names differ. For example, the key of a field in watts may be in kW.
+    the two names differ. For example, a fleet file writes the field `expert_parallel` under the key `ep`.
     """
     return {
         "extra": "forbid",

@@ -22,7 +22,7 @@ def read_text(path: Path, remedy: str, *, most_bytes: int = _MAX_BYTES) -> str:
         with path.open("rb") as opened:
             raw = opened.read(most_bytes + 1)
         if len(raw) > most_bytes:
-            raise UnreadableFile(f"{path.name} is larger than {most_bytes:,} bytes; shorten it")
+            raise UnreadableFile(f"{path.name} is larger than {most_bytes:,} bytes; shorten the file")
         return raw.decode("utf-16" if raw.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "utf-8-sig")
     except (OSError, ValueError) as error:
         reason = (error.strerror or "cannot be read") if isinstance(error, OSError) else "not UTF-8 text"

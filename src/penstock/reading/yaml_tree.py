@@ -60,7 +60,7 @@ class YamlTree:
         return UsageError(f"{self.where}:{_line(node)}: `{str(place[-1])[:40]}` is not a key of {table}; {hint}")
 
     def line(self, place: Place) -> int:
-        """Return the line of a value, counted from one."""
+        """Return the line number of a value, counted from one."""
         return _line(self._find(place)[0])
 
     def _find(self, place: Place) -> tuple[yaml.Node, str]:
@@ -89,14 +89,16 @@ class YamlTree:
         size = self._sizes.get(id(node), 0)
         if size is None:
             raise UsageError(
-                f"{self.where}:{_line(node)}: an alias refers to the value that contains it; replace it by a value"
+                f"{self.where}:{_line(node)}: an alias refers to the value that contains it; write out the value"
             )
         if size:
             return size
         self._sizes[id(node)] = None
         size = 1 + sum(self._measure(child) for child in _children(node))
         if size > _MAX_VALUES:
-            raise UsageError(f"{self.where}:{_line(node)}: aliases expand to more than {_MAX_VALUES:,} values")
+            raise UsageError(
+                f"{self.where}:{_line(node)}: aliases expand to more than {_MAX_VALUES:,} values; use fewer aliases"
+            )
         self._sizes[id(node)] = size
         return size
 
@@ -126,7 +128,9 @@ class YamlTree:
 def parse_yaml(text: str, where: str, *, kind: str, written_by: str) -> YamlTree:
     """Parse a YAML text. `written_by` is the command that writes files of this type."""
     if len(text) > _MAX_CHARACTERS:
-        raise UsageError(f"{where}: {len(text):,} characters cannot be a {kind}; the limit is {_MAX_CHARACTERS:,}")
+        raise UsageError(
+            f"{where}: {len(text):,} characters are too many for a {kind}; the limit is {_MAX_CHARACTERS:,}"
+        )
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:

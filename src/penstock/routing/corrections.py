@@ -19,7 +19,7 @@ _SLOW = 1.8
 By chance alone, learned corrections differ by a factor of up to 1.4.
 """
 _BESIDE_OTHERS = 0.1
-"""Weight of a request to another pool when the requests that an endpoint did not get are counted.
+"""Weight of a request to another pool, in the count of requests that an endpoint did not get.
 
 A request to the same pool has the weight 1.
 """
@@ -48,8 +48,8 @@ def forget(endpoints: Records, index: int, now_s: float, p: Record) -> bool:
 
     The more requests an endpoint did not get, the more of its correction is forgotten. An endpoint that got as many
     requests as the others in its pool forgets nothing, because its answers are recent. An endpoint without requests
-    forgets half of its correction each time that the others got `correction_requests` requests each, independent of the
-    time that passed. Requests to other pools count less, because a pool may get fewer requests only because its
+    forgets half of its correction while each other endpoint gets `correction_requests` requests, independent of the
+    time that passes. Requests to other pools count less, because a pool may get fewer requests only because its
     requests are longer.
     """
     e = endpoints[index]
@@ -124,7 +124,7 @@ def _fade(e: Record, prompts: float, answers: float, kept: float, usual_requests
 
 @compiled
 def _weight(seen: float, prior: float, kept: float) -> float:
-    """Return the share of a correction's distance from the pool's usual correction that remains after forgetting.
+    """Return the share that remains, after forgetting, of the distance between a correction and its pool's usual one.
 
     A correction is a mean of a prior and `seen` observations, of which a share `kept` is kept.
     """

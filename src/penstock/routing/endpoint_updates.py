@@ -1,7 +1,7 @@
 """Updates a picker's records when a request is sent, a first token or a last token arrives, or a report arrives.
 
-The simulator and the gateway call these functions for the same events, so that a policy is tested with the same
-information that it has in production.
+The simulator and the gateway call the same functions at the same events, so that a simulated policy has the information
+that it has in production.
 """
 
 import math
@@ -215,10 +215,10 @@ def divide(endpoints: Records, picker: int, pickers: int) -> None:
 
     If a pool has at least as many endpoints as there are pickers, every picker gets the same number of endpoints for
     itself. If the number of pickers is a multiple of the number of remaining endpoints, each remaining endpoint is
-    shared by an equal group of pickers, so that fewer pickers see the same free endpoint at once. A picker treats an
+    shared by an equal group of pickers. Fewer pickers then see the same free endpoint at once. A picker treats an
     endpoint shared by a group as shared by all pickers, which only makes the picker more cautious. If the number of
-    pickers is not such a multiple, all pickers share the remaining endpoints. All pickers share the whole pool if one
-    of its endpoints is down, or is slow by this picker's corrections, because a share of the pool would be too small.
+    pickers is not such a multiple, all pickers share the remaining endpoints. If an endpoint of a pool is down, or is
+    slow by this picker's corrections, all pickers share the whole pool, because a share would be too small.
     """
     pools = 0
     for index in range(len(endpoints)):

@@ -1,9 +1,9 @@
 """Picks the endpoint with the least expected harm for a request, including the request's own risk of a missed SLO.
 
 The harm of sending a request to an endpoint is a sum of four terms, in missed SLOs. The first term is the probability
-that the request misses its SLO, from the ratio of predicted time to limit. The second is the predicted effect of its
-prompt and tokens on residents, the requests already at the endpoint, by class. The third is the later cost of a nearly
-full KV cache. The fourth is the dollars that an idle endpoint would save.
+that the request misses its SLO, from the ratio of predicted time to limit. The second term is the predicted effect of
+the request's prompt and tokens on the requests already at the endpoint, by class. The third term is the later cost of a
+nearly full KV cache. The fourth term is the dollars that an idle endpoint would save.
 """
 
 import math
@@ -130,7 +130,7 @@ def _made_to_miss(e: Record, p: Record, slower_s: float, times: int) -> float:
 
 @compiled
 def work_seconds(q: Record, e: Record, prompt_s: float) -> float:
-    """Return the seconds of an endpoint's time that a request uses for itself, whatever other requests are there.
+    """Return the seconds of an endpoint's time that a request uses for itself, independent of the other requests.
 
     The part of a step that all requests share is not counted, so that dollars favour cheaper accelerators and never a
     fuller endpoint.
@@ -179,9 +179,9 @@ def rank(
 ) -> int:
     """Fill `order` with endpoints to try one after the other, and return their number.
 
-    The first endpoint is the result of `pick`. The second is the best endpoint of another vendor, if there is one,
-    because a fault of the first endpoint may affect all endpoints of its vendor. The other endpoints are in order of
-    harm, least harm first. `harms` is scratch space, one number per endpoint.
+    The first endpoint is the result of `pick`. The second endpoint is the best of another vendor, if there is one,
+    because a fault may affect all endpoints of the first one's vendor. The other endpoints are in order of harm, least
+    harm first. `harms` is scratch space, one number per endpoint.
     """
     q, p = request[0], parameters[0]
     terms = terms_of(q, p, endpoints, hits)

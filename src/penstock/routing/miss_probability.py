@@ -1,7 +1,8 @@
 """Computes the probability that a request misses its SLO, from the ratio of predicted time to limit.
 
 With r as the ratio of predicted time to limit, the probability is log-logistic: r^n / (1 + r^n). The exponent n is one
-over the relative uncertainty of the prediction. n is rounded to a power of two, so that r^n takes only a few squarings.
+over the relative uncertainty of the prediction. The exponent is rounded to a power of two, so that r^n takes only a few
+squarings.
 """
 
 from penstock.compiled.marks import compiled

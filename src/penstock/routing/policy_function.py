@@ -58,7 +58,7 @@ def _compiled_now(pick: Pick) -> Any:  # noqa: ANN401 - numba's callbacks have n
 class PythonPick:
     """Policy in plain Python that compiled code calls back, and the arrays that the policy reads.
 
-    An exception cannot pass through compiled code. It is therefore stored in `failed`, and the callback returns
+    An exception cannot pass through compiled code. The callback therefore stores the exception in `failed` and returns
     NOWHERE.
     """
 

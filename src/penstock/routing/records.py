@@ -1,8 +1,8 @@
 """Defines the router's records: an endpoint, a request, a request in flight, a report, and the policy's parameters.
 
-The record of an endpoint has five groups of fields. *Fixed* fields are properties of the endpoint. *Reported* fields
-are its state at the last report, which may be out of date. *Own* counts are exact, but include only requests of this
-picker. *Learned* fields are corrections from observed and predicted seconds. *Derived* fields are computed by
+The record of an endpoint has five groups of fields. Fixed fields are properties of the endpoint. Reported fields are
+the endpoint's state at the last report, which may be out of date. Own counts are exact, but include only requests of
+this picker. Learned fields are corrections from observed and predicted seconds. Derived fields are computed by
 `endpoint_updates.refresh` when another field changes, not at every pick. Fields read by a pick are adjacent, so that
 the records of a hundred endpoints stay in the processor's cache. No record has the true length of an answer, because
 the length is unknown before the answer ends.

@@ -21,11 +21,14 @@ _MIN_SHARE: Final = 2.0**-12
 _ONE_REPLICA, _MIN_REQUESTS, _MAX_REQUESTS = 60_000, 16_000, 200_000
 """Requests per trial: the number for one replica, the minimum, and the maximum.
 
-For one replica, this number of requests makes the capacities from two seeds differ by about 1%. Bursts average out over
-the replicas behind one router, so a large fleet needs fewer requests per replica.
+For one replica, this number of requests makes the capacities from two seeds differ by about 1%. Replicas behind one
+router share their bursts, so a larger fleet needs fewer requests.
 """
 _LIFETIMES: Final = 12
-"""Minimum duration of a trial in request lifetimes, so that the warm-up is a small part of the trial."""
+"""Minimum duration of a trial, as a multiple of the time that a request is in flight.
+
+The warm-up is then a small part of the trial.
+"""
 WARM_UP: Final = 0.1
 """Share of a trial at its start whose requests are served but not compared with the SLO, because queues start empty."""
 _ANSWERS: Final = 4000
@@ -191,7 +194,10 @@ def trial(pools: Sequence[ReplicaPool], asked: RateSearch, rate_per_s: float, *,
 def require_searchable(workload: Workload, classes: Sequence[SloClass]) -> None:
     """Raise UsageError if the workload is a closed loop or no class has an SLO."""
     if workload.users is not None:
-        raise UsageError("the users of a closed loop decide its rate; search for a capacity with arrivals instead")
+        raise UsageError(
+            "the users of a closed loop decide its request rate, so no rate can be searched; "
+            "use a workload with arrivals instead"
+        )
     if not any(item.slo for item in classes):
         raise UsageError(
             "a capacity is the highest rate at which an SLO is met; give an SLO, such as ttft=1s,tpot=50ms"

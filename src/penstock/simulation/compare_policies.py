@@ -33,7 +33,7 @@ class LoadSpike:
     def __post_init__(self) -> None:
         if not (self.factor > 0 and self.at_s >= 0 and self.for_s > 0):
             raise UsageError(
-                "a crowd needs a factor and a duration above 0, and a start of 0 s or later; "
+                "a `crowd` (load spike) needs a factor above 0, a duration above 0, and a start of 0 s or later; "
                 "write `crowd x3 at 60s for 20s`"
             )
 

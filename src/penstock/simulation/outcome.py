@@ -16,7 +16,7 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Latency:
-    """A latency histogram with bins 0.1% wide. Its size does not depend on the number of samples."""
+    """A latency histogram with bins 0.1% wide. The histogram's size does not depend on the number of samples."""
 
     counts: Counts
     sum_s: float

@@ -52,8 +52,8 @@ class Replica:
             )
         if self.max_batched_tokens < self.max_sequences:
             raise DeploymentError(
-                f"a batch of {self.max_sequences} requests needs at least as many tokens per step, "
-                f"not {self.max_batched_tokens}; raise max_batched_tokens"
+                f"max_batched_tokens is {self.max_batched_tokens}, below the batch limit of {self.max_sequences} "
+                f"requests; raise it to {self.max_sequences} or more"
             )
 
     @property

@@ -74,14 +74,14 @@ def simulate(
 def _check(pools: Sequence[ReplicaPool]) -> None:
     roles = {pool.role for pool in pools}
     if not pools or roles not in ({"both"}, {"prefill", "decode"}):
-        raise DeploymentError("a fleet needs pools that serve whole requests, or prefill and decode pools together")
+        raise DeploymentError("a fleet needs a pool that serves whole requests, or a prefill pool and a decode pool")
     if len({pool.name for pool in pools}) != len(pools):
-        raise DeploymentError("two pools have the same name; give each its own")
+        raise DeploymentError("two pools have the same name; give each pool its own name")
 
 
 def _policy(route: Policy) -> int:
     if route not in _POLICIES:
-        raise DeploymentError(f"'{route}' is not a routing policy; known: {', '.join(_POLICIES)}")
+        raise DeploymentError(f"'{route}' is not a routing policy; use one of {', '.join(_POLICIES)}")
     return _POLICIES[route]
 
 
@@ -121,7 +121,7 @@ def _consult(
         if chosen >= len(world.heads):
             said, last = "one" if chosen == NOWHERE else f"endpoint {chosen}", len(world.heads) - 1
             raise DeploymentError(
-                f"the policy chose {said}, which is not in 0 to {last}; return an index, or -1 to reject"
+                f"the policy chose {said}, which is not in 0 to {last}; return an endpoint's index, or -1 to reject"
             )
         pool = pools[int(world.replicas[world.heads[chosen]]["pool"])]
         raise DeploymentError(

@@ -72,7 +72,9 @@ class Fault:
 
     def __post_init__(self) -> None:
         if not (self.factor > 0 and isfinite(self.factor)):
-            raise UsageError(f"steps cannot take {self.factor:g} times as long; write a factor above 0; x3 is slower")
+            raise UsageError(
+                f"a fault cannot multiply the duration of steps by {self.factor:g}; write a factor above 0, such as x3"
+            )
         if not (self.at_s >= 0 and self.for_s > 0):
             raise UsageError("a fault must start at 0 s or later and last longer than 0 s; write `at 60s for 30s`")
 
@@ -116,9 +118,12 @@ class Options:
     """Options of a run."""
 
     route: Policy = "least-requests"
-    """Policy of a router that knows the exact state of the fleet. It is used if `routing` is not given."""
+    """Policy of a router that knows the exact state of the fleet, used if `routing` is not given."""
     first_of_equals: bool = False
-    """Whether this router breaks ties in favour of the first replica, as plans do. If False, it breaks ties in turn."""
+    """Whether ties go to the first replica, as in plans, if `routing` is not given.
+
+    If False, replicas get ties in turn.
+    """
     routing: Routing | None = None
     pool_of: PoolOf | None = None
     """Function that assigns each request of a block to a pool.

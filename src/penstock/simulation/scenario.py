@@ -187,7 +187,8 @@ def require_rounds(users: int, requests: int) -> None:
     if requests < _MIN_ROUNDS * users:
         raise UsageError(
             f"{requests:,} requests are too few for {users:,} users with think time: "
-            f"the first request of each is not judged; write --requests {_MIN_ROUNDS * users} or more"
+            f"the first request of each user is not compared with the SLO; "
+            f"write --requests {_MIN_ROUNDS * users} or more"
         )
 
 
@@ -243,12 +244,12 @@ def _pools(
 ) -> list[ReplicaPool]:
     replica, name = placement.at(log_factor), placement.deployment.accelerator.id
     if replica is None:
-        raise ValueError("only deployments that fit are simulated")
+        raise ValueError("the deployment does not fit in memory, so it cannot be simulated")
     if prefill is None:
         return [ReplicaPool(name=name, replica=replica, replicas=question.replicas, usd_per_hour=usd_per_hour)]
     ahead = prefill.at(log_factor)
     if ahead is None:
-        raise ValueError("only deployments that fit are simulated")
+        raise ValueError("the deployment does not fit in memory, so it cannot be simulated")
     deployed = Disaggregated(
         prefill=prefill.deployment,
         prefill_replicas=question.prefill_replicas,

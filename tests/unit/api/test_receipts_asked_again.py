@@ -194,7 +194,7 @@ def test_a_file_that_is_none_and_a_decision_that_is_not_there_are_one_line(writt
         receipts([tmp_path / "missing.jsonl"])
     with pytest.raises(UsageError, match="give a number from 1 to 24"):
         receipts([written], explained=25)
-    with pytest.raises(UsageError, match="is not a policy"):
+    with pytest.raises(UsageError, match="is not a routing policy"):
         receipts([written], policy="guess")
 
 

@@ -101,7 +101,7 @@ def test_what_is_no_plan_is_refused_in_one_line(text: str) -> None:
 
 
 def test_a_file_larger_than_any_plan_is_refused() -> None:
-    with pytest.raises(UsageError, match="cannot be a plan"):
+    with pytest.raises(UsageError, match="too many for a plan"):
         plan_of("a" * 2_000_000)
 
 

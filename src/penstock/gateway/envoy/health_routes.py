@@ -31,7 +31,7 @@ def _check(path: str, more: Value) -> Value:
 
 
 def ready_cluster(folder: Path) -> Value:
-    """Return the readiness cluster. Its one host gets no requests and is marked healthy while any endpoint is up."""
+    """Return the readiness cluster. The cluster's one host gets no requests and is healthy while any endpoint is up."""
     path = folder / READY_FILE
     source = {"path": str(path), "watched_directory": {"path": str(path.parent)}}
     return {

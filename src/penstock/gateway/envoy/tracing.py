@@ -49,7 +49,7 @@ class Traces:
 def tracing_settings(traces: Traces) -> Value:
     """Return the tracing settings of the connection manager.
 
-    The gateway samples among the requests that the client does not already trace. Engines continue the trace.
+    The gateway traces a sample of the requests that the client does not already trace. Engines continue the trace.
     """
     exporter = {"http_uri": {"uri": traces.address, "cluster": _COLLECTOR, "timeout": "1s"}}
     tags: list[Value] = [{"tag": tag, "request_header": {"name": header}} for tag, header in _TAGS.items()]

@@ -69,7 +69,7 @@ class DecisionReceipt:
 
     @property
     def sample(self) -> PickSample:
-        """The decision in the form that `replay` reads. Its choice is the first endpoint of the order.
+        """The decision in the form that `replay` reads. The choice is the first endpoint of the order.
 
         If the order of endpoints is empty, the choice is REJECTED.
         """
@@ -100,7 +100,7 @@ def ends_cut(path: Path) -> bool:
 def first_line(path: Path) -> str:
     """Return the first line of a file of receipts.
 
-    No two decisions have equal receipts. So two files with the same first line are copies of the same decisions.
+    No two decisions have equal receipts. Two files with the same first line are therefore copies of the same decisions.
     """
     return next(_lines(path), "")
 
@@ -111,7 +111,9 @@ def _lines(path: Path) -> Iterator[str]:
             yield from file
     except (OSError, UnicodeDecodeError) as error:
         reason = (error.strerror or "cannot be read") if isinstance(error, OSError) else "not a file of receipts"
-        raise UnreadableFile(f"{path}: {reason}; `penstock route --receipts FILE` writes FILE.0.jsonl") from None
+        raise UnreadableFile(
+            f"{path}: {reason}; use a file of receipts, such as FILE.0.jsonl from `penstock route --receipts FILE`"
+        ) from None
 
 
 def _receipt(line: str, where: str) -> DecisionReceipt:

@@ -1,4 +1,4 @@
-"""Reads from a pipe which requests have ended.
+"""Reads log lines of ended requests from a pipe.
 
 Envoy writes a log line into a picker's pipe when a request that the picker routed ends.
 """

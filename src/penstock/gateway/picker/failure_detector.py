@@ -199,10 +199,11 @@ class FailureDetector:
         return bool(blamed)
 
     def _strike_unseen(self, endpoint: int, now_s: float) -> bool:
-        """Count a 5xx that was not retried at another endpoint. Return whether to suspect the endpoint that sent it.
+        """Count a 5xx that was not retried at another endpoint.
 
-        An endpoint is suspected only if another endpoint of the same model has answered a request since the first such
-        5xx. A suspicion must also leave at least half of the model's endpoints in use.
+        Return whether to suspect the endpoint that sent the 5xx. An endpoint is suspected only if another endpoint of
+        the same model has answered a request since the first such 5xx. A suspicion must also leave at least half of the
+        model's endpoints in use.
         """
         self._struck_s[endpoint] = self._struck_s[endpoint] or now_s
         enough = self._suspects.strike(endpoint)

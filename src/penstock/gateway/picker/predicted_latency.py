@@ -20,7 +20,7 @@ _CORRECTIONS = ("prefill_correction", "decode_correction", "kv_tokens")
 class PredictedLatency(NamedTuple):
     """Predicted TTFT and TPOT at each endpoint, in seconds.
 
-    Both are infinite at an endpoint that does not serve the requested model or that is too small for the request.
+    TTFT and TPOT are infinite at an endpoint that does not serve the requested model or is too small for the request.
     """
 
     ttft_s: NDArray[np.float64]

@@ -18,7 +18,7 @@ A shared prefix should influence the choice of an endpoint only if it is longer 
 _MAX_BLOCKS: Final = 64
 """Maximum number of blocks per prompt.
 
-If a body is longer, Envoy usually sends a picker only the blocks up to this maximum.
+If a request body is longer, Envoy usually sends a picker only the part up to this maximum.
 """
 _MAX_ENTRIES: Final = 200_000
 _FEW: Final = 8

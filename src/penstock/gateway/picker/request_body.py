@@ -97,9 +97,9 @@ def _all_fields(body: bytes) -> Mapping[str, object]:
         if end != len(text):
             fields = json.loads(text)
     except (ValueError, RecursionError):
-        raise BadBody("the body is not JSON") from None
+        raise BadBody("the request body is not JSON") from None
     if not isinstance(fields, dict):
-        raise BadBody("the body is not a JSON object")
+        raise BadBody("the request body is not a JSON object")
     return fields
 
 

@@ -2,8 +2,8 @@
 
 Envoy sends a request to the next destination of the list when a try fails or is silent for too long. A silent try
 continues meanwhile, and Envoy uses the first response from any try. The destination after an endpoint is the liveness
-server of the picker. The liveness server's reply makes Envoy try the next endpoint, or ask again later. So Envoy waits
-for a slow endpoint, but not for a dead endpoint.
+server of the picker. The liveness server's reply makes Envoy try the next endpoint, or ask again later. By these
+replies, Envoy waits for a slow endpoint, but not for a dead endpoint.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class DestinationList(NamedTuple):
 
 
 def destinations(endpoints: Sequence[str], liveness: str) -> DestinationList:
-    """Return the destinations for endpoints in order.
+    """Return the destinations for a list of endpoints, in the order of the list.
 
     After the last destination, Envoy tries one more endpoint, chosen by weight.
     """

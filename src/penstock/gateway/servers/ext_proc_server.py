@@ -249,7 +249,7 @@ class ExtProcServer:
         self._address, self._external = "", False
         """`_external` is true behind an external gateway.
 
-        Such a gateway has no fallback weights, and only its stream of messages shows when a request ends.
+        An external gateway has no fallback weights, and only its stream of messages shows when a request ends.
         """
         self._health = PickerHealth(lambda: self.picker.state.readiness.any_ready and not is_draining())
 
@@ -304,7 +304,7 @@ def _header(name: str, value: str) -> Any:  # noqa: ANN401 - generated
 
 
 def _body_chunks(body: bytes, phase: str, *, end: bool = True) -> list[Any]:
-    """Return the messages that return a body to the gateway in chunks."""
+    """Return the messages that send a body back to the gateway in chunks."""
     pieces = [body[at : at + _CHUNK_BYTES] for at in range(0, len(body), _CHUNK_BYTES)] or [b""]
     answers = []
     for number, piece in enumerate(pieces):

@@ -97,14 +97,16 @@ class RoutedFleet:
     """Endpoint record of each endpoint. Only the constant fields are filled in."""
     kinds: tuple[RoutedPool, ...] = ()
     kind_records: Records = field(default_factory=lambda: new_endpoints(0))
-    """Endpoint record of one replica of each pool."""
+    """For each pool, the endpoint record of one of its replicas."""
 
     def __post_init__(self) -> None:
         if not self.addresses:
             raise UsageError("the fleet has no endpoints to route to; fill in `endpoints`, one host:port per replica")
         if len(self.names) > _MAX_MODELS:
             many = f"{len(self.names)} models and adapters"
-            raise UsageError(f"{many} are too many for one gateway (at most {_MAX_MODELS}); split the fleet")
+            raise UsageError(
+                f"{many} are too many for one gateway; split the fleet into parts of at most {_MAX_MODELS}"
+            )
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ class BypassDetector:
         self._reported = False
 
     def compare(self, bypassed: float, decided: float, up: int, pickers: int) -> str | None:
-        """Compare the counts with those of the last call.
+        """Compare the counts with the counts of the last call.
 
         Return a message to log, or None if there is nothing to report. `bypassed` and `decided` count requests since
         the start of the gateway. `up` is the number of pickers that are up, of `pickers` in all.

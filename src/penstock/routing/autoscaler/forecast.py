@@ -1,4 +1,4 @@
-"""Forecasts the request rate from request counts in short intervals. Such counts are mostly noise.
+"""Forecasts the request rate from request counts in short intervals, in which noise dominates.
 
 The present rate is the median over the last minute, so that one outlier changes nothing. The slope is the median of the
 slopes between all pairs of reports (Theil-Sen), so that a spike does not make the slope steep. Reports reach back one
@@ -14,10 +14,10 @@ from statistics import fmean, median
 from typing import Final
 
 _BY_CHANCE: Final = 2.0
-"""Noise alone makes a slope larger than this number of standard errors, up or down, with 5% probability."""
+"""With 5% probability, noise alone makes a slope exceed this number of standard errors, up or down."""
 
 _FEW: Final = 5
-"""Minimum number of reports in the later half of the history for which a separate slope of that half is computed."""
+"""Minimum number of reports in the later half of the history, if a separate slope is computed for this half."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,8 @@ class ScaledPool:
     def __post_init__(self) -> None:
         if not (0 < self.requests_per_s < math.inf and self.usd_per_hour >= 0 and 0 <= self.floor <= self.max_replicas):
             raise UsageError(
-                f"pool '{self.name}' needs a rate above 0, a price, and a floor of at most {self.max_replicas}"
+                f"pool '{self.name}' is invalid; give a rate above 0, a price of 0 or more, "
+                f"and a floor of 0 to {self.max_replicas} replicas"
             )
         if not 0 <= self.load_s < math.inf:
             raise UsageError(f"pool '{self.name}': a load time of {self.load_s} s is invalid; write 0 or more seconds")

@@ -85,5 +85,5 @@ def policy_of(name: str) -> RoutingPolicy:
     word = name.strip().lower()
     found = POLICIES.get(ALIASES.get(word, word))
     if found is None:
-        raise UsageError(f"'{name}' is not a policy; known: {', '.join(POLICIES)}")
+        raise UsageError(f"'{name}' is not a routing policy; use one of {', '.join(POLICIES)}")
     return found

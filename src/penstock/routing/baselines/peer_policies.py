@@ -1,8 +1,8 @@
 """Implements the published formulas of other routers on Penstock's records, so that policies can be compared.
 
-Each formula here skips endpoints that are down or too small for the request, and spreads ties. Both additions make a
-peer better than its original code. `tuning` has the settings that an operator of the other router would choose; 0 means
-the router's default.
+Each policy of this module skips endpoints that are down or too small for the request, and spreads ties over endpoints.
+Both additions make a peer better than its original code. `tuning` has the settings that an operator of the other router
+would choose; 0 means the router's default.
 """
 
 import math
@@ -109,10 +109,10 @@ def _least(request: Records, endpoints: Records, hits: Records, parameters: Reco
 def llmd_scorers(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
     """Take the endpoint with the highest score (llm-d-router v0.10.0, `pkg/epp/framework/plugins/scheduling/scorer`).
 
-    An endpoint's score is a weighted sum of three scorers. queue-scorer is (longest queue - own queue) / (longest queue
-    - shortest queue). kv-cache-utilization-scorer is the free share of the KV cache. prefix-scorer is the cached share
-    of the prompt. The weights of the three scorers (tuning 0 to 2) default to 2, 2 and 3, as llm-d shipped them until
-    August 2026.
+    An endpoint's score is a weighted sum of three scorers. The score of queue-scorer is (longest queue - own queue) /
+    (longest queue - shortest queue). The score of kv-cache-utilization-scorer is the free share of the KV cache. The
+    score of prefix-scorer is the cached share of the prompt. The weights of the three scorers (tuning 0 to 2) default
+    to 2, 2 and 3, as llm-d shipped them until August 2026.
     """
     q, p = request[0], parameters[0]
     count = len(endpoints)
@@ -140,11 +140,12 @@ def llmd_scorers(request: Records, endpoints: Records, hits: Records, parameters
 def llmd_token_load(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
     """Prefer endpoints that cache the prompt, and among them the fewest tokens in flight (llm-d-router v0.10.0).
 
-    prefix-cache-affinity-filter keeps only endpoints that cache 80% of the prompt, unless their least queue exceeds the
-    least queue of all endpoints by more than 18 s (tuning 1). A queue in seconds is tokens in flight divided by 15,928
-    tokens/s (tuning 0; calibrated on 2x H100). token-load-scorer is 1 - (tokens in flight + uncached prompt) /
-    4,194,304. The filter and this scorer are llm-d's default since August 2026. With `addEstimatedOutputTokens`, a
-    request counts until it ends, and tuning 2 is the weight of its tokens.
+    The filter prefix-cache-affinity-filter keeps only endpoints that cache 80% of the prompt. The filter is skipped if
+    the shortest queue of these endpoints exceeds the shortest queue of all endpoints by more than 18 s (tuning 1). A
+    queue in seconds is tokens in flight divided by 15,928 tokens/s (tuning 0; calibrated on 2x H100). The score of
+    token-load-scorer is 1 - (tokens in flight + uncached prompt) / 4,194,304. The filter and this scorer are llm-d's
+    default since August 2026. With `addEstimatedOutputTokens`, a request counts until it ends, and tuning 2 is the
+    weight of its tokens.
     """
     q, p = request[0], parameters[0]
     count = len(endpoints)
@@ -178,10 +179,10 @@ def _in_flight_tokens(e: Record, p: Record) -> float:
 def sglang_cache_aware(request: Records, endpoints: Records, hits: Records, parameters: Records) -> int:
     """Take the least loaded endpoint if loads differ, else the best cache (sglang 2026-08-23, `sgl-model-gateway`).
 
-    The formula is in `src/policies/cache_aware.rs`. Loads differ if the highest and the lowest number of requests in
-    flight are more than 32 (tuning 0) and a factor of 1.1 (tuning 1) apart. If loads are similar, take the endpoint
-    that caches the largest share of the prompt, if this share exceeds half. If no endpoint caches half of the prompt,
-    sglang takes the smallest prefix tree, here replaced by the endpoint with the fewest requests sent.
+    The formula is in `src/policies/cache_aware.rs`. Loads differ if the highest number of requests in flight exceeds
+    the lowest by more than 32 (tuning 0) and by a factor of more than 1.1 (tuning 1). If loads are similar, take the
+    endpoint that caches the largest share of the prompt, if this share exceeds half. If no endpoint caches half of the
+    prompt, sglang takes the smallest prefix tree, here replaced by the endpoint with the fewest requests sent.
     """
     q, p = request[0], parameters[0]
     count = len(endpoints)

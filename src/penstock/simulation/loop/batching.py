@@ -362,7 +362,7 @@ def _decode_or_finish(w: World, r: int, number: int, now_s: float) -> None:
 def _finish(w: World, r: int, number: int, tokens: int, now_s: float) -> None:
     """Finish a request and release its blocks and its batch slot.
 
-    In a closed loop, the user of the request then sends the next one.
+    In a closed loop, the user of the request then sends the next request.
     """
     replica, control = w.replicas[r], w.control[0]
     mask = len(w.rows) - 1

@@ -210,8 +210,8 @@ def _receive(w: World, sender: int, now_s: float) -> None:
 def choose(w: World, number: int, pool: int, decode: bool) -> int:  # noqa: FBT001 - compiled code takes no keywords
     """Pick replicas in turn, or the replica with the fewest outstanding requests or tokens, depending on the policy.
 
-    Ties are broken in turn, or by the first replica if `first_of_equals` is set. There is always a replica to pick,
-    because a request that no allowed replica can hold is refused earlier.
+    Ties are broken in turn, or in favour of the first replica if `first_of_equals` is set. There is always a replica to
+    pick, because a request that no allowed replica can hold is refused earlier.
     """
     control = w.control[0]
     count = len(w.replicas)

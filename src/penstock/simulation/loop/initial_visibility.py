@@ -1,7 +1,8 @@
 """Builds the router's initial state: each replica as an endpoint, the SLOs of the classes, and the scheduled faults.
 
 An endpoint's latency coefficients are the coefficients of the replica's step times. Sliding-window attention is counted
-as if the window were always full. Its cost is therefore per request and per prompt token, not per token of context.
+as if the window were always full. The cost of sliding-window attention is therefore per request and per prompt token,
+not per token of context.
 """
 
 from collections.abc import Iterator, Sequence
@@ -133,13 +134,14 @@ def faults_of(routing: Routing, pools: Sequence[ReplicaPool]) -> NDArray[Any]:
     count = sum(pool.schedulers for pool in pools)
     if routing.faults and any(pool.role != "both" or pool.replica.ranks > 1 for pool in pools):
         raise DeploymentError(
-            "faults need a fleet in which every replica serves whole requests and has one rank; leave faults out"
+            "this fleet cannot be simulated with faults, because a replica has several ranks or does not both prefill "
+            "and decode; leave the faults out"
         )
     alike: dict[tuple[int, FaultKind], list[Fault]] = {}
     for fault in routing.faults:
         if not 0 <= fault.replica < count:
             raise DeploymentError(
-                f"there is no replica {fault.replica} to fail; replicas are numbered 0 to {count - 1}"
+                f"a fault names replica {fault.replica}, but the replicas are numbered 0 to {count - 1}"
             )
         alike.setdefault((fault.replica, fault.kind), []).append(fault)
     rows: list[_Happening] = []

@@ -196,7 +196,7 @@ def _double(w: World, r: int, number: int, node: int, beginning: int) -> None:
 def _hand_over(w: World, r: int, node: int) -> None:
     """Make a request that computes a segment for itself the segment's holder.
 
-    This is done if all users of the segment compute it for themselves; the first of them becomes the holder.
+    If all users of a segment compute it for themselves, the first user becomes the holder.
     """
     mask = len(w.rows) - 1
     replica, held = w.replicas[r], w.cached[r, node]
@@ -271,7 +271,7 @@ def _catch_up(w: World, r: int, node: int) -> None:
 
 @compiled
 def hold(w: World, r: int, number: int, hit: int) -> None:
-    """Give a request the cached blocks that `lookup` found. Free blocks among them are no longer free."""
+    """Give a request the cached blocks that `lookup` found. Cached blocks that were free are now in use."""
     tree = w.segments[w.replicas[r].pool]
     replica = w.replicas[r]
     row = w.rows[number & (len(w.rows) - 1)]

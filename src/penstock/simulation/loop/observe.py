@@ -88,8 +88,8 @@ def _grown_block_seconds(w: World, r: int) -> float:
     """Return the time integral, in block-seconds, of the blocks that are allocated during a leap (several equal steps).
 
     In each round of `size` steps, every decoding request allocates one block. Step `m + q * size` therefore has `q *
-    decoding` more blocks than step m, and it takes `first + growth * (m + q * size)` seconds. The integral is then a
-    combination of the sums of 1, q and q squared.
+    decoding` more blocks than step m, and it takes `first + growth * (m + q * size)` seconds. The integral over a leap
+    is therefore a combination of the sums of 1, q and q squared.
     """
     replica = w.replicas[r]
     steps, size, each = replica.steps, replica.block_tokens, float(replica.decoding)

@@ -1,6 +1,6 @@
 """Schedules ranks that wait for each other.
 
-Such ranks are the schedulers of one engine, and their steps begin and end together.
+These ranks are the schedulers of one engine, and their steps begin and end together.
 """
 
 import math

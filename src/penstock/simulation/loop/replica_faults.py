@@ -86,7 +86,7 @@ def ask_again(w: World, number: int, pick: Pick) -> int:
 def give_up(w: World, number: int, where: int, now_s: float) -> None:
     """End a request that is not served, either as rejected or as lost.
 
-    In a closed loop, its user then sends the next request.
+    In a closed loop, the user of the request then sends the next request.
     """
     row = w.rows[number & (len(w.rows) - 1)]
     row.state, row.replica = DONE, where
@@ -144,7 +144,10 @@ def _wipe(w: World, r: int) -> None:
 
 @cold
 def _break_off(w: World, number: int, dead: int, now_s: float, pick: Pick) -> None:
-    """Break a connection to a dead replica. A started answer is lost; any other request is routed again."""
+    """Break a connection to a dead replica. If the answer has started, the request is lost.
+
+    If not, the request is routed again.
+    """
     place, control = number & (len(w.rows) - 1), w.control[0]
     row = w.rows[place]
     lost(w.endpoints[row.picker], w.flights, place, now_s, w.parameters)

@@ -1,7 +1,8 @@
 """Keeps sums over the batch, and a calendar of the steps at which requests finish or fill an attention window.
 
-Every decoding request gains one token per step, so the step at which it finishes or fills a window is known when it
-starts to decode. Until the next step in the calendar, the sums over the batch change by the same amount in every step.
+Every decoding request gains one token per step. The step at which a request finishes or fills a window is therefore
+known when decoding starts. Until the next step in the calendar, the sums over the batch change by the same amount in
+every step.
 """
 
 from penstock.compiled.marks import cold, compiled

@@ -50,7 +50,7 @@ def pass_reports(w: World, until_s: float) -> float:
 def _ask(w: World, number: int, now_s: float) -> None:
     """Take an endpoint's report at `now_s`.
 
-    This time may lie inside a leap (several steps that are simulated at once).
+    The time `now_s` may lie inside a leap (several steps simulated at once).
     """
     e, place = number % len(w.heads), number & (w.reports.shape[1] - 1)
     head = w.replicas[w.heads[e]]
