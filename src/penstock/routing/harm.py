@@ -179,9 +179,9 @@ def rank(
 ) -> int:
     """Fill `order` with endpoints to try one after the other, and return their number.
 
-    The first endpoint is the result of `pick`. The second endpoint is the best of another vendor, if there is one,
-    because a fault may affect all endpoints of the first one's vendor. The other endpoints are in order of harm, least
-    harm first. `harms` is scratch space, one number per endpoint.
+    The first endpoint is the result of `pick`. The second endpoint is the best of another vendor, if there is any,
+    because a fault may affect all endpoints of one vendor. The other endpoints are in order of harm, least harm first.
+    `harms` is scratch space, one number per endpoint.
     """
     q, p = request[0], parameters[0]
     terms = terms_of(q, p, endpoints, hits)
