@@ -9,6 +9,7 @@ from pathlib import Path
 
 from measurements.build import build
 from measurements.page import data_page
+from measurements.tables import TABLES, table_text
 from measurements.write import csv_files
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,6 +27,7 @@ def main() -> int:
     chosen = parser.parse_args()
     built = build(chosen.raw)
     texts = {FOLDER / name: text for name, text in csv_files(built.files).items()}
+    texts |= {FOLDER.parent / name: table_text(TABLES[name].shape, held) for name, held in built.tables.items()}
     texts[PAGE] = data_page(built, PAGE.with_suffix(".template.md").read_text(encoding="utf-8"))
     strangers = sorted(set(FOLDER.glob("*.csv")) - texts.keys() - {FOLDER / CONTRIBUTED})
     if not chosen.check:

@@ -4,7 +4,7 @@ import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from measurements.amd import read_amd
 from measurements.atom_more import read_atom_more
@@ -16,6 +16,7 @@ from measurements.ledger import Ledger
 from measurements.physics import Physics
 from measurements.small_more import read_small_more
 from measurements.statistic import with_statistics
+from measurements.tables import TABLES
 from measurements.unloaded import read_long_prompts, read_prefill
 from measurements.write import file_of
 from penstock.catalog.measurement import QUEUED, Measurement
@@ -39,9 +40,10 @@ _HELD_OUT: Final[Mapping[str, tuple[str, Read]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Built:
-    """Every shipped row by file, and every row that is not shipped."""
+    """Every shipped row and every row of other tables by file, and every row that is not shipped."""
 
     files: Mapping[str, list[Measurement]]
+    tables: Mapping[str, list[Any]]
     ledger: Ledger
 
     @property
@@ -66,7 +68,9 @@ def build(folder: Path) -> Built:
         files.setdefault(_QUEUED, []).extend(row for row in fresh if QUEUED in row.flags)
     for name, (raw, read) in _HELD_OUT.items():
         files[name] = list(read(_read(folder / raw), ledger))
-    return Built(files={name: list(with_statistics(held)) for name, held in files.items()}, ledger=ledger)
+    tables = {name: table.rows(_read(folder / table.raw), ledger) for name, table in TABLES.items()}
+    stated = {name: list(with_statistics(held)) for name, held in files.items()}
+    return Built(files=stated, tables=tables, ledger=ledger)
 
 
 def _evidence(folder: Path, physics: Physics, ledger: Ledger) -> list[Measurement]:

@@ -21,7 +21,7 @@ _READ_FLAGS: Final = {*UNCERTAIN, DRAFTED, PLUGIN}
 _OPEN_LOOPS: Final = {"online_request_rate", "online_burst"}
 
 WHY: Final = {
-    "mlperf": "MLPerf states neither the input length nor the split of a run.",
+    "mlperf": "MLPerf states neither the input length nor the split of a run. Those of v6.1 are in its own table.",
     "flagged": "Its collector doubts it: interpolated, a typo, an unsuitable checkpoint, patched or first-week "
     "software, lengths, counts or kind of tokens unstated, one phase only.",
     "prefill_only": "A prompt alone at batch one: no time per output token.",
@@ -34,13 +34,17 @@ WHY: Final = {
     "split_unstated": "The devices do not add up: a disaggregated deployment counted as one engine, sides without "
     "workers, or attention and experts on different numbers of devices.",
     "partial_ep": "Experts spread over some of the ranks and cut over the others.",
-    "accuracy_low": "The answers of the run were wrong too often: GSM8K 0.86 to 0.90 where 0.95 is right.",
+    "accuracy_low": "The answers of the run were wrong too often: GSM8K 0.86 to 0.90 where 0.95 is right, or below "
+    "the target of MLPerf.",
     "drafter_changed": "The accuracy runs of the day disagree on how many drafts were accepted, so the drafter of this "
     "run is not known.",
     "slow_outlier": "More than 1.7 times the median of its cell over days: compilation, or a disturbed machine.",
     "rate_contradicts_latency": "The published rate and the published times differ by more than a third.",
     "two_values_published": "The source publishes two values for this path, one twice the other.",
     "gateway": "Measured through the gateway of a production fleet, with a prompt length that was derived.",
+    "mixed_system": "MLPerf: accelerators of several kinds in one system.",
+    "half_of_others": "MLPerf: half the rate of every other result of the same accelerator.",
+    "tokens_unstated": "MLPerf: the rate is in samples per second, and the tokens of a sample are not stated.",
     "filed_twice": "The same run under two ids: same source, day, configuration, load and times.",
     "does_not_fit": "The weights alone are larger than the memory of the devices stated, of an engine or of a side.",
     "faster_than_light": "Quarantined: less time than the bytes at full bandwidth or the FLOPs at peak take at the "

@@ -8,11 +8,13 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.catalog._csv_columns import Shape, read_table
 from penstock.catalog._measurement_rows import read_rows
 from penstock.catalog.accelerator import Accelerator
 from penstock.catalog.catalog_model import CatalogModel
 from penstock.catalog.measurement import Measurement, MeasurementSource, Use
 from penstock.catalog.price import Price
+from penstock.catalog.published_tables import AcceptanceLength, FleetPoint, MlperfResult
 from penstock.errors import CatalogError, UnknownName
 from penstock.reading.toml import read_toml, strictly
 
@@ -104,6 +106,28 @@ def load_measurements(accelerator: str | None = None, *, use: Use = "evidence") 
         for file in files
         for row in read_rows(_only(file.read_text(encoding="utf-8"), accelerator), f"measurements/{file.name}")
     )
+
+
+@cache
+def load_acceptance_lengths() -> tuple[AcceptanceLength, ...]:
+    """Read the published acceptance lengths by model, draft method, drafted tokens and workload."""
+    return _table(AcceptanceLength, "acceptance_lengths.csv")
+
+
+@cache
+def load_mlperf_results() -> tuple[MlperfResult, ...]:
+    """Read the results of MLPerf Inference v6.1 for language models on accelerators of the catalog."""
+    return _table(MlperfResult, "mlperf_v61.csv")
+
+
+@cache
+def load_fleet_points() -> tuple[FleetPoint, ...]:
+    """Read the published points of fleets of several vendors behind one router."""
+    return _table(FleetPoint, "fleet_points.csv")
+
+
+def _table(shape: type[Shape], name: str) -> tuple[Shape, ...]:
+    return read_table(shape, (_DATA / name).read_text(encoding="utf-8"), name)
 
 
 def _only(text: str, accelerator: str | None) -> str:

@@ -5,12 +5,16 @@ The files have too many rows to parse them row by row.
 
 import csv
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, fields
+from datetime import date
 from math import inf
-from typing import Any, Final
+from types import NoneType, UnionType
+from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from penstock.errors import CatalogError
 
 Parse = Callable[[str], Any]
+Shape = TypeVar("Shape")
 _TRUTH: Final = {"0": False, "1": True}
 
 
@@ -59,6 +63,10 @@ def optional(parse: Parse) -> Parse:
     return lambda written: parse(written) if written else None
 
 
+_PARSERS: Final[Mapping[type, Parse]] = {str: str, int: count, float: amount, bool: truth, date: date.fromisoformat}
+"""Parser of each type of field."""
+
+
 def read_columns(
     table: str, where: str, known: Mapping[str, Parse], required: frozenset[str]
 ) -> tuple[dict[str, list[Any]], int]:
@@ -93,3 +101,25 @@ def _parse_column(name: str, parse: Parse, column: Sequence[str], where: str) ->
         except ValueError as error:
             raise CatalogError(f"{where}: line {column.index(written) + 2}: {name}: {error}") from error
     return list(map(parsed.__getitem__, column))
+
+
+def parsers_of(shape: type[Any]) -> dict[str, Parse]:
+    """Return the parser of each field of a dataclass, as its type says."""
+    hints = get_type_hints(shape)
+    return {field.name: _parser_of(hints[field.name], required=field.default is MISSING) for field in fields(shape)}
+
+
+def _parser_of(hint: Any, *, required: bool) -> Parse:  # noqa: ANN401 - a type is an object of any kind
+    if get_origin(hint) is Literal:
+        return one_of(*get_args(hint))
+    if get_origin(hint) is UnionType:
+        (inner,) = (part for part in get_args(hint) if part is not NoneType)
+        return optional(_parser_of(inner, required=required))
+    return text if hint is str and required else _PARSERS[hint]
+
+
+def read_table(shape: type[Shape], table: str, where: str) -> tuple[Shape, ...]:
+    """Read a file whose columns are fields of a dataclass. Fields that have no column get their defaults."""
+    required = frozenset(field.name for field in fields(shape) if field.default is MISSING)  # type: ignore[arg-type]
+    columns, _ = read_columns(table, where, parsers_of(shape), required)
+    return tuple(shape(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
