@@ -36,18 +36,28 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def penstock() -> Run:
-    """Run the command as a user would: the installed wheel when PENSTOCK_COMMAND names it, else this checkout."""
-    named = os.environ.get("PENSTOCK_COMMAND")
+def penstock_command() -> str:
+    """The command of the installed wheel when PENSTOCK_COMMAND names it, else of this checkout."""
     found = shutil.which("penstock", path=str(Path(sys.executable).parent))
-    command = [named or found or "penstock"]
+    return os.environ.get("PENSTOCK_COMMAND") or found or "penstock"
+
+
+@pytest.fixture
+def penstock(penstock_command: str) -> Run:
+    """Run the command as a user would."""
 
     def run(
         *arguments: str, cwd: Path | None = None, env: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "COLUMNS": "132", "NO_COLOR": "1", "TERM": "dumb", **(env or {})}
         return subprocess.run(
-            [*command, *arguments], capture_output=True, text=True, timeout=120, check=False, env=environment, cwd=cwd
+            [penstock_command, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            env=environment,
+            cwd=cwd,
         )
 
     return run

@@ -9,6 +9,7 @@ from rich.console import Console
 from penstock.api.answer import ApiAnswer
 from penstock.model.sequence_mixers import EVERYTHING
 from penstock.performance.step.step_cost import StepCost
+from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import Replica, ReplicaPool
 from penstock.workload import Prefixes, Requests
 from reference.scenarios import Scenario
@@ -41,6 +42,14 @@ def conversation_lengths(count: int, rate_per_s: float, seed: int = 0) -> Reques
 
 def pool(kv_blocks: int = 8000, cost: StepCost = COST, *, replicas: int = 1, name: str = "one") -> ReplicaPool:
     return ReplicaPool(name=name, replica=Replica(cost=cost, kv_blocks=kv_blocks), replicas=replicas)
+
+
+def result_bytes(outcome: Outcome) -> bytes:
+    """Return the bytes of what happened to each request, to compare two runs to the last bit."""
+    served = outcome.served
+    assert served is not None
+    columns = (served.ttft_s, served.e2e_s, served.replica, served.waited_s, served.hit_tokens, served.preemptions)
+    return b"".join(column.tobytes() for column in columns)
 
 
 def scenario_requests(scenario: Scenario) -> Requests:

@@ -23,7 +23,7 @@ from penstock.simulation.loop import events
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.run import simulate
 from penstock.simulation.run_options import Fault, Options, Routing
-from simulated import conversation_lengths, pool
+from simulated import conversation_lengths, pool, result_bytes
 
 
 class Numbers(NamedTuple):
@@ -67,13 +67,6 @@ def run(routing: Routing | None, count: int) -> Outcome:
     return simulate([pool(replicas=3)], [sent], options=Options(routing=routing, keep_requests=True))
 
 
-def bytes_of(outcome: Outcome) -> bytes:
-    served = outcome.served
-    assert served is not None
-    kinds = (served.ttft_s, served.e2e_s, served.replica, served.waited_s, served.hit_tokens, served.preemptions)
-    return b"".join(kind.tobytes() for kind in kinds)
-
-
 ROUTINGS = [
     None,
     Routing(),
@@ -84,9 +77,9 @@ ROUTINGS = [
 
 @pytest.mark.parametrize("case", range(len(ROUTINGS)))
 def test_a_run_as_python_is_the_compiled_one_to_the_last_bit(case: int, request: pytest.FixtureRequest) -> None:
-    compiled = bytes_of(run(ROUTINGS[case], 120))
+    compiled = result_bytes(run(ROUTINGS[case], 120))
     request.getfixturevalue("as_python")
-    assert bytes_of(run(ROUTINGS[case], 120)) == compiled
+    assert result_bytes(run(ROUTINGS[case], 120)) == compiled
 
 
 def test_a_shipped_library_is_used_if_its_sources_are_these(empty: Path) -> None:

@@ -1,5 +1,7 @@
 """The stamp changes with what is compiled, and with nothing else."""
 
+from collections.abc import Callable
+
 import pytest
 
 from penstock.compiled.source_stamp import PACKAGES, source_files, stamp_of
@@ -71,6 +73,26 @@ def test_an_edit_that_touches_nothing_compiled_keeps_the_stamp(before: str, afte
 def test_an_edit_of_compiled_code_or_of_a_record_changes_it(before: str, after: str) -> None:
     assert before in SOURCE
     assert stamp_of([SOURCE.replace(before, after)]) != stamp_of([SOURCE])
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda text: text + "\n# A comment.\n",
+        lambda text: text.replace('"""', '"""Reworded. ', 1),
+        lambda text: (
+            text + '\n\ndef _shown(number: int) -> str:\n    """Only Python runs it."""\n    return str(number)\n'
+        ),
+        lambda text: text + '\n\nSHOWN = "for people"\n',
+        lambda text: text + "\n\nimport textwrap\n",
+    ],
+    ids=["comment", "docstring", "Python function", "constant", "import"],
+)
+def test_none_of_five_kinds_of_edits_rebuilds_the_library(edit: Callable[[str], str]) -> None:
+    texts = [item.read_text(encoding="utf-8") for item in source_files(*PACKAGES)]
+    edited = [edit(text) for text in texts]
+    assert all(before != after for before, after in zip(texts, edited, strict=True))
+    assert stamp_of(edited) == stamp_of(texts)
 
 
 def test_the_builder_counts_as_a_whole() -> None:
