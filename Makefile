@@ -127,7 +127,7 @@ bench-gateway: $(VENV)/.installed ## the gateway beside bare Envoy, in turns (te
 fuzz: $(VENV)/.installed ## the long fuzz: a million hostile configs and headers
 	PENSTOCK_FUZZ_CASES=1000000 $(BIN)/pytest tests/property/test_hostile_input.py -q
 
-fuzz-gateway: $(VENV)/.installed ## the long fuzz of the gateway: 100,000 requests through two doors, 100,000 metrics pages (half an hour)
+fuzz-gateway: $(VENV)/.installed ## the long fuzz of the gateway: 100,000 requests through both protocols, 100,000 metrics pages (half an hour)
 	PENSTOCK_FUZZ_CASES=50000 $(BIN)/pytest -n 0 tests/integration/test_gateway_fuzz.py -q
 	PENSTOCK_FUZZ_CASES=100000 $(BIN)/pytest -n 0 tests/unit/gateway/test_hostile_pages.py -q
 

@@ -20,10 +20,10 @@ def model(name: str) -> ModelSpec:
 
 
 def accelerator_with(name: str, device_bytes: int) -> Accelerator:
-    """A catalog part with another amount of memory."""
-    part = load_accelerator(name)
-    usable = None if part.memory.usable_hbm_bytes is None else device_bytes
-    return replace(part, memory=replace(part.memory, hbm_bytes=device_bytes, usable_hbm_bytes=usable))
+    """A catalog accelerator with another amount of memory."""
+    accelerator = load_accelerator(name)
+    usable = None if accelerator.memory.usable_hbm_bytes is None else device_bytes
+    return replace(accelerator, memory=replace(accelerator.memory, hbm_bytes=device_bytes, usable_hbm_bytes=usable))
 
 
 def deployment(
@@ -38,11 +38,11 @@ def deployment(
     version: str | None = None,
     kv: CacheDtype | None = None,
 ) -> Deployment:
-    part = load_accelerator(on) if isinstance(on, str) else on
+    accelerator = load_accelerator(on) if isinstance(on, str) else on
     return Deployment(
         model=model(name) if isinstance(name, str) else name,
-        accelerator=part,
-        engine=engine_defaults(engine, part, version=version, tp=tp, pp=pp),
+        accelerator=accelerator,
+        engine=engine_defaults(engine, accelerator, version=version, tp=tp, pp=pp),
         parallelism=Parallelism(tp=tp, pp=pp, dp=dp, expert_parallel=ep),
         cache_dtype=kv,
     )

@@ -54,7 +54,7 @@ class Stack:
     """Of the first endpoint of the first model, and of it alone."""
     unloaded: bool = False
     """Whether its engine knows none of them, although the fleet says so."""
-    door: str = "ext_authz"
+    protocol: str = "ext_authz"
     pickers: int = 1
     only: int | None = None
     """The one endpoint pickers may choose, although Envoy knows all."""
@@ -370,7 +370,7 @@ def _serve_gateway(stack: Stack) -> None:
         listen=stack.listen,
         folder=Path(stack.folder),
         pickers=stack.pickers,
-        protocol=stack.door,  # type: ignore[arg-type]
+        protocol=stack.protocol,  # type: ignore[arg-type]
         access_log=stack.access_log,
         receipts=stack.receipts,
         receipt_every=1,

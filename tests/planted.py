@@ -46,7 +46,7 @@ from penstock.performance.calibration.measured_runs import setup_of
 FACTORS = (1.05, 1.1, 1.2, 1.3, 1.5, 2.0, 3.0, 5.0, 10.0)
 SEED = 17
 DENSE = ("llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b", "qwen3-32b", "mixtral-8x7b", "gpt-oss-120b", "phi-4")
-PARTS = ("h100", "h200", "b200", "mi300x", "mi325x", "mi355x", "l40s")
+ACCELERATORS = ("h100", "h200", "b200", "mi300x", "mi325x", "mi355x", "l40s")
 BOTH_WAYS = {"spec", "ratio", "size", "speed", "faster", "price", "cost", "follows", "saving", "fact", "change"}
 
 
@@ -72,7 +72,10 @@ class Planted:
 @cache
 def _without(ident: str) -> Library:
     whole = library()
-    return replace(whole, measurements_of=lambda part: [row for row in whole.measurements_of(part) if row.id != ident])
+    return replace(
+        whole,
+        measurements_of=lambda accelerator: [row for row in whole.measurements_of(accelerator) if row.id != ident],
+    )
 
 
 def planted() -> list[Planted]:
@@ -98,16 +101,18 @@ def planted() -> list[Planted]:
 
 def _specs(chance: random.Random) -> Iterator[Planted]:
     known = [
-        (part.id, quantity, found[0].value)
-        for part in load_accelerators()
+        (accelerator.id, quantity, found[0].value)
+        for accelerator in load_accelerators()
         for quantity in MEASURES
-        if (found := spec_readings(part, quantity)) and found[0].source.basis is not Basis.UNVERIFIED
+        if (found := spec_readings(accelerator, quantity)) and found[0].source.basis is not Basis.UNVERIFIED
     ]
-    for part, quantity, value in chance.sample(known, 30):
+    for accelerator, quantity, value in chance.sample(known, 30):
 
-        def make(factor: float, part: str = part, quantity: str = quantity, value: float = value) -> Statement:
+        def make(
+            factor: float, accelerator: str = accelerator, quantity: str = quantity, value: float = value
+        ) -> Statement:
             return SpecStatement(
-                accelerator=part,
+                accelerator=accelerator,
                 quantity=quantity,
                 amount=exactly(value * factor, MEASURES[quantity]),
                 basis="dense" if quantity in FORMATS_OF_FLOPS else "unstated",
@@ -117,15 +122,15 @@ def _specs(chance: random.Random) -> Iterator[Planted]:
 
 
 def _ratios(chance: random.Random) -> Iterator[Planted]:
-    parts = [library().accelerator_of(name) for name in PARTS]
+    accelerators = [library().accelerator_of(name) for name in ACCELERATORS]
     for _ in range(25):
-        part, other = chance.sample(parts, 2)
+        accelerator, other = chance.sample(accelerators, 2)
         quantity = chance.choice(("memory", "bandwidth", "fp8", "fp16", "tdp"))
-        ours, theirs = spec_readings(part, quantity), spec_readings(other, quantity)
+        ours, theirs = spec_readings(accelerator, quantity), spec_readings(other, quantity)
 
         def make(
             factor: float,
-            names: tuple[str, str, str] = (part.id, other.id, quantity),
+            names: tuple[str, str, str] = (accelerator.id, other.id, quantity),
             value: float = ours[0].value / theirs[0].value,
         ) -> Statement:
             basis = "dense" if names[2] in FORMATS_OF_FLOPS else "unstated"
@@ -143,21 +148,23 @@ def _ratios(chance: random.Random) -> Iterator[Planted]:
 def _limits(chance: random.Random) -> Iterator[Planted]:
     del chance
     bits = {"fp64": 64, "fp32": 32, "tf32": 19, "bf16": 16, "fp16": 16, "fp8": 8, "int8": 8, "fp6": 6, "fp4": 4}
-    for part in load_accelerators():
-        tpp = max(rate / 1e12 * bits[kind] for kind, rate in part.dense_flops_per_s.items())
+    for accelerator in load_accelerators():
+        tpp = max(rate / 1e12 * bits[kind] for kind, rate in accelerator.dense_flops_per_s.items())
         margin = max(tpp / 4800, 4800 / tpp)
 
-        def make(factor: float, part: str = part.id, *, below: bool = tpp < 4800) -> Statement:
-            return LimitStatement(accelerator=part, limit="3a090-2023", below=below if factor == 1 else not below)
+        def make(factor: float, accelerator: str = accelerator.id, *, below: bool = tpp < 4800) -> Statement:
+            return LimitStatement(
+                accelerator=accelerator, limit="3a090-2023", below=below if factor == 1 else not below
+            )
 
         yield Planted("limit", make, only=margin)
 
 
 def _fits(chance: random.Random) -> Iterator[Planted]:
     for _ in range(40):
-        model, part = chance.choice(DENSE), library().accelerator_of(chance.choice(PARTS))
+        model, accelerator = chance.choice(DENSE), library().accelerator_of(chance.choice(ACCELERATORS))
         precision, devices = chance.choice(("bf16", "fp8", "int4")), chance.choice((1, 2, 4, 8))
-        found = attempt_fit(library().model_of(model), precision, part, devices, 2048)
+        found = attempt_fit(library().model_of(model), precision, accelerator, devices, 2048)
         if found.fits and not found.certain:
             continue
         margin = found.weight_bytes / found.memory_bytes
@@ -166,7 +173,7 @@ def _fits(chance: random.Random) -> Iterator[Planted]:
 
         def make(
             factor: float,
-            where: tuple[str, str, str, int] = (model, part.id, precision, devices),
+            where: tuple[str, str, str, int] = (model, accelerator.id, precision, devices),
             *,
             fits: bool = found.fits,
         ) -> Statement:
@@ -188,9 +195,9 @@ def _runs(chance: random.Random) -> Iterator[Planted]:
         for row in _online()
         if row.engine in {"vllm", "sglang"} and row.dp == 1 and row.weights in library().model_of(row.model).formats
     }
-    for model, part, devices, engine in chance.sample(sorted(served_by), 10):
+    for model, accelerator, devices, engine in chance.sample(sorted(served_by), 10):
 
-        def make(factor: float, what: tuple[str, str, int, str] = (model, part, devices, engine)) -> Statement:
+        def make(factor: float, what: tuple[str, str, int, str] = (model, accelerator, devices, engine)) -> Statement:
             return RunsStatement(model=what[0], accelerator=what[1], devices=what[2], engine=what[3], runs=factor == 1)
 
         yield Planted("runs", make, only=10.0)
@@ -229,9 +236,9 @@ def _requests(chance: random.Random) -> Iterator[Planted]:
     """As many requests as fit says; only more of them is false."""
     made = 0
     while made < 15:
-        model, part = chance.choice(DENSE), library().accelerator_of(chance.choice(PARTS))
+        model, accelerator = chance.choice(DENSE), library().accelerator_of(chance.choice(ACCELERATORS))
         precision, tokens = chance.choice(("bf16", "fp8")), chance.choice((2048, 4096, 8192))
-        found = attempt_fit(library().model_of(model), precision, part, 1, tokens)
+        found = attempt_fit(library().model_of(model), precision, accelerator, 1, tokens)
         capacity = found.best.capacity if found.best is not None and found.fits else None
         if capacity is None or not capacity.cached_requests or capacity.cached_requests < 20:
             continue
@@ -239,7 +246,7 @@ def _requests(chance: random.Random) -> Iterator[Planted]:
 
         def make(
             factor: float,
-            what: tuple[str, str, str, int] = (model, part.id, precision, tokens),
+            what: tuple[str, str, str, int] = (model, accelerator.id, precision, tokens),
             value: int = capacity.cached_requests,
         ) -> Statement:
             model, accelerator, precision, tokens = what
@@ -310,17 +317,21 @@ def _faster(chance: random.Random) -> Iterator[Planted]:
 
 def _prices(chance: random.Random) -> Iterator[Planted]:
     offers = [
-        (part, price)
-        for part in priced_ids()
-        for price in load_prices(part)
+        (accelerator, price)
+        for accelerator in priced_ids()
+        for price in load_prices(accelerator)
         if price.usable and price.kind in {"rent_on_demand", "purchase_device"}
     ]
-    for part, price in chance.sample(offers, 10):
+    for accelerator, price in chance.sample(offers, 10):
 
         def make(
-            factor: float, part: str = part, usd: float = price.usd_per_device, *, bought: bool = not price.hourly
+            factor: float,
+            accelerator: str = accelerator,
+            usd: float = price.usd_per_device,
+            *,
+            bought: bool = not price.hourly,
         ) -> Statement:
-            return PriceStatement(accelerator=part, bought=bought, amount=exactly(usd * factor, "usd"))
+            return PriceStatement(accelerator=accelerator, bought=bought, amount=exactly(usd * factor, "usd"))
 
         yield Planted("price", make, said_on=price.effective_from)
 

@@ -55,8 +55,8 @@ def continued(table: Mapping[str, list[str]], history: list[tuple[str, set[str]]
             if name not in names and len(entry) == 1:
                 entry.append(release)
     for name, entry in found.items():
-        if len(entry) > 1 and len(table.get(name, ())) > 2:  # since, gone, instead
-            found[name] = [*entry[:2], table[name][2]]
+        if len(entry) > 1 and len(table.get(name, ())) > 2:  # since, gone, instead, advice
+            found[name] = [*entry[:2], *table[name][2:]]
     return found
 
 

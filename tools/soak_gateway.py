@@ -136,18 +136,24 @@ def main() -> None:
     """Soak, and say what grew."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
-    parser.add_argument("--door", default="ext_authz")
+    parser.add_argument("--protocol", default="ext_authz")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="penstock-soak-") as name:
         folder = Path(name)
         with running(
-            folder, endpoints=4, door=asked.door, watched=str(folder / "fleet.json"), own_log=str(folder / "own.log")
+            folder,
+            endpoints=4,
+            protocol=asked.protocol,
+            watched=str(folder / "fleet.json"),
+            own_log=str(folder / "own.log"),
         ) as stack:
             before = parts(stack)
             seen, rows = asyncio.run(soak(stack, asked.minutes * 60))
             lines, flat = judged(rows)
             same = parts(stack) == before
-    print(f"{asked.door}, {asked.minutes:g} minutes: " + ", ".join(f"{count} {what}" for what, count in seen.items()))
+    print(
+        f"{asked.protocol}, {asked.minutes:g} minutes: " + ", ".join(f"{count} {what}" for what, count in seen.items())
+    )
     print("\n".join(lines))
     if not same:
         print("a process had to be started again")

@@ -27,7 +27,7 @@ from ports import free_ports
 
 pytestmark = pytest.mark.engine
 STARTED = ("llama", "qwen2", "qwen3", "mistral", "olmo2", "granite")
-PARTS = ("h100", "b200", "mi300x", "mi355x")
+ACCELERATORS = ("h100", "b200", "mi300x", "mi355x")
 PARSED = """
 import json, sys
 from vllm.entrypoints.launchers.cli_args import make_arg_parser
@@ -83,14 +83,14 @@ def python() -> str:
 
 
 def asked(name: str, on: str, command: str | None = None, engine: EngineName = "vllm") -> Preflight:
-    subject, part = subject_of(open_checkpoint(name), name), load_accelerator(on)
+    subject, accelerator = subject_of(open_checkpoint(name), name), load_accelerator(on)
     question = PreflightQuestion(
         subject=subject,
-        accelerator=part,
+        accelerator=accelerator,
         engine=engine,
         version=NEWEST[engine],
         asked=LaunchChoices(
-            parallelism=smallest_split(subject, part, None, engine) if command is None else Parallelism()
+            parallelism=smallest_split(subject, accelerator, None, engine) if command is None else Parallelism()
         ),
         launch=None if command is None else parse_command(command)[1],
     )
@@ -104,7 +104,7 @@ def words(answer: Preflight) -> list[str]:
 
 
 def test_the_engines_own_parser_takes_every_printed_command(python: str) -> None:
-    lines = [words(asked(known.id, part)) for known in load_models() for part in PARTS]
+    lines = [words(asked(known.id, accelerator)) for known in load_models() for accelerator in ACCELERATORS]
     assert len(lines) >= 4 * 76
     done = subprocess.run(
         [python, "-c", PARSED], input=json.dumps(lines), capture_output=True, text=True, check=False, timeout=300
@@ -119,8 +119,8 @@ def test_sglangs_own_parser_takes_every_printed_command() -> None:
         pytest.skip("PENSTOCK_SGLANG does not name the Python of an environment with SGLang")
     lines = []
     for known in load_models():
-        for part in PARTS:
-            line = shlex.split(asked(known.id, part, engine="sglang").plan.bare().replace("\\\n", " "))
+        for accelerator in ACCELERATORS:
+            line = shlex.split(asked(known.id, accelerator, engine="sglang").plan.bare().replace("\\\n", " "))
             lines.append(line[line.index("sglang.launch_server") + 1 :])
     command = [os.environ["PENSTOCK_SGLANG"], "-c", PARSED_BY_SGLANG]
     done = subprocess.run(command, input=json.dumps(lines), capture_output=True, text=True, check=False, timeout=300)

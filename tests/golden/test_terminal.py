@@ -25,9 +25,9 @@ def shown(view: RenderableType, width: int = 132) -> str:
     return console.file.getvalue()
 
 
-def fit_view(name: str, parts: list[tuple[str, int]], context: int, width: int = 132) -> str:
+def fit_view(name: str, accelerators: list[tuple[str, int]], context: int, width: int = 132) -> str:
     spec = model(name)
-    reports = [report_fit(deployment(spec, part, tp=tp), context) for part, tp in parts]
+    reports = [report_fit(deployment(spec, accelerator, tp=tp), context) for accelerator, tp in accelerators]
     return shown(render_fit(spec, reports, context, width), width)
 
 
@@ -66,8 +66,8 @@ def test_fit_a_refused_split() -> None:
 
 
 def test_fit_in_80_columns_cuts_no_number_short(golden: Golden) -> None:
-    parts = [("mi355x", 8), ("rtx_pro_6000_server", 8), ("h100", 8), ("mi455x", 4)]
-    text = fit_view("deepseek-r1", parts, 131_072, 80)
+    accelerators = [("mi355x", 8), ("rtx_pro_6000_server", 8), ("h100", 8), ("mi455x", 4)]
+    text = fit_view("deepseek-r1", accelerators, 131_072, 80)
     assert "…" not in text
     golden("fit_80_columns.txt", text)
 

@@ -33,10 +33,10 @@ INTERNAL = (
 )
 
 
-@pytest.mark.parametrize("door", ["ext_authz", "ext_proc", "ext_proc_buffered"])
-def test_all_traffic_lands_on_the_one_endpoint_a_picker_may_choose(tmp_path: Path, door: str) -> None:
+@pytest.mark.parametrize("protocol", ["ext_authz", "ext_proc", "ext_proc_buffered"])
+def test_all_traffic_lands_on_the_one_endpoint_a_picker_may_choose(tmp_path: Path, protocol: str) -> None:
     """Envoy answers 200 and ignores a pick that comes too late; only counting tells."""
-    with running(tmp_path, endpoints=3, door=door, only=1) as stack:
+    with running(tmp_path, endpoints=3, protocol=protocol, only=1) as stack:
         seen = asyncio.run(stack.load(200, 8))
         assert seen.statuses == {200: 200}
         spoofed = asyncio.run(

@@ -57,13 +57,13 @@ def tenants(log: Path) -> list[str | None]:
     return [line["tenant"] for line in lines if line["path"].startswith("/v1") and line["status"] == 200]
 
 
-@pytest.mark.parametrize("door", ["ext_authz", "ext_proc"])
-def test_a_key_is_required_and_sets_the_tenant(tmp_path: Path, door: str) -> None:
+@pytest.mark.parametrize("protocol", ["ext_authz", "ext_proc"])
+def test_a_key_is_required_and_sets_the_tenant(tmp_path: Path, protocol: str) -> None:
     access, log = tmp_path / "access.yaml", tmp_path / "access.log"
     keys_file(access, search=KEY, batch=OTHER)
     # Of several models a whole body is read, or none.
     several = ("llama", "other")
-    with running(tmp_path, door=door, access=str(access), access_log=str(log), models=several) as stack:
+    with running(tmp_path, protocol=protocol, access=str(access), access_log=str(log), models=several) as stack:
         assert error(stack) == (401, "authentication_error")
         assert error(stack, bearer("sk-wrong-0123456789abcdef")) == (401, "authentication_error")
         assert error(stack, bearer(KEY), chat(prompt="x" * 9 * 2**20)) == (413, "invalid_request_error")

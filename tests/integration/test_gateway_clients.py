@@ -57,7 +57,7 @@ class Served:
         return openai.AsyncOpenAI(base_url=f"{self.url}/v1", api_key="x", max_retries=0, http_client=own)
 
 
-def started(held: ExitStack, folder: Path, door: str, models: tuple[str, ...]) -> Served:
+def started(held: ExitStack, folder: Path, protocol: str, models: tuple[str, ...]) -> Served:
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not here")
     pair = (str(folder / "gateway.pem"), str(folder / "gateway.key"))
@@ -65,7 +65,7 @@ def started(held: ExitStack, folder: Path, door: str, models: tuple[str, ...]) -
     subprocess.run([*made, "-keyout", pair[1], "-out", pair[0]], check=True, capture_output=True)
     engines = held.enter_context(fake_engines(4, models))
     addresses = tuple(engine.address for engine in engines)
-    more = {"models": models, "door": door, "tls": pair, "min_silence_s": SILENCE_S}
+    more = {"models": models, "protocol": protocol, "tls": pair, "min_silence_s": SILENCE_S}
     return Served(held.enter_context(running(folder, endpoints=0, real=addresses, **more)), engines, models)
 
 

@@ -86,7 +86,7 @@ def test_a_picker_reports_not_serving_and_answers_while_it_drains(tmp_path: Path
     """Without an Envoy of ours: gRPC health is NOT_SERVING at once, and all pickers end together."""
     pick, metrics = (f"127.0.0.1:{port}" for port in free_ports(2))
     more: dict[str, Any] = {"only_pick": pick, "metrics": metrics, "grace_s": GRACE_S, "pickers": 2}
-    with running(tmp_path, door="ext_proc", **more) as stack, watched(pick, "readiness") as statuses:
+    with running(tmp_path, protocol="ext_proc", **more) as stack, watched(pick, "readiness") as statuses:
         while next(statuses) != SERVING:
             pass
         begun_s = time.monotonic()

@@ -22,7 +22,7 @@ from hostile_requests import PROMPT, Hostile, hostile
 
 pytestmark = pytest.mark.xdist_group("gateway")
 CASES = int(os.environ.get("PENSTOCK_FUZZ_CASES", "300"))
-"""Of each door."""
+"""Of each protocol."""
 AT_ONCE = 48
 WAIT_S, PATIENCE_S = 1.0, 30.0
 
@@ -34,7 +34,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
         folder,
         endpoints=4,
         models=("one", "two"),
-        door=request.param,
+        protocol=request.param,
         access_log=str(folder / "access.json"),
         own_log=str(folder / "own.log"),
         receipts=str(folder / "receipts.jsonl"),

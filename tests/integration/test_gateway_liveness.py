@@ -32,10 +32,10 @@ def decided(stack: Running) -> float:
     return sum(float(line.split()[-1]) for line in page.splitlines() if line.startswith("penstock_decisions_total{"))
 
 
-@pytest.mark.parametrize("door", ["ext_authz", "ext_proc"])
-def test_a_reload_before_the_first_request_leaves_pickers_listening(tmp_path: Path, door: str) -> None:
+@pytest.mark.parametrize("protocol", ["ext_authz", "ext_proc"])
+def test_a_reload_before_the_first_request_leaves_pickers_listening(tmp_path: Path, protocol: str) -> None:
     metrics = f"127.0.0.1:{free_ports(1)[0]}"
-    with running(tmp_path, door=door, pickers=2, metrics=metrics, own_log=str(tmp_path / "own.log")) as stack:
+    with running(tmp_path, protocol=protocol, pickers=2, metrics=metrics, own_log=str(tmp_path / "own.log")) as stack:
         stack.processes["gateway"].send_signal(signal.SIGHUP)
         until(lambda: "fleet reloaded" in (tmp_path / "own.log").read_text())
         time.sleep(1.0)
@@ -61,7 +61,7 @@ def test_dead_pickers_behind_ext_proc_lose_few_requests_and_errors_are_json(
     async def dying(stack: Running, pids: list[int]) -> Answers:
         return await stack.load_during(lambda: kill(pids), 100, 3)
 
-    with running(tmp_path, door="ext_proc", pickers=2) as stack:
+    with running(tmp_path, protocol="ext_proc", pickers=2) as stack:
         assert asyncio.run(dying(stack, stack.children("picker")[:1])).failed == 0
         until(lambda: len(stack.children("picker")) == 2)
         time.sleep(1.0)

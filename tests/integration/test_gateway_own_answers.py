@@ -28,8 +28,8 @@ async def said_to(stack: Running, raw: bytes) -> tuple[int, dict[bytes, bytes], 
 _POST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\n"
 
 
-@pytest.mark.parametrize("door", ["ext_authz", "ext_proc"])
-def test_envoys_own_errors_are_json_and_pickers_errors_stay(tmp_path: Path, door: str) -> None:
+@pytest.mark.parametrize("protocol", ["ext_authz", "ext_proc"])
+def test_envoys_own_errors_are_json_and_pickers_errors_stay(tmp_path: Path, protocol: str) -> None:
     not_http = {
         b"HELLO WORLD\r\n\r\n": 400,
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03": 400,
@@ -41,7 +41,7 @@ def test_envoys_own_errors_are_json_and_pickers_errors_stay(tmp_path: Path, door
         _POST + b"content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n": 400,
         _POST + b"transfer-encoding: foo\r\n\r\n": 501,
     }
-    with running(tmp_path, door=door, endpoints=1) as stack:
+    with running(tmp_path, protocol=protocol, endpoints=1) as stack:
         for raw, status in not_http.items():
             seen, headers, body = asyncio.run(said_to(stack, raw))
             assert (seen, headers[b"content-type"]) == (status, b"application/json"), raw
@@ -72,6 +72,6 @@ def test_bodies_above_the_buffer_are_rejected_if_read_whole(tmp_path: Path) -> N
         assert asyncio.run(stack.ask(long))[0] == 503
         time.sleep(3)  # it is tried again
         assert asyncio.run(stack.ask(chat(prompt="x" * 2**20)))[0] == 200, "the other's"
-    for door, models in (("ext_authz", ("llama", "other")), ("ext_proc", ("llama",))):
-        with running(tmp_path / door, endpoints=2, door=door, models=models) as stack:
+    for protocol, models in (("ext_authz", ("llama", "other")), ("ext_proc", ("llama",))):
+        with running(tmp_path / protocol, endpoints=2, protocol=protocol, models=models) as stack:
             assert asyncio.run(stack.ask(long))[0] == 413

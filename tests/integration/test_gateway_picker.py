@@ -22,7 +22,7 @@ pytestmark = pytest.mark.xdist_group("gateway")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     pick, metrics = free_ports(2)
     more: dict[str, Any] = {"only_pick": f"127.0.0.1:{pick}", "metrics": f"127.0.0.1:{metrics}", "pickers": 2}
-    with running(tmp_path_factory.mktemp("picker"), door="ext_proc", step_s=0.001, **more) as started:
+    with running(tmp_path_factory.mktemp("picker"), protocol="ext_proc", step_s=0.001, **more) as started:
         yield started
 
 

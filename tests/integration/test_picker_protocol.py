@@ -1,7 +1,7 @@
 """Every MUST of the endpoint-picker protocol (Gateway API Inference Extension, proposal 004), asked over gRPC.
 
 Each test cites the section it checks and runs for both ways a gateway sends bodies: buffered, and streamed in full
-duplex. `penstock route --door ext_proc --only-pick` answers; no gateway stands between.
+duplex. `penstock route --protocol ext_proc --only-pick` answers; no gateway stands between.
 """
 
 import json
@@ -34,7 +34,7 @@ any_request = pytest.mark.parametrize("body", [chat(), None], ids=["with body", 
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     pick, metrics = (f"127.0.0.1:{port}" for port in free_ports(2))
     folder = tmp_path_factory.mktemp("protocol")
-    with running(folder, door="ext_proc", step_s=0.001, only_pick=pick, metrics=metrics) as started:
+    with running(folder, protocol="ext_proc", step_s=0.001, only_pick=pick, metrics=metrics) as started:
         with watched(pick, "readiness") as statuses:
             assert SERVING in statuses
         yield started

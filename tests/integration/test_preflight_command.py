@@ -73,7 +73,7 @@ def test_a_pasted_command_is_checked_instead(penstock: Run) -> None:
     result = penstock("preflight", "gpt-oss-120b", "--on", "mi300x", "--command", line, "--engine-version", "0.27.1")
     assert result.returncode == 1
     assert "--swap-space was removed in 0.18.0" in result.stdout
-    assert "VLLM_USE_V1 was removed" in result.stdout
+    assert "VLLM_USE_V1 was removed in 0.11.1" in result.stdout
     assert "no attention sinks" in result.stdout
     assert "mi300x x2" in result.stdout
 

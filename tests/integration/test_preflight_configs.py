@@ -78,23 +78,26 @@ def test_every_config_on_every_chip_with_both_engines_gets_an_answer_that_agrees
     unknown: dict[str, list[float]] = defaultdict(list)
     verdicts: dict[str, list[Readiness]] = defaultdict(list)
     # Parts of one chip differ in memory and links: one of each chip, the largest last.
-    parts = {part.compute_target: part for part in sorted(load_accelerators(), key=lambda part: part.memory.hbm_bytes)}
+    accelerators = {
+        accelerator.compute_target: accelerator
+        for accelerator in sorted(load_accelerators(), key=lambda accelerator: accelerator.memory.hbm_bytes)
+    }
     started = time.process_time()
     for subject in subjects(folder):
         split = Parallelism(tp=8 if subject.model.weight_bytes > LARGE_BYTES else 1)
-        for part in parts.values():
+        for accelerator in accelerators.values():
             for engine, version in ENGINES:
                 asked = LaunchChoices(parallelism=split)
                 question = PreflightQuestion(
-                    subject=subject, accelerator=part, engine=engine, version=Release(version), asked=asked
+                    subject=subject, accelerator=accelerator, engine=engine, version=Release(version), asked=asked
                 )
                 answer = check(question, knowledge)
-                assert contradicts_itself(answer) is None, (subject.name, part.id, engine)
-                verdicts[chip_of(part.compute_target) or part.id].append(answer.readiness)
+                assert contradicts_itself(answer) is None, (subject.name, accelerator.id, engine)
+                verdicts[chip_of(accelerator.compute_target) or accelerator.id].append(answer.readiness)
                 missing = sum(isinstance(value, Unknown) for value in answer.facts.values())
                 unknown[subject.model.architecture].append(missing / len(answer.facts))
     asked_about = sum(len(given) for given in verdicts.values())
-    assert asked_about >= 88 * len(parts) * 2
+    assert asked_about >= 88 * len(accelerators) * 2
     assert time.process_time() - started < SECONDS_EACH * asked_about
     # Chips most people serve on are decided for nearly everything.
     open_share = {chip: given.count(Readiness.UNDETERMINED) / len(given) for chip, given in verdicts.items()}

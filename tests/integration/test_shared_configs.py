@@ -55,8 +55,8 @@ def test_every_collected_accelerator_and_price_is_in_the_catalog(shared: Path) -
     from penstock.catalog import accelerator_ids, load_prices, priced_ids  # noqa: PLC0415
 
     collected = json.loads((shared / "data" / "accelerators.json").read_text())
-    assert {part["id"] for part in collected["accelerators"]} <= set(accelerator_ids())
+    assert {entry["id"] for entry in collected["accelerators"]} <= set(accelerator_ids())
     rows = (shared / "data" / "prices.csv").read_text().splitlines()[1:]
     recorded = {price.id for ident in priced_ids() for price in load_prices(ident)}
-    # Ten rows are node power or a ratio between two parts, not prices.
+    # Ten rows are node power or a ratio between two accelerators, not prices.
     assert len({row.split(",")[0] for row in rows} - recorded) == 10

@@ -14,7 +14,7 @@ from penstock.performance.memory.sharding import device_bytes, stage_of_layers
 from penstock.units import GIB
 
 models = st.sampled_from(model_ids())
-parts = st.sampled_from([ident for ident in accelerator_ids() if not ident.startswith("tpu")])
+accelerators = st.sampled_from([ident for ident in accelerator_ids() if not ident.startswith("tpu")])
 ranks = st.sampled_from([1, 2, 4, 8])
 contexts = st.integers(min_value=16, max_value=131_072)
 caches = st.sampled_from([None, CacheDtype.FP8, CacheDtype.BF16])
@@ -22,18 +22,18 @@ engines = st.sampled_from([("vllm", "0.31"), ("vllm", "0.11"), ("vllm", "0.22"),
 law = settings(max_examples=150, deadline=None)
 
 
-def placed(name: str, part: str, tp: int, engine: tuple[str, str] = ("vllm", "0.31")) -> MemoryFit:
+def placed(name: str, accelerator: str, tp: int, engine: tuple[str, str] = ("vllm", "0.31")) -> MemoryFit:
     kind, version = engine
-    chosen = deployment(name, part, tp=tp, engine="sglang" if kind == "sglang" else "vllm", version=version)
+    chosen = deployment(name, accelerator, tp=tp, engine="sglang" if kind == "sglang" else "vllm", version=version)
     return fit(chosen, 8192)
 
 
 @law
-@given(name=models, part=parts, tp=ranks, engine=engines)
+@given(name=models, accelerator=accelerators, tp=ranks, engine=engines)
 def test_budget_parts_sum_to_the_device_or_say_by_how_much_they_exceed_it(
-    name: str, part: str, tp: int, engine: tuple[str, str]
+    name: str, accelerator: str, tp: int, engine: tuple[str, str]
 ) -> None:
-    budget = placed(name, part, tp, engine).budget
+    budget = placed(name, accelerator, tp, engine).budget
     if budget is None:
         return
     held = budget.weight_bytes + budget.activation_bytes + budget.runtime_bytes + budget.graph_bytes
@@ -78,11 +78,11 @@ def test_no_weight_is_lost_by_splitting_it(name: str, tp: int) -> None:
 
 
 @law
-@given(name=models, part=parts, tp=ranks, context=contexts, more=st.integers(0, 131_072), kv=caches)
+@given(name=models, accelerator=accelerators, tp=ranks, context=contexts, more=st.integers(0, 131_072), kv=caches)
 def test_more_context_never_raises_concurrency(
-    name: str, part: str, tp: int, context: int, more: int, kv: CacheDtype | None
+    name: str, accelerator: str, tp: int, context: int, more: int, kv: CacheDtype | None
 ) -> None:
-    chosen = deployment(name, part, tp=tp, kv=kv)
+    chosen = deployment(name, accelerator, tp=tp, kv=kv)
     short, long = fit(chosen, context).capacity, fit(chosen, context + more).capacity
     if short is None or long is None:
         return
@@ -95,12 +95,12 @@ def test_more_context_never_raises_concurrency(
 
 
 @law
-@given(name=models, part=parts, tp=ranks, context=contexts, engine=engines)
+@given(name=models, accelerator=accelerators, tp=ranks, context=contexts, engine=engines)
 def test_the_range_holds_the_median_and_the_verdict_agrees_with_the_numbers(
-    name: str, part: str, tp: int, context: int, engine: tuple[str, str]
+    name: str, accelerator: str, tp: int, context: int, engine: tuple[str, str]
 ) -> None:
     kind, version = engine
-    chosen = deployment(name, part, tp=tp, engine="sglang" if kind == "sglang" else "vllm", version=version)
+    chosen = deployment(name, accelerator, tp=tp, engine="sglang" if kind == "sglang" else "vllm", version=version)
     result = fit(chosen, context)
     if result.capacity is None or result.budget is None:
         assert not result.fits
@@ -115,10 +115,10 @@ def test_the_range_holds_the_median_and_the_verdict_agrees_with_the_numbers(
 
 
 @law
-@given(name=models, part=parts, context=contexts)
-def test_an_fp8_cache_never_holds_fewer_tokens_than_a_16_bit_one(name: str, part: str, context: int) -> None:
-    wide = fit(deployment(name, part, tp=8, kv=CacheDtype.BF16), context).capacity
-    narrow = fit(deployment(name, part, tp=8, kv=CacheDtype.FP8), context).capacity
+@given(name=models, accelerator=accelerators, context=contexts)
+def test_an_fp8_cache_never_holds_fewer_tokens_than_a_16_bit_one(name: str, accelerator: str, context: int) -> None:
+    wide = fit(deployment(name, accelerator, tp=8, kv=CacheDtype.BF16), context).capacity
+    narrow = fit(deployment(name, accelerator, tp=8, kv=CacheDtype.FP8), context).capacity
     if wide is not None and narrow is not None:
         assert narrow.tokens >= wide.tokens
 

@@ -325,7 +325,7 @@ def test_one_vendor_alone_never_beats_the_free_choice(problem: Problem) -> None:
 def test_two_periods_equal_trying_every_purchase_and_rental(
     rate: int, growth: int, buy: int, rent: int, first: int
 ) -> None:
-    """One part from `first` on, and one that can always be rented: nodes of one device, one replica each."""
+    """One accelerator from `first` on, and one that can always be rented: nodes of one device, one replica each."""
     wanted = (rate / 10, (rate + growth) / 10)
     problem = Problem(
         periods=2,
@@ -392,12 +392,12 @@ def _carried_by(mix: Mix, problem: Problem, vendor: str) -> float:
 def test_two_pools_are_equally_busy_where_no_rule_says_otherwise() -> None:
     """Three replicas of 10 and two of 5 carry 40; 30 requests a second fill three quarters of either."""
     offers = [
-        Offer(accelerator=part, vendor=vendor, site="site", devices=1, node_watts=1.0, rent_usd=(usd,))
-        for part, vendor, usd in (("red", "amd", 1.0), ("green", "nvidia", 1.5))
+        Offer(accelerator=on, vendor=vendor, site="site", devices=1, node_watts=1.0, rent_usd=(usd,))
+        for on, vendor, usd in (("red", "amd", 1.0), ("green", "nvidia", 1.5))
     ]
     kinds = [
-        ReplicaKind(id=f"{part}1", accelerator=part, workload="chat", devices=1, requests_per_s={0: rate})
-        for part, rate in (("red", 5.0), ("green", 10.0))
+        ReplicaKind(id=f"{on}1", accelerator=on, workload="chat", devices=1, requests_per_s={0: rate})
+        for on, rate in (("red", 5.0), ("green", 10.0))
     ]
     pools = [
         PoolPeriod(

@@ -84,11 +84,11 @@ def test_a_rate_is_confirmed_in_one_interval(setup: str) -> None:
     assert_rises_once(swept([f"speed: {{{about}, figure: '{middle * factor:.2f} {unit}'}}" for factor in STEPS]))
 
 
-@pytest.mark.parametrize(("part", "paid_for"), PRICES)
-def test_a_price_is_confirmed_in_one_interval(part: str, paid_for: str) -> None:
-    middle, unit = PRICES[part, paid_for], " /h" if paid_for == "rent" else ""
+@pytest.mark.parametrize(("accelerator", "paid_for"), PRICES)
+def test_a_price_is_confirmed_in_one_interval(accelerator: str, paid_for: str) -> None:
+    middle, unit = PRICES[accelerator, paid_for], " /h" if paid_for == "rent" else ""
     claims = [
-        f"price: {{accelerator: {part}, paid_for: {paid_for}, figure: '${middle * factor:.3f}{unit}'}}"
+        f"price: {{accelerator: {accelerator}, paid_for: {paid_for}, figure: '${middle * factor:.3f}{unit}'}}"
         for factor in STEPS
     ]
     assert_rises_once(swept(claims))

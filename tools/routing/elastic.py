@@ -85,7 +85,7 @@ class Day:
                     up=self.up[place],
                     coming=len(self.coming[place]),
                     waiting=0.0 if one is None else one.mean_waiting / count,
-                    running=0.0 if one is None else one.mean_running * busy,
+                    running=0.0 if one is None else one.mean_batch * busy,
                     kv_used_fraction=0.0 if one is None else one.kv_mean_fraction * busy,
                 )
             )

@@ -148,10 +148,10 @@ def envoy_settings(options: GatewayOptions, folder: Path) -> "EnvoySettings":
     from penstock.gateway.envoy.tracing import Traces  # noqa: PLC0415 - needs the extra
     from penstock.gateway.state.access_rules import Certificate  # noqa: PLC0415 - needs the extra
 
-    if options.only_pick is not None and options.door == "ext_authz":
-        raise UsageError("--only-pick serves ext_proc queries; add --door ext_proc")
-    if options.door not in PICK_PROTOCOLS:
-        raise UsageError(f"--door is '{options.door}'; use one of {', '.join(PICK_PROTOCOLS)}")
+    if options.only_pick is not None and options.protocol == "ext_authz":
+        raise UsageError("--only-pick serves ext_proc queries; add --protocol ext_proc")
+    if options.protocol not in PICK_PROTOCOLS:
+        raise UsageError(f"--protocol is '{options.protocol}'; use one of {', '.join(PICK_PROTOCOLS)}")
     for address in filter(None, (options.listen, options.metrics, options.only_pick)):
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 2**16:
@@ -162,7 +162,7 @@ def envoy_settings(options: GatewayOptions, folder: Path) -> "EnvoySettings":
         listen=options.listen,
         folder=folder,
         pickers=options.pickers,
-        protocol=next(known for known in PICK_PROTOCOLS if known == options.door),
+        protocol=next(known for known in PICK_PROTOCOLS if known == options.protocol),
         access_log=_absolute(options.access_log),
         metrics=options.metrics,
         receipts=_absolute(options.receipts),
@@ -240,7 +240,9 @@ def envoy_document(fleet: AskedFleet, options: GatewayOptions | None = None) -> 
     """Return the configuration of an external Envoy that asks the pickers of `penstock route --only-pick`."""
     chosen = options or GatewayOptions()
     if chosen.only_pick is None:
-        raise UsageError("--print-envoy needs the address of the pickers; add --door ext_proc --only-pick HOST:PORT")
+        raise UsageError(
+            "--print-envoy needs the address of the pickers; add --protocol ext_proc --only-pick HOST:PORT"
+        )
     settings = envoy_settings(chosen, folder=Path("/run/penstock"))
     from penstock.gateway.envoy.config_files import envoy_files, standing_document  # noqa: PLC0415 - needs the extra
     from penstock.gateway.state.access_rules import access_of  # noqa: PLC0415 - needs the extra

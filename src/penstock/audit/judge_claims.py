@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from penstock.audit.checks.fit_check import audit_fit, audit_size
+from penstock.audit.checks.fit_check import audit_fit
 from penstock.audit.checks.launch_check import audit_runs
 from penstock.audit.checks.price_check import audit_cost, audit_price, audit_price_ratio, audit_saving
 from penstock.audit.checks.record_check import audit_date, audit_fact, audit_follows, audit_mention, audit_uncheckable
+from penstock.audit.checks.size_check import audit_size
 from penstock.audit.checks.spec_check import audit_spec
 from penstock.audit.checks.spec_ratio_check import audit_limit, audit_ratio
 from penstock.audit.checks.speed_check import audit_speed

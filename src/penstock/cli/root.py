@@ -12,6 +12,7 @@ import click
 
 from penstock import __version__
 from penstock.cli.declared_commands import DeclaredGroup
+from penstock.cli.flags.renamed_options import refuse_renamed
 from penstock.errors import PenstockError, UsageError
 
 log = logging.getLogger(__name__)
@@ -81,6 +82,7 @@ def main() -> None:
     if "OMP_NUM_THREADS" not in os.environ:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
+        refuse_renamed(sys.argv[1:])
         app()
     except PenstockError as error:
         log.debug("expected failure", exc_info=True)

@@ -4,6 +4,7 @@ Each added weight has the same name as in the checkpoint.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 from penstock.model.inventory import Inventory
 from penstock.model.sequence_mixers import GroupedAttention, LatentAttention
@@ -97,39 +98,18 @@ def latent_attention(
 
     `indexer` is (heads, head_dim, topk) of the layer's lightning indexer, or None if the layer has none.
     """
+    by_head = partial(inv.linear, split=Split.COLUMN, units=shape.heads)
     query_width = shape.heads * (shape.nope + shape.rope)
     if shape.query_latent is None:
-        inv.linear(
-            f"{path}.q_proj",
-            (query_width, shape.hidden),
-            Part.ATTENTION,
-            split=Split.COLUMN,
-            units=shape.heads,
-        )
+        by_head(f"{path}.q_proj", (query_width, shape.hidden), Part.ATTENTION)
     else:
         inv.linear(f"{path}.q_a_proj", (shape.query_latent, shape.hidden), Part.ATTENTION, bias=shape.bias)
         inv.vector(f"{path}.q_a_layernorm", shape.query_latent)
-        inv.linear(
-            f"{path}.q_b_proj",
-            (query_width, shape.query_latent),
-            Part.ATTENTION,
-            split=Split.COLUMN,
-            units=shape.heads,
-        )
-    inv.linear(
-        f"{path}.kv_a_proj_with_mqa",
-        (shape.latent + shape.rope, shape.hidden),
-        Part.ATTENTION,
-        bias=shape.bias,
-    )
+        by_head(f"{path}.q_b_proj", (query_width, shape.query_latent), Part.ATTENTION)
+    kv_a = (shape.latent + shape.rope, shape.hidden)
+    inv.linear(f"{path}.kv_a_proj_with_mqa", kv_a, Part.ATTENTION, bias=shape.bias)
     inv.vector(f"{path}.kv_a_layernorm", shape.latent)
-    inv.linear(
-        f"{path}.kv_b_proj",
-        (shape.heads * (shape.nope + shape.value), shape.latent),
-        Part.ATTENTION,
-        split=Split.COLUMN,
-        units=shape.heads,
-    )
+    by_head(f"{path}.kv_b_proj", (shape.heads * (shape.nope + shape.value), shape.latent), Part.ATTENTION)
     inv.linear(
         f"{path}.o_proj",
         (shape.hidden, shape.heads * shape.value),

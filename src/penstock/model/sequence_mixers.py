@@ -1,8 +1,9 @@
 """Describes the bytes and FLOPs of each kind of sequence mixer. A mixer is an attention layer or a recurrent layer."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import ceil, prod
-from typing import Final, Protocol
+from typing import Final
 
 from penstock.model.cache_dtypes import CacheDtype
 
@@ -27,58 +28,72 @@ def _fp8_index_bytes(width: int) -> int:
     return width + 4 * ceil(width / 128)
 
 
-class SequenceMixer(Protocol):
-    """Interface of attention and recurrent layers.
+class SequenceMixer(ABC):
+    """Base class of attention and recurrent layers.
 
     The methods return the bytes that a layer keeps, and the bytes and FLOPs of a query.
     """
 
+    __slots__ = ()
+
     @property
+    @abstractmethod
     def kind(self) -> str:
         """Return the short name by which layers are grouped: full, sliding, latent, ..."""
 
+    @abstractmethod
     def bytes_per_token(self, dtype: CacheDtype, tp: int) -> float:
         """Return the bytes that one more token adds to a device's cache.
 
         The result is valid while the layer still keeps all tokens of the sequence.
         """
 
+    @abstractmethod
     def remembered_tokens(self, tokens: int) -> int:
         """Return the number of tokens that the layer still keeps of a sequence with `tokens` tokens."""
 
-    def bytes_per_sequence(self, dtype: CacheDtype, tp: int) -> int:
-        """Return the bytes per sequence on a device that do not depend on the sequence length."""
+    def bytes_per_sequence(self, dtype: CacheDtype, tp: int) -> int:  # noqa: ARG002 - a default
+        """Return the bytes per sequence on a device that do not depend on the sequence length. The default is zero."""
+        return 0
 
     @property
+    @abstractmethod
     def sight(self) -> AttentionSpan:
         """Return the cache entries that a query attends to."""
 
+    @abstractmethod
     def entry_bytes(self, dtype: CacheDtype, tp: int) -> float:
         """Return the bytes read for each attended entry."""
 
-    def index_bytes(self, dtype: CacheDtype) -> float:
-        """Return the bytes of index keys read for every token of context, attended or not."""
+    def index_bytes(self, dtype: CacheDtype) -> float:  # noqa: ARG002 - a default
+        """Return the bytes of index keys read per token of context, attended or not. The default is zero."""
+        return 0.0
 
-    def state_bytes(self, dtype: CacheDtype, tp: int) -> int:
-        """Return the state bytes that are read per decoded token. The result does not depend on the context length."""
+    def state_bytes(self, dtype: CacheDtype, tp: int) -> int:  # noqa: ARG002 - a default
+        """Return the state bytes that are read per decoded token, at any context. The default is zero: no state."""
+        return 0
 
+    @abstractmethod
     def decode_flops(self, tp: int) -> float:
         """Return the attention FLOPs per pair of a query and a cache entry in decoding."""
 
     def prefill_flops(self, tp: int) -> float:
-        """Return the attention FLOPs per pair of a query and a cache entry in prefill."""
+        """Return the attention FLOPs per pair of a query and a cache entry in prefill. Default: as in decoding."""
+        return self.decode_flops(tp)
 
     @property
+    @abstractmethod
     def extra_kernels(self) -> int:
         """Return the number of kernels that the layer launches besides its matrix products and plain attention."""
 
     @property
+    @abstractmethod
     def traits(self) -> tuple[str, ...]:
         """Return the traits by which attention backends classify this mixer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupedAttention:
+class GroupedAttention(SequenceMixer):
     """Multi-head, grouped-query or multi-query attention, over the whole context or a window."""
 
     query_heads: int
@@ -116,10 +131,6 @@ class GroupedAttention:
             return tokens
         return min(tokens, self.window_tokens)
 
-    def bytes_per_sequence(self, dtype: CacheDtype, tp: int) -> int:  # noqa: ARG002 - part of the protocol
-        """Return zero: all bytes are per token."""
-        return 0
-
     @property
     def sight(self) -> AttentionSpan:
         """Return the entries that a query attends to: the window, the selected blocks, or the whole context."""
@@ -136,20 +147,12 @@ class GroupedAttention:
         """Return the bytes of index keys per token of context. Index keys are stored in the dtype of the cache."""
         return float(self.index_dim * dtype.element_bytes)
 
-    def state_bytes(self, dtype: CacheDtype, tp: int) -> int:  # noqa: ARG002 - part of the protocol
-        """Return zero: there is no state."""
-        return 0
-
     def decode_flops(self, tp: int) -> float:
         """Return the attention FLOPs per pair of a query and a cache entry, for the heads on this device.
 
         Two products count: query times key, and attention weight times value.
         """
         return 2 * _share_of_heads(self.query_heads, tp) * (self.key_dim + self.value_dim)
-
-    def prefill_flops(self, tp: int) -> float:
-        """Return the attention FLOPs per pair of a query and a cache entry, which are the same as in decoding."""
-        return self.decode_flops(tp)
 
     @property
     def extra_kernels(self) -> int:
@@ -167,7 +170,7 @@ class GroupedAttention:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LatentAttention:
+class LatentAttention(SequenceMixer):
     """Multi-head latent attention (MLA): one compressed vector per token, replicated on every device."""
 
     query_heads: int
@@ -195,10 +198,6 @@ class LatentAttention:
         """Return all tokens. Sparse attention reads only some tokens but keeps all tokens."""
         return tokens
 
-    def bytes_per_sequence(self, dtype: CacheDtype, tp: int) -> int:  # noqa: ARG002 - part of the protocol
-        """Return zero: all bytes are per token."""
-        return 0
-
     @property
     def sight(self) -> AttentionSpan:
         """Return the tokens that an indexer selects, or the whole context."""
@@ -213,10 +212,6 @@ class LatentAttention:
     def index_bytes(self, dtype: CacheDtype) -> float:  # noqa: ARG002 - has a dtype of its own
         """Return the bytes of the lightning indexer's key. The key is stored in fp8 regardless of the cache dtype."""
         return float(_fp8_index_bytes(self.index_dim))
-
-    def state_bytes(self, dtype: CacheDtype, tp: int) -> int:  # noqa: ARG002 - part of the protocol
-        """Return zero: there is no state."""
-        return 0
 
     def decode_flops(self, tp: int) -> float:
         """Return the attention FLOPs per pair of a query and a cache entry.
@@ -244,7 +239,7 @@ class LatentAttention:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompressedAttention:
+class CompressedAttention(SequenceMixer):
     """Attention of DeepSeek-V4.
 
     The layer keeps a sliding window of raw entries, and one compressed entry per `compress_ratio` tokens.
@@ -314,10 +309,6 @@ class CompressedAttention:
         """Return the attention FLOPs per pair of a query and a cache entry. The entry is both key and value."""
         return 4 * _share_of_heads(self.query_heads, tp) * self.entry_dim
 
-    def prefill_flops(self, tp: int) -> float:
-        """Return the attention FLOPs per pair of a query and a cache entry, which are the same as in decoding."""
-        return self.decode_flops(tp)
-
     @property
     def extra_kernels(self) -> int:
         """Return the number of kernels in addition to matrix products and plain attention.
@@ -334,7 +325,7 @@ class CompressedAttention:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecurrentState:
+class RecurrentState(SequenceMixer):
     """Linear-attention or state-space layer.
 
     The layer keeps a state of fixed size per sequence, which is split over devices by head.
@@ -355,11 +346,11 @@ class RecurrentState:
         """Return the family name: `mamba2`, `gated_delta`, `kda` or `short_conv`."""
         return self.kind_name
 
-    def bytes_per_token(self, dtype: CacheDtype, tp: int) -> float:  # noqa: ARG002 - part of the protocol
+    def bytes_per_token(self, dtype: CacheDtype, tp: int) -> float:  # noqa: ARG002 - part of the interface
         """Return zero: no bytes grow with the sequence."""
         return 0.0
 
-    def remembered_tokens(self, tokens: int) -> int:  # noqa: ARG002 - part of the protocol
+    def remembered_tokens(self, tokens: int) -> int:  # noqa: ARG002 - part of the interface
         """Return zero: the state represents all tokens, and no token is kept separately."""
         return 0
 
@@ -374,24 +365,20 @@ class RecurrentState:
         """Return no entries: tokens are read only through the state."""
         return ()
 
-    def entry_bytes(self, dtype: CacheDtype, tp: int) -> float:  # noqa: ARG002 - part of the protocol
+    def entry_bytes(self, dtype: CacheDtype, tp: int) -> float:  # noqa: ARG002 - part of the interface
         """Return zero: there are no entries."""
-        return 0.0
-
-    def index_bytes(self, dtype: CacheDtype) -> float:  # noqa: ARG002 - part of the protocol
-        """Return zero: there is no indexer."""
         return 0.0
 
     def state_bytes(self, dtype: CacheDtype, tp: int) -> int:
         """Return all bytes per sequence, because the whole state is read for each decoded token."""
         return self.bytes_per_sequence(dtype, tp)
 
-    def decode_flops(self, tp: int) -> float:  # noqa: ARG002 - part of the protocol
-        """Return zero: reading the state takes far longer than the arithmetic on the state."""
-        return 0.0
+    def decode_flops(self, tp: int) -> float:  # noqa: ARG002 - part of the interface
+        """Return zero, in prefill too.
 
-    def prefill_flops(self, tp: int) -> float:  # noqa: ARG002 - part of the protocol
-        """Return zero: the FLOPs grow linearly with the prompt and are small relative to the projections."""
+        In decoding, reading the state takes far longer than the arithmetic on the state. In prefill, the FLOPs grow
+        linearly with the prompt and are small relative to the projections.
+        """
         return 0.0
 
     @property

@@ -138,6 +138,6 @@ class PredictDisaggregatedDeployment(TypedDict):
 class PredictDisaggregatedDocument(TypedDict):
     """Predicted throughput and latency with disaggregated prefill."""
 
-    schema: Literal["penstock.predict-apart/1"]
+    schema: Literal["penstock.predict-disaggregated/2"]
     model: ModelDocument
     deployments: Annotated[list[PredictDisaggregatedDeployment], at("predictions")]

@@ -283,7 +283,7 @@ def _pool(world: World, index: int, pool: ReplicaPool, makespan_s: float) -> Poo
         hit_tokens=int(mine["hit_total"].sum()),
         looked_up_tokens=int(mine["looked_up_total"].sum()),
         busy_fraction=busy_s / (available_s * ranks) if available_s else 0.0,
-        mean_running=float(mine["running_s"].sum()) * ranks / busy_s if busy_s else 0.0,
+        mean_batch=float(mine["running_s"].sum()) * ranks / busy_s if busy_s else 0.0,
         mean_waiting=float(mine["waiting_s"].sum()) / makespan_s if makespan_s else 0.0,
         kv_mean_fraction=float(mine["used_s"].sum()) / (busy_s * blocks) if busy_s else 0.0,
         kv_peak_fraction=float(mine["peak_used"].max()) / blocks,

@@ -114,7 +114,7 @@ class PoolOutcome:
     hit_tokens: int
     looked_up_tokens: int
     busy_fraction: float
-    mean_running: float
+    mean_batch: float
     """Mean requests in the batch of one replica while it is busy."""
     mean_waiting: float
     """Mean requests in the queues of all replicas, over the whole run."""
@@ -128,7 +128,7 @@ class PoolOutcome:
     @property
     def mean_in_batches(self) -> float:
         """Mean requests in the batches of all replicas over the whole run, comparable with `mean_waiting`."""
-        return self.mean_running * self.busy_fraction * self.replicas
+        return self.mean_batch * self.busy_fraction * self.replicas
 
     @property
     def idle_fraction(self) -> float:

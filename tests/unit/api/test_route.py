@@ -75,8 +75,8 @@ def test_a_routed_fleet_is_read_as_it_was_written(fleet: Fleet, tmp_path: Path) 
     assert read.endpoints.tobytes() == routed.endpoints.tobytes()
 
 
-@pytest.mark.parametrize("door", ["ext_authz", "ext_proc", "ext_proc_buffered"])
-def test_envoy_accepts_its_configuration(fleet: Fleet, tmp_path: Path, door: str) -> None:
+@pytest.mark.parametrize("protocol", ["ext_authz", "ext_proc", "ext_proc_buffered"])
+def test_envoy_accepts_its_configuration(fleet: Fleet, tmp_path: Path, protocol: str) -> None:
     try:
         envoy_program()
     except Exception:  # noqa: BLE001 - whatever keeps Envoy away
@@ -84,7 +84,8 @@ def test_envoy_accepts_its_configuration(fleet: Fleet, tmp_path: Path, door: str
     two = replace(fleet.pools[1], model="llama-3.1-70b", replicas=2, split=Parallelism(tp=2), name="mi300x")
     for chosen in (fleet, replace(fleet, pools=(fleet.pools[0], two))):
         settings = envoy_settings(
-            GatewayOptions(listen="127.0.0.1:18099", door=door, pickers=2, access_log="/dev/null"), folder=tmp_path
+            GatewayOptions(listen="127.0.0.1:18099", protocol=protocol, pickers=2, access_log="/dev/null"),
+            folder=tmp_path,
         )
         (tmp_path / "xds").mkdir(exist_ok=True)
         files = envoy_files(routed_fleet(chosen), settings, None)
@@ -113,7 +114,7 @@ def test_envoy_refuses_what_is_wrong(tmp_path: Path) -> None:
 
 
 def test_the_printed_configuration_is_one_file_that_envoy_takes(fleet: Fleet, tmp_path: Path) -> None:
-    options = GatewayOptions(door="ext_proc", only_pick="127.0.0.1:9002", listen="127.0.0.1:18098")
+    options = GatewayOptions(protocol="ext_proc", only_pick="127.0.0.1:9002", listen="127.0.0.1:18098")
     text = envoy_document(fleet, options)
     assert "/run/penstock" not in text
     told = json.loads(text)["static_resources"]
@@ -142,7 +143,7 @@ def test_a_configuration_that_would_ask_nobody_is_not_printed(fleet: Fleet) -> N
     [
         ("nowhere", {}, "host:port"),
         ("127.0.0.1:99999", {}, "host:port"),
-        ("127.0.0.1:80", {"door": "window"}, "ext_authz"),
+        ("127.0.0.1:80", {"protocol": "http"}, "ext_authz"),
         ("127.0.0.1:80", {"pickers": 0}, "1 to 64"),
     ],
 )

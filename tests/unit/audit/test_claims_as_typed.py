@@ -1,4 +1,4 @@
-"""Claims as buyers type them: names, units, commas and figures of the part beside the one that was meant."""
+"""Claims as buyers type them: names, units, commas and figures of the accelerator next to the one that was meant."""
 
 import pytest
 
@@ -118,7 +118,7 @@ def test_a_rack_has_the_memory_of_all_its_devices() -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "part"),
+    ("typed", "accelerator"),
     [
         ("AMD Instinct MI300X", "mi300x"),
         ("NVIDIA H100", "h100_sxm"),
@@ -127,8 +127,8 @@ def test_a_rack_has_the_memory_of_all_its_devices() -> None:
         ("rtx 4090", "rtx_4090"),
     ],
 )
-def test_parts_are_known_by_what_people_call_them(typed: str, part: str) -> None:
-    assert accelerator_name(typed) == part
+def test_parts_are_known_by_what_people_call_them(typed: str, accelerator: str) -> None:
+    assert accelerator_name(typed) == accelerator
 
 
 def test_a_memory_the_part_does_not_have_is_not_overlooked() -> None:

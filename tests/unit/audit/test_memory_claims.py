@@ -47,6 +47,17 @@ def test_weights_and_cache_follow_from_the_config() -> None:
     assert cache.verdict is Verdict.CONTRADICTED
 
 
+def test_a_figure_in_gb_may_mean_gib() -> None:
+    # 141.1 x 10^9 bytes are 131.4 GiB.
+    assert abs(2 * 70.55 * 1e9 / 2**30 - 131.4) < 0.05
+    found = judged("size: {model: llama-3.1-70b, of: weights, precision: fp16, figure: 131.4 GB}")
+    assert found.verdict is Verdict.CONFIRMED
+    assert found.reason.endswith(", or 131.4 GiB")
+    assert judged("size: {model: llama-3.1-70b, of: weights, precision: fp16, figure: 151.5 GB}").verdict is not (
+        Verdict.CONFIRMED
+    )
+
+
 def test_the_fewest_devices_are_counted_format_by_format() -> None:
     # 811.7 GB over 85.9 fill nine and a half; four bits fit on three that form a pipeline.
     fp16 = judged("fits: {model: llama-3.1-405b, hardware: h100, precision: fp16, fewest: 3}")

@@ -27,12 +27,12 @@ class Ran:
     drafts: bool
 
     def deployment(self) -> Deployment:
-        part, spec = load_accelerator(self.accelerator), model_of(self.model)
+        on, spec = load_accelerator(self.accelerator), model_of(self.model)
         name = "sglang" if self.engine == "sglang" else "vllm"
         return Deployment(
             model=model_as_measured(spec, self.weights),
-            accelerator=part,
-            engine=engine_defaults(name, part, tp=self.split.tp),  # type: ignore[arg-type]
+            accelerator=on,
+            engine=engine_defaults(name, on, tp=self.split.tp),  # type: ignore[arg-type]
             parallelism=self.split,
             cache_dtype=CacheDtype.FP8 if self.kv == "fp8" else None,
             speculative=self.drafts and Part.MTP in spec.params_by_part,

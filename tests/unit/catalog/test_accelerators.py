@@ -10,7 +10,7 @@ from penstock.catalog.accelerator import Accelerator, Basis, Precision, fact_nam
 from penstock.errors import CatalogError, UnknownName, UnsupportedPrecision
 from penstock.units import GIB, TERA
 
-PARTS = load_accelerators()
+ACCELERATORS = load_accelerators()
 
 
 def raw(ident: str) -> dict[str, Any]:
@@ -19,33 +19,37 @@ def raw(ident: str) -> dict[str, Any]:
 
 
 def test_the_catalog_holds_both_vendors() -> None:
-    assert len(PARTS) >= 29
-    assert {"amd", "nvidia"} <= {part.vendor for part in PARTS}
+    assert len(ACCELERATORS) >= 29
+    assert {"amd", "nvidia"} <= {accelerator.vendor for accelerator in ACCELERATORS}
 
 
-@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.id)
-def test_every_fact_has_exactly_one_source_with_a_date(part: Accelerator) -> None:
-    for name in fact_names(part):
-        assert part.source_of(name).checked_on.year >= 2026
-    assert part.id in accelerator_ids()
+@pytest.mark.parametrize("accelerator", ACCELERATORS, ids=lambda accelerator: accelerator.id)
+def test_every_fact_has_exactly_one_source_with_a_date(accelerator: Accelerator) -> None:
+    for name in fact_names(accelerator):
+        assert accelerator.source_of(name).checked_on.year >= 2026
+    assert accelerator.id in accelerator_ids()
 
 
-@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.id)
-def test_sparse_is_never_mistaken_for_dense(part: Accelerator) -> None:
-    for precision, sparse in (part.sparse_flops_per_s or {}).items():
-        dense = part.dense_flops_per_s.get(precision)
+@pytest.mark.parametrize("accelerator", ACCELERATORS, ids=lambda accelerator: accelerator.id)
+def test_sparse_is_never_mistaken_for_dense(accelerator: Accelerator) -> None:
+    for precision, sparse in (accelerator.sparse_flops_per_s or {}).items():
+        dense = accelerator.dense_flops_per_s.get(precision)
         # Blackwell Ultra raised only its dense FP4 rate: 18 sparse over 13.5 dense.
-        least = 1.3 if part.id in {"b300_sxm", "gb300"} and precision is Precision.FP4 else 1.9
+        least = 1.3 if accelerator.id in {"b300_sxm", "gb300"} and precision is Precision.FP4 else 1.9
         if dense is not None:
             assert least <= sparse / dense <= 2.1, precision
 
 
-@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.id)
-def test_links_and_memory_are_consistent(part: Accelerator) -> None:
-    assert part.usable_hbm_bytes <= part.memory.hbm_bytes
-    assert 0.9 <= part.memory.hbm_bytes / (part.memory.nominal_gb * 10**9) <= 1.08
-    if part.link and part.link.per_peer_bytes_per_s_one_way and part.link.aggregate_bytes_per_s_one_way:
-        assert part.link.per_peer_bytes_per_s_one_way <= part.link.aggregate_bytes_per_s_one_way
+@pytest.mark.parametrize("accelerator", ACCELERATORS, ids=lambda accelerator: accelerator.id)
+def test_links_and_memory_are_consistent(accelerator: Accelerator) -> None:
+    assert accelerator.usable_hbm_bytes <= accelerator.memory.hbm_bytes
+    assert 0.9 <= accelerator.memory.hbm_bytes / (accelerator.memory.nominal_gb * 10**9) <= 1.08
+    if (
+        accelerator.link
+        and accelerator.link.per_peer_bytes_per_s_one_way
+        and accelerator.link.aggregate_bytes_per_s_one_way
+    ):
+        assert accelerator.link.per_peer_bytes_per_s_one_way <= accelerator.link.aggregate_bytes_per_s_one_way
 
 
 @pytest.mark.parametrize(
@@ -56,7 +60,7 @@ def test_short_names_are_the_sxm_parts(short: str, ident: str) -> None:
 
 
 def test_figures_that_print_gets_wrong() -> None:
-    # AMD and NVIDIA data sheets, dense: see each part's sources.
+    # AMD and NVIDIA data sheets, dense: see each accelerator's sources.
     assert load_accelerator("h100").peak_flops_per_s(Precision.FP8) == pytest.approx(1979 * TERA, rel=0.001)
     assert load_accelerator("mi300x").peak_flops_per_s(Precision.FP8) == pytest.approx(2615 * TERA, rel=0.001)
     assert load_accelerator("mi300x").memory.hbm_bytes == 192 * GIB
@@ -76,14 +80,14 @@ def test_a_missing_datapath_is_refused_not_guessed() -> None:
 
 
 def test_unverified_and_announced_parts_stay_out_of_recommendations() -> None:
-    hidden = {part.id for part in PARTS if not part.recommendable}
+    hidden = {accelerator.id for accelerator in ACCELERATORS if not accelerator.recommendable}
     assert {"mi455x", "vera_rubin", "mi308x"} <= hidden
     assert not hidden & {"mi300x", "mi325x", "mi355x", "h100_sxm", "h200_sxm", "b200_sxm"}
 
 
 def test_what_is_unverified_says_so() -> None:
-    part = load_accelerator("mi455x")
-    assert part.source_of("memory.hbm_bytes").basis is Basis.UNVERIFIED
+    accelerator = load_accelerator("mi455x")
+    assert accelerator.source_of("memory.hbm_bytes").basis is Basis.UNVERIFIED
 
 
 def test_an_unknown_name_suggests_the_nearest() -> None:

@@ -61,9 +61,9 @@ def test_devices_nobody_measured_are_billed_at_the_maximum() -> None:
 
 
 def test_without_any_power_figure_the_answer_is_none() -> None:
-    part = load_accelerator("mi300x")
-    sources = tuple(replace(s, fields=tuple(f for f in s.fields if f != "tdp_watts")) for s in part.sources)
-    dark = replace(part, tdp_watts=None, sources=tuple(source for source in sources if source.fields))
+    accelerator = load_accelerator("mi300x")
+    sources = tuple(replace(s, fields=tuple(f for f in s.fields if f != "tdp_watts")) for s in accelerator.sources)
+    dark = replace(accelerator, tdp_watts=None, sources=tuple(source for source in sources if source.fields))
     assert node_power(dark, MEASURED) is None
 
 

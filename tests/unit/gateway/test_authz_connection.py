@@ -46,8 +46,8 @@ class Wire:
 
 
 def answered(pieces: list[bytes], *, plain: bool = False) -> bytes:
-    door, wire = AuthzServer(picker_of(fleet(), Clock())[0], 0), Wire()
-    line = HttpConnection(door.handle) if plain else AuthzConnection(door)
+    server, wire = AuthzServer(picker_of(fleet(), Clock())[0], 0), Wire()
+    line = HttpConnection(server.handle) if plain else AuthzConnection(server)
     line.connection_made(cast("Any", wire))
     for piece in pieces:
         line.data_received(piece)
@@ -105,9 +105,9 @@ def test_a_full_buffer_counts_as_truncated(size: int, declared: bool) -> None:  
 
 
 def test_an_internal_error_is_answered_and_closes_the_connection(caplog: pytest.LogCaptureFixture) -> None:
-    door, wire = AuthzServer(picker_of(fleet(), Clock())[0], 0), Wire()
-    door.picker.decide = None  # type: ignore[method-assign, assignment]
-    line = AuthzConnection(door)
+    server, wire = AuthzServer(picker_of(fleet(), Clock())[0], 0), Wire()
+    server.picker.decide = None  # type: ignore[method-assign, assignment]
+    line = AuthzConnection(server)
     line.connection_made(cast("Any", wire))
     line.data_received(question())
     assert wire.written.startswith(b"HTTP/1.1 500 ")

@@ -21,14 +21,14 @@ def test_the_constant_control_replaces_the_picker(tmp_path: Path, monkeypatch: p
     picker, _ = picker_of(fleet(), Clock())
 
     async def asked() -> bytes:
-        door = ext_authz_server.AuthzServer(picker, 0)
-        await door.start(tmp_path / "picker.sock")
+        server = ext_authz_server.AuthzServer(picker, 0)
+        await server.start(tmp_path / "picker.sock")
         reader, writer = await asyncio.open_unix_connection(tmp_path / "picker.sock")
         writer.write(QUESTION)
         answer = await reader.readuntil(b"\r\n\r\n")
         writer.close()
-        assert await door.answers()  # or the supervisor would take it for dead
-        await door.stop(0.0)
+        assert await server.answers()  # or the supervisor would take it for dead
+        await server.stop(0.0)
         return answer
 
     assert b"x-gateway-destination-endpoint: 10.9.9.9:1\r\n" in asyncio.run(asked())

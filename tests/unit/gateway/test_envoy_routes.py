@@ -43,6 +43,10 @@ def test_silent_tries_are_hedged_and_500_is_retried() -> None:
         assert 500 in route["route"]["retry_policy"]["retriable_status_codes"]
 
 
+def test_a_request_is_tried_four_times_unless_a_picker_says_otherwise() -> None:
+    assert {route["route"]["retry_policy"]["num_retries"] for route in routes_to_models()} == {3}
+
+
 def test_404_is_retried_for_completions_only() -> None:
     for route in routes_to_models():
         retried = 404 in route["route"]["retry_policy"]["retriable_status_codes"]

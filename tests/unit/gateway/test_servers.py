@@ -26,12 +26,12 @@ def test_a_server_without_connections_survives_garbage_collection(tmp_path: Path
     """uvloop closes Unix servers that nobody holds: a fleet read again before the first request shut pickers off."""
 
     async def scene() -> bool:
-        door = AuthzServer(picker_of(fleet(), Clock())[0], 0)
-        await door.start(tmp_path / "picker.sock")
+        server = AuthzServer(picker_of(fleet(), Clock())[0], 0)
+        await server.start(tmp_path / "picker.sock")
         gc.collect()
         await asyncio.sleep(0.05)
-        answered = await door.answers()
-        await door.stop(0.0)
+        answered = await server.answers()
+        await server.stop(0.0)
         return answered
 
     assert uvloop.run(scene())
@@ -40,9 +40,9 @@ def test_a_server_without_connections_survives_garbage_collection(tmp_path: Path
 def test_a_picker_without_its_socket_sends_no_heartbeat(tmp_path: Path) -> None:
     async def scene() -> tuple[float, float, float]:
         path, states = tmp_path / "picker.sock", np.zeros(1, PICKER_STATE)
-        door = AuthzServer(picker_of(fleet(), Clock())[0], 0)
-        await door.start(path)
-        life = asyncio.create_task(beat(door, states, 0))
+        server = AuthzServer(picker_of(fleet(), Clock())[0], 0)
+        await server.start(path)
+        life = asyncio.create_task(beat(server, states, 0))
         await asyncio.sleep(0.3)
         first = float(states["alive_s"][0])
         path.unlink()
@@ -50,7 +50,7 @@ def test_a_picker_without_its_socket_sends_no_heartbeat(tmp_path: Path) -> None:
         then = float(states["alive_s"][0])
         await asyncio.sleep(0.8)
         life.cancel()
-        await door.stop(0.0)
+        await server.stop(0.0)
         return first, then, float(states["alive_s"][0])
 
     first, then, last = uvloop.run(scene())
@@ -75,8 +75,8 @@ def test_the_certificate_is_reread_for_each_connection(tmp_path: Path) -> None:
         return (await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))).strip()
 
     async def scene() -> None:
-        door = ExtProcServer(picker_of(fleet(), Clock())[0], 0)
-        await door.start(f"127.0.0.1:{port}", pair)
+        server = ExtProcServer(picker_of(fleet(), Clock())[0], 0)
+        await server.start(f"127.0.0.1:{port}", pair)
         assert await shown() == first
         second = certificate(*pair, "second")
         assert await shown() == second
@@ -84,6 +84,6 @@ def test_the_certificate_is_reread_for_each_connection(tmp_path: Path) -> None:
         assert await shown() == second
         pair[1].unlink()
         assert await shown() == second
-        await door.stop(0.0)
+        await server.stop(0.0)
 
     asyncio.run(scene())

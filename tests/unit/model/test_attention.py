@@ -3,12 +3,20 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from examples import model
 from penstock.model import CacheDtype
-from penstock.model.sequence_mixers import EVERYTHING, GroupedAttention, SequenceMixer
+from penstock.model.sequence_mixers import EVERYTHING, GroupedAttention, SequenceMixer, heads_on_device
 
 BF16, FP8 = CacheDtype.BF16, CacheDtype.FP8
+
+
+@given(heads=st.integers(1, 256), tp=st.integers(1, 64))
+def test_devices_together_hold_every_head_and_no_device_one_too_many(heads: int, tp: int) -> None:
+    each = heads_on_device(heads, tp)
+    assert (each - 1) * tp < heads <= each * tp
 
 
 def mixer(name: str, kind: str) -> SequenceMixer:

@@ -1,4 +1,4 @@
-"""The error we publish: every serving row predicted without its month, setup, model, part, lengths or load."""
+"""The error we publish: every serving row predicted without its month, setup, model, accelerator, lengths or load."""
 
 import numpy as np
 import pytest
@@ -40,13 +40,13 @@ def test_a_month_ahead_the_ninetieth_percentile_is_within_its_bound(published: d
 
 
 @pytest.mark.parametrize(
-    ("part", "setup", "model"), [("mi300x", 0.16, 0.17), ("mi325x", 0.16, 0.22), ("mi355x", 0.12, 0.195)]
+    ("accelerator", "setup", "model"), [("mi300x", 0.16, 0.17), ("mi325x", 0.16, 0.22), ("mi355x", 0.12, 0.195)]
 )
 def test_every_amd_part_is_within_its_bound(
-    published: dict[str, Published], part: str, setup: float, model: float
+    published: dict[str, Published], accelerator: str, setup: float, model: float
 ) -> None:
-    assert dict(published["setup"].by("part"))[part].median <= setup
-    assert dict(published["model"].by("part"))[part].median <= model
+    assert dict(published["setup"].by("part"))[accelerator].median <= setup
+    assert dict(published["model"].by("part"))[accelerator].median <= model
 
 
 def test_ranks_with_attention_or_experts_of_their_own_are_within_their_bound(published: dict[str, Published]) -> None:
@@ -59,10 +59,10 @@ def test_ranks_with_attention_or_experts_of_their_own_are_within_their_bound(pub
 @pytest.mark.parametrize("name", ["month", "model"])
 def test_intervals_cover_what_they_say_on_every_part(published: dict[str, Published], name: str) -> None:
     assert published[name].summary().coverage == pytest.approx(0.8, abs=0.04)
-    for part, summary in published[name].by("part"):
+    for accelerator, summary in published[name].by("part"):
         if summary.rows >= MANY:
             assert summary.coverage is not None
-            assert LEAST_COVERED.get((name, part), 0.72) <= summary.coverage <= 0.88, part
+            assert LEAST_COVERED.get((name, accelerator), 0.72) <= summary.coverage <= 0.88, accelerator
 
 
 def test_the_right_vendor_is_named_more_often_than_without_a_model(published: dict[str, Published]) -> None:

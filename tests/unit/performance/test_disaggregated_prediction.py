@@ -29,10 +29,10 @@ RANKS = Parallelism(tp=1, dp=4, expert_parallel=True)
 WIDE = Parallelism(tp=8, expert_parallel=True)
 
 
-def deployed(part: str = "gb200", *, prefills: int = 1, decodes: int = 4) -> Disaggregated:
+def deployed(accelerator: str = "gb200", *, prefills: int = 1, decodes: int = 4) -> Disaggregated:
     split = DisaggregatedSplit(prefill=RANKS, prefill_replicas=prefills, decode=WIDE, decode_replicas=decodes)
     model = model_as_measured(model_of("deepseek-r1"), "nvfp4")
-    return deploy_disaggregated(model, load_accelerator(part), split, "trtllm", None)
+    return deploy_disaggregated(model, load_accelerator(accelerator), split, "trtllm", None)
 
 
 def predicted(
@@ -63,11 +63,11 @@ def test_inside_a_rack_every_device_of_a_prefill_replica_sends_over_its_own_link
     assert deployed().sending_bytes_per_s == 4 * 900e9
 
 
-@pytest.mark.parametrize(("part", "decodes"), [("gb200", 9), ("b200_sxm", 4)])
-def test_beyond_a_rack_or_a_machine_somebody_must_say_how_fast(part: str, decodes: int) -> None:
+@pytest.mark.parametrize(("accelerator", "decodes"), [("gb200", 9), ("b200_sxm", 4)])
+def test_beyond_a_rack_or_a_machine_somebody_must_say_how_fast(accelerator: str, decodes: int) -> None:
     with pytest.raises(DeploymentError, match="--kv-gbps"):
-        _ = deployed(part, decodes=decodes).sending_bytes_per_s
-    told = replace(deployed(part, decodes=decodes), kv_bytes_per_s=50e9)
+        _ = deployed(accelerator, decodes=decodes).sending_bytes_per_s
+    told = replace(deployed(accelerator, decodes=decodes), kv_bytes_per_s=50e9)
     assert told.sending_bytes_per_s == 50e9
 
 
@@ -122,14 +122,14 @@ def test_a_setup_nobody_ran_apart_is_transferred_with_the_wider_interval() -> No
 
 
 def test_engines_that_ran_apart_are_tried_and_others_refused() -> None:
-    part = load_accelerator("gb300")
-    assert list(disaggregated_engines(part, "best", shipped_efficiencies(), shipped_phase_factors())) == [
+    accelerator = load_accelerator("gb300")
+    assert list(disaggregated_engines(accelerator, "best", shipped_efficiencies(), shipped_phase_factors())) == [
         "sglang",
         "trtllm",
         "vllm",
     ]
     with pytest.raises(DeploymentError, match="choose one of: sglang, trtllm, vllm"):
-        disaggregated_engines(part, "atom", shipped_efficiencies(), shipped_phase_factors())
+        disaggregated_engines(accelerator, "atom", shipped_efficiencies(), shipped_phase_factors())
 
 
 def test_what_is_shipped_reads_back() -> None:

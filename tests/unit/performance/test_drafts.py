@@ -40,12 +40,12 @@ R1 = "deepseek-r1"
 
 
 def replica(name: str = R1, *, tp: int = 8) -> ReplicaWork:
-    part = load_accelerator("mi355x")
+    accelerator = load_accelerator("mi355x")
     return ReplicaWork(
         Deployment(
             model=model_of(name),
-            accelerator=part,
-            engine=engine_defaults("vllm", part, tp=tp),
+            accelerator=accelerator,
+            engine=engine_defaults("vllm", accelerator, tp=tp),
             parallelism=Parallelism(tp=tp),
         )
     )
@@ -205,8 +205,8 @@ def test_joules_of_drafting_runs_follow_from_a_draw_fitted_without_them(vendor: 
     errors = []
     placed: dict[tuple[str, str], ReplicaWork] = {}
     for row in shipped_drafted_rows():
-        seen, part = row.measurement, load_accelerator(row.measurement.accelerator)
-        if part.vendor != vendor or not seen.joules_per_output_token or not seen.output_tokens_per_s:
+        seen, accelerator = row.measurement, load_accelerator(row.measurement.accelerator)
+        if accelerator.vendor != vendor or not seen.joules_per_output_token or not seen.output_tokens_per_s:
             continue
         key = row.curve, seen.kv
         work = placed.get(key) or ReplicaWork(measured_deployment(seen, model_of, load_accelerator))
@@ -214,9 +214,11 @@ def test_joules_of_drafting_runs_follow_from_a_draw_fitted_without_them(vendor: 
         accepted = expected_tokens(shipped_drafts().acceptance[row.shape], row.drafted)
         drafting = replace(measured_loop(seen)[0], drafted_tokens=row.drafted)
         seconds = (seen.concurrency or 1.0) / seen.output_tokens_per_s
-        draw, factor, _ = shipped_power().of(part, kernels_of(part.id, seen.engine, row.shape, seen.weights))
+        draw, factor, _ = shipped_power().of(
+            accelerator, kernels_of(accelerator.id, seen.engine, row.shape, seen.weights)
+        )
         busy = Utilisation.of(drafting_step(work, drafting, accepted) / accepted, np.array([seconds]))
-        watts = float(draw.shares(busy, factor)[0]) * (part.tdp_watts or 0.0)
+        watts = float(draw.shares(busy, factor)[0]) * (accelerator.tdp_watts or 0.0)
         joules = watts * seen.devices / seen.output_tokens_per_s
         errors.append(abs(joules / seen.joules_per_output_token - 1))
     assert len(errors) >= 300

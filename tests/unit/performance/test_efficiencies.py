@@ -100,7 +100,7 @@ def test_a_row_faster_than_its_own_roofline_is_not_evidence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "part", "tp", "engine", "novelty", "tier"),
+    ("name", "accelerator", "tp", "engine", "novelty", "tier"),
     [
         ("deepseek-r1", "mi300x", 8, "sglang", "shape", "calibrated"),
         ("deepseek-r1", "mi300x", 4, "sglang", "configuration", "calibrated"),
@@ -108,8 +108,10 @@ def test_a_row_faster_than_its_own_roofline_is_not_evidence() -> None:
         ("deepseek-r1", "mi300x", 8, "trtllm", "accelerator", "transferred"),
     ],
 )
-def test_it_says_what_was_never_measured(name: str, part: str, tp: int, engine: str, novelty: str, tier: str) -> None:
-    stack = stack_of(ReplicaWork(deployment(name, part, tp=tp)), engine, SHIPPED)
+def test_it_says_what_was_never_measured(
+    name: str, accelerator: str, tp: int, engine: str, novelty: str, tier: str
+) -> None:
+    stack = stack_of(ReplicaWork(deployment(name, accelerator, tp=tp)), engine, SHIPPED)
     assert (stack.novelty, stack.tier) == (novelty, tier)
     assert stack.spread[0] < 0 < stack.spread[1]
 
@@ -140,14 +142,14 @@ def test_deepseek_r1_on_mi300x_is_where_it_was_measured() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "part", "tp"),
+    ("name", "accelerator", "tp"),
     [("qwen3-235b-a22b-fp8", "h200", 8), ("qwen3-235b-a22b-fp8", "h200", 4), ("deepseek-r1", "mi300x", 8)],
 )
 def test_the_best_engine_is_one_that_starts_and_is_predicted_as_when_it_is_asked_for(
-    name: str, part: str, tp: int
+    name: str, accelerator: str, tp: int
 ) -> None:
     """Attack: SGLang was the best engine of a split that `fit --engine sglang` refuses, by vLLM's rules."""
-    placed = deployment(name, part, tp=tp)
+    placed = deployment(name, accelerator, tp=tp)
 
     def found(engine: str) -> Prediction:
         return predict_on(

@@ -162,6 +162,6 @@ def test_the_shipped_rows_weigh_what_they_must() -> None:
 def test_doubt_is_small_where_it_was_measured_and_large_on_a_part_nobody_measured() -> None:
     known = uncertainty_of(SHIPPED, R1, "sglang")
     other_split = uncertainty_of(SHIPPED, ReplicaWork(deployment("deepseek-r1", "mi300x", tp=4)), "sglang")
-    part = replace(R1.deployment.accelerator, id="mi999x", vendor="intel")
-    stranger = uncertainty_of(SHIPPED, ReplicaWork(replace(R1.deployment, accelerator=part)), "sglang")
+    accelerator = replace(R1.deployment.accelerator, id="mi999x", vendor="intel")
+    stranger = uncertainty_of(SHIPPED, ReplicaWork(replace(R1.deployment, accelerator=accelerator)), "sglang")
     assert known < other_split < stranger

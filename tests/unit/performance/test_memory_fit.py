@@ -45,7 +45,7 @@ def test_70b_in_16_bits_fits_one_mi300x_with_the_kv_room_stated() -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "bf16", "fp8"),
+    ("accelerator", "bf16", "fp8"),
     # "405B lands on two MI300X" (dreaming.press) holds for neither: 756 GiB need eight, 381 GiB need four.
     [
         ("h100", 16, 8),
@@ -57,10 +57,10 @@ def test_70b_in_16_bits_fits_one_mi300x_with_the_kv_room_stated() -> None:
         ("mi355x", 4, 2),
     ],
 )
-def test_405b_device_counts(part: str, bf16: int, fp8: int) -> None:
+def test_405b_device_counts(accelerator: str, bf16: int, fp8: int) -> None:
     spec = model("llama-3.1-405b")
-    sixteen = minimum_devices(deployment(spec, part), 8192)
-    eight = minimum_devices(deployment(spec.stored_as(FP8_CHANNEL), part), 8192)
+    sixteen = minimum_devices(deployment(spec, accelerator), 8192)
+    eight = minimum_devices(deployment(spec.stored_as(FP8_CHANNEL), accelerator), 8192)
     assert sixteen is not None
     assert eight is not None
     assert (sixteen.deployment.parallelism.devices, eight.deployment.parallelism.devices) == (bf16, fp8)
@@ -68,7 +68,9 @@ def test_405b_device_counts(part: str, bf16: int, fp8: int) -> None:
 
 def test_mi355x_leaves_over_three_times_the_kv_room_of_b200_for_a_70b() -> None:
     # The memory ratio is 288/178 = 1.6; what is left after 131 GiB of weights differs far more.
-    room = {part: fit(deployment("llama-3.1-70b", part), 8192).budget for part in ("mi355x", "b200")}
+    room = {
+        accelerator: fit(deployment("llama-3.1-70b", accelerator), 8192).budget for accelerator in ("mi355x", "b200")
+    }
     assert room["mi355x"] is not None
     assert room["b200"] is not None
     ratio = room["mi355x"].kv_bytes / room["b200"].kv_bytes
@@ -76,8 +78,8 @@ def test_mi355x_leaves_over_three_times_the_kv_room_of_b200_for_a_70b() -> None:
 
 
 def test_parts_add_up_to_the_device() -> None:
-    for part in ("h100", "mi300x", "b200"):
-        budget = fit(deployment("llama-3.1-8b", part), 8192).budget
+    for accelerator in ("h100", "mi300x", "b200"):
+        budget = fit(deployment("llama-3.1-8b", accelerator), 8192).budget
         assert budget is not None
         assert budget.total_bytes == budget.device_bytes
 
@@ -113,7 +115,7 @@ def test_a_split_no_engine_accepts_is_a_value() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "part", "tp", "ep", "reason"),
+    ("name", "accelerator", "tp", "ep", "reason"),
     [
         ("phi-4", "h100", 4, False, "10 key-value heads neither divide over tp 4 nor repeat evenly on it"),
         ("qwen2.5-7b", "h100", 7, False, "4 key-value heads neither divide over tp 7"),
@@ -124,8 +126,8 @@ def test_a_split_no_engine_accepts_is_a_value() -> None:
         ("mixtral-8x7b", "h100", 16, True, "8 routed experts are too few for tp x dp = 16 ranks"),
     ],
 )
-def test_splits_engines_refuse_at_start_up(name: str, part: str, tp: int, ep: bool, reason: str) -> None:  # noqa: FBT001
-    result = fit(deployment(name, part, tp=tp, ep=ep, version="0.28.0"), 4096)
+def test_splits_engines_refuse_at_start_up(name: str, accelerator: str, tp: int, ep: bool, reason: str) -> None:  # noqa: FBT001
+    result = fit(deployment(name, accelerator, tp=tp, ep=ep, version="0.28.0"), 4096)
     assert result.obstacle_is("refused")
     assert result.obstacle is not None
     assert re.search(reason, result.obstacle.reason)

@@ -58,11 +58,11 @@ def test_a_device_without_work_draws_idle(draw: Draw) -> None:
 
 
 def predicted(accelerator: str, users: int, *, model: str = "llama-3.1-70b", tp: int = 8) -> Energy:
-    part = load_accelerator(accelerator)
+    on = load_accelerator(accelerator)
     placed = Deployment(
         model=model_of(model),
-        accelerator=part,
-        engine=replace(engine_defaults("vllm", part, tp=tp), max_sequences=4096),
+        accelerator=on,
+        engine=replace(engine_defaults("vllm", on, tp=tp), max_sequences=4096),
         parallelism=Parallelism(tp=tp),
     )
     answer = predict(
@@ -100,12 +100,12 @@ def test_what_is_farther_from_what_was_measured_is_less_sure() -> None:
 
 
 def test_no_board_power_is_undetermined() -> None:
-    part = load_accelerator("tpu_v5e")
-    assert part.tdp_watts is None
+    on = load_accelerator("tpu_v5e")
+    assert on.tdp_watts is None
     placed = Deployment(
         model=model_of("llama-3.2-1b"),
-        accelerator=part,
-        engine=engine_defaults("vllm", part),
+        accelerator=on,
+        engine=engine_defaults("vllm", on),
         parallelism=Parallelism(),
     )
     answer = predict(

@@ -42,8 +42,8 @@ def test_more_requests_take_a_larger_share() -> None:
 
 
 def test_what_fits_and_what_nothing_helps_are_left_alone() -> None:
-    for name, part in (("llama-3.1-8b", "h100"), ("llama-3.1-70b", "h100")):
-        placed = deployment(name, part)
+    for name, accelerator in (("llama-3.1-8b", "h100"), ("llama-3.1-70b", "h100")):
+        placed = deployment(name, accelerator)
         assert with_room(placed, 8192) is placed
         assert engine_flags(placed) == ()
 

@@ -1,4 +1,4 @@
-"""The work of a step: arithmetic anybody can check, and laws for every model and part."""
+"""The work of a step: arithmetic anybody can check, and laws for every model and accelerator."""
 
 import time
 from dataclasses import replace
@@ -30,7 +30,7 @@ models = st.sampled_from(
         "deepseek-v4-pro",
     ]
 )
-parts = st.sampled_from(["mi300x", "mi355x", "h100", "h200", "b200"])
+accelerators = st.sampled_from(["mi300x", "mi355x", "h100", "h200", "b200"])
 
 
 def load(decodes: float = 1, context: float = 1024, prefill: float = 0, prompt: float = 1) -> Load:
@@ -102,16 +102,20 @@ def test_what_a_part_cannot_multiply_is_what_it_emulates() -> None:
     assert load_accelerator("mi355x").emulated_formats(stored) == ("nvfp4",)
 
 
-def faster(part: Accelerator, by: float, what: str) -> Accelerator:
+def faster(accelerator: Accelerator, by: float, what: str) -> Accelerator:
     if what == "bandwidth":
-        return replace(part, memory=replace(part.memory, hbm_bytes_per_s=part.memory.hbm_bytes_per_s * by))
-    return replace(part, dense_flops_per_s={kind: rate * by for kind, rate in part.dense_flops_per_s.items()})
+        return replace(
+            accelerator, memory=replace(accelerator.memory, hbm_bytes_per_s=accelerator.memory.hbm_bytes_per_s * by)
+        )
+    return replace(
+        accelerator, dense_flops_per_s={kind: rate * by for kind, rate in accelerator.dense_flops_per_s.items()}
+    )
 
 
 @law
 @given(
     name=models,
-    part=parts,
+    accelerator=accelerators,
     what=st.sampled_from(["bandwidth", "flops"]),
     by=st.floats(1, 10),
     decodes=st.floats(1, 512),
@@ -119,9 +123,9 @@ def faster(part: Accelerator, by: float, what: str) -> Accelerator:
     prefill=st.floats(0, 8192),
 )
 def test_more_bandwidth_or_flops_never_makes_a_step_slower(
-    name: str, part: str, what: str, by: float, decodes: float, context: float, prefill: float
+    name: str, accelerator: str, what: str, by: float, decodes: float, context: float, prefill: float
 ) -> None:
-    placed = deployment(name, part, tp=8)
+    placed = deployment(name, accelerator, tp=8)
     at = load(decodes, context, prefill, context)
     before = ReplicaWork(placed).roofline(at)
     after = ReplicaWork(replace(placed, accelerator=faster(placed.accelerator, by, what))).roofline(at)
@@ -129,13 +133,19 @@ def test_more_bandwidth_or_flops_never_makes_a_step_slower(
 
 
 @law
-@given(name=models, part=parts, tp=st.sampled_from([1, 2, 4]), decodes=st.floats(1, 512), context=st.floats(1, 1e5))
+@given(
+    name=models,
+    accelerator=accelerators,
+    tp=st.sampled_from([1, 2, 4]),
+    decodes=st.floats(1, 512),
+    context=st.floats(1, 1e5),
+)
 def test_more_devices_never_slow_anything_but_the_collective(
-    name: str, part: str, tp: int, decodes: float, context: float
+    name: str, accelerator: str, tp: int, decodes: float, context: float
 ) -> None:
     at = load(decodes, context, 512, context)
-    few = light(ReplicaWork(deployment(name, part, tp=tp)), at)
-    many = light(ReplicaWork(deployment(name, part, tp=2 * tp)), at)
+    few = light(ReplicaWork(deployment(name, accelerator, tp=tp)), at)
+    many = light(ReplicaWork(deployment(name, accelerator, tp=2 * tp)), at)
     for column in ("weights", "experts", "cache", "compute", "prefill"):
         assert many[column] <= few[column] * (1 + 1e-6), column
 
@@ -175,18 +185,18 @@ def test_a_model_larger_than_memory_still_has_a_bound() -> None:
 @law
 @given(
     name=models,
-    part=parts,
+    accelerator=accelerators,
     concurrency=st.floats(1, 512),
     prompt=st.floats(16, 16_384),
     answer=st.floats(16, 4096),
 )
 def test_a_prediction_is_never_above_the_roofline(
-    name: str, part: str, concurrency: float, prompt: float, answer: float
+    name: str, accelerator: str, concurrency: float, prompt: float, answer: float
 ) -> None:
     from penstock.performance.shipped.shipped_runs import shipped_efficiencies  # noqa: PLC0415
 
     answered = predict(
-        deployment(name, part, tp=8),
+        deployment(name, accelerator, tp=8),
         "sglang",
         input_tokens=prompt,
         output_tokens=answer,

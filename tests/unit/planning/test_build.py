@@ -20,7 +20,7 @@ def terms() -> BillingTerms:
     return terms_of(resolved(PLAIN))
 
 
-def part(ident: str) -> AcceleratorPlan:
+def planned(ident: str) -> AcceleratorPlan:
     return next(entry for entry in terms().resolved.plan.accelerators if entry.id == ident)
 
 
@@ -76,7 +76,7 @@ def test_a_bought_node_line_by_line() -> None:
     lost = 1 - (1 - 3 / 4)
     average_kw = 10 * (0.4 + 0.6 * 0.5 * 0.8)
     power = average_kw * HOURS * 0.1 * YEARS
-    lines = amounts(terms().bill_bought(part("mi300x"), terms().resolved.plan.sites[0], 0, 0))
+    lines = amounts(terms().bill_bought(planned("mi300x"), terms().resolved.plan.sites[0], 0, 0))
     assert lines == {
         Item.SILICON: pytest.approx(8 * 15_000 * lost),
         Item.HOST: pytest.approx(70_000 * lost),

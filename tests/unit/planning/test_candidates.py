@@ -48,9 +48,11 @@ def test_a_70b_in_bf16_is_not_placed_on_one_h100_but_in_fp8_it_is() -> None:
 
 
 def test_a_part_that_cannot_is_left_out_with_the_reason() -> None:
-    parts = [(load_accelerator(name), AcceleratorPlan(id=name)) for name in ("mi300x", "rtx_4090", "a100_80gb_sxm")]
+    accelerators = [
+        (load_accelerator(name), AcceleratorPlan(id=name)) for name in ("mi300x", "rtx_4090", "a100_80gb_sxm")
+    ]
     workload = replace(CHAT, model="deepseek-r1")
-    found = find_candidates(workload, model("deepseek-r1"), parts, length_by_length(capacities({"mi300x": 1.0})))
+    found = find_candidates(workload, model("deepseek-r1"), accelerators, length_by_length(capacities({"mi300x": 1.0})))
     assert {entry.accelerator.id for entry in found.candidates} == {"mi300x"}
     reasons = {entry.what.rsplit(" ", 1)[-1]: entry.why for entry in found.left_out}
     assert "exceed" in reasons["rtx_4090"]
@@ -73,9 +75,9 @@ def test_what_a_screen_finds_unable_is_not_judged_and_only_careful_rates_prune()
         return careful(deployment, bucket, slo)
 
     spec = model("llama-3.1-8b")
-    parts = [(mi300x, AcceleratorPlan(id="mi300x"))]
+    accelerators = [(mi300x, AcceleratorPlan(id="mi300x"))]
     screened = find_candidates(
-        CHAT, spec, parts, length_by_length(counting), screen=length_by_length(capacities({"mi300x": 2.0}))
+        CHAT, spec, accelerators, length_by_length(counting), screen=length_by_length(capacities({"mi300x": 2.0}))
     )
     assert len(screened.candidates) == 1
     assert len(asked) == len(CHAT.shares) * screened.considered
@@ -83,22 +85,22 @@ def test_what_a_screen_finds_unable_is_not_judged_and_only_careful_rates_prune()
     asked.clear()
     assert (
         find_candidates(
-            CHAT, spec, parts, length_by_length(counting), screen=length_by_length(capacities({}))
+            CHAT, spec, accelerators, length_by_length(counting), screen=length_by_length(capacities({}))
         ).candidates
         == ()
     )
     assert asked == []
 
 
-@pytest.mark.parametrize("part", ["h100", "h200", "mi300x"])
-def test_a_checkpoint_is_placed_where_engines_widen_it_and_nobody_converts_to_such_a_format(part: str) -> None:
+@pytest.mark.parametrize("accelerator", ["h100", "h200", "mi300x"])
+def test_a_checkpoint_is_placed_where_engines_widen_it_and_nobody_converts_to_such_a_format(accelerator: str) -> None:
     """gpt-oss is published in mxfp4 and everybody serves it on Hopper and MI300X."""
-    parts = [(load_accelerator(part), AcceleratorPlan(id=part, tp=(1, 2)))]
+    accelerators = [(load_accelerator(accelerator), AcceleratorPlan(id=accelerator, tp=(1, 2)))]
     as_it_is = find_candidates(
-        replace(CHAT, weights=("checkpoint",)), model("gpt-oss-120b"), parts, length_by_length(_any)
+        replace(CHAT, weights=("checkpoint",)), model("gpt-oss-120b"), accelerators, length_by_length(_any)
     )
     converted = find_candidates(
-        replace(CHAT, weights=("mxfp4",)), model("llama-3.1-70b"), parts, length_by_length(_any)
+        replace(CHAT, weights=("mxfp4",)), model("llama-3.1-70b"), accelerators, length_by_length(_any)
     )
     assert as_it_is.candidates
     assert converted.candidates == ()
@@ -115,11 +117,11 @@ def test_a_split_that_is_better_only_with_queues_is_kept() -> None:
         found = capacities({"mi300x": 1.0})(deployment, bucket, slo)
         return replace(found, requests_per_s=found.requests_per_s.scaled(deployment.parallelism.tp**0.3))
 
-    parts = [(load_accelerator("mi300x"), AcceleratorPlan(id="mi300x", tp=(1, 2, 4)))]
+    accelerators = [(load_accelerator("mi300x"), AcceleratorPlan(id="mi300x", tp=(1, 2, 4)))]
     found = find_candidates(
         CHAT,
         model("llama-3.1-8b"),
-        parts,
+        accelerators,
         length_by_length(queued),
         screen=length_by_length(capacities({"mi300x": 4.0})),
     )
@@ -143,11 +145,11 @@ def by_engine(rates: dict[str, float]) -> CapacityOf:
 
 @pytest.mark.parametrize("splits", [(1, 2, 4), (2, 4), (4,)])
 def test_the_engine_that_carries_most_is_chosen_whatever_other_splits_are_considered(splits: tuple[int, ...]) -> None:
-    parts = [(load_accelerator("mi300x"), AcceleratorPlan(id="mi300x", tp=splits))]
+    accelerators = [(load_accelerator("mi300x"), AcceleratorPlan(id="mi300x", tp=splits))]
     found = find_candidates(
         CHAT,
         model("llama-3.1-8b"),
-        parts,
+        accelerators,
         by_engine({"vllm": 1.0, "sglang": 1.2}),
         screen=by_engine({"vllm": 1.4, "sglang": 1.3}),
         engines_of=lambda *_: ("sglang", "vllm"),
@@ -183,10 +185,10 @@ def test_what_a_screen_says_is_behind_a_simulated_rate_is_not_simulated() -> Non
         asked.append(option.measured_engine)
         return careful(option, workload)
 
-    parts = [(load_accelerator("mi300x"), AcceleratorPlan(id="mi300x", tp=(1,)))]
+    accelerators = [(load_accelerator("mi300x"), AcceleratorPlan(id="mi300x", tp=(1,)))]
     screen = by_engine({"vllm": 1.05, "sglang": 1.3})
     find_candidates(
-        CHAT, model("llama-3.1-8b"), parts, counting, screen=screen, engines_of=lambda *_: ("sglang", "vllm")
+        CHAT, model("llama-3.1-8b"), accelerators, counting, screen=screen, engines_of=lambda *_: ("sglang", "vllm")
     )
     assert asked == ["sglang"]
 

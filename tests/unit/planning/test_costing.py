@@ -21,7 +21,7 @@ RATES = {"mi300x": 4.0 * 1000 / 1280, "h200_sxm": 6.0 * 1000 / 1280}
 
 @dataclass(frozen=True)
 class Pool:
-    """Nodes of one part, by hand."""
+    """Nodes of one accelerator, by hand."""
 
     accelerator: str
     owned: int = 0

@@ -24,11 +24,11 @@ PLANS = sorted((REPOSITORY / "examples" / "plans").glob("*.yaml"))
     [("25k", 25_000), ("$25,000", 25_000), ("$25k", 25_000), ("25 k", 25_000), ("0.025M", 25_000), ("25_000", 25_000)],
 )
 def test_money_is_read_as_people_write_it(written: str, meant: float) -> None:
-    part = plan_of(
+    accelerator = plan_of(
         TWO_PARTS.replace("buy_usd: {value: 15000, low: 12000, high: 18000}", f'buy_usd: "{written}"')
     ).accelerators[0]
-    assert part.buy is not None
-    assert part.buy.value == pytest.approx(meant)
+    assert accelerator.buy is not None
+    assert accelerator.buy.value == pytest.approx(meant)
 
 
 @pytest.mark.parametrize("written", ["$", "k", "25kk", "--25", "-$-3", "25 thousand"])
@@ -85,7 +85,10 @@ def test_no_shipped_plan_is_asked_about() -> None:
 
 def test_a_part_may_be_written_with_its_number() -> None:
     plan = plan_of(re.sub(r"accelerators:\n(.*\n)+?acquire", "accelerators: [8xh200, mi300x]\nacquire", TWO_PARTS))
-    assert [(part.id, part.node_devices) for part in plan.accelerators] == [("h200", 8), ("mi300x", None)]
+    assert [(accelerator.id, accelerator.node_devices) for accelerator in plan.accelerators] == [
+        ("h200", 8),
+        ("mi300x", None),
+    ]
 
 
 FULL = """

@@ -46,8 +46,8 @@ def figures(world: InputWorld) -> dict[str, object]:
     """Every figure of a world by name."""
     plan = world.resolved.plan
     found: dict[str, object] = {entry.name: entry.input.value for entry in assumptions(world.resolved)}
-    found |= {f"{part.id} carries": world.capacity.get(part.id, 1.0) for part in plan.accelerators}
-    return found | {f"{part.id} comes": part.available for part in plan.accelerators}
+    found |= {f"{accelerator.id} carries": world.capacity.get(accelerator.id, 1.0) for accelerator in plan.accelerators}
+    return found | {f"{accelerator.id} comes": accelerator.available for accelerator in plan.accelerators}
 
 
 def turned_far(knob: Knob) -> InputWorld:

@@ -163,7 +163,7 @@ def test_export_rules_keep_a_vendor_out_of_a_site() -> None:
 
 def test_a_short_name_keeps_its_price_and_may_be_denied() -> None:
     result = solved(TWO_PARTS)
-    assert [(part.id, part.buy.value) for part in result.plan.accelerators if part.buy] == [
+    assert [(accelerator.id, accelerator.buy.value) for accelerator in result.plan.accelerators if accelerator.buy] == [
         ("mi300x", 15_000),
         ("h200_sxm", 32_000),
     ]

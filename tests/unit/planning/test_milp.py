@@ -8,7 +8,7 @@ from penstock.planning.optimizer.milp import Milp, Optimum
 
 DEVICES, DISCOUNT_FROM, UTILISATION = 8, 200, 0.9
 # The scorecard's 800 accelerators: requests/s of an MI325X and of an H200, a node at list and at volume price, people.
-PARTS = [
+ACCELERATORS = [
     (1.7376068392903523, (384394.2044192, 356797.4044192), 1_680_000.0),
     (1.6324800496213538, (495203.4152848, 451299.4152848), 0.0),
 ]
@@ -17,7 +17,7 @@ PARTS = [
 def two_parts(requests_per_s: float) -> Milp:
     """Two parts bought by the node, cheaper from 200 devices on, with one spare node where any is used."""
     milp = Milp()
-    placed = [place(milp, requests_per_s / rate, prices) for rate, prices, _ in PARTS]
+    placed = [place(milp, requests_per_s / rate, prices) for rate, prices, _ in ACCELERATORS]
     for bought, most, _, _ in placed:
         levels = []
         for nodes, least in zip(bought, (0, DISCOUNT_FROM), strict=True):
@@ -26,7 +26,7 @@ def two_parts(requests_per_s: float) -> Milp:
             milp.row([(nodes, float(DEVICES)), (levels[-1], -float(least))], at_least=0)
         milp.row([(level, 1.0) for level in levels], at_most=1)
     milp.row([(share, 1.0) for _, _, share, _ in placed], at_least=1, at_most=1)
-    for (_, _, _, used), (_, _, people_usd) in zip(placed, PARTS, strict=True):
+    for (_, _, _, used), (_, _, people_usd) in zip(placed, ACCELERATORS, strict=True):
         people = milp.variable(cost=people_usd, upper=1, whole=True)
         milp.row([(people, 1.0), (used, -1.0)], at_least=0)
     return milp
@@ -48,7 +48,7 @@ def place(milp: Milp, needed: float, prices: tuple[float, float]) -> tuple[list[
 def test_two_parts_never_cost_more_than_one_of_them_alone(requests_per_s: float) -> None:
     found = two_parts(requests_per_s).solve(gap_fraction=1e-5, search_nodes=1_000)
     assert found is not None
-    for rate, (_, volume_usd), people_usd in PARTS:
+    for rate, (_, volume_usd), people_usd in ACCELERATORS:
         nodes = ceil(ceil(requests_per_s / rate / UTILISATION) / DEVICES) + 1
         assert found.cost <= (nodes * volume_usd + people_usd) * (1 + 1e-5)
 

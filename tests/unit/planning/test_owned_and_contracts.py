@@ -160,8 +160,8 @@ def test_what_cannot_be_ordered_in_time_is_bridged_or_there_is_no_fleet() -> Non
 def test_a_quote_for_a_server_pays_for_its_host() -> None:
     server = H200.replace("buy_usd: 32000", "node_usd: 320000")
     terms = terms_of(resolved(server))
-    part, site = terms.find("h200_sxm", "main")
-    lines = {line.item: line.usd for line in terms.bill_bought(part, site, 0, 0)}
+    accelerator, site = terms.find("h200_sxm", "main")
+    lines = {line.item: line.usd for line in terms.bill_bought(accelerator, site, 0, 0)}
     lost = 1 - 0.25
     assert lines[Item.SILICON] == pytest.approx(320_000 * lost)
     assert lines[Item.HOST] == 0
@@ -180,8 +180,8 @@ def test_prices_that_rise_make_later_nodes_dearer_and_nothing_else() -> None:
 def test_licences_are_paid_by_the_device_and_the_year() -> None:
     licensed = H200.replace("nvidia: {engineers: 0}", "nvidia: {engineers: 0, licence_usd_per_device_year: 4500}")
     terms = terms_of(resolved(licensed))
-    part, site = terms.find("h200_sxm", "main")
-    for lines in (terms.bill_bought(part, site, 0, 0), terms.bill_rented(part, site, 0)):
+    accelerator, site = terms.find("h200_sxm", "main")
+    for lines in (terms.bill_bought(accelerator, site, 0, 0), terms.bill_rented(accelerator, site, 0)):
         assert total_usd(tuple(line for line in lines if line.item is Item.LICENCES)) == pytest.approx(8 * 4500 * 3)
 
 
@@ -272,7 +272,7 @@ def test_signing_binds_to_one_term_and_not_to_those_it_is_renewed_for() -> None:
 def test_stack_by_device_are_paid_for_the_plan_and_not_for_the_rest_of_a_contract() -> None:
     text = with_contracts(H200, (36, 1.6)).replace("horizon_years: 3", "horizon_years: 2")
     terms = terms_of(resolved(text.replace("nvidia: {engineers: 0}", "nvidia: {engineers_per_1000_devices: 10}")))
-    (part,), (site,) = terms.resolved.plan.accelerators, terms.resolved.plan.sites
-    lines = {line.item: line.usd for line in terms.bill_contracted(part, site, 0, 0)}
+    (accelerator,), (site,) = terms.resolved.plan.accelerators, terms.resolved.plan.sites
+    lines = {line.item: line.usd for line in terms.bill_contracted(accelerator, site, 0, 0)}
     assert lines[Item.RENT] == pytest.approx(8 * HOURS * 3 * 1.6)
     assert lines[Item.SOFTWARE] == pytest.approx(8 * 0.01 * 300_000 * 2)

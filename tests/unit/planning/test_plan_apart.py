@@ -35,9 +35,9 @@ WHOLE = f"{TWO_PARTS}draws: 200\n"
 PLAN = WHOLE.replace("requests_per_s: 40", "requests_per_s: 40\n    disaggregated: true")
 
 
-def unit(part: str, engine: EngineName = "sglang") -> Option:
+def unit(accelerator: str, engine: EngineName = "sglang") -> Option:
     """One replica that prefills for three that decode: half a node."""
-    replica = deployment("llama-3.1-8b", part, engine=engine)
+    replica = deployment("llama-3.1-8b", accelerator, engine=engine)
     apart = Disaggregated(
         prefill=replica,
         prefill_replicas=1,
@@ -78,7 +78,7 @@ def planned(
         return (unit("h200", engine),) if placing.accelerator.id == "h200_sxm" else ()
 
     sources = Sources(
-        accelerators=tuple(load_accelerator(part.id) for part in plan.accelerators),
+        accelerators=tuple(load_accelerator(accelerator.id) for accelerator in plan.accelerators),
         prices_of=load_prices,
         model_of=model,
         capacity_of=carried,

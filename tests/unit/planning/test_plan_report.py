@@ -32,8 +32,9 @@ from penstock.report.drawing.plain_json import to_json
 from penstock.report.plan.document import PlanDocument
 from penstock.report.plan.flips import flip_sentence, flips_by_input, plain_flip
 from penstock.report.plan.page import plan_html
+from penstock.report.plan.plan_amounts import amount, spread, usd
 from penstock.report.plan.rfp import rfp_pack
-from penstock.report.plan.sentences import amount, spread, sureness, usd
+from penstock.report.plan.sentences import sureness
 from penstock.report.plan.terminal import render_plan
 from penstock.units import count_text
 from small_plans import TWO_PARTS, solved

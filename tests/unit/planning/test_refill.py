@@ -18,15 +18,22 @@ VENDORS = {"red": "amd", "green": "nvidia"}
 rates = st.integers(5, 60).map(lambda tenths: tenths / 10)
 
 
-def kind(name: str, part: str, devices: int, *each: float, workload: str = "chat") -> ReplicaKind:
+def kind(name: str, accelerator: str, devices: int, *each: float, workload: str = "chat") -> ReplicaKind:
     served = {number: rate for number, rate in enumerate(each) if rate > 0}
-    return ReplicaKind(id=name, accelerator=part, workload=workload, devices=devices, requests_per_s=served)
+    return ReplicaKind(id=name, accelerator=accelerator, workload=workload, devices=devices, requests_per_s=served)
 
 
 def pool(
-    part: str, replicas: Mapping[str, int], load: Mapping[tuple[str, tuple[str, int]], float], **more: object
+    accelerator: str, replicas: Mapping[str, int], load: Mapping[tuple[str, tuple[str, int]], float], **more: object
 ) -> PoolPeriod:
-    offer = Offer(accelerator=part, vendor=VENDORS[part], site="site", devices=8, node_watts=1.0, rent_usd=(1.0,) * 2)
+    offer = Offer(
+        accelerator=accelerator,
+        vendor=VENDORS[accelerator],
+        site="site",
+        devices=8,
+        node_watts=1.0,
+        rent_usd=(1.0,) * 2,
+    )
     made = PoolPeriod(offer=offer, period=0, owned_nodes=0, rented_nodes=1, spare_nodes=0, replicas=replicas, load=load)
     return replace(made, **more)  # type: ignore[arg-type]
 
@@ -123,20 +130,20 @@ def test_idle_devices_are_used_before_a_node_is_bought() -> None:
     assert nodes.tolist() == [1, 1, 2]
 
 
-PARTS = ("red", "green")
+ACCELERATORS = ("red", "green")
 
 
 @st.composite
 def shared_fleets(draw: st.DrawFn, lengths: int = 2) -> tuple[Mix, Problem, dict[str, float]]:
-    """Two pools of one or two kinds each, shares of each length as they come, and factors on what each part carries."""
+    """Two pools of one or two kinds each, random shares per length, and a factor on the capacity per accelerator."""
     kinds: list[ReplicaKind] = []
     pools: list[PoolPeriod] = []
-    names = [(part, number) for part in PARTS for number in range(draw(st.integers(1, 2)))]
+    names = [(accelerator, number) for accelerator in ACCELERATORS for number in range(draw(st.integers(1, 2)))]
     asked = [draw(st.integers(5, 80)) / 10 for _ in range(lengths)]
-    for part, number in names:
+    for accelerator, number in names:
         able_to = [0.7, 1.0, 1.9] if not kinds else [0.0, 0.7, 1.0, 1.9]
         each = [draw(st.sampled_from(able_to)) for _ in asked]
-        kinds.append(kind(f"{part}{number}", part, number + 1, *each))
+        kinds.append(kind(f"{accelerator}{number}", accelerator, number + 1, *each))
     shares: dict[tuple[str, tuple[str, int]], float] = {}
     for length in range(lengths):
         able = [entry.id for entry in kinds if entry.requests_per_s.get(length)]
@@ -145,17 +152,17 @@ def shared_fleets(draw: st.DrawFn, lengths: int = 2) -> tuple[Mix, Problem, dict
         for name, weight in zip(able, weights, strict=True):
             if weight:
                 shares[name, ("chat", length)] = weight / sum(weights)
-    for part in PARTS:
-        own = [entry.id for entry in kinds if entry.accelerator == part]
+    for accelerator in ACCELERATORS:
+        own = [entry.id for entry in kinds if entry.accelerator == accelerator]
         load = {key: share for key, share in shares.items() if key[0] in own}
-        pools.append(pool(part, {name: draw(st.integers(1, 9)) for name in own}, load))
+        pools.append(pool(accelerator, {name: draw(st.integers(1, 9)) for name in own}, load))
     problem = replace(
         problem_of(pools, kinds, *asked),
         max_vendor_share=draw(st.sampled_from([None, None, 0.6])),
         share_of=draw(st.sampled_from(["load", "devices"])),
         min_vendors=draw(st.integers(1, 2)),
     )
-    return mix_of(*pools), problem, {part: draw(st.floats(0.5, 2.0)) for part in PARTS}
+    return mix_of(*pools), problem, {accelerator: draw(st.floats(0.5, 2.0)) for accelerator in ACCELERATORS}
 
 
 def can_be_shared(mix: Mix, problem: Problem, factors: Mapping[str, float], *, ruled: bool) -> bool:
@@ -210,14 +217,17 @@ def test_of_one_length_and_without_rules_every_sharing_that_is_enough_is_called_
     problem = replace(problem, max_vendor_share=None, min_vendors=1)
     mix = mix_of(*(replace(entry, rented_nodes=0) for entry in mix.pools))
     _, enough = nodes_needed(mix, problem, one_world(factors))
-    slower = {part: factor * (1 - 1e-3) for part, factor in factors.items()}
+    slower = {accelerator: factor * (1 - 1e-3) for accelerator, factor in factors.items()}
     assert enough[0] or not can_be_shared(mix, problem, slower, ruled=False)
 
 
 def test_a_mix_whose_vendors_are_off_in_opposite_ways_has_the_nodes_it_needs() -> None:
     """Half the load each, just right: a fifth less of one and a fifth more of the other is the same in sum."""
     kinds = [kind("r", "red", 1, 1.0), kind("g", "green", 1, 1.0)]
-    pools = [pool(part, {name: 8}, {(name, ("chat", 0)): 0.5}) for part, name in zip(PARTS, "rg", strict=True)]
+    pools = [
+        pool(accelerator, {name: 8}, {(name, ("chat", 0)): 0.5})
+        for accelerator, name in zip(ACCELERATORS, "rg", strict=True)
+    ]
     problem = problem_of(pools, kinds, 16.0)
     factors = {"red": np.array([1.0, 0.8, 0.8]), "green": np.array([1.0, 1.2, 1.1])}
     worlds = Worlds(count=3, capacity=factors, bought_usd={}, rented_usd={})
@@ -240,8 +250,8 @@ def test_more_capacity_never_takes_more_nodes(
 ) -> None:
     mix, problem, factors = fleet
     problem = replace(problem, max_vendor_share=None, min_vendors=1)
-    low = {part: min(factors[part], each) for part, each in zip(PARTS, other, strict=True)}
-    high = {part: max(factors[part], each) for part, each in zip(PARTS, other, strict=True)}
+    low = {accelerator: min(factors[accelerator], each) for accelerator, each in zip(ACCELERATORS, other, strict=True)}
+    high = {accelerator: max(factors[accelerator], each) for accelerator, each in zip(ACCELERATORS, other, strict=True)}
     (before, was), (after, now) = (nodes_needed(mix, problem, one_world(at)) for at in (low, high))
     assert after[0] <= before[0] or was[0]
     assert now[0] or not was[0] or len(problem.demands) > 1

@@ -18,8 +18,8 @@ EFFICIENCIES = shipped_efficiencies()
 CASES = [("gpt-oss-120b", "h200", 1), ("llama-3.1-70b", "mi300x", 8), ("deepseek-r1", "h200", 8)]
 
 
-def both(name: str, part: str, tp: int, bucket: Bucket) -> tuple[QueuelessScreen, Prediction]:
-    screen, placed = QueuelessScreen(EFFICIENCIES), deployment(name, part, tp=tp)
+def both(name: str, accelerator: str, tp: int, bucket: Bucket) -> tuple[QueuelessScreen, Prediction]:
+    screen, placed = QueuelessScreen(EFFICIENCIES), deployment(name, accelerator, tp=tp)
     predicted = predict(
         placed,
         "vllm",
@@ -36,12 +36,12 @@ def both(name: str, part: str, tp: int, bucket: Bucket) -> tuple[QueuelessScreen
 def test_the_largest_loop_kept_is_the_one_whose_predicted_first_token_meets_the_slo(
     case: tuple[str, str, int], input_tokens: int
 ) -> None:
-    name, part, tp = case
+    name, accelerator, tp = case
     bucket = Bucket(input_tokens=input_tokens, output_tokens=256)
-    screen, predicted = both(name, part, tp, bucket)
+    screen, predicted = both(name, accelerator, tp, bucket)
     assert predicted.ttft_s is not None
     assert predicted.running == 8
-    option = Option(id="one", weights="", deployment=deployment(name, part, tp=tp), measured_engine="vllm")
+    option = Option(id="one", weights="", deployment=deployment(name, accelerator, tp=tp), measured_engine="vllm")
     kept = screen.alone(option, bucket, Slo(ttft_s=predicted.ttft_s.value * (1 + 1e-9)))
     assert "closed loop of 8, no queue" in kept.grounds
     assert kept.requests_per_s.value == pytest.approx(8 / predicted.tpot_s.value / 256, rel=1e-9)

@@ -51,7 +51,7 @@ def test_what_the_prediction_rules_out_is_not_simulated_and_a_rate_of_zero_canno
     def never(_: PoolLoad) -> float:
         raise AssertionError
 
-    unable, able = (length_by_length(capacities({part: 1.0})) for part in ("h100", "mi300x"))
+    unable, able = (length_by_length(capacities({accelerator: 1.0})) for accelerator in ("h100", "mi300x"))
     assert not any(entry.meets_slo for entry in simulated_capacity(never, unable)(OPTION, CHAT))
     assert not any(entry.meets_slo for entry in simulated_capacity(lambda _: 0.0, able)(OPTION, CHAT))
 
@@ -235,7 +235,7 @@ def test_a_fleet_carries_what_it_was_seen_to_and_has_the_nodes_it_needs_for_that
 
 @pytest.mark.parametrize("rate", [40, 47, 61])
 def test_replicas_put_on_devices_left_over_are_not_said_to_be_needed(rate: int) -> None:
-    """Two workloads on one part: nodes are whole, and what stands there beyond the need goes when demand does."""
+    """Two workloads on one accelerator: nodes are whole, and what exceeds the need goes when demand does."""
 
     def sustained(load: PoolLoad) -> float:
         return 6.0 * load.replicas * 1000 / load.mean_tokens

@@ -25,8 +25,10 @@ SHORT, LONG = Bucket(input_tokens=1024, output_tokens=256), Bucket(input_tokens=
 EFFICIENCIES = shipped_efficiencies()
 
 
-def option(name: str = "llama-3.1-8b", part: str = "mi300x") -> Option:
-    return Option(id=f"{name} {part}", weights="bf16", deployment=deployment(name, part), measured_engine="vllm")
+def option(name: str = "llama-3.1-8b", accelerator: str = "mi300x") -> Option:
+    return Option(
+        id=f"{name} {accelerator}", weights="bf16", deployment=deployment(name, accelerator), measured_engine="vllm"
+    )
 
 
 PLACED = option()

@@ -42,23 +42,23 @@ def lines(result: PlanResult) -> Iterator[str]:
 def test_every_row_of_the_fleet_and_every_order_names_its_site(two: PlanResult) -> None:
     told = list(lines(two))
     assert isinstance(two.answer, Answer)
-    [part] = two.answer.winner.mix.support
-    assert [line.split("  ")[0] for line in told if line.startswith(part)] == [
-        f"{part} at [b]north",
-        f"{part} at south",
+    [accelerator] = two.answer.winner.mix.support
+    assert [line.split("  ")[0] for line in told if line.startswith(accelerator)] == [
+        f"{accelerator} at [b]north",
+        f"{accelerator} at south",
     ]
     [ordered] = [number for number, line in enumerate(told) if line.startswith("order")]
     said = " ".join(told[ordered : ordered + 2])
-    assert f"for [b]north: {two.answer.winner.cash.orders[0].nodes} {part} nodes" in said
-    assert f"; for south: {two.answer.winner.cash.orders[0].nodes} {part} nodes" in said
+    assert f"for [b]north: {two.answer.winner.cash.orders[0].nodes} {accelerator} nodes" in said
+    assert f"; for south: {two.answer.winner.cash.orders[0].nodes} {accelerator} nodes" in said
 
 
 def test_the_page_names_them_too(two: PlanResult) -> None:
     assert isinstance(two.answer, Answer)
     page = render_template("plan_operation.html.j2", operation=operation(two, two.answer, ()))
-    [part] = two.answer.winner.mix.support
-    assert f">{part} at [b]north<" in page
-    assert f">{part} at south<" in page
+    [accelerator] = two.answer.winner.mix.support
+    assert f">{accelerator} at [b]north<" in page
+    assert f">{accelerator} at south<" in page
     assert "for south:" in page
 
 

@@ -1,4 +1,4 @@
-"""A part is offered the splits people run on it, and no others."""
+"""An accelerator is offered the splits people run on it, and no others."""
 
 from dataclasses import replace
 
@@ -17,12 +17,12 @@ from small_plans import TWO_PARTS, plan_of
 CHAT = plan_of(TWO_PARTS).workloads[0]
 
 
-def splits(name: str, part: str) -> set[str]:
-    return {str(split) for split in splits_of(model(name), load_accelerator(part))}
+def splits(name: str, on: str) -> set[str]:
+    return {str(split) for split in splits_of(model(name), load_accelerator(on))}
 
 
-def options(name: str, part: str, *, tp: tuple[int, ...] = (), mtp: bool = True) -> list[Option]:
-    accelerator = load_accelerator(part)
+def options(name: str, on: str, *, tp: tuple[int, ...] = (), mtp: bool = True) -> list[Option]:
+    accelerator = load_accelerator(on)
     placing = WorkloadOnAccelerator(
         workload=replace(CHAT, model=name, mtp=mtp),
         accelerator=accelerator,
@@ -32,9 +32,9 @@ def options(name: str, part: str, *, tp: tuple[int, ...] = (), mtp: bool = True)
     return options_of(model(name), placing, ("sglang", "vllm"))[0]
 
 
-@pytest.mark.parametrize("part", ["h200", "mi355x", "b200"])
-def test_a_dense_model_is_split_by_tensors_within_a_node_and_no_other_way(part: str) -> None:
-    assert splits("llama-3.1-70b", part) == {"tp1", "tp2", "tp4", "tp8"}
+@pytest.mark.parametrize("on", ["h200", "mi355x", "b200"])
+def test_a_dense_model_is_split_by_tensors_within_a_node_and_no_other_way(on: str) -> None:
+    assert splits("llama-3.1-70b", on) == {"tp1", "tp2", "tp4", "tp8"}
 
 
 def test_a_mixture_no_device_holds_is_also_spread_by_experts_in_a_node_and_over_two_or_four() -> None:
@@ -102,8 +102,8 @@ def test_stages_do_not_draft() -> None:
     assert not any(option.speculation for option in staged)
 
 
-@pytest.mark.parametrize("part", ["h100", "h200", "mi300x", "mi325x"])
-def test_gpt_oss_is_offered_in_its_own_format_where_engines_widen_it(part: str) -> None:
-    found = options("gpt-oss-120b", part)
+@pytest.mark.parametrize("on", ["h100", "h200", "mi300x", "mi325x"])
+def test_gpt_oss_is_offered_in_its_own_format_where_engines_widen_it(on: str) -> None:
+    found = options("gpt-oss-120b", on)
     assert {option.weights for option in found} == {"mxfp4"}
     assert {1, 2, 4, 8} <= {option.deployment.parallelism.tp for option in found}

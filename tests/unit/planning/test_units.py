@@ -39,17 +39,17 @@ def workload(*lengths: Bucket, engines: tuple[str, ...] = (), rate: float = 60.0
     return replace(chat, model="deepseek-r1", slo=SLO, shares=shares, requests_per_s=rate, engines=engines)
 
 
-def placing(asked: WorkloadPlan, part: str) -> WorkloadOnAccelerator:
-    accelerator = load_accelerator(part)
+def placing(asked: WorkloadPlan, on: str) -> WorkloadOnAccelerator:
+    accelerator = load_accelerator(on)
     return WorkloadOnAccelerator(
         workload=asked, accelerator=accelerator, planned=AcceleratorPlan(id=accelerator.id), drafts_of=lambda *_: None
     )
 
 
 @cache
-def units(part: str, *lengths: Bucket, engines: tuple[str, ...] = (), rate: float = 60.0) -> tuple[Option, ...]:
+def units(on: str, *lengths: Bucket, engines: tuple[str, ...] = (), rate: float = 60.0) -> tuple[Option, ...]:
     asked = workload(*lengths, engines=engines, rate=rate)
-    return tuple(find_units(model(asked.model), placing(asked, part), SCREEN))
+    return tuple(find_units(model(asked.model), placing(asked, on), SCREEN))
 
 
 def of(option: Option) -> Disaggregated:
@@ -62,9 +62,9 @@ def prefill_share(option: Option) -> float:
     return unit.prefill_replicas * unit.prefill.parallelism.devices / unit.devices
 
 
-@pytest.mark.parametrize("part", ["b200", "gb200", "mi355x"])
-def test_a_unit_divides_a_node_or_fills_whole_ones(part: str) -> None:
-    found, node = units(part, LONG), load_accelerator(part).node.devices
+@pytest.mark.parametrize("on", ["b200", "gb200", "mi355x"])
+def test_a_unit_divides_a_node_or_fills_whole_ones(on: str) -> None:
+    found, node = units(on, LONG), load_accelerator(on).node.devices
     assert 1 <= len(found) <= 3
     for option in found:
         devices = of(option).devices
@@ -167,7 +167,7 @@ def test_units_carry_about_what_the_long_run_says_and_share_bursts() -> None:
 
 def test_units_that_are_offered_take_nothing_away() -> None:
     asked = workload(LONG)
-    part = load_accelerator("b200")
+    on = load_accelerator("b200")
 
     def rated(option: Option, plan: WorkloadPlan) -> tuple[Capacity, ...]:
         value = 100.0 if option.disaggregated is not None else 1.0
@@ -179,7 +179,7 @@ def test_units_that_are_offered_take_nothing_away() -> None:
         choice = find_candidates(
             asked,
             model("deepseek-r1"),
-            [(part, AcceleratorPlan(id=part.id))],
+            [(on, AcceleratorPlan(id=on.id))],
             rated,
             units_of=lambda *_: units("b200", LONG) if offered else (),
         )
@@ -189,7 +189,7 @@ def test_units_that_are_offered_take_nothing_away() -> None:
 
 
 def test_units_that_replicas_of_the_same_part_beat_are_not_kept() -> None:
-    part = load_accelerator("b200")
+    on = load_accelerator("b200")
     simulated: list[str] = []
 
     def rated(option: Option, plan: WorkloadPlan) -> tuple[Capacity, ...]:
@@ -202,7 +202,7 @@ def test_units_that_replicas_of_the_same_part_beat_are_not_kept() -> None:
     choice = find_candidates(
         workload(LONG),
         model("deepseek-r1"),
-        [(part, AcceleratorPlan(id=part.id))],
+        [(on, AcceleratorPlan(id=on.id))],
         rated,
         screen=lambda option, plan: tuple(replace(one, grounds="bound") for one in rated(option, plan)[:1]),
         units_of=lambda *_: units("b200", LONG),
@@ -213,13 +213,13 @@ def test_units_that_replicas_of_the_same_part_beat_are_not_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "weights", "part", "kept"), [("kimi-k2.5", "nvfp4", "gb200", True), ("deepseek-r1", "fp8", "h200", False)]
+    ("name", "weights", "on", "kept"), [("kimi-k2.5", "nvfp4", "gb200", True), ("deepseek-r1", "fp8", "h200", False)]
 )
 def test_units_stay_where_long_prompts_hold_up_answers_and_not_where_drafts_do_more(
-    name: str, weights: str, part: str, *, kept: bool
+    name: str, weights: str, on: str, *, kept: bool
 ) -> None:
     """By the long run alone: Kimi-K2.5 brings no draft layers, DeepSeek-R1 does."""
-    accelerator = load_accelerator(part)
+    accelerator = load_accelerator(on)
     choice = find_candidates(
         replace(workload(LONG), model=name, weights=(weights,)),
         model(name),

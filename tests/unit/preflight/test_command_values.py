@@ -143,10 +143,10 @@ RELEASES = ("0.6.6", "0.8.5", "0.9.2", "0.10.1", "0.11.0", "0.11.1", "0.12.0", "
 def test_recipes_give_only_values_their_release_has(release: str) -> None:
     version, choices = Release(release), KNOWLEDGE.choices
     for known in load_models():
-        for part in ("h200_sxm", "mi300x"):
+        for accelerator in ("h200_sxm", "mi300x"):
             recipe = find_recipe(
                 known.repo or "",
-                load_accelerator(part),
+                load_accelerator(accelerator),
                 version,
                 KNOWLEDGE.recipes,
                 KNOWLEDGE.flags["vllm"],
@@ -231,8 +231,8 @@ def test_images_have_the_tags_of_releases_there_are(version: str, tag: str | Non
 
 
 def test_sparse_attention_of_sglang_on_amd_is_its_own_backend() -> None:
-    for model, part in (("glm-5-fp8", "mi355x"), ("deepseek-v3.2", "mi300x")):
-        answer = proposed(model, part, "sglang", "0.5.18")
+    for model, accelerator in (("glm-5-fp8", "mi355x"), ("deepseek-v3.2", "mi300x")):
+        answer = proposed(model, accelerator, "sglang", "0.5.18")
         assert answer.backend.name == "dsa"
         assert "--attention-backend" not in answer.plan.bare()
         assert "attention-sglang-mla-heads" not in {finding.rule.id for finding in answer.assessment.findings}

@@ -20,7 +20,7 @@ from penstock.preflight import (
     read_scheme,
 )
 from penstock.preflight.facts.subject import subject_of
-from penstock.preflight.predictions.fp8_dialect import Treatment
+from penstock.preflight.predictions.fp8_dialect import Treatment, predict_dialect
 from penstock.preflight.predictions.weight_kernels import KernelClass
 from penstock.preflight.rules.condition import Unknown
 
@@ -61,7 +61,7 @@ def found(answer: Preflight) -> set[str]:
     return {finding.rule.id for finding in answer.assessment.findings}
 
 
-@pytest.mark.parametrize("part", ["mi300x", "mi325x"])
+@pytest.mark.parametrize("accelerator", ["mi300x", "mi325x"])
 @pytest.mark.parametrize(
     ("version", "tp", "verdict"),
     [
@@ -74,10 +74,10 @@ def found(answer: Preflight) -> set[str]:
         ("0.27.0", 4, Readiness.SLOW),
     ],
 )
-def test_deepseek_v4_flash_on_gfx942_by_release(part: str, version: str, tp: int, verdict: Readiness) -> None:
+def test_deepseek_v4_flash_on_gfx942_by_release(accelerator: str, version: str, tp: int, verdict: Readiness) -> None:
     # The model's recipe calls MI300X unsupported and MI325X verified.
-    expected = Readiness.RISK if (part, verdict) == ("mi300x", Readiness.SLOW) else verdict
-    assert ask("deepseek-v4-flash", part, version=version, tp=tp).readiness is expected
+    expected = Readiness.RISK if (accelerator, verdict) == ("mi300x", Readiness.SLOW) else verdict
+    assert ask("deepseek-v4-flash", accelerator, version=version, tp=tp).readiness is expected
 
 
 def test_deepseek_v4_flash_may_be_garbled_on_gfx950_before_0_25_and_runs_after() -> None:
@@ -101,17 +101,17 @@ def modelopt_fp8() -> Subject:
 
 
 @pytest.mark.parametrize(("version", "blocked"), [("0.27.1", True), ("0.32.0", True)])
-@pytest.mark.parametrize("part", ["mi300x", "mi325x", "mi308x"])
-def test_modelopt_per_tensor_fp8_does_not_run_on_fnuz_chips(part: str, version: str, blocked: bool) -> None:  # noqa: FBT001
-    answer = ask(modelopt_fp8(), part, version=version)
+@pytest.mark.parametrize("accelerator", ["mi300x", "mi325x", "mi308x"])
+def test_modelopt_per_tensor_fp8_does_not_run_on_fnuz_chips(accelerator: str, version: str, blocked: bool) -> None:  # noqa: FBT001
+    answer = ask(modelopt_fp8(), accelerator, version=version)
     assert ("fp8-modelopt-tensor-on-fnuz" in found(answer)) is blocked
     assert answer.dialect[0].treatment is Treatment.UNCONVERTED
     assert answer.readiness is Readiness.BLOCKED
 
 
-@pytest.mark.parametrize("part", ["mi355x", "h100", "b200"])
-def test_modelopt_per_tensor_fp8_runs_where_fp8_is_ocp(part: str) -> None:
-    answer = ask(modelopt_fp8(), part, tp=2)
+@pytest.mark.parametrize("accelerator", ["mi355x", "h100", "b200"])
+def test_modelopt_per_tensor_fp8_runs_where_fp8_is_ocp(accelerator: str) -> None:
+    answer = ask(modelopt_fp8(), accelerator, tp=2)
     assert answer.dialect[0].treatment is Treatment.AS_STORED
     assert answer.passes
 
@@ -122,21 +122,27 @@ def test_mi325x_is_fnuz_too_and_mi355x_is_not() -> None:
     assert ask("deepseek-r1", "mi355x", tp=8).dialect[0].treatment is Treatment.AS_STORED
 
 
-@pytest.mark.parametrize("part", ["mi300x", "mi355x"])
-def test_nvfp4_on_amd_loads_emulated(part: str) -> None:
+@pytest.mark.parametrize(("platform", "treatment"), [("rocm", Treatment.REFUSED), ("cuda", Treatment.WIDENED)])
+def test_a_chip_without_fp8_units_refuses_on_rocm_and_widens_on_cuda(platform: str, treatment: Treatment) -> None:
+    (step,) = predict_dialect({"weights.formats": frozenset({"fp8"}), "chip.fp8": "none", "platform": platform})
+    assert step.treatment is treatment
+
+
+@pytest.mark.parametrize("accelerator", ["mi300x", "mi355x"])
+def test_nvfp4_on_amd_loads_emulated(accelerator: str) -> None:
     from penstock.model.weight import NVFP4  # noqa: PLC0415
 
     checkpoint = open_checkpoint("llama-3.1-70b")
     model = checkpoint.spec.stored_as(NVFP4)
     scheme = read_scheme(model, checkpoint.config, None)
-    answer = ask(Subject(model=model, scheme=scheme, name="x"), part, tp=1)
+    answer = ask(Subject(model=model, scheme=scheme, name="x"), accelerator, tp=1)
     assert answer.kernels[0].kernel is KernelClass.EMULATED
     assert answer.passes
     assert answer.readiness is Readiness.SLOW
 
 
 @pytest.mark.parametrize(
-    ("part", "engine", "kernel", "passes"),
+    ("accelerator", "engine", "kernel", "passes"),
     [
         ("mi300x", "vllm", KernelClass.WIDENED, True),
         ("mi355x", "vllm", KernelClass.NATIVE, True),
@@ -146,9 +152,9 @@ def test_nvfp4_on_amd_loads_emulated(part: str) -> None:
         ("mi355x", "sglang", KernelClass.NATIVE, True),
     ],
 )
-def test_gpt_oss_mxfp4_by_chip(part: str, engine: EngineName, kernel: KernelClass, passes: bool) -> None:  # noqa: FBT001
+def test_gpt_oss_mxfp4_by_chip(accelerator: str, engine: EngineName, kernel: KernelClass, passes: bool) -> None:  # noqa: FBT001
     version = "0.27.1" if engine == "vllm" else "0.5.18"
-    answer = ask("gpt-oss-120b", part, engine=engine, version=version, tp=2 if part == "h100" else 1)
+    answer = ask("gpt-oss-120b", accelerator, engine=engine, version=version, tp=2 if accelerator == "h100" else 1)
     experts = next(group for group in answer.kernels if group.group == "experts")
     assert experts.kernel is kernel
     assert answer.passes is passes
@@ -239,13 +245,13 @@ def test_eight_mla_heads_with_aiter_on_gfx942_by_release(version: str, rule: str
     assert (mla, answer.passes) == ({rule}, passes)
 
 
-@pytest.mark.parametrize(("model", "part"), [("kimi-k2.5", "mi300x"), ("kimi-k3", "mi325x")])
-def test_the_launch_goes_round_the_kernel_that_gfx942_does_not_have(model: str, part: str) -> None:
-    answer = ask(model, part, tp=8, version="0.27.1")
+@pytest.mark.parametrize(("model", "accelerator"), [("kimi-k2.5", "mi300x"), ("kimi-k3", "mi325x")])
+def test_the_launch_goes_round_the_kernel_that_gfx942_does_not_have(model: str, accelerator: str) -> None:
+    answer = ask(model, accelerator, tp=8, version="0.27.1")
     assert answer.launch.environment["VLLM_ROCM_USE_AITER_MLA"] == "0"
     assert answer.backend.name == "TRITON_MLA"
     assert not {name for name in found(answer) if name.startswith("attention-aiter-mla")}
-    later = ask(model, part, tp=8, version="0.28.0")
+    later = ask(model, accelerator, tp=8, version="0.28.0")
     assert (later.backend.name, later.launch.environment.get("VLLM_ROCM_USE_AITER_MLA")) == ("ROCM_AITER_MLA", None)
 
 

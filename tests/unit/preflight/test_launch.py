@@ -49,11 +49,11 @@ def problems(planned: LaunchPlan) -> list[str]:
 
 @pytest.mark.parametrize(("engine", "version"), [("vllm", "0.32.0"), ("vllm", "0.24.0"), ("sglang", "0.5.18")])
 def test_every_flag_of_every_proposed_launch_exists_in_its_release(engine: EngineName, version: str) -> None:
-    parts = {part.compute_target: part for part in load_accelerators()}
+    accelerators = {accelerator.compute_target: accelerator for accelerator in load_accelerators()}
     for model in load_models():
         subject = subject_of(open_checkpoint(model.id), model.id)
-        for part in parts.values():
-            assert problems(plan_launch(subject, part, engine, Release(version), ASKED)) == []
+        for accelerator in accelerators.values():
+            assert problems(plan_launch(subject, accelerator, engine, Release(version), ASKED)) == []
 
 
 def typed(command: str) -> list[str]:
@@ -102,10 +102,10 @@ def test_a_model_on_disk_is_launched_by_its_directory(typed: str, called: str) -
 def test_every_printed_command_is_one_a_shell_reads(engine: EngineName, version: str) -> None:
     printed = []
     for known in load_models():
-        subject, part = subject_of(open_checkpoint(known.id), known.id), load_accelerator("mi300x")
-        asked = LaunchChoices(parallelism=smallest_split(subject, part, None, engine))
+        subject, accelerator = subject_of(open_checkpoint(known.id), known.id), load_accelerator("mi300x")
+        asked = LaunchChoices(parallelism=smallest_split(subject, accelerator, None, engine))
         question = PreflightQuestion(
-            subject=subject, accelerator=part, engine=engine, version=Release(version), asked=asked
+            subject=subject, accelerator=accelerator, engine=engine, version=Release(version), asked=asked
         )
         planned = check(question, KNOWLEDGE).plan
         printed += [planned.bare(), str(planned.docker())]
@@ -139,8 +139,8 @@ def test_the_four_forms_of_a_command() -> None:
 
 
 def test_every_flag_and_variable_has_a_reason() -> None:
-    for part in ("mi300x", "mi355x", "h100"):
-        planned = plan("gpt-oss-120b", part)
+    for accelerator in ("mi300x", "mi355x", "h100"):
+        planned = plan("gpt-oss-120b", accelerator)
         assert all(setting.why for setting in (*planned.flags, *planned.variables))
 
 

@@ -174,12 +174,12 @@ def test_aiter_is_not_asked_where_it_has_no_part() -> None:
 
 
 def test_an_emulated_format_is_not_priced_as_native() -> None:
-    part = load_accelerator("mi355x")
+    accelerator = load_accelerator("mi355x")
     emulated = ask("gpt-oss-120b", "mi300x", tp=1).executed_model
     native = ask("gpt-oss-120b", "mi355x", tp=1).executed_model
     multiplied = {weight.format.multiplied_as for weight in emulated.weights if weight.format.name == "mxfp4"}
     assert multiplied == {"bf16"}
-    assert compute_precision("mxfp4", part) == "fp4"
+    assert compute_precision("mxfp4", accelerator) == "fp4"
     assert all(weight.format.widened_to is None for weight in native.weights)
     assert emulated.weight_bytes == native.weight_bytes
 

@@ -14,7 +14,7 @@ from penstock.catalog import load_accelerators, load_models
 from penstock.preflight.rules.rule import Reference
 
 MODELS = {known.id for known in load_models()}
-PARTS = {part.id for part in load_accelerators()}
+ACCELERATORS = {accelerator.id for accelerator in load_accelerators()}
 NOTE = Path(__file__).resolve().parents[3] / "docs" / "preflight.md"
 
 
@@ -29,7 +29,7 @@ def test_the_world_is_large_enough_to_contradict() -> None:
 def test_every_case_names_a_model_a_part_and_who_says_so() -> None:
     for case in (*measured_runs(), *verified_recipes(), *known_breaks()):
         assert case.model in MODELS, case.id
-        assert case.accelerator in PARTS, case.id
+        assert case.accelerator in ACCELERATORS, case.id
         # A configuration file is named with the key inside it, a database with the entry.
         cited = case.source.partition("#")[0] if case.source.startswith("inferencex@") else case.source
         assert Reference(cited.partition(" (")[0]).url, case.id

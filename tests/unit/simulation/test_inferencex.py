@@ -12,7 +12,7 @@ from penstock.performance.shipped.shipped_runs import model_of, shipped_efficien
 
 EVERY = 4
 """One in so many rows, by id: a sample that is the same everywhere."""
-PARTS = {"mi300x", "mi325x", "h200_sxm", "b300_sxm"}
+ACCELERATORS = {"mi300x", "mi325x", "h200_sxm", "b300_sxm"}
 
 
 class Again:
@@ -20,7 +20,7 @@ class Again:
 
     def __init__(self) -> None:
         evidence = shipped_efficiencies().evidence
-        found = [run for run in shipped_runs() if run.row.accelerator in PARTS and run.row.scenario == "online"]
+        found = [run for run in shipped_runs() if run.row.accelerator in ACCELERATORS and run.row.scenario == "online"]
         everything = HeldOut(found, evidence.spreads)
         held = everything.without("lengths")["lengths"]
         published = first_token_rows(found)

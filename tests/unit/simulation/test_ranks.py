@@ -155,11 +155,11 @@ def test_a_prompt_does_not_wait_where_a_rank_has_nothing_else_to_do() -> None:
 
 
 def simulated(
-    model: str, part: str, *, users: int, tokens: tuple[int, int], dp: int, ep: bool
+    model: str, accelerator: str, *, users: int, tokens: tuple[int, int], dp: int, ep: bool
 ) -> penstock.SimulateAnswer:
     return penstock.simulate(
         model,
-        f"{part}:8",
+        f"{accelerator}:8",
         users=users,
         requests=max(8, 4 * users),
         input_tokens=tokens[0],
@@ -171,15 +171,15 @@ def simulated(
 
 
 @pytest.mark.parametrize(
-    ("model", "part", "ep"),
+    ("model", "accelerator", "ep"),
     [("deepseek-r1", "h200_sxm", True), ("deepseek-r1", "mi355x", False), ("llama-3.1-70b", "mi300x", False)],
 )
-def test_ranks_decode_at_the_pace_that_is_predicted(model: str, part: str, *, ep: bool) -> None:
+def test_ranks_decode_at_the_pace_that_is_predicted(model: str, accelerator: str, *, ep: bool) -> None:
     """Long answers, so that nearly every step is the even one of the closed form."""
     predicted = penstock.predict(
-        model, f"{part}:8", concurrency=64, input_tokens=16, output_tokens=4096, dp=8, ep=ep, engine="sglang"
+        model, f"{accelerator}:8", concurrency=64, input_tokens=16, output_tokens=4096, dp=8, ep=ep, engine="sglang"
     ).rows()[0]
-    found = simulated(model, part, users=64, tokens=(16, 4096), dp=8, ep=ep).rows()[0]
+    found = simulated(model, accelerator, users=64, tokens=(16, 4096), dp=8, ep=ep).rows()[0]
     assert found["tpot_s_p50"] == pytest.approx(predicted["tpot_s"], rel=0.03)
 
 

@@ -93,7 +93,7 @@ def test_users_of_a_closed_loop_wait_for_their_answers() -> None:
     rows = requests([0.0] * 40, [(100, 10)] * 40)
     alone = simulate([pool()], [rows], options=Options(users=1))
     together = simulate([pool()], [rows], options=Options(users=40))
-    assert alone.pools[0].mean_running == pytest.approx(1.0)
+    assert alone.pools[0].mean_batch == pytest.approx(1.0)
     assert alone.makespan_s > 5 * together.makespan_s
 
 

@@ -22,7 +22,7 @@ class GatewayOptions:
     _: KW_ONLY
     listen: str = option("Address for clients.", default="127.0.0.1:8080", metavar="HOST:PORT")
     pickers: int = option("Number of picker processes, one core each.", default=1, metavar="N", min=1, max=64)
-    door: str = option(
+    protocol: str = option(
         "Protocol by which Envoy asks a picker: ext_authz, ext_proc (streamed) or ext_proc_buffered.",
         default="ext_authz",
     )

@@ -10,10 +10,10 @@ from typing import Final
 
 from penstock.checkpoint.fp8.byte_counts import Tally, tally
 from penstock.checkpoint.fp8.numerics import DIALECT_OF, Dialect, Misreading, misread, unrepresentable_codes
+from penstock.checkpoint.fp8.scale_summary import ScaleSummary, summarise
 from penstock.checkpoint.fp8.scales import ScaleValues, decode_scale, is_scale
 from penstock.checkpoint.fp8.soundness import (
     ENOUGH_TINY,
-    ScaleSummary,
     ScanFinding,
     cache_findings,
     code_findings,
@@ -23,7 +23,6 @@ from penstock.checkpoint.fp8.soundness import (
     magnitude_findings,
     pair_scales,
     scale_findings,
-    summarise,
     twin_findings,
     zero_block_findings,
 )

@@ -7,20 +7,15 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final, Literal
 
-import numpy as np
-
 from penstock.checkpoint.fp8.byte_counts import Tally
 from penstock.checkpoint.fp8.numerics import DIALECT_OF, Dialect
+from penstock.checkpoint.fp8.scale_summary import MIN_GROUP, ScaleSummary
 from penstock.checkpoint.fp8.scales import (
-    ScaleValues,
-    Values,
     is_cache_scale,
     is_input_scale,
-    problems,
 )
 from penstock.checkpoint.safetensors.header import StoredTensor
 from penstock.checkpoint.safetensors.pairing import Block, covering_blocks, fits_shape, scale_names, usual_block
-from penstock.checkpoint.safetensors.stream import Codes
 
 Level = Literal["damage", "suspicious"]
 
@@ -76,19 +71,16 @@ _KINDS: Final[Mapping[str, tuple[Level, str]]] = {
 }
 _OUTLIER: Final = 12.0
 _PEAK: Final = 100.0
-_NEXT: Final = 10.0
 _ABSURD: Final = 1e4
 """Magnitude that no trained weight reaches. Even before scaling, the largest FP8 code has the value 448."""
 _MX_BLOCK: Final = (1, 32)
 """Block of MXFP8, whose elements share one power-of-two scale. The scales are bytes, labelled F8_E8M0 or U8."""
 _SATURATED: Final = 0.01
-_DEAD: Final = 1e-3
 _BLOCK_CODES: Final = 128 * 128
 _ENOUGH_CODES: Final = 4096
 ENOUGH_TINY: Final = 24
 """Minimum number of codes with the smallest negative value that the FNUZ check needs. In OCP data, rounding would
 produce about half as many codes 0x80 (negative zero) as codes with the smallest negative value."""
-_SMALLEST_GROUP: Final = 4
 _FEWEST_LAYERS: Final = 3
 _NUMBER: Final = re.compile(r"(?<=\.)\d+(?=\.)")
 _CACHING: Final = re.compile(r"\.(k_proj|qkv_proj|qkv|kv_b_proj|wkv_b|c_attn)\.")
@@ -116,59 +108,6 @@ class ScanFinding:
 def group_of(name: str) -> str:
     """Return a tensor's group: its name with layer and expert numbers replaced."""
     return _NUMBER.sub("*", name)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScaleSummary:
-    """Summary of a scale tensor."""
-
-    tensor: StoredTensor
-    kinds: tuple[str, ...]
-    typical: float | None
-    top: bool
-    """Whether an e8m0 byte is 254 or 255."""
-    ones: bool
-    dead: int
-    """Number of scales below a thousandth of the median. Quantisers write scales near zero for blocks of zeros."""
-    constant: bool
-    """Whether the tensor has several scales and all of them are equal."""
-    peak: float = 1.0
-    """Ratio of the largest scale to the median. The ratio is set to 1 if another scale is within a factor of 10 of the
-    largest."""
-
-    @property
-    def powers(self) -> bool:
-        """Return whether the scales are stored as powers of two, with the dtype E8M0 or U8 (unlabelled)."""
-        return self.tensor.dtype in {"F8_E8M0", "U8"}
-
-
-def summarise(scale: ScaleValues, raw: Codes) -> ScaleSummary:
-    """Summarise a scale tensor for the checks, so that its values need not stay in memory."""
-    sound = np.sort(scale.values[np.isfinite(scale.values) & (scale.values > 0)])
-    median = float(sound[(sound.size - 1) // 2] + sound[sound.size // 2]) / 2 if sound.size else 0.0
-    top = scale.tensor.dtype in {"F8_E8M0", "U8"} and raw.size > 0 and int(raw.max()) >= 0xFE
-    kinds = problems(scale.values)
-    return ScaleSummary(
-        tensor=scale.tensor,
-        kinds=tuple(kind for kind in kinds if not (kind == "scale_nan" and top)),
-        typical=float(np.exp(np.mean(np.log(sound)))) if sound.size else None,
-        top=top,
-        ones=bool(scale.values.size and (scale.values == 1.0).all()),
-        dead=int(np.count_nonzero(scale.values < median * _DEAD)) if sound.size else 0,
-        constant=scale.values.size > 1 and float(scale.values.max()) == float(scale.values.min()),
-        peak=_peak(sound, median),
-    )
-
-
-def _peak(ordered: Values, median: float) -> float:
-    """Return the ratio of the largest scale to the median.
-
-    The ratio is set to 1 if another scale is within a factor of 10 of the largest.
-    """
-    if ordered.size < _SMALLEST_GROUP:
-        return 1.0
-    following, largest = ordered[-2:]
-    return float(largest / median) if largest > _NEXT * following else 1.0
 
 
 def pair_scales(weights: Mapping[str, StoredTensor], scales: Mapping[str, ScaleSummary]) -> dict[str, str]:
@@ -275,7 +214,7 @@ def twin_findings(
         shapes = Counter(tensor.shape for tensor, _ in members.values())
         usual, count = shapes.most_common(1)[0]
         for name, (tensor, seen) in members.items():
-            if tensor.shape != usual and count >= _SMALLEST_GROUP:
+            if tensor.shape != usual and count >= MIN_GROUP:
                 detail = f"{list(tensor.shape)}, others {list(usual)}"
                 yield ScanFinding(kind="shape_differs", tensor=name, detail=detail)
             key = (seen.fingerprint, seen.codes)
@@ -371,7 +310,7 @@ def _outliers(scales: Mapping[str, ScaleSummary]) -> Iterable[ScanFinding]:
         if scale.typical is not None:
             groups.setdefault(group_of(name), []).append((name, scale.typical))
     for members in groups.values():
-        if len(members) < _SMALLEST_GROUP:
+        if len(members) < MIN_GROUP:
             continue
         middle = median(value for _, value in members)
         for name, value in members:

@@ -58,9 +58,9 @@ def route_command(
     - `penstock route running.yaml --listen 127.0.0.1:8080`
     - `penstock route running.yaml --listen 0.0.0.0:8080 --pickers 4 --access-log /var/log/penstock.json`
     - `penstock route running.yaml --listen 0.0.0.0:8443 --access access.yaml --tls-cert cert.pem --tls-key key.pem`
-    - `penstock route running.yaml --door ext_proc`
-    - `penstock route fleet.yaml --door ext_proc --only-pick 0.0.0.0:9002 --follow-names`
-    - `penstock route fleet.yaml --door ext_proc --only-pick 127.0.0.1:9002 --print-envoy > envoy.json`
+    - `penstock route running.yaml --protocol ext_proc`
+    - `penstock route fleet.yaml --protocol ext_proc --only-pick 0.0.0.0:9002 --follow-names`
+    - `penstock route fleet.yaml --protocol ext_proc --only-pick 127.0.0.1:9002 --print-envoy > envoy.json`
     """
     from penstock.api.route import envoy_document, route
 

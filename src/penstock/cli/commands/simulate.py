@@ -15,7 +15,6 @@ from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from penstock.api.simulate import SimulateAnswer
-    from penstock.api.simulate_fleet import SimulateFleetAnswer
 
 
 @with_flags(SimulateFleetOptions, SimulateOptions)
@@ -76,10 +75,7 @@ def simulate_command(
     - `penstock simulate llama-3.1-8b --on h100:1 --trace mooncake.jsonl --chart run.html --perfetto run.json`
     """
     if fleet_schema:
-        from penstock.fleet.fleet_file import FLEET_FILE
-        from penstock.report.drawing.plain_json import to_json
-
-        click.echo(to_json(FLEET_FILE.schema()))
+        _print_fleet_schema()
         return
     refuse_misplaced(context, of_a_fleet=fleet is not None)
     if chart is not None:
@@ -87,12 +83,7 @@ def simulate_command(
 
         check_drawable(chart.suffix)
     if fleet is not None:
-        from penstock.api.simulate_fleet import simulate_fleet
-
-        with Watch("simulating") as watch:
-            routed = simulate_fleet(fleet, **options_of(SimulateFleetOptions, given), watch=watch)
-        _write_policies(routed, chart)
-        show(routed, as_json=as_json)
+        _simulate_fleet(fleet, given, chart, as_json=as_json)
         return
     if model is None or on is None:
         raise UsageError("name what to simulate: a model and --on h100:2, or --fleet fleet.yaml")
@@ -104,15 +95,27 @@ def simulate_command(
     show(answer, as_json=as_json)
 
 
-def _write_policies(answer: "SimulateFleetAnswer", chart: Path | None) -> None:
-    """Write the chart of the compared policies, if the user requested a chart."""
-    from penstock.cli.console import write_file
+def _print_fleet_schema() -> None:
+    """Print the JSON schema of fleet files."""
+    from penstock.fleet.fleet_file import FLEET_FILE
+    from penstock.report.drawing.plain_json import to_json
 
+    click.echo(to_json(FLEET_FILE.schema()))
+
+
+def _simulate_fleet(fleet: Path, given: Given, chart: Path | None, *, as_json: bool) -> None:
+    """Simulate a fleet file, write the chart of the compared policies if requested, and print the answer."""
+    from penstock.api.simulate_fleet import simulate_fleet
+
+    with Watch("simulating") as watch:
+        answer = simulate_fleet(fleet, **options_of(SimulateFleetOptions, given), watch=watch)
     if chart is not None:
+        from penstock.cli.console import write_file
         from penstock.report.simulate_fleet.chart import policies_chart
 
         drawing = policies_chart(answer.fleet, answer.pools, answer.workload, answer.runs, chart.suffix)
         write_file(chart, drawing)
+    show(answer, as_json=as_json)
 
 
 def _write_run(answer: "SimulateAnswer", chart: Path | None, perfetto: Path | None) -> None:

@@ -56,8 +56,8 @@ def _questions(plan: Plan) -> Iterator[str]:
     for workload in plan.workloads:
         yield from _slo(workload)
         yield _ask(f"{workload.name}: growth_per_year", workload.growth_per_year.value, _GROWTH)
-    for part in plan.accelerators:
-        yield from _part(part)
+    for accelerator in plan.accelerators:
+        yield from _accelerator(accelerator)
     for site in plan.sites:
         yield from _site(site)
     for entry in plan.owned:
@@ -80,13 +80,17 @@ def _slo(workload: WorkloadPlan) -> Iterator[str]:
     yield _ask(f"{workload.name}: e2e", slo.e2e_s, _E2E)
 
 
-def _part(part: AcceleratorPlan) -> Iterator[str]:
-    key, likely = ("node_usd", _NODE) if part.with_host else ("buy_usd", _DEVICE)
-    yield _ask(f"{part.id}: {key}", _of(part.buy), likely)
-    yield _ask(f"{part.id}: rent_usd_per_hour", _of(part.rent), _HOUR)
-    for contract in part.contracts:
-        yield _ask(f"{part.id}: usd_per_hour for {contract.months} months", contract.rent.value, _HOUR)
-    yield _ask(f"{part.id}: node_kw", None if part.node_watts is None else part.node_watts / 1000, _NODE_KW)
+def _accelerator(accelerator: AcceleratorPlan) -> Iterator[str]:
+    key, likely = ("node_usd", _NODE) if accelerator.with_host else ("buy_usd", _DEVICE)
+    yield _ask(f"{accelerator.id}: {key}", _of(accelerator.buy), likely)
+    yield _ask(f"{accelerator.id}: rent_usd_per_hour", _of(accelerator.rent), _HOUR)
+    for contract in accelerator.contracts:
+        yield _ask(f"{accelerator.id}: usd_per_hour for {contract.months} months", contract.rent.value, _HOUR)
+    yield _ask(
+        f"{accelerator.id}: node_kw",
+        None if accelerator.node_watts is None else accelerator.node_watts / 1000,
+        _NODE_KW,
+    )
 
 
 def _site(site: SitePlan) -> Iterator[str]:

@@ -75,11 +75,11 @@ def resolve(
     unpriced: list[str] = []
     unmeasured: list[str] = []
     for accelerator in {entry.id: entry for entry in accelerators}.values():
-        part = asked.get(accelerator.id, AcceleratorPlan(id=accelerator.id))
+        listed = asked.get(accelerator.id, AcceleratorPlan(id=accelerator.id))
         if not named and not accelerator.recommendable and accelerator.id not in owned:
             continue
-        priced = _with_prices(part, plan.acquire, prices_of(accelerator.id), accelerator)
-        drawn = node_power(accelerator, draw_of(accelerator), given_watts=part.node_watts)
+        priced = _with_prices(listed, plan.acquire, prices_of(accelerator.id), accelerator)
+        drawn = node_power(accelerator, draw_of(accelerator), given_watts=listed.node_watts)
         if not (priced.buy or priced.rent or priced.contracts or accelerator.id in owned):
             kinds = " or ".join(f"{kind}" for kind in plan.acquire)
             why = f"the catalog has no price to {kinds} it; give one under `accelerators:`"
@@ -117,33 +117,35 @@ def resolve(
 def _resolve_owned(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[OwnedPlan, ...]:
     """Set the catalog id, node count and site of all owned nodes."""
     known = {accelerator.id: accelerator for accelerator in accelerators}
-    known |= {part.id: accelerator for part, accelerator in zip(plan.accelerators, accelerators, strict=False)}
+    known |= {listed.id: accelerator for listed, accelerator in zip(plan.accelerators, accelerators, strict=False)}
     sites = [site.name for site in plan.sites]
     found = []
     for entry in plan.owned:
         if entry.id not in known:
             raise UsageError(f"owned: no accelerator named '{entry.id}'; `penstock catalog list` shows all")
-        part, site = known[entry.id], entry.site or sites[0]
+        accelerator, site = known[entry.id], entry.site or sites[0]
         if site not in sites:
             raise UsageError(f"owned: {entry.id}: '{site}' is not a site of the plan; use one of {', '.join(sites)}")
-        nodes, left = divmod(entry.devices or 0, part.node.devices)
+        nodes, left = divmod(entry.devices or 0, accelerator.node.devices)
         if left:
-            each = part.node.devices
+            each = accelerator.node.devices
             whole = f"write {nodes * each} or {(nodes + 1) * each}" if nodes else f"write {each}"
-            raise UsageError(f"owned: {entry.devices} {part.id} do not fill whole nodes of {each} devices; {whole}")
-        found.append(replace(entry, id=part.id, site=site, nodes=entry.nodes or nodes, devices=None))
+            raise UsageError(
+                f"owned: {entry.devices} {accelerator.id} do not fill whole nodes of {each} devices; {whole}"
+            )
+        found.append(replace(entry, id=accelerator.id, site=site, nodes=entry.nodes or nodes, devices=None))
     return tuple(found)
 
 
 def _resolve_accelerators(plan: Plan, accelerators: Sequence[Accelerator]) -> dict[str, AcceleratorPlan]:
     """Replace the name of each accelerator by its catalog id: a plan may write `h200` for `h200_sxm`."""
     asked: dict[str, AcceleratorPlan] = {}
-    for part, accelerator in zip(plan.accelerators, accelerators, strict=True):
-        if accelerator.id in asked and part.owned_only:
+    for listed, accelerator in zip(plan.accelerators, accelerators, strict=True):
+        if accelerator.id in asked and listed.owned_only:
             continue
         if accelerator.id in asked:
             raise UsageError(f"accelerators: {accelerator.id} is listed twice; keep one entry")
-        asked[accelerator.id] = replace(part, id=accelerator.id)
+        asked[accelerator.id] = replace(listed, id=accelerator.id)
     return asked
 
 
@@ -154,7 +156,7 @@ def _sites(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[SitePlan, .
     """
     known = {accelerator.id: accelerator.id for accelerator in accelerators}
     known |= {vendor: vendor for vendor in VENDORS}
-    known |= {part.id: accelerator.id for part, accelerator in zip(plan.accelerators, accelerators, strict=False)}
+    known |= {listed.id: accelerator.id for listed, accelerator in zip(plan.accelerators, accelerators, strict=False)}
     for site in plan.sites:
         unknown = [name for name in site.deny if name not in known]
         if unknown:
@@ -165,29 +167,31 @@ def _sites(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[SitePlan, .
 
 
 def _with_prices(
-    part: AcceleratorPlan, acquire: Sequence[Acquisition], prices: Sequence[Price], accelerator: Accelerator
+    listed: AcceleratorPlan, acquire: Sequence[Acquisition], prices: Sequence[Price], accelerator: Accelerator
 ) -> AcceleratorPlan:
     """Return the accelerator with a price for each allowed way to acquire it.
 
     A price in the plan file takes precedence over the catalog's price.
     """
-    if part.node_devices not in {None, accelerator.node.devices}:
+    if listed.node_devices not in {None, accelerator.node.devices}:
         raise UsageError(
-            f"accelerators: {part.node_devices}x{part.id}: a node has {accelerator.node.devices} devices; "
-            f"write `{part.id}`, and `tp: [{part.node_devices}]` for replicas of {part.node_devices} devices"
+            f"accelerators: {listed.node_devices}x{listed.id}: a node has {accelerator.node.devices} devices; "
+            f"write `{listed.id}`, and `tp: [{listed.node_devices}]` for replicas of {listed.node_devices} devices"
         )
-    buy, with_host = part.buy, part.with_host
+    buy, with_host = listed.buy, listed.with_host
     if buy is not None and with_host:
         buy = _over(buy, accelerator.node.devices)
     if buy is None:
         buy, with_host = purchase_price(prices) or (None, False)
     return replace(
-        part,
+        listed,
         # An accelerator of which only owned nodes are kept needs a price too, to replace devices that fail.
-        buy=buy if "buy" in acquire or part.owned_only else None,
+        buy=buy if "buy" in acquire or listed.owned_only else None,
         with_host=with_host,
-        rent=(part.rent or hourly_price(prices)) if "rent" in acquire and not part.owned_only else None,
-        contracts=(part.contracts or contract_prices(prices)) if "contract" in acquire and not part.owned_only else (),
+        rent=(listed.rent or hourly_price(prices)) if "rent" in acquire and not listed.owned_only else None,
+        contracts=(listed.contracts or contract_prices(prices))
+        if "contract" in acquire and not listed.owned_only
+        else (),
     )
 
 
@@ -240,11 +244,13 @@ def assumptions(resolved: Resolved) -> tuple[Assumption, ...]:
 def _bought_inputs(resolved: Resolved) -> _Named:
     plan = resolved.plan
     found: _Named = []
-    for part in plan.accelerators:
-        price = f"{part.id}: price with its share of the server" if part.with_host else f"{part.id}: price"
-        found += [(price, part.buy)] if part.buy else []
-        found += [(f"{part.id}: rent by the hour", part.rent)] if part.rent else []
-        found += [(f"{part.id}: rent for {count_text(entry.months, 'month')}", entry.rent) for entry in part.contracts]
+    for listed in plan.accelerators:
+        price = f"{listed.id}: price with its share of the server" if listed.with_host else f"{listed.id}: price"
+        found += [(price, listed.buy)] if listed.buy else []
+        found += [(f"{listed.id}: rent by the hour", listed.rent)] if listed.rent else []
+        found += [
+            (f"{listed.id}: rent for {count_text(entry.months, 'month')}", entry.rent) for entry in listed.contracts
+        ]
     for vendor, entry in plan.stacks.items():
         found += [
             (f"{vendor}: support contract", entry.support_usd_per_device_year),
@@ -256,8 +262,8 @@ def _bought_inputs(resolved: Resolved) -> _Named:
 
 def _site_inputs(resolved: Resolved) -> _Named:
     found: _Named = []
-    for part in resolved.plan.accelerators:
-        found += _power_inputs(part.id, resolved.power[part.id])
+    for listed in resolved.plan.accelerators:
+        found += _power_inputs(listed.id, resolved.power[listed.id])
     for site in resolved.plan.sites:
         found += [
             (f"{site.name}: power price", site.usd_per_kwh),

@@ -33,6 +33,8 @@ class FlagFinding:
     """The release that removed the flag or its value, the first release that has the flag, or the checked release."""
     instead: str | None
     """The replacement, the description of a wrong value, or the nearest releases with and without the flag."""
+    advice: str | None = None
+    """What to do about a removed name that has no replacement."""
     value: str | None = None
     """The value of the flag, if the problem is the value and not the flag's name."""
     certain: bool = True
@@ -46,7 +48,7 @@ class FlagFinding:
     @property
     def message(self) -> str:
         """Description of the problem, and of the fix if one is known."""
-        use = f"; use {self.instead}" if self.instead else ""
+        use = f"; use {self.instead}" if self.instead else f"; {self.advice}" if self.advice else ""
         name = self.name if self.value is None else f"{self.name} {self.value}"
         if self.problem == "removed":
             kind = "is ignored" if not self.name.startswith("--") else "stops start-up"
@@ -112,8 +114,10 @@ def release_finding(
     """Return the problem with a flag or value that the table lists, or None if the release has that flag or value."""
     presence, entry = known.presence(listed, version), known.entries[listed]
     if presence == "removed":
-        instead = entry[2] if len(entry) > 2 else None  # since, gone, instead
-        return FlagFinding(name=typed, value=value, problem="removed", release=entry[1], instead=instead)
+        gone, instead, advice = (*entry[1:], None, None)[:3]
+        return FlagFinding(
+            name=typed, value=value, problem="removed", release=gone, instead=instead or None, advice=advice
+        )
     if presence == "too_new":
         return FlagFinding(name=typed, value=value, problem="too_new", release=entry[0], instead=None)
     if presence == "not_known":

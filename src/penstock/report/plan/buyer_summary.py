@@ -15,6 +15,7 @@ from penstock.planning.uncertainty.scenarios import DemandScenario
 from penstock.planning.verification.verify_fleet import vendors_above_minimum_share
 from penstock.report.plan.flips import flips_by_input, plain_flip, within_range
 from penstock.report.plan.html_tables import Cell, HtmlTable
+from penstock.report.plan.plan_amounts import rate, usd
 from penstock.report.plan.plan_charts import Figure, cash_bars, compared_fleets, cost_bars, figure, span_bars
 from penstock.report.plan.rfp import VendorSheet, vendor_sheets
 from penstock.report.plan.scenario_sentences import rule_usd, scenario_usd, small_fleet
@@ -30,10 +31,8 @@ from penstock.report.plan.sentences import (
     plain_label,
     product_name,
     product_names,
-    rate,
     sureness,
     unserved_fraction,
-    usd,
 )
 from penstock.units import count_text
 

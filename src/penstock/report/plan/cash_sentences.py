@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from penstock.planning.optimizer.cash_flow import Cash, Order
 from penstock.planning.spec.plan_types import Plan
-from penstock.report.plan.sentences import usd
+from penstock.report.plan.plan_amounts import usd
 from penstock.units import count_text
 
 

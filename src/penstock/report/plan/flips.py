@@ -5,7 +5,8 @@ from typing import Final
 
 from penstock.planning.optimizer.competing_fleets import NOTHING
 from penstock.planning.uncertainty.sensitivity import Flip
-from penstock.report.plan.sentences import amount, capital, engineers, label_name, number, plain_label, spread
+from penstock.report.plan.plan_amounts import amount, engineers, number, spread
+from penstock.report.plan.sentences import capital, label_name, plain_label
 from penstock.units import count_text
 
 _PEOPLE: Final = ("engineers", "engineers_by_size")

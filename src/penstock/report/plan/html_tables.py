@@ -12,17 +12,9 @@ from penstock.planning.optimizer.problem import Mix
 from penstock.planning.plan_result import Answer, Bill, PlanResult
 from penstock.planning.spec.resolve_plan import Assumption, Confirmer, LeftOut
 from penstock.report.plan.cash_sentences import with_site
+from penstock.report.plan.plan_amounts import amount, per_mtok, spread, usd
 from penstock.report.plan.scenario_sentences import rule_usd
-from penstock.report.plan.sentences import (
-    amount,
-    in_time_share,
-    nodes_by_acquisition,
-    per_mtok,
-    runs,
-    served_requests,
-    spread,
-    usd,
-)
+from penstock.report.plan.sentences import in_time_share, nodes_by_acquisition, runs, served_requests
 
 Cell = str | tuple[str, str]
 """Text of a cell, or a pair of text and CSS class."""

@@ -20,6 +20,7 @@ from penstock.report.plan.html_tables import (
     token_table,
     verification_table,
 )
+from penstock.report.plan.plan_amounts import usd
 from penstock.report.plan.plan_charts import Figure, compared_fleets, figure, fleet_bars, tornado_bars, waterfall_bars
 from penstock.report.plan.sentences import (
     capital_first,
@@ -31,7 +32,6 @@ from penstock.report.plan.sentences import (
     product_name,
     question,
     swing_name,
-    usd,
 )
 
 _FLIPS_SHOWN = 10

@@ -13,7 +13,8 @@ from penstock.planning.optimizer.cash_flow import Cash
 from penstock.planning.plan_result import Answer, Bill
 from penstock.planning.uncertainty.sensitivity import Swing
 from penstock.report.drawing.html_template import as_html
-from penstock.report.plan.sentences import fleet_name, label_name, plain_label, spread, swing_name, usd
+from penstock.report.plan.plan_amounts import spread, usd
+from penstock.report.plan.sentences import fleet_name, label_name, plain_label, swing_name
 
 try:
     import altair as alt

@@ -25,7 +25,8 @@ from penstock.planning.tender_lots import LotSizes, nodes_to_request, shared_fra
 from penstock.planning.uncertainty.sensitivity import Flip
 from penstock.planning.verification.simulated_capacity import LoadJudge
 from penstock.report.plan.flips import cheaper_then
-from penstock.report.plan.sentences import amount, label_name, product_name, product_names, rate, spread
+from penstock.report.plan.plan_amounts import amount, rate, spread
+from penstock.report.plan.sentences import label_name, product_name, product_names
 from penstock.units import count_text
 
 _WORKLOAD_VERSION: Final = 1

@@ -8,7 +8,7 @@ from typing import Final
 
 from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.uncertainty.scenarios import DemandScenario, RulePrice
-from penstock.report.plan.sentences import usd
+from penstock.report.plan.plan_amounts import usd
 
 _SMALL_DEVICES: Final = 16
 _ROUNDING: Final = 1e-6

@@ -14,6 +14,7 @@ from penstock.planning.plan_result import Answer, Bill, NoFleet, PlanResult
 from penstock.report.drawing.bars import Use, legend, stacked_bar
 from penstock.report.plan.cash_sentences import money_with_site, with_site
 from penstock.report.plan.flips import flip_sentence, flips_by_input, within_range
+from penstock.report.plan.plan_amounts import per_mtok, spread, usd
 from penstock.report.plan.scenario_sentences import rule_usd, scenario_sentence, small_fleet
 from penstock.report.plan.sentences import (
     NO_FLEET,
@@ -30,14 +31,11 @@ from penstock.report.plan.sentences import (
     nodes_by_acquisition,
     not_compared_sentence,
     owned_sentences,
-    per_mtok,
     question,
     runs,
     served_requests,
-    spread,
     sureness,
     swing_name,
-    usd,
 )
 
 USES = {

@@ -122,7 +122,7 @@ class PoolDocument(TypedDict):
     kv_mean_fraction: float
     kv_peak_fraction: float
     usd: float | None
-    mean_batch: Annotated[float, at("mean_running")]
+    mean_batch: float
     hit_fraction: float | None
     itl_s: Annotated[LatencyDocument, at("itl")]
 

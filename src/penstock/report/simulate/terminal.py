@@ -178,7 +178,7 @@ def _pool_row(label: str, pool: PoolOutcome, usd_per_mtok: float | None) -> list
         label,
         f"{pool.replicas}",
         f"{pool.busy_fraction:.0%}",
-        f"{pool.mean_running:,.1f}",
+        f"{pool.mean_batch:,.1f}",
         f"{pool.kv_mean_fraction:.0%}",
         f"{pool.kv_peak_fraction:.0%}",
         f"{pool.preemptions:,}",
