@@ -9,21 +9,21 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.catalog._csv_columns import Shape, read_table
-from penstock.catalog._measurement_rows import read_rows
 from penstock.catalog.accelerator import Accelerator
 from penstock.catalog.catalog_model import CatalogModel
-from penstock.catalog.measurement import Measurement, MeasurementSource, Use
-from penstock.catalog.price import Price
-from penstock.catalog.published_tables import AcceptanceLength, FleetPoint, MlperfResult
 from penstock.errors import CatalogError, UnknownName
 from penstock.reading.toml import read_toml, strictly
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from penstock.catalog.measurement import Measurement, MeasurementSource, Use
+    from penstock.catalog.price import Price
+    from penstock.catalog.published_tables import AcceptanceLength, FleetPoint, MlperfResult
+
 _DATA = files("penstock.catalog") / "data"
 _ALIASES = "aliases.toml"
-USES: Final[Mapping[str, Use]] = {
+USES: "Final[Mapping[str, Use]]" = {
     "atom_more.csv": "pending",
     "inferencex_released.csv": "pending",
     "sglang_cookbook.csv": "pending",
@@ -65,8 +65,10 @@ def load_accelerators() -> tuple[Accelerator, ...]:
 
 
 @cache
-def load_prices(name: str) -> tuple[Price, ...]:
+def load_prices(name: str) -> "tuple[Price, ...]":
     """Read every price recorded for one accelerator, oldest first. The result is empty if no price is recorded."""
+    from penstock.catalog.price import Price  # noqa: PLC0415 - `fit` needs no prices
+
     ident = _resolve(name, "accelerators", "penstock catalog list")
     path = _DATA / "prices" / f"{ident}.toml"
     if not path.is_file():
@@ -94,11 +96,13 @@ def load_models() -> tuple[CatalogModel, ...]:
 
 
 @cache
-def load_measurements(accelerator: str | None = None, *, use: Use = "evidence") -> tuple[Measurement, ...]:
+def load_measurements(accelerator: str | None = None, *, use: "Use" = "evidence") -> "tuple[Measurement, ...]":
     """Read the public measurements that ship with the package for one use, in the order of the file names.
 
     If an accelerator is given, only its measurements are read.
     """
+    from penstock.catalog._measurement_rows import read_rows  # noqa: PLC0415 - `fit` needs no measurements
+
     folder = (entry for entry in (_DATA / "measurements").iterdir() if entry.name.endswith(".csv"))
     files = sorted((entry for entry in folder if USES.get(entry.name, "evidence") == use), key=lambda entry: entry.name)
     return tuple(
@@ -109,20 +113,26 @@ def load_measurements(accelerator: str | None = None, *, use: Use = "evidence") 
 
 
 @cache
-def load_acceptance_lengths() -> tuple[AcceptanceLength, ...]:
+def load_acceptance_lengths() -> "tuple[AcceptanceLength, ...]":
     """Read the published acceptance lengths by model, draft method, drafted tokens and workload."""
+    from penstock.catalog.published_tables import AcceptanceLength  # noqa: PLC0415 - `fit` needs no such table
+
     return _table(AcceptanceLength, "acceptance_lengths.csv")
 
 
 @cache
-def load_mlperf_results() -> tuple[MlperfResult, ...]:
+def load_mlperf_results() -> "tuple[MlperfResult, ...]":
     """Read the results of MLPerf Inference v6.1 for language models on accelerators of the catalog."""
+    from penstock.catalog.published_tables import MlperfResult  # noqa: PLC0415 - `fit` needs no such table
+
     return _table(MlperfResult, "mlperf_v61.csv")
 
 
 @cache
-def load_fleet_points() -> tuple[FleetPoint, ...]:
+def load_fleet_points() -> "tuple[FleetPoint, ...]":
     """Read the published points of fleets of several vendors behind one router."""
+    from penstock.catalog.published_tables import FleetPoint  # noqa: PLC0415 - `fit` needs no such table
+
     return _table(FleetPoint, "fleet_points.csv")
 
 
@@ -210,8 +220,10 @@ def _arrays(name: str) -> "Mapping[str, np.ndarray[Any, Any]]":
 
 
 @cache
-def measurement_sources() -> Mapping[str, MeasurementSource]:
+def measurement_sources() -> "Mapping[str, MeasurementSource]":
     """Read the publishers of the measurements, keyed by publisher id."""
+    from penstock.catalog.measurement import MeasurementSource  # noqa: PLC0415 - `fit` needs no measurements
+
     raw = read_toml(_DATA / "measurements" / "sources.toml").get("source", [])
     sources = strictly(tuple[MeasurementSource, ...], raw, "sources.toml")
     return {source.id: source for source in sources}

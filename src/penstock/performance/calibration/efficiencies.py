@@ -13,7 +13,14 @@ from penstock.model import ModelSpec
 from penstock.performance.calibration.error_summary import EVERYWHERE, Logs
 from penstock.performance.calibration.first_token_regression import Calibration, Factors, FittedLevel, Software
 from penstock.performance.calibration.first_token_waits import FIRST
-from penstock.performance.similarity.cases import WORDS, combine_codes, hash_strings, labels_of_run, shape_of
+from penstock.performance.similarity.cases import (
+    WORDS,
+    DrivenEngine,
+    combine_codes,
+    hash_strings,
+    labels_of_run,
+    shape_of,
+)
 from penstock.performance.similarity.covariance import Spreads
 from penstock.performance.similarity.posterior import Evidence, Measured
 from penstock.performance.step.step_work import ReplicaWork
@@ -71,12 +78,14 @@ class Efficiencies:
         fastest engine would often be the one with the most wrong extrapolation. If no engine has three rows for the
         model, the model is ignored.
         """
-        measured = self.evidence.measured
-        rows = Counter(zip(measured.texts["part"], measured.engines, measured.texts["family"], strict=True))
+        texts = self.evidence.measured.texts
+        columns = zip(texts["part"], texts["engine"], texts["family"], strict=True)
+        rows = Counter((word, family) for part, word, family in columns if part == accelerator)
         tried: dict[str, int] = Counter()
         own: dict[str, int] = Counter()
-        for (name, engine, family), count in rows.items():
-            if name == accelerator and engine.serving:
+        for (word, family), count in rows.items():
+            engine = DrivenEngine.parse(word)
+            if engine.serving:
                 tried[engine.name] += count
                 own[engine.name] += count if model is not None and family == shape_of(model) else 0
         found = [engine for engine, count in own.items() if count >= _CURVE]
@@ -84,9 +93,9 @@ class Efficiencies:
 
     def engines_of(self, vendor: str) -> tuple[str, ...]:
         """Return the engines that have measured serving rows on any accelerator of a vendor."""
-        measured = self.evidence.measured
-        pairs = set(zip(measured.texts["vendor"], measured.engines, strict=True))
-        return tuple(sorted(engine.name for made_by, engine in pairs if made_by == vendor and engine.serving))
+        texts = self.evidence.measured.texts
+        words = {word for made_by, word in zip(texts["vendor"], texts["engine"], strict=True) if made_by == vendor}
+        return tuple(sorted(engine.name for engine in set(map(DrivenEngine.parse, words)) if engine.serving))
 
     def measurements_of(self, work: ReplicaWork, engine: str, label: str = "setup") -> ObservedSetups:
         """Return the measurements that have the same label as a deployment.
