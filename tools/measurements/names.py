@@ -19,7 +19,10 @@ MODELS: Final = {
     "minimaxm2.5": "minimax-m2.5",
     "minimaxm3": "minimax-m3",
     "qwen3.5": "qwen3.5-397b-a17b",
+    "qwen3.8-27b": "qwen3.6-27b",
 }
+"""Catalog id of each name of a raw file. Some are other models of the same shape: Kimi-K2.6, and Qwen3.8-27B, of which
+SGLang's cookbook says that its architecture is that of Qwen3.6-27B."""
 INFERENCEX_MODELS: Final = {"deepseek-v3": "deepseek-r1", "llama-3.1-70b": "llama-3.3-70b"}
 """aiconfigurator's file names the shape; the configurations it cites by number are InferenceX's R1 and Llama 3.3."""
 ENGINES: Final = {
