@@ -148,7 +148,7 @@ def test_what_does_not_fit_is_said(penstock: Run) -> None:
         (("--rate", "1", "--slo", "ttft=soon"), "is not a time"),
         (("--rate", "1", "--arrivals", "gamma"), "lacks a number"),
         (("--rate", "1", "--prefill", "8"), "--kv-gbps"),
-        (("--rate", "1", "--prefill", "1", "--prefill-split", "ranks4"), "is not a part of a split"),
+        (("--rate", "1", "--prefill", "1", "--prefill-split", "ranks4"), "is not a valid split"),
         (("--rate", "1", "--route", "random"), "is not a routing policy"),
         (("--rate", "1", "--system-prompts", "many"), "COUNT:TOKENS"),
         (("--rate", "1", "--capacity"), "give an SLO, such as"),

@@ -229,7 +229,7 @@ def test_whatever_was_read_is_judged() -> None:
     [
         ("claims: []", "has no `version`"),
         ("version: 1\nclaims: []", "c.yaml:1: version: this penstock reads version 2"),
-        ("version: 2\nclaims: []", "c.yaml:2: claims: is empty"),
+        ("version: 2\nclaims: []", "c.yaml:2: claims: the list is empty"),
         ("version: 2\nclaims:\n  - {spec: {accelerator: h1000, quantity: fp8, figure: 1 TFLOPS}}", "did you mean h100"),
         (
             "version: 2\nclaims:\n  - {spec: {accelerator: h100, quantity: fp8, figur: 1 TFLOPS}}",
@@ -261,7 +261,7 @@ def test_mistakes_are_named_with_their_fix(text: str, complaint: str) -> None:
         ("model,on,tok/s\nllama-3.1-9b,h100,5", "s.csv:2: model: no model named 'llama-3.1-9b'"),
         ("model,on,tok/s\nllama-3.1-8b,h100,1,000", "4 cells, but the heading has 3"),
         ("model,on,usd_per_mtok\nllama-3.1-8b,h100,1", "only with `usd_per_hour` and `tok/s`"),
-        ("model,on,tok/s\nllama-3.1-8b,h100,", "no row claims anything"),
+        ("model,on,tok/s\nllama-3.1-8b,h100,", "no row has a figure to check"),
     ],
 )
 def test_mistakes_of_a_sheet_are_named_with_their_fix(text: str, complaint: str) -> None:

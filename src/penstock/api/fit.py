@@ -60,7 +60,7 @@ def fit(options: FitOptions) -> FitAnswer:
     cache_dtype, targets = cache_choice(options.kv), counted_targets(options.on)
     spec = model_choice(options.model, options.precision)
     if options.draft and Part.MTP not in spec.params_by_part:
-        raise UsageError(f"--draft: {spec.name} has no multi-token-prediction layers of its own")
+        raise UsageError(f"--draft: {spec.name} has no multi-token-prediction layers of its own; drop this flag")
     context_tokens = asked_tokens or usual_context_tokens(spec)
     stated = {"memory_fraction": options.memory_fraction, "max_batched_tokens": options.batched_tokens}
     free = frozenset(name for name in TUNABLE if stated[name] is None)

@@ -218,7 +218,7 @@ def _subject(name: str, watch: ProgressListener, *, scan: bool) -> Subject:
         return subject
     folder = Path(name) if Path(name).is_dir() else Path(name).parent
     if not Path(name).exists():
-        raise UsageError(f"--scan needs a local checkpoint, and '{name}' is not one")
+        raise UsageError(f"--scan needs a local checkpoint, but '{name}' is not a path on this machine")
     total_bytes, read_bytes = scan_bytes(folder), 0
 
     def advance(count: int) -> None:
@@ -235,7 +235,7 @@ def _refuse_other_model(asked: str, subject: Subject, served: str | None) -> Non
         known = catalog_id(served)
         called = served if served == known else f"{served} ({known})"
         raise UsageError(
-            f"--command serves {called}, not {asked}; name the model that the command serves, or name none"
+            f"--command serves {called}, not {asked}; name the model that the command serves, or leave the model out"
         )
 
 

@@ -70,14 +70,18 @@ def receipts(
     policies = policies_choice(policy)
     if any(one.weighs == "file" for one in policies):
         raise UsageError(
-            "receipts do not contain the weights of a fleet file; use `weighted-round-robin`, which weighs by capacity"
+            "receipts do not contain the weights of a fleet file; use `weighted-round-robin`, which computes weights "
+            "from capacity"
         )
     _check_once([Path(path) for path in files])
     known = [receipt for path in files for receipt in read_receipts(Path(path))]
     cut = tuple(Path(path).name for path in files if ends_cut(Path(path)))
     if not known:
         only = f" except a truncated line in {', '.join(cut)}" if cut else ""
-        raise UsageError(f"these files contain no decision{only}; a gateway records only every thousandth decision")
+        raise UsageError(
+            f"these files contain no decision{only}; a gateway records one decision in a thousand, so "
+            "serve more requests first"
+        )
     if explained is not None and not 1 <= explained <= len(known):
         raise UsageError(f"there is no decision {explained}; give a number from 1 to {len(known):,}")
     return ReceiptsAnswer(

@@ -43,7 +43,7 @@ def evaluate(expression: str, names: Mapping[str, float] | None = None) -> float
     except ZeroDivisionError:
         raise UsageError(f"'{expression[:60]}' divides by zero") from None
     if not abs(value) < _MAX_VALUE:
-        raise UsageError(f"'{expression[:60]}' evaluates to more than {_MAX_VALUE:g} in size")
+        raise UsageError(f"'{expression[:60]}' evaluates to {value:g}; the absolute value must be below {_MAX_VALUE:g}")
     return value
 
 

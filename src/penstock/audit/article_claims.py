@@ -22,7 +22,7 @@ def shipped_claims() -> tuple[Claim, ...]:
             found += filed_under(entry.name.removesuffix(_ENDING), claims)
     lost = unknown_targets(found)
     if lost:
-        raise CatalogError(f"claims refer to {', '.join(lost)}, but no article of the ledger has claims with these ids")
+        raise CatalogError(f"unknown claim ids: {', '.join(lost)}; no article in the ledger defines them")
     return tuple(found)
 
 

@@ -94,7 +94,8 @@ def render_accelerator(part: Accelerator, prices: Sequence[Price]) -> Renderable
     if not part.recommendable:
         pieces.append(
             Text(
-                "Excluded from recommendations, because it is not shipping or decisive facts are unverified.",
+                "This accelerator is excluded from recommendations, because it is not shipping or decisive facts are "
+                "unverified.",
                 style="yellow",
             )
         )

@@ -145,8 +145,9 @@ def render_receipts(
         Text(
             "A rejected request counts as an SLO miss. Each decision is replayed alone, with the fleet in the state "
             "that the recorded policy left; `penstock simulate --fleet` shows a fleet under another policy. "
-            "Engine time is the time that requests add to engine steps, at the endpoints' prices. It is not the bill: "
-            "pools that are not `elastic` cost the same under every policy.",
+            "Engine time is the time that requests add to engine steps, at the endpoints' prices. A pool with fixed "
+            "capacity costs the same under every policy. Only `elastic` pools can turn saved engine time into a "
+            "lower bill.",
             style="dim",
         )
     )

@@ -21,8 +21,8 @@ def render_tax(points: Sequence[Delivered], width: int) -> RenderableType:
     pieces: list[RenderableType] = [_table(plausible, max(_MIN_CELLS, min(_MAX_CELLS, width - empty)))]
     pieces += [_above_roofline(point) for point in points if point.median_fraction > 1]
     note = (
-        "Each bar is the median over that month's public serving runs, of any model and load. The last column "
-        "compares the speed at equal work with the stack's first month in this table. The roofline is the larger of "
+        "Each bar is the median over that month's public serving runs, of any model and load. The last column is the "
+        "speed-up at equal work since the stack's first month in this table. The roofline is the larger of "
         "memory time and compute time at data-sheet peaks."
     )
     return Group(*pieces, Text(note, style="dim"))

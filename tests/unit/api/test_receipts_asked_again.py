@@ -63,7 +63,7 @@ def test_what_is_paid_anyway_differs_in_no_bill_and_the_answer_says_so(written: 
     answer = receipts([written])
     assert [one.elastic_usd_per_1000_requests for one in answer.replays] == [0.0] * 3
     shown = CliRunner().invoke(app, ["receipts", str(written)], env={"COLUMNS": "160"}).stdout
-    assert "cost the same under every policy" in " ".join(shown.split())
+    assert "A pool with fixed capacity costs the same under every policy." in " ".join(shown.split())
     e, q = new_endpoints(2), new_request()
     e["usd_per_s"], e["saved_usd_per_s"], e["kv_tokens"], e["prompt_token_s"] = 1e-3, (0.0, 1e-3), 500_000, 1e-4
     q["input_tokens"], q["expected_output_tokens"] = 1000, 200
@@ -151,7 +151,7 @@ def test_more_kinds_than_there_are_weights_are_refused(tmp_path: Path) -> None:
     book = ReceiptBook(path, 1, tuple(f"10.0.0.{index}:8000" for index in range(9)))
     book.add(q, e, np.zeros(9, np.int64), default_parameters(), np.array([0]))
     book.close()
-    with pytest.raises(UsageError, match="weighted-round-robin supports at most 8 kinds of endpoints, and there are 9"):
+    with pytest.raises(UsageError, match="weighted-round-robin supports at most 8 kinds of endpoints, but there are 9"):
         receipts([path], policy="weighted-round-robin")
 
 
@@ -184,7 +184,7 @@ def test_a_file_that_is_none_and_a_decision_that_is_not_there_are_one_line(writt
     (tmp_path / "empty.jsonl").write_text("")
     (tmp_path / "other.jsonl").write_text('{"addresses": ["a"], "request": "AAAA"}\n')
     (tmp_path / "none.jsonl").write_bytes(b"\xff\xfe\n")
-    with pytest.raises(UsageError, match="every thousandth"):
+    with pytest.raises(UsageError, match="one decision in a thousand"):
         receipts([tmp_path / "empty.jsonl"])
     with pytest.raises(UnreadableFile, match=r"other.jsonl, line 1: not a receipt"):
         receipts([tmp_path / "other.jsonl"])

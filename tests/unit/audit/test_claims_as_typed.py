@@ -189,7 +189,7 @@ def test_what_is_said_to_fit_includes_lengths_and_users() -> None:
     one = judged_sentence(f"{setup} in 131072/1024: fits")
     assert one.verdict is Verdict.PLAUSIBLE
     assert "fp8 cache" in one.reason
-    with pytest.raises(UsageError, match="state the lengths"):
+    with pytest.raises(UsageError, match="no request lengths"):
         judged_sentence(f"{setup} at 64 users: fits")
 
 

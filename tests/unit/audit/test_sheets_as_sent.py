@@ -40,7 +40,7 @@ def test_decimal_commas_and_dotted_thousands_are_read_as_meant() -> None:
 
 
 def test_a_dotted_figure_that_may_be_either_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"s\.csv:2: tok/s: '6\.000' may have a decimal point or a thousands mark"):
+    with pytest.raises(UsageError, match=r"s\.csv:2: tok/s: '6\.000' is ambiguous"):
         parse_sheet("model;on;tok/s\nllama-3.1-70b;8x h100;6.000\n", "s.csv")
 
 
@@ -58,12 +58,12 @@ def test_headings_may_carry_their_unit_and_the_count_a_column() -> None:
 
 @pytest.mark.parametrize("heading", ["TPOT (s)", "TTFT (seconds)", "Throughput (total tok/s)", "Price per hour (EUR)"])
 def test_a_unit_that_is_another_is_refused(heading: str) -> None:
-    with pytest.raises(UsageError, match=r"s\.csv:1: .* is not in .*; convert it"):
+    with pytest.raises(UsageError, match=r"s\.csv:1: .* cannot be in .*; convert its figures"):
         parse_sheet(f"model,on,{heading}\nllama-3.1-70b,8x h100,3\n", "s.csv")
 
 
 def test_a_count_twice_is_refused() -> None:
-    with pytest.raises(UsageError, match="keep one"):
+    with pytest.raises(UsageError, match="keep only one of them"):
         parse_sheet("model,on,count,tok/s\nllama-3.1-70b,8x h100,8,3000\n", "s.csv")
 
 

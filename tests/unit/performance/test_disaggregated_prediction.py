@@ -141,5 +141,5 @@ def test_what_is_shipped_reads_back() -> None:
 def test_a_split_is_typed_in_its_own_words(text: str) -> None:
     assert ranks_choice("dp4,ep") == RANKS
     assert ranks_choice("tp8 ep") == WIDE
-    with pytest.raises(UsageError, match="is not a part of a split"):
+    with pytest.raises(UsageError, match="is not a valid split"):
         ranks_choice(text)

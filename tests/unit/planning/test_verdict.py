@@ -77,7 +77,7 @@ def test_a_cost_stands_beside_what_it_is_in_the_draws(result: PlanResult) -> Non
     """Attack: a headline cost below the P10 of its own draws, without a word."""
     answer = drawn(result, {"nvidia": 0.95, "amd": 0.05, "mix": 0.0})
     assert "(P10-P90 $1.00M to $2.00M, median $1.50M)" in headline(answer)
-    assert "It costs $1.00M to $2.00M in today" in plan_html(replace(result, answer=answer))
+    assert "This fleet costs $1.00M to $2.00M in today" in plan_html(replace(result, answer=answer))
     assert answer.verdict.cost_usd == Span(low=1e6, median=1.5e6, high=2e6)
     assert answer.verdict.outcome == "wins"
     low = replace(answer, verdict=replace(answer.verdict, cost_usd=Span(low=1e9, median=2e9, high=3e9)))

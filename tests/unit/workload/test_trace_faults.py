@@ -142,7 +142,7 @@ def test_two_columns_of_one_name_are_refused_where_they_are_read(written: Write)
 
 def test_a_number_that_means_nothing_is_refused() -> None:
     for text in ("poisson:3", "recorded:2"):
-        with pytest.raises(UsageError, match=r"has no number; a rate is --rate"):
+        with pytest.raises(UsageError, match=r"takes no number; use --rate"):
             arrivals_choice(text, recorded=True, users=None, think="0s")
     assert arrivals_choice("poisson", recorded=True, users=None, think="0s") == Poisson()
     assert arrivals_choice("gamma:3", recorded=True, users=None, think="0s") == Gamma(cv=3.0)

@@ -84,7 +84,8 @@ def split_choice(
             f"{name} {count}" for name, count in (("tp", tp), ("pp", pp), ("dp", dp)) if count not in {None, 1}
         )
         raise UsageError(
-            f"{accelerator.id}:{devices} has {devices} devices, which {ranks or 'tp 1'} does not divide evenly"
+            f"{accelerator.id}:{devices} has {devices} devices, but a split with {ranks or 'tp 1'} uses "
+            f"{split.devices}; change the device count or the split"
         )
     return split
 
@@ -100,7 +101,7 @@ def ranks_choice(text: str) -> Parallelism:
             ranks[name] = int(count)
         else:
             raise UsageError(
-                f"'{piece}' is not a part of a split; use `--prefill-split tp8` or `--prefill-split dp4,ep`"
+                f"'{piece}' is not a valid split; use `--prefill-split tp8` or `--prefill-split dp4,ep`, for example"
             )
     return Parallelism(**ranks, expert_parallel=whole)
 

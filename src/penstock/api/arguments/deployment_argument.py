@@ -108,7 +108,8 @@ class RequestedDeployment:
             return None
         if self.accepted is None:
             raise UsageError(
-                "--drafted needs the mean tokens that a step yields per request; add `--accepted 2.4`, for example"
+                "--drafted also needs the mean number of output tokens per request and step; add `--accepted 2.4`, "
+                "for example"
             )
         given = Speculation(drafted_tokens=self.drafted, accepted_tokens=self.accepted)
         return lambda _: given

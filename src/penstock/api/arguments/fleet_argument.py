@@ -104,8 +104,9 @@ def deployed_pool(pool: Pool) -> Deployment:
     drafts, accelerator = _drafts(pool), load_accelerator(pool.accelerator)
     if pool.vendor.lower() in _VENDORS - {accelerator.vendor}:
         raise UsageError(
-            f"pool '{pool.name}' has vendor {pool.vendor}, and {pool.accelerator} is {accelerator.vendor}'s; "
-            f"write `vendor: {accelerator.vendor}`, or a name of your own for its failure domain"
+            f"pool '{pool.name}' has `vendor: {pool.vendor}`, but the vendor of {pool.accelerator} is "
+            f"{accelerator.vendor}; write `vendor: {accelerator.vendor}`, or choose your own name for the pool's "
+            "failure domain"
         )
     return Deployment(
         model=model_choice(pool.model, pool.weights),

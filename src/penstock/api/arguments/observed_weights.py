@@ -68,7 +68,7 @@ def _kinds(
     _, first, number = np.unique(fixed, axis=0, return_index=True, return_inverse=True)
     if len(first) > TUNING:
         raise UsageError(
-            f"{policy} supports at most {TUNING} kinds of endpoints, and there are {len(first)}; leave it out"
+            f"{policy} supports at most {TUNING} kinds of endpoints, but there are {len(first)}; leave this policy out"
         )
     mine = [[kinds for model, kinds in loads.items() if model & endpoints[index]["serves"]] for index in first]
     everything = [kind for kinds in loads.values() for kind in kinds]

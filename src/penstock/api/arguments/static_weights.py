@@ -28,7 +28,8 @@ def weights_choice(
     weighing = {policy.name: policy.weighs for policy in policies if policy.weighs is not None}
     if weighing and len(pools) > TUNING:
         raise UsageError(
-            f"{', '.join(weighing)} supports at most {TUNING} pools, and the fleet has {len(pools)}; leave it out"
+            f"{', '.join(weighing)} supports at most {TUNING} pools, but the fleet has {len(pools)}; leave this "
+            "policy out"
         )
     stated, taken = _route_weights(fleet, pools), None
     if "capacity" in weighing.values() or (weighing and stated is None):

@@ -80,7 +80,9 @@ def arrivals_choice(text: str | None, *, recorded: bool, users: int | None, thin
         raise UsageError("--think applies only to a closed loop; add `--users 64`, for example")
     name, _, number = (text or ("recorded" if recorded else "poisson")).strip().lower().partition(":")
     if number and name in {"recorded", "poisson"}:
-        raise UsageError(f"'{text}': {name} has no number; a rate is --rate {number}, bursts are gamma:{number}")
+        raise UsageError(
+            f"'{text}': {name} takes no number; use --rate {number} to set a rate, or gamma:{number} to set burstiness"
+        )
     if name == "recorded" and recorded:
         return AsRecorded()
     if name == "poisson":

@@ -21,13 +21,15 @@ class GatewayOptions:
 
     _: KW_ONLY
     listen: str = option("Address for clients.", default="127.0.0.1:8080", metavar="HOST:PORT")
-    pickers: int = option("Number of picker processes, one core each.", default=1, metavar="N", min=1, max=64)
+    pickers: int = option("Number of picker processes. Each uses one core.", default=1, metavar="N", min=1, max=64)
     protocol: str = option(
         "Protocol by which Envoy asks a picker: ext_authz, ext_proc (streamed) or ext_proc_buffered.",
         default="ext_authz",
     )
     access_log: Path | str | None = option(
-        "File for one JSON line per request, with its endpoint and timings, never its text.", default=None
+        "File that gets one JSON line per request, with the endpoint and the timings, but never with the request's "
+        "text.",
+        default=None,
     )
     metrics: str | None = option(
         "Address of the metrics page for Prometheus and `penstock top`.", default="127.0.0.1:9464", metavar="HOST:PORT"
@@ -75,6 +77,8 @@ class EmulateOptions:
         max=65535,
     )
     control: str | None = option("Address that accepts fault commands.", default=None, metavar="HOST:PORT")
-    speed: float = option("Engine seconds per second of wall time.", default=1.0, metavar="N", min=0.001, max=1000)
+    speed: float = option(
+        "Speed of the emulated engines, relative to real time.", default=1.0, metavar="N", min=0.001, max=1000
+    )
     seed: int = option("Random seed. The same seed gives the same answer lengths.", default=0, metavar="N", min=0)
     ready: Callable[[Fleet], None] | None = None

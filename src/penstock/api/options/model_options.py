@@ -25,7 +25,9 @@ class ModelOptions:
         "Weight format: bf16, fp16, fp8, mxfp4, nvfp4 or int4. Default: the format of the checkpoint.", default=None
     )
     kv: str = option("KV cache dtype: auto, bf16, fp16, fp8.", default="auto")
-    dp: int = option("Attention data-parallel ranks that share the experts.", default=1, metavar="N", min=1)
+    dp: int = option(
+        "Number of data-parallel ranks of attention. These ranks share the experts.", default=1, metavar="N", min=1
+    )
     ep: bool = option("Expert parallelism: distribute whole experts over the ranks.", default=False)
 
 
@@ -41,7 +43,7 @@ class DeploymentOptions(ModelOptions):
         default="best",
     )
     mtp: bool = option(
-        "Draft with the checkpoint's own multi-token-prediction layers, at the acceptance rate measured.", default=False
+        "Draft with the checkpoint's own multi-token-prediction layers, at the measured acceptance rate.", default=False
     )
     prefill: int = option(
         "Disaggregated prefill: number of replicas that only prefill. All other replicas only decode.",

@@ -21,12 +21,13 @@ class PredictOptions(DeploymentOptions):
     output_tokens: Tokens = option("Answer tokens per request: 1024, 8k.", default=1024, name="--out", metavar="N")
     concurrency: int = option("Number of requests in flight, in a closed loop.", default=64, min=1)
     drafted: int = option(
-        "Speculative tokens proposed per step. 0 proposes none, or with --mtp as many as measured runs did.",
+        "Number of draft tokens per step. With 0, nothing is drafted, except that --mtp drafts as many as measured "
+        "runs.",
         default=0,
         min=0,
     )
     accepted: float | None = option(
-        "With --drafted or --mtp: mean tokens that one step yields per request.", default=None, min=1
+        "With --drafted or --mtp: mean number of output tokens per request and step.", default=None, min=1
     )
     replicas: int = option("With --prefill: number of replicas that only decode.", default=1, min=1, max=1024)
     roofline: bool = option("Print the hardware limit (roofline) instead of an estimate.", default=False)

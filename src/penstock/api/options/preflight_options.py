@@ -29,15 +29,17 @@ class PreflightOptions:
     )
     tp: int | None = option("Tensor parallel ranks.", default=None, min=1)
     pp: int = option("Pipeline stages.", default=1, min=1)
-    dp: int = option("Attention data-parallel ranks that share the experts.", default=1, min=1)
+    dp: int = option("Number of data-parallel ranks of attention. These ranks share the experts.", default=1, min=1)
     ep: bool = option("Expert parallelism: distribute whole experts over the ranks.", default=False)
     kv: str = option("KV cache dtype: auto, bf16, fp8, fp8_e4m3, fp8_e5m2.", default="auto")
     context: Tokens | None = option("Tokens per request: 4096, 32k, 1M.", default=None)
     command: str | None = option(
-        "Check this launch command (vllm serve, sglang, docker run) instead of the proposed one.", default=None
+        "Check this launch command (vllm serve, sglang, docker run) instead of the command that preflight proposes.",
+        default=None,
     )
     host: Mapping[str, str] | Sequence[str] = option(
-        "Software below the engine: rocm=7.2.3, python=3.12, install=wheel, ... Repeat for more.", default=()
+        "A fact about the host, such as rocm=7.2.3, python=3.12 or install=wheel. Repeat the flag for more facts.",
+        default=(),
     )
     scan: bool = option("Also read the FP8 bytes of a local checkpoint, as `penstock fp8 scan` does.", default=False)
     matrix: bool = option("Check every accelerator with both engines, and print a table.", default=False)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from penstock.workload import Slo
 
 COLUMNS_HELP = "Names of the trace's columns, such as arrival=ts,unit=ms,input=NAME,output=NAME."
-_IN_HELP = "Prompt tokens per request, without a trace: 1024, 8k. Default: 1024, or the fleet file's."
-_OUT_HELP = "Answer tokens per request, without a trace: 256, 1k. Default: 256, or the fleet file's."
+_IN_HELP = "Prompt tokens per request if no trace is given: 1024, 8k. Default: 1024, or the mean of the fleet's routes."
+_OUT_HELP = "Answer tokens per request if no trace is given: 256, 1k. Default: 256, or the mean of the fleet's routes."
 
 
 @options
@@ -65,14 +65,16 @@ class SimulateOptions(WorkloadOptions, DeploymentOptions):
     input_tokens: Tokens = option(_IN_HELP, default=1024, name="--in", metavar="N")
     output_tokens: Tokens = option(_OUT_HELP, default=256, name="--out", metavar="N")
     replicas: int = option("Number of replicas behind one router.", default=1, metavar="N", min=1, max=1024)
-    users: int | None = option("A closed loop of N users instead of arrivals.", default=None, metavar="N", min=1)
+    users: int | None = option(
+        "Simulate a closed loop of N users instead of an arrival process.", default=None, metavar="N", min=1
+    )
     think: str = option(
         "Mean think time of a user in a closed loop before the next request: 2s, 500ms. Think times are exponential. "
-        "Each user's first request is not judged; these are spread over one think time and one answer. 0s: all users "
-        "start at once, as in benchmarks.",
+        "First requests are not judged by the SLO, and are spread over one think time and one answer. With 0s, all "
+        "users start at once, as in benchmarks.",
         default="0s",
     )
-    capacity: bool = option("Also find the highest rate that meets the SLO.", default=False)
+    capacity: bool = option("Also find the highest request rate that meets the SLO.", default=False)
     route: str = option(
         "Routing between replicas: least-requests, least-tokens, round-robin.", default="least-requests"
     )
@@ -101,13 +103,13 @@ class SimulateFleetOptions(WorkloadOptions):
     )
     events: Sequence[str] = option(
         "A fault or load spike: 'death of h100/0 at 60s for 30s', 'slow h100/0 x3 at 60s', 'silence of h100/0 at "
-        "60s', 'loss 5%', 'crowd x3 at 60s for 20s'. Repeat for more. Faults need replicas that serve whole requests "
-        "with one rank (no dp, no prefill or decode pools).",
+        "60s', 'loss 5%', 'crowd x3 at 60s for 20s'. Repeat for more. Faults work only in pools without data "
+        "parallelism that both prefill and decode.",
         default=(),
         name="--event",
     )
-    reports: str = option("Interval between two reports of an endpoint to the router.", default="250ms")
+    reports: str = option("Time between two reports from an endpoint to the router.", default="250ms")
     report_delay: str = "0ms"
     cache_delay: str = "50ms"
-    pickers: int = option("Number of routers that share no state.", default=1, metavar="N", min=1, max=64)
+    pickers: int = option("Number of independent routers, which share no state.", default=1, metavar="N", min=1, max=64)
     sampled_every: int = 0

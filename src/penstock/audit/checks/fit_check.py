@@ -245,7 +245,7 @@ def _audit_fewest(statement: FitStatement, model: ModelSpec, accelerator: Accele
     """Judge a claim about the minimum number of devices, for each weight format that the claim may mean."""
     amount = statement.fewest
     if amount is None:
-        raise ValueError("no number of devices is claimed")
+        raise ValueError("the claim states no minimum number of devices")
     context = statement.context_tokens or SHORT_CONTEXT
     found: dict[str, int] = {}
     usual: dict[str, int] = {}

@@ -183,17 +183,19 @@ def parse_amount(text: str, *measures: str) -> Amount:
         raise UsageError(f"'{shown[:40]}' is not an amount; write 192 GB, ~15-20 tok/s, 1.5x, 31% or $22,000")
     measure, size = _unit((found["unit"] or "").strip().lower(), usd=bool(found["usd"]), text=shown)
     if measures and measure not in measures:
-        raise UsageError(f"'{shown}' is in {measure}, which does not fit here; write {_examples(measures)}")
+        raise UsageError(
+            f"'{shown}' is measured in {measure}, but another unit is needed here; write {_examples(measures)}"
+        )
     words = set(re.findall(r"[a-z]+|[~≈≤≥]|[<>]=?", found["words"].lower()))
     unknown = words - _ABOUT - _LEAST - _MOST - _FILLERS
     if unknown:
         raise UsageError(
-            f"'{shown}': what does '{min(unknown)}' mean? use `about`, `over` or `under`, or leave the word out"
+            f"'{shown}' has the unknown word '{min(unknown)}'; use `about`, `over` or `under`, or leave the word out"
         )
     ends = [_plain(found[number], found[number + 1]) for number in (3, 5) if found[number]]
     low, high = (ends[0], ends[-1])
     if low[0] > high[0] or low[0] < 0:
-        raise UsageError(f"'{shown}': write the smaller figure first")
+        raise UsageError(f"'{shown}' is not a range; write the smaller figure first, and no negative figures")
     return Amount(
         low=low[0] * size,
         high=high[0] * size,

@@ -120,7 +120,10 @@ def served_setup(found: Mapping[str, Any], on: tuple[str, int]) -> ServedSetup:
     part, devices = on
     replicas, dp = found.get("replicas", 1), found.get("dp", 1)
     if devices % replicas or devices // replicas % dp:
-        raise UsageError(f"{devices} devices cannot be divided into {replicas} replicas of {dp} data parallel ranks")
+        raise UsageError(
+            f"{devices} devices cannot be divided into {replicas} replicas of {dp} data parallel ranks; "
+            "change one of these numbers"
+        )
     return ServedSetup(
         model=found["model"],
         accelerator=part,
@@ -150,7 +153,7 @@ def speed_statement(setup: ServedSetup, metric: Metric, amount: Amount) -> Speed
         return SpeedStatement(setup=setup, metric="throughput", amount=amount.scaled(setup.devices))
     if amount.measure == "tokens/s/user":
         if not amount.low:
-            raise UsageError(f"'{amount.written}': a rate must be above 0")
+            raise UsageError(f"'{amount.written}': a rate per user must be above 0")
         turned = Amount(
             low=1 / amount.high,
             high=1 / amount.low,

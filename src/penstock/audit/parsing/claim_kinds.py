@@ -95,13 +95,19 @@ def _spec(found: Mapping[str, Any]) -> Statement:
 def _measured_in(found: Mapping[str, Any]) -> None:
     measure, amount = MEASURES[found["quantity"]], found["figure"]
     if amount.measure != measure and not (measure == "count" and amount.measure == "number"):
-        raise UsageError(f"{found['quantity']} is measured in {measure}, and '{amount.written}' is in {amount.measure}")
+        raise UsageError(
+            f"'{amount.written}' is in {amount.measure}, but {found['quantity']} is measured in "
+            f"{measure}; correct the unit"
+        )
 
 
 def _ratio(found: Mapping[str, Any]) -> Statement:
     amount: Amount = found["figure"]
     if amount.measure == "share":
-        raise UsageError(f"'{amount.written}': write a ratio, such as {1 + amount.low:g}x for {amount.low:.0%} more")
+        raise UsageError(
+            f"'{amount.written}' is a percentage; write a ratio instead, such as {1 + amount.low:g}x for "
+            f"{amount.low:.0%} more"
+        )
     return RatioStatement(
         accelerator=found["accelerator"],
         over=found["over"],
@@ -141,7 +147,7 @@ def _runs(found: Mapping[str, Any]) -> Statement:
 def _served_engine(written: str) -> str:
     name = engine_name(written)
     if name not in _PREFLIGHT:
-        raise UsageError(f"preflight knows no {name}; write {' or '.join(_PREFLIGHT)}")
+        raise UsageError(f"preflight does not support the engine {name}; write {' or '.join(_PREFLIGHT)}")
     return name
 
 
@@ -152,7 +158,7 @@ def _release(written: str) -> str:
 def _size(found: Mapping[str, Any]) -> Statement:
     part, devices = found.get("hardware", (None, 1))
     if found["of"] == "left" and part is None:
-        raise UsageError("the memory left depends on the devices; add `hardware: 1x mi300x`")
+        raise UsageError("a claim about the memory left needs the devices; add `hardware: 1x mi300x`, for example")
     return SizeStatement(
         model=found["model"],
         sized=found["of"],
@@ -169,7 +175,10 @@ def _speed(found: Mapping[str, Any]) -> Statement:
     amount = found["figure"]
     metric: Metric = found.get("metric") or ("requests" if amount.measure == "count" else "throughput")
     if amount.measure == "s" and metric == "throughput":
-        raise UsageError(f"'{amount.written}' of what? add `metric: tpot` or `metric: ttft`")
+        raise UsageError(
+            f"'{amount.written}' may be a time per output token or a time to first token; add `metric: "
+            "tpot` or `metric: ttft`"
+        )
     return speed_statement(served_setup(found, found["hardware"]), metric, amount)
 
 

@@ -125,7 +125,7 @@ def counted_accelerator(text: str) -> tuple[str, int]:
         return accelerator_name(text.strip()), 1
     devices = int(found[1] or found[3] or 1)
     if not 1 <= devices <= _MAX_DEVICES:
-        raise UsageError(f"'{text[:40]}': the count must be 1 to {_MAX_DEVICES}")
+        raise UsageError(f"'{text[:40]}': the number of devices must be from 1 to {_MAX_DEVICES}")
     return accelerator_name(found[2].strip().replace(" ", "_")), devices
 
 
@@ -149,7 +149,9 @@ def span(text: str) -> ClaimedSpan:
             )
     day = _day(shown.lower())
     if day is None:
-        raise UsageError(f"'{shown[:40]}' is not a time; write 2024-10-10, 2024-10, Q4 2023, H2 2024, mid-2025 or 2023")
+        raise UsageError(
+            f"'{shown[:40]}' is not a date or period; write 2024-10-10, 2024-10, Q4 2023, H2 2024, mid-2025 or 2023"
+        )
     return ClaimedSpan(first=day, last=day, written=shown)
 
 

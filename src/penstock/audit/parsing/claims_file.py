@@ -30,7 +30,9 @@ def _check_id(text: str) -> str:
 
 def _check_key(text: str) -> str:
     if len(text.split()) > _KEY_WORDS:
-        raise UsageError(f"{len(text.split())} words; `key` may have at most {_KEY_WORDS}, enough to find the place")
+        raise UsageError(
+            f"`key` has {len(text.split())} words; quote at most {_KEY_WORDS} words, enough to find the passage"
+        )
     return text
 
 
@@ -79,7 +81,7 @@ class ClaimEntry:
     def __post_init__(self) -> None:
         stated = [name for name in KIND_NAMES if getattr(self, name) is not None]
         if len(stated) != 1:
-            problem = "says nothing" if not stated else f"says {' and '.join(stated)} at once"
+            problem = f"the claim has the statements {' and '.join(stated)}" if stated else "the claim has no statement"
             raise UsageError(f"{problem}; a claim must have exactly one of {', '.join(KIND_NAMES)}")
 
     @property
@@ -120,7 +122,7 @@ class ClaimsFile:
 
     def __post_init__(self) -> None:
         if not self.claims:
-            raise FieldError("is empty; write one claim or more", "claims")
+            raise FieldError("the list is empty; write at least one claim", "claims")
         if len(self.claims) > _MAX_CLAIMS:
             problem = f"{len(self.claims):,} claims are too many for one file; the limit is {_MAX_CLAIMS:,}"
             raise FieldError(problem, "claims")
@@ -163,9 +165,9 @@ def _check_ids(claims: Sequence[Claim]) -> None:
     for index, claim in enumerate(claims):
         for other in (*claim.points_at, *claim.contradicts):
             if other == claim.id:
-                raise FieldError(f"'{claim.id}' refers to itself", "claims", index)
+                raise FieldError(f"claim '{claim.id}' refers to itself; remove this reference", "claims", index)
             if other not in known and "/" not in other:
-                raise FieldError(f"'{claim.id}' refers to '{other}', but no claim has that id", "claims", index)
+                raise FieldError(f"claim '{claim.id}' refers to '{other}', but no claim has that id", "claims", index)
 
 
 def filed_under(prefix: str, claims: Sequence[Claim]) -> tuple[Claim, ...]:

@@ -127,7 +127,8 @@ def _fit(found: dict[str, object], on: tuple[str, int], *, fits: bool) -> Statem
     context = (setup.input_tokens or 0) + (setup.output_tokens or 0)
     if setup.concurrency is not None and not context:
         raise UsageError(
-            f"{setup.concurrency} users: state the lengths of requests, such as `in 8k/1k`, or leave out the users"
+            f"the claim has {setup.concurrency} users but no request lengths; add lengths such as `in 8k/1k`, or "
+            "leave out the users"
         )
     return FitStatement(
         model=setup.model,
@@ -147,7 +148,8 @@ def _options(text: str) -> dict[str, object]:
         option = _OPTIONS.match(text, at)
         if option is None or option.end() == at:
             raise UsageError(
-                f"'{text[at:].strip()[:40]}' is not understood; use `with vllm`, `in 1024/1024` or `at 64 users`"
+                f"'{text[at:].strip()[:40]}' is not a known option of a claim; use `with vllm`, `in 1024/1024` or `at "
+                "64 users`"
             )
         at = option.end()
         found |= _option(option)
@@ -172,7 +174,7 @@ def _option(option: "re.Match[str]") -> dict[str, object]:
 def _of_part(about: str, said: str) -> Statement:
     words = about.split()
     if len(words) < 2:  # an accelerator and its quantity
-        raise UsageError(f"'{about[:40]}' is not an accelerator and a quantity; write {_SHAPES}")
+        raise UsageError(f"'{about[:40]}' does not name an accelerator and a quantity; write {_SHAPES}")
     two = " ".join(words[-2:]).lower()
     named = words[:-2] if two in _QUANTITIES and len(words) > 2 else words[:-1]  # a name before both
     quantity = " ".join(words[len(named) :]).lower()

@@ -80,14 +80,16 @@ class SheetRow:
 def sheet_rows(text: str, where: str) -> Iterator[SheetRow]:
     """Yield the rows below the header. Figures in these rows are converted from decimal commas to decimal points."""
     if len(text) > _MAX_CHARACTERS:
-        raise UsageError(f"{where}: {len(text):,} characters cannot be a sheet; the limit is {_MAX_CHARACTERS:,}")
+        raise UsageError(
+            f"{where}: the sheet has {len(text):,} characters; split it into sheets of at most {_MAX_CHARACTERS:,}"
+        )
     lines = text.removeprefix("\ufeff").splitlines()
     above = 1 if lines and re.fullmatch(r"sep=.", lines[0].strip().strip('"')) else 0
     delimiter = _delimiter(lines[above] if len(lines) > above else "")
     try:
         table = list(csv.reader(lines[above:], strict=True, delimiter=delimiter))
     except csv.Error as error:
-        raise UsageError(f"{where}: not CSV: {error}; save the sheet as comma separated values") from None
+        raise UsageError(f"{where}: the sheet is not CSV: {error}; save it as comma separated values") from None
     header = _header(table[0] if table else [], f"{where}:{above + 1}", where)
     found = list(_cells(table[1:], header, where, above + 2))
     continental = delimiter != "," and any(_DECIMAL_COMMA.fullmatch(cell) for _, row in found for cell in _figures(row))
@@ -95,7 +97,8 @@ def sheet_rows(text: str, where: str) -> Iterator[SheetRow]:
         for name, cell in row.items() if delimiter != "," and not continental else ():
             if name not in _WORDS and _DOTTED.fullmatch(cell):
                 raise UsageError(
-                    f"{where}:{number}: {name}: '{cell[:40]}' may have a decimal point or a thousands mark; write 6000"
+                    f"{where}:{number}: {name}: '{cell[:40]}' is ambiguous: its point could be a decimal point or a "
+                    "thousands separator; write the number as 6000"
                 )
         yield SheetRow(where, number, _with_points(row) if continental else row)
 
@@ -115,7 +118,9 @@ def _with_points(row: Mapping[str, str]) -> dict[str, str]:
 def _cells(table: list[list[str]], header: list[str], where: str, first: int) -> Iterator[tuple[int, dict[str, str]]]:
     for number, line in enumerate(table, start=first):
         if number > _MAX_ROWS:
-            raise UsageError(f"{where}:{number}: more than {_MAX_ROWS:,} rows; cut the sheet")
+            raise UsageError(
+                f"{where}:{number}: the sheet has more than {_MAX_ROWS:,} rows; split it into several sheets"
+            )
         cells = [cell.strip() for cell in line]
         while len(cells) > len(header) and not cells[-1]:
             cells.pop()
@@ -123,7 +128,8 @@ def _cells(table: list[list[str]], header: list[str], where: str, first: int) ->
             continue
         if len(cells) != len(header):
             raise UsageError(
-                f"{where}:{number}: {len(cells)} cells, but the heading has {len(header)}; quote cells with commas"
+                f"{where}:{number}: the row has {len(cells)} cells, but the heading has {len(header)}; put quotes "
+                "around cells that contain commas"
             )
         yield number, dict(zip(header, cells, strict=True))
 
@@ -146,10 +152,10 @@ def _header(names: list[str], place: str, where: str) -> list[str]:
         raise UsageError(f"{where}: the sheet is empty; its first line must name columns: {', '.join(COLUMNS)}")
     twice = next((name for name in header if header.count(name) > 1), None)
     if twice is not None:
-        raise UsageError(f"{place}: two columns are `{twice}`; keep one")
+        raise UsageError(f"{place}: two columns mean `{twice}`; keep only one of them")
     missing = next((name for name in _NEEDED if name not in header), None)
     if missing is not None:
-        raise UsageError(f"{place}: no column `{missing}`; add one, such as {missing},...")
+        raise UsageError(f"{place}: the sheet has no column `{missing}`; add this column")
     return header
 
 
@@ -163,7 +169,9 @@ def _column(name: str, place: str) -> str:
         if bare in names and unit is not None:
             if unit in _UNITS.get(column, {unit}):
                 return column
-            raise UsageError(f"{place}: '{name[:40]}': `{column}` is not in {unit[:20]}; convert it")
+            raise UsageError(
+                f"{place}: '{name[:40]}': the column `{column}` cannot be in {unit[:20]}; convert its figures"
+            )
     known = list(COLUMNS) + [other for others in COLUMNS.values() for other in others]
     near = difflib.get_close_matches(spelled[:40], known, n=1, cutoff=0.6)
     hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(COLUMNS)}"

@@ -42,7 +42,7 @@ def parse_sheet(text: str, where: str, said: Said | None = None) -> tuple[Claim,
                 raise
             raise UsageError(f"{where}:{row.line}: {known}") from None
     if not claims:
-        raise UsageError(f"{where}: no row claims anything; fill a column such as tok/s, tpot_ms or usd_per_mtok")
+        raise UsageError(f"{where}: no row has a figure to check; fill a column such as tok/s, tpot_ms or usd_per_mtok")
     return tuple(claims)
 
 
@@ -96,7 +96,7 @@ def _devices(on: str, count: str | None) -> tuple[str, int]:
     if count is None:
         return part, devices
     if devices > 1:
-        raise UsageError(f"'{on[:40]}' and the column `count` both give a count; keep one")
+        raise UsageError(f"'{on[:40]}' and the column `count` both give the number of devices; keep only one of them")
     return part, _count(count)
 
 
@@ -110,7 +110,7 @@ def _kv(text: str) -> str:
 def _count(text: str) -> int:
     clean = text.replace(",", "").replace("_", "")
     if not (clean.isascii() and clean.isdecimal() and len(clean) <= 7 and int(clean) >= 1):
-        raise UsageError(f"'{text[:40]}' is not a count; write 64")
+        raise UsageError(f"'{text[:40]}' is not a positive whole number; write 64, for example")
     return int(clean)
 
 

@@ -12,17 +12,18 @@ def accuracy_command(
         str,
         Flag(
             name="--by",
-            help="What the fit leaves out: month, setup, model, accelerator, lengths, load, or all in turn.",
+            help="Hold out measurements by month, setup, model, accelerator, lengths or load. With `all`, by "
+            "each of these in turn.",
         ),
     ] = "all",
     as_json: Annotated[bool, Flag(name="--json", help="Print as JSON.")] = False,
 ) -> None:
-    """How wrong are the predictions for measurements that they were not fitted to?
+    """How large are the prediction errors on measurements that the fit has not seen?
 
-    Predicts every public serving measurement after a fit that leaves out some measurements, and prints the errors.
-    With `--by month`, each measurement is predicted from earlier months only, as a user at that time could. The other
-    values leave out all measurements with the same setup, model, accelerator, lengths or load. The full tables are in
-    docs/accuracy.md of the repository.
+    Predicts every public serving measurement with a model that was fitted without this measurement, and prints the
+    errors. With `--by month`, the fit uses only earlier months, as a user at that time would have done. With the other
+    values of `--by`, the fit leaves out all measurements with the same setup, model, accelerator, lengths or load. The
+    full tables are in docs/accuracy.md of the repository.
 
     Example: `penstock accuracy --by model`
     """
@@ -32,7 +33,10 @@ def accuracy_command(
 
     names = list(SPLITS) if by == "all" else [by]
     if unknown := [name for name in names if name not in SPLITS]:
-        raise click.BadParameter(f"'{unknown[0]}' is not one of {', '.join(SPLITS)}, all", param_hint="--by")
+        raise click.BadParameter(
+            f"'{unknown[0]}' is not a way to hold out measurements; use one of {', '.join(SPLITS)}, all",
+            param_hint="--by",
+        )
     with Watch("comparing predictions with measurements"):
         published = [Published.of(name, *shipped_errors(name)) for name in names]
     if as_json:

@@ -29,13 +29,15 @@ def audit_command(
     sheet: Annotated[
         Path | None,
         Flag(
-            name="--sheet", help="A CSV file of a vendor's answers to a tender, one claim per row.", show_default=False
+            name="--sheet",
+            help="A CSV file with a vendor's answers to a tender, one setup per row.",
+            show_default=False,
         ),
     ] = None,
     ledger: Annotated[
         bool, Flag(name="--ledger", help="Audit the shipped ledger: the claims of five articles.")
     ] = False,
-    init: Annotated[bool, Flag(name="--init", help="Print a file of claims to start from and stop.")] = False,
+    init: Annotated[bool, Flag(name="--init", help="Print an example file of claims and exit.")] = False,
     schema: Annotated[bool, Flag(name="--schema", help="Print a JSON schema of claim files for editors.")] = False,
     html: Annotated[
         Path | None, Flag(name="--html", help="Write the audit as one self-contained page.", show_default=False)
@@ -45,9 +47,9 @@ def audit_command(
     """Are these claims true?
 
     Checks claims about specs, ratios, fits, speeds, prices, savings, releases and dates against data sheets, physics,
-    measurements and the claim's own inputs. Each verdict is impossible, contradicted, implausible, plausible,
-    confirmed or undetermined. It comes with its arithmetic, its sources, and what would make the claim true. Exits 1
-    if a claim is impossible or contradicted.
+    measurements and the claim's own inputs. Each verdict is impossible, contradicted, implausible, plausible, confirmed
+    or undetermined. Each verdict comes with its arithmetic, its sources, and the condition under which the claim would
+    be true. Exits 1 if a claim is impossible or contradicted.
     """
     if init:
         from penstock.audit.parsing.claims_file import EXAMPLE_CLAIMS

@@ -26,10 +26,10 @@ def emulate_command(
     """Serve mock OpenAI endpoints with simulated latency.
 
     One process serves an OpenAI-compatible endpoint for every replica of a fleet: chat and text completions, streamed
-    or not, `/v1/models`, `/health` and the `/metrics` of vLLM or SGLang. The simulator's rules for batching, KV blocks
-    and latencies run in real time. Commands to the `--control` address set a fault (die, hang, slow, refuse, stale,
-    lie, drop) or clear it (none). A fault applies to the endpoint, pool or model that the command names, or to all
-    endpoints if the command names none.
+    or not, `/v1/models`, `/health` and the `/metrics` of vLLM or SGLang. Batching, KV blocks and latencies follow the
+    rules of the simulator, but in real time. Commands to the `--control` address set a fault (die, hang, slow, refuse,
+    stale, lie, drop) or clear the fault (none). A fault applies to the endpoint, pool or model that the command names,
+    or to all endpoints if the command names none.
 
     Examples:
 

@@ -8,13 +8,13 @@ from penstock.cli.flags.shared_flags import AsJson
 
 @with_flags(FitOptions)
 def fit_command(given: Given, *, as_json: AsJson = False) -> None:
-    """Does it fit, and what is left for the KV cache?
+    """Does the model fit, and how much memory is left for the KV cache?
 
     Prints one row per accelerator: weight bytes per device, memory that the engine reserves, KV tokens with their
-    P10-P90, concurrent requests of the --context length, and the minimum device count (tensor parallel inside a node,
-    then whole nodes in a pipeline). `tight`: the model fits if the engine reserves its median amount, but not at its
-    P90. `flags`: the model fits only with the engine flags printed. Exits 1 unless the model fits on every
-    accelerator.
+    P10-P90, concurrent requests of --context tokens, and the minimum number of devices. Devices are counted as tensor
+    parallel ranks inside a node, then as whole nodes in a pipeline. The result `tight` means that the model fits with
+    the median engine reserve, but not with its P90. The result `flags` means that the model fits only with the printed
+    engine flags. Exits 1 unless the model fits on every accelerator.
 
     Examples:
 

@@ -24,9 +24,9 @@ def scan_command(
 ) -> None:
     """Read every FP8 tensor and scale, and report defects.
 
-    Streams the files in little memory and changes nothing. Reports the FP8 dialect, NaN codes, missing or impossible
-    scales, and how an accelerator of the other dialect would read the bytes. Damage is searched for in every byte.
-    Percentages of values are estimated from a sample of the bytes. Exits 1 if damage is found.
+    Streams the files with little memory, and does not change them. Reports the FP8 dialect, NaN codes, missing or
+    impossible scales, and how an accelerator of the other dialect would read the bytes. Every byte is checked for
+    damage. Percentages of values are estimated from a sample of the bytes. Exits 1 if damage is found.
     """
     from pathlib import Path
 

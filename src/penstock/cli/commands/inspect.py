@@ -24,8 +24,8 @@ def inspect_command(
 ) -> None:
     """What does this checkpoint's config say?
 
-    Prints total and active parameters, bytes by part of the model and by format, layers by kind, and the KV-cache
-    bytes per token of each kind of layer. With --headers, exits 1 if the stored tensors contradict the config.
+    Prints total and active parameters, bytes per component and per format, the number of layers of each kind, and the
+    KV-cache bytes per token of each kind of layer. With --headers, exits 1 if the stored tensors contradict the config.
 
     Examples:
 

@@ -29,7 +29,7 @@ def plan_command(
     file: Annotated[
         Path | None, Flag(positional=True, help="A plan file; `--init` prints an example.", show_default=False)
     ] = None,
-    init: Annotated[bool, Flag(name="--init", help="Print a commented plan file and stop.")] = False,
+    init: Annotated[bool, Flag(name="--init", help="Print a commented example of a plan file and exit.")] = False,
     schema: Annotated[bool, Flag(name="--schema", help="Print a JSON schema of plan files for editors.")] = False,
     html: Annotated[
         Path | None,
@@ -54,7 +54,7 @@ def plan_command(
 ) -> None:
     """Which fleet should be bought?
 
-    Finds the cheapest fleet, of AMD, NVIDIA or both, that serves the workloads within their SLOs. Prints its
+    Finds the cheapest fleet, of AMD, NVIDIA or both, that serves the workloads within their SLOs. Prints the fleet's
     accelerators, its total cost, the confidence in the choice, and the inputs that would change the choice. Exits 1 if
     no fleet satisfies every rule of the plan.
     """

@@ -14,7 +14,11 @@ def preflight_command(
     given: Given,
     *,
     probe: Annotated[
-        str | None, Flag(name="--probe", help="Base URL of a running OpenAI-compatible server to query instead.")
+        str | None,
+        Flag(
+            name="--probe",
+            help="Query the running OpenAI-compatible server at this base URL, instead of checking a checkpoint.",
+        ),
     ] = None,
     reference: Annotated[
         str | None,
@@ -41,7 +45,7 @@ def preflight_command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Will this checkpoint run here, will it be right, and with which flags?
+    """Will this checkpoint run correctly on this accelerator, and with which flags?
 
     Reads the config and safetensors headers, and the weights only with --scan. Findings are grouped by effect:
     silent-wrong (the answers are wrong without an error), blocker (the engine does not start, or crashes), slow, info.

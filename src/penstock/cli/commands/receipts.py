@@ -30,16 +30,20 @@ def receipts_command(
     ] = "penstock,round-robin,least-request",
     explain: Annotated[
         int | None,
-        Flag(name="--explain", metavar="N", help="Number of a decision, counted from 1, to show endpoint by endpoint."),
+        Flag(
+            name="--explain",
+            metavar="N",
+            help="Show the predictions of decision N for every endpoint. The first decision has the number 1.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """What would another policy have done with yesterday's traffic?
 
-    Replays the recorded decisions of a gateway with other policies. Each policy sees the state that the gateway saw
-    at the time. Prints how often each policy chooses the same endpoint as the gateway, the fraction of requests
-    expected to miss their SLO, and the cost of the engine time used. That cost is not a bill: pools that are not
-    `elastic` cost the same under every policy.
+    Replays the recorded decisions of a gateway with other policies. Each policy sees the state that the gateway saw at
+    the time. Prints how often each policy chooses the same endpoint as the gateway, the fraction of requests expected
+    to miss their SLO, and the cost of the engine time used. A pool with fixed capacity costs the same under every
+    policy. Only `elastic` pools can turn saved engine time into a lower bill.
     """
     from penstock.api.receipts import receipts
 

@@ -47,11 +47,11 @@ def route_command(
 ) -> None:
     """Which endpoint should serve each request?
 
-    Starts Envoy in front of a fleet, and pickers that choose an endpoint for every request. They choose the endpoint
-    with the least expected harm, by the same function that the simulator runs. Envoy forwards the requests, retries on
-    the next endpoint, and falls back to weights if no picker answers. When the fleet file is edited, the gateway
-    reloads it. SIGTERM drains the gateway: for `--drain-grace` seconds `/health` fails but requests are served, then
-    requests in flight have `--drain` seconds to finish.
+    Starts Envoy in front of a fleet, and pickers that choose an endpoint for every request. The pickers choose the
+    endpoint with the least expected harm: missed SLOs, with dollars converted. The simulator runs the same function.
+    Envoy forwards the requests, retries on the next endpoint, and falls back to weights if no picker answers. When the
+    fleet file is edited, the gateway reloads it. SIGTERM drains the gateway: for `--drain-grace` seconds `/health`
+    fails but requests are served, then requests in flight have `--drain` seconds to finish.
 
     Examples:
 

@@ -58,12 +58,12 @@ def simulate_command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """How does it behave under load?
+    """How does a deployment or a fleet behave under load?
 
     Simulates an engine and a router: continuous batching with chunked prefill as vLLM V1 schedules it, paged KV with
-    preemption, and prefix caching. Prints latencies with P10-P90 from errors on held-out measurements, goodput, use of
-    the KV cache, cost, and whether the replicas keep up with the arrivals. Exits 1 if the SLO is missed, the queue
-    keeps growing, or the model does not fit.
+    preemption, and prefix caching. Prints latencies, goodput, use of the KV cache, cost, and whether the replicas keep
+    up with the arrivals. Latencies have P10-P90 intervals from errors on held-out measurements. Exits 1 if the SLO is
+    missed, the queue keeps growing, or the model does not fit.
 
     Examples:
 

@@ -15,7 +15,7 @@ def tax_command(
     ] = None,
     as_json: Annotated[bool, Flag(name="--json", help="Print as JSON.")] = False,
 ) -> None:
-    """What fraction of the roofline does each stack deliver, and how has it changed?
+    """What fraction of the roofline does each software stack deliver, month by month?
 
     Prints the software tax, the part of the roofline that a stack does not deliver, for each month with public serving
     measurements.

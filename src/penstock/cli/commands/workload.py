@@ -40,8 +40,9 @@ def describe_command(
 ) -> None:
     """What is in my trace?
 
-    Prints the number of requests, rows left out and why, rate and burstiness of arrivals, lengths of prompts and
-    answers, shared prefixes, distributions fitted to the lengths and arrivals, and commands that use the trace.
+    Prints the number of requests, the rows left out with the reason, the rate and burstiness of arrivals, the lengths
+    of prompts and answers, and shared prefixes. Also prints distributions fitted to lengths and arrivals, and commands
+    that use the trace.
     """
     if chart is not None:
         from penstock.report.drawing.chart_files import check_drawable

@@ -47,7 +47,7 @@ _MAX_COMMAND: Final = 20_000
 def parse_command(text: str) -> tuple[EngineName | None, Launch]:
     """Parse a launch command. The engine is None if the command does not name an engine."""
     if len(text) > _MAX_COMMAND:
-        raise UsageError(f"--command: a launch line of {len(text):,} characters is too long")
+        raise UsageError(f"--command: the launch command has {len(text):,} characters; the limit is {_MAX_COMMAND:,}")
     read = shell_words(text)
     environment = dict(_variables(read.words))
     _refuse_other_programs(read.words)
@@ -95,12 +95,13 @@ def _refuse_other_programs(tokens: Sequence[str]) -> None:
         and ((verb := programs[programs.index("vllm") + 1]) in _OTHER_VERBS)
     ):
         raise UsageError(
-            f"--command: 'vllm {verb}' does not start a server; give the `vllm serve` command it is run against"
+            f"--command: 'vllm {verb}' does not start a server; give the `vllm serve` command of the server instead"
         )
     other = next((token for token in tokens if token.startswith(("sglang.bench", "sglang.test"))), None)
     if other is not None:
         raise UsageError(
-            f"--command: '{other}' does not start a server; give the `sglang.launch_server` command it is run against"
+            f"--command: '{other}' does not start a server; give the `sglang.launch_server` command of the server "
+            "instead"
         )
 
 

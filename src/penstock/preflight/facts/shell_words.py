@@ -51,7 +51,7 @@ def shell_words(text: str) -> ShellWords:
     try:
         return ShellWords(words=tuple(shlex.split(_COMMAND.sub(FILLED_IN, plain))), torn=tuple(torn))
     except ValueError as error:
-        raise UsageError(f"--command: {error}; quote it as a shell would") from None
+        raise UsageError(f"--command: {error}; a shell could not parse this command, so check its quotes") from None
 
 
 def substitute_variables(word: str, environment: Mapping[str, str]) -> str:

@@ -57,7 +57,7 @@ def load_rules() -> tuple[Rule, ...]:
     seen: set[str] = set()
     for rule in rules:
         if rule.id in seen:
-            raise CatalogError(f"two rules are called {rule.id}")
+            raise CatalogError(f"two rules are called {rule.id}; rename one of them")
         seen.add(rule.id)
     return tuple(rules)
 
@@ -114,7 +114,7 @@ def _rule(entry: _Entry, category: str) -> Rule:
     if not entry.sources:
         raise CatalogError(f"{where}: a rule needs at least one source")
     if entry.versions is not None and entry.engine is None:
-        raise CatalogError(f"{where}: versions need an engine; name the engine")
+        raise CatalogError(f"{where}: the rule has `versions` but no `engine`; name the engine")
     try:
         return Rule(
             id=entry.id,

@@ -92,9 +92,9 @@ class _Checker:
                 self.comparison(left, operator, right)
             case ast.Name() | ast.Attribute():
                 if self.operand(node) is not Kind.FLAG:
-                    raise self.error(node, "only a yes/no fact may stand alone")
+                    raise self.error(node, "only a yes/no fact may be a condition by itself")
             case _:
-                raise self.error(node, "is not part of the language")
+                raise self.error(node, "this expression is not allowed in a condition")
 
     def comparison(self, left: ast.expr, operator: ast.cmpop, right: ast.expr) -> None:
         asked, held = self.operand(left), self.operand(right)
@@ -131,7 +131,7 @@ class _Checker:
                 self.names.append(name)
                 return kind
             case _:
-                raise self.error(node, "is not part of the language")
+                raise self.error(node, "this expression is not allowed in a condition")
 
     def error(self, node: ast.expr, problem: str) -> CatalogError:
         return CatalogError(f"{self.where}: `{ast.unparse(node)}`: {problem}")

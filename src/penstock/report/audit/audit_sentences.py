@@ -23,7 +23,7 @@ ORDER: Final = (
 )
 """Verdicts in the order in which they are displayed, most serious first."""
 MEANINGS: Final[Mapping[Verdict, str]] = {
-    Verdict.IMPOSSIBLE: "exceeds a bound on capacity, bandwidth or arithmetic in every reading",
+    Verdict.IMPOSSIBLE: "exceeds a bound on capacity, bandwidth or arithmetic in every interpretation",
     Verdict.CONTRADICTED: "contradicted by a sourced fact or date, or by its own inputs",
     Verdict.IMPLAUSIBLE: "possible, but far from all evidence",
     Verdict.UNDETERMINED: "data is missing; the reason names the missing data",

@@ -202,4 +202,4 @@ def _footnote(reports: Sequence[FitReport]) -> Text:
         assumed.setdefault(settings, []).append(_name(report.fit))
     pieces = [settings + (f" ({', '.join(ids)})" if len(assumed) > 1 else "") for settings, ids in assumed.items()]
     tiers = ", ".join(sorted({report.tier for report in reports}))
-    return Text(f"Assumed: {'; '.join(pieces)}. Tier: {tiers}; P10-P90 from engine logs.", style="dim")
+    return Text(f"Assumed: {'; '.join(pieces)}. Tier: {tiers}; P10-P90 intervals come from engine logs.", style="dim")

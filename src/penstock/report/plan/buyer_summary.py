@@ -173,7 +173,7 @@ def _how_sure(result: PlanResult, answer: Answer) -> str:
         return "In simulation this fleet misses its response times. Do not order it; change the plan and run it again."
     if level == "alone":
         return f"{_only_kind(result, answer)} {_in_draws(answer)}".rstrip()
-    unproven = "" if answer.verified else " It was not simulated; its capacity is an estimate."
+    unproven = "" if answer.verified else " This fleet was not simulated; its capacity is an estimate."
     near = "A change of 1% or less in an input makes another fleet the cheapest." if answer.verdict.near else ""
     text = " ".join(filter(None, (_gap(result, answer), near, _chances(result, answer), _in_draws(answer))))
     if likelier(answer) is not None:
@@ -205,13 +205,14 @@ def _chances(result: PlanResult, answer: Answer) -> str:
 def _in_draws(answer: Answer) -> str:
     """State P10, median and P90 of the cost over the Monte Carlo draws, and whether the number of servers is enough."""
     span = answer.verdict.cost_usd
-    if usd(span.low) == usd(span.high):
+    low, median, high = usd(span.low), usd(span.median), usd(span.high)
+    if low == high:
         return ""
-    sentences = [f"It costs {usd(span.low)} to {usd(span.high)} in today's money (P10-P90), median {usd(span.median)}."]
+    sentences = [f"This fleet costs {low} to {high} in today's money (P10-P90), median {median}."]
     if none := unserved_fraction(answer):
         sentences.insert(0, f"In {none:.0%} of cases no compared fleet meets every rule of the plan.")
     if answer.winner.cost.total_usd < span.low:
-        sentences.append("The estimate is below that range, so it is optimistic.")
+        sentences.append("The planned cost is below this range, so the plan is optimistic.")
     if enough := enough_sentence(answer, node="server", draws="cases"):
         sentences.append(f"{capital_first(enough)}.")
     return " ".join(sentences)
@@ -234,9 +235,9 @@ def _best_of(label: str, result: PlanResult, answer: Answer) -> str:
     """
     parts = plain_fleet(answer.by_label[label].mix, result.resolved)
     if not answer.family.by_vendor:
-        return f"best of {parts}"
+        return f"best fleet of {parts}"
     if label != "mix":
-        return f"best of {label_name(label)} ({parts})"
+        return f"best {label_name(label)} fleet ({parts})"
     always = (
         vendors_above_minimum_share(result.problem, answer.by_label[label].mix) == answer.by_label[label].mix.vendors
     )
@@ -285,7 +286,7 @@ def cash_note(answer: Answer) -> str:
     """List the payments in each year."""
     years = answer.winner.cash.years
     payments = ", ".join(f"{usd(paid.total_usd)} in the year from {paid.start:%B %Y}" for paid in years)
-    return f"{payments}. Dollars as paid, not discounted."
+    return f"{payments}. Dollars are shown as paid, without discounting."
 
 
 def _options(result: PlanResult, answer: Answer) -> dict[str, object]:

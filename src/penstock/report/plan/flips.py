@@ -105,7 +105,7 @@ def plain_flip(ends: Sequence[Flip], names: Mapping[str, str]) -> str:
         condition = f"with {few} than {_plain(flip.at, flip)} {_engineers_of(flip)}"
     elif flip.kind == "throughput":
         less = "less" if flip.side == "below" else "more"
-        condition, now = f"if {subject} serves {less} than {flip.at:.0%} of its estimate", "100%"
+        condition, now = f"if {subject} serves {less} than {flip.at:.0%} of its estimated load", "100%"
     else:
         condition = _flip_condition(flip, subject)
     instead = cheaper_then(flip, names) + _again_plainly(ends)

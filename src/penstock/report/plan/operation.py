@@ -55,7 +55,8 @@ def operation(result: PlanResult, answer: Answer, launches: Sequence[PoolLaunch]
         "waterfalls": [_waterfall(name, entry) for name, entry in _pair(answer)],
         "token_prices": token_table(compared_fleets(answer)),
         "flips": None if alone and not flips else flips,
-        "draws": f"Each input is varied alone. Confidence is from {confidence.draws:,} draws, seed {confidence.seed}.",
+        "draws": "Each input is varied alone. The confidence comes from "
+        f"{confidence.draws:,} Monte Carlo draws with seed {confidence.seed}.",
         "tornado": None if alone or not answer.swings else _tornado(answer),
         "rules": rules_table(answer),
         "owned": None if answer.owned is None else list(owned_sentences(answer.owned)),
@@ -88,7 +89,7 @@ def _over_time(mix: Mix, result: PlanResult) -> Figure | None:
 def _waterfall(name: str, bill: Bill) -> Figure:
     fall = bill.cost.waterfall
     bare, whole, people = usd(fall.silicon_usd), usd(fall.all_in_usd), usd(fall.software_usd)
-    note = f"{bare} for silicon or rent, {whole} all in, of which engineers {people}."
+    note = f"{bare} for silicon or rent, {whole} in total, including {people} for engineers."
     return figure(f"From silicon to all in: {name}.", note, waterfall_bars(bill))
 
 
@@ -103,6 +104,6 @@ def _tornado(answer: Answer) -> Figure:
     widest = answer.swings[0]
     note = (
         f"The input with the largest effect is {swing_name(widest)}: over its range, the saving changes by "
-        f"{usd(widest.width_usd)}. Grey bars extend below zero, where another fleet is cheaper."
+        f"{usd(widest.width_usd)}. A grey bar extends below zero where another fleet is cheaper."
     )
     return figure("Saving over the range of each input.", note, tornado_bars(answer.swings, answer.verdict.winner))

@@ -21,26 +21,26 @@ METHOD = (
     deployments that do not fit in memory are dropped. Capacity is the highest rate that is sustained within the SLO;
     the first caveat says how this rate was found.""",
     """An integer program (HiGHS) chooses whole nodes, whole replicas, and the share of each length bucket per pool.
-    It minimises the present value of the whole bill under the plan's rules: spare nodes, power caps, vendors, delivery
-    dates. The same program is solved for each vendor alone, for a mix, and for each accelerator alone.""",
-    """Dollars are discounted to the start. Hardware is bought when needed and kept to the end of the plan; then it
-    is worth its salvage value, plus the share of the remaining book value that the plan counts as resale. Power
-    follows mean load between idle power and the power of a serving node; cooling is power times (PUE - 1). Rent
-    includes host, power and cooling; a contract is paid to the end of its term.""",
-    """Input tokens pay for the share of busy device time that prompts take, output tokens for the rest; idle time,
-    spares and people are distributed like busy time. Token prices are levelised: discounted dollars over discounted
-    tokens.""",
+    The program minimises the present value of the whole bill under the plan's rules: spare nodes, power caps, vendors,
+    delivery dates. The same program is solved for each vendor alone, for a mix, and for each accelerator alone.""",
+    """Dollars are discounted to the start of the plan. Hardware is bought when needed and kept to the end of the plan;
+    then it is worth its salvage value, plus the share of the remaining book value that the plan counts as resale.
+    Power is interpolated by mean load, from idle power to the power of a serving node; cooling is power times (PUE -
+    1). Rent includes host, power and cooling; a contract is paid to the end of its term.""",
+    """Input tokens are charged for the share of busy device time that prompts take, and output tokens for the rest;
+    the costs of idle time, spares and people are distributed in proportion to busy time. Token prices are levelised:
+    discounted dollars over discounted tokens.""",
     """Confidence: each draw varies every input that has a range (people, demand, prices, rates, and each accelerator's
-    throughput from P10 to P90) and resizes every competing fleet. A resized fleet changes its
-    number of nodes: each accelerator still serves the same share of each length bucket, and its nodes run one or two
-    kinds of replica per workload. A mix keeps its number of nodes if its replicas can carry the load with other shares
-    of each length bucket. The cost of a resized fleet may be overestimated, never underestimated. The values at which
-    another fleet becomes cheapest are found in the same way, with a precision of 0.5%.""",
+    throughput from P10 to P90) and resizes every competing fleet. Resizing a fleet changes its number of nodes. Each
+    accelerator still serves the same share of each length bucket, with one or two kinds of replica per workload. A mix
+    keeps its number of nodes if its replicas can carry the load after requests are redistributed between accelerators.
+    The cost of a resized fleet may be overestimated, never underestimated. The values of an input at which another
+    fleet becomes cheapest are found with the same resizing, to a precision of 0.5%.""",
 )
 CAVEATS = (
     "Throughput depends on the software release: measurements on the same chip changed by 15 to 30% within a year.",
-    "A length bucket stands for all requests of about its length; the loads of buckets are added up linearly.",
-    "List prices and rents are those of the day they were published; only a contract fixes a price.",
+    "A length bucket represents requests of similar length; the loads of a replica's buckets are added up linearly.",
+    "List prices and rents are as of the day of their publication; only a contract fixes a price.",
     "Prediction errors of one vendor's accelerators are drawn as partly correlated, all other inputs as independent.",
 )
 

@@ -341,7 +341,8 @@ def _workload_yaml(result: PlanResult) -> str:
 
 def _internal(sheets: Sequence[VendorSheet], margins: Sequence[Margin]) -> Iterator[str]:
     yield "# Internal: do not send\n"
-    yield "The plan's assumptions and the values at which the choice changes. A vendor who sees it knows your limits.\n"
+    yield "This file lists the plan's assumptions and the values at which the choice changes."
+    yield "Do not show it to vendors: it reveals your limits.\n"
     for sheet in sheets:
         yield f"## {product_name(sheet.accelerator)} ({sheet.role})\n"
         yield "| Topic | The plan assumes | The choice changes |\n|---|---|---|"
@@ -351,9 +352,9 @@ def _internal(sheets: Sequence[VendorSheet], margins: Sequence[Margin]) -> Itera
     yield "## Margins of the acceptance benchmark\n"
     yield (
         "The second column is the peak rate that the plan sends to these nodes. The test asks for that rate, or for "
-        "the estimated capacity of these nodes alone if that is lower: in the fleet all replicas of a pool share a "
-        "burst, in the test only the replicas of these nodes, so good nodes carry slightly less alone. "
-        "If these nodes carry less than the last column, another fleet is cheaper.\n"
+        "the estimated capacity of these nodes alone, if that capacity is lower. Nodes alone carry slightly less "
+        "than in the fleet, where all replicas of a pool share a burst. If these nodes carry less than the "
+        "rate in the last column, another fleet is cheaper.\n"
     )
     yield "| Case | Rate in the fleet | Rate in the test | Estimate alone (P10-P90) | Margin | Choice changes below |"
     yield "|---|---|---|---|---|---|"

@@ -228,7 +228,7 @@ def _verdict(scenario: Scenario) -> Text:
         growth, waiting = outcome.saturation.growth_per_s, outcome.saturation.waiting
         text.append("saturated", style="bold red")
         text.append(f": the queue grows by {growth:,.2f} requests/s and had {waiting:,} requests at the end. ")
-        text.append("Its latencies depend on the length of the run; do not compare them. ", style="dim")
+        text.append("Latencies of such a run depend on its length; do not compare them. ", style="dim")
         if outcome.saturation.stopped:
             text.append("The run was stopped early. ")
     elif not any(item.slo for item in outcome.classes):
@@ -250,15 +250,16 @@ def _capacity(scenario: Scenario) -> str:
     if found is None or spread is None:
         return ""
     if not found.rate_per_s:
-        return f"No rate meets the SLO; when saturated, it serves {found.saturated_rate_per_s:,.3g} requests/s."
+        saturated = f"{found.saturated_rate_per_s:,.3g} requests/s"
+        return f"No rate meets the SLO; at saturation, the deployment serves {saturated}."
     arrivals = scenario.question.workload.arrivals
     of_day = ""
     if isinstance(arrivals, Diurnal):
         hours = found.outcome.arrival_span_s / 3600
         of_day = f" as the mean of a day, tested from {clock(arrivals.first_hour)} for {hours:.2g} h"
     return (
-        f"Capacity {spread.value:,.3g} requests/s{of_day} (P10-P90 {spread.low:,.3g}-{spread.high:,.3g}); "
-        f"saturated, without an SLO: {found.saturated_rate_per_s:,.3g}."
+        f"Capacity {spread.value:,.3g} requests/s{of_day} (P10-P90 {spread.low:,.3g}-{spread.high:,.3g}); throughput "
+        f"at saturation, without an SLO: {found.saturated_rate_per_s:,.3g}."
     )
 
 
@@ -289,7 +290,8 @@ def _grounds(scenarios: Sequence[Scenario]) -> Text:
             "requests send the next burst to one replica. Real answers differ in length; use a trace to avoid this.\n"
         )
     text.append(
-        "P10-P90 are from the same run with a faster and a slower stack, as far apart as errors on held-out data.\n"
+        "P10 and P90 come from repeating the run with a faster and a slower stack; the speeds differ by the error on "
+        "held-out data.\n"
     )
     text.append(f"Workload: {scenarios[0].question.workload.source}. ")
     lengths = scenarios[0].question.workload.lengths
