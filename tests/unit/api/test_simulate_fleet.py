@@ -110,7 +110,7 @@ def test_a_crowd_brings_as_many_times_the_requests_and_loses_none() -> None:
 
 
 def test_a_policy_nobody_knows_is_refused() -> None:
-    with pytest.raises(UsageError, match="known: penstock"):
+    with pytest.raises(UsageError, match="use one of penstock"):
         penstock.simulate_fleet(FLEET, policy="best")
 
 
