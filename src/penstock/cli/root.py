@@ -1,11 +1,9 @@
 """Defines the root command, with its command groups, exit codes and one-line errors."""
 
 import io
-import logging
 import os
 import signal
 import sys
-import traceback
 from typing import Final
 
 import click
@@ -14,8 +12,6 @@ from penstock import __version__
 from penstock.cli.declared_commands import DeclaredGroup
 from penstock.cli.flags.renamed_options import refuse_renamed
 from penstock.errors import PenstockError, UsageError
-
-log = logging.getLogger(__name__)
 
 EXIT_USAGE = 2
 EXIT_EXPECTED_FAILURE = 3
@@ -85,13 +81,14 @@ def main() -> None:
         refuse_renamed(sys.argv[1:])
         app()
     except PenstockError as error:
-        log.debug("expected failure", exc_info=True)
         click.echo(f"Error: {error}", err=True)
         sys.exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_EXPECTED_FAILURE)
     except BrokenPipeError:
         # The reader of the pipe has closed it (`| head`); redirect stdout so that exit does not write to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception:  # noqa: BLE001 - the outermost frame: all it adds is the exit code
+        import traceback
+
         traceback.print_exc()
         sys.exit(EXIT_BUG)
 

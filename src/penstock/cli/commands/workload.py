@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from penstock.api.options.option_fields import Flag
+from penstock.api.options.simulate_options import COLUMNS_HELP
 from penstock.cli.declared_commands import DeclaredGroup
-from penstock.cli.flags.shared_flags import AsJson, Columns
+from penstock.cli.flags.shared_flags import AsJson
 
 if TYPE_CHECKING:
     from penstock.workload import TraceSummary
@@ -31,7 +32,7 @@ def describe_command(
         Path,
         Flag(positional=True, help="A trace file: Azure, Mooncake, BurstGPT, or plain CSV, JSONL or Parquet."),
     ],
-    columns: Columns = None,
+    columns: Annotated[str | None, Flag(name="--columns", help=COLUMNS_HELP)] = None,
     chart: Annotated[
         Path | None,
         Flag(name="--chart", help="Draw arrivals and lengths as .html, .svg or .png (needs the `report` extra)."),
