@@ -6,7 +6,9 @@ WORKDIR /source
 COPY constraints/base.txt constraints/gateway.txt constraints/
 RUN python -m venv /opt/penstock && /opt/penstock/bin/pip install --no-cache-dir --require-hashes --requirement constraints/$PARTS.txt
 COPY . .
+# A wheel without the compiled library would leave the building of one to each container.
 RUN python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheel . \
+ && python -m zipfile --list /wheel/*.whl | grep libpenstock-linux \
  && /opt/penstock/bin/pip install --no-cache-dir --no-deps /wheel/*.whl \
  && /opt/penstock/bin/pip uninstall --yes pip
 

@@ -36,7 +36,9 @@ def build(platforms: tuple[str, ...], *, portable: bool) -> None:
     if missing:
         wanted = [f"{name if portable else ''}={SHIPPED / file_name(name)}".removeprefix("=") for name in missing]
         command = [sys.executable, "-m", "penstock.compiled.builder.build_library", *wanted]
-        subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": sys.path[0]})  # noqa: S603 - our own builder
+        # An isolated build of pip finds its packages by PYTHONPATH.
+        search = os.pathsep.join(filter(None, (sys.path[0], os.environ.get("PYTHONPATH"))))
+        subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": search})  # noqa: S603 - our own builder
     else:
         print("the compiled library is up to date")
     stamp_file.write_text(json.dumps(built_from), encoding="ascii")

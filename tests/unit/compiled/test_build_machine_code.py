@@ -1,5 +1,6 @@
 """The tool that builds the libraries of a wheel builds each of them once."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -14,7 +15,8 @@ def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Replace the builder by one that writes empty libraries, and record what it is asked to build."""
     asked: list[list[str]] = []
 
-    def build(command: list[str], **_: object) -> None:
+    def build(command: list[str], *, env: dict[str, str], **_: object) -> None:
+        assert env["PYTHONPATH"].endswith(f"{os.pathsep}/packages/of/pip")
         names = [Path(item.rpartition("=")[2]) for item in command[3:]]
         asked.append([name.name for name in names])
         for name in names:
@@ -23,6 +25,7 @@ def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     monkeypatch.setattr(tool, "SHIPPED", tmp_path / "shipped")
     monkeypatch.setattr(tool, "HEADER", tmp_path / "penstock.h")
     monkeypatch.setattr(subprocess, "run", build)
+    monkeypatch.setenv("PYTHONPATH", "/packages/of/pip")
     return asked
 
 
