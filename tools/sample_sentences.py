@@ -51,7 +51,7 @@ def errors() -> Iterator[str]:
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-                yield from sentences(" ".join(_plain(argument) for argument in node.exc.args))
+                yield from sentences(" ".join(_plain(argument) for argument in node.exc.args[:1]))
 
 
 def _plain(node: ast.expr) -> str:
