@@ -183,7 +183,7 @@ def test_a_fleet_without_a_decode_pool_is_refused() -> None:
     lonely = ReplicaPool(
         name="p", replica=Replica(cost=COST, kv_blocks=10), role="prefill", transfer=Transfer(token_s=0.0)
     )
-    with pytest.raises(DeploymentError, match="prefill and decode pools together"):
+    with pytest.raises(DeploymentError, match="a prefill pool and a decode pool"):
         simulate([lonely], [requests([0.0], [(10, 2)])])
 
 
