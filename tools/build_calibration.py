@@ -29,6 +29,7 @@ from penstock.performance.calibration.held_out import (
     folds_of,
 )
 from penstock.performance.calibration.measured_runs import Run, as_columns
+from penstock.performance.calibration.repeated_runs import repeat_spread
 from penstock.performance.shipped.shipped_runs import shipped_runs
 from penstock.performance.similarity.covariance import Spreads
 from penstock.performance.similarity.posterior import Measured, solve
@@ -41,8 +42,8 @@ _FIRST_BY: Mapping[Novelty, str] = {
     "model": "model",
     "accelerator": "accelerator",
 }
-_BY: Mapping[Novelty, str] = {**_FIRST_BY, "shape": "month"}
-"""What is held out to know how wrong a prediction is about something new; of a known setup it is the month."""
+_BY: Mapping[Novelty, str] = {**_FIRST_BY, "shape": "month", "load": "load"}
+"""Fold whose held-out errors determine the interval for each novelty. For a known setup it is the month."""
 
 
 def main() -> int:
@@ -67,6 +68,8 @@ def main() -> int:
             new: _first_spread(waits, folds_of(evidence.cases, by)[at], known, held[by].slowdowns[at])
             for new, by in _FIRST_BY.items()
         },
+        repeats=repeat_spread(evidence.measured, evidence.measured.seconds),
+        first_repeats=repeat_spread(evidence.measured, evidence.measured.first_s),
         fitted_on=datetime.now(tz=UTC).date().isoformat(),
     )
     (DATA / "efficiencies.json").write_text(json.dumps(to_document(efficiencies), indent=1) + "\n", encoding="utf-8")

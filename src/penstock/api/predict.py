@@ -129,8 +129,6 @@ def _predict_aggregated(placing: RequestedDeployment, load: tuple[int, int, int]
             load_measurements(prediction.deployment.accelerator.id),
             lambda row: shape_of_name(row.model),
             family=shape_of(placing.spec),
-            input_tokens=load[0],
-            output_tokens=load[1],
         )
         for prediction in predictions
     )

@@ -11,6 +11,7 @@ from penstock.catalog.measurement import Measurement
 from penstock.model import ModelSpec
 from penstock.performance.memory.engine_settings_that_fit import engine_flags
 from penstock.performance.prediction.energy_per_token import Energy
+from penstock.performance.prediction.nearest_measurements import reasons_to_differ
 from penstock.performance.prediction.predict_deployment import Prediction, Range
 from penstock.report.drawing.bars import Use, legend, stacked_bar
 from penstock.report.drawing.comparison_table import Column, sheet
@@ -174,6 +175,9 @@ def _near(prediction: Prediction, rows: Sequence[Measurement]) -> Text:
             f"TPOT {tpot}{joules} ({row.source})",
             style="dim",
         )
+        reasons = reasons_to_differ(prediction, row)
+        if reasons:
+            text.append(f"; other {', '.join(reasons)} than predicted", style="dim")
     return text
 
 
@@ -190,6 +194,8 @@ def _grounds(predictions: Sequence[Prediction]) -> Text:
         if prediction.seen.rows:
             seen = f"this setup, {prediction.seen.rows:,} rows"
         text.append(f"{_name(prediction)}: estimated from {grounds}; measured: {seen}")
+        if prediction.software is not None:
+            text.append(f"; software of {prediction.software.date}")
         drafts = prediction.speculation
         if drafts is not None:
             text.append(
@@ -203,5 +209,7 @@ def _grounds(predictions: Sequence[Prediction]) -> Text:
             text.append(f"; only {prediction.running:,.0f} of {prediction.concurrency:,.0f} requests run concurrently")
         text.append("\n")
     text.append("Watts and joules include only the devices, without host, network and cooling. ")
+    if any(prediction.ttft_tier in {"measured", "interpolated"} for prediction in predictions):
+        text.append("Measured TTFT includes the start of the benchmark, when all users send a prompt at once. ")
     text.append("TTFT is for a steady closed loop; near saturation use `penstock simulate`, which models the queue.")
     return text

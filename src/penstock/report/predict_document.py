@@ -81,6 +81,7 @@ class PredictDeployment(TypedDict):
     roofline_s: float
     software_tax_fraction: Annotated[float, at("software_tax")]
     tier: Tier
+    ttft_tier: Tier
     novelty: str
     borrowed_from: list[str]
     rows_of_this_setup: Annotated[int, at("seen.rows")]

@@ -10,8 +10,8 @@ from penstock.performance.calibration.error_summary import Errors, intervals, is
 from penstock.performance.calibration.held_out import FOLDS, folds_of
 from penstock.performance.calibration.measured_runs import measured_engine, setup_of
 from penstock.performance.shipped.shipped_runs import shipped_efficiencies, shipped_errors, shipped_runs
+from penstock.performance.similarity.curve import slowdowns_of
 from penstock.performance.similarity.posterior import solve
-from penstock.performance.similarity.slowdowns import slowdowns_of
 from penstock.report.accuracy import Published
 
 AMD = ("mi300x", "mi325x", "mi355x")

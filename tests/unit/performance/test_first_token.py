@@ -17,6 +17,7 @@ from penstock.performance.calibration.first_token_waits import (
     measured_loop,
 )
 from penstock.performance.calibration.measured_runs import measured_deployment, runs
+from penstock.performance.prediction.measured_load import RequestedLoad, first_token_at
 from penstock.performance.prediction.predict_deployment import predict
 from penstock.performance.prediction.serving_stack import stack_of
 from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies
@@ -100,9 +101,9 @@ def test_closed_form_and_stack_agree_with_what_is_predicted(work: ReplicaWork) -
     tokens = work.deployment.engine.max_batched_tokens
     loop = LoopLoad(users=np.array([16.0]), input_tokens=1024, output_tokens=1024, batched_tokens=tokens)
     assert found.ttft_s is not None
-    assert found.ttft_s.value == pytest.approx(
-        stack.request_s + stack.first_ratio * float(first_token_work(work, loop)[0] @ stack.slowdowns)
-    )
+    closed_form_s = stack.request_s + stack.first_ratio * float(first_token_work(work, loop)[0] @ stack.slowdowns)
+    corrected = first_token_at(stack, work, "sglang", efficiencies, RequestedLoad(16, 1024, 1024))
+    assert found.ttft_s.value == pytest.approx(closed_form_s * np.exp(corrected.log_factor))
     assert found.ttft_s.low < found.ttft_s.value < found.ttft_s.high
 
 

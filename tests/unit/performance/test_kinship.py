@@ -12,14 +12,9 @@ from examples import SLOWDOWNS, deployment
 from penstock.performance.shipped.shipped_runs import shipped_efficiencies
 from penstock.performance.similarity.cases import Cases
 from penstock.performance.similarity.covariance import covariance, linear
+from penstock.performance.similarity.curve import curve_of, slowdowns_of, uncertainty_of
 from penstock.performance.similarity.posterior import Evidence, Measured, solve
-from penstock.performance.similarity.slowdowns import (
-    GRID,
-    closed_loop_case,
-    slowdowns_of,
-    slowdowns_through,
-    uncertainty_of,
-)
+from penstock.performance.similarity.slowdowns import GRID, closed_loop_case, slowdowns_through
 from penstock.performance.step.step_work import COMPONENTS, PHYSICAL, Array, ReplicaWork
 
 SHIPPED = shipped_efficiencies().evidence
@@ -30,7 +25,7 @@ LLAMA = ReplicaWork(deployment("llama-3.1-70b", "h100", tp=8))
 
 
 def measured(cases: Cases, seconds: Array) -> Measured:
-    return Measured(cases=cases, seconds=seconds, texts={})
+    return Measured(cases=cases, seconds=seconds, first_s=np.full(len(seconds), np.nan), texts={})
 
 
 def some_rows(count: int) -> Cases:
@@ -160,8 +155,14 @@ def test_the_shipped_rows_weigh_what_they_must() -> None:
 
 
 def test_doubt_is_small_where_it_was_measured_and_large_on_a_part_nobody_measured() -> None:
-    known = uncertainty_of(SHIPPED, R1, "sglang")
-    other_split = uncertainty_of(SHIPPED, ReplicaWork(deployment("deepseek-r1", "mi300x", tp=4)), "sglang")
-    accelerator = replace(R1.deployment.accelerator, id="mi999x", vendor="intel")
-    stranger = uncertainty_of(SHIPPED, ReplicaWork(replace(R1.deployment, accelerator=accelerator)), "sglang")
+    unknown = replace(R1.deployment.accelerator, id="mi999x", vendor="intel")
+    works = (
+        R1,
+        ReplicaWork(deployment("deepseek-r1", "mi300x", tp=4)),
+        ReplicaWork(replace(R1.deployment, accelerator=unknown)),
+    )
+    own = (curve_of(SHIPPED, work, "sglang").own for work in works)
+    known, other_split, stranger = (
+        uncertainty_of(SHIPPED, work, "sglang", each) for work, each in zip(works, own, strict=True)
+    )
     assert known < other_split < stranger

@@ -31,7 +31,7 @@ class Again:
         reruns = Reruns(model_of, load_accelerator)
         slowdowns = held.slowdowns[at]
         self.runs: list[Rerun] = [reruns(item.run.row, slow) for item, slow in zip(self.waits, slowdowns, strict=True)]
-        self.tpot_s = held.predicted_s[at]
+        self.tpot_s = np.einsum("ij,ij->i", everything.cases.roofline[at], slowdowns)
         simulated = np.array([run.ttft_s for run in self.runs])
         folds = folds_of(everything.cases, "lengths")[at]
         self.ttft_s = first_tokens_without(self.waits, folds, Dated(evidence), slowdowns, simulated)

@@ -27,7 +27,7 @@ from penstock.performance.step.step_work import ReplicaWork
 
 _DIGITS = 6
 
-Novelty = Literal["shape", "configuration", "model", "accelerator"]
+Novelty = Literal["load", "shape", "configuration", "model", "accelerator"]
 """The part of a deployment that was never measured. The interval of a prediction comes from the errors of predictions
 for which the same part was held out."""
 _CURVE = 3
@@ -59,6 +59,10 @@ class Efficiencies:
     """Fit of the part of the time to first token that the engine's steps do not explain. The terms of the fit are
     listed in `first_token_waits.FIRST`."""
     first_spreads: Mapping[Novelty, Logs]
+    repeats: Logs
+    """P10 and P90 of the ratio of two measurements of one setup and load, newer over older, as logarithms."""
+    first_repeats: Logs
+    """The same for the time to first token."""
     fitted_on: str
 
     def interval(self, novelty: Novelty, accelerator: str, uncertainty: float) -> Logs:
@@ -102,7 +106,7 @@ class Efficiencies:
 
         Two runs have the same label `setup` if model, accelerator, engine, format and split are equal.
         """
-        found = np.flatnonzero(self._shares(work, engine, label))
+        found = self.rows_of(work, engine, label)
         if not len(found):
             return ObservedSetups()
         cases, dated = self.evidence.cases, found[~self.evidence.cases.undated[found]]
@@ -113,6 +117,10 @@ class Efficiencies:
             loads=frozenset((float(users), round(inputs), round(outputs)) for users, inputs, outputs in loads),
             software=None if newest is None else self._software(int(newest)),
         )
+
+    def rows_of(self, work: ReplicaWork, engine: str, label: str = "setup") -> npt.NDArray[np.intp]:
+        """Return the indices of the measured rows that have the same label as a deployment."""
+        return np.flatnonzero(self._shares(work, engine, label))
 
     def novelty(self, work: ReplicaWork, engine: str, seen: ObservedSetups) -> Novelty:
         """Return the part of a deployment that serving measurements do not cover.
@@ -148,6 +156,8 @@ def to_document(efficiencies: Efficiencies) -> dict[str, Any]:
             for name, parts in efficiencies.intervals.items()
         },
         "first_spreads": {name: [_round(value) for value in span] for name, span in efficiencies.first_spreads.items()},
+        "repeats": [_round(value) for value in efficiencies.repeats],
+        "first_repeats": [_round(value) for value in efficiencies.first_repeats],
         "first": _calibration_entries(efficiencies.first),
     }
 
@@ -171,6 +181,8 @@ def from_document(document: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[
         },
         first=_calibration(document["first"]),
         first_spreads={name: (span[0], span[1]) for name, span in document["first_spreads"].items()},
+        repeats=(document["repeats"][0], document["repeats"][1]),
+        first_repeats=(document["first_repeats"][0], document["first_repeats"][1]),
         fitted_on=document["fitted_on"],
     )
 

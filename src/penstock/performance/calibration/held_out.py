@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from itertools import islice
 from typing import Any, Final
@@ -15,12 +15,15 @@ from penstock.performance.calibration.first_token_waits import SlowdownsOf, Wait
 from penstock.performance.calibration.measured_runs import Run, as_columns, measured_engine, setup_of
 from penstock.performance.similarity.cases import Cases
 from penstock.performance.similarity.covariance import Spreads, covariance, linear, noise_of
+from penstock.performance.similarity.curve import fit_curve, remaining_variance, slowdowns_of
+from penstock.performance.similarity.own_measurements import MAX_DRIFT, OwnMeasurements, newest_of_each_load
 from penstock.performance.similarity.posterior import Evidence, Measured, last_measured
-from penstock.performance.similarity.slowdowns import CENTRE, GRID, closed_loop_case, slowdowns_of, slowdowns_through
+from penstock.performance.similarity.slowdowns import GRID, closed_loop_case
 from penstock.performance.step.step_work import Array
 
 Folds = npt.NDArray[np.int64]
 Picked = npt.NDArray[np.intp]
+Kept = npt.NDArray[np.bool_]
 
 
 FOLDS: Final[Mapping[str, Callable[[Cases], Sequence[npt.NDArray[Any]]]]] = {
@@ -41,10 +44,9 @@ _LARGE: Final = 64
 """If a fold has more rows than this, the solution without the fold is cached and reused for other setups."""
 _TOGETHER: Final = 40
 """Number of setups whose covariances are multiplied with the inverse in one matrix product."""
-_CENTRE: Final = np.array(CENTRE)
 
 
-def _batches(groups: Iterable[tuple[Picked, Cases]], size: int) -> Iterator[list[tuple[Picked, Cases]]]:
+def _batches(groups: Iterable["_Group"], size: int) -> Iterator[list["_Group"]]:
     """Yield the groups in batches of `size`. The last batch can be smaller."""
     remaining = iter(groups)
     while taken := list(islice(remaining, size)):
@@ -101,6 +103,21 @@ class _Removed:
     """Weights of the remaining rows. The weights of the left-out rows are zero."""
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Group:
+    """Rows of one setup and month, with the loads at which they are predicted."""
+
+    rows: Picked
+    grid: Cases
+    """Grid of loads at the median date of the rows."""
+    own: Picked
+    """Rows of the setup that correct the prediction, one per load."""
+    own_now: Cases
+    """Loads of `own`, with the date of the grid."""
+    rows_now: Cases
+    """Loads of `rows`, at the date for which the uncertainty is stated."""
+
+
 class HeldOut:
     """Predictor of held-out rows. It inverts the covariance of all rows once and reuses the inverse for most folds."""
 
@@ -122,14 +139,16 @@ class HeldOut:
         held = {name: self._nothing() for name in names}
         folds = {name: folds_of(self.cases, name) for name in names if name != "month"}
         large: dict[tuple[str, int], _Removed] = {}
-        for rows, ask, across, through in self._setup_grids() if folds else ():
-            known = np.einsum("ij,ij->i", through, across[_CENTRE])
-            for name, fold in ((each, fold) for each in folds for fold in np.unique(folds[each][rows]).tolist()):
+        for group, across, through in self._with_inverse() if folds else ():
+            known = np.einsum("ij,ij->i", through, across.rows)
+            for name, fold in ((each, fold) for each in folds for fold in np.unique(folds[each][group.rows]).tolist()):
                 gone = large.get((name, fold)) or self._remove(np.flatnonzero(folds[name] == fold))
                 if len(gone.rows) > _LARGE:
                     large[name, fold] = gone
                 lost = np.einsum("ij,ij->i", through[:, gone.rows] @ gone.block, through[:, gone.rows])
-                self._predict(held[name], rows[folds[name][rows] == fold], ask, across @ gone.solved, known - lost)
+                variance = self._variance(group.rows_now, known - lost)
+                kept = folds[name][group.rows] == fold, ~np.isin(group.own, gone.rows)
+                self._predict(held[name], group, across, gone.solved, (variance, variance), kept)
         if "month" in held:
             self._a_month_ahead(held["month"])
         return held
@@ -146,14 +165,16 @@ class HeldOut:
             if len(known) < _MIN_KNOWN:
                 continue
             inverse = np.linalg.inv(self.whole[np.ix_(known, known)])
-            solved = inverse @ self.left[known]
-            seen = self.cases.take(known)
-            for rows, today in self._groups(dated & (month == this)):
-                ask = last_measured(seen, today)
-                across = covariance(ask, seen, self.spreads).astype(np.float64)
-                centre = covariance(today.take(_CENTRE), seen, self.spreads).astype(np.float64)
-                explained = np.einsum("ij,ij->i", centre @ inverse, centre)
-                self._predict(held, rows, ask, across @ solved, explained)
+            solved = np.zeros(len(self.found))
+            solved[known] = inverse @ self.left[known]
+            for group in self._groups(dated & (month == this), known=known):
+                across = self._across(group)
+                last = _dated_as(group.rows_now, group.grid)
+                earlier = (covariance(cases, self.cases.take(known), self.spreads) for cases in (last, group.rows_now))
+                explained = [np.einsum("ij,ij->i", each @ inverse, each) for each in earlier]
+                variances = self._variance(last, explained[0]), self._variance(group.rows_now, explained[1])
+                every = np.ones(len(group.rows), np.bool_), np.ones(len(group.own), np.bool_)
+                self._predict(held, group, across, solved, variances, every)
 
     def _nothing(self) -> Held:
         count = len(self.found)
@@ -169,37 +190,106 @@ class HeldOut:
         solved[out] = 0.0
         return _Removed(rows=out, block=block, solved=solved)
 
-    def _setup_grids(self) -> Iterator[tuple[Picked, Cases, Array, Array]]:
-        """Yield the rows of each setup and month, their grid, and the covariance of the grid with all measured rows.
-
-        The fourth value is the covariance of the grid's centre with all measured rows, times the inverse covariance.
-        """
+    def _with_inverse(self) -> Iterator[tuple["_Group", "_Across", Array]]:
+        """Yield each group, its covariances with all rows, and those of its own rows times the inverse covariance."""
         for together in _batches(self._groups(), _TOGETHER):
-            across = [covariance(ask, self.cases, self.spreads).astype(np.float64) for _, ask in together]
-            through = np.vstack([each[_CENTRE] for each in across]) @ self.inverse
-            solved = np.split(through, len(across))
-            yield from ((*group, each, centre) for group, each, centre in zip(together, across, solved, strict=True))
+            across = [self._across(group) for group in together]
+            through = np.vstack([each.rows for each in across]) @ self.inverse
+            parts = np.split(through, np.cumsum([len(group.rows) for group in together])[:-1])
+            yield from zip(together, across, parts, strict=True)
 
-    def _groups(self, kept: npt.NDArray[np.bool_] | None = None) -> Iterator[tuple[Picked, Cases]]:
-        """Yield the rows of each setup and month, with a grid of loads at the median date of these rows."""
+    def _across(self, group: "_Group") -> "_Across":
+        grid, own, rows = (
+            covariance(cases, self.cases, self.spreads).astype(np.float64)
+            for cases in (group.grid, group.own_now, group.rows_now)
+        )
+        return _Across(grid=grid, own=own, rows=rows)
+
+    def _groups(self, kept: npt.NDArray[np.bool_] | None = None, known: Picked | None = None) -> Iterator["_Group"]:
+        """Yield the rows of each setup and month, with a grid of loads at the median date of these rows.
+
+        If `known` is given, the grid has the date of the last known software, and only known rows correct it.
+        """
         groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
         for number, run in enumerate(self.found):
             if run.row.scenario == "online" and (kept is None or kept[number]):
                 groups[*setup_of(run.row), f"{run.row.date:%Y-%m}", run.row.dated].append(number)
         for members in groups.values():
             run, day = self.found[members[0]], date.fromordinal(round(float(np.median(self.cases.day[members]))))
-            grid = closed_loop_case(run.work, measured_engine(run.row), GRID, day, undated=run.row.dated == "up_to")
-            yield np.array(members, np.intp), grid
+            today = closed_loop_case(run.work, measured_engine(run.row), GRID, day, undated=run.row.dated == "up_to")
+            grid = today if known is None else last_measured(self.cases.take(known), today)
+            rows, setup = np.array(members, np.intp), self.cases.labels["setup"] == grid.labels["setup"][0]
+            candidates = np.flatnonzero(setup) if known is None else known[setup[known]]
+            own = newest_of_each_load(self.cases, self.measured.seconds, candidates, float(grid.day[0]))
+            yield _Group(
+                rows=rows,
+                grid=grid,
+                own=own,
+                own_now=_dated_as(self.cases.take(own), grid),
+                rows_now=_dated_as(self.cases.take(rows), today),
+            )
 
-    def _predict(self, held: Held, rows: Picked, ask: Cases, moved: Array, explained: Array) -> None:
-        reference = linear(ask, self.spreads).reference
-        slowdowns = slowdowns_through(ask.roofline, reference + moved, self.spreads.common)
-        centre = ask.take(_CENTRE)
-        alone = np.diag(covariance(centre, centre, self.spreads))
-        variance = np.maximum(alone - explained, 0.0) + self.spreads.noise**2
-        held.slowdowns[rows] = slowdowns
-        held.predicted_s[rows] = self.cases.roofline[rows] @ slowdowns
-        held.uncertainty[rows] = np.sqrt(np.mean(variance))
+    def _variance(self, cases: Cases, explained: Array) -> Array:
+        """Return the variance of predicted log times, given the part that the known rows explain."""
+        alone = np.diag(covariance(cases, cases, self.spreads))
+        return np.asarray(np.maximum(alone - explained, 0.0) + self.spreads.noise**2)
+
+    def _predict(
+        self,
+        held: Held,
+        group: "_Group",
+        across: "_Across",
+        solved: Array,
+        variances: tuple[Array, Array],
+        kept: tuple[Kept, Kept],
+    ) -> None:
+        """Predict some rows of a group.
+
+        `variances` are those of all rows of the group, with the last measured software and with the software of the
+        row's day. `kept` selects the rows to predict, and the measurements of the setup that correct them.
+        """
+        picked, own = kept
+        now, then = group.own_now.take(own), self.cases.take(group.own[own])
+        predicted = linear(now, self.spreads).reference + across.own[own] @ solved
+        smoothed = linear(then, self.spreads).reference + self._shared(group.own[own]) @ solved
+        drift = smoothed - predicted
+        current = then.undated | (np.abs(drift) <= MAX_DRIFT)
+        measurements = OwnMeasurements(
+            loads=then.take(current).log_load,
+            log_seconds=np.log(self.measured.seconds[group.own[own][current]]),
+            drift=drift[current],
+        )
+        moved = linear(group.grid, self.spreads).reference + across.grid @ solved
+        curve = fit_curve(
+            group.grid, moved, measurements, then.roofline[current], predicted[current], self.spreads.common
+        )
+        rows, asked = group.rows[picked], group.rows_now.take(picked)
+        last, today = (each[picked] for each in variances)
+        variance = remaining_variance(measurements.unexplained(asked.log_load), last, today, self.spreads.noise)
+        held.slowdowns[rows] = curve.slowdowns
+        held.predicted_s[rows] = np.exp(curve.log_seconds(self.cases.take(rows)))
+        held.uncertainty[rows] = np.sqrt(variance)
+
+    def _shared(self, rows: Picked) -> Array:
+        """Return the covariance of rows with all rows, without noise."""
+        shared = self.whole[rows]
+        shared[np.arange(len(rows)), rows] -= noise_of(self.cases.take(rows), self.spreads)
+        return shared
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Across:
+    """Covariances of a group's grid, its own measurements and its rows with all measured rows."""
+
+    grid: Array
+    own: Array
+    rows: Array
+
+
+def _dated_as(cases: Cases, other: Cases) -> Cases:
+    """Return cases with the date of the first case in `other`."""
+    count = len(cases)
+    return replace(cases, day=np.full(count, other.day[0]), undated=np.full(count, other.undated[0]))
 
 
 class Dated:

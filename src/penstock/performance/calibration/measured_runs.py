@@ -153,6 +153,7 @@ def as_columns(found: Sequence[Run]) -> Measured:
             undated=np.array([row.dated == "up_to" for row in rows]),
         ),
         seconds=np.array([run.seconds for run in found]),
+        first_s=np.array([np.nan if row.ttft_s is None else row.ttft_s for row in rows], np.float64),
         texts={
             **texts,
             "version": tuple(row.version for row in rows),

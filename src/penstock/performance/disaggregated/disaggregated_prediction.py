@@ -142,7 +142,7 @@ def stack_in_phase(
     spread = factors.seen if measured else factors.unseen
     return replace(
         stack,
-        slowdowns=stack.slowdowns * exp(factors.log_factor(phase, labels)),
+        curve=replace(stack.curve, slowdowns=stack.slowdowns * exp(factors.log_factor(phase, labels))),
         spread=spread.tpot,
         first_spread=spread.ttft,
         tier="calibrated" if measured else "transferred",

@@ -2,9 +2,17 @@
 
 from collections.abc import Callable, Iterable
 from math import inf, log
+from typing import Final
+
+import numpy as np
 
 from penstock.catalog.measurement import Measurement
+from penstock.fleet.deployment import Deployment
 from penstock.performance.prediction.predict_deployment import Prediction
+from penstock.performance.similarity.cases import weights_label
+
+_CLOSE: Final = 0.05
+"""Relative difference of two times up to which no reason is needed."""
 
 
 def nearest_measurements(
@@ -13,8 +21,6 @@ def nearest_measurements(
     family_of_row: Callable[[Measurement], str],
     *,
     family: str,
-    input_tokens: float,
-    output_tokens: float,
     count: int = 3,
 ) -> list[Measurement]:
     """Return the `count` nearest serving rows of the same accelerator and model family.
@@ -22,17 +28,19 @@ def nearest_measurements(
     The distance of a row depends on token lengths, load, number of devices and engine. The nearest row comes first.
     Among equally near rows, the newest comes first.
     """
-    wanted = prediction.deployment
+    wanted, load = prediction.deployment, prediction.load
 
     def distance(row: Measurement) -> float:
         if row.concurrency is None or row.tpot_s is None:
             return inf
         return (
-            abs(log(row.input_tokens / input_tokens))
-            + abs(log(row.output_tokens / output_tokens))
-            + abs(log(row.concurrency / prediction.concurrency))
+            abs(log(row.input_tokens / load.input_tokens))
+            + abs(log(row.output_tokens / load.output_tokens))
+            + abs(log(row.concurrency / load.users))
             + 2 * abs(log(row.devices / wanted.parallelism.devices))
             + (0 if row.engine == prediction.measured_engine else 1)
+            + (0 if row.weights == weights_label(wanted.model) else 1)
+            + (0 if _same_split(row, wanted) else 0.5)
         )
 
     similar = [
@@ -46,3 +54,26 @@ def nearest_measurements(
     # A median over months never ranks as the newest.
     ranked = sorted(similar, key=lambda row: (round(distance(row), 2), row.dated, -row.date.toordinal(), row.id))
     return [row for row in ranked[:count] if distance(row) < inf]
+
+
+def reasons_to_differ(prediction: Prediction, row: Measurement) -> tuple[str, ...]:
+    """Return the reasons why a row's time differs from the predicted time, or nothing if both are within 5%."""
+    if row.tpot_s is None or abs(row.tpot_s / prediction.tpot_s.value - 1) <= _CLOSE:
+        return ()
+    wanted, software = prediction.deployment, prediction.software
+    users, inputs, outputs = (
+        np.log2([value]) for value in (row.concurrency or 1.0, row.input_tokens, row.output_tokens)
+    )
+    reasons = {
+        "engine": row.engine == prediction.measured_engine,
+        "weight format": row.weights == weights_label(wanted.model),
+        "split": _same_split(row, wanted),
+        "load": prediction.load.is_among((users, inputs, outputs)),
+        "software": row.dated == "day" and (software is None or row.date >= software.date),
+    }
+    return tuple(reason for reason, same in reasons.items() if not same)
+
+
+def _same_split(row: Measurement, wanted: Deployment) -> bool:
+    split = wanted.parallelism
+    return (row.tp, row.dp, row.ep) == (split.tp, split.dp, split.expert_parallel)

@@ -12,12 +12,16 @@ from penstock.performance.calibration.efficiencies import Efficiencies, Novelty,
 from penstock.performance.calibration.error_summary import Logs
 from penstock.performance.calibration.first_token_regression import Software
 from penstock.performance.memory.budget import MemoryFit, fit
+from penstock.performance.prediction.measured_load import (
+    RequestedLoad,
+    first_token_at,
+    time_per_token_at,
+    was_measured,
+)
 from penstock.performance.prediction.serving_stack import Stack, Tier, stack_of
 from penstock.performance.step.drafting_step import drafting_step
 from penstock.performance.step.first_token import LoopLoad
 from penstock.performance.step.step_work import COMPONENTS, PHYSICAL, Array, ReplicaWork, roofline_s
-
-_SAME: Final = (0.89, 1.02)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +117,7 @@ class Prediction:
     measured_engine: str
     """The engine whose measurements are used. It can differ from `deployment.engine`, which determines the memory
     budget."""
-    concurrency: float
+    load: RequestedLoad
     running: float
     """Number of requests that run concurrently. It is below `concurrency` if the KV cache or the engine's batch is
     full."""
@@ -127,16 +131,23 @@ class Prediction:
     roofline_parts_s: Mapping[str, float]
     """Seconds of each component of the step at the roofline: memory traffic, arithmetic and communication."""
     tier: Tier
+    """Tier of the time per output token."""
+    ttft_tier: Tier
     novelty: Novelty
     borrowed_from: tuple[str, ...]
     seen: ObservedSetups
-    """Measurements of exactly this setup. The tier is `measured` if exactly this load was measured."""
+    """Measurements of exactly this setup."""
     software: Software | None
     memory: MemoryFit
     stack: Stack | None
     """Measured behaviour of the stack. It also applies to other loads of the same deployment. None if the prediction is
     a roofline."""
     speculation: Speculation | None = None
+
+    @property
+    def concurrency(self) -> float:
+        """Return the number of users of the closed loop."""
+        return self.load.users
 
     @property
     def output_tokens_per_s_per_device(self) -> float:
@@ -166,8 +177,8 @@ def predict(
     memory = fit(deployment, max(1, round(input_tokens + output_tokens)))
     work = ReplicaWork(deployment)
     stack = None if efficiencies is None else stack_of(work, measured_engine, efficiencies)
-    load = (concurrency, input_tokens, output_tokens)
-    running = concurrency if stack is not None and _was_measured(stack, *load) else _running(memory, concurrency)
+    load = RequestedLoad(concurrency, input_tokens, output_tokens)
+    running = concurrency if stack is not None and was_measured(stack, work, load) else _running(memory, concurrency)
     drafts = speculation or _NO_DRAFTS
     loop = LoopLoad(
         users=np.array([running]),
@@ -178,18 +189,23 @@ def predict(
     )
     roofline = drafts.roofline(work, loop)
     bound_s = roofline_s(roofline)
-    if stack is None:
-        return _roofline_prediction(deployment, measured_engine, concurrency, running, roofline, memory)
-    taken = roofline * stack.slowdowns * float(np.exp(drafts.log_factor))
+    if stack is None or efficiencies is None:
+        return _roofline_prediction(deployment, measured_engine, load, running, roofline, memory)
+    served_load = RequestedLoad(running, input_tokens, output_tokens)
+    at = time_per_token_at(stack, work, measured_engine, efficiencies, served_load)
+    # The factor of drafting steps was fitted without the correction.
+    log_factor = at.log_factor if speculation is None else drafts.log_factor
+    taken = roofline * stack.slowdowns * float(np.exp(log_factor))
     step = StepTime(parts_s={name: float(value) for name, value in zip(COMPONENTS, taken, strict=True)})
-    tpot = _around(step.seconds, drafts.widened(stack.spread), lower_bound=bound_s)
-    served = _first_token(stack, work, loop)
+    tpot = _around(step.seconds, drafts.widened(at.spread), lower_bound=bound_s)
+    first = first_token_at(stack, work, measured_engine, efficiencies, served_load)
+    served = _around(float(stack.first_token_s(work, loop)[0] * np.exp(first.log_factor)), first.spread)
     busy = _request_seconds(served, tpot, output_tokens)
     throughput = _range(running * output_tokens / seconds for seconds in (busy.value, busy.high, busy.low))
     return Prediction(
         deployment=deployment,
         measured_engine=measured_engine,
-        concurrency=concurrency,
+        load=load,
         running=running,
         tpot_s=tpot,
         ttft_s=_after_waiting(served, busy, (concurrency - running) / running),
@@ -197,7 +213,8 @@ def predict(
         step=step,
         roofline_s=bound_s,
         roofline_parts_s=_physical(roofline),
-        tier=_tier(stack, *load) if speculation is None else drafts.tier_on(stack),
+        tier=at.tier if speculation is None else drafts.tier_on(stack),
+        ttft_tier=first.tier,
         novelty=stack.novelty,
         seen=stack.seen,
         borrowed_from=stack.path,
@@ -205,21 +222,6 @@ def predict(
         memory=memory,
         stack=stack,
         speculation=speculation,
-    )
-
-
-def _tier(stack: Stack, users: float, input_tokens: float, output_tokens: float) -> Tier:
-    return "measured" if _was_measured(stack, users, input_tokens, output_tokens) else stack.tier
-
-
-def _was_measured(stack: Stack, users: float, input_tokens: float, output_tokens: float) -> bool:
-    """Return whether exactly this load was measured.
-
-    InferenceX draws its token lengths at random. Their means are 0.9 of the nominal lengths.
-    """
-    return any(
-        seen == users and all(_SAME[0] <= ratio <= _SAME[1] for ratio in (ins / input_tokens, outs / output_tokens))
-        for seen, ins, outs in stack.seen.loads
     )
 
 
@@ -241,7 +243,7 @@ def _after_waiting(served: Range, busy: Range, waiting_per_running: float) -> Ra
     return _range(first + waiting_per_running * run for first, run in zip(served.ends, busy.ends, strict=True))
 
 
-def _around(seconds: float, spread: Logs, *, lower_bound: float) -> Range:
+def _around(seconds: float, spread: Logs, *, lower_bound: float = 0.0) -> Range:
     """Return the P10-P90 range of a time. The low end is never below `lower_bound`, which is the roofline."""
     low, high = (seconds * float(np.exp(end)) for end in spread)
     return Range(value=seconds, low=max(lower_bound, low), high=high)
@@ -254,7 +256,12 @@ def _running(memory: MemoryFit, concurrency: float) -> float:
 
 
 def _roofline_prediction(
-    deployment: Deployment, measured_engine: str, concurrency: float, running: float, roofline: Array, memory: MemoryFit
+    deployment: Deployment,
+    measured_engine: str,
+    load: RequestedLoad,
+    running: float,
+    roofline: Array,
+    memory: MemoryFit,
 ) -> Prediction:
     seconds = roofline_s(roofline)
     only = Range(value=seconds, low=seconds, high=seconds)
@@ -262,7 +269,7 @@ def _roofline_prediction(
     return Prediction(
         deployment=deployment,
         measured_engine=measured_engine,
-        concurrency=concurrency,
+        load=load,
         running=running,
         tpot_s=only,
         ttft_s=None,
@@ -271,6 +278,7 @@ def _roofline_prediction(
         roofline_s=seconds,
         roofline_parts_s=_physical(roofline),
         tier="roofline",
+        ttft_tier="roofline",
         novelty="accelerator",
         borrowed_from=(),
         seen=ObservedSetups(),
@@ -282,13 +290,6 @@ def _roofline_prediction(
 
 def _physical(roofline: Array) -> dict[str, float]:
     return dict(zip(COMPONENTS[:PHYSICAL], (float(value) for value in roofline[:PHYSICAL]), strict=True))
-
-
-def _first_token(stack: Stack, work: ReplicaWork, loop: LoopLoad) -> Range:
-    """Return the time to first token in a steady closed loop. The simulator gives the whole distribution."""
-    seconds = float(stack.first_token_s(work, loop)[0])
-    low, high = stack.first_spread
-    return Range(value=seconds, low=seconds * float(np.exp(low)), high=seconds * float(np.exp(high)))
 
 
 __all__ = [

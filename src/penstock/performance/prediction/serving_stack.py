@@ -10,21 +10,23 @@ from penstock.performance.calibration.first_token_regression import FittedLevel,
 from penstock.performance.calibration.first_token_waits import FIRST, configuration_of, stack_path
 from penstock.performance.similarity.blas_threads import one_thread
 from penstock.performance.similarity.cases import family_of
+from penstock.performance.similarity.curve import Curve, curve_of, uncertainty_of
 from penstock.performance.similarity.posterior import DATED_BY
-from penstock.performance.similarity.slowdowns import slowdowns_of, uncertainty_of
 from penstock.performance.step.first_token import LoopLoad, first_token_work
 from penstock.performance.step.step_work import Array, ReplicaWork
 
-Tier = Literal["measured", "calibrated", "transferred", "roofline"]
+Tier = Literal["measured", "interpolated", "calibrated", "transferred", "roofline"]
+"""Kind of evidence behind a predicted time. `measured`: exactly this setup and load was measured. `interpolated`: other
+loads of this setup were measured. `calibrated`: this model was measured on this accelerator and engine. `transferred`:
+only other models, engines or accelerators were measured. `roofline`: a bound from the data sheet."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Stack:
     """Measured behaviour of one accelerator, engine and model together. It converts work at the roofline to time."""
 
-    slowdowns: Array
-    """Factor for each component of a step, with all effects included. `step_cost(work, slowdowns)` gives the time of a
-    step."""
+    curve: Curve
+    """Slowdowns, and corrections at the loads at which exactly this setup was measured."""
     request_s: float
     """Seconds of a request outside the engine's steps, before its first token."""
     first_ratio: float
@@ -43,6 +45,11 @@ class Stack:
     seen: ObservedSetups
     """Measurements of exactly this setup."""
 
+    @property
+    def slowdowns(self) -> Array:
+        """Return the factor for each component of a step. `step_cost(work, slowdowns)` gives the time of a step."""
+        return self.curve.slowdowns
+
     def first_token_s(self, work: ReplicaWork, loop: LoopLoad) -> Array:
         """Return the time to first token in a steady closed loop, in seconds, for each number of users."""
         return self.request_s + self.first_ratio * (first_token_work(work, loop) @ self.slowdowns)
@@ -50,25 +57,23 @@ class Stack:
 
 @one_thread()
 def stack_of(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies) -> Stack:
-    """Look up a deployment's slowdowns in the evidence, and the first-token overhead of the nearest measured setup.
-
-    The data-parallel ranks of a dense model share nothing, so each rank is looked up as a separate replica.
-    """
-    deployment, split = work.deployment, work.deployment.parallelism
-    if split.dp > 1 and deployment.model.experts is None:
-        alone = replace(deployment, parallelism=replace(split, dp=1))
-        return stack_of(ReplicaWork(alone), measured_engine, efficiencies)
+    """Look up a deployment's slowdowns in the evidence, and the first-token overhead of the nearest measured setup."""
+    work, _ = independent_rank(work)
+    deployment = work.deployment
     seen = efficiencies.measurements_of(work, measured_engine)
     novelty = efficiencies.novelty(work, measured_engine, seen)
     wanted_path = stack_path(deployment, measured_engine)
     first_path, first = efficiencies.first.nearest(wanted_path)
     beyond = dict(zip(FIRST, first.slowdowns * _first_factor(deployment, first), strict=True))
+    curve = curve_of(efficiencies.evidence, work, measured_engine)
     return Stack(
-        slowdowns=slowdowns_of(efficiencies.evidence, work, measured_engine),
+        curve=curve,
         request_s=float(beyond["request_s"]),
         first_ratio=float(beyond["ratio"]),
         spread=efficiencies.interval(
-            novelty, deployment.accelerator.id, uncertainty_of(efficiencies.evidence, work, measured_engine)
+            novelty,
+            deployment.accelerator.id,
+            uncertainty_of(efficiencies.evidence, work, measured_engine, curve.own),
         ),
         first_spread=efficiencies.first_spreads[_first_novelty(deployment, wanted_path, first_path, first)],
         tier="calibrated" if novelty in {"shape", "configuration"} else "transferred",
@@ -77,6 +82,17 @@ def stack_of(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies
         path=_grounds(work, measured_engine, efficiencies),
         seen=seen,
     )
+
+
+def independent_rank(work: ReplicaWork) -> tuple[ReplicaWork, int]:
+    """Return the work of one independent rank of a replica, and the number of these ranks.
+
+    The data-parallel ranks of a dense model share nothing, so each rank is looked up as a separate replica.
+    """
+    deployment, split = work.deployment, work.deployment.parallelism
+    if split.dp == 1 or deployment.model.experts is not None:
+        return work, 1
+    return ReplicaWork(replace(deployment, parallelism=replace(split, dp=1))), split.dp
 
 
 def _software(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies) -> Software | None:

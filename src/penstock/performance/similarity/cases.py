@@ -16,6 +16,8 @@ from penstock.model.weight import BF16, FORMATS
 from penstock.performance.step.step_work import Array
 
 Codes = npt.NDArray[np.uint64]
+LogLoad = tuple[Array, Array, Array]
+"""Base-2 logarithms of users, input tokens and output tokens."""
 WORDS: Final = ("vendor", "part", "engine", "mixers", "ffn", "family", "weights", "split")
 """Attributes of a run, in this order: vendor of the accelerator, accelerator, engine, sequence mixers of the layers,
 kind of feed-forward layers, exact shape of the model, weight format, and split."""
@@ -65,7 +67,7 @@ class Cases:
         return {name: combine_codes(self.words, name) for name in LABELS}
 
     @cached_property
-    def log_load(self) -> tuple[Array, Array, Array]:
+    def log_load(self) -> LogLoad:
         """Return the base-2 logarithms of users, input tokens and output tokens."""
         return np.log2(self.users), np.log2(self.input_tokens), np.log2(self.output_tokens)
 

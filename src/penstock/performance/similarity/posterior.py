@@ -37,6 +37,8 @@ class Measured:
     cases: Cases
     seconds: Array
     """Seconds between two tokens of a request."""
+    first_s: Array
+    """Mean or median seconds to the first token, as published. NaN if it was not published."""
     texts: Mapping[str, tuple[str, ...]]
     """Attributes of each row as text, including the additional attributes in `EXTRA_TEXTS`."""
 
@@ -49,13 +51,16 @@ class Measured:
     def take(self, kept: npt.NDArray[np.bool_]) -> "Measured":
         """Return the selected rows."""
         texts = {word: tuple(np.array(spelt)[kept].tolist()) for word, spelt in self.texts.items()}
-        return Measured(cases=self.cases.take(kept), seconds=self.seconds[kept], texts=texts)
+        return Measured(
+            cases=self.cases.take(kept), seconds=self.seconds[kept], first_s=self.first_s[kept], texts=texts
+        )
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the rows as compact arrays, in which each attribute is an index into the list of its values."""
         written: dict[str, npt.NDArray[Any]] = {
             "light": self.cases.roofline.astype(np.float32),
             "seconds": self.seconds.astype(np.float32),
+            "first_s": self.first_s.astype(np.float32),
             "users": self.cases.users.astype(np.float32),
             "input_tokens": self.cases.input_tokens.astype(np.float32),
             "output_tokens": self.cases.output_tokens.astype(np.float32),
@@ -76,6 +81,7 @@ class Measured:
         return Measured(
             cases=Cases(words=codes, undated=arrays["undated"], roofline=arrays["light"].astype(np.float64), **numbers),
             seconds=arrays["seconds"].astype(np.float64),
+            first_s=arrays["first_s"].astype(np.float64),
             texts={word: tuple(np.array(spelt[word])[arrays[word]].tolist()) for word in (*WORDS, *EXTRA_TEXTS)},
         )
 
@@ -109,6 +115,8 @@ class Evidence:
         The shift from the common slowdowns equals `covariance(asked, rows) @ solved`. For each reason, only the rows
         that share the reason's label are summed, because most rows share few labels.
         """
+        if not len(asked):
+            return np.zeros(0)
         at = linear(asked, self.spreads)
         moved = at.reference + self._shift(asked)
         for level, label in LEVELS.items():

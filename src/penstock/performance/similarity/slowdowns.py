@@ -11,14 +11,13 @@ from typing import Final
 import numpy as np
 
 from penstock.performance.similarity.cases import WORDS, Cases, hash_strings, labels_of_run
-from penstock.performance.similarity.posterior import Evidence, last_measured
 from penstock.performance.step.step_work import COMPONENTS, PHYSICAL, Array, Load, ReplicaWork
 
 _USERS: Final = (1.0, 4.0, 16.0, 64.0, 256.0)
 _LENGTHS: Final = ((250.0, 250.0), (1000.0, 1000.0), (1000.0, 8000.0), (8000.0, 1000.0), (32000.0, 1000.0))
 GRID: Final = tuple((users, *lengths) for lengths in _LENGTHS for users in _USERS)
 """Users, input tokens and output tokens of each load at which a deployment is predicted."""
-_WEIGHTS: Final = np.array([1.0 if 1000 <= inputs <= 8000 else 0.1 for _, inputs, _ in GRID])[:, None]
+GRID_WEIGHTS: Final = np.array([1.0 if 1000 <= inputs <= 8000 else 0.1 for _, inputs, _ in GRID])
 """Weights of the loads in the grid. The shortest and the longest prompts, for which measurements are rare, have a small
 weight. They only bound the slowdowns, and the other prompts determine the slowdowns."""
 CENTRE: Final = tuple(GRID.index(load) for load in ((4.0, *_LENGTHS[1]), (64.0, *_LENGTHS[1]), (16.0, *_LENGTHS[3])))
@@ -36,7 +35,7 @@ _TOGETHER: Final = 0.4
 _PULL: Final = np.linalg.inv(np.diag(_FREEDOM**2) + _TOGETHER**2)
 _FARTHEST: Final = 2.5
 _ROUNDS: Final = 8
-_DIGITS: Final = 5
+DIGITS: Final = 5
 """Decimal places to which slowdowns are rounded. This is far finer than any error, and makes the results equal with
 every linear algebra library."""
 
@@ -59,8 +58,8 @@ def closed_loop_case(work: ReplicaWork, engine: str, loads: Loads, day: date, *,
     )
 
 
-def slowdowns_through(roofline: Array, log_seconds: Array, common: Array) -> Array:
-    """Return the slowdowns closest to the common slowdowns that reproduce the times of the grid.
+def slowdowns_through(roofline: Array, log_seconds: Array, common: Array, weights: Array = GRID_WEIGHTS) -> Array:
+    """Return the slowdowns closest to the common slowdowns that reproduce the given times, weighted by load.
 
     This is a ridge regression on logarithms. The roofline is a lower bound.
     """
@@ -71,10 +70,10 @@ def slowdowns_through(roofline: Array, log_seconds: Array, common: Array) -> Arr
         seconds = roofline @ here
         shares = roofline * here / seconds[:, None]
         left = log_seconds - np.log(seconds) + shares @ shift
-        weighted = (shares * _WEIGHTS).T / _CLOSE**2
+        weighted = (shares * weights[:, None]).T / _CLOSE**2
         gram, aim = weighted @ shares + _PULL, weighted @ left
         shift = np.clip(_solve_bounded(gram, aim, lower_bounds), -_FARTHEST, _FARTHEST)
-    return np.asarray(common * np.exp(np.maximum(np.round(shift, _DIGITS), lower_bounds)))
+    return np.asarray(common * np.exp(np.maximum(np.round(shift, DIGITS), lower_bounds)))
 
 
 def _solve_bounded(gram: Array, aim: Array, lower_bounds: Array) -> Array:
@@ -95,19 +94,3 @@ def _solve_bounded(gram: Array, aim: Array, lower_bounds: Array) -> Array:
             break
         held |= below
     return np.maximum(solution, lower_bounds)
-
-
-def slowdowns_of(evidence: Evidence, work: ReplicaWork, engine: str, day: date | None = None) -> Array:
-    """Return the slowdowns of a deployment with the software of a given day.
-
-    If no day is given, the newest software of the most similar measured setup is used.
-    """
-    loads = closed_loop_case(work, engine, GRID, day or evidence.newest)
-    loads = loads if day is not None else last_measured(evidence.cases, loads)
-    return slowdowns_through(loads.roofline, np.round(evidence.log_seconds(loads), _DIGITS), evidence.spreads.common)
-
-
-def uncertainty_of(evidence: Evidence, work: ReplicaWork, engine: str) -> float:
-    """Return the uncertainty of a deployment's times today, as the standard deviation of a logarithm."""
-    loads = closed_loop_case(work, engine, tuple(GRID[number] for number in CENTRE), evidence.newest)
-    return round(float(np.sqrt(np.mean(evidence.spread(loads) ** 2))), _DIGITS)

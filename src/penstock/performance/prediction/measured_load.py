@@ -1,0 +1,125 @@
+"""Corrects the prediction of one load by the measurements of exactly this setup, and determines its tier and interval.
+
+At a measured load the corrected prediction equals the newest measurement. Between measured loads the correction is
+interpolated. Far from them it vanishes, and the interval is as wide as for a load that was never measured.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from penstock.performance.calibration.efficiencies import Efficiencies
+from penstock.performance.calibration.error_summary import Logs
+from penstock.performance.prediction.serving_stack import Stack, Tier, independent_rank
+from penstock.performance.similarity.blas_threads import one_thread
+from penstock.performance.similarity.cases import LogLoad
+from penstock.performance.similarity.curve import uncertainty_at
+from penstock.performance.similarity.own_measurements import FIRST_TOKEN, OwnMeasurements, newest_of_each_load
+from penstock.performance.step.first_token import LoopLoad
+from penstock.performance.step.step_work import ReplicaWork
+
+_SAME: Final = np.log2([0.89, 1.02])
+"""Ratios of measured to requested token lengths that count as the same load, as base-2 logarithms. InferenceX draws its
+token lengths at random, with means of 0.9 of the nominal lengths."""
+_MAX_UNEXPLAINED: Final = 0.5
+"""Maximum share of the variance that measurements of the setup leave at a load for the tier `interpolated`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedLoad:
+    """Closed loop of users with fixed token lengths."""
+
+    users: float
+    input_tokens: float
+    output_tokens: float
+
+    @property
+    def logs(self) -> LogLoad:
+        """Return the base-2 logarithms of users, input tokens and output tokens, as arrays with one entry."""
+        users, inputs, outputs = (np.log2([value]) for value in (self.users, self.input_tokens, self.output_tokens))
+        return users, inputs, outputs
+
+    def is_among(self, loads: LogLoad) -> bool:
+        """Return whether one of the measured loads is this load."""
+        users, inputs, outputs = (each - asked for each, asked in zip(loads, self.logs, strict=True))
+        lengths = (_SAME[0] <= inputs) & (inputs <= _SAME[1]) & (_SAME[0] <= outputs) & (outputs <= _SAME[1])
+        return bool(np.any(lengths & (np.abs(users) < 1e-6)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorrectedTime:
+    """Correction of a predicted time at one load, with the interval of the corrected time."""
+
+    log_factor: float
+    spread: Logs
+    """P10 and P90 of measured over predicted time, as logarithms."""
+    tier: Tier
+
+
+def was_measured(stack: Stack, work: ReplicaWork, load: RequestedLoad) -> bool:
+    """Return whether exactly this setup was measured at this load."""
+    return _per_rank(work, load).is_among(stack.curve.own.loads)
+
+
+def time_per_token_at(
+    stack: Stack, work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies, load: RequestedLoad
+) -> CorrectedTime:
+    """Return the correction of the time per output token at a load."""
+    rank, load = independent_rank(work)[0], _per_rank(work, load)
+    own = stack.curve.own
+    factor = float(stack.curve.correction(load.logs)[0])
+    if was_measured(stack, rank, load):
+        return CorrectedTime(log_factor=factor, spread=efficiencies.repeats, tier="measured")
+    asked = (load.users, load.input_tokens, load.output_tokens)
+    with one_thread():
+        uncertainty = uncertainty_at(efficiencies.evidence, rank, measured_engine, asked, own)
+    near = stack.novelty == "shape" and float(own.unexplained(load.logs)[0]) <= _MAX_UNEXPLAINED
+    low, high = efficiencies.interval("load" if near else stack.novelty, work.deployment.accelerator.id, uncertainty)
+    spread = min(low, efficiencies.repeats[0]), max(high, efficiencies.repeats[1])
+    return CorrectedTime(log_factor=factor, spread=spread, tier="interpolated" if near else stack.tier)
+
+
+def first_token_at(
+    stack: Stack, work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies, load: RequestedLoad
+) -> CorrectedTime:
+    """Return the correction of the time to first token at a load."""
+    rank, load = independent_rank(work)[0], _per_rank(work, load)
+    evidence = efficiencies.evidence
+    known = efficiencies.rows_of(rank, measured_engine)
+    known = known[np.isfinite(evidence.measured.first_s[known])]
+    rows = newest_of_each_load(evidence.cases, evidence.measured.seconds, known, float(evidence.newest.toordinal()))
+    measured = evidence.cases.take(rows)
+    predicted = [
+        stack.first_token_s(
+            rank,
+            LoopLoad(
+                users=np.array([users]),
+                input_tokens=inputs,
+                output_tokens=outputs,
+                batched_tokens=rank.deployment.batched_tokens,
+            ),
+        )[0]
+        for users, inputs, outputs in zip(measured.users, measured.input_tokens, measured.output_tokens, strict=True)
+    ]
+    log_seconds = np.log(evidence.measured.first_s[rows])
+    own = OwnMeasurements(
+        loads=measured.log_load, log_seconds=log_seconds, drift=np.zeros(len(rows)), spread=FIRST_TOKEN
+    )
+    factor = float(own.interpolate(load.logs, log_seconds - np.log(np.array(predicted)))[0])
+    left = float(own.unexplained(load.logs)[0])
+    if load.is_among(own.loads):
+        return CorrectedTime(log_factor=factor, spread=efficiencies.first_repeats, tier="measured")
+    low, high = (
+        float(np.sign(far) * np.hypot(far * np.sqrt(left), repeated))
+        for far, repeated in zip(stack.first_spread, efficiencies.first_repeats, strict=True)
+    )
+    return CorrectedTime(
+        log_factor=factor, spread=(low, high), tier="interpolated" if left <= _MAX_UNEXPLAINED else stack.tier
+    )
+
+
+def _per_rank(work: ReplicaWork, load: RequestedLoad) -> RequestedLoad:
+    """Return the load of one independent rank of a replica."""
+    _, ranks = independent_rank(work)
+    return RequestedLoad(load.users / ranks, load.input_tokens, load.output_tokens)

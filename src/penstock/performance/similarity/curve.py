@@ -1,0 +1,132 @@
+"""Predicts the times of one deployment at every load.
+
+The slowdowns give the time of any step. At loads of exactly this setup that were measured, a correction makes the
+predicted time equal to the measured time.
+"""
+
+from dataclasses import dataclass
+from datetime import date
+
+import numpy as np
+
+from penstock.performance.similarity.cases import Cases, LogLoad
+from penstock.performance.similarity.own_measurements import MAX_DRIFT, OwnMeasurements, Rows, newest_of_each_load
+from penstock.performance.similarity.posterior import Evidence, last_measured
+from penstock.performance.similarity.slowdowns import (
+    CENTRE,
+    DIGITS,
+    GRID,
+    GRID_WEIGHTS,
+    closed_loop_case,
+    slowdowns_through,
+)
+from penstock.performance.step.step_work import Array, ReplicaWork
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Curve:
+    """Slowdowns of a deployment, and the measurements of its own setup that correct them."""
+
+    slowdowns: Array
+    own: OwnMeasurements
+    differences: Array
+    """Logarithm of measured over predicted time at each measured load. The slowdowns give the predicted time."""
+
+    def correction(self, at: LogLoad) -> Array:
+        """Return the logarithm of the factor by which the measurements correct the time at each load."""
+        return self.own.interpolate(at, self.differences)
+
+    def log_seconds(self, at: Cases) -> Array:
+        """Return the log seconds between two tokens, for each run in `at`."""
+        return np.asarray(np.log(at.roofline @ self.slowdowns) + self.correction(at.log_load))
+
+
+def fit_curve(
+    grid: Cases, grid_log_seconds: Array, own: OwnMeasurements, own_roofline: Array, predicted: Array, common: Array
+) -> Curve:
+    """Fit slowdowns to the predicted times of a grid of loads and to the measurements of the setup.
+
+    `predicted` has the log times that the covariance predicts for the loads in `own`, with the software of the grid.
+    """
+    moved = grid_log_seconds + own.interpolate(grid.log_load, own.log_seconds - predicted)
+    own_weights = own.spread.narrow**2 / own.own_variance
+    slowdowns = slowdowns_through(
+        np.vstack([grid.roofline, own_roofline]),
+        np.round(np.concatenate([moved, own.log_seconds]), DIGITS),
+        common,
+        np.concatenate([GRID_WEIGHTS, own_weights]),
+    )
+    differences = own.log_seconds - np.log(own_roofline @ slowdowns)
+    return Curve(slowdowns=slowdowns, own=own, differences=np.asarray(differences))
+
+
+def own_rows(evidence: Evidence, grid: Cases) -> Rows:
+    """Return the rows of exactly the setup of `grid`, one per load: the measurement closest to the grid's day."""
+    same_setup = evidence.cases.labels["setup"] == grid.labels["setup"][0]
+    return newest_of_each_load(
+        evidence.cases, evidence.measured.seconds, np.flatnonzero(same_setup), float(grid.day[0])
+    )
+
+
+def curve_of(evidence: Evidence, work: ReplicaWork, engine: str, day: date | None = None) -> Curve:
+    """Return the curve of a deployment with the software of a given day.
+
+    If no day is given, the newest software of the most similar measured setup is used.
+    """
+    grid = closed_loop_case(work, engine, GRID, day or evidence.newest)
+    grid = grid if day is not None else last_measured(evidence.cases, grid)
+    rows = own_rows(evidence, grid)
+    measured = evidence.cases.take(rows)
+    loads = tuple(zip(measured.users, measured.input_tokens, measured.output_tokens, strict=True))
+    # The work of this deployment at each load. The measured engine may have batched other numbers of prompt tokens.
+    now = closed_loop_case(work, engine, loads, date.fromordinal(int(grid.day[0]))) if loads else grid.take(rows)
+    predicted = np.round(evidence.log_seconds(now), DIGITS)
+    drift = np.round(evidence.log_seconds(measured), DIGITS) - predicted
+    current = measured.undated | (np.abs(drift) <= MAX_DRIFT)
+    own = OwnMeasurements(
+        loads=measured.take(current).log_load,
+        log_seconds=np.log(evidence.measured.seconds[rows[current]]),
+        drift=drift[current],
+    )
+    return fit_curve(
+        grid, evidence.log_seconds(grid), own, now.roofline[current], predicted[current], evidence.spreads.common
+    )
+
+
+def slowdowns_of(evidence: Evidence, work: ReplicaWork, engine: str, day: date | None = None) -> Array:
+    """Return the slowdowns of a deployment with the software of a given day, or the newest software if None."""
+    return curve_of(evidence, work, engine, day).slowdowns
+
+
+def uncertainty_of(evidence: Evidence, work: ReplicaWork, engine: str, own: OwnMeasurements) -> float:
+    """Return the uncertainty of a deployment's times at typical loads today, as the standard deviation of a logarithm.
+
+    It includes the changes of software since the last measurement.
+    """
+    today = closed_loop_case(work, engine, tuple(GRID[number] for number in CENTRE), evidence.newest)
+    last = last_measured(evidence.cases, today)
+    variances = evidence.spread(last) ** 2, evidence.spread(today) ** 2
+    variance = remaining_variance(own.unexplained(last.log_load), *variances, evidence.spreads.noise)
+    return round(float(np.sqrt(np.mean(variance))), DIGITS)
+
+
+def uncertainty_at(
+    evidence: Evidence, work: ReplicaWork, engine: str, load: tuple[float, float, float], own: OwnMeasurements
+) -> float:
+    """Return the uncertainty of a deployment's time at one load, as the standard deviation of a logarithm.
+
+    The uncertainty is for the software that was last measured. `load` has users, input tokens and output tokens.
+    """
+    last = last_measured(evidence.cases, closed_loop_case(work, engine, (load,), evidence.newest))
+    variance = evidence.spread(last) ** 2
+    left = remaining_variance(own.unexplained(last.log_load), variance, variance, evidence.spreads.noise)
+    return round(float(np.sqrt(left[0])), DIGITS)
+
+
+def remaining_variance(unexplained: Array, last: Array, today: Array, noise: float) -> Array:
+    """Return the variance of log times after the setup's own measurements are taken into account.
+
+    `last` has the variances with the last measured software, and `today` those with the software of today. Own
+    measurements reduce the first and say nothing about newer software. The noise of a repetition remains.
+    """
+    return np.asarray(noise**2 + unexplained * np.maximum(last - noise**2, 0.0) + np.maximum(today - last, 0.0))
