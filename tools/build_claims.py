@@ -109,7 +109,7 @@ def _row(entry: Audited, pairs: tuple[tuple[str, str], ...]) -> str:
 
 def _result(line: Working) -> str:
     if isinstance(line.result, bool):
-        return f": {'yes' if line.result else 'no'}, {line.what}"
+        return f" is {'true' if line.result else 'false'}: {line.what}"
     return f" = {float(f'{line.result:.4g}'):,g}"
 
 

@@ -34,7 +34,7 @@ def test_a_sheet_is_audited_row_by_row_and_kept_as_a_page(penstock: Run, tmp_pat
     page = tmp_path / "audit.html"
     result = penstock("audit", "--sheet", str(tmp_path / "answer.csv"), "--html", str(page))
     assert result.returncode == 1
-    assert "Its own inputs give 5,333, not 6000 tok/s." in result.stdout
+    assert "The claim's own inputs give 5,333, not 6000 tok/s." in result.stdout
     html = page.read_text(encoding="utf-8")
     assert html.count("<tr>") == 1 + 5
     assert "<script" not in html

@@ -94,5 +94,6 @@ def _note_later_launch(judgement: Judgement, accelerator: str, library: Library,
         return judgement
     return replace(
         judgement,
-        reason=f"{judgement.reason}; the claim dates from {day:%Y-%m}, the accelerator was launched in {launched}",
+        reason=f"{judgement.reason}; the claim dates from {day:%Y-%m}, "
+        f"before the accelerator was launched in {launched}",
     )

@@ -46,7 +46,7 @@ class Working:
 
     def __str__(self) -> str:
         if isinstance(self.result, bool):
-            return f"{self.expression}: {'yes' if self.result else 'no'} ({self.what})"
+            return f"{self.expression} is {'true' if self.result else 'false'} ({self.what})"
         return f"{self.expression} = {figure(self.result)} ({self.what})"
 
 

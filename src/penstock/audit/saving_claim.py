@@ -80,26 +80,38 @@ class ClaimCheck:
         both = [reading for reading in first if reading in second]
         stated, given = claim.engineers, claim.claimed_with_engineers_fraction
         return (
-            _sentence(claim.claimed_fraction, [(r.saving_fraction, r) for r in self.readings], first),
-            _sentence(given, [(r.with_engineers_fraction, r) for r in self.readings], second),
-            f"{'A' if both else 'No'} reading gives both figures. " + self._drop(stated, given),
+            _sentence(
+                f"saving of {claim.claimed_fraction:.0%}",
+                claim.claimed_fraction,
+                [(r.saving_fraction, r) for r in self.readings],
+                first,
+            ),
+            _sentence(
+                f"saving of {given:.0%} after engineering cost",
+                given,
+                [(r.with_engineers_fraction, r) for r in self.readings],
+                second,
+            ),
+            f"{'One' if both else 'No'} interpretation of the claim gives both of its figures. "
+            + self._drop(stated, given),
         )
 
     def _drop(self, stated: float, given: float) -> str:
         return (
-            f"Going from {self.claim.claimed_fraction:.0%} to {given:.0%} takes {self.engineers_for_the_drop:.1f} "
-            f"engineers, not {stated:g}."
+            f"The drop from {self.claim.claimed_fraction:.0%} to {given:.0%} equals the cost of "
+            f"{self.engineers_for_the_drop:.1f} engineers, not {stated:g}."
         )
 
 
-def _sentence(claimed: float, given: list[tuple[float, Reading]], reproduced: list[Reading]) -> str:
+def _sentence(name: str, claimed: float, given: list[tuple[float, Reading]], reproduced: list[Reading]) -> str:
     if reproduced:
-        return f"{claimed:.0%} is reproduced by: {'; '.join(f'{r.name}, {r.throughput}' for r in reproduced)}."
+        under = "; ".join(f"{r.name}, {r.throughput}" for r in reproduced)
+        return f"The claimed {name} follows from the claim's own inputs under this assumption: {under}."
     nearest, reading = min(given, key=lambda entry: abs(entry[0] - claimed))
     figures = dict.fromkeys(f"{value:.1%}" for value in sorted(value for value, _ in given))
     return (
-        f"{claimed:.0%} is not reproduced: the inputs give {', '.join(figures)}; nearest is {nearest:.1%} "
-        f"({reading.name}; {reading.throughput})."
+        f"The claimed {name} does not follow from the claim's own inputs, which give {', '.join(figures)} in different "
+        f"interpretations; nearest is {nearest:.1%} ({reading.name}; {reading.throughput})."
     )
 
 
@@ -130,7 +142,7 @@ def _name(claim: SavingClaim, basis: _Basis) -> str:
     share = f"{claim.hardware_fraction:.0%}"
     if basis == "own":
         return f"hardware is {share} of each bill"
-    draws = f"{claim.cheaper} draws by its watts" if basis == "watts" else f"{claim.cheaper} draws the same"
+    draws = "power cost is proportional to watts" if basis == "watts" else "both bills have the same power cost"
     return f"hardware is {share} of the {claim.dearer} bill, {draws}"
 
 

@@ -44,7 +44,10 @@ class RouterVisibility:
                 f"the report interval is {self.report_interval_s:g} s; write an interval above 0, such as 1ms"
             )
         if not (0 <= self.report_delay_s < inf and 0 <= self.cache_delay_s < inf):
-            raise UsageError("the delays of reports and of cached prefixes must be 0 or more; write 0ms for none")
+            raise UsageError(
+                "the delay of load reports and the delay of cached-prefix updates must be 0 or more; "
+                "write 0ms for no delay"
+            )
 
 
 FaultKind = Literal["dies", "slow", "silent"]

@@ -47,7 +47,7 @@ def test_a_decimal_comma_does_not_make_a_claim_ten_times_as_large() -> None:
 def test_a_rounded_figure_says_how_far_off_it_is() -> None:
     found = judged_sentence("b200 bandwidth: 8 TB/s")
     assert found.verdict is Verdict.CONFIRMED
-    assert "7.7 TB/s: 4% off, within the rounding of 8 TB/s" in found.reason
+    assert "which is 7.7 TB/s; the difference of 4% is within the rounding of 8 TB/s" in found.reason
     assert judged_sentence("b200 bandwidth: 8.0 TB/s").verdict is Verdict.PLAUSIBLE
 
 
@@ -217,7 +217,7 @@ def test_a_fact_about_fp8_in_words_is_its_dialect() -> None:
 def test_a_release_nobody_read_is_undetermined() -> None:
     found = judged("runs: {model: llama-3.1-70b, hardware: 1x mi300x, engine: vllm, version: 99.0}")
     assert found.verdict is Verdict.UNDETERMINED
-    assert "newest release read" in found.reason
+    assert "newest known release" in found.reason
 
 
 @pytest.mark.parametrize("written", ["trtllm", "TRT-LLM", "TensorRT-LLM", "tensorrt_llm"])
@@ -237,7 +237,10 @@ def test_the_case_of_an_engine_does_not_matter(written: str, engine: str) -> Non
 
 
 def test_an_unknown_engine_is_refused_with_the_known_names() -> None:
-    message = "'foo' is not an engine with published rows; known: vllm, sglang, trtllm, atom, vllm-atom, sglang-atom"
+    message = (
+        "there are no published measurements of the engine 'foo'; engines with measurements: "
+        "vllm, sglang, trtllm, atom, vllm-atom, sglang-atom"
+    )
     with pytest.raises(UsageError, match=message):
         parse_sentence("gpt-oss-120b on 1x b200 with foo: 2000 tok/s")
     with pytest.raises(UsageError, match=message):

@@ -77,7 +77,7 @@ def test_what_engines_split_evenly_is_as_true_as_what_just_holds() -> None:
         for count in counts:
             said = judged(f"fits: {{model: {model}, hardware: h100, precision: fp8, fewest: {count}}}")
             assert said.verdict is Verdict.PLAUSIBLE
-            assert "as engines split it" in said.reason
+            assert "if engines split it evenly" in said.reason
     assert (
         judged("fits: {model: llama-3.1-405b, hardware: h100, precision: fp8, fewest: 12}").verdict
         is Verdict.CONTRADICTED

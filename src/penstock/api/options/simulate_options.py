@@ -70,8 +70,8 @@ class SimulateOptions(WorkloadOptions, DeploymentOptions):
     )
     think: str = option(
         "Mean think time of a user in a closed loop before the next request: 2s, 500ms. Think times are exponential. "
-        "First requests are not judged by the SLO, and are spread over one think time and one answer. With 0s, all "
-        "users start at once, as in benchmarks.",
+        "The first request of each user is not checked against the SLO; the users' start times are spread over one "
+        "think time plus one answer. With 0s, all users start at once, as in benchmarks.",
         default="0s",
     )
     capacity: bool = option("Also find the highest request rate that meets the SLO.", default=False)

@@ -36,7 +36,7 @@ def _too_fast(statement: SpeedStatement, found: tuple[PhysicalLimit, ...]) -> Ju
             reason=f"{amount.written} is {_times(amount.low / best.max_tokens_per_s)} what physics allows, "
             f"{figure(float(f'{best.max_tokens_per_s:.3g}'))} tok/s",
             workings=best.rate_lines(),
-            true_if=f"the figure were at most {figure(float(f'{best.max_tokens_per_s:.3g}'))} tok/s",
+            true_if=f"it said at most {figure(float(f'{best.max_tokens_per_s:.3g}'))} tok/s",
         )
     plain = without_drafts(best)
     fair_step_s = plain.fair_step_s
@@ -45,11 +45,12 @@ def _too_fast(statement: SpeedStatement, found: tuple[PhysicalLimit, ...]) -> Ju
         return None
     return Judgement(
         verdict=Verdict.IMPLAUSIBLE,
-        reason=f"faster than the roofline of the load, {figure(float(f'{fair:.3g}'))} tok/s: only drafted tokens"
+        reason=f"{amount.noun_phrase} is faster than the roofline of the load, "
+        f"{figure(float(f'{fair:.3g}'))} tok/s: only drafted tokens"
         + (", cached prompts or few experts in use" if best.work.expert_bytes else " or cached prompts")
         + " could explain it",
         workings=plain.rate_lines(),
-        true_if="drafts or cached prompts were part of the setup",
+        true_if="the setup used drafted tokens or cached prompts",
     )
 
 
@@ -65,14 +66,14 @@ def _too_short(statement: SpeedStatement, found: tuple[PhysicalLimit, ...]) -> J
     line = working_line(
         f"{plainly(round(gb, 2))} / {plainly(rate)} / {plainly(best.drafts)}",
         round(gb, 2) / rate / best.drafts,
-        "ms per token: time to stream the weights once, over the tokens of a step",
+        "ms per token: weights in 10^9 bytes / bandwidth in TB/s / tokens per step",
     )
     if _undercuts(amount, best.min_tpot_s):
         return Judgement(
             verdict=Verdict.IMPOSSIBLE,
             reason=f"a token takes at least {best.min_tpot_s * 1e3:.3g} ms, even for one request with drafted tokens",
             workings=(line,),
-            true_if=f"the figure were at least {best.min_tpot_s * 1e3:.3g} ms",
+            true_if=f"it said at least {best.min_tpot_s * 1e3:.3g} ms",
         )
     plain = without_drafts(best)
     fair_s = plain.fair_step_s or plain.min_tpot_s
@@ -80,8 +81,8 @@ def _too_short(statement: SpeedStatement, found: tuple[PhysicalLimit, ...]) -> J
         return None
     return Judgement(
         verdict=Verdict.IMPLAUSIBLE,
-        reason=f"shorter than the roofline of the load, {fair_s * 1e3:.3g} ms: only drafted tokens, cached prompts "
-        "or users who wait instead of running could explain it",
+        reason=f"{amount.noun_phrase} is shorter than the roofline of the load, {fair_s * 1e3:.3g} ms: "
+        "only drafted tokens, cached prompts or users who wait instead of running could explain it",
         workings=(line,),
         true_if="fewer requests ran together, or tokens were drafted",
     )
@@ -97,7 +98,7 @@ def _first_token_too_soon(statement: SpeedStatement, found: tuple[PhysicalLimit,
     line = working_line(
         f"{tokens} * {plainly(micro)} / 1000",
         tokens * float(plainly(micro)) / 1000,
-        "ms of arithmetic for the prompt at the dense peak",
+        "ms for the prompt: tokens * microseconds of arithmetic per token at the dense peak / 1000",
     )
     return Judgement(
         verdict=Verdict.IMPLAUSIBLE,
@@ -128,7 +129,7 @@ def _requests_line(limit: PhysicalLimit, context_tokens: float) -> Working:
     return working_line(
         f"{ranks} * {plainly(free)} / {plainly(each)}",
         ranks * float(plainly(free)) / float(plainly(each)),
-        "requests: 10^6 bytes left after the weights, over those of one request's cache",
+        "requests: ranks * memory left after the weights / KV cache of one request, both in 10^6 bytes",
     )
 
 
@@ -141,9 +142,10 @@ def _too_many_requests(statement: SpeedStatement, found: tuple[PhysicalLimit, ..
         return _too_many_for_engines(statement, best)
     return Judgement(
         verdict=Verdict.IMPOSSIBLE,
-        reason=f"memory holds at most {max_requests:,.0f} requests of {min_tokens:,.0f} tokens in the smallest format",
+        reason=f"memory holds at most {max_requests:,.0f} requests of {min_tokens:,.0f} tokens in the smallest "
+        "cache format",
         workings=(_requests_line(best, min_tokens),),
-        true_if="most of their tokens were a shared prefix",
+        true_if="the requests shared most of their tokens as a prefix",
     )
 
 
@@ -161,10 +163,10 @@ def _too_many_for_engines(statement: SpeedStatement, limit: PhysicalLimit) -> Ju
         return None
     return Judgement(
         verdict=Verdict.IMPLAUSIBLE,
-        reason=f"with the memory that engines reserve, the smallest cache holds {max_requests:,.0f} requests of "
-        f"{context:,} tokens, their mean while they run",
+        reason=f"with the memory that engines reserve, the smallest cache format holds {max_requests:,.0f} requests of "
+        f"{context:,} tokens, the mean length of a running request",
         workings=(_requests_line(limit, float(context)),),
-        true_if="most of their tokens were a shared prefix",
+        true_if="the requests shared most of their tokens as a prefix",
     )
 
 
@@ -175,6 +177,6 @@ def judge_request_count(found: tuple[PhysicalLimit, ...]) -> Judgement:
     return Judgement(
         verdict=Verdict.PLAUSIBLE,
         reason=f"memory holds up to {best.max_requests(_context(best)):,.0f} requests of {_context(best):,.0f} "
-        "tokens; how many run well together depends on what is promised to each",
+        "tokens; how many of them meet an SLO depends on the SLO",
         workings=(_requests_line(best, _context(best)),),
     )

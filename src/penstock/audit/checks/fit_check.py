@@ -61,14 +61,14 @@ class FitAttempt:
     def lacks(self) -> str:
         """The reason why the model does not fit although its weights alone fit."""
         if self.best is None:
-            return "engines refuse the split"
+            return "engines support no split of the model over these devices"
         if self.best.obstacle_is("model_limit"):
-            return "the model has no such context"
+            return "the claimed context is longer than the model supports"
         room = _room(self.best)
         if room <= 0:
-            return "no memory is left for a cache after engine reserves"
+            return "no memory is left for a KV cache after engine reserves"
         wanted = f"{self.requests} x {self.best.context_tokens:,}".removeprefix("1 x ")
-        return f"the memory left after weights and engine reserves holds {room:,} tokens of cache, not {wanted}"
+        return f"the memory left after weights and engine reserves holds {room:,} tokens of KV cache, not {wanted}"
 
     def _holds(self, tokens: int) -> bool:
         capacity = None if self.best is None else self.best.capacity
@@ -80,7 +80,7 @@ class FitAttempt:
     def line(self) -> Working:
         """The line of arithmetic that subtracts the weights from the memory."""
         memory, weights = round(self.memory_bytes / GB, 1), round(self.weight_bytes / GB, 1)
-        meaning = f"10^9 bytes left after {self.precision} weights, before any cache"
+        meaning = f"memory - {self.precision} weights, in 10^9 bytes"
         return working_line(f"{plainly(memory)} - {plainly(weights)}", memory - weights, meaning)
 
 
@@ -146,8 +146,8 @@ def audit_fit(statement: FitStatement, library: Library) -> Judgement:
     judged = _judge_fits if statement.fits else _judge_does_not_fit
     verdict, reason, true_if = judged(statement, accelerator, attempts)
     if not any(attempt.fits for attempt in attempts) and any(attempt.fits for attempt in small):
-        verdict, true_if = Verdict.PLAUSIBLE, "the cache is in fp8" if statement.fits else None
-        reason += "; an fp8 cache has room" if statement.fits else " unless the cache is in fp8"
+        verdict, true_if = Verdict.PLAUSIBLE, "the KV cache were in fp8" if statement.fits else None
+        reason += "; an fp8 cache would fit" if statement.fits else " unless the cache is in fp8"
     sources = [
         citation(accelerator, accelerator.source_of("memory.hbm_bytes")),
         Cited(title=f"config.json of {model.name}"),
@@ -180,25 +180,33 @@ def _judge_fits(
     where = _where(statement, accelerator)
     fitting = [attempt for attempt in attempts if attempt.fits]
     if len(fitting) == len(attempts) and all(attempt.certain for attempt in fitting):
-        return Verdict.CONFIRMED, f"it fits on {where}, with room for {_tokens(fitting)} tokens of cache", None
+        return (
+            Verdict.CONFIRMED,
+            f"{statement.model} fits on {where}, with room for {_tokens(fitting)} tokens of KV cache",
+            None,
+        )
     if fitting:
         formats = " or ".join(attempt.precision for attempt in fitting)
         missing = [attempt.precision for attempt in attempts if not attempt.fits]
-        but = f", not in {' or '.join(missing)}" if missing else ", though not at every estimate of engine reserves"
-        return Verdict.PLAUSIBLE, f"on {where} it fits in {formats}{but}", f"weights are in {formats}"
+        but = f"but not in {' or '.join(missing)}" if missing else "but not with every estimate of the engine reserves"
+        return (
+            Verdict.PLAUSIBLE,
+            f"on {where} {statement.model} fits in {formats}, {but}",
+            f"the weights were in {formats}",
+        )
     if any(attempt.holds_weights for attempt in attempts):
         nearest = min((a for a in attempts if a.holds_weights), key=lambda attempt: attempt.weight_bytes)
         return (
             Verdict.IMPLAUSIBLE,
-            f"the {nearest.precision} weights go into {where}, but {nearest.lacks}",
+            f"the {nearest.precision} weights of {statement.model} fit on {where}, but {nearest.lacks}",
             _remedy(attempts, accelerator),
         )
     smallest = min(attempts, key=lambda attempt: attempt.weight_bytes)
     return (
         Verdict.IMPOSSIBLE,
         (
-            f"{smallest.weight_bytes / GB:,.1f} x 10^9 bytes of {smallest.precision} weights exceed the "
-            f"{smallest.memory_bytes / GB:,.1f} of {where}"
+            f"the {smallest.precision} weights of {statement.model} take {smallest.weight_bytes / GB:,.1f} x 10^9 bytes"
+            f", but the memory of {where} is only {smallest.memory_bytes / GB:,.1f} x 10^9 bytes"
         ),
         _remedy(attempts, accelerator),
     )
@@ -211,16 +219,16 @@ def _judge_does_not_fit(
     fitting = [attempt for attempt in attempts if attempt.fits]
     if not fitting:
         sure = all(attempt.certain for attempt in attempts)
-        return Verdict.CONFIRMED if sure else Verdict.PLAUSIBLE, f"it does not fit on {where}", None
+        return Verdict.CONFIRMED if sure else Verdict.PLAUSIBLE, f"{statement.model} does not fit on {where}", None
     formats = " or ".join(attempt.precision for attempt in fitting)
     if len(fitting) < len(attempts):
-        return Verdict.PLAUSIBLE, f"on {where} it fits only in {formats}", None
+        return Verdict.PLAUSIBLE, f"on {where} {statement.model} fits only in {formats}", None
     sure = all(attempt.certain for attempt in fitting)
     verdict = Verdict.CONTRADICTED if sure else Verdict.PLAUSIBLE
     return (
         verdict,
-        f"it fits on {where} in {formats}, with room for {_tokens(fitting)} tokens of cache",
-        "the claim said that the model fits",
+        f"{statement.model} fits on {where} in {formats}, with room for {_tokens(fitting)} tokens of KV cache",
+        f"it said that {statement.model} fits",
     )
 
 
@@ -238,7 +246,7 @@ def _remedy(attempts: list[FitAttempt], accelerator: Accelerator) -> str | None:
     fewest = minimum_devices(best.deployment, best.context_tokens)
     if fewest is None:
         return None
-    return f"there were {fewest.deployment.parallelism.devices} x {accelerator.id} for {attempts[0].precision}"
+    return f"it named {fewest.deployment.parallelism.devices} x {accelerator.id} for {attempts[0].precision} weights"
 
 
 def _audit_fewest(statement: FitStatement, model: ModelSpec, accelerator: Accelerator) -> Judgement:
@@ -257,14 +265,16 @@ def _audit_fewest(statement: FitStatement, model: ModelSpec, accelerator: Accele
             working_line(
                 f"{plainly(round(held.weight_bytes / GB, 1))} / {plainly(round(accelerator.memory.hbm_bytes / GB, 1))}",
                 round(held.weight_bytes / GB, 1) / round(accelerator.memory.hbm_bytes / GB, 1),
-                f"devices that {precision} weights fill",
+                f"{precision} weights / memory of one device, both in 10^9 bytes",
             )
         )
         count = next((n for n in range(max(1, int(by_bytes)), 65) if _fits_on(held, accelerator, n, context)), None)
         if count is not None:
             found[precision] = count
             usual[precision] = _as_split(held, accelerator, count, context)
-    said = ", ".join(_minimum_phrase(precision, count, usual[precision]) for precision, count in found.items())
+    phrases = [f"{count} {_minimum_phrase(name, count, usual[name])}" for name, count in found.items()]
+    said = ", ".join(phrases) or "more than 64"
+    needs = f"the minimum number of {accelerator.name} for {model.name} is {said}"
     hit = [name for name, count in found.items() if amount.meets(count) or amount.meets(usual[name])]
     sources = (
         citation(accelerator, accelerator.source_of("memory.hbm_bytes")),
@@ -274,16 +284,19 @@ def _audit_fewest(statement: FitStatement, model: ModelSpec, accelerator: Accele
         sure = len(hit) == len(found) == 1 and found == usual
         verdict = Verdict.CONFIRMED if sure else Verdict.PLAUSIBLE
         return Judgement(
-            verdict=verdict, reason=f"the fewest {accelerator.name} are {said}", workings=tuple(lines), sources=sources
+            verdict=verdict,
+            reason=needs,
+            workings=tuple(lines),
+            sources=sources,
         )
     few = min(held.weight_bytes for held in (in_format(model, p) for p in possible_formats(statement.precision)))
     verdict = Verdict.IMPOSSIBLE if few > amount.high * accelerator.memory.hbm_bytes else Verdict.CONTRADICTED
     return Judgement(
         verdict=verdict,
-        reason=f"the fewest {accelerator.name} are {said or 'more than 64'}, not {amount.written}",
+        reason=f"{needs}, not {amount.written}",
         workings=tuple(lines),
         sources=sources,
-        true_if=f"the claim said {said}",
+        true_if=f"it said {said}",
     )
 
 
@@ -299,11 +312,11 @@ def _as_split(model: ModelSpec, accelerator: Accelerator, count: int, context_to
 
 
 def _minimum_phrase(precision: str, count: int, usual: int) -> str:
-    """Describe the minimum number of devices.
+    """Return the weight format of a minimum number of devices.
 
-    If a usual split needs more devices than the minimum, name that number too.
+    If a usual split needs more devices than the minimum, the text names that number too.
     """
-    return f"{count} in {precision}" + ("" if usual == count else f" ({usual} as engines split it evenly)")
+    return f"in {precision}" + ("" if usual == count else f" ({usual} if engines split it evenly)")
 
 
 def _fits_on(model: ModelSpec, accelerator: Accelerator, devices: int, context_tokens: int) -> bool:

@@ -43,12 +43,11 @@ def audit_runs(statement: RunsStatement, library: Library) -> Judgement:
     found = [finding for severity in _FATAL for finding in answer.assessment.of(severity)]
     sources = [Cited(title=finding.rule.id, url=str(next(iter(finding.rule.sources)).url)) for finding in found]
     verdict = Verdict.UNDETERMINED if unread else _verdict(statement, ready)
-    newest = f"; {NEWEST[engine].text} is the newest release read" if unread else ""
-    newest = newest if statement.version else ", the newest release read"
-    opposite = f"the claim said that the model {'does not run' if statement.runs else 'runs'}"
+    newest = f" ({NEWEST[engine].text} is the newest known release)" if unread or not statement.version else ""
+    opposite = f"it said that the model {'does not run' if statement.runs else 'runs'}"
     return Judgement(
         verdict=verdict,
-        reason=f"preflight of {where}{newest} says {ready}{_why(answer)}",
+        reason=f"the preflight of {where}{newest} gives the verdict '{ready}'{_why(answer)}",
         sources=(*sources, Cited(title="Penstock's preflight rules", url="docs/preflight.md")),
         true_if=opposite if verdict is Verdict.CONTRADICTED else None,
     )

@@ -69,14 +69,14 @@ def audit_price(statement: PriceStatement, library: Library, said_on: date | Non
 
 def _judge_by_prices(statement: PriceStatement, offers: Sequence[Price]) -> Judgement:
     if not offers:
-        what = "to buy one" if statement.bought else "to rent one for an hour"
+        what = "purchase price" if statement.bought else "hourly rent"
         return Judgement(
             verdict=Verdict.UNDETERMINED,
-            reason=f"no price {what} was recorded within {_SEASON.days} days of the claim, except list prices "
-            "and estimates; a dated quote is missing",
+            reason=f"no {what} of {statement.accelerator} is recorded within {_SEASON.days} days of the claim, except "
+            "list prices and estimates; a dated quote is missing",
         )
     prices = Distribution(
-        values=[offer.usd_per_device for offer in offers], noun=("price", "prices"), write=_usd, modest=None
+        values=[offer.usd_per_device for offer in offers], noun=("recorded price", "prices"), write=_usd, modest=None
     )
     verdict, reason = prices.judge(statement.amount)
     typical = min(offers, key=lambda offer: (abs(offer.usd_per_device - prices.median), offer.id))
@@ -103,16 +103,20 @@ def audit_price_ratio(statement: PriceRatioStatement, library: Library, said_on:
     mine, yours = (median(offer.usd_per_device for offer in found.values()) for found in (ours, theirs))
     ratios = Distribution(
         values=[mine.usd_per_device / yours.usd_per_device for mine, yours in both] or [mine / yours],
-        noun=("offer of one provider for both", "offers of one provider for both")
+        noun=("offer by a provider of both accelerators", "offers by providers of both accelerators")
         if both
-        else ("ratio of medians", ""),
+        else ("recorded ratio of median prices", ""),
         write=_less,
         margin=_RATIO_MARGIN,
         modest="high",
         sides=("a smaller discount than", "a larger discount than"),
     )
     verdict, reason = ratios.judge(statement.amount.rest())
-    line = working_line(f"1 - {plainly(ratios.median)}", 1 - float(plainly(ratios.median)), "less, by the median ratio")
+    line = working_line(
+        f"1 - {plainly(ratios.median)}",
+        1 - float(plainly(ratios.median)),
+        "1 - median price ratio: the recorded discount",
+    )
     cites = both[0] if both else (next(iter(ours.values())), next(iter(theirs.values())))
     return Judgement(verdict=verdict, reason=reason, workings=(line,), sources=tuple(_cite(offer) for offer in cites))
 
@@ -128,15 +132,15 @@ def audit_cost(statement: CostStatement) -> Judgement:
     line = working_line(
         f"{plainly(statement.usd_per_hour)} / ({plainly(tokens)} * 3600 / 1000000)",
         float(plainly(statement.usd_per_hour)) / (float(plainly(tokens)) * _MTOK),
-        "dollars per hour over millions of tokens per hour",
+        "dollars per hour / millions of tokens per hour",
     )
     met = statement.amount.meets(value)
     return Judgement(
         verdict=Verdict.CONFIRMED if met else Verdict.CONTRADICTED,
-        reason=f"its own inputs give {_usd(value)} per million tokens"
+        reason=f"the claim's own inputs give {_usd(value)} per million tokens"
         + ("" if met else f", not {statement.amount.written}"),
         workings=(line,),
-        true_if=None if met else f"the claim said {_usd(value)}",
+        true_if=None if met else f"it said {_usd(value)}",
     )
 
 
@@ -157,23 +161,24 @@ def audit_saving(statement: SavingClaim) -> Judgement:
         working_line(
             f"{plainly(statement.engineers)} * {plainly(statement.engineer_usd_per_year)} * {plainly(statement.years)}",
             people,
-            "dollars for engineers over the whole period",
+            "engineers * dollars per year * years: cost of the engineers",
         ),
         working_line(
             f"{statement.devices} * {plainly(statement.dearer_usd)} * (1 - {plainly(statement.discount_fraction)}) / "
             f"{plainly(statement.hardware_fraction)}",
             dearer,
-            f"dollars for the {statement.dearer} fleet",
+            f"devices * price * (1 - discount) / hardware share: cost of the {statement.dearer} fleet",
         ),
         working_line(
             f"{plainly(people)} / {plainly(dearer)}",
             people / dearer,
-            "cost of engineers as a share of that fleet's cost",
+            f"cost of the engineers / cost of the {statement.dearer} fleet",
         ),
         working_line(
             f"1 - {plainly(statement.cheaper_usd)} / {plainly(statement.dearer_usd)}",
             1 - statement.cheaper_usd / statement.dearer_usd,
-            "saving if both bills are proportional to their hardware cost",
+            f"1 - price of {statement.cheaper} / price of {statement.dearer}: saving if both bills are proportional to "
+            "hardware cost",
         ),
     )
     return Judgement(
@@ -184,6 +189,6 @@ def audit_saving(statement: SavingClaim) -> Judgement:
         if both
         else f"{check.engineers_for_the_drop:.1f} engineers were needed instead of {statement.engineers:g}"
         if first
-        else f"{statement.cheaper} had {check.throughput_for_the_claim:.0%} of the rate of {statement.dearer}, and "
-        f"{check.engineers_for_the_drop:.1f} engineers were needed instead of {statement.engineers:g}",
+        else f"{statement.cheaper} had {check.throughput_for_the_claim:.0%} of the throughput of {statement.dearer}, "
+        f"and {check.engineers_for_the_drop:.1f} engineers were needed instead of {statement.engineers:g}",
     )

@@ -92,7 +92,7 @@ def _judge_figure(amount: Amount, fact: SourcedFact) -> Judgement:
     line = working_line(
         f"{plainly(amount.middle)} / {plainly((fact.low + high) / 2)}",
         float(plainly(amount.middle)) / float(plainly((fact.low + high) / 2)),
-        "claimed over the figure of its source",
+        "claimed figure / figure of the source",
     )
     met = amount.meets(fact.low) and amount.meets(high)
     near = met or (amount.overlaps(fact.low, high))
@@ -103,10 +103,11 @@ def _judge_figure(amount: Amount, fact: SourcedFact) -> Judgement:
     )
     return Judgement(
         verdict=Verdict.CONFIRMED if near else Verdict.CONTRADICTED,
-        reason=f"its source says {said}" + (f": {fact.note}" if fact.note else ""),
+        reason=f"the source on record gives {said} for '{fact.subject}: {fact.about}'"
+        + (f"; {fact.note}" if fact.note else ""),
         workings=(line,),
         sources=(fact.cited,),
-        true_if=None if near else f"the claim said {said}",
+        true_if=None if near else f"it said {said}",
     )
 
 
@@ -125,9 +126,10 @@ def _judge_name(says: str, fact: SourcedFact) -> Judgement:
     right = fact.text.split("|", maxsplit=1)[0]
     return Judgement(
         verdict=Verdict.CONFIRMED if met else Verdict.CONTRADICTED,
-        reason=f"on record: {right}" + (f"; {fact.note}" if fact.note else ""),
+        reason=f"the recorded answer to '{fact.subject}: {fact.about}' is '{right}'"
+        + (f": {fact.note}" if fact.note else ""),
         sources=(fact.cited,),
-        true_if=None if met else f"the claim said: {right}",
+        true_if=None if met else f"it said '{right}'",
     )
 
 
@@ -139,15 +141,22 @@ def _judge_state(fact: SourcedFact, library: Library, said_on: date | None, *, s
     now = fact.holds
     lines: tuple[Working, ...] = ()
     if fact.first is not None:
-        lines = (working_line(f"{day} >= {fact.first}", day >= fact.first, "the claim is not older than the fact"),)
+        lines = (
+            working_line(
+                f"{day} >= {fact.first}",
+                day >= fact.first,
+                "the claim is dated on or after the day from which the record holds",
+            ),
+        )
     since = "" if fact.first is None else f" since {fact.first}"
     verdict, today = (Verdict.CONFIRMED if says == state else Verdict.CONTRADICTED for state in (then, now))
     return Judgement(
         verdict=verdict,
-        reason=f"on record: {'yes' if fact.holds else 'no'}{since}" + (f"; {fact.note}" if fact.note else ""),
+        reason=f"the recorded answer to '{fact.subject}: {fact.about}' is {'yes' if fact.holds else 'no'}{since}"
+        + (f": {fact.note}" if fact.note else ""),
         workings=lines,
         sources=(fact.cited,),
-        true_if=None if verdict is Verdict.CONFIRMED else f"the claim said {'yes' if then else 'no'}",
+        true_if=None if verdict is Verdict.CONFIRMED else "it said the opposite",
         today=today if today is not verdict else None,
     )
 
@@ -199,35 +208,49 @@ def audit_date(statement: DateStatement, library: Library, said_on: date | None)
     overlap = said.first <= real.last and real.first <= said.last
     if overlap:
         line = working_line(
-            f"{real.first} <= {said.last}", real.first <= said.last, "it had happened by the end of that time"
+            f"{real.first} <= {said.last}",
+            real.first <= said.last,
+            "the recorded date is not after the end of the claimed time",
         )
         return Judgement(
             verdict=Verdict.CONFIRMED,
-            reason=f"{statement.subject} {statement.event}: {_span(real)}" + (", as planned" if plan else ""),
+            reason=_event_text(statement, real) + (", as planned" if plan else ""),
             workings=(line,),
             sources=(source,),
         )
     early = said.last < real.first
     line = (
-        working_line(f"{said.last} < {real.first}", said.last < real.first, "claimed before it happened")
+        working_line(
+            f"{said.last} < {real.first}", said.last < real.first, "the claimed time ends before the recorded date"
+        )
         if early
-        else working_line(f"{said.first} > {real.last}", said.first > real.last, "claimed after it happened")
+        else working_line(
+            f"{said.first} > {real.last}", said.first > real.last, "the claimed time starts after the recorded date"
+        )
     )
     months = abs((said.first.year - real.first.year) * 12 + said.first.month - real.first.month)
-    word = "a plan that slipped" if plan and early else "a plan that was beaten" if plan else "wrong"
+    outcome = (
+        f"; the claim was a plan, and the event came {'later' if early else 'earlier'} than planned" if plan else ""
+    )
     return Judgement(
         verdict=Verdict.PLAUSIBLE if plan else Verdict.CONTRADICTED,
-        reason=f"{statement.subject} {statement.event}: {_span(real)}, {months} months "
-        f"{'after' if early else 'before'} {said.written}: {word}",
+        reason=f"{_event_text(statement, real)}, {months} months {'after' if early else 'before'} the claimed "
+        f"{said.written}{outcome}",
         workings=(line,),
         sources=(source,),
-        true_if=f"the claim said {real.written}",
+        true_if=f"it gave the date {real.written}",
         today=Verdict.CONTRADICTED if plan and real.first <= library.today else None,
     )
 
 
-def _span(span: ClaimedSpan) -> str:
-    return f"{span.first}" if span.first == span.last else f"{span.first} to {span.last}"
+def _event_text(statement: DateStatement, real: ClaimedSpan) -> str:
+    """Return a clause that says when an event happened."""
+    single = real.first == real.last
+    if statement.event.endswith("ed"):
+        day = f"on {real.first}" if single else f"between {real.first} and {real.last}"
+        return f"on record, {statement.subject} was {statement.event} {day}"
+    day = f"{real.first}" if single else f"{real.first} to {real.last}"
+    return f"the recorded date of '{statement.subject}: {statement.event}' is {day}"
 
 
 def audit_mention(statement: MentionStatement, library: Library, said_on: date | None) -> Judgement:
@@ -243,7 +266,7 @@ def audit_mention(statement: MentionStatement, library: Library, said_on: date |
         return Judgement(verdict=Verdict.UNDETERMINED, reason=f"{missing} is missing")
     real, source = found
     late = real.first > said_on
-    line = working_line(f"{real.first} > {said_on}", late, "the product came after the day of the text")
+    line = working_line(f"{real.first} > {said_on}", late, "the first record of the product is later than the text")
     return Judgement(
         verdict=Verdict.CONTRADICTED if late else Verdict.CONFIRMED,
         reason=f"the first dated record of {statement.subject} is from {real.first}; the text is dated {said_on}",
@@ -260,15 +283,17 @@ def audit_follows(statement: FollowsStatement) -> Judgement:
     value = evaluate(statement.formula, names)
     expression = _substitute(statement.formula, names)
     if statement.at_most and statement.amount.high <= value * _SAME:
-        return _judge_by_bound(statement, value, working_line(expression, evaluate(expression), f"{statement.formula}"))
+        return _judge_by_bound(
+            statement, value, working_line(expression, evaluate(expression), f"formula: {statement.formula}")
+        )
     met, near = statement.amount.meets(value), statement.amount.nearly(value)
     shown = f"{value:.1%}" if statement.amount.measure == "share" else figure(float(f"{value:.4g}"))
-    beside = "" if met else f", {'near' if near else 'not'} {statement.amount.written}"
+    beside = "" if met else f", {'which is near' if near else 'not'} {statement.amount.written}"
     return Judgement(
         verdict=Verdict.CONFIRMED if met else Verdict.PLAUSIBLE if near else Verdict.CONTRADICTED,
-        reason=f"its own inputs give {shown}{beside}",
-        workings=(working_line(expression, evaluate(expression), f"{statement.formula}"),),
-        true_if=None if near else f"the claim said {shown}",
+        reason=f"the claim's own inputs give {shown}{beside}",
+        workings=(working_line(expression, evaluate(expression), f"formula: {statement.formula}"),),
+        true_if=None if near else f"it said {shown}",
     )
 
 
@@ -280,14 +305,18 @@ def _judge_by_bound(statement: FollowsStatement, value: float, line: Working) ->
     share = statement.amount.high / value
     shown = figure(float(f"{value:.4g}"))
     if share >= 1 / _SAME:
-        return Judgement(verdict=Verdict.CONFIRMED, reason=f"its own inputs give {shown}", workings=(line,))
+        return Judgement(verdict=Verdict.CONFIRMED, reason=f"the claim's own inputs give {shown}", workings=(line,))
     far = share < _FAR_BELOW
     return Judgement(
         verdict=Verdict.IMPLAUSIBLE if far else Verdict.PLAUSIBLE,
-        reason=f"its own inputs allow {shown}, and {statement.amount.written} is {share:.2g} of that"
-        + (": a unit is wrong, or very few requests are served" if far else ", if waiting and prompts take the rest"),
+        reason=f"the claim's own inputs allow up to {shown}; {statement.amount.written} is {share:.2g} of this limit, "
+        + (
+            "so a unit is wrong or very few requests are served"
+            if far
+            else "which is possible if waiting and prompts take the rest of the time"
+        ),
         workings=(line,),
-        true_if=f"the claim said up to {shown}" if far else None,
+        true_if=f"it said up to {shown}" if far else None,
     )
 
 
@@ -301,4 +330,6 @@ def _bracket(value: float) -> str:
 
 def audit_uncheckable(statement: UncheckableStatement) -> Judgement:
     """Return the verdict undetermined with the missing evidence."""
-    return Judgement(verdict=Verdict.UNDETERMINED, reason=f"no source here can check it; missing: {statement.needs}")
+    return Judgement(
+        verdict=Verdict.UNDETERMINED, reason=f"no shipped source can check this claim; missing: {statement.needs}"
+    )

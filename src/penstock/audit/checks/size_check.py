@@ -23,7 +23,7 @@ def audit_size(statement: SizeStatement, library: Library) -> Judgement:
                 sure = len(tries) == 1 or (value, line, name) == tries[0]
                 return Judgement(
                     verdict=Verdict.CONFIRMED if sure else Verdict.PLAUSIBLE,
-                    reason=f"{name}: {_size_text(value, amount.measure)}{unit}",
+                    reason=f"{name} {_size_text(value, amount.measure)}{unit}",
                     workings=(line,),
                     sources=(source,),
                 )
@@ -32,10 +32,12 @@ def audit_size(statement: SizeStatement, library: Library) -> Judgement:
     active = _active(statement, found)
     return Judgement(
         verdict=Verdict.PLAUSIBLE if near or active else Verdict.CONTRADICTED,
-        reason=f"{name}: {_size_text(value, amount.measure)}, {'near' if near else 'not'} {amount.written}{active}",
+        reason=f"{name} {_size_text(value, amount.measure)}"
+        + (f"; {amount.noun_phrase} is near this figure" if near else f", not {amount.written}")
+        + active,
         workings=(line,),
         sources=(source,),
-        true_if=None if near else f"the claim said {_size_text(value, amount.measure)}",
+        true_if=None if near else f"it said {_size_text(value, amount.measure)}",
     )
 
 
@@ -58,7 +60,7 @@ def _active(statement: SizeStatement, model: ModelSpec) -> str:
     used = model.active_params
     if statement.sized != "params" or model.experts is None or not statement.amount.nearly(float(used)):
         return ""
-    return f", which is what one token uses ({used / GB:,.4g} billion)"
+    return f"; the number of parameters that one token uses is {used / GB:,.4g} billion"
 
 
 def _size_text(value: float, measure: str) -> str:
@@ -73,7 +75,11 @@ def _size(
     name = model.name + (f" in {precision}" if precision else "")
     if statement.sized == "params":
         total = float(model.total_params)
-        return total, working_line(f"{plainly(total / GB)} * 1", total / GB, "10^9 parameters by its config"), name
+        return (
+            total,
+            working_line(f"{plainly(total / GB)} * 1", total / GB, "number of parameters in config.json, in 10^9"),
+            (f"the number of parameters of {name} is"),
+        )
     weights = float(model.weight_bytes)
     if statement.sized == "weights":
         each = round(8 * weights / model.total_params, 3)
@@ -81,9 +87,9 @@ def _size(
         line = working_line(
             f"{plainly(params)} * {plainly(each)} / 8",
             params * each / 8,
-            "10^9 bytes: parameters times bits per weight",
+            "parameters * bits per weight / 8, in 10^9 bytes",
         )
-        return weights, line, f"weights of {name}"
+        return weights, line, f"the weights of {name} take"
     context = statement.context_tokens or SHORT_CONTEXT
     per_token = model.cache_bytes_per_token(CacheDtype.BF16)
     if statement.sized == "cache":
@@ -91,9 +97,9 @@ def _size(
         line = working_line(
             f"{plainly(per_token)} * {context} * {statement.requests} / {GB}",
             value / GB,
-            "10^9 bytes: bytes per token times tokens times requests",
+            "bytes per token * tokens * requests, in 10^9 bytes",
         )
-        return value, line, f"cache of {statement.requests} x {context:,} tokens of {name}"
+        return value, line, f"the KV cache of {statement.requests} x {context:,} tokens of {name} takes"
     return _free_memory(statement, model, precision, library, printed=True)
 
 
@@ -111,6 +117,7 @@ def _free_memory(
     line = working_line(
         f"{plainly(memory_gb)} - {plainly(weights_gb)}",
         memory_gb - weights_gb,
-        "GB of nominal memory minus weights" if printed else "10^9 bytes of memory minus weights",
+        "nominal memory - weights, in GB" if printed else "physical memory - weights, in 10^9 bytes",
     )
-    return (memory_gb - weights_gb) * GB, line, f"memory of {statement.devices} x {accelerator.name} after {name}"
+    where = f"{statement.devices} x {accelerator.name}"
+    return (memory_gb - weights_gb) * GB, line, f"the memory of {where} that is left after the weights of {name} is"

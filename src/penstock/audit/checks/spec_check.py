@@ -39,13 +39,15 @@ def _judge_unlisted(statement: SpecStatement, accelerator: Accelerator) -> Judge
     if statement.quantity not in dialects or dialects[statement.quantity] or source.basis is Basis.UNVERIFIED:
         return Judgement(
             verdict=Verdict.UNDETERMINED,
-            reason=f"the catalog has no {statement.quantity} of {accelerator.name}: a sourced data sheet is missing",
+            reason=f"the catalog has no {statement.quantity} figure of {accelerator.name}; "
+            "a sourced data sheet is missing",
         )
     return Judgement(
         verdict=Verdict.CONTRADICTED,
-        reason=f"{accelerator.name} does not multiply {statement.quantity}: its data sheet lists no such rate",
+        reason=f"{accelerator.name} does not support {statement.quantity} arithmetic: its data sheet lists no "
+        f"{statement.quantity} rate",
         sources=(citation(accelerator, source),),
-        true_if="the accelerator had the format",
+        true_if=f"the accelerator supported {statement.quantity}",
     )
 
 
@@ -58,9 +60,8 @@ def _judge_match(
         sure = reading.source.basis is not Basis.UNVERIFIED
         return Judgement(
             verdict=Verdict.CONFIRMED if sure else Verdict.PLAUSIBLE,
-            reason=f"it is {reading.name} of {accelerator.name}"
-            + _difference_text(statement.amount, reading)
-            + ("" if sure else ", which no stored source confirms"),
+            reason=_match_text(statement.amount, reading, accelerator)
+            + ("" if sure else "; no stored source confirms the data sheet figure"),
             workings=lines,
             sources=sources,
         )
@@ -71,21 +72,23 @@ def _judge_match(
         f"{value_text(right.value, statement.amount.measure)}; no LLM engine uses 2:4 sparsity",
         workings=(*lines, _claim_over_reading(statement.amount, right, statement.amount.measure)),
         sources=(*sources, citation(accelerator, right.source)),
-        true_if=f"the claim said {reading.name}",
+        true_if=f"it named {reading.name}",
     )
 
 
-def _difference_text(amount: Amount, reading: SpecReading) -> str:
-    """Return the data sheet value if it differs from the claim by 0.5% or more, else an empty string.
+def _match_text(amount: Amount, reading: SpecReading, accelerator: Accelerator) -> str:
+    """Return a clause that says which data sheet figure the claim matches.
 
-    If the claim agrees with the data sheet only after rounding, the text says so.
+    The clause states the data sheet value if the value differs from the claim by 0.5% or more. If the claim agrees with
+    the data sheet only after rounding, the clause says so.
     """
     off = abs(amount.middle / reading.value - 1)
+    whose = f"{reading.name} of {accelerator.name}"
     if off < 0.005:  # too small to be called a difference
-        return ""
-    value = f", {value_text(reading.value, amount.measure)}"
+        return f"{amount.written} is {whose}"
+    value = f"{amount.written} matches {whose}, which is {value_text(reading.value, amount.measure)}"
     rounded = not (amount.closely(reading.value) or amount.at_least or amount.at_most)
-    return f"{value}: {off:.0%} off, within the rounding of {amount.written}" if rounded else value
+    return f"{value}; the difference of {off:.0%} is within the rounding of {amount.written}" if rounded else value
 
 
 def _judge_mismatch(
@@ -97,8 +100,8 @@ def _judge_mismatch(
     if amount.nearly(right.value):
         return Judgement(
             verdict=Verdict.PLAUSIBLE,
-            reason=f"{amount.off_by(right.value)} off {right.name} of {accelerator.id}, "
-            f"{value_text(right.value, amount.measure)}",
+            reason=f"{amount.noun_phrase} differs by {amount.off_by(right.value)} from {right.name} of "
+            f"{accelerator.name}, which is {value_text(right.value, amount.measure)}",
             workings=(line,),
             sources=sources,
         )
@@ -106,11 +109,11 @@ def _judge_mismatch(
     if whose is not None and whose.plain:
         return Judgement(
             verdict=Verdict.PLAUSIBLE,
-            reason=f"{amount.written} is {whose.name}; {right.name.rstrip(',')} of {accelerator.name} is "
+            reason=f"{amount.written} is {whose.name}; {right.name} of {accelerator.name} is "
             f"{value_text(right.value, amount.measure)}",
             workings=(_claim_over_reading(amount, whose, amount.measure), line),
             sources=(citation(accelerator, whose.source), *sources),
-            true_if=f"the claim means {whose.name}",
+            true_if=f"it meant {whose.name}",
         )
     other = whose.name if whose is not None else mistaken_spec(statement, accelerator)
     sure = right.source.basis is not Basis.UNVERIFIED
@@ -120,7 +123,7 @@ def _judge_mismatch(
         + (f"; {amount.written} is {other}" if other else ""),
         workings=(line,),
         sources=sources,
-        true_if=f"the claim said {value_text(right.value, amount.measure)}" + (f", or meant {other}" if other else ""),
+        true_if=f"it said {value_text(right.value, amount.measure)}" + (f", or if it meant {other}" if other else ""),
     )
 
 
@@ -129,22 +132,22 @@ def _judge_sustained(statement: SpecStatement, accelerator: Accelerator, found: 
     amount, peak = statement.amount, found[0]
     share = amount.low / peak.value
     line = working_line(
-        f"{plainly(amount.low / TERA)} / {plainly(peak.value / TERA)}", share, f"of {peak.name}, as delivered"
+        f"{plainly(amount.low / TERA)} / {plainly(peak.value / TERA)}", share, f"claimed / {peak.short_name}, in TFLOPS"
     )
     if share > 1 and not amount.meets(peak.value):
         sparse = next((reading for reading in found if not reading.plain and amount.meets(reading.value)), None)
         return Judgement(
             verdict=Verdict.CONTRADICTED if sparse else Verdict.IMPOSSIBLE,
-            reason=f"nothing delivers more than its peak: {peak.name} of {accelerator.name} is "
+            reason=f"a sustained rate cannot exceed the peak: {peak.name} of {accelerator.name} is "
             f"{value_text(peak.value, amount.measure)}" + (f"; {amount.written} is {sparse.name}" if sparse else ""),
             workings=(line,),
             sources=(citation(accelerator, peak.source),),
-            true_if=f"at most {value_text(peak.value, amount.measure)} were said to be delivered",
+            true_if=f"it said at most {value_text(peak.value, amount.measure)}",
         )
     return Judgement(
         verdict=Verdict.PLAUSIBLE,
-        reason=f"{share:.0%} of {peak.name} of {accelerator.name}, which matrix benchmarks reach; "
-        "the benchmark result itself is not on record",
+        reason=f"{amount.noun_phrase} is {share:.0%} of {peak.name} of {accelerator.name}; "
+        "matrix benchmarks reach that share, but the result of this benchmark is not on record",
         workings=(line,),
         sources=(citation(accelerator, peak.source),),
     )
@@ -167,5 +170,5 @@ def _claim_over_reading(amount: Amount, reading: SpecReading, measure: str) -> W
     return working_line(
         f"{plainly(amount.middle / size)} / {plainly(reading.value / size)}",
         ratio,
-        f"claimed over {reading.name.rstrip(',')}" + (f", {unit}" if unit else ""),
+        f"claimed / {reading.short_name}" + (f", in {unit}" if unit else ""),
     )

@@ -102,18 +102,19 @@ def _does_not_fit(
     bits = 8 * smallest.memory_bytes / model.total_params
     return Judgement(
         verdict=Verdict.IMPOSSIBLE,
-        reason=f"it does not fit, so it has no speed: {smallest.weight_bytes / GB:,.1f} x 10^9 bytes of "
-        f"{smallest.precision} weights against {smallest.memory_bytes / GB:,.1f} of {where}",
+        reason=f"{model.name} does not fit, so it cannot run at any speed: the {smallest.precision} weights take "
+        f"{smallest.weight_bytes / GB:,.1f} x 10^9 bytes, but the memory of {where} is only "
+        f"{smallest.memory_bytes / GB:,.1f} x 10^9 bytes",
         workings=(
             smallest.line,
             working_line(
                 f"8 * {plainly(round(smallest.memory_bytes / GB, 1))} / {plainly(round(model.total_params / GB, 2))}",
                 8 * round(smallest.memory_bytes / GB, 1) / round(model.total_params / GB, 2),
-                "maximum bits per weight that would fit",
+                "maximum bits per weight: memory in bits / number of weights",
             ),
         ),
         sources=sources,
-        true_if=f"there were more devices, or weights under {bits:.1f} bits each",
+        true_if=f"it named more devices, or weights of less than {bits:.1f} bits each",
     )
 
 
@@ -146,12 +147,15 @@ def _by_rows(
     values = rows.values()
     plain = verdict is Verdict.IMPLAUSIBLE and not any(row.drafted for row in rows)
     if plain and _by_drafts(statement, min(values), max(values), library):
-        verdict, reason = Verdict.PLAUSIBLE, f"{reason}, without drafted tokens; with them it is within reach"
+        verdict, reason = (
+            Verdict.PLAUSIBLE,
+            f"{reason}; these rows are without drafted tokens, which could explain the claim",
+        )
     if said_on is not None and all(row.date > said_on for row in rows):
         slower = amount.scaled(_LATER if statement.metric == "throughput" else 1 / _LATER)
         verdict = Verdict.PLAUSIBLE if cell.is_modest(amount) and not cell.is_modest(slower) else verdict
-        reason += ", published after the claim"
-    times, unit = (1.0, "") if statement.metric == "throughput" else (1e3, ", ms")
+        reason += "; all of these figures were published after the claim"
+    times, unit = (1.0, "") if statement.metric == "throughput" else (1e3, ", in ms")
     return Judgement(
         verdict=verdict,
         reason=reason,
@@ -164,7 +168,9 @@ def _claim_over_value(statement: SpeedStatement, value: float, what: str) -> Wor
     """Return the line of arithmetic that divides a claim by a value. Rates are in tok/s, times in ms."""
     times = 1.0 if statement.metric == "throughput" else 1e3
     claimed, other = plainly(times * statement.amount.middle), plainly(times * value)
-    return working_line(f"{claimed} / {other}", float(claimed) / float(other), what + ("" if times == 1.0 else ", ms"))
+    return working_line(
+        f"{claimed} / {other}", float(claimed) / float(other), what + ("" if times == 1.0 else ", in ms")
+    )
 
 
 def _no_room(statement: SpeedStatement, library: Library) -> Judgement | None:
@@ -185,7 +191,7 @@ def _no_room(statement: SpeedStatement, library: Library) -> Judgement | None:
         verdict=Verdict.IMPLAUSIBLE,
         reason=f"the {nearest.precision} weights fit, but {nearest.lacks}",
         workings=(nearest.line,),
-        true_if="there were more devices",
+        true_if="it named more devices",
     )
 
 
@@ -194,20 +200,22 @@ def _by_model(statement: SpeedStatement, rows: Mapping[Measurement, float], libr
     if found is None:
         return _no_room(statement, library) or Judgement(
             verdict=Verdict.UNDETERMINED,
-            reason="within the bounds of physics; no measurement or model of this setup says more",
+            reason=f"{statement.amount.noun_phrase} is within physical bounds, but there is no measurement or "
+            "prediction of this setup",
         )
-    line = _claim_over_value(statement, found.middle, "claimed over the prediction of the performance model")
-    said = f"{_in_unit(found.low, statement)} to {_in_unit(found.high, statement)} ({found.tier}, {found.engine})"
-    missing = "" if found.stated else f", over {found.loads} usual loads, because the claim states none"
+    line = _claim_over_value(statement, found.middle, "claimed / predicted")
+    said = f"{_in_unit(found.low, statement)} to {_in_unit(found.high, statement)}"
+    missing = "" if found.stated else f", over {found.loads} usual loads, because the claim states no load"
     verdict, where = _against(statement, found, list(rows.values()))
     if verdict is Verdict.IMPLAUSIBLE and _by_drafts(statement, found.low, found.high, library):
-        verdict, where = Verdict.PLAUSIBLE, "with drafted tokens inside, but without drafted tokens faster than"
+        verdict, where = Verdict.PLAUSIBLE, "within reach with drafted tokens, but without drafted tokens faster than"
     return Judgement(
         verdict=verdict,
-        reason=f"{where} the prediction of the performance model, {said}{missing}",
+        reason=f"{statement.amount.noun_phrase} is {where} the predicted {said} "
+        f"(P10-P90, {found.tier}, {found.engine}){missing}",
         workings=(line,),
         sources=(Cited(title="Penstock's performance model, P10 to P90", url="docs/accuracy.md"),),
-        true_if=None if verdict is Verdict.PLAUSIBLE else f"the figure were {said}",
+        true_if=None if verdict is Verdict.PLAUSIBLE else f"it said {said}",
     )
 
 
@@ -228,13 +236,13 @@ def _by_drafts(statement: SpeedStatement, low: float, high: float, library: Libr
 def _against(statement: SpeedStatement, found: Interval, rates: list[float]) -> tuple[Verdict, str]:
     amount = statement.amount
     if amount.overlaps(found.low, found.high):
-        return Verdict.PLAUSIBLE, "inside"
+        return Verdict.PLAUSIBLE, "within"
     if amount.overlaps(found.low / _FAR, found.high * _FAR):
         return Verdict.PLAUSIBLE, "just outside"
     if amount.overlaps(min([found.low, *rates]), max([found.high, *rates])):
-        return Verdict.PLAUSIBLE, "between published rows and"
+        return Verdict.PLAUSIBLE, "between the published rows and"
     faster = (amount.low > found.high) == (statement.metric == "throughput")
-    return Verdict.IMPLAUSIBLE, "faster than" if faster else "more modest than"
+    return Verdict.IMPLAUSIBLE, "faster than" if faster else "slower than"
 
 
 def _in_unit(value: float, statement: SpeedStatement) -> str:

@@ -38,21 +38,22 @@ def audit_speed_ratio(statement: SpeedRatioStatement, library: Library, said_on:
     if not predicted:
         return Judgement(
             verdict=Verdict.UNDETERMINED,
-            reason="no load is published for both setups, and the model cannot predict both; "
-            "the figures of both runs are missing",
+            reason="no load is published for both setups, and the performance model cannot predict both; "
+            "measurements of both setups are missing",
         )
     low, high = min(pair.low for pair in predicted), max(pair.high for pair in predicted)
     nearest = min(predicted, key=lambda pair: abs(log(pair.mine / pair.yours / max(statement.amount.middle, 1e-9))))
     line = working_line(
         f"{plainly(nearest.mine)} / {plainly(nearest.yours)}",
         float(plainly(nearest.mine)) / float(plainly(nearest.yours)),
-        f"tok/s by the performance model, both with {nearest.load}",
+        f"predicted tok/s of the first setup / of the second setup, both with {nearest.load}",
     )
     inside = statement.amount.overlaps(low, high)
     stated = _load_stated(statement.setup)
-    reason = f"no load is published for both setups; the model gives {_times(low)} to {_times(high)}" + (
-        "" if stated else ", over usual loads, because the claim states none in full"
-    )
+    reason = (
+        f"no load is published for both setups; the performance model predicts a ratio of "
+        f"{_times(low)} to {_times(high)}"
+    ) + ("" if stated else " over usual loads, because the claim does not state its load in full")
     far = not statement.amount.overlaps(low / _FAR, high * _FAR)
     verdict = Verdict.IMPLAUSIBLE if far else Verdict.PLAUSIBLE if stated and inside else Verdict.UNDETERMINED
     return Judgement(verdict=verdict, reason=reason, workings=(line,), sources=(_MODEL,))
@@ -69,7 +70,7 @@ def _by_pairs(
         reason=reason,
         workings=(loads.line(statement.amount),),
         sources=cite_rows([row for pair in pairs for row in pair], library),
-        true_if=None if verdict is not Verdict.IMPLAUSIBLE else f"the claim said {_times(loads.median)}",
+        true_if=None if verdict is not Verdict.IMPLAUSIBLE else f"it said {_times(loads.median)}",
     )
 
 
@@ -132,8 +133,8 @@ def audit_change(statement: ChangeStatement, library: Library) -> Judgement:
     if not ratios:
         return Judgement(
             verdict=Verdict.UNDETERMINED,
-            reason=f"no setup of {accelerator.name} was published twice with this software; "
-            "rows of both days are missing",
+            reason=f"no setup of {accelerator.name} with this software was measured on two days; "
+            "measurements of both days are missing",
         )
     cells = Distribution(
         values=[new / old for _, _, old, new in ratios],

@@ -122,6 +122,11 @@ class Amount:
         return (self.low + self.high) / 2
 
     @property
+    def noun_phrase(self) -> str:
+        """Noun phrase that names the claimed figure in a sentence."""
+        return f"the claim{' of' if self.at_least or self.at_most else 'ed'} {self.written}"
+
+    @property
     def slack(self) -> float:
         """Maximum distance between the figure and a value that matches the figure."""
         tight = min(max(self.rounding, _TIGHT[0] * self.middle), _TIGHT[1] * self.middle)

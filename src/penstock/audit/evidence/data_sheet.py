@@ -20,6 +20,11 @@ class SpecReading:
     A sparse rate is a literal reading only if the claim says sparse.
     """
 
+    @property
+    def short_name(self) -> str:
+        """Name without its article, for lines of arithmetic."""
+        return self.name.removeprefix("the ")
+
 
 def spec_readings(
     accelerator: Accelerator, quantity: str, scope: Scope = "device", basis: FlopsBasis = "unstated"
@@ -27,9 +32,12 @@ def spec_readings(
     """List the values that an accelerator's quantity may mean, with the literal reading first."""
     times = _devices(accelerator, scope)
     found = _flops(accelerator, quantity, basis) if quantity in FORMATS_OF_FLOPS else _others(accelerator, quantity)
-    where = {"device": "", "node": f" of {times:g} devices", "rack": f" of {times:g} devices", "unit": " of one unit"}[
-        scope
-    ]
+    where = {
+        "device": "",
+        "node": f" of {times:g} devices",
+        "rack": f" of {times:g} devices",
+        "unit": " of one compute unit",
+    }[scope]
     return tuple(
         SpecReading(name=reading.name + where, value=reading.value * times, source=reading.source, plain=reading.plain)
         for reading in found
@@ -80,23 +88,23 @@ def _others(accelerator: Accelerator, quantity: str) -> list[SpecReading]:
     memory, link = accelerator.memory, accelerator.link
     if quantity == "memory":
         return [
-            *reading("the memory on the box", memory.nominal_gb * GB, "memory.nominal_gb"),
-            *reading("the physical memory in 10^9 bytes", memory.hbm_bytes, "memory.hbm_bytes"),
+            *reading("the nominal memory", memory.nominal_gb * GB, "memory.nominal_gb"),
+            *reading("the physical memory", memory.hbm_bytes, "memory.hbm_bytes"),
             *reading("the physical memory in GiB", memory.hbm_bytes / GIB * GB, "memory.hbm_bytes"),
         ]
     if quantity == "link":
         one_way = None if link is None else link.aggregate_bytes_per_s_one_way
         peer = None if link is None else link.per_peer_bytes_per_s_one_way
         return [
-            *reading("the link to all peers, one way,", one_way, "link.aggregate_bytes_per_s_one_way"),
+            *reading("the one-way link bandwidth to all peers", one_way, "link.aggregate_bytes_per_s_one_way"),
             *reading(
-                "the link to all peers, both ways,",
+                "the two-way link bandwidth to all peers",
                 None if one_way is None else 2 * one_way,
                 "link.aggregate_bytes_per_s_one_way",
             ),
-            *reading("the link to one peer, one way,", peer, "link.per_peer_bytes_per_s_one_way"),
+            *reading("the one-way link bandwidth to one peer", peer, "link.per_peer_bytes_per_s_one_way"),
             *reading(
-                "the link to one peer, both ways,",
+                "the two-way link bandwidth to one peer",
                 None if peer is None else 2 * peer,
                 "link.per_peer_bytes_per_s_one_way",
             ),
@@ -105,11 +113,11 @@ def _others(accelerator: Accelerator, quantity: str) -> list[SpecReading]:
         "bandwidth": (memory.hbm_bytes_per_s, "memory.hbm_bytes_per_s", "the memory bandwidth"),
         "tdp": (accelerator.tdp_watts, "tdp_watts", "the TDP"),
         "compute_units": (accelerator.compute_units, "compute_units", "the number of compute units"),
-        "wavefront": (accelerator.wavefront_size, "wavefront_size", "the threads that execute together"),
+        "wavefront": (accelerator.wavefront_size, "wavefront_size", "the warp or wavefront size"),
         "link_domain": (
             None if link is None else link.domain_devices,
             "link.domain_devices",
-            "the devices one link joins",
+            "the number of devices in a link domain",
         ),
     }[quantity]
     return reading(name, value, field)

@@ -71,8 +71,8 @@ class Distribution:
         The factor `times` converts both values to `unit`.
         """
         claimed, middle = plainly(times * amount.middle), plainly(times * self.median)
-        of = f"the median of {len(self.values)} {self.noun[1]}" if len(self.values) > 1 else f"the one {self.noun[0]}"
-        return working_line(f"{claimed} / {middle}", float(claimed) / float(middle), f"claimed over {of}{unit}")
+        of = f"median of {len(self.values)} {self.noun[1]}" if len(self.values) > 1 else f"the only {self.noun[0]}"
+        return working_line(f"{claimed} / {middle}", float(claimed) / float(middle), f"claimed / {of}{unit}")
 
     def _confirms(self, amount: Amount) -> bool:
         """Return whether a claim is near the median.
@@ -99,13 +99,15 @@ class Distribution:
         beyond, side = (over, self.sides[0]) if over > under else (under, self.sides[1])
         side = "more modest than" if self.is_modest(amount) else side
         if count == 1:
-            return f"{amount.written}: {side if beyond and not confirmed else 'near'} the one {one}, {median}"
+            where = side if beyond and not confirmed else "near"
+            return f"{amount.noun_phrase} is {where} the only {one}, which is {median}"
         if amount.at_least or amount.at_most or (amount.low < amount.high and beyond < count):
             met = sum(amount.meets(value) for value in self.values)
-            return f"{amount.written}: true of {met} of {count} {several}, median {median}"
+            return f"{amount.noun_phrase} is true of {met} of {count} {several}, median {median}"
         if beyond == count:
             lowest, highest = self.write(min(self.values)), self.write(max(self.values))
             number = "both" if count == 2 else f"all {count}"
-            return f"{amount.written}: {side} {number} {several}, {lowest} to {highest}, median {median}"
+            return f"{amount.noun_phrase} is {side} {number} {several}, {lowest} to {highest}, median {median}"
         where = "within the middle half" if confirmed else f"{side} {beyond}"
-        return f"{amount.written}: {where} of {count} {several}, median {median}, middle half {low} to {high}"
+        spread = f"median {median}, middle half from {low} to {high}"
+        return f"{amount.noun_phrase} is {where} of {count} {several}, {spread}"

@@ -159,12 +159,12 @@ class PhysicalLimit:
         step_ms = self.min_step_s * 1e3
         lines = [
             working_line(
-                f"{plainly(gb)} / {plainly(rate)}", gb / rate, "ms to stream the weights once: 10^9 bytes over TB/s"
+                f"{plainly(gb)} / {plainly(rate)}", gb / rate, "ms to read the weights once: 10^9 bytes / TB/s"
             ),
             working_line(
                 f"1000 * {plainly(self.running)} * {plainly(self.drafts)} / {plainly(step_ms)}",
                 1000 * float(plainly(self.running)) * self.drafts / float(plainly(step_ms)),
-                "tok/s: requests times tokens per step with drafts, over ms to read weights and cache",
+                "tok/s: 1000 * requests * tokens per step, drafts included / ms to read weights and KV cache",
             ),
         ]
         micro = self.token_s * 1e6
@@ -172,7 +172,7 @@ class PhysicalLimit:
             working_line(
                 f"1000000 * {self.copies} / {plainly(micro)}",
                 1e6 * self.copies / float(plainly(micro)),
-                "tok/s by arithmetic, from the microseconds that a token takes at the dense peak",
+                "tok/s: 10^6 * replicas / microseconds of arithmetic per token at the dense peak",
             )
         )
         return tuple(lines)

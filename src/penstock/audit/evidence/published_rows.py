@@ -179,7 +179,7 @@ def predict_pairs(setup: ServedSetup, over: ServedSetup, library: Library) -> tu
             yours=yours.value,
             low=mine.low / yours.high,
             high=mine.high / yours.low,
-            load=f"{users:,} users of {inputs:,}/{outputs:,}",
+            load=f"{users:,} user{'' if users == 1 else 's'}, {inputs:,} input tokens and {outputs:,} output tokens",
         )
         for mine, (inputs, outputs, users), yours in pairs
     )

@@ -112,7 +112,10 @@ def engine_name(text: str) -> str:
     """Return the name of an engine, written as people write it: `vLLM`, `SGLang`, `TRT-LLM`, `TensorRT-LLM`."""
     name = _ENGINE_SPELLINGS.get(re.sub(r"[^a-z]", "", _bounded_name(text).lower()))
     if name is None:
-        raise UsageError(f"'{text[:30]}' is not an engine with published rows; known: {', '.join(ENGINES)}")
+        raise UsageError(
+            f"there are no published measurements of the engine '{text[:30]}'; engines with measurements: "
+            f"{', '.join(ENGINES)}"
+        )
     return name
 
 

@@ -94,9 +94,9 @@ def _sglang(page: bytes) -> PageReport | None:
 def _sum_of_ranks(page: bytes, name: bytes) -> int:
     """Return the sum of a metric over all data-parallel ranks. The value of a rank is the largest value on its lines.
 
-    SGLang publishes all data-parallel ranks of one address on one page, and the label `dp_rank` names the rank. The
-    largest value of a data-parallel rank is the rank's total. All tensor-parallel ranks of a data-parallel rank publish
-    the same value, and lines for single priorities have values below the total.
+    SGLang publishes all data-parallel ranks of one address on one page, and the label `dp_rank` names the rank. All
+    tensor-parallel ranks of a data-parallel rank publish the same value. Lines with a priority label count only that
+    priority, so the largest value is the total of the data-parallel rank.
     """
     largest: dict[bytes, float] = {}
     for line in _lines(page, name):

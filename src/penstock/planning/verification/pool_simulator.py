@@ -138,9 +138,7 @@ class Simulator:
     def placed_disaggregated(self, option: Option, phase: Phase, typical_tokens: int) -> Placement:
         """Return one replica of a disaggregated unit, ready to simulate; cached by engine and length."""
         if self.units is None or option.disaggregated is None:
-            raise ValueError(
-                "to simulate disaggregated units, give the simulator `units`: engines that only prefill or only decode"
-            )
+            raise ValueError("some engines only prefill or only decode; pass `units` to the simulator to simulate them")
         deployment = option.disaggregated.prefill if phase == "prefill" else option.disaggregated.decode
         engine = self.units.engine(deployment, option.measured_engine, phase)
         key = (id(engine), typical_tokens)

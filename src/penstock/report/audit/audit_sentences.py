@@ -11,7 +11,7 @@ from penstock.audit.claims.amount import Amount
 from penstock.audit.claims.claim import Claim
 from penstock.audit.claims.kind_names import kind_of
 from penstock.audit.judge_claims import Audited
-from penstock.audit.judgement import Verdict
+from penstock.audit.judgement import Judgement, Verdict
 
 ORDER: Final = (
     Verdict.IMPOSSIBLE,
@@ -32,6 +32,8 @@ MEANINGS: Final[Mapping[Verdict, str]] = {
 }
 
 
+_BETTER: Final = {Verdict.IMPOSSIBLE: "possible", Verdict.IMPLAUSIBLE: "plausible"}
+"""What a claim would be if its condition were met, by verdict. With every other verdict, the claim would be true."""
 _ABOUT: Final = ("subject", "model", "accelerator", "quantity", "event")
 """Names of attributes that may hold the subject of a claim's statement."""
 
@@ -65,7 +67,15 @@ def sentence(text: str) -> str:
     The sentence starts with a capital letter unless its first word is an identifier.
     """
     first = text.split(" ", maxsplit=1)[0]
-    return f"{text[:1].upper()}{text[1:]}." if first.isalpha() else f"{text}."
+    ended = text if text.endswith(".") else f"{text}."
+    return f"{ended[:1].upper()}{ended[1:]}" if first.isalpha() else ended
+
+
+def condition_sentence(judgement: Judgement) -> str | None:
+    """Return a sentence that says what would have to be different, or None if the judgement names no condition."""
+    if judgement.true_if is None:
+        return None
+    return f"The claim would be {_BETTER.get(judgement.verdict, 'true')} if {judgement.true_if}."
 
 
 def summary(audited: Sequence[Audited]) -> str:

@@ -13,6 +13,7 @@ from penstock.report.audit.audit_sentences import (
     MEANINGS,
     ORDER,
     claim_text,
+    condition_sentence,
     counts,
     sentence,
     sorted_by_verdict,
@@ -83,8 +84,9 @@ def _badge(verdict: Verdict) -> str:
 def _row(entry: Audited) -> str:
     claim, judgement = entry.claim, entry.judgement
     today = "" if judgement.today is None else f"<br><small>today: {_badge(judgement.today)}</small>"
-    working = "".join(f'<div class="w">{escape(str(line))}</div>' for line in judgement.workings)
-    true_if = f"<div>True if {escape(judgement.true_if)}.</div>" if judgement.true_if else ""
+    working = "".join(f'<div class="w">{escape(str(line))}.</div>' for line in judgement.workings)
+    condition = condition_sentence(judgement)
+    true_if = f"<div>{escape(condition)}</div>" if condition is not None else ""
     sources = "; ".join(_source(source) for source in dict.fromkeys(judgement.sources))
     cited = f'<div class="s">{sources}</div>' if sources else ""
     where = " · ".join(filter(None, (claim.said.who, claim.said.title, str(claim.said.said_on or ""))))

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from penstock.audit.judge_claims import Audited
 from penstock.audit.judgement import Verdict
-from penstock.report.audit.audit_sentences import claim_text, sentence, sorted_by_verdict, summary
+from penstock.report.audit.audit_sentences import claim_text, condition_sentence, sentence, sorted_by_verdict, summary
 
 _STYLES: Final = {
     Verdict.IMPOSSIBLE: "bold red",
@@ -44,7 +44,7 @@ def _claim(entry: Audited, *, short: bool) -> list[RenderableType]:
     claim, judgement = entry.claim, entry.judgement
     head = Text(claim_text(claim), style="" if short else "bold")
     if claim.line is not None and not short:
-        head.append(f"  (line {claim.line})", style="dim")
+        head.append(f"  ({claim.id}, line {claim.line})", style="dim")
     row = Table.grid(padding=(0, 1, 0, 0))
     row.add_column(width=_VERDICT_WIDTH, no_wrap=True)
     row.add_column()
@@ -54,11 +54,12 @@ def _claim(entry: Audited, *, short: bool) -> list[RenderableType]:
             row.add_row("", Text(sentence(judgement.reason), style="dim"))
         return [row]
     lines = [Text(sentence(judgement.reason))]
-    lines += [Text(str(line), style="dim") for line in judgement.workings]
-    if judgement.true_if:
-        lines.append(Text(f"True if {judgement.true_if}."))
+    lines += [Text(f"{line}.", style="dim") for line in judgement.workings]
+    condition = condition_sentence(judgement)
+    if condition is not None:
+        lines.append(Text(condition))
     if judgement.today is not None:
-        lines.append(Text(f"Today it is {judgement.today.value}."))
+        lines.append(Text(f"As of today, the verdict is: {judgement.today.value}."))
     titles = dict.fromkeys(source.title for source in judgement.sources)
     if titles:
         lines.append(Text(f"Sources: {'; '.join(titles)}.", style="dim"))

@@ -15,7 +15,8 @@ _PEOPLE: Final = ("engineers", "engineers_by_size")
 def flips_by_input(flips: Sequence[Flip]) -> list[tuple[Flip, ...]]:
     """Group flips by input.
 
-    Groups are in the order in which their inputs first occur. In a group, flips are sorted by value, lowest first.
+    Groups are in the order in which their inputs first occur. Within a group, the flips (input
+    values at which the recommended fleet changes) are listed in ascending order.
     """
     found: dict[str, list[Flip]] = {}
     for flip in flips:

@@ -84,9 +84,9 @@ class SegmentPlaces:
 
 
 def _among(names: NDArray[np.int32], places: NDArray[np.int32], wanted: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Look up the array places of segment names.
+    """Return the array index of each segment name.
 
-    An unknown name gets an arbitrary place, which the caller does not use.
+    An unknown name gets an arbitrary index, which the caller does not use.
     """
     if not names.size:
         return wanted

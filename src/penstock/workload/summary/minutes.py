@@ -21,7 +21,7 @@ class Minutes:
         self._most_requests = 0
 
     def add(self, arrival_s: Float64s) -> None:
-        """Count the arrivals of one more block."""
+        """Add the arrivals of the next block of requests to the running counts."""
         if not len(arrival_s):
             return
         if self._first_s is None:
