@@ -177,6 +177,6 @@ def judge_request_count(found: tuple[PhysicalLimit, ...]) -> Judgement:
     return Judgement(
         verdict=Verdict.PLAUSIBLE,
         reason=f"memory holds up to {best.max_requests(_context(best)):,.0f} requests of {_context(best):,.0f} "
-        "tokens; how many of them meet an SLO depends on the SLO",
+        "tokens; how many of them can be answered in time depends on the SLO",
         workings=(_requests_line(best, _context(best)),),
     )
