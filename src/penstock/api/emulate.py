@@ -38,7 +38,9 @@ def emulated_fleet(fleet: AskedFleet, *, port: int | None = None) -> Fleet:
         number += len(pool.endpoints)
         pools.append(pool)
     if not number:
-        raise UsageError("the fleet file lists no endpoints; add --port 18000 to serve them on this machine")
+        raise UsageError(
+            "the fleet file lists no endpoint addresses; add --port 18000 to serve its replicas on this machine"
+        )
     return replace(chosen, pools=tuple(pools))
 
 

@@ -9,7 +9,7 @@ from penstock.emulator.fake_text import chars_after, text_between
 
 
 def models_body(model: str, adapters: Sequence[str], max_tokens: int) -> bytes:
-    """Return the body of /v1/models. Like vLLM's, the body lists the served model and its adapters."""
+    """Return the body of /v1/models. The body lists the served model and its adapters, as in vLLM."""
     card = {"object": "model", "created": 0, "owned_by": "penstock"}
     base = {"id": model, **card, "root": model, "max_model_len": max_tokens}
     more = [{"id": name, **card, "root": name, "parent": model, "max_model_len": None} for name in adapters]

@@ -107,7 +107,7 @@ class Routing:
     """Expected answer length in tokens before any answer was seen."""
     faults: tuple[Fault, ...] = ()
     sampled_every: int = 0
-    """Sampling interval: every n-th pick is passed to `show`. With 0, no pick is passed."""
+    """Sampling interval: `show` is called with every n-th routing decision, or never if it is 0."""
     show: ShowPick | None = None
 
     @property

@@ -103,8 +103,8 @@ class SimulateFleetOptions(WorkloadOptions):
     )
     events: Sequence[str] = option(
         "A fault or load spike: 'death of h100/0 at 60s for 30s', 'slow h100/0 x3 at 60s', 'silence of h100/0 at "
-        "60s', 'loss 5%', 'crowd x3 at 60s for 20s'. Repeat for more. Faults work only in pools without data "
-        "parallelism that both prefill and decode.",
+        "60s', 'loss 5%', 'crowd x3 at 60s for 20s'. Repeat for more. Faults are possible in pools that both "
+        "prefill and decode and use no data parallelism.",
         default=(),
         name="--event",
     )

@@ -1,6 +1,6 @@
 """Checks ratios between the data sheet figures of two accelerators.
 
-Only like readings are compared, such as dense with dense.
+Two figures are compared only if they are of the same kind, such as dense with dense.
 """
 
 from penstock.audit.checks.spec_check import citation

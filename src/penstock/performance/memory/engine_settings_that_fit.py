@@ -29,8 +29,8 @@ def with_room(
 ) -> Deployment:
     """Return the deployment with the nearest engine settings that have room for the requests.
 
-    The deployment is returned unchanged if it fits or if no settings help. If no settings certainly leave room for all
-    requests, the settings that leave room for the most requests are chosen. Only the settings in `free` can change.
+    The deployment is returned unchanged if it fits or if no settings help. If no settings are guaranteed to have room
+    for all requests, those with room for the most requests are chosen. Only the settings in `free` can change.
     """
     found = fit(deployment, context_tokens)
     if found.fits or not _curable(found):

@@ -73,7 +73,8 @@ def _other_fraction(result: MemoryFit) -> str | None:
     """Return the flag with the nearest memory fraction, in hundredths, at which the deployment fits.
 
     The fraction is lowered if the memory outside the fraction is too small. The fraction is raised if the memory for
-    weights or cache is too small. If one change causes the opposite shortage, no fraction fits and the result is None.
+    weights or cache is too small. The
+    result is None if no fraction leaves enough of both.
     """
     less, deployment = result.obstacle_is("fraction"), result.deployment
     stated = deployment.engine.memory_fraction * 100

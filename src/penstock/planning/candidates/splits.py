@@ -19,8 +19,8 @@ def splits_of(model: ModelSpec, accelerator: Accelerator) -> tuple[Parallelism, 
 
     Tensor-parallel sizes are powers of two, which engines run well and which fill a node without gaps. A
     mixture-of-experts model may hold whole experts on each rank instead of slices of all experts, and may also run
-    attention separately on each rank. A mixture-of-experts model is spread over several nodes only if no single device
-    holds it. For a smaller model, separate replicas serve the same load with less communication.
+    attention separately on each rank. A mixture-of-experts model that fits on one device is never spread over several
+    nodes, because separate replicas serve the same load with less communication.
     """
     together = linked_devices(accelerator)
     tensor = [Parallelism(tp=ranks) for ranks in _powers(min(together, _WIDEST_TENSOR))]

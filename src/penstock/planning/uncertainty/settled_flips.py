@@ -28,7 +28,7 @@ class _Place:
     knob: Knob
     winner: str
     only: Restriction
-    """Restriction of the solver to the fleets that could win instead of `winner`."""
+    """Limits the solver to the fleets that could replace `winner` as the cheapest."""
 
 
 def settled_flips(

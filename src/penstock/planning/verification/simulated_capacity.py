@@ -185,7 +185,8 @@ def _simulated_replicas(option: Option, replicas: int) -> int:
 def _mix(weights: list[tuple[Bucket, float]]) -> tuple[tuple[Bucket, float], ...]:
     """Return the share of requests of each length; shares are rounded, so that similar mixes become equal.
 
-    Rounding is relative because a length with 1% of the requests may be a quarter of the work.
+    Each share is rounded relative to its own size: a length that occurs in 1% of the requests can cause a quarter of
+    the work.
     """
     total = sum(weight for _, weight in weights)
     rounded = [

@@ -1,7 +1,8 @@
 """Reads public traces and your own traces from CSV, JSONL or Parquet files in bounded memory.
 
 The layout of a trace is recognised from its columns: the Azure LLM inference traces of 2023 and 2024, Mooncake with its
-prefix hashes, BurstGPT, or the plain schema below. Columns that other tools write are guessed, or named by the user.
+prefix hashes, BurstGPT, or the plain schema below. In files of other
+tools, the meaning of a column is guessed from its name, or the user states it.
 
     arrival_s       seconds, 0 or more, from any origin                required
     input_tokens    tokens of the prompt, at least 1                   required
