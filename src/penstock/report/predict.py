@@ -209,7 +209,14 @@ def _grounds(predictions: Sequence[Prediction]) -> Text:
             text.append(f"; only {prediction.running:,.0f} of {prediction.concurrency:,.0f} requests run concurrently")
         text.append("\n")
     text.append("Watts and joules include only the devices, without host, network and cooling. ")
-    if any(prediction.ttft_tier in {"measured", "interpolated"} for prediction in predictions):
-        text.append("Measured TTFT includes the start of the benchmark, when all users send a prompt at once. ")
-    text.append("TTFT is for a steady closed loop; near saturation use `penstock simulate`, which models the queue.")
+    measured = [prediction.ttft_tier in {"measured", "interpolated"} for prediction in predictions]
+    if any(measured):
+        text.append(
+            "TTFT from measurements includes the start of the benchmark, when all users send a prompt at once. "
+        )
+    if not all(measured):
+        text.append("Other " if any(measured) else "")
+        text.append(
+            "TTFT is for a steady closed loop; near saturation use `penstock simulate`, which models the queue."
+        )
     return text

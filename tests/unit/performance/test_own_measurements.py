@@ -65,7 +65,7 @@ def test_far_from_every_measurement_the_correction_vanishes(
     own = own_of(loads)
     far = logs([(30.0, 40.0, 40.0)])
     assert own.interpolate(far, np.array(differences[: len(loads)])) == pytest.approx(0.0, abs=1e-6)
-    assert own.unexplained(far) == pytest.approx(1.0)
+    assert own.unexplained_share(far) == pytest.approx(1.0)
 
 
 @given(LOADS, st.tuples(st.floats(0, 10), st.floats(7, 15), st.floats(5, 13)))
@@ -73,8 +73,8 @@ def test_a_further_measurement_never_leaves_more_unexplained(
     loads: list[tuple[float, float, float]], asked: tuple[float, float, float]
 ) -> None:
     at = logs([asked])
-    fewer = own_of(loads[:-1]).unexplained(at)[0] if len(loads) > 1 else 1.0
-    more = own_of(loads).unexplained(at)[0]
+    fewer = own_of(loads[:-1]).unexplained_share(at)[0] if len(loads) > 1 else 1.0
+    more = own_of(loads).unexplained_share(at)[0]
     assert 0 <= more <= fewer + 1e-6
 
 

@@ -305,5 +305,5 @@ def test_rules_that_no_fleet_can_keep_are_refused_before_anything_is_solved(rule
 
 
 def test_a_pause_between_requests_needs_users() -> None:
-    with pytest.raises(UsageError, match="it needs `users:`"):
+    with pytest.raises(UsageError, match="add `users:`"):
         solved(TWO_PARTS.replace("requests_per_s: 40", "requests_per_s: 40\n    think: 10s"))

@@ -1,14 +1,17 @@
 """The quick screen says what `predict` says: one closed form of a step and of a first token."""
 
 from dataclasses import replace
+from math import exp
 
 import numpy as np
 import pytest
 
 from examples import deployment
+from penstock.performance.prediction.measured_load import RequestedLoad, first_token_at, time_per_token_at
 from penstock.performance.prediction.predict_deployment import Prediction, predict
 from penstock.performance.shipped.shipped_drafts import own_drafts
 from penstock.performance.shipped.shipped_runs import shipped_efficiencies
+from penstock.performance.step.step_work import ReplicaWork
 from penstock.planning.candidates.queueless_screen import QueuelessScreen
 from penstock.planning.candidates.replica_capacity import Option
 from penstock.planning.spec.plan_types import Bucket
@@ -42,10 +45,18 @@ def test_the_largest_loop_kept_is_the_one_whose_predicted_first_token_meets_the_
     assert predicted.ttft_s is not None
     assert predicted.running == 8
     option = Option(id="one", weights="", deployment=deployment(name, accelerator, tp=tp), measured_engine="vllm")
-    kept = screen.alone(option, bucket, Slo(ttft_s=predicted.ttft_s.value * (1 + 1e-9)))
+    # The screen predicts a steady loop. Measured times include the start of a benchmark.
+    work, load = ReplicaWork(predicted.deployment), RequestedLoad(8, input_tokens, 256)
+    assert predicted.stack is not None
+    tpot, first = (
+        corrected(predicted.stack, work, "vllm", EFFICIENCIES, load).log_factor
+        for corrected in (time_per_token_at, first_token_at)
+    )
+    steady_s = predicted.ttft_s.value / exp(first)
+    kept = screen.alone(option, bucket, Slo(ttft_s=steady_s * (1 + 1e-9)))
     assert "closed loop of 8, no queue" in kept.grounds
-    assert kept.requests_per_s.value == pytest.approx(8 / predicted.tpot_s.value / 256, rel=1e-9)
-    less = screen.alone(option, bucket, Slo(ttft_s=predicted.ttft_s.value * (1 - 1e-9)))
+    assert kept.requests_per_s.value == pytest.approx(8 / (predicted.tpot_s.value / exp(tpot)) / 256, rel=1e-9)
+    less = screen.alone(option, bucket, Slo(ttft_s=steady_s * (1 - 1e-9)))
     assert "closed loop of 7, no queue" in less.grounds
 
 

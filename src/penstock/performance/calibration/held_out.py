@@ -16,7 +16,7 @@ from penstock.performance.calibration.measured_runs import Run, as_columns, meas
 from penstock.performance.similarity.cases import Cases
 from penstock.performance.similarity.covariance import Spreads, covariance, linear, noise_of
 from penstock.performance.similarity.curve import fit_curve, remaining_variance, slowdowns_of
-from penstock.performance.similarity.own_measurements import MAX_DRIFT, OwnMeasurements, newest_of_each_load
+from penstock.performance.similarity.own_measurements import OwnMeasurements, is_fitted, newest_of_each_load
 from penstock.performance.similarity.posterior import Evidence, Measured, last_measured
 from penstock.performance.similarity.slowdowns import GRID, closed_loop_case
 from penstock.performance.step.step_work import Array
@@ -251,9 +251,9 @@ class HeldOut:
         picked, own = kept
         now, then = group.own_now.take(own), self.cases.take(group.own[own])
         predicted = linear(now, self.spreads).reference + across.own[own] @ solved
-        smoothed = linear(then, self.spreads).reference + self._shared(group.own[own]) @ solved
+        smoothed = linear(then, self.spreads).reference + self._covariance_with_all(group.own[own]) @ solved
         drift = smoothed - predicted
-        current = then.undated | (np.abs(drift) <= MAX_DRIFT)
+        current = is_fitted(drift, then.undated)
         measurements = OwnMeasurements(
             loads=then.take(current).log_load,
             log_seconds=np.log(self.measured.seconds[group.own[own][current]]),
@@ -265,12 +265,12 @@ class HeldOut:
         )
         rows, asked = group.rows[picked], group.rows_now.take(picked)
         last, today = (each[picked] for each in variances)
-        variance = remaining_variance(measurements.unexplained(asked.log_load), last, today, self.spreads.noise)
+        variance = remaining_variance(measurements.unexplained_share(asked.log_load), last, today, self.spreads.noise)
         held.slowdowns[rows] = curve.slowdowns
         held.predicted_s[rows] = np.exp(curve.log_seconds(self.cases.take(rows)))
         held.uncertainty[rows] = np.sqrt(variance)
 
-    def _shared(self, rows: Picked) -> Array:
+    def _covariance_with_all(self, rows: Picked) -> Array:
         """Return the covariance of rows with all rows, without noise."""
         shared = self.whole[rows]
         shared[np.arange(len(rows)), rows] -= noise_of(self.cases.take(rows), self.spreads)

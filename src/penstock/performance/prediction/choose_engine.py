@@ -29,11 +29,11 @@ def predict_on(
 
     If `measured_engine` is BEST, the candidates are the engines measured with this model on this accelerator. Without
     such measurements, the candidates are the engines measured on this accelerator with any model. Without measurements
-    on this accelerator, the candidates are the engines measured on accelerators of the same vendor, or else vLLM. The
-    fastest prediction has the lowest P90 of the time per output token. So an extrapolation must be much faster than a
-    measurement to be preferred. Each engine has its own settings and rules. An engine that would not start in this
-    split is chosen only if no engine would start. If an engine's default settings leave too little memory for the load,
-    the nearest settings that leave enough are used.
+    on this accelerator, the candidates are the engines measured on accelerators of the same vendor, or else vLLM. An
+    engine that was measured in this setup, at this load or nearby, is preferred to an engine that was not. The fastest
+    prediction has the lowest P90 of the time per output token. Each engine has its own settings and rules. An engine
+    that would not start in this split is chosen only if no engine would start. If an engine's default settings leave
+    too little memory for the load, the nearest settings that leave enough are used.
     """
     input_tokens, output_tokens, concurrency = load
     measured = efficiencies.engines(accelerator.id) if efficiencies else ()
@@ -69,4 +69,11 @@ def predict_on(
     answers = [predicted(name) for name in tried]
     if measured_engine == BEST and not any(answer.memory.fits for answer in answers):
         answers += [predicted(name) for name in measured if name not in tried]
-    return min(answers, key=lambda answer: (not answer.memory.fits, answer.tpot_s.high))
+    return min(
+        answers,
+        key=lambda answer: (
+            not answer.memory.fits,
+            answer.tier not in {"measured", "interpolated"},
+            answer.tpot_s.high,
+        ),
+    )

@@ -8,20 +8,24 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from penstock.performance.calibration.efficiencies import Efficiencies
 from penstock.performance.calibration.error_summary import Logs
 from penstock.performance.prediction.serving_stack import Stack, Tier, independent_rank
 from penstock.performance.similarity.blas_threads import one_thread
-from penstock.performance.similarity.cases import LogLoad
+from penstock.performance.similarity.cases import Cases, LogLoad
 from penstock.performance.similarity.curve import uncertainty_at
 from penstock.performance.similarity.own_measurements import FIRST_TOKEN, OwnMeasurements, newest_of_each_load
 from penstock.performance.step.first_token import LoopLoad
-from penstock.performance.step.step_work import ReplicaWork
+from penstock.performance.step.step_work import Array, ReplicaWork
 
 _SAME: Final = np.log2([0.89, 1.02])
 """Ratios of measured to requested token lengths that count as the same load, as base-2 logarithms. InferenceX draws its
 token lengths at random, with means of 0.9 of the nominal lengths."""
+_RECENT_DAYS: Final = 92
+_SAME_SOFTWARE: Final = 0.15
+"""Maximum difference of the log time per token of a row from the curve, for its time to first token to be used."""
 _MAX_UNEXPLAINED: Final = 0.5
 """Maximum share of the variance that measurements of the setup leave at a load for the tier `interpolated`."""
 
@@ -40,11 +44,15 @@ class RequestedLoad:
         users, inputs, outputs = (np.log2([value]) for value in (self.users, self.input_tokens, self.output_tokens))
         return users, inputs, outputs
 
-    def is_among(self, loads: LogLoad) -> bool:
-        """Return whether one of the measured loads is this load."""
+    def matches(self, loads: LogLoad) -> npt.NDArray[np.bool_]:
+        """Return, for each measured load, whether it is this load."""
         users, inputs, outputs = (each - asked for each, asked in zip(loads, self.logs, strict=True))
         lengths = (_SAME[0] <= inputs) & (inputs <= _SAME[1]) & (_SAME[0] <= outputs) & (outputs <= _SAME[1])
-        return bool(np.any(lengths & (np.abs(users) < 1e-6)))
+        return np.asarray(lengths & (np.abs(users) < 1e-6))
+
+    def is_among(self, loads: LogLoad) -> bool:
+        """Return whether one of the measured loads is this load."""
+        return bool(np.any(self.matches(loads)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +70,13 @@ def was_measured(stack: Stack, work: ReplicaWork, load: RequestedLoad) -> bool:
     return _per_rank(work, load).is_among(stack.curve.own.loads)
 
 
+def has_room(stack: Stack, work: ReplicaWork, load: RequestedLoad) -> bool:
+    """Return whether exactly this setup was measured with at least as many users and as long requests."""
+    asked = _per_rank(work, load).logs
+    users, *lengths = (each - wanted for each, wanted in zip(stack.curve.own.loads, asked, strict=True))
+    return bool(np.any((users > -1e-6) & (lengths[0] >= _SAME[0]) & (lengths[1] >= _SAME[0])))
+
+
 def time_per_token_at(
     stack: Stack, work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies, load: RequestedLoad
 ) -> CorrectedTime:
@@ -70,14 +85,31 @@ def time_per_token_at(
     own = stack.curve.own
     factor = float(stack.curve.correction(load.logs)[0])
     if was_measured(stack, rank, load):
-        return CorrectedTime(log_factor=factor, spread=efficiencies.repeats, tier="measured")
+        spread = _measured_spread(efficiencies, rank, measured_engine, load)
+        return CorrectedTime(log_factor=factor, spread=spread, tier="measured")
     asked = (load.users, load.input_tokens, load.output_tokens)
     with one_thread():
         uncertainty = uncertainty_at(efficiencies.evidence, rank, measured_engine, asked, own)
-    near = stack.novelty == "shape" and float(own.unexplained(load.logs)[0]) <= _MAX_UNEXPLAINED
+    near = stack.novelty == "shape" and float(own.unexplained_share(load.logs)[0]) <= _MAX_UNEXPLAINED
     low, high = efficiencies.interval("load" if near else stack.novelty, work.deployment.accelerator.id, uncertainty)
     spread = min(low, efficiencies.repeats[0]), max(high, efficiencies.repeats[1])
     return CorrectedTime(log_factor=factor, spread=spread, tier="interpolated" if near else stack.tier)
+
+
+def _measured_spread(efficiencies: Efficiencies, rank: ReplicaWork, measured_engine: str, load: RequestedLoad) -> Logs:
+    """Return the interval of a measured load: that of repetitions, widened to include other measurements of this load.
+
+    The other measurements are of the same software or a little older: within three months, or medians over months.
+    """
+    cases, seconds = efficiencies.evidence.cases, efficiencies.evidence.measured.seconds
+    rows = efficiencies.rows_of(rank, measured_engine)
+    rows = rows[load.matches(cases.take(rows).log_load)]
+    newest = cases.day[rows[~cases.undated[rows]]].max(initial=0.0)
+    rows = rows[cases.undated[rows] | (cases.day[rows] >= newest - _RECENT_DAYS)]
+    answer = newest_of_each_load(cases, seconds, rows, float(efficiencies.evidence.newest.toordinal()))
+    others = np.log(seconds[rows] / seconds[answer[0]])
+    low, high = efficiencies.repeats
+    return min(low, float(others.min())), max(high, float(others.max()))
 
 
 def first_token_at(
@@ -88,6 +120,7 @@ def first_token_at(
     evidence = efficiencies.evidence
     known = efficiencies.rows_of(rank, measured_engine)
     known = known[np.isfinite(evidence.measured.first_s[known])]
+    known = known[_same_software(stack, evidence.cases.take(known), evidence.measured.seconds[known])]
     rows = newest_of_each_load(evidence.cases, evidence.measured.seconds, known, float(evidence.newest.toordinal()))
     measured = evidence.cases.take(rows)
     predicted = [
@@ -107,7 +140,7 @@ def first_token_at(
         loads=measured.log_load, log_seconds=log_seconds, drift=np.zeros(len(rows)), spread=FIRST_TOKEN
     )
     factor = float(own.interpolate(load.logs, log_seconds - np.log(np.array(predicted)))[0])
-    left = float(own.unexplained(load.logs)[0])
+    left = float(own.unexplained_share(load.logs)[0])
     if load.is_among(own.loads):
         return CorrectedTime(log_factor=factor, spread=efficiencies.first_repeats, tier="measured")
     low, high = (
@@ -117,6 +150,11 @@ def first_token_at(
     return CorrectedTime(
         log_factor=factor, spread=(low, high), tier="interpolated" if left <= _MAX_UNEXPLAINED else stack.tier
     )
+
+
+def _same_software(stack: Stack, cases: Cases, seconds: Array) -> npt.NDArray[np.bool_]:
+    """Return, for each row, whether its time per token is near the curve, so that it is of the same software."""
+    return np.asarray(np.abs(np.log(seconds) - stack.curve.log_seconds(cases)) <= _SAME_SOFTWARE)
 
 
 def _per_rank(work: ReplicaWork, load: RequestedLoad) -> RequestedLoad:

@@ -15,8 +15,8 @@ from penstock.performance.memory.budget import MemoryFit, fit
 from penstock.performance.prediction.measured_load import (
     RequestedLoad,
     first_token_at,
+    has_room,
     time_per_token_at,
-    was_measured,
 )
 from penstock.performance.prediction.serving_stack import Stack, Tier, stack_of
 from penstock.performance.step.drafting_step import drafting_step
@@ -178,7 +178,7 @@ def predict(
     work = ReplicaWork(deployment)
     stack = None if efficiencies is None else stack_of(work, measured_engine, efficiencies)
     load = RequestedLoad(concurrency, input_tokens, output_tokens)
-    running = concurrency if stack is not None and was_measured(stack, work, load) else _running(memory, concurrency)
+    running = concurrency if stack is not None and has_room(stack, work, load) else _running(memory, concurrency)
     drafts = speculation or _NO_DRAFTS
     loop = LoopLoad(
         users=np.array([running]),

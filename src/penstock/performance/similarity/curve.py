@@ -6,11 +6,18 @@ predicted time equal to the measured time.
 
 from dataclasses import dataclass
 from datetime import date
+from typing import Self
 
 import numpy as np
 
 from penstock.performance.similarity.cases import Cases, LogLoad
-from penstock.performance.similarity.own_measurements import MAX_DRIFT, OwnMeasurements, Rows, newest_of_each_load
+from penstock.performance.similarity.own_measurements import (
+    OwnMeasurements,
+    Rows,
+    is_current,
+    is_fitted,
+    newest_of_each_load,
+)
 from penstock.performance.similarity.posterior import Evidence, last_measured
 from penstock.performance.similarity.slowdowns import (
     CENTRE,
@@ -31,6 +38,12 @@ class Curve:
     own: OwnMeasurements
     differences: Array
     """Logarithm of measured over predicted time at each measured load. The slowdowns give the predicted time."""
+
+    @classmethod
+    def through(cls, slowdowns: Array, own: OwnMeasurements, own_roofline: Array) -> Self:
+        """Return the curve that passes through measurements, given the work at each of their loads."""
+        differences = own.log_seconds - np.log(own_roofline @ slowdowns)
+        return cls(slowdowns=slowdowns, own=own, differences=np.asarray(differences))
 
     def correction(self, at: LogLoad) -> Array:
         """Return the logarithm of the factor by which the measurements correct the time at each load."""
@@ -56,8 +69,7 @@ def fit_curve(
         common,
         np.concatenate([GRID_WEIGHTS, own_weights]),
     )
-    differences = own.log_seconds - np.log(own_roofline @ slowdowns)
-    return Curve(slowdowns=slowdowns, own=own, differences=np.asarray(differences))
+    return Curve.through(slowdowns, own, own_roofline)
 
 
 def own_rows(evidence: Evidence, grid: Cases) -> Rows:
@@ -82,15 +94,17 @@ def curve_of(evidence: Evidence, work: ReplicaWork, engine: str, day: date | Non
     now = closed_loop_case(work, engine, loads, date.fromordinal(int(grid.day[0]))) if loads else grid.take(rows)
     predicted = np.round(evidence.log_seconds(now), DIGITS)
     drift = np.round(evidence.log_seconds(measured), DIGITS) - predicted
-    current = measured.undated | (np.abs(drift) <= MAX_DRIFT)
-    own = OwnMeasurements(
-        loads=measured.take(current).log_load,
-        log_seconds=np.log(evidence.measured.seconds[rows[current]]),
-        drift=drift[current],
-    )
-    return fit_curve(
-        grid, evidence.log_seconds(grid), own, now.roofline[current], predicted[current], evidence.spreads.common
-    )
+    every = OwnMeasurements(loads=measured.log_load, log_seconds=np.log(evidence.measured.seconds[rows]), drift=drift)
+    fitted, current = is_fitted(drift, measured.undated), is_current(drift, measured.undated)
+    slowdowns = fit_curve(
+        grid,
+        evidence.log_seconds(grid),
+        every.take(fitted),
+        now.roofline[fitted],
+        predicted[fitted],
+        evidence.spreads.common,
+    ).slowdowns
+    return Curve.through(slowdowns, every.take(current), now.roofline[current])
 
 
 def slowdowns_of(evidence: Evidence, work: ReplicaWork, engine: str, day: date | None = None) -> Array:
@@ -106,7 +120,7 @@ def uncertainty_of(evidence: Evidence, work: ReplicaWork, engine: str, own: OwnM
     today = closed_loop_case(work, engine, tuple(GRID[number] for number in CENTRE), evidence.newest)
     last = last_measured(evidence.cases, today)
     variances = evidence.spread(last) ** 2, evidence.spread(today) ** 2
-    variance = remaining_variance(own.unexplained(last.log_load), *variances, evidence.spreads.noise)
+    variance = remaining_variance(own.unexplained_share(last.log_load), *variances, evidence.spreads.noise)
     return round(float(np.sqrt(np.mean(variance))), DIGITS)
 
 
@@ -119,7 +133,7 @@ def uncertainty_at(
     """
     last = last_measured(evidence.cases, closed_loop_case(work, engine, (load,), evidence.newest))
     variance = evidence.spread(last) ** 2
-    left = remaining_variance(own.unexplained(last.log_load), variance, variance, evidence.spreads.noise)
+    left = remaining_variance(own.unexplained_share(last.log_load), variance, variance, evidence.spreads.noise)
     return round(float(np.sqrt(left[0])), DIGITS)
 
 

@@ -7,7 +7,7 @@ interpolated difference falls to zero away from the measured loads.
 """
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -24,9 +24,11 @@ _REPEAT_SPREAD: Final = 0.004
 """Standard deviation of repetitions of one measurement on one day, as a logarithm."""
 _SAME_DAYS: Final = 10
 """Measurements of one load within this many days count as repetitions. Their median is used."""
-MAX_DRIFT: Final = 0.15
-"""Maximum change of a log time by newer software. A dated measurement that newer software changes by more is outdated:
-it is not the answer for its load."""
+_MAX_DRIFT: Final = 0.25
+"""Maximum change of a log time by newer software. A measurement that newer software changes by more is outdated: it is
+not the answer for its load."""
+_MAX_FITTED_DRIFT: Final = 0.15
+"""The same limit for dated measurements to which slowdowns are fitted."""
 
 Rows = npt.NDArray[np.intp]
 
@@ -58,6 +60,11 @@ class OwnMeasurements:
     def __len__(self) -> int:
         return len(self.drift)
 
+    def take(self, kept: npt.NDArray[np.bool_]) -> "OwnMeasurements":
+        """Return the selected measurements."""
+        users, inputs, outputs = (each[kept] for each in self.loads)
+        return replace(self, loads=(users, inputs, outputs), log_seconds=self.log_seconds[kept], drift=self.drift[kept])
+
     def interpolate(self, at: LogLoad, differences: Array) -> Array:
         """Return the difference at each load in `at`, given the difference at each measured load."""
         if not len(self):
@@ -67,7 +74,7 @@ class OwnMeasurements:
         across = self._wide(at) + _near(at, self.loads, _NARROW_DOUBLINGS) * np.outer(nearest, own)
         return np.asarray(across @ (self._inverse @ differences))
 
-    def unexplained(self, at: LogLoad) -> Array:
+    def unexplained_share(self, at: LogLoad) -> Array:
         """Return the share of the variance that is left at each load in `at`: 0 near measurements, 1 far from them."""
         if not len(self):
             return np.ones(len(at[0]))
@@ -116,3 +123,19 @@ def _median_row(cases: Cases, seconds: Array, rows: list[int], day: float) -> in
     latest = min(distance.values()) + _SAME_DAYS
     repeated = sorted((row for row in dated if distance[row] <= latest), key=lambda row: float(seconds[row]))
     return repeated[(len(repeated) - 1) // 2]
+
+
+def is_current(drift: Array, undated: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Return which measurements of one setup are answers for their loads: those that newer software has not outdated.
+
+    If a setup has only medians over months, nothing newer is known, and all of them are current.
+    """
+    return np.asarray((np.abs(drift) <= _MAX_DRIFT) | undated.all())
+
+
+def is_fitted(drift: Array, undated: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Return the measurements of one setup to which its slowdowns are fitted.
+
+    Outdated medians over months are included, because their weight is small.
+    """
+    return np.asarray((np.abs(drift) <= _MAX_FITTED_DRIFT) | undated)
