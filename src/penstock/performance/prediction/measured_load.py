@@ -65,15 +65,10 @@ class CorrectedTime:
     tier: Tier
 
 
-def was_measured(stack: Stack, work: ReplicaWork, load: RequestedLoad) -> bool:
-    """Return whether exactly this setup was measured at this load."""
-    return _per_rank(work, load).is_among(stack.curve.own.loads)
-
-
 def has_room(stack: Stack, work: ReplicaWork, load: RequestedLoad) -> bool:
     """Return whether exactly this setup was measured with at least as many users and as long requests."""
-    asked = _per_rank(work, load).logs
-    users, *lengths = (each - wanted for each, wanted in zip(stack.curve.own.loads, asked, strict=True))
+    _, load = _per_rank(work, load)
+    users, *lengths = (each - wanted for each, wanted in zip(stack.curve.own.loads, load.logs, strict=True))
     return bool(np.any((users > -1e-6) & (lengths[0] >= _SAME[0]) & (lengths[1] >= _SAME[0])))
 
 
@@ -81,10 +76,10 @@ def time_per_token_at(
     stack: Stack, work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies, load: RequestedLoad
 ) -> CorrectedTime:
     """Return the correction of the time per output token at a load."""
-    rank, load = independent_rank(work)[0], _per_rank(work, load)
+    rank, load = _per_rank(work, load)
     own = stack.curve.own
     factor = float(stack.curve.correction(load.logs)[0])
-    if was_measured(stack, rank, load):
+    if load.is_among(own.loads):
         spread = _measured_spread(efficiencies, rank, measured_engine, load)
         return CorrectedTime(log_factor=factor, spread=spread, tier="measured")
     asked = (load.users, load.input_tokens, load.output_tokens)
@@ -116,7 +111,7 @@ def first_token_at(
     stack: Stack, work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies, load: RequestedLoad
 ) -> CorrectedTime:
     """Return the correction of the time to first token at a load."""
-    rank, load = independent_rank(work)[0], _per_rank(work, load)
+    rank, load = _per_rank(work, load)
     evidence = efficiencies.evidence
     known = efficiencies.rows_of(rank, measured_engine)
     known = known[np.isfinite(evidence.measured.first_s[known])]
@@ -157,7 +152,7 @@ def _same_software(stack: Stack, cases: Cases, seconds: Array) -> npt.NDArray[np
     return np.asarray(np.abs(np.log(seconds) - stack.curve.log_seconds(cases)) <= _SAME_SOFTWARE)
 
 
-def _per_rank(work: ReplicaWork, load: RequestedLoad) -> RequestedLoad:
-    """Return the load of one independent rank of a replica."""
-    _, ranks = independent_rank(work)
-    return RequestedLoad(load.users / ranks, load.input_tokens, load.output_tokens)
+def _per_rank(work: ReplicaWork, load: RequestedLoad) -> tuple[ReplicaWork, RequestedLoad]:
+    """Return the work and the load of one independent rank of a replica."""
+    rank, ranks = independent_rank(work)
+    return rank, RequestedLoad(load.users / ranks, load.input_tokens, load.output_tokens)

@@ -13,7 +13,6 @@ import numpy as np
 from penstock.performance.similarity.cases import Cases, LogLoad
 from penstock.performance.similarity.own_measurements import (
     OwnMeasurements,
-    Rows,
     is_current,
     is_fitted,
     newest_of_each_load,
@@ -72,14 +71,6 @@ def fit_curve(
     return Curve.through(slowdowns, own, own_roofline)
 
 
-def own_rows(evidence: Evidence, grid: Cases) -> Rows:
-    """Return the rows of exactly the setup of `grid`, one per load: the measurement closest to the grid's day."""
-    same_setup = evidence.cases.labels["setup"] == grid.labels["setup"][0]
-    return newest_of_each_load(
-        evidence.cases, evidence.measured.seconds, np.flatnonzero(same_setup), float(grid.day[0])
-    )
-
-
 def curve_of(evidence: Evidence, work: ReplicaWork, engine: str, day: date | None = None) -> Curve:
     """Return the curve of a deployment with the software of a given day.
 
@@ -87,11 +78,12 @@ def curve_of(evidence: Evidence, work: ReplicaWork, engine: str, day: date | Non
     """
     grid = closed_loop_case(work, engine, GRID, day or evidence.newest)
     grid = grid if day is not None else last_measured(evidence.cases, grid)
-    rows = own_rows(evidence, grid)
+    setup, day_now = evidence.rows_sharing(grid, "setup"), float(grid.day[0])
+    rows = newest_of_each_load(evidence.cases, evidence.measured.seconds, setup, day_now)
     measured = evidence.cases.take(rows)
     loads = tuple(zip(measured.users, measured.input_tokens, measured.output_tokens, strict=True))
     # The work of this deployment at each load. The measured engine may have batched other numbers of prompt tokens.
-    now = closed_loop_case(work, engine, loads, date.fromordinal(int(grid.day[0]))) if loads else grid.take(rows)
+    now = closed_loop_case(work, engine, loads, date.fromordinal(int(day_now))) if loads else grid.take(rows)
     predicted = np.round(evidence.log_seconds(now), DIGITS)
     drift = np.round(evidence.log_seconds(measured), DIGITS) - predicted
     every = OwnMeasurements(loads=measured.log_load, log_seconds=np.log(evidence.measured.seconds[rows]), drift=drift)

@@ -120,7 +120,7 @@ class Evidence:
         at = linear(asked, self.spreads)
         moved = at.reference + self._shift(asked)
         for level, label in LEVELS.items():
-            rows = self._sharing(asked, label)
+            rows = self.rows_sharing(asked, label)
             moved += at.grouped * self.spreads.of_level(level) @ (self._grouped[rows].T @ self.solved[rows])
         return np.asarray(moved)
 
@@ -132,13 +132,14 @@ class Evidence:
     def _shift(self, asked: Cases) -> Array:
         moved = np.zeros(len(asked))
         for reason in REASONS:
-            rows, square = self._sharing(asked, reason.label), self.spreads.of[reason.name] ** 2
+            rows, square = self.rows_sharing(asked, reason.label), self.spreads.of[reason.name] ** 2
             if len(rows):
                 near = 1.0 if reason.near is None else reason.near(asked, self.cases.take(rows))
                 moved += square * np.asarray(near * self.solved[rows]).sum(axis=-1)
         return moved
 
-    def _sharing(self, asked: Cases, label: str | None) -> npt.NDArray[np.intp]:
+    def rows_sharing(self, asked: Cases, label: str | None) -> npt.NDArray[np.intp]:
+        """Return the measured rows that share a label with the deployment of `asked`. All rows if the label is None."""
         if label is None:
             return np.arange(len(self.cases))
         return np.flatnonzero(self.cases.labels[label] == asked.labels[label][0])
