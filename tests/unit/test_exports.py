@@ -46,6 +46,7 @@ EXPORTS = {
         "load_models",
         "load_power",
         "load_prices",
+        "load_seller_levels",
         "measurement_sources",
         "model_ids",
         "priced_ids",

@@ -13,7 +13,7 @@ from penstock.api.answer import ApiAnswer, Row
 from penstock.api.arguments.workload_argument import trace_choice
 from penstock.api.compile_notice import compile_first
 from penstock.api.progress import LOG, ProgressListener
-from penstock.catalog import load_accelerator, load_accelerators, load_prices
+from penstock.catalog import load_accelerator, load_accelerators, load_prices, load_seller_levels
 from penstock.checkpoint import open_checkpoint
 from penstock.performance.shipped.shipped_disaggregated import shipped_phase_factors
 from penstock.performance.shipped.shipped_drafts import own_drafts
@@ -118,6 +118,7 @@ def sources_of(asked: Plan, folder: Path, watch: ProgressListener = LOG) -> Sour
     return Sources(
         accelerators=tuple(load_accelerator(part.id) for part in asked.accelerators) or load_accelerators(),
         prices_of=load_prices,
+        seller_levels=load_seller_levels,
         model_of=model_of,
         capacity_of=simulated_capacity(simulator.sketched, screen),
         capacity_note="Capacity within the SLO is simulated: replicas behind one router, Poisson arrivals with the "

@@ -15,7 +15,7 @@ from penstock.api.arguments.workload_argument import route_choice, workload_choi
 from penstock.api.compile_notice import compile_first
 from penstock.api.options.option_fields import takes
 from penstock.api.options.simulate_options import SimulateOptions
-from penstock.catalog import load_prices
+from penstock.catalog import load_prices, load_seller_levels
 from penstock.catalog.accelerator import Accelerator
 from penstock.catalog.price import market_price
 from penstock.fleet import Deployment
@@ -101,7 +101,7 @@ def _scenarios(
     scenarios = []
     for accelerator, devices in targets:
         prefill, placement = place_replicas(options, placing, (accelerator, devices), tokens)
-        price = market_price(load_prices(accelerator.id), "rent_on_demand")
+        price = market_price(load_prices(accelerator.id), "rent_on_demand", levels=load_seller_levels)
         per_hour = None if price is None else price.usd_per_device * placement.deployment.parallelism.devices
         scenarios.append(
             run_scenario(placement, question, usd_per_hour=per_hour, prefill=prefill, progress=options.watch.progress)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.catalog.measurement import Measurement, MeasurementSource, Use
     from penstock.catalog.price import Price
     from penstock.catalog.published_tables import AcceptanceLength, FleetPoint, MlperfResult
+    from penstock.catalog.seller import SellerLevels
 
 _DATA = files("penstock.catalog") / "data"
 _ALIASES = "aliases.toml"
@@ -76,6 +77,15 @@ def load_prices(name: str) -> "tuple[Price, ...]":
     entries = read_toml(path).get("price", [])
     prices = strictly(tuple[Price, ...], entries, f"prices/{ident}.toml")
     return tuple(sorted(prices, key=lambda price: (price.effective_from, price.id)))
+
+
+@cache
+def load_seller_levels() -> "SellerLevels":
+    """Estimate how dear each cloud is, from the hourly rents of all accelerators."""
+    from penstock.catalog.price import newest_offers  # noqa: PLC0415 - `fit` needs no prices
+    from penstock.catalog.seller import seller_levels  # noqa: PLC0415
+
+    return seller_levels(newest_offers(load_prices(ident), "rent_on_demand") for ident in priced_ids())
 
 
 @cache

@@ -1,10 +1,13 @@
 """Holds dated prices. Prices are appended and never overwritten, so that an older plan keeps the prices it used."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from statistics import median, quantiles
 from typing import Final, Literal
+
+from penstock.catalog.seller import SELLER_CLASSES, SellerClass, SellerLevels, class_of, seller_of
 
 PriceKind = Literal[
     "rent_on_demand",
@@ -84,6 +87,13 @@ class Price:
         return self.usd / self.devices
 
 
+_FEW_SELLERS: Final = 3
+"""Number of sellers of a class from which on the median of their prices is used as it is."""
+_SEVERAL_SIZES: Final = re.compile(r"\d+x(?:/\d+x)+|\d+ or \d+ GPUs")
+_RATE_TEXT: Final = re.compile(r'"?(starting at|on-demand|cloud gpu page|secure|community|hgx)', re.IGNORECASE)
+"""Matches a SKU text that states the rate of a device, not the size of an instance."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarketPrice:
     """Market price of a device: the central price, its range, and the offers from which both are computed."""
@@ -94,20 +104,69 @@ class MarketPrice:
     """Low and high price are quartiles of the offers, because one cloud's list price is not a market. If there is only
     one offer, the range around its price depends on the confidence in that price."""
     offers: tuple[Price, ...]
-    """Each provider's newest price, cheapest first."""
+    """The newest price of each seller of the class, cheapest first."""
+    seller_class: SellerClass
+    """Class of the sellers."""
+    paired: bool = False
+    """Whether the price was corrected by what its few sellers ask for other devices."""
 
 
-def market_price(prices: Sequence[Price], kind: PriceKind, *, term_months: int | None = None) -> MarketPrice | None:
-    """Return the market price, computed from each provider's newest price of one kind.
+def market_price(
+    prices: Sequence[Price],
+    kind: PriceKind,
+    *,
+    term_months: int | None = None,
+    levels: Callable[[], SellerLevels] | None = None,
+) -> MarketPrice | None:
+    """Return the market price, computed from the newest price of each seller of one class.
 
-    The result is None if no sourced price of that kind is published.
+    The class is the first of `SELLER_CLASSES` that sells the device; a survey of contracts comes before any list. If
+    few sellers of the class rent the device by the hour, and `levels` is given, the price is what a median seller of
+    the class would ask (`SellerLevels.paired_usd`). The result is None if no sourced price of that kind is published.
     """
-    whole = [p for p in prices if (p.kind, p.term_months) == (kind, term_months) and p.usable]
-    if not whole:
+    offers = newest_offers(prices, kind, term_months=term_months)
+    if not offers:
         return None
-    newest = max(price.effective_from for price in whole)
-    offers = _newest_by_provider([price for price in whole if newest - price.effective_from <= _RECENT])
-    return _middle(offers)
+    found = _middle(_of_one_class(offers, kind))
+    if levels is None or kind != "rent_on_demand" or len(found.offers) >= _FEW_SELLERS:
+        return found
+    usd = levels().paired_usd(offers, found.seller_class)
+    if usd is None:
+        return found
+    return replace(
+        found,
+        usd_per_device=usd,
+        low_usd_per_device=min(found.low_usd_per_device, usd),
+        high_usd_per_device=max(found.high_usd_per_device, usd),
+        paired=True,
+    )
+
+
+def newest_offers(prices: Sequence[Price], kind: PriceKind, *, term_months: int | None = None) -> tuple[Price, ...]:
+    """Return the newest usable price of each seller, cheapest first; prices much older than the newest are dropped.
+
+    A seller has one price per class, because a cloud that resells private devices sells two things. Among a seller's
+    prices of the same date, the price for the largest number of devices is taken.
+    """
+    recent = recent_prices(prices, kind, term_months)
+    kept: dict[tuple[str, SellerClass], Price] = {}
+    for price in sorted(recent, key=lambda entry: (entry.effective_from, entry.devices, -entry.usd_per_device)):
+        kept[seller_of(price), class_of(price)] = price
+    return tuple(sorted(kept.values(), key=lambda price: price.usd_per_device))
+
+
+def _of_one_class(offers: tuple[Price, ...], kind: PriceKind) -> tuple[Price, ...]:
+    """Return the offers of sellers that can be compared with each other.
+
+    For a rent these are the sellers of one class, with the surveys. For a purchase these are all sellers but resellers'
+    lists, which nobody is known to pay; a list counts only if there is nothing else.
+    """
+    classes = {class_of(offer) for offer in offers}
+    if kind.startswith("rent"):
+        surveys = tuple(offer for offer in offers if offer.survey)
+        rest = next((name for name in SELLER_CLASSES if name in classes - {"survey"}), "survey")
+        return tuple(sorted({*surveys, *(o for o in offers if class_of(o) == rest)}, key=lambda o: o.usd_per_device))
+    return tuple(offer for offer in offers if class_of(offer) != "reseller list") or offers
 
 
 def _middle(offers: tuple[Price, ...]) -> MarketPrice:
@@ -128,15 +187,65 @@ def _middle(offers: tuple[Price, ...]) -> MarketPrice:
         low_usd_per_device=min(low, middle),
         high_usd_per_device=max(min(high, median(usd)) if surveys else high, middle),
         offers=offers,
+        seller_class="survey" if surveys else class_of(offers[0]),
     )
 
 
-def _newest_by_provider(prices: Sequence[Price]) -> tuple[Price, ...]:
-    """Return the newest price of each provider.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassPrice:
+    """Prices by the hour of the sellers of one class."""
 
-    Among a provider's prices of the same date, the price for the largest number of devices is taken.
+    seller_class: SellerClass
+    sellers: int
+    low_usd_per_device: float
+    median_usd_per_device: float
+    high_usd_per_device: float
+
+
+def prices_by_class(prices: Sequence[Price]) -> tuple[ClassPrice, ...]:
+    """Return the hourly prices of each class of sellers, in the order of `SELLER_CLASSES`."""
+    offers = newest_offers(prices, "rent_on_demand")
+    by_class = {name: [o.usd_per_device for o in offers if class_of(o) == name] for name in SELLER_CLASSES}
+    return tuple(
+        ClassPrice(
+            seller_class=name,
+            sellers=len(usd),
+            low_usd_per_device=usd[0],
+            median_usd_per_device=median(usd),
+            high_usd_per_device=usd[-1],
+        )
+        for name, usd in by_class.items()
+        if usd
+    )
+
+
+def instance_sizes(
+    prices: Sequence[Price], kind: PriceKind, *, term_months: int | None = None, seller_class: SellerClass | None = None
+) -> tuple[int, ...]:
+    """Return the numbers of devices in which recorded SKUs are rented, smallest first; empty if no SKU is recorded.
+
+    A price that is only the rate of a device, such as "starting at", says nothing about the size of an instance. If
+    `seller_class` is given, only SKUs of that class count.
     """
-    kept: dict[str, Price] = {}
-    for price in sorted(prices, key=lambda entry: (entry.effective_from, entry.devices, -entry.usd_per_device)):
-        kept[price.provider] = price
-    return tuple(sorted(kept.values(), key=lambda price: price.usd_per_device))
+    sizes: set[int] = set()
+    for price in recent_prices(prices, kind, term_months):
+        if seller_class is not None and class_of(price) != seller_class:
+            continue
+        several = _SEVERAL_SIZES.search(price.sku or "")
+        if several is not None:
+            sizes |= {int(number) for number in re.findall(r"\d+", several[0])}
+        elif _is_instance(price):
+            sizes.add(price.devices)
+    return tuple(sorted(sizes))
+
+
+def recent_prices(prices: Sequence[Price], kind: PriceKind, term_months: int | None) -> tuple[Price, ...]:
+    """Return the usable prices of a kind that are not much older than the newest."""
+    whole = [p for p in prices if (p.kind, p.term_months) == (kind, term_months) and p.usable]
+    newest = max((price.effective_from for price in whole), default=date.min)
+    return tuple(price for price in whole if newest - price.effective_from <= _RECENT)
+
+
+def _is_instance(price: Price) -> bool:
+    text, sold = price.sku or "", class_of(price) not in {"estimate", "survey"}
+    return bool(text) and sold and (price.devices > 1 or not _RATE_TEXT.match(text))

@@ -87,6 +87,7 @@ def _resolve(plan: Plan, sources: Sources) -> tuple[Resolved, tuple[LeftOut, ...
         named=bool(plan.accelerators),
         draw_of=sources.draw_of,
         served=sources.served,
+        levels=sources.seller_levels,
     )
     notes = tuple(note for _, notes in traced for note in notes)
     return replace(resolved, plan=with_steps(resolved.plan)), notes

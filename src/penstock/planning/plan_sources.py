@@ -9,6 +9,7 @@ from penstock.planning.candidates.candidate_search import EnginesOf
 from penstock.planning.candidates.deployment_options import DraftsOf
 from penstock.planning.candidates.disaggregated_units import UnitsOf
 from penstock.planning.candidates.replica_capacity import CapacityOf
+from penstock.planning.spec.catalog_prices import Levels
 from penstock.planning.spec.resolve_plan import DrawOf, PricesOf
 from penstock.planning.spec.trace_workload import ReadTrace
 from penstock.planning.verification.serving_fleet import VerifyOf
@@ -43,5 +44,7 @@ class Sources:
     sustained_of: LoadJudge | None = None
     """Function that returns the highest rate that replicas of one kind sustain together."""
     read_trace: ReadTrace | None = None
+    seller_levels: Levels | None = None
+    """Function that returns how dear each cloud is, to pair the rents of accelerators that few clouds rent."""
     draw_of: DrawOf = lambda _: None
     """Function that returns the power that devices draw while serving; if it returns None, maximum power is billed."""

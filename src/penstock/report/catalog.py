@@ -1,6 +1,6 @@
 """Renders the list of accelerators, one accelerator with its sources, and a comparison of two accelerators."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -10,7 +10,7 @@ from rich.text import Text
 from penstock.catalog.accelerator import Accelerator, Basis, Precision, Source, facts
 from penstock.catalog.accelerator_diff import AcceleratorComparison, Trap
 from penstock.catalog.catalog_model import CatalogModel
-from penstock.catalog.price import Price, market_price
+from penstock.catalog.price import Price, instance_sizes, market_price, prices_by_class
 from penstock.report.drawing.comparison_table import measured_width
 from penstock.units import GB, GIB, TERA, format_params
 
@@ -193,7 +193,33 @@ def _trap(trap: Trap) -> Text:
 def render_prices(name: str, prices: Sequence[Price], width: int) -> RenderableType:
     """Draw all dated prices of an accelerator, oldest first."""
     table = _wide_prices(prices) if width >= _WIDE else _narrow_prices(prices)
-    return Group(Text(f"{name}: {len(prices)} prices, oldest first", style="bold"), table)
+    return Group(
+        *_rents_by_class(name, prices), Text(f"{name}: {len(prices)} prices, oldest first", style="bold"), table
+    )
+
+
+def _rents_by_class(name: str, prices: Sequence[Price]) -> Iterator[RenderableType]:
+    """Draw the newest hourly rents, class of sellers by class, with the sizes of instances that are rented."""
+    found = prices_by_class(prices)
+    if not found:
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("class of seller")
+    for column in ("sellers", "lowest", "median", "highest"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("devices per instance")
+    for entry in found:
+        usd = (entry.low_usd_per_device, entry.median_usd_per_device, entry.high_usd_per_device)
+        sizes = instance_sizes(prices, "rent_on_demand", seller_class=entry.seller_class)
+        table.add_row(
+            entry.seller_class,
+            str(entry.sellers),
+            *(f"{amount:,.2f}" for amount in usd),
+            ", ".join(map(str, sizes)) or "not recorded",
+        )
+    yield Text(f"{name}: rent by the hour, USD per device, newest price of each seller", style="bold")
+    yield table
+    yield Text()
 
 
 def _wide_prices(prices: Sequence[Price]) -> Table:

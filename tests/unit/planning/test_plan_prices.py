@@ -5,14 +5,14 @@ from datetime import date
 
 import pytest
 
-from penstock.catalog import accelerator_ids, load_prices
+from penstock.catalog import accelerator_ids, load_prices, load_seller_levels
 from penstock.catalog.price import Price, market_price
 from penstock.planning.spec.catalog_prices import contract_prices, hourly_price, purchase_price
 
 BASE = Price(
     id="a",
     kind="rent_on_demand",
-    provider="one",
+    provider="lambda",
     usd=2.0,
     devices=1,
     effective_from=date(2026, 8, 1),
@@ -25,13 +25,13 @@ def test_each_provider_counts_once_with_its_newest_price_and_the_middle_is_taken
     prices = [
         BASE,
         replace(BASE, id="b", usd=3.0, effective_from=date(2026, 9, 1)),
-        replace(BASE, id="c", provider="two", usd=32.0, devices=8),
-        replace(BASE, id="d", provider="three", usd=9.0),
+        replace(BASE, id="c", provider="nebius", usd=32.0, devices=8),
+        replace(BASE, id="d", provider="verda", usd=9.0),
     ]
     found = hourly_price(prices)
     assert found is not None
     assert (found.value, found.low, found.high) == (4.0, 3.5, 6.5)
-    assert "3 providers" in found.source
+    assert "3 specialised clouds" in found.source
     assert "2026-09-01" in found.source
 
 
@@ -88,7 +88,8 @@ def test_a_device_sold_alone_is_preferred_to_its_share_of_a_server() -> None:
 
 @pytest.mark.parametrize("name", accelerator_ids())
 def test_a_plan_and_a_simulation_pay_the_same_hour(name: str) -> None:
-    planned, simulated = hourly_price(load_prices(name)), market_price(load_prices(name), "rent_on_demand")
+    planned = hourly_price(load_prices(name), load_seller_levels)
+    simulated = market_price(load_prices(name), "rent_on_demand", levels=load_seller_levels)
     assert (planned and planned.value) == (simulated and simulated.usd_per_device)
 
 

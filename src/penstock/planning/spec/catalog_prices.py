@@ -1,11 +1,13 @@
 """Turns the catalog's market prices into inputs of the plan, with their ranges and dates."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from penstock.catalog.price import MarketPrice, Price, PriceKind, market_price
+from penstock.catalog.price import MarketPrice, Price, PriceKind, instance_sizes, market_price
+from penstock.catalog.seller import SellerLevels
 from penstock.planning.spec.plan_types import ContractPlan
 from penstock.planning.spec.sourced_inputs import Input
+from penstock.units import count_text
 
 TERMS_MONTHS: Final = (12, 36)
 """Contract terms, in months, that are looked up if a plan states no contract."""
@@ -20,18 +22,31 @@ def purchase_price(prices: Sequence[Price]) -> tuple[Input, bool] | None:
     """
     market = market_price(prices, "purchase_device")
     if market is not None:
-        return _input(market, "purchase estimates", "USD/device"), False
+        return _input(market, "purchase price", "USD/device"), False
     for kind in _WITH_HOST:
         market = market_price(prices, kind)
         if market is not None:
-            return _input(market, f"prices of a {kind.removeprefix('purchase_')} over its devices", "USD/device"), True
+            return _input(market, f"price of a {kind.removeprefix('purchase_')} over its devices", "USD/device"), True
     return None
 
 
-def hourly_price(prices: Sequence[Price]) -> Input | None:
+Levels = Callable[[], SellerLevels]
+"""Function that returns how dear each seller is; it is called only if a price must be paired."""
+
+
+def hourly_price(prices: Sequence[Price], levels: Levels | None = None) -> Input | None:
     """Return the hourly on-demand price."""
-    market = market_price(prices, "rent_on_demand")
-    return None if market is None else _input(market, "providers' newest on-demand prices", "USD/device/hour")
+    market = market_price(prices, "rent_on_demand", levels=levels)
+    return None if market is None else _input(market, "newest on-demand price", "USD/device/hour")
+
+
+def hourly_sizes(prices: Sequence[Price], *, quoted: bool) -> tuple[int, ...]:
+    """Return the sizes of instances, in devices, that are rented by the hour.
+
+    A catalog price counts the SKUs of its class of sellers; a quoted price counts the SKUs of all sellers.
+    """
+    market = None if quoted else market_price(prices, "rent_on_demand")
+    return instance_sizes(prices, "rent_on_demand", seller_class=None if market is None else market.seller_class)
 
 
 def contract_prices(prices: Sequence[Price]) -> tuple[ContractPlan, ...]:
@@ -40,26 +55,38 @@ def contract_prices(prices: Sequence[Price]) -> tuple[ContractPlan, ...]:
     for months in TERMS_MONTHS:
         market = market_price(prices, "rent_contract", term_months=months)
         if market is not None:
-            rent = _input(market, f"contracts of {months} months", "USD/device/hour")
-            found.append(ContractPlan(months=months, rent=rent))
+            rent = _input(market, f"price for {months} months", "USD/device/hour")
+            sizes = instance_sizes(prices, "rent_contract", term_months=months)
+            found.append(ContractPlan(months=months, rent=rent, sizes=sizes))
     return tuple(found)
 
 
 def _input(market: MarketPrice, kind: str, unit: str) -> Input:
     surveys = [price for price in market.offers if price.survey]
     days = sorted(price.effective_from for price in market.offers)
+    sellers = count_text(len(days), market.seller_class)
     if len(market.offers) == 1:
         (only,) = market.offers
         source = f"catalog {only.id}: {only.provider}, {only.effective_from} ({only.confidence} confidence)"
     elif surveys:
         newest = max(surveys, key=lambda price: price.effective_from)
-        source = f"catalog {newest.id}: {newest.provider}, {newest.effective_from}; range of {len(days)} {kind}"
+        source = f"catalog {newest.id}: {newest.provider}, {newest.effective_from}; range of {len(days)} sources"
     else:
-        source = f"catalog: median and middle half of {len(days)} {kind}, {days[0]} to {days[-1]}"
+        source = f"catalog: median and middle half of the {kind} of {sellers}, {days[0]} to {days[-1]}"
+    if market.paired:
+        asked = sorted(price.usd_per_device for price in market.offers)
+        quoted = f"${asked[0]:,.2f}" if len(asked) == 1 else f"${asked[0]:,.2f} to ${asked[-1]:,.2f}"
+        names = ", ".join(price.provider for price in market.offers)
+        source = (
+            f"catalog: what a median {market.seller_class} would ask, from what the same sellers ask for other "
+            f"accelerators; {sellers} ({names}) asked {quoted} on {days[-1]}"
+        )
     return Input(
         value=market.usd_per_device,
         low=market.low_usd_per_device,
         high=market.high_usd_per_device,
         unit=unit,
         source=source,
+        sellers=len(days),
+        seller_class=market.seller_class,
     )

@@ -135,6 +135,8 @@ class ContractPlan:
     months: int
     rent: Input
     """USD per device and hour."""
+    sizes: tuple[int, ...] = ()
+    """Devices per instance that can be signed besides whole nodes; see `AcceleratorPlan.instances`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +170,8 @@ class AcceleratorPlan:
     """USD per device and hour; if None, the catalog's price is used, if there is one."""
     contracts: tuple[ContractPlan, ...] = ()
     """Rental contracts; if empty, the catalog's contract prices are used."""
+    instances: tuple[int, ...] | None = None
+    """Devices per instance that can be rented besides whole nodes; if None, the sizes of the catalog's SKUs."""
     with_host: bool = False
     """Whether `buy` is the price of a server and includes its host."""
     node_devices: int | None = None

@@ -8,7 +8,7 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.catalog.price import Price
 from penstock.economics.node_power import DrawUnderLoad, NodePower, node_power
 from penstock.errors import UsageError
-from penstock.planning.spec.catalog_prices import contract_prices, hourly_price, purchase_price
+from penstock.planning.spec.catalog_prices import Levels, contract_prices, hourly_price, purchase_price
 from penstock.planning.spec.plan_file import default_stack
 from penstock.planning.spec.plan_types import (
     VENDORS,
@@ -60,6 +60,7 @@ def resolve(
     named: bool,
     draw_of: DrawOf = lambda _: None,
     served: Callable[[str], bool] = lambda _: True,
+    levels: Levels | None = None,
 ) -> Resolved:
     """Fill in prices and power.
 
@@ -78,7 +79,7 @@ def resolve(
         listed = asked.get(accelerator.id, AcceleratorPlan(id=accelerator.id))
         if not named and not accelerator.recommendable and accelerator.id not in owned:
             continue
-        priced = _with_prices(listed, plan.acquire, prices_of(accelerator.id), accelerator)
+        priced = _with_prices(listed, plan.acquire, prices_of(accelerator.id), accelerator, levels)
         drawn = node_power(accelerator, draw_of(accelerator), given_watts=listed.node_watts)
         if not (priced.buy or priced.rent or priced.contracts or accelerator.id in owned):
             kinds = " or ".join(f"{kind}" for kind in plan.acquire)
@@ -167,7 +168,11 @@ def _sites(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[SitePlan, .
 
 
 def _with_prices(
-    listed: AcceleratorPlan, acquire: Sequence[Acquisition], prices: Sequence[Price], accelerator: Accelerator
+    listed: AcceleratorPlan,
+    acquire: Sequence[Acquisition],
+    prices: Sequence[Price],
+    accelerator: Accelerator,
+    levels: Levels | None,
 ) -> AcceleratorPlan:
     """Return the accelerator with a price for each allowed way to acquire it.
 
@@ -188,7 +193,7 @@ def _with_prices(
         # An accelerator of which only owned nodes are kept needs a price too, to replace devices that fail.
         buy=buy if "buy" in acquire or listed.owned_only else None,
         with_host=with_host,
-        rent=(listed.rent or hourly_price(prices)) if "rent" in acquire and not listed.owned_only else None,
+        rent=(listed.rent or hourly_price(prices, levels)) if "rent" in acquire and not listed.owned_only else None,
         contracts=(listed.contracts or contract_prices(prices))
         if "contract" in acquire and not listed.owned_only
         else (),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from penstock.catalog.seller import SellerClass
 from penstock.errors import UsageError
 from penstock.reading.scalars import VALUE_TYPE, number, result_schema
 
@@ -23,6 +24,10 @@ class Input:
     source: str
     given: bool = False
     """Whether the plan file states this input; otherwise it is a default."""
+    sellers: int = 0
+    """Number of sellers whose catalog prices give the value; 0 if the value is not a catalog price."""
+    seller_class: SellerClass | None = None
+    """Class of these sellers; None if the value is not a catalog price."""
 
     def __post_init__(self) -> None:
         if not self.low <= self.value <= self.high:

@@ -17,6 +17,7 @@ from penstock.report.plan.flips import flips_by_input, plain_flip, within_range
 from penstock.report.plan.html_tables import Cell, HtmlTable
 from penstock.report.plan.plan_amounts import rate, usd
 from penstock.report.plan.plan_charts import Figure, cash_bars, compared_fleets, cost_bars, figure, span_bars
+from penstock.report.plan.price_sentences import price_sentences
 from penstock.report.plan.rfp import VendorSheet, vendor_sheets
 from penstock.report.plan.scenario_sentences import rule_usd, scenario_usd, small_fleet
 from penstock.report.plan.sentences import (
@@ -50,7 +51,12 @@ _MEASURES_SHOWN: Final = 3
 def summary(result: PlanResult, answer: Answer) -> dict[str, object]:
     """Collect the values for the first page of the report."""
     level, names, verdict = sureness(answer), product_names(result), answer.verdict
-    notes = (people_sentence(answer), not_compared_sentence(result), small_fleet(result, answer))
+    notes = (
+        people_sentence(answer),
+        not_compared_sentence(result),
+        *price_sentences(result, answer),
+        small_fleet(result, answer),
+    )
     blame = answer.confidence.blame if level == "open" else ()
     owned = () if answer.owned is None else owned_sentences(answer.owned, names)
     rules = [f"{capital_first(rule.rule)}: {rule_usd(rule)}." for rule in answer.rules if rule.usd > 0]

@@ -15,6 +15,7 @@ from penstock.report.drawing.bars import Use, legend, stacked_bar
 from penstock.report.plan.cash_sentences import money_with_site, with_site
 from penstock.report.plan.flips import flip_sentence, flips_by_input, within_range
 from penstock.report.plan.plan_amounts import per_mtok, spread, usd
+from penstock.report.plan.price_sentences import price_sentences
 from penstock.report.plan.scenario_sentences import rule_usd, scenario_sentence, small_fleet
 from penstock.report.plan.sentences import (
     NO_FLEET,
@@ -81,6 +82,7 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
         yield _indent(near, "yellow")
     if unpriced := not_compared_sentence(result):
         yield _indent(unpriced, "yellow")
+    yield from (_indent(sentence, "dim") for sentence in price_sentences(result, answer))
     yield Text()
     yield _fleet(answer.winner.mix, result)
     yield from (
