@@ -9,7 +9,6 @@ from penstock.api.answer import ApiAnswer, Row, device_label
 from penstock.api.arguments.choices import (
     cache_choice,
     counted_targets,
-    engine_choice,
     model_choice,
     split_choice,
     tokens_choice,
@@ -18,7 +17,8 @@ from penstock.api.options.fit_options import FitOptions
 from penstock.api.options.option_fields import takes
 from penstock.catalog.accelerator import Accelerator
 from penstock.errors import UsageError
-from penstock.fleet import Deployment, Engine, Parallelism, engine_defaults
+from penstock.fleet import Deployment, Engine, Parallelism
+from penstock.fleet.serving_engines import ENGINES, profile_of, serving_defaults, serving_engine
 from penstock.model import ModelSpec, Part
 from penstock.performance.memory.budget import usual_context_tokens
 from penstock.performance.memory.engine_settings_that_fit import TUNABLE
@@ -63,7 +63,8 @@ def fit(options: FitOptions) -> FitAnswer:
         raise UsageError(f"--draft: {spec.name} has no multi-token-prediction layers of its own; drop this flag")
     context_tokens = asked_tokens or usual_context_tokens(spec)
     stated = {"memory_fraction": options.memory_fraction, "max_batched_tokens": options.batched_tokens}
-    free = frozenset(name for name in TUNABLE if stated[name] is None)
+    tunable = ENGINES[serving_engine(options.engine)].tuning_flags
+    free = frozenset(name for name in TUNABLE if stated[name] is None and name in tunable)
     reports = []
     for accelerator, devices in targets:
         split = split_choice(accelerator, devices, tp=options.tp, pp=options.pp, dp=options.dp, ep=options.ep)
@@ -81,8 +82,8 @@ def fit(options: FitOptions) -> FitAnswer:
 
 def _engine(options: FitOptions, accelerator: Accelerator, split: Parallelism) -> Engine:
     """Return the engine with the given settings. Settings that are not given keep the engine's defaults."""
-    usual = engine_defaults(
-        engine_choice(options.engine), accelerator, version=options.engine_version, tp=split.tp, pp=split.pp
+    usual = serving_defaults(
+        serving_engine(options.engine), accelerator, version=options.engine_version, tp=split.tp, pp=split.pp
     )
     fraction = options.memory_fraction
     return replace(
@@ -100,8 +101,8 @@ def _row(report: FitReport) -> Row:
         "accelerator": placed.accelerator.id,
         "devices": placed.parallelism.devices,
         "split": str(placed.parallelism),
-        "engine": placed.engine.name,
-        "engine_version": placed.engine.version,
+        "engine": profile_of(placed.engine).name,
+        "engine_version": placed.engine.version if placed.engine.stands_for is None else None,
         "cache_dtype": placed.chosen_cache_dtype.value,
         "context_tokens": fit_.context_tokens,
         "fits": fit_.fits,

@@ -4,12 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import fspath
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from penstock.api.answer import ApiAnswer, Row, device_label
-from penstock.api.arguments.choices import counted_targets, engine_choice, split_choice, tokens_choice
+from penstock.api.arguments.choices import counted_targets, split_choice, tokens_choice
 from penstock.api.options.argument_types import Targets
 from penstock.api.options.option_fields import takes
 from penstock.api.options.preflight_options import PreflightOptions
@@ -21,6 +22,7 @@ from penstock.checkpoint.fp8.scan import scan_bytes, scan_fp8
 from penstock.errors import UsageError
 from penstock.fleet import Parallelism, Release
 from penstock.fleet.engines import NEWEST
+from penstock.fleet.serving_engines import ENGINES, serving_engine
 from penstock.performance.shipped.shipped_runs import shipped_efficiencies
 from penstock.preflight import (
     Launch,
@@ -39,8 +41,13 @@ from penstock.preflight.facts.subject import scanned_facts, smallest_split, subj
 from penstock.preflight.launch.images import image_release
 from penstock.preflight.launch.release_flags import expand_abbreviations
 from penstock.preflight.nearest_split import nearest
+from penstock.preflight.preflight_result import CheckedPool
 from penstock.report.preflight.document import PreflightDocument
+from penstock.report.preflight.short import render_fleet
 from penstock.report.preflight.terminal import render_matrix, render_preflight
+
+if TYPE_CHECKING:
+    from penstock.api.options.file_types import AskedFleet
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -51,15 +58,18 @@ class PreflightAnswer(ApiAnswer):
     answers: tuple[Preflight, ...]
     speeds: tuple[Speed | None, ...]
     instead: tuple[Preflight | None, ...]
+    pools: tuple[CheckedPool | None, ...]
+    """For each result, the pool of the fleet file. None for a deployment that the user asked about directly."""
     matrix: bool = False
+    strict: bool = False
 
     @property
     def good(self) -> bool:
-        """Return whether no finding blocks the launch or makes answers silently wrong.
+        """Return whether no finding blocks a launch or makes answers silently wrong.
 
-        The verdict of a matrix is always positive.
+        With `strict`, every launch must also be free of risks and doubts. The verdict of a matrix is always positive.
         """
-        return self.matrix or all(answer.passes for answer in self.answers)
+        return self.matrix or all(answer.passes and (not self.strict or answer.beyond_doubt) for answer in self.answers)
 
     def rows(self) -> list[Row]:
         """Return one row per accelerator and engine."""
@@ -70,6 +80,9 @@ class PreflightAnswer(ApiAnswer):
         del columns  # its lines wrap by themselves, except commands, which must not wrap
         if self.matrix:
             return render_matrix(self.answers)
+        pools = [pool for pool in self.pools if pool is not None]
+        if pools:
+            return render_fleet(pools, self.answers)
         pieces: list[RenderableType] = []
         for answer, speed, other in zip(self.answers, self.speeds, self.instead, strict=True):
             pieces += [Text()] if pieces else []
@@ -91,6 +104,8 @@ def preflight(options: PreflightOptions) -> PreflightAnswer:
     `host` is the software below the engine: `{"rocm": "7.2.3"}`, or text as on the command line. Querying a running
     server (--probe) is possible only on the command line.
     """
+    if options.fleet is not None:
+        return _check_fleet(options, options.fleet)
     choices = LaunchQuestions(options)
     named = choices.model if options.model is None else fspath(options.model)
     if named is None:
@@ -114,8 +129,22 @@ def preflight(options: PreflightOptions) -> PreflightAnswer:
         answers=tuple(answers),
         speeds=tuple(predicted_speed(answer, shipped_efficiencies()) for answer in answers),
         instead=tuple(nearest(answer, knowledge) for answer in answers),
+        pools=(None,) * len(answers),
         matrix=options.matrix,
+        strict=options.strict,
     )
+
+
+def _check_fleet(options: PreflightOptions, fleet: "AskedFleet") -> PreflightAnswer:
+    """Check the launch of one replica of every pool."""
+    given = {"a model": options.model, "--on": options.on, "--command": options.command, "--matrix": options.matrix}
+    if named := next((name for name, value in given.items() if value), None):
+        raise UsageError(f"--fleet names models and accelerators itself; leave out {named}")
+    from penstock.api.fleet_check import check_fleet  # noqa: PLC0415 - a single deployment does without its libraries
+
+    pools, answers = check_fleet(fleet, options.watch)
+    nothing = (None,) * len(answers)
+    return PreflightAnswer(answers=answers, speeds=nothing, instead=nothing, pools=pools, strict=options.strict)
 
 
 class LaunchQuestions:
@@ -140,7 +169,7 @@ class LaunchQuestions:
 
     def _take(self, launch: Launch) -> None:
         """Fill in the engine version and the split from a launch command."""
-        engine = engine_choice(self.engine)
+        engine = serving_engine(self.engine)
         tagged = image_release(launch.image)
         if tagged is not None and self.version and Release(self.version) != tagged:
             raise UsageError(
@@ -148,7 +177,7 @@ class LaunchQuestions:
             )
         self.version = str(tagged) if tagged is not None else self.version
         version = Release(self.version) if self.version else NEWEST[engine]
-        self.launch = expand_abbreviations(launch, load_knowledge().flags[engine], version)
+        self.launch = expand_abbreviations(launch, load_knowledge().flags[ENGINES[engine].server], version)
         stated = stated_split(self.launch, engine)
         self.tp, self.pp = self.tp or stated.tp, max(self.pp, stated.pp)
         self.dp, self.ep = max(self.dp, stated.dp), self.ep or stated.spreads_experts
@@ -187,7 +216,7 @@ class LaunchQuestions:
 
     def question(self, subject: Subject, accelerator: Accelerator, split: Parallelism) -> PreflightQuestion:
         """Build the question for one accelerator and split."""
-        engine = engine_choice(self.engine)
+        engine = serving_engine(self.engine)
         return PreflightQuestion(
             subject=subject,
             accelerator=accelerator,

@@ -11,8 +11,17 @@ from penstock.units import GIB, MIB
 
 EngineName = Literal["vllm", "sglang"]
 
-NEWEST: Final[Mapping[str, Release]] = {"vllm": Release("0.32.0"), "sglang": Release("0.5.18")}
+NEWEST: Final[Mapping[str, Release]] = {
+    "vllm": Release("0.32.0"),
+    "sglang": Release("0.5.18"),
+    "vllm-atom": Release("0.27.1"),
+    "sglang-atom": Release("0.5.17"),
+    "atom": Release("0.1.6rc0"),
+    "trtllm": Release("1.3.0rc18"),
+}
 """Newest release of each engine whose source code was examined; this release is the default version.
+
+The release of vllm-atom and sglang-atom is that of the server into which ATOM is plugged.
 
 Start-up logs, which show an engine's own memory use, were examined up to vLLM 0.31; vLLM 0.32 divides memory with the
 same code.
@@ -45,6 +54,8 @@ class Engine:
 
     The setting is --ep-num-redundant-experts in SGLang, and num_redundant_experts in vLLM's --eplb-config.
     """
+    stands_for: str | None = None
+    """Engine and release that these settings stand for, if its own memory accounting was not read; otherwise None."""
 
     def __post_init__(self) -> None:
         if not 0 < self.memory_fraction <= 1:

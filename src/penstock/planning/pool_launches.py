@@ -1,22 +1,16 @@
 """Proposes a launch command, with a note, for one replica of each pool; `preflight` proposes the same command."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Final, cast
+from dataclasses import dataclass
 
 from penstock.catalog.accelerator import Accelerator
-from penstock.fleet.engines import NEWEST, EngineName
 from penstock.fleet.pools import Pool
 from penstock.model import ModelSpec
-from penstock.planning.candidates.deployment_options import CHECKPOINT
 from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.planned_fleet import planned_fleet
-from penstock.preflight import LaunchChoices, PreflightQuestion, Subject, check
-from penstock.preflight.launch.setting import Setting
+from penstock.preflight import Subject
+from penstock.preflight.pool_check import check_pool, quantised_at_load, stores_own_format
 from penstock.preflight.rules.knowledge import Knowledge
-
-_CACHE_FLAG: Final = {"fp8": "fp8", "fp8_e4m3": "fp8_e4m3", "fp8_e5m2": "fp8_e5m2"}
-"""Maps KV cache format to the value of the engine's flag; formats that the engine selects without a flag are absent."""
 
 SubjectOf = Callable[[str], Subject]
 
@@ -29,8 +23,7 @@ class PoolLaunch:
     replicas: int
     devices: int
     engine: str
-    command: str | None
-    """Launch command; None if Penstock knows no launch command for the engine."""
+    command: str
     note: str
 
 
@@ -58,52 +51,26 @@ def pool_launches(
 def _launch(
     pool: Pool, accelerator: Accelerator, model: ModelSpec, subject_of: SubjectOf, knowledge: Knowledge
 ) -> PoolLaunch:
-    engine_name = pool.engine.name
-    command = None
-    note = (
-        f"see the documentation of {engine_name} for its launch command; to get a command here, restrict the plan to "
-        f"`engine: [{', '.join(NEWEST)}]`"
-    )
+    subject = subject_of(pool.model)
+    answer = check_pool(pool, accelerator, subject, model, knowledge)
+    note = f"{pool.engine.name} {answer.question.version}; preflight: {answer.readiness.value}"
+    if quantised_at_load(pool, subject) is not None:
+        note += f"; converts the published weights to {pool.weights} at load"
+    elif not stores_own_format(pool, subject):
+        # How a checkpoint was quantised decides which kernels run, and this checkpoint has no name yet.
+        note = (
+            f"{pool.engine.name} {answer.question.version}; fill in your {pool.weights} checkpoint and run "
+            "`penstock preflight` on it"
+        )
     disaggregated = _disaggregated_note(pool)
-    if engine_name in NEWEST:
-        engine = cast("EngineName", engine_name)
-        subject = _subject(pool, model, subject_of)
-        asked = LaunchChoices(
-            parallelism=pool.split, cache_dtype=_CACHE_FLAG.get(pool.kv), drafted_tokens=pool.drafted_tokens
-        )
-        question = PreflightQuestion(
-            subject=subject, accelerator=accelerator, engine=engine, version=NEWEST[engine], asked=asked
-        )
-        answer = check(question, knowledge)
-        launch = answer.plan.with_flags(*_role_flags(pool))
-        if pool.role != "both":
-            answer = check(replace(question, launch=launch.as_launch()), knowledge)
-        command, note = launch.bare(), f"{engine_name} {NEWEST[engine]}; preflight: {answer.readiness.value}"
-        if pool.weights != CHECKPOINT:
-            # How a checkpoint was quantised decides which kernels run, and this checkpoint has no name yet.
-            note = (
-                f"{engine_name} {NEWEST[engine]}; fill in your {pool.weights} checkpoint and run `penstock preflight` "
-                "on it"
-            )
     return PoolLaunch(
         pool=pool.name,
         replicas=pool.replicas,
         devices=pool.devices,
-        engine=engine_name,
-        command=command,
+        engine=pool.engine.name,
+        command=answer.plan.bare(),
         note=f"{note}; {disaggregated}" if disaggregated else note,
     )
-
-
-def _role_flags(pool: Pool) -> tuple[Setting, ...]:
-    """Return the flags that make an engine prefill only or decode only."""
-    if pool.role == "both":
-        return ()
-    if pool.engine.name == "sglang":
-        return (Setting(name="disaggregation-mode", value=pool.role, why=f"this engine runs {pool.role} only"),)
-    # Either side of vLLM's connector may send and receive; the router decides which side serves each step of a request.
-    value = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
-    return (Setting(name="kv-transfer-config", value=value, why="transfers KV between the engines"),)
 
 
 def _disaggregated_note(pool: Pool) -> str:
@@ -118,11 +85,3 @@ def _disaggregated_note(pool: Pool) -> str:
         f"{does}; needs a KV transfer library on every node{library.get(pool.engine.name, '')} and the engine's own "
         "router, which sends each request to both pools; `penstock route` does not do that"
     )
-
-
-def _subject(pool: Pool, model: ModelSpec, subject_of: SubjectOf) -> Subject:
-    """Return the checkpoint that preflight checks; for converted weights, the user must fill in its name."""
-    subject = subject_of(pool.model)
-    if pool.weights == CHECKPOINT:
-        return subject
-    return replace(subject, model=model, name=f"YOUR-{pool.weights.upper()}-CHECKPOINT")

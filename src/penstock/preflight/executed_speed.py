@@ -6,8 +6,8 @@ from typing import Final
 from penstock.errors import UnsupportedPrecision
 from penstock.performance.calibration.efficiencies import Efficiencies
 from penstock.performance.prediction.predict_deployment import Prediction, predict
-from penstock.preflight.check import Preflight, Readiness
 from penstock.preflight.predictions.weight_kernels import KernelClass
+from penstock.preflight.preflight_result import Preflight, Readiness
 
 LOAD: Final = (1024, 1024, 32)
 """Prompt tokens, answer tokens and concurrent requests of the predicted load.
@@ -45,7 +45,8 @@ def predicted_speed(answer: Preflight, efficiencies: Efficiencies) -> Speed | No
     kernels = {group.kernel for group in answer.kernels}
     if answer.readiness is Readiness.BLOCKED or not answer.memory.fits:
         return None
-    if kernels & {KernelClass.NONE, KernelClass.UNDETERMINED}:
+    # Measurements with this engine include its kernels, even if it was not read which kernels those are.
+    if KernelClass.NONE in kernels or (KernelClass.UNDETERMINED in kernels and not answer.measured_as_asked):
         return None
     if engine not in efficiencies.engines(accelerator.id):
         return None

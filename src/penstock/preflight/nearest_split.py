@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Final
 
 from penstock.fleet import Parallelism
-from penstock.preflight.check import Preflight, check
+from penstock.preflight.check import check
+from penstock.preflight.preflight_result import Preflight
 from penstock.preflight.rules.knowledge import Knowledge
 
 _MAX_TRIED: Final = 24

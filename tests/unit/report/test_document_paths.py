@@ -27,8 +27,8 @@ from penstock.catalog.measurement import Measurement
 from penstock.model import ModelSpec
 from penstock.performance.prediction.predict_deployment import Prediction
 from penstock.planning.plan_result import Answer, NoFleet, PlanResult
-from penstock.preflight.check import Preflight
 from penstock.preflight.executed_speed import Speed
+from penstock.preflight.preflight_result import Preflight
 from penstock.report.drawing.json_document import FieldSource, at
 from penstock.report.model_heading import ModelDocument
 from penstock.report.plan.document import FleetDocument, LoadDocument, NoFleetDocument, PlanDocument

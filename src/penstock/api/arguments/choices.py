@@ -8,7 +8,6 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.checkpoint import open_checkpoint
 from penstock.errors import ConfigError, UnknownName, UsageError
 from penstock.fleet import Parallelism
-from penstock.fleet.engines import EngineName
 from penstock.model import CacheDtype, ModelSpec, cache_dtype
 from penstock.model.model_spec import model_as_measured
 from penstock.model.weight import FORMATS, FP16
@@ -104,16 +103,6 @@ def ranks_choice(text: str) -> Parallelism:
                 f"'{piece}' is not a valid split; use `--prefill-split tp8` or `--prefill-split dp4,ep`, for example"
             )
     return Parallelism(**ranks, expert_parallel=whole)
-
-
-def engine_choice(text: str) -> EngineName:
-    """Parse an engine's name."""
-    name = text.strip().lower()
-    if name == "vllm":
-        return "vllm"
-    if name == "sglang":
-        return "sglang"
-    raise UsageError(f"'{text}' is not a supported engine; use `vllm` or `sglang`")
 
 
 def cache_choice(text: str) -> CacheDtype | None:

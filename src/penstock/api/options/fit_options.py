@@ -23,7 +23,7 @@ class FitOptions(ModelOptions):
     )
     tp: int | None = option("Tensor parallel ranks, the same on every accelerator in --on.", default=None, min=1)
     pp: int = option("Pipeline stages.", default=1, min=1)
-    engine: str = option("Engine: vllm or sglang.", default="vllm")
+    engine: str = option("Engine: vllm, sglang, vllm-atom, sglang-atom, atom or trtllm.", default="vllm")
     engine_version: str | None = option(
         "Release of the engine, such as 0.11.2. Defaults and memory accounting differ between releases.", default=None
     )

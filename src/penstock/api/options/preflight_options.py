@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from penstock.api.options.argument_types import Targets, Tokens
+    from penstock.api.options.file_types import AskedFleet
 
 
 @options
@@ -23,7 +24,7 @@ class PreflightOptions:
     model: str | PathLike[str] | None = argument(MODEL_HELP, default=None)
     on: Targets | None = option("Accelerators, comma separated; `mi300x:8` is eight MI300X.", default=None)
     _: KW_ONLY
-    engine: str = option("Engine: vllm or sglang.", default="vllm")
+    engine: str = option("Engine: vllm, sglang, vllm-atom, sglang-atom, atom or trtllm.", default="vllm")
     engine_version: str | None = option(
         "Release of the engine. Default: the newest release that the rules were checked against.", default=None
     )
@@ -42,5 +43,12 @@ class PreflightOptions:
         default=(),
     )
     scan: bool = option("Also read the FP8 bytes of a local checkpoint, as `penstock fp8 scan` does.", default=False)
+    fleet: AskedFleet | None = option(
+        "Check every pool of this fleet file, which `penstock plan --fleet` writes, instead of one deployment.",
+        default=None,
+    )
+    strict: bool = option(
+        "Fail also on a risk, on an undetermined verdict, and on a release that was not read.", default=False
+    )
     matrix: bool = option("Check every accelerator with both engines, and print a table.", default=False)
     watch: ProgressListener = LOG

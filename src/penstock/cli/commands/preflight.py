@@ -57,7 +57,9 @@ def preflight_command(
     - `penstock preflight deepseek-r1 --on mi300x:8`
     - `penstock preflight ./my-checkpoint --on mi325x,h200 --engine vllm --engine-version 0.24.0 --kv fp8`
     - `penstock preflight gpt-oss-120b --on mi300x --command "vllm serve openai/gpt-oss-120b --swap-space 4"`
-    - `penstock preflight gpt-oss-120b --matrix  # every accelerator, both engines`
+    - `penstock preflight gpt-oss-120b --matrix  # every accelerator, vLLM and SGLang`
+    - `penstock preflight deepseek-r1 --on mi355x:8 --engine vllm-atom`
+    - `penstock preflight --fleet fleet.yaml --strict  # every pool of a plan, as a gate`
     - `penstock preflight --probe http://127.0.0.1:8000 --save-reference h100.json`, then on the other vendor
       `penstock preflight --probe http://127.0.0.1:8001 --reference h100.json`
     """

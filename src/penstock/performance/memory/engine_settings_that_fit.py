@@ -6,7 +6,8 @@ from math import floor, inf
 from typing import Final, Literal
 
 from penstock.fleet.deployment import Deployment
-from penstock.fleet.engines import Engine, engine_defaults
+from penstock.fleet.engines import Engine
+from penstock.fleet.serving_engines import profile_of, usual_settings
 from penstock.performance.memory.budget import MemoryFit, fit
 from penstock.performance.memory.sharding import redundant_experts
 
@@ -15,10 +16,6 @@ MAX_HUNDREDTHS: Final = 95
 dsv4_fp8_h200.sh for vLLM). A larger fraction leaves too little memory for drivers and other processes."""
 _MIN_STEP_TOKENS: Final = 512
 """The smallest number of tokens per step in published recipes (InferenceX: dsv4_fp8_h200.sh)."""
-_FLAGS: Final = {
-    "vllm": {"memory_fraction": "gpu-memory-utilization", "max_batched_tokens": "max-num-batched-tokens"},
-    "sglang": {"memory_fraction": "mem-fraction-static", "max_batched_tokens": "chunked-prefill-size"},
-}
 
 Tunable = Literal["memory_fraction", "max_batched_tokens"]
 TUNABLE: Final[frozenset[Tunable]] = frozenset({"memory_fraction", "max_batched_tokens"})
@@ -56,10 +53,10 @@ def with_room(
 def engine_flags(deployment: Deployment) -> tuple[str, ...]:
     """List the engine's own flags for all settings of a deployment that differ from the engine's defaults."""
     engine, split = deployment.engine, deployment.parallelism
-    usual = engine_defaults(engine.name, deployment.accelerator, version=engine.version, tp=split.tp, pp=split.pp)
-    names = _FLAGS[engine.name]
+    usual = usual_settings(engine, deployment.accelerator, tp=split.tp, pp=split.pp)
+    names = profile_of(engine).tuning_flags
     flags = []
-    if engine.memory_fraction != usual.memory_fraction:
+    if engine.memory_fraction != usual.memory_fraction and "memory_fraction" in names:
         flags.append(f"--{names['memory_fraction']} {engine.memory_fraction:g}")
     if engine.max_batched_tokens != usual.max_batched_tokens:
         flags.append(f"--{names['max_batched_tokens']} {engine.max_batched_tokens}")

@@ -6,7 +6,7 @@ from math import ceil, floor
 
 from penstock.catalog.accelerator import Precision
 from penstock.fleet.deployment import Deployment, Parallelism
-from penstock.fleet.engines import engine_defaults
+from penstock.fleet.serving_engines import usual_settings
 from penstock.model import CacheDtype
 from penstock.model.sequence_mixers import CompressedAttention
 from penstock.model.weight import FP8_CHANNEL
@@ -133,8 +133,8 @@ def _with_split(deployment: Deployment, layout: Parallelism) -> Deployment:
     Engine settings that are defaults become the defaults of the new split.
     """
     engine, accelerator, asked = deployment.engine, deployment.accelerator, deployment.parallelism
-    if engine == engine_defaults(engine.name, accelerator, version=engine.version, tp=asked.tp, pp=asked.pp):
-        engine = engine_defaults(engine.name, accelerator, version=engine.version, tp=layout.tp, pp=layout.pp)
+    if engine == usual_settings(engine, accelerator, tp=asked.tp, pp=asked.pp):
+        engine = usual_settings(engine, accelerator, tp=layout.tp, pp=layout.pp)
     return replace(deployment, parallelism=layout, engine=engine)
 
 
@@ -175,7 +175,11 @@ def report_fit(deployment: Deployment, context_tokens: int, *, free: Collection[
     fewest = minimum_devices(deployment, context_tokens)
     if result.fits and (fewest is None or _devices(fewest) > _devices(result)):
         fewest = result
-    calibrated = deployment.engine.name == "vllm" and deployment.accelerator.vendor in {"amd", "nvidia"}
+    calibrated = (
+        deployment.engine.name == "vllm"
+        and deployment.engine.stands_for is None
+        and deployment.accelerator.vendor in {"amd", "nvidia"}
+    )
     calibrated = calibrated and not _has_compressed_attention(deployment)
     return FitReport(
         fit=result,

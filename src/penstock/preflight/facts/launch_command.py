@@ -1,4 +1,4 @@
-"""Parses a pasted launch command: `vllm serve`, `sglang.launch_server` or `docker run`."""
+"""Parses a pasted launch command: `vllm serve`, `sglang.launch_server`, ATOM, `trtllm-serve` or `docker run`."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from penstock.errors import UsageError
-from penstock.fleet.engines import EngineName
+from penstock.fleet.serving_engines import ServingEngine
 from penstock.preflight.facts.shell_words import shell_words, substitute_variables
 from penstock.preflight.facts.situation import Launch
 
@@ -35,6 +35,8 @@ _SAME: Final = {
     "ep": "ep-size",
     "expert-parallel-size": "ep-size",
     "model": "model-path",
+    "moe-expert-parallel-size": "ep-size",
+    "extra-llm-api-options": "config",
 }
 """Long names of flags, keyed by short name. Facts use the long names."""
 _CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl"})
@@ -44,7 +46,7 @@ _OTHER_VERBS: Final = frozenset({"bench", "chat", "complete", "collect-env", "ru
 _MAX_COMMAND: Final = 20_000
 
 
-def parse_command(text: str) -> tuple[EngineName | None, Launch]:
+def parse_command(text: str) -> tuple[ServingEngine | None, Launch]:
     """Parse a launch command. The engine is None if the command does not name an engine."""
     if len(text) > _MAX_COMMAND:
         raise UsageError(f"--command: the launch command has {len(text):,} characters; the limit is {_MAX_COMMAND:,}")
@@ -105,11 +107,21 @@ def _refuse_other_programs(tokens: Sequence[str]) -> None:
         )
 
 
-def _engine(tokens: Sequence[str], image: str | None) -> EngineName | None:
+def _engine(tokens: Sequence[str], image: str | None) -> ServingEngine | None:
+    """Return the engine that a command starts.
+
+    An image of ATOM's plug-in or SGLang's variable for ATOM's models makes it vLLM or SGLang with ATOM.
+    """
     words = " ".join((*tokens, image or ""))
+    if "trtllm-serve" in words or "tensorrt-llm/release" in words:
+        return "trtllm"
+    if "atom.entrypoints" in words:
+        return "atom"
     if "sglang" in words:
-        return "sglang"
-    return "vllm" if "vllm" in words else None
+        return "sglang-atom" if "atom.plugin.sglang" in words or "rocm/atom" in words else "sglang"
+    if "vllm" in words:
+        return "vllm-atom" if "rocm/atom" in words else "vllm"
+    return "atom" if "rocm/atom" in words else None
 
 
 def _variables(tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -185,8 +197,11 @@ def _positional_model(arguments: Sequence[str]) -> str | None:
 
     The model is the word after `serve`, or the first argument of an image that starts the server itself.
     """
+    started = next((number for number, word in enumerate(arguments) if word.rpartition("/")[2] == "trtllm-serve"), None)
     if "serve" in arguments:
         follows = arguments[arguments.index("serve") + 1 :]
+    elif started is not None:
+        follows = arguments[started + 1 :]
     elif not any(word.rpartition("/")[2] in {"vllm", "sglang", "python", "python3"} for word in arguments):
         follows = arguments
     else:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from penstock.catalog.accelerator import Accelerator
 from penstock.fleet import Parallelism
-from penstock.fleet.engines import EngineName
 from penstock.fleet.release import Release
+from penstock.fleet.serving_engines import ServingEngine
 from penstock.model import ModelSpec
 from penstock.preflight.facts.quantisation_scheme import Scheme
 
@@ -72,7 +72,7 @@ class Situation:
 
     subject: Subject
     accelerator: Accelerator
-    engine: EngineName
+    engine: ServingEngine
     version: Release
     parallelism: Parallelism
     launch: Launch

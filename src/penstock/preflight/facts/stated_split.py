@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.fleet.engines import EngineName
+from penstock.fleet.serving_engines import ENGINES, ServingEngine
 from penstock.preflight.facts.situation import Launch
 
 _MAX_DIGITS: Final = 4
@@ -20,16 +20,20 @@ class StatedSplit:
     spreads_experts: bool
 
 
-def stated_split(launch: Launch, engine: EngineName) -> StatedSplit:
+def stated_split(launch: Launch, engine: ServingEngine) -> StatedSplit:
     """Return the split of a launch.
 
     In vLLM, the number of devices is the product of tensor, pipeline and data parallel ranks. In SGLang, the number of
     tensor parallel ranks is the number of devices of a pipeline stage. With DP attention, SGLang's data parallel ranks
     are groups of devices of a pipeline stage. Without DP attention, SGLang's data parallel ranks are separate replicas,
-    and one replica is checked.
+    and one replica is checked. With DP attention, ATOM turns its tensor parallel ranks into data parallel ranks.
+    TensorRT-LLM states data parallel ranks in a file, which is not read.
     """
     tp, dp = _count(launch.flag("tensor-parallel-size")), _count(launch.flag("data-parallel-size")) or 1
-    if engine == "sglang":
+    server = ENGINES[engine].server
+    if server == "atom" and launch.flag("enable-dp-attention") is not None and tp is not None:
+        tp, dp = 1, tp * dp
+    if server == "sglang":
         grouped = launch.flag("enable-dp-attention") is not None and tp is not None and tp % dp == 0
         tp, dp = (tp // dp, dp) if grouped and tp is not None else (tp, 1)
     return StatedSplit(
@@ -40,8 +44,8 @@ def stated_split(launch: Launch, engine: EngineName) -> StatedSplit:
     )
 
 
-def _spreads(launch: Launch, engine: EngineName) -> bool:
-    if engine == "vllm":
+def _spreads(launch: Launch, engine: ServingEngine) -> bool:
+    if ENGINES[engine].server in {"vllm", "atom"}:
         return launch.flag("enable-expert-parallel") is not None
     # An all-to-all backend sets expert ranks to the tensor ranks (server_args.py, read at v0.5.18).
     exchanged = launch.flag("moe-a2a-backend") not in {None, "none"} or launch.flag("enable-deepep-moe") is not None

@@ -6,8 +6,8 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.checkpoint import Checkpoint, StoredTensor
 from penstock.checkpoint.fp8.scan import Fp8Scan
 from penstock.errors import ConfigError
-from penstock.fleet import Deployment, Parallelism, engine_defaults
-from penstock.fleet.engines import EngineName
+from penstock.fleet import Deployment, Parallelism
+from penstock.fleet.serving_engines import ServingEngine, serving_defaults
 from penstock.performance import minimum_devices
 from penstock.performance.memory.budget import usual_context_tokens
 from penstock.preflight.facts.quantisation_scheme import read_scheme
@@ -73,13 +73,13 @@ def scanned_facts(scan: Fp8Scan) -> ScannedFacts:
 
 
 def smallest_split(
-    subject: Subject, accelerator: Accelerator, context_tokens: int | None, engine: EngineName = "vllm"
+    subject: Subject, accelerator: Accelerator, context_tokens: int | None, engine: ServingEngine = "vllm"
 ) -> Parallelism:
     """Return the smallest split that holds the model within two nodes or one link domain.
 
     If no such split holds the model, return tensor parallelism over one whole node.
     """
-    placed = Deployment(model=subject.model, accelerator=accelerator, engine=engine_defaults(engine, accelerator))
+    placed = Deployment(model=subject.model, accelerator=accelerator, engine=serving_defaults(engine, accelerator))
     found = minimum_devices(placed, context_tokens or usual_context_tokens(subject.model))
     whole = Parallelism(tp=accelerator.node.devices)
     linked = (accelerator.link.domain_devices if accelerator.link else None) or 0

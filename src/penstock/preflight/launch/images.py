@@ -4,16 +4,24 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from penstock.fleet.engines import EngineName
 from penstock.fleet.release import Release
+from penstock.fleet.serving_engines import ServingEngine
 
 _TAGGED: Final = re.compile(
-    r"(?:lmsysorg/sglang|vllm/vllm-openai(?:-rocm)?):v?(\d+\.\d+\.\d+(?:\.?post\d+|rc\d+)?)(?:-.*)?"
+    r"(?:lmsysorg/sglang|vllm/vllm-openai(?:-rocm)?|nvcr\.io/nvidia/tensorrt-llm/release|rocm/atom-dev:(?:vllm|sglang)-v)"
+    r":?v?(\d+\.\d+\.\d+(?:\.?post\d+|rc\d+)?)(?:-.*)?"
 )
 """Names of official images that have a release in their tag.
 
 The name of a toolkit may follow the release in the tag.
 """
+
+_ATOM_IMAGES: Final[Mapping[str, str]] = {
+    "atom": "rocm/atom-dev:latest",
+    "vllm-atom": "rocm/atom-dev:vllm-latest",
+    "sglang-atom": "rocm/atom-dev:sglang-latest",
+}
+"""Images that ATOM's README and recipes name. Each is the newest nightly build."""
 
 
 def image_release(image: str | None) -> Release | None:
@@ -28,18 +36,22 @@ def image_release(image: str | None) -> Release | None:
 def image_platform(image: str | None) -> Literal["rocm", "cuda"] | None:
     """Return the platform for which an engine's image is built. Return None for an unknown image."""
     name, _, tag = (image or "").partition(":")
-    if name in {"vllm/vllm-openai-rocm", "rocm/vllm", "rocm/vllm-dev", "rocm/sgl-dev"}:
+    if name in {"vllm/vllm-openai-rocm", "rocm/vllm", "rocm/vllm-dev", "rocm/sgl-dev", "rocm/atom", "rocm/atom-dev"}:
         return "rocm"
     if name == "lmsysorg/sglang":
         return "rocm" if "rocm" in tag else "cuda"
-    return "cuda" if name == "vllm/vllm-openai" else None
+    return "cuda" if name in {"vllm/vllm-openai", "nvcr.io/nvidia/tensorrt-llm/release"} else None
 
 
-def official_image(engine: EngineName, version: Release, vendor: str, chip: str) -> str | None:
+def official_image(engine: ServingEngine, version: Release, vendor: str, chip: str) -> str | None:
     """Return the official image for an accelerator, or None if there is no such image.
 
-    SGLang has one ROCm image per chip.
+    SGLang has one ROCm image per chip. ATOM's plug-ins have one image each, whose tag names no release.
     """
+    if engine in _ATOM_IMAGES:
+        return _ATOM_IMAGES[engine] if vendor == "amd" else None
+    if engine == "trtllm":
+        return f"nvcr.io/nvidia/tensorrt-llm/release:{version}" if vendor == "nvidia" else None
     if engine == "vllm":
         names = {"nvidia": "vllm/vllm-openai", "amd": "vllm/vllm-openai-rocm"}
         # Before 0.14 vLLM published no image for ROCm.
@@ -66,3 +78,14 @@ def rocm_of_image(image: str | None, version: Release, table: Mapping[str, Any])
         return held[-1] if held else None
     word = next((word for word in image.split("-") if word.startswith("rocm") and word[4:].isdecimal()), None)
     return None if word is None else ".".join(word[4:])
+
+
+def released_image(engine: ServingEngine, version: Release, table: Mapping[str, Any]) -> str | None:
+    """Return the image that is known to hold exactly this release of ATOM's server, or None."""
+    tags = table["atom"] if engine == "atom" else {}
+    return next((str(image) for release, image in tags.items() if Release(release) == version), None)
+
+
+def floating_tag(image: str | None) -> bool:
+    """Return whether the image's tag names the newest build instead of a release."""
+    return image is not None and image.endswith("latest")

@@ -8,16 +8,19 @@ from typing import Final
 
 from penstock.catalog.accelerator import Accelerator
 from penstock.fleet import Parallelism
-from penstock.fleet.engines import EngineName
 from penstock.fleet.release import Release
+from penstock.fleet.serving_engines import ENGINES, ServingEngine
 from penstock.preflight.facts.derive_facts import attention_kinds, chip_of
 from penstock.preflight.facts.situation import Launch, Subject
+from penstock.preflight.launch.atom_settings import atom_drafting, atom_server_settings, sglang_plugin_variables
 from penstock.preflight.launch.images import official_image
+from penstock.preflight.launch.launch_choices import LaunchChoices
 from penstock.preflight.launch.recipe import Recipe
 from penstock.preflight.launch.rocm_settings import rocm_settings
+from penstock.preflight.launch.server_program import IMAGES_THAT_SERVE, program_of
 from penstock.preflight.launch.setting import Setting, first_of_each
+from penstock.preflight.launch.trtllm_settings import CONFIG_FILE, trtllm_settings
 
-_PORT: Final = {"vllm": 8000, "sglang": 30000}
 _LINE_BREAK: Final = " \\\n  "
 _FILLED_IN: Final = re.compile(r"[\w$%+=:,./{}-]*\$[\w$%+=:,./{}-]*")
 HEAD_NODE: Final = "HEAD_NODE"
@@ -28,7 +31,7 @@ HEAD_NODE: Final = "HEAD_NODE"
 class LaunchPlan:
     """A launch that can be printed as a command for an installed engine or as a container command."""
 
-    engine: EngineName
+    engine: ServingEngine
     version: Release
     vendor: str
     model: str
@@ -40,6 +43,8 @@ class LaunchPlan:
     """Number of nodes. Each node runs the same command with a different rank."""
     unreleased: bool = False
     """Whether the version number belongs to no published release, so that no image exists."""
+    config_file: str = ""
+    """Text of the YAML file that the command reads; empty if the server needs no file."""
 
     def as_launch(self) -> Launch:
         """Return the launch in the form that rules and flag checks use."""
@@ -73,11 +78,14 @@ class LaunchPlan:
 
     def bare(self) -> str:
         """Return the command for an installed engine, with one argument per line."""
-        program = f"vllm serve {quote(self.model)}"
-        if self.engine == "sglang":
-            program = f"python3 -m sglang.launch_server --model-path {quote(self.model)}"
+        program = program_of(self.engine).start(self.model)
         assigned = [f"{variable.name}={quote(variable.value or '')}" for variable in self.variables]
-        return _LINE_BREAK.join([*assigned, program, *self._flag_words()])
+        return self._written_file() + _LINE_BREAK.join([*assigned, program, *self._flag_words()])
+
+    def _written_file(self) -> str:
+        """Return the command that writes the file that the server reads, or nothing."""
+        lines = " ".join(quote(line) for line in self.config_file.splitlines())
+        return f"printf '%s\\n' {lines} > {CONFIG_FILE}\n" if self.config_file else ""
 
     def docker(self) -> str | None:
         """Return the command for the official image, with one argument per line."""
@@ -87,16 +95,19 @@ class LaunchPlan:
         if self.vendor == "amd":
             devices = ["--device /dev/kfd --device /dev/dri --group-add video --cap-add SYS_PTRACE"]
             devices.append("--security-opt seccomp=unconfined")
-        port = _PORT[self.engine]
+        program = program_of(self.engine)
+        port = program.port
         reached = f"-p {port}:{port}" if self.nodes == 1 else "--network host"
         model, mount = self._model_path_and_mount()
         run = ["docker run --rm", *devices, f"--ipc host {reached}", mount]
         run += [f"-e {variable.name}={quote(variable.value or '')}" for variable in self.variables]
-        if self.engine == "sglang":
-            run += [f"{self.image} python3 -m sglang.launch_server --model-path {quote(model)}", "--host 0.0.0.0"]
-        else:
+        if self.config_file:
+            run.append(f'-v "$PWD/{CONFIG_FILE}:/{CONFIG_FILE}:ro" -w /')
+        if self.engine in IMAGES_THAT_SERVE:
             run.append(f"{self.image} {quote(model)}")
-        return _LINE_BREAK.join([*run, *self._flag_words()])
+        else:
+            run += [f"{self.image} {program.start(model)}", *([program.listens] if program.listens else [])]
+        return self._written_file() + _LINE_BREAK.join([*run, *self._flag_words()])
 
     def _model_path_and_mount(self) -> tuple[str, str]:
         """Return the model path in the container, and the mount option.
@@ -108,7 +119,10 @@ class LaunchPlan:
         return self.model, "-v ~/.cache/huggingface:/root/.cache/huggingface"
 
     def _flag_words(self) -> list[str]:
-        return [f"--{flag.name}" + ("" if flag.value is None else f" {quote(flag.value)}") for flag in self.flags]
+        spell = program_of(self.engine).spell
+        return [
+            f"--{spell(flag.name)}" + ("" if flag.value is None else f" {quote(flag.value)}") for flag in self.flags
+        ]
 
 
 def command_lines(words: Sequence[str]) -> str:
@@ -123,23 +137,10 @@ def command_lines(words: Sequence[str]) -> str:
     return _LINE_BREAK.join(lines)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchChoices:
-    """Launch options that the user chose."""
-
-    parallelism: Parallelism
-    cache_dtype: str | None = None
-    context_tokens: int | None = None
-    drafted_tokens: int = 0
-    """Number of tokens that the checkpoint's multi-token-prediction layers draft per step."""
-    quantization: str | None = None
-    """Quantisation at load that the user requests. With None, the quantisation of the checkpoint is kept."""
-
-
 def plan_launch(
     subject: Subject,
     accelerator: Accelerator,
-    engine: EngineName,
+    engine: ServingEngine,
     version: Release,
     asked: LaunchChoices,
     recipe: Recipe | None = None,
@@ -149,9 +150,16 @@ def plan_launch(
     The user's choices take precedence over the settings that the model needs on this chip. Both take precedence over
     the model's recipe.
     """
-    chip = chip_of(accelerator.compute_target) or ""
-    build = _vllm if engine == "vllm" else _sglang
-    flags, variables = build(subject, chip, version, asked)
+    chip, config_file = chip_of(accelerator.compute_target) or "", ""
+    if engine == "trtllm":
+        (flags, config_file), variables = trtllm_settings(asked), list[Setting]()
+    elif engine == "atom":
+        flags, variables = atom_server_settings(asked)
+    else:
+        build = _vllm if ENGINES[engine].server == "vllm" else _sglang
+        # ATOM chooses its own kernels, so that the settings for vLLM's and SGLang's kernels are left out.
+        flags, variables = build(subject, chip if engine in {"vllm", "sglang"} else "", version, asked)
+        variables += sglang_plugin_variables() if engine == "sglang-atom" else []
     flags += _drafting(engine, asked.drafted_tokens)
     if asked.quantization is not None:
         flags.append(Setting(name="quantization", value=asked.quantization, why="the requested weight format"))
@@ -168,6 +176,7 @@ def plan_launch(
         variables=first_of_each(variables),
         image=official_image(engine, version, accelerator.vendor, chip),
         nodes=nodes,
+        config_file=config_file,
     )
 
 
@@ -183,17 +192,18 @@ def _split_flags(asked: LaunchChoices, names: Sequence[str]) -> list[Setting]:
     return flags
 
 
-def _several_nodes(engine: EngineName, version: Release, nodes: int, split: Parallelism) -> list[Setting]:
+def _several_nodes(engine: ServingEngine, version: Release, nodes: int, split: Parallelism) -> list[Setting]:
     """Return the settings that connect several nodes. Each node runs the same command with a different rank."""
-    if nodes == 1:
+    server = ENGINES[engine].server
+    if nodes == 1 or server in {"atom", "trtllm"}:
         return []
-    if engine == "vllm" and version < Release("0.11.1"):
+    if server == "vllm" and version < Release("0.11.1"):
         why = f"{nodes} machines: start Ray on each first"
         return [Setting(name="distributed-executor-backend", value="ray", why=why)]
     others = "1 on the other" if nodes == 2 else f"1 to {nodes - 1} on the others"
     rank = Setting(name="node-rank", value="0", why=f"0 here, {others}")
     count = Setting(name="nnodes", value=str(nodes), why=f"{nodes} machines, the same line on each")
-    if engine == "sglang":
+    if server == "sglang":
         where = Setting(name="dist-init-addr", value=f"{HEAD_NODE}:20000", why="the address of the first machine")
         return [count, rank, where]
     where = Setting(name="master-addr", value=HEAD_NODE, why="the address of the first machine")
@@ -208,15 +218,18 @@ def _several_nodes(engine: EngineName, version: Release, nodes: int, split: Para
     ]
 
 
-def _drafting(engine: EngineName, drafted_tokens: int) -> list[Setting]:
+def _drafting(engine: ServingEngine, drafted_tokens: int) -> list[Setting]:
     """Return the settings for drafting with the checkpoint's multi-token-prediction layers.
 
     The layers draft the tokens one after another.
     """
-    if not drafted_tokens:
+    server = ENGINES[engine].server
+    if not drafted_tokens or server == "trtllm":
         return []
+    if server == "atom":
+        return atom_drafting(drafted_tokens)
     why = f"the checkpoint's own layers draft {drafted_tokens} tokens a step"
-    if engine == "vllm":
+    if server == "vllm":
         value = f'{{"method": "mtp", "num_speculative_tokens": {drafted_tokens}}}'
         return [Setting(name="speculative-config", value=value, why=why)]
     return [

@@ -6,13 +6,13 @@ from typing import Final
 
 from penstock.catalog.accelerator import Accelerator
 from penstock.errors import ConfigError, UsageError
-from penstock.fleet import Deployment, Parallelism, engine_defaults
-from penstock.fleet.engines import EngineName
+from penstock.fleet import Deployment, Parallelism
 from penstock.fleet.release import Release
+from penstock.fleet.serving_engines import ENGINES, ServingEngine, serving_defaults
 from penstock.model import CacheDtype, ModelSpec, cache_dtype
 from penstock.performance import MemoryFit, fit, minimum_devices
 from penstock.performance.memory.budget import DeviceRoom, usual_context_tokens
-from penstock.performance.memory.engine_settings_that_fit import MAX_HUNDREDTHS, TUNABLE, Tunable, with_room
+from penstock.performance.memory.engine_settings_that_fit import MAX_HUNDREDTHS, TUNABLE, with_room
 from penstock.preflight.facts.situation import Launch
 from penstock.preflight.launch.launch_plan import LaunchPlan
 from penstock.preflight.launch.setting import Setting
@@ -23,9 +23,6 @@ _BYTE_SUFFIXES: Final = {"K": 2**10, "M": 2**20, "G": 2**30, "k": 10**3, "m": 10
 _STEP: Final = "max-num-batched-tokens"
 _SMALL_STEP: Final = 2048
 """Tokens per step that vLLM uses on small devices. vLLM's recipes also use this step size if memory is short."""
-_FRACTION_ONLY: Final[frozenset[Tunable]] = frozenset({"memory_fraction"})
-_STEPS: Final = {"vllm": _STEP, "sglang": "chunked-prefill-size"}
-_FRACTION: Final = {"vllm": "gpu-memory-utilization", "sglang": "mem-fraction-static"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +37,14 @@ class CutContext:
 
 def deployment_of(
     launch: Launch,
-    engine: EngineName,
+    engine: ServingEngine,
     version: Release,
     accelerator: Accelerator,
     split: Parallelism,
     executed: ModelSpec,
 ) -> Deployment:
     """Build the deployment that a launch describes. Flags that the launch does not set have the engine's defaults."""
-    settings = engine_defaults(engine, accelerator, version=str(version), tp=split.tp, pp=split.pp)
+    settings = serving_defaults(engine, accelerator, version=str(version), tp=split.tp, pp=split.pp)
     fraction = launch.flag("gpu-memory-utilization", "mem-fraction-static")
     return Deployment(
         model=executed,
@@ -55,9 +52,9 @@ def deployment_of(
         engine=replace(
             settings,
             memory_fraction=_fraction(fraction) or settings.memory_fraction,
-            max_batched_tokens=_count(launch.flag("max-num-batched-tokens", "chunked-prefill-size"))
+            max_batched_tokens=_count(launch.flag("max-num-batched-tokens", "chunked-prefill-size", "max-num-tokens"))
             or settings.max_batched_tokens,
-            max_sequences=_count(launch.flag("max-num-seqs")) or settings.max_sequences,
+            max_sequences=_count(launch.flag("max-num-seqs", "max-batch-size")) or settings.max_sequences,
             graphs=launch.flag("enforce-eager", "disable-cuda-graph") is None,
             kv_cache_bytes=_bytes(launch.flag("kv-cache-memory-bytes")),
             offloaded_bytes=_gib(launch.flag("cpu-offload-gb")),
@@ -77,7 +74,7 @@ def start_context(launch: Launch, asked: int | None, deployment: Deployment) -> 
     context does not fit. SGLang starts, and refuses long requests.
     """
     model = deployment.model
-    typed = launch.flag("max-model-len", "context-length")
+    typed = launch.flag("max-model-len", "context-length", "max-seq-len")
     if typed is not None and (tokens := _tokens(typed)) is not None:
         return tokens
     if asked is not None:
@@ -96,15 +93,18 @@ def fit_to_memory(
     The flags set a larger memory fraction or shorter steps first, then a shorter context.
     """
     wanted = asked or usual_context_tokens(deployment.model)
-    tuned = with_room(deployment, wanted, free=_FRACTION_ONLY if plan.has(_STEPS[plan.engine]) else TUNABLE)
+    flags = {setting: flag.replace("_", "-") for setting, flag in ENGINES[plan.engine].tuning_flags.items()}
+    tuned = with_room(
+        deployment, wanted, free={name for name in TUNABLE if name in flags and not plan.has(flags[name])}
+    )
     room, why = DeviceRoom(tuned), f"the engine's defaults leave no room for {wanted:,} tokens"
     if tuned.engine.memory_fraction != deployment.engine.memory_fraction:
         share = f"{tuned.engine.memory_fraction:.2f}"
-        plan = plan.with_flags(Setting(name=_FRACTION[plan.engine], value=share, why=why))
+        plan = plan.with_flags(Setting(name=flags["memory_fraction"], value=share, why=why))
     if tuned.engine.max_batched_tokens != deployment.engine.max_batched_tokens:
         step = str(tuned.engine.max_batched_tokens)
-        plan = plan.with_flags(Setting(name=_STEPS[plan.engine], value=step, why=why))
-    if asked is not None or plan.engine != "vllm":
+        plan = plan.with_flags(Setting(name=flags["max_batched_tokens"], value=step, why=why))
+    if asked is not None or ENGINES[plan.engine].server != "vllm":
         return plan, None, room.at(wanted)
     cut = fitting_context(room)
     if cut is not None and not plan.has(_STEP) and (smaller := _smaller_step(room, cut)) is not None:

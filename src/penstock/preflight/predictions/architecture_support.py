@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from penstock.fleet.release import Release
+
+_UNDATED: Final = "?"
+"""Marks an architecture that a later registry lists. The release that added it was not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +26,8 @@ class ArchitectureSupport:
     """
     too_new: bool
     """Whether the checked release is older than the first release that supports the architecture."""
+    refused: bool = False
+    """Whether the engine refuses the architecture, because no registry lists it and the engine has no other code."""
 
 
 def architecture_support(
@@ -30,12 +35,14 @@ def architecture_support(
 ) -> ArchitectureSupport:
     """Return the first release of an engine that supports an architecture, and whether the checked release is older."""
     written = table[engine].get(architecture)
-    begins = min(Release(str(release)) for release in table[engine].values())
+    dated = [Release(str(release)) for release in table[engine].values() if release != _UNDATED]
+    begins, last_read = min(dated), Release(table[engine]["last_read"])
     # Architectures in the oldest registry read may be older than it: nothing is known about earlier releases.
-    since = None if written is None or version < begins else Release(str(written))
+    since = None if written in {None, _UNDATED} or version < begins else Release(str(written))
     return ArchitectureSupport(
         architecture=architecture,
         registered=table["registered"].get(architecture, architecture),
         since=since,
         too_new=since is not None and not version.reaches(*since.numbers[:3]),
+        refused=written is None and engine in table["closed"] and version <= last_read,
     )

@@ -64,7 +64,9 @@ def _weights(facts: Facts, stored: str) -> DialectStep:
         return DialectStep(group=group, treatment=Treatment.WIDENED, note="MXFP8 is expanded to bf16 off gfx950")
     if facts.get("engine") == "sglang":
         return _sglang_weights(group, method)
-    return _vllm_weights(group, facts)
+    if facts.get("engine") == "vllm":
+        return _vllm_weights(group, facts)
+    return DialectStep(group=group, treatment=Treatment.UNDETERMINED, note="how this engine loads FP8 was not read")
 
 
 def _sglang_weights(group: str, method: object) -> DialectStep:

@@ -86,6 +86,7 @@ def load_knowledge() -> Knowledge:
         cookbook=load_table("cookbook"),
         architectures=load_table("architectures"),
         served=load_table("served"),
+        engines=load_table("engines"),
     )
 
 

@@ -23,7 +23,7 @@ _HOST: Final = "state it with --host"
 _LAUNCH: Final = "state it in --command"
 
 VOCABULARY: Final[Mapping[str, Fact]] = {
-    "engine": Fact(Kind.TEXT, "vllm or sglang"),
+    "engine": Fact(Kind.TEXT, "vllm, sglang, vllm-atom, sglang-atom, atom or trtllm"),
     "version": Fact(Kind.RELEASE, "the engine's release", "state it with --engine-version"),
     "platform": Fact(Kind.TEXT, "rocm, cuda or other"),
     "chip": Fact(Kind.TEXT, "the compiler target: gfx942, gfx950, sm_90, sm_100"),

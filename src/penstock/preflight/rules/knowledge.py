@@ -26,3 +26,5 @@ class Knowledge:
     cookbook: Mapping[str, Any]
     architectures: Mapping[str, Any]
     served: Mapping[str, Any]
+    engines: Mapping[str, Any]
+    """For each engine of which parts were not read: what is not known, and the sources of the rest."""

@@ -39,6 +39,8 @@ REPOSITORIES: Final[Mapping[str, str]] = {
     "vllm": "vllm-project/vllm",
     "sglang": "sgl-project/sglang",
     "aiter": "ROCm/aiter",
+    "atom": "ROCm/ATOM",
+    "trtllm": "NVIDIA/TensorRT-LLM",
     "recipes": "vllm-project/recipes",
     "inferencex": "SemiAnalysisAI/InferenceX",
     "hip": "ROCm/hip",

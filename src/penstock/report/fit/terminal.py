@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from penstock.fleet import Engine
 from penstock.model import ModelSpec, Part
 from penstock.performance.memory.budget import MemoryBudget, MemoryFit
 from penstock.performance.memory.minimum_change import FitReport
@@ -42,9 +43,15 @@ def _headline(model: ModelSpec, reports: Sequence[FitReport]) -> Text:
     text.append(f"  {size} parameters, {format_gib(model.weight_bytes)} GiB as ", style="default not bold")
     text.append(" + ".join(model.formats), style="default not bold")
     kv = {report.fit.deployment.chosen_cache_dtype.value for report in reports}
-    engines = {f"{report.fit.deployment.engine.name} {report.fit.deployment.engine.version}" for report in reports}
+    engines = {_engine(report.fit.deployment.engine) for report in reports}
     text.append(f"; KV {'/'.join(sorted(kv))}; {', '.join(sorted(engines))}\n", style="default not bold")
     return text
+
+
+def _engine(engine: Engine) -> str:
+    """Name the engine, and the engine whose memory rules are assumed for it."""
+    rules = f"{engine.name} {engine.version}"
+    return rules if engine.stands_for is None else f"{engine.stands_for} (assumed: the memory rules of {rules})"
 
 
 def _table(reports: Sequence[FitReport], context_tokens: int) -> Table:

@@ -10,7 +10,6 @@ from penstock.fleet.release import Release
 from penstock.performance.memory.budget import CacheCapacity, DoesNotFit
 from penstock.performance.prediction.predict_deployment import Range
 from penstock.performance.prediction.serving_stack import Tier
-from penstock.preflight.check import Preflight, Readiness, StartObstacle
 from penstock.preflight.executed_speed import LOAD
 from penstock.preflight.launch.launch_plan import LaunchPlan
 from penstock.preflight.launch.recipe import SOURCE
@@ -21,6 +20,7 @@ from penstock.preflight.predictions.attention_backend import GraphMode
 from penstock.preflight.predictions.fp8_dialect import DialectStep
 from penstock.preflight.predictions.measured_engines import ServedBy
 from penstock.preflight.predictions.weight_kernels import WeightGroup
+from penstock.preflight.preflight_result import Preflight, Readiness, StartObstacle
 from penstock.preflight.rules.condition import Unknown, Value
 from penstock.report.drawing.json_document import at, build
 from penstock.report.drawing.plain_json import plain_fields
@@ -150,6 +150,8 @@ def _recipe(answer: Preflight) -> dict[str, object] | None:
 class PreflightDeployment(TypedDict):
     """The result for one accelerator and engine."""
 
+    pool: Annotated[str | None, at(lambda _: None)]
+    model: Annotated[str, at("question.subject.model.name")]
     accelerator: Annotated[str, at("question.accelerator.id")]
     devices: Annotated[int, at("question.asked.parallelism.devices")]
     parallelism: Annotated[Parallelism, at("question.asked.parallelism")]
@@ -164,6 +166,7 @@ class PreflightDeployment(TypedDict):
     notes: list[str]
     findings: Annotated[list[FindingDocument], at("assessment.findings")]
     undetermined: Annotated[list[UndeterminedDocument], at("assessment.undetermined")]
+    not_known: Annotated[list[str], at("unknown")]
     rules_checked: Annotated[int, at("assessment.rules_checked")]
     predictions: Annotated[PredictionsDocument, at(lambda answer: answer)]
     recipe: Annotated[dict[str, Any] | None, at(_recipe)]
@@ -178,8 +181,8 @@ class PreflightDeployment(TypedDict):
 
 def _deployments(answer: Any) -> list[PreflightDeployment]:  # noqa: ANN401 - a PreflightAnswer
     return [
-        build(PreflightDeployment, one, speed=speed, instead=instead)
-        for one, speed, instead in zip(answer.answers, answer.speeds, answer.instead, strict=True)
+        build(PreflightDeployment, one, speed=speed, instead=instead, pool=None if pool is None else pool.name)
+        for one, speed, instead, pool in zip(answer.answers, answer.speeds, answer.instead, answer.pools, strict=True)
     ]
 
 
@@ -189,5 +192,7 @@ class PreflightDocument(TypedDict):
     schema: Literal["penstock.preflight/2"]
     model: Annotated[ModelDocument, at(lambda answer: answer.answers[0].question.subject.model)]
     passes: Annotated[bool, at(lambda answer: all(one.passes for one in answer.answers))]
+    strict: bool
+    good: bool
     deployments: Annotated[list[PreflightDeployment], at(_deployments)]
     method: Annotated[str, at(lambda _: "docs/preflight.md")]

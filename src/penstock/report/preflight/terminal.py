@@ -1,6 +1,6 @@
 """Renders a preflight: findings by severity, the serving configuration, undecided rules and the launch command."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from textwrap import indent
 
@@ -10,14 +10,16 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.catalog import find_model, model_ids
-from penstock.preflight.check import Preflight, Readiness
+from penstock.fleet.serving_engines import ENGINES, serving_engine
 from penstock.preflight.executed_speed import LOAD, Speed
 from penstock.preflight.facts.situation import Subject
+from penstock.preflight.launch.images import floating_tag
 from penstock.preflight.launch.launch_plan import HEAD_NODE, LaunchPlan, command_lines
 from penstock.preflight.launch.recipe import Recipe
 from penstock.preflight.launch.release_flags import FlagFinding
 from penstock.preflight.launch.start_memory import keeps_whole_context
 from penstock.preflight.predictions.weight_kernels import KernelClass
+from penstock.preflight.preflight_result import Preflight, Readiness
 from penstock.preflight.rules.condition import Value
 from penstock.preflight.rules.findings import Finding, Undetermined
 from penstock.preflight.rules.rule import Severity
@@ -45,7 +47,6 @@ _COUNTED: Mapping[Severity, str] = {
     Severity.SLOW: "slow",
     Severity.INFO: "to note",
 }
-_ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM", "atom": "ATOM"}
 _SHOWN_BYTES = GIB // 20
 _WORTH_ASKING = {Severity.SILENT_WRONG, Severity.BLOCKER, Severity.WARNING}
 """Severities of the undecided rules that are printed. Undecided rules of lower severity are not printed."""
@@ -64,7 +65,7 @@ def render_preflight(answer: Preflight, speed: Speed | None = None, instead: Pre
 
     If the requested split does not run, the nearest split that runs is drawn too.
     """
-    pieces: list[RenderableType] = [_headline(answer)]
+    pieces: list[RenderableType] = [headline(answer)]
     for severity in Severity:
         stops = answer.obstacles if severity is Severity.BLOCKER else ()
         if severity is Severity.WARNING:
@@ -99,7 +100,8 @@ def _open_questions(answer: Preflight) -> list[Undetermined]:
     ]
 
 
-def _headline(answer: Preflight) -> Text:
+def headline(answer: Preflight) -> Text:
+    """Draw the verdict, the number of findings, and what the engine is if parts of it were not read."""
     question = answer.question
     devices = question.asked.parallelism.devices
     where = question.accelerator.id + (f" x{devices} ({question.asked.parallelism})" if devices > 1 else "")
@@ -112,6 +114,8 @@ def _headline(answer: Preflight) -> Text:
     if answer.newer_than_read is not None:
         text.append(f"\nchecked against {answer.newer_than_read}: later releases were not read", style="bold yellow")
     text.append(f"\n{answer.assessment.rules_checked} rules: {_counts(answer)}", style="not bold dim")
+    if answer.unknown:
+        text.append(f"\n{question.engine}: {question.profile.what}", style="not bold")
     return text
 
 
@@ -125,7 +129,7 @@ def _model_name(subject: Subject) -> str:
 def _context_note(answer: Preflight) -> str:
     cut, capacity, limit = answer.cut, answer.memory.capacity, answer.question.subject.model.max_context_tokens
     longest = None if capacity is None else capacity.longest_context_tokens
-    if answer.question.engine == "sglang" and longest is not None and limit is not None and longest < limit:
+    if answer.question.profile.server == "sglang" and longest is not None and limit is not None and longest < limit:
         return f" with room for {longest:,} of its {limit:,} tokens of context"
     if cut is None or answer.question.launch is not None:
         return ""
@@ -208,11 +212,18 @@ def _predictions(answer: Preflight, speed: Speed | None) -> RenderableType:
     if answer.recipe is not None:
         started = answer.readiness is not Readiness.BLOCKED and not answer.launch.typed
         grid.add_row("recipe", _recipe(answer.recipe, followed=started))
+    for name, text in _evidence(answer):
+        grid.add_row(name, text)
+    return Padding(grid, (0, 0, 0, 2))
+
+
+def _evidence(answer: Preflight) -> Iterator[tuple[str, str]]:
+    """Yield the published measurements of the model on the accelerator, and what is not known of the engine."""
     for served in answer.served:
         formats, counts = "/".join(served.weights), "/".join(str(count) for count in served.devices)
-        row = f"{_ENGINES[served.engine]}, {formats} on {counts} devices: {served.image} (InferenceX, {served.until})"
-        grid.add_row("measured", row)
-    return Padding(grid, (0, 0, 0, 2))
+        label = ENGINES[serving_engine(served.engine)].label
+        yield "measured", f"{label}, {formats} on {counts} devices: {served.image} (InferenceX, {served.until})"
+    yield from (("not known", unknown) for unknown in answer.unknown)
 
 
 def _attention(answer: Preflight) -> str:
@@ -280,7 +291,7 @@ def _launch(answer: Preflight, instead: Preflight | None) -> RenderableType:
     if answer.launch.typed:
         verdict = "" if answer.passes else "; it is not expected to serve"
         pieces.append(Text(f"  your command, as parsed{verdict}", style="dim"))
-        pieces.append(_command_text(command_lines(answer.launch.typed)))
+        pieces.append(command_text(command_lines(answer.launch.typed)))
         pieces += [Text(f"  ! {note}", style="yellow") for note in answer.notes]
     pieces += [Text(f"  ! {flag.message}", style="yellow") for flag in _harmless_flags(answer)]
     if instead is not None:
@@ -307,16 +318,18 @@ def _plan(plan: LaunchPlan) -> RenderableType:
     if plan.nodes > 1:
         others = (
             "; the others add --headless"
-            if plan.engine == "vllm" and plan.has("node-rank", "data-parallel-address")
+            if plan.engine in {"vllm", "vllm-atom"} and plan.has("node-rank", "data-parallel-address")
             else ""
         )
         where = f"  on each of {plan.nodes} machines; {HEAD_NODE} is the address of the first{others}"
         pieces.append(Text(where, style="dim"))
+    if floating_tag(plan.image):
+        pieces.append(Text(f"  {plan.image} is the newest nightly build; its tag names no release", style="dim"))
     docker = plan.docker()
-    pieces.append(_command_text(plan.bare()))
+    pieces.append(command_text(plan.bare()))
     missing = f"no image: {plan.engine} {plan.version} was not found among its releases" if plan.unreleased else None
     pieces.append(
-        _command_text(docker) if docker else Text(f"  {missing or 'no official image for this device'}", style="dim")
+        command_text(docker) if docker else Text(f"  {missing or 'no official image for this device'}", style="dim")
     )
     reasons = [(variable.name, variable.why) for variable in plan.variables]
     reasons += [(f"--{flag.name}", flag.why) for flag in plan.flags]
@@ -328,7 +341,7 @@ def _plan(plan: LaunchPlan) -> RenderableType:
     return Group(*pieces)
 
 
-def _command_text(command: str) -> Text:
+def command_text(command: str) -> Text:
     """Draw a command so that it can be copied. No line is wrapped or cut, and nothing follows a trailing backslash."""
     return Text(indent(command, "  "), style="green", no_wrap=True, overflow="ignore")
 

@@ -1,0 +1,23 @@
+"""Checks the launch of one replica of every pool of a fleet file."""
+
+from penstock.api.arguments.choices import model_choice
+from penstock.api.arguments.fleet_argument import fleet_choice
+from penstock.api.options.file_types import AskedFleet
+from penstock.api.progress import ProgressListener
+from penstock.catalog import load_accelerator
+from penstock.checkpoint import open_checkpoint
+from penstock.preflight import Preflight, load_knowledge
+from penstock.preflight.facts.subject import subject_of
+from penstock.preflight.pool_check import check_pool
+from penstock.preflight.preflight_result import CheckedPool
+
+
+def check_fleet(asked: AskedFleet, watch: ProgressListener) -> tuple[tuple[CheckedPool, ...], tuple[Preflight, ...]]:
+    """Return the pools of a fleet, and the preflight of one replica of each."""
+    fleet, knowledge, answers = fleet_choice(asked), load_knowledge(), list[Preflight]()
+    for done, pool in enumerate(fleet.pools):
+        watch.progress("checking", done, len(fleet.pools))
+        subject = subject_of(open_checkpoint(pool.model), pool.model)
+        accelerator, converted = load_accelerator(pool.accelerator), model_choice(pool.model, pool.weights)
+        answers.append(check_pool(pool, accelerator, subject, converted, knowledge))
+    return tuple(CheckedPool(name=pool.name, replicas=pool.replicas) for pool in fleet.pools), tuple(answers)

@@ -1,0 +1,114 @@
+"""Checks the launch of one replica of a pool, as `plan` prints it and `preflight --fleet` checks it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from penstock.catalog.accelerator import Accelerator
+from penstock.errors import DeploymentError, UsageError
+from penstock.fleet.engine_settings import ENGINE_FIELDS, caches_prefixes, context_limit
+from penstock.fleet.engines import NEWEST
+from penstock.fleet.pools import Pool
+from penstock.fleet.release import Release
+from penstock.fleet.serving_engines import ServingEngine, serving_defaults, serving_engine
+from penstock.model import ModelSpec
+from penstock.preflight.check import check
+from penstock.preflight.facts.quantisation_scheme import read_scheme
+from penstock.preflight.facts.situation import Subject
+from penstock.preflight.launch.launch_choices import LaunchChoices
+from penstock.preflight.launch.setting import Setting
+from penstock.preflight.preflight_result import Preflight, PreflightQuestion
+from penstock.preflight.rules.knowledge import Knowledge
+
+UNSTATED: Final = "unstated"
+"""Version in a fleet file whose author names no release."""
+_CACHE_FLAG: Final = {"fp8": "fp8", "fp8_e4m3": "fp8_e4m3", "fp8_e5m2": "fp8_e5m2"}
+"""Maps KV cache format to the value of the engine's flag; formats that the engine selects without a flag are absent."""
+
+
+def stores_own_format(pool: Pool, subject: Subject) -> bool:
+    """Return whether the pool serves the checkpoint in the format in which it is published."""
+    return pool.weights == next(iter(subject.model.formats), pool.weights)
+
+
+def quantised_at_load(pool: Pool, subject: Subject) -> str | None:
+    """Return the method with which the engine makes the pool's weight format from the published weights, or None.
+
+    vLLM and SGLang convert 16-bit weights to FP8. Whether they do with ATOM plugged in was not read.
+    """
+    converts = pool.weights == "fp8" and subject.scheme.method == "none" and pool.engine.name in {"vllm", "sglang"}
+    return "fp8" if converts else None
+
+
+def check_pool(
+    pool: Pool, accelerator: Accelerator, subject: Subject, converted: ModelSpec, knowledge: Knowledge
+) -> Preflight:
+    """Check the proposed launch of one replica. `converted` is the model in the pool's weight format.
+
+    The engine quantises the published weights at load if it can. Otherwise the pool needs a checkpoint that has no
+    name yet.
+    """
+    method = quantised_at_load(pool, subject)
+    if method is None and not stores_own_format(pool, subject):
+        unnamed = f"YOUR-{pool.weights.upper()}-CHECKPOINT"
+        subject = replace(subject, model=converted, scheme=read_scheme(converted, None, None), name=unnamed)
+    engine = serving_engine(pool.engine.name)
+    question = PreflightQuestion(
+        subject=subject,
+        accelerator=accelerator,
+        engine=engine,
+        version=_release(pool, engine),
+        asked=LaunchChoices(
+            parallelism=pool.split,
+            cache_dtype=_CACHE_FLAG.get(pool.kv),
+            context_tokens=context_limit(pool.engine.settings),
+            drafted_tokens=pool.drafted_tokens,
+            quantization=method,
+        ),
+    )
+    answer = check(question, knowledge)
+    added = (*_role_flags(pool), *_stated_settings(pool, question))
+    return _with_flags(answer, added, knowledge) if added else answer
+
+
+def _with_flags(answer: Preflight, added: tuple[Setting, ...], knowledge: Knowledge) -> Preflight:
+    """Check the proposed launch again with the flags that the pool adds."""
+    plan = replace(answer.plan, flags=()).with_flags(*added, *answer.plan.flags)
+    checked = check(replace(answer.question, launch=plan.as_launch()), knowledge)
+    return replace(checked, plan=plan)
+
+
+def _release(pool: Pool, engine: ServingEngine) -> Release:
+    if pool.engine.version == UNSTATED:
+        return NEWEST[engine]
+    try:
+        return Release(pool.engine.version)
+    except DeploymentError as error:
+        raise UsageError(f"pool '{pool.name}': {error}, or {UNSTATED}") from None
+
+
+def _role_flags(pool: Pool) -> Iterator[Setting]:
+    """Yield the flags that make an engine prefill only or decode only."""
+    if pool.role == "both" or pool.engine.name in {"atom", "trtllm"}:
+        return
+    if pool.engine.name.startswith("sglang"):
+        yield Setting(name="disaggregation-mode", value=pool.role, why=f"this engine runs {pool.role} only")
+        return
+    # Either side of vLLM's connector may send and receive; the router decides which side serves each step of a request.
+    value = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
+    yield Setting(name="kv-transfer-config", value=value, why="transfers KV between the engines")
+
+
+def _stated_settings(pool: Pool, question: PreflightQuestion) -> Iterator[Setting]:
+    """Yield flags for the settings of the fleet file that differ from the engine's defaults."""
+    split, why = pool.split, "the fleet file sets it"
+    usual = serving_defaults(
+        question.engine, question.accelerator, version=str(question.version), tp=split.tp, pp=split.pp
+    )
+    for name, value in pool.engine.settings.items():
+        field = ENGINE_FIELDS.get(name)
+        if field is not None and getattr(usual, field) != value:
+            yield Setting(name=name.replace("_", "-"), value=str(value), why=why)
+    if not caches_prefixes(pool.engine.settings):
+        name = "disable-radix-cache" if question.profile.server == "sglang" else "no-enable-prefix-caching"
+        yield Setting(name=name, value=None, why=why)
