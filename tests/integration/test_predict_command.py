@@ -47,7 +47,7 @@ def test_multi_token_prediction_says_what_it_stands_on(penstock: Run) -> None:
     )
     assert plain["speculation"] is None
     assert drafting["speculation"]["drafted_tokens"] == 3
-    assert "378 pairs" in drafting["speculation"]["grounds"]
+    assert "280 pairs" in drafting["speculation"]["grounds"]
     assert drafting["tpot_s"]["low"] < drafting["tpot_s"]["value"] < drafting["tpot_s"]["high"]
     assert drafting["tpot_s"]["value"] < plain["tpot_s"]["value"]
 

@@ -36,6 +36,7 @@ EXPORTS = {
         "load_accelerators",
         "load_acceptance_lengths",
         "load_disaggregation",
+        "load_drafted_evidence",
         "load_drafts",
         "load_efficiencies",
         "load_evidence",

@@ -210,6 +210,11 @@ def load_evidence() -> "Mapping[str, np.ndarray[Any, Any]]":
     return _arrays("evidence.npz")
 
 
+def load_drafted_evidence() -> "Mapping[str, np.ndarray[Any, Any]]":
+    """Read the measurements with drafts as one array per column, which `make drafts` writes."""
+    return _arrays("drafted_evidence.npz")
+
+
 def load_held_out() -> "Mapping[str, np.ndarray[Any, Any]]":
     """Read the held-out prediction of each measurement, which `make calibration` writes.
 

@@ -12,8 +12,9 @@ from penstock.catalog.measurement import Measurement, Side
 from penstock.fleet import Parallelism
 from penstock.performance.memory.engine_settings_that_fit import engine_flags
 from penstock.performance.prediction.energy_per_token import Energy
-from penstock.performance.prediction.predict_deployment import Range, Speculation
+from penstock.performance.prediction.predict_deployment import Range
 from penstock.performance.prediction.serving_stack import Tier
+from penstock.performance.prediction.speculation import Speculation
 from penstock.report.drawing.json_document import at, build
 from penstock.report.model_heading import ModelDocument
 from penstock.report.predict import has_tpot

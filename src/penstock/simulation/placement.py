@@ -11,8 +11,8 @@ from penstock.performance.calibration.efficiencies import Efficiencies
 from penstock.performance.disaggregated.disaggregated_prediction import transfer_token_s
 from penstock.performance.disaggregated.steady_state import HANDOVER_S
 from penstock.performance.memory.budget import MemoryFit, fit
-from penstock.performance.prediction.predict_deployment import Speculation
 from penstock.performance.prediction.serving_stack import Stack, stack_of
+from penstock.performance.prediction.speculation import Speculation
 from penstock.performance.step.drafting_step import drafting_cost
 from penstock.performance.step.step_cost import step_cost
 from penstock.performance.step.step_work import ReplicaWork

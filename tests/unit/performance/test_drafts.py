@@ -2,7 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
-from math import isclose, log
+from math import isclose
 from statistics import median
 
 import numpy as np
@@ -10,27 +10,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import penstock
+from penstock.api.predict import PredictAnswer
 from penstock.catalog import load_accelerator, load_measurements
 from penstock.errors import DeploymentError
 from penstock.fleet import Deployment, Parallelism, engine_defaults
 from penstock.performance.calibration.benchmark_harness import drafted_tokens
-from penstock.performance.calibration.draft_acceptance import (
-    fit_drafts,
-    from_document,
-    predicted_log_gain,
-    to_document,
-    without_each_draft,
-)
-from penstock.performance.calibration.first_token_waits import measured_loop
-from penstock.performance.calibration.measured_runs import measured_deployment
+from penstock.performance.calibration.draft_acceptance import fit_drafts, from_document, to_document
+from penstock.performance.calibration.drafted_evidence import groups_of
 from penstock.performance.power.power_model import Utilisation, kernels_of
 from penstock.performance.prediction.choose_engine import predict_on
 from penstock.performance.prediction.multi_token_prediction import multi_token_prediction, usual_drafted
 from penstock.performance.prediction.predict_deployment import Prediction
-from penstock.performance.shipped.shipped_drafts import held_out_drafts, shipped_drafted_rows, shipped_drafts
+from penstock.performance.shipped.shipped_drafts import (
+    Known,
+    held_out_drafts,
+    published_acceptance,
+    shipped_drafted_rows,
+    shipped_drafts,
+    shipped_solution,
+)
 from penstock.performance.shipped.shipped_energy import shipped_power
 from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies
 from penstock.performance.similarity.cases import shape_of
+from penstock.performance.similarity.draft_evidence import UnseenDraft
 from penstock.performance.step.drafting_step import drafting_cost, drafting_step, expected_tokens
 from penstock.performance.step.first_token import LoopLoad
 from penstock.performance.step.step_work import COMPONENTS, PHYSICAL, ReplicaWork
@@ -59,13 +62,29 @@ def loop(users: float, drafted: int) -> LoopLoad:
 
 
 @law
-@given(acceptance=st.floats(0.0, 1.0), drafted=st.integers(0, 16))
-def test_a_step_yields_between_one_token_and_all_it_drafted(acceptance: float, drafted: int) -> None:
-    assert 1.0 <= expected_tokens(acceptance, drafted) <= drafted + 1
+@given(acceptances=st.lists(st.floats(0.0, 1.0), max_size=16))
+def test_a_step_yields_between_one_token_and_all_it_drafted(acceptances: list[float]) -> None:
+    assert 1.0 <= expected_tokens(acceptances) <= len(acceptances) + 1
 
 
 def test_two_drafts_accepted_two_times_of_three() -> None:
-    assert isclose(expected_tokens(2 / 3, 2), 1 + 2 / 3 + 4 / 9)
+    assert isclose(expected_tokens([2 / 3, 2 / 3]), 1 + 2 / 3 + 4 / 9)
+
+
+@law
+@given(drafted=st.integers(1, 16), power=st.floats(0.25, 8.0), name=st.sampled_from([R1, "deepseek-v4-pro", "glm-4.7"]))
+def test_more_drafts_yield_more_tokens_and_each_of_them_less(drafted: int, power: float, name: str) -> None:
+    curves, key = published_acceptance(), shape_of(model_of(name))
+    fewer, same, more = (curves.accepted_tokens(key, drafted + each, power) for each in (-1, 0, 1))
+    assert fewer <= same <= more
+    assert more - same <= same - fewer + 1e-9
+
+
+@pytest.mark.parametrize(("drafted", "published"), [(1, 1.84), (3, 2.99), (5, 3.61)])
+def test_published_lengths_come_back_from_their_curve(drafted: int, published: float) -> None:
+    """GLM-5.2 on coding prompts, one curve of InferenceX's golden lengths."""
+    curves, key = published_acceptance(), shape_of(model_of("glm-5.2"))
+    assert isclose(curves.accepted_tokens(key, drafted, 1.0), published, rel_tol=0.01)
 
 
 @law
@@ -108,9 +127,7 @@ def predicted(users: int, *, mtp: bool, drafted: int = 3, name: str = R1) -> Pre
         measured_engine="sglang",
         load=(1024, 1024, users),
         efficiencies=shipped_efficiencies(),
-        speculate=(lambda engine: multi_token_prediction(spec, engine, shipped_drafts(), drafted_tokens=drafted))
-        if mtp
-        else None,
+        speculate=(lambda _: multi_token_prediction(spec, shipped_drafts(), drafted_tokens=drafted)) if mtp else None,
     )
 
 
@@ -123,20 +140,19 @@ def test_drafts_gain_most_where_few_users_wait_for_weights() -> None:
     assert gains[-1] < 1.0
 
 
-def test_a_draft_takes_memory_and_is_less_sure() -> None:
+def test_a_draft_takes_memory_and_its_gain_is_uncertain() -> None:
     plain, drafting = predicted(16, mtp=False), predicted(16, mtp=True)
     assert plain.memory.capacity is not None
     assert drafting.memory.capacity is not None
     assert drafting.memory.capacity.tokens < plain.memory.capacity.tokens
-    assert drafting.tpot_s.high / drafting.tpot_s.value > plain.tpot_s.high / plain.tpot_s.value
-    assert drafting.tier != "measured"
     assert drafting.speculation is not None
-    assert "378 pairs" in drafting.speculation.grounds
+    assert f"{shipped_drafts().pairs[shape_of(model_of(R1))]} pairs" in drafting.speculation.grounds
+    assert drafting.speculation.spread[0] < 0 < drafting.speculation.spread[1]
 
 
 def test_a_model_without_draft_layers_is_refused_in_one_line() -> None:
     with pytest.raises(DeploymentError, match="has no multi-token-prediction layers"):
-        multi_token_prediction(model_of("llama-3.1-70b"), "vllm", shipped_drafts(), drafted_tokens=3)
+        multi_token_prediction(model_of("llama-3.1-70b"), shipped_drafts(), drafted_tokens=3)
 
 
 def test_where_nobody_says_as_many_are_drafted_as_in_measured_runs_of_such_a_setup() -> None:
@@ -151,73 +167,118 @@ def test_where_nobody_says_as_many_are_drafted_as_in_measured_runs_of_such_a_set
     assert usual_drafted(model_of(R1), "trtllm", "nvidia", 8) == 1
 
 
-def test_a_model_nobody_measured_drafting_borrows_and_is_less_sure() -> None:
-    drafts = shipped_drafts()
-    kin = multi_token_prediction(model_of("glm-4.7"), "vllm", drafts, drafted_tokens=3)
-    seen = multi_token_prediction(model_of(R1), "vllm", drafts, drafted_tokens=3)
+def test_a_model_nobody_measured_drafting_borrows_its_acceptance() -> None:
+    kin = multi_token_prediction(model_of("glm-4.7"), shipped_drafts(), drafted_tokens=3)
     assert kin.tier == "transferred"
     assert "of other models" in kin.grounds
-    assert kin.spread[1] - kin.spread[0] > seen.spread[1] - seen.spread[0]
+
+
+def test_a_model_measured_with_a_separate_drafter_needs_no_acceptance_by_hand() -> None:
+    """InferenceX counts 2.78 to 2.97 tokens of MiniMax-M3 with 3 drafted on coding prompts (golden lengths)."""
+    drafts = multi_token_prediction(model_of("minimax-m3"), shipped_drafts(), drafted_tokens=3)
+    assert drafts.tier == "calibrated"
+    assert 0.9 * 2.78 <= drafts.accepted_tokens <= 2.97
 
 
 def test_shipped_acceptances_are_what_the_shipped_pairs_give() -> None:
     """Near them: they also stand on the slowdowns, which are fitted apart."""
-    shipped, again = shipped_drafts(), fit_drafts(shipped_drafted_rows())
+    shipped, again = shipped_drafts(), fit_drafts(shipped_drafted_rows(), published_acceptance())
     assert from_document(to_document(shipped)) == shipped
     assert shipped.pairs == again.pairs
-    for shape, acceptance in again.acceptance.items():
-        assert isclose(shipped.acceptance[shape], acceptance, abs_tol=0.05)
+    for key in again.powers:
+        assert isclose(shipped.accepted_tokens(key, 3), again.accepted_tokens(key, 3), rel_tol=0.05)
+
+
+def test_rows_of_a_broken_drafter_teach_no_acceptance() -> None:
+    broken = {row.id for row in load_measurements(use="pending") if "drafter_broken" in row.flags}
+    assert not broken & {row.measurement.id for row in shipped_drafted_rows()}
 
 
 def test_acceptances_agree_with_what_was_counted_directly() -> None:
-    """InferenceX counts 2.49 tokens a step of DeepSeek-V4 with 3 drafted, 2.97 without thinking (golden lengths)."""
-    acceptance = shipped_drafts().acceptance[shape_of(model_of("deepseek-v4-pro"))]
-    assert 0.9 * 2.49 <= expected_tokens(acceptance, 3) <= 1.1 * 2.97
+    """InferenceX counts 2.49 tokens a step of DeepSeek-V4 with 3 drafted, 2.97 without thinking (golden lengths).
+
+    ATOM counts 2.16 to 2.56 in its speed benchmark with random tokens in a chat template.
+    """
+    tokens = shipped_drafts().accepted_tokens(shape_of(model_of("deepseek-v4-pro")), 3)
+    assert 2.16 <= tokens <= 2.97
 
 
-def test_the_gain_of_drafts_with_the_curve_held_out() -> None:
-    """Beside the same runs without drafts, so that the error of the plain time is not in it."""
-    off = [
-        abs(row.measured_log_gain - predicted_log_gain(model, row))
-        for model, held in without_each_draft(shipped_drafted_rows(), "split")
-        for row in held
-        if row.pair is not None
+@pytest.mark.parametrize(("known", "error"), [("other loads", 0.05), ("without drafts", 0.11), ("nothing", 0.15)])
+def test_time_per_token_of_drafting_runs_held_out(known: Known, error: float) -> None:
+    """Of the setup, known are: other loads with drafts; runs without drafts only; nothing."""
+    held = held_out_drafts(known)
+    assert len(held) >= (1_200 if known == "nothing" else 1_500)
+    assert median(abs(entry.error) for entry in held) <= error
+
+
+def test_drafting_runs_of_the_cookbook_with_their_setup_held_out() -> None:
+    held = [entry for entry in held_out_drafts("nothing") if entry.row.measurement.source == "sglang-cookbook"]
+    assert len(held) >= 200
+    assert median(abs(entry.error) for entry in held) <= 0.2
+
+
+def test_a_measured_cell_with_drafts_is_the_answer() -> None:
+    """DeepSeek-R1 in NVFP4 on 8 B200 with TensorRT-LLM, 3 tokens drafted: -43% before it informed itself."""
+    evidence = shipped_efficiencies().drafted
+    assert evidence is not None
+    wanted = {"family": shape_of(model_of(R1)), "part": "b200_sxm", "engine": "trtllm", "weights": "nvfp4"}
+    wanted |= {"split": "tp8 pp1 dp1 ep0", "draft": "mtp3"}
+    texts = evidence.measured.texts
+    rows = [n for n in range(len(evidence.cases)) if all(texts[word][n] == value for word, value in wanted.items())]
+    rows = [n for n in rows if evidence.cases.users[n] == 128 and evidence.cases.input_tokens[n] < 1024]
+    measured = sorted(evidence.measured.seconds[rows])
+    answer = penstock.predict(
+        R1,
+        "b200:8",
+        precision="nvfp4",
+        engine="trtllm",
+        mtp=True,
+        input_tokens=1024,
+        output_tokens=1024,
+        concurrency=128,
+    )
+    assert isinstance(answer, PredictAnswer)
+    (prediction,) = answer.predictions
+    assert prediction.tier == prediction.ttft_tier == "measured"
+    assert measured[0] * 0.99 <= prediction.tpot_s.value <= measured[-1] * 1.01
+    assert prediction.tpot_s.high / prediction.tpot_s.low <= 1.25
+
+
+def test_between_measured_loads_with_drafts_a_curve_goes_through_them() -> None:
+    times = []
+    for users in (64, 96, 128):
+        answer = penstock.predict(
+            R1, "b200:8", precision="nvfp4", engine="trtllm", mtp=True, input_tokens=1024, concurrency=users
+        )
+        assert isinstance(answer, PredictAnswer)
+        assert answer.predictions[0].tier in {"measured", "interpolated"}
+        times.append(answer.predictions[0].tpot_s.value)
+    assert times == sorted(times)
+
+
+def test_a_stated_acceptance_is_not_corrected_by_measured_ones() -> None:
+    stated = [
+        penstock.predict(R1, "b200:8", precision="nvfp4", mtp=True, concurrency=4, accepted=accepted)
+        for accepted in (2.0, 3.0)
     ]
-    assert len(off) >= 1_000
-    assert median(off) <= 0.12
-
-
-def test_time_per_token_of_drafting_runs_with_their_drafting_curve_held_out() -> None:
-    held = held_out_drafts("without drafts")
-    assert len(held) == len(shipped_drafted_rows()) >= 1_500
-    assert median(abs(entry.error) for entry in held) <= 0.15
-
-
-def test_time_per_token_of_drafting_runs_with_all_of_their_setup_held_out() -> None:
-    """Most of it is the error of the time without drafts."""
-    held = held_out_drafts("nothing")
-    assert median(abs(entry.error) for entry in held) <= 0.18
+    times = [answer.predictions[0].tpot_s.value for answer in stated if isinstance(answer, PredictAnswer)]
+    assert isclose(times[0] / times[1], 1.5, rel_tol=0.1)
 
 
 @pytest.mark.parametrize("vendor", ["amd", "nvidia"])
 def test_joules_of_drafting_runs_follow_from_a_draw_fitted_without_them(vendor: str) -> None:
     """At their own speed, with the work of a drafting step."""
     errors = []
-    placed: dict[tuple[str, str], ReplicaWork] = {}
     for row in shipped_drafted_rows():
         seen, accelerator = row.measurement, load_accelerator(row.measurement.accelerator)
         if accelerator.vendor != vendor or not seen.joules_per_output_token or not seen.output_tokens_per_s:
             continue
-        key = row.curve, seen.kv
-        work = placed.get(key) or ReplicaWork(measured_deployment(seen, model_of, load_accelerator))
-        placed[key] = work
-        accepted = expected_tokens(shipped_drafts().acceptance[row.shape], row.drafted)
-        drafting = replace(measured_loop(seen)[0], drafted_tokens=row.drafted)
+        accepted = shipped_drafts().accepted_tokens(row.key, row.drafted)
         seconds = (seen.concurrency or 1.0) / seen.output_tokens_per_s
         draw, factor, _ = shipped_power().of(
             accelerator, kernels_of(accelerator.id, seen.engine, row.shape, seen.weights)
         )
-        busy = Utilisation.of(drafting_step(work, drafting, accepted) / accepted, np.array([seconds]))
+        busy = Utilisation.of(row.roofline(accepted)[None, :], np.array([seconds]))
         watts = float(draw.shares(busy, factor)[0]) * (accelerator.tdp_watts or 0.0)
         joules = watts * seen.devices / seen.output_tokens_per_s
         errors.append(abs(joules / seen.joules_per_output_token - 1))
@@ -225,10 +286,12 @@ def test_joules_of_drafting_runs_follow_from_a_draw_fitted_without_them(vendor: 
     assert median(errors) <= 0.10
 
 
-def test_each_gain_lies_in_its_interval_as_often_as_it_says() -> None:
-    spread = shipped_drafts().spreads["split"]
-    model = shipped_drafts()
-    rows = [row for row in shipped_drafted_rows() if row.pair is not None]
-    inside = [spread[0] <= row.measured_log_gain - predicted_log_gain(model, row) <= spread[1] for row in rows]
-    assert 0.72 <= sum(inside) / len(inside) <= 0.9
-    assert spread[0] < 0 < spread[1] < log(2)
+@pytest.mark.parametrize("unseen", ["load", "setup"])
+def test_each_gain_lies_in_its_interval_as_often_as_it_says(unseen: UnseenDraft) -> None:
+    evidence, solved = shipped_efficiencies().drafted, shipped_solution()
+    assert evidence is not None
+    shifts, spreads = solved.without(groups_of(solved.measured.cases, unseen))
+    low, high = evidence.intervals[unseen]
+    inside = np.abs((solved.deviations - shifts) / spreads - (low + high) / 2) <= (high - low) / 2
+    assert 0.75 <= np.mean(inside) <= 0.85
+    assert low < 0 < high

@@ -12,7 +12,8 @@ from examples import deployment, model
 from penstock.catalog import load_accelerator
 from penstock.catalog.accelerator import Accelerator, Precision
 from penstock.errors import DeploymentError
-from penstock.performance.prediction.predict_deployment import Speculation, predict
+from penstock.performance.prediction.predict_deployment import predict
+from penstock.performance.prediction.speculation import Speculation
 from penstock.performance.step.datapath import compute_precision
 from penstock.performance.step.kernel_launches import link_bytes_per_s
 from penstock.performance.step.step_work import COMPONENTS, Load, ReplicaWork

@@ -77,11 +77,16 @@ def test_a_step_that_drafts_is_screened_as_it_is_predicted_with_the_doubt_about_
     )
     screen = QueuelessScreen(EFFICIENCIES)
     option = Option(id="one", weights="", deployment=placed, measured_engine="vllm", speculation=drafts)
-    kept = screen.alone(option, bucket, Slo(tpot_s=predicted.tpot_s.value * (1 + 1e-9)))
+    # The screen and the simulator scale a drafting step as at typical loads, and `predict` as at this load.
+    typical, here = screen.compiled(option).speculation, predicted.speculation
+    assert typical is not None
+    assert here is not None
+    tpot_s = predicted.tpot_s.value * exp(typical.log_factor - here.log_factor)
+    kept = screen.alone(option, bucket, Slo(tpot_s=tpot_s * (1 + 1e-9)))
     without = screen.alone(
         Option(id="two", weights="", deployment=plain, measured_engine="vllm"), bucket, Slo(tpot_s=1.0)
     )
-    assert kept.requests_per_s.value == pytest.approx(8 / predicted.tpot_s.value / 512, rel=1e-9)
+    assert kept.requests_per_s.value == pytest.approx(8 / tpot_s / 512, rel=1e-9)
     rate, other = kept.requests_per_s, without.requests_per_s
     assert rate.low / rate.value < other.low / other.value
     assert "multi-token prediction, acceptance" in kept.grounds

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from penstock.cli.commands.plan import plan_command
 from penstock.cli.declared_commands import declared_command
 from penstock.errors import UsageError
-from penstock.performance.prediction.predict_deployment import Speculation
+from penstock.performance.prediction.speculation import Speculation
 from penstock.planning.acceptance_file import read_acceptance, write_acceptance
 from penstock.planning.acceptance_tests import Acceptance, Margin, margins_of
 from penstock.planning.optimizer.problem import Mix

@@ -18,7 +18,8 @@ from penstock.performance.disaggregated.disaggregated_prediction import (
 from penstock.performance.disaggregated.steady_state import PoolsDemand
 from penstock.performance.prediction.choose_engine import predict_on
 from penstock.performance.prediction.multi_token_prediction import multi_token_prediction, usual_drafted
-from penstock.performance.prediction.predict_deployment import Prediction, Speculation
+from penstock.performance.prediction.predict_deployment import Prediction
+from penstock.performance.prediction.speculation import Speculation
 from penstock.performance.shipped.shipped_disaggregated import shipped_phase_factors
 from penstock.performance.shipped.shipped_drafts import shipped_drafts
 from penstock.performance.shipped.shipped_runs import shipped_efficiencies
@@ -116,5 +117,7 @@ class RequestedDeployment:
 
     def _own_drafts(self, accelerator: Accelerator, engine: str) -> Speculation:
         drafted = self.drafted or usual_drafted(self.spec, engine, accelerator.vendor, self.options.dp)
-        found = multi_token_prediction(self.spec, engine, shipped_drafts(), drafted_tokens=drafted)
-        return found if self.accepted is None else replace(found, accepted_tokens=self.accepted, grounds="as given")
+        found = multi_token_prediction(self.spec, shipped_drafts(), drafted_tokens=drafted)
+        if self.accepted is None:
+            return found
+        return replace(found, accepted_tokens=self.accepted, acceptance_given=True, grounds="as given")

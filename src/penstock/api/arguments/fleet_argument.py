@@ -16,9 +16,10 @@ from penstock.fleet.engines import Engine, EngineName, engine_defaults
 from penstock.fleet.fleet_file import read_fleet
 from penstock.fleet.pools import Fleet, Pool
 from penstock.performance.disaggregated.disaggregated_prediction import stack_in_phase
+from penstock.performance.prediction.drafted_load import at_typical_loads
 from penstock.performance.prediction.multi_token_prediction import multi_token_prediction
-from penstock.performance.prediction.predict_deployment import Speculation
 from penstock.performance.prediction.serving_stack import stack_of
+from penstock.performance.prediction.speculation import Speculation
 from penstock.performance.shipped.shipped_disaggregated import shipped_phase_factors
 from penstock.performance.shipped.shipped_drafts import shipped_drafts
 from penstock.performance.shipped.shipped_runs import shipped_efficiencies
@@ -65,9 +66,9 @@ def _mean_tokens(fleet: Fleet, rates: Sequence[float]) -> tuple[int, int]:
 
 def placed_pool(fleet: Fleet, pool: Pool) -> Replica:
     """Place one replica of a pool on the measured stack. Raise an error if the model does not fit."""
-    drafts = _drafts(pool)
     work = ReplicaWork(deployed_pool(pool))
     stack = stack_of(work, pool.engine.name, shipped_efficiencies())
+    drafts = at_typical_loads(stack, work, pool.engine.name, shipped_efficiencies(), _drafts(pool))
     if pool.role != "both":
         stack = stack_in_phase(stack, work.deployment, pool.engine.name, pool.role, shipped_phase_factors())
     placement = place_on(
@@ -122,7 +123,7 @@ def _drafts(pool: Pool) -> Speculation | None:
     if not pool.drafted_tokens:
         return None
     spec = model_choice(pool.model, pool.weights)
-    return multi_token_prediction(spec, pool.engine.name, shipped_drafts(), drafted_tokens=pool.drafted_tokens)
+    return multi_token_prediction(spec, shipped_drafts(), drafted_tokens=pool.drafted_tokens)
 
 
 def _engine(pool: Pool) -> Engine:

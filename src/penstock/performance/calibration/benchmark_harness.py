@@ -111,14 +111,17 @@ _DRAFTED: Final = 3
 because SGLang also counts the verified token."""
 
 
-def drafted_tokens(row: Measurement) -> int:
-    """Return the number of tokens that a row's run drafted per step, from the scripts of InferenceX (`*_mtp.sh`).
+def drafted_tokens(row: Measurement) -> int | None:
+    """Return the number of tokens that a row's run drafted per step, as stated or from InferenceX's `*_mtp.sh` scripts.
 
-    The result is zero if the run used no drafts. MiniMax-M3 uses a separate EAGLE-3 drafter. At a few loads, NVFP4 runs
-    of MiniMax-M3 drafted 2, 4 or 6 tokens. The function returns 3 for all loads of MiniMax-M3.
+    The result is zero if the run used no drafts, and None if nothing states the number. MiniMax-M3 uses a separate
+    EAGLE-3 drafter. At a few loads, NVFP4 runs of MiniMax-M3 drafted 2, 4 or 6 tokens. The function returns 3 for all
+    loads of MiniMax-M3.
     """
     if not row.drafted:
         return 0
+    if row.draft_tokens is not None or row.drafted != "mtp":
+        return row.draft_tokens
     long = row.input_tokens > _LONG_TOKENS * _NOMINAL
     if row.model.startswith("deepseek-v4"):
         many = long and (row.concurrency or 1) >= 128  # the script's own case

@@ -22,6 +22,7 @@ from penstock.performance.similarity.cases import (
     shape_of,
 )
 from penstock.performance.similarity.covariance import Spreads
+from penstock.performance.similarity.draft_evidence import DraftEvidence
 from penstock.performance.similarity.posterior import Evidence, Measured
 from penstock.performance.step.step_work import ReplicaWork
 
@@ -64,6 +65,8 @@ class Efficiencies:
     first_repeats: Logs
     """The same for the time to first token."""
     fitted_on: str
+    drafted: DraftEvidence | None = None
+    """Measured runs with drafts. None while they are fitted, which takes the rest of the evidence."""
 
     def interval(self, novelty: Novelty, accelerator: str, uncertainty: float) -> Logs:
         """Return P10 and P90 of measured over predicted time, as logarithms.

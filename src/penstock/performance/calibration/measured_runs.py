@@ -172,13 +172,16 @@ def usable_runs(measurements: Iterable[Measurement]) -> list[Measurement]:
     """
     plain = [row for row in measurements if row.plain]
     served = Counter(row.accelerator for row in plain if row.scenario == "online")
+    return merge_nightly(row for row in plain if row.scenario != "saturated" or served[row.accelerator] < _SERVED_ROWS)
+
+
+def merge_nightly(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """Replace nightly repetitions of one setup and load by one row per month, their median."""
     cells: dict[tuple[object, ...], list[Measurement]] = defaultdict(list)
-    for row in plain:
-        if row.scenario == "saturated" and served[row.accelerator] >= _SERVED_ROWS:
-            continue
+    for row in measurements:
         day: object = f"{row.date:%Y-%m}" if row.source == _NIGHTLY else row.id
         load = (row.concurrency, row.input_tokens, row.output_tokens)
-        cells[row.source, *setup_of(row), *load, day].append(row)
+        cells[row.source, *setup_of(row), row.drafted, row.draft_tokens, *load, day].append(row)
     return [_middle(found) for found in cells.values()]
 
 

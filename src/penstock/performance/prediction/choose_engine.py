@@ -9,7 +9,8 @@ from penstock.fleet.engines import engine_defaults
 from penstock.model import CacheDtype, ModelSpec
 from penstock.performance.calibration.efficiencies import Efficiencies
 from penstock.performance.memory.engine_settings_that_fit import with_room
-from penstock.performance.prediction.predict_deployment import Prediction, Speculation, predict
+from penstock.performance.prediction.predict_deployment import Prediction, predict
+from penstock.performance.prediction.speculation import Speculation
 
 BEST = "best"
 

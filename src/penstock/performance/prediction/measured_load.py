@@ -14,19 +14,25 @@ from penstock.performance.calibration.efficiencies import Efficiencies
 from penstock.performance.calibration.error_summary import Logs
 from penstock.performance.prediction.serving_stack import Stack, Tier, independent_rank
 from penstock.performance.similarity.blas_threads import one_thread
-from penstock.performance.similarity.cases import Cases, LogLoad
+from penstock.performance.similarity.cases import LogLoad
 from penstock.performance.similarity.curve import uncertainty_at
-from penstock.performance.similarity.own_measurements import FIRST_TOKEN, OwnMeasurements, newest_of_each_load
+from penstock.performance.similarity.own_measurements import (
+    FIRST_TOKEN,
+    OwnMeasurements,
+    Rows,
+    newest_of_each_load,
+)
+from penstock.performance.similarity.posterior import Measured
 from penstock.performance.step.first_token import LoopLoad
-from penstock.performance.step.step_work import Array, ReplicaWork
+from penstock.performance.step.step_work import ReplicaWork
 
 _SAME: Final = np.log2([0.89, 1.02])
 """Ratios of measured to requested token lengths that count as the same load, as base-2 logarithms. InferenceX draws its
 token lengths at random, with means of 0.9 of the nominal lengths."""
 _RECENT_DAYS: Final = 92
-_SAME_SOFTWARE: Final = 0.15
+SAME_SOFTWARE: Final = 0.15
 """Maximum difference of the log time per token of a row from the curve, for its time to first token to be used."""
-_MAX_UNEXPLAINED: Final = 0.5
+MAX_UNEXPLAINED: Final = 0.5
 """Maximum share of the variance that measurements of the setup leave at a load for the tier `interpolated`."""
 
 
@@ -65,10 +71,10 @@ class CorrectedTime:
     tier: Tier
 
 
-def has_room(stack: Stack, work: ReplicaWork, load: RequestedLoad) -> bool:
+def has_room(own: OwnMeasurements, work: ReplicaWork, load: RequestedLoad) -> bool:
     """Return whether exactly this setup was measured with at least as many users and as long requests."""
-    _, load = _per_rank(work, load)
-    users, *lengths = (each - wanted for each, wanted in zip(stack.curve.own.loads, load.logs, strict=True))
+    _, load = per_rank(work, load)
+    users, *lengths = (each - wanted for each, wanted in zip(own.loads, load.logs, strict=True))
     return bool(np.any((users > -1e-6) & (lengths[0] >= _SAME[0]) & (lengths[1] >= _SAME[0])))
 
 
@@ -76,34 +82,36 @@ def time_per_token_at(
     stack: Stack, work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies, load: RequestedLoad
 ) -> CorrectedTime:
     """Return the correction of the time per output token at a load."""
-    rank, load = _per_rank(work, load)
+    rank, load = per_rank(work, load)
     own = stack.curve.own
     factor = float(stack.curve.correction(load.logs)[0])
     if load.is_among(own.loads):
-        spread = _measured_spread(efficiencies, rank, measured_engine, load)
+        rows = efficiencies.rows_of(rank, measured_engine)
+        day = float(efficiencies.evidence.newest.toordinal())
+        spread = measured_spread(efficiencies.evidence.measured, rows, load, day, efficiencies.repeats)
         return CorrectedTime(log_factor=factor, spread=spread, tier="measured")
     asked = (load.users, load.input_tokens, load.output_tokens)
     with one_thread():
         uncertainty = uncertainty_at(efficiencies.evidence, rank, measured_engine, asked, own)
-    near = stack.novelty == "shape" and float(own.unexplained_share(load.logs)[0]) <= _MAX_UNEXPLAINED
+    near = stack.novelty == "shape" and float(own.unexplained_share(load.logs)[0]) <= MAX_UNEXPLAINED
     low, high = efficiencies.interval("load" if near else stack.novelty, work.deployment.accelerator.id, uncertainty)
     spread = min(low, efficiencies.repeats[0]), max(high, efficiencies.repeats[1])
     return CorrectedTime(log_factor=factor, spread=spread, tier="interpolated" if near else stack.tier)
 
 
-def _measured_spread(efficiencies: Efficiencies, rank: ReplicaWork, measured_engine: str, load: RequestedLoad) -> Logs:
+def measured_spread(measured: Measured, rows: Rows, load: RequestedLoad, day: float, repeats: Logs) -> Logs:
     """Return the interval of a measured load: that of repetitions, widened to include other measurements of this load.
 
-    The other measurements are of the same software or a little older: within three months, or medians over months.
+    `rows` are the measurements of the setup. The other measurements are of the same software or a little older: within
+    three months, or medians over months.
     """
-    cases, seconds = efficiencies.evidence.cases, efficiencies.evidence.measured.seconds
-    rows = efficiencies.rows_of(rank, measured_engine)
+    cases, seconds = measured.cases, measured.seconds
     rows = rows[load.matches(cases.take(rows).log_load)]
     newest = cases.day[rows[~cases.undated[rows]]].max(initial=0.0)
     rows = rows[cases.undated[rows] | (cases.day[rows] >= newest - _RECENT_DAYS)]
-    answer = newest_of_each_load(cases, seconds, rows, float(efficiencies.evidence.newest.toordinal()))
+    answer = newest_of_each_load(cases, seconds, rows, day)
     others = np.log(seconds[rows] / seconds[answer[0]])
-    low, high = efficiencies.repeats
+    low, high = repeats
     return min(low, float(others.min())), max(high, float(others.max()))
 
 
@@ -111,13 +119,36 @@ def first_token_at(
     stack: Stack, work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies, load: RequestedLoad
 ) -> CorrectedTime:
     """Return the correction of the time to first token at a load."""
-    rank, load = _per_rank(work, load)
+    rank, load = per_rank(work, load)
     evidence = efficiencies.evidence
     known = efficiencies.rows_of(rank, measured_engine)
     known = known[np.isfinite(evidence.measured.first_s[known])]
-    known = known[_same_software(stack, evidence.cases.take(known), evidence.measured.seconds[known])]
-    rows = newest_of_each_load(evidence.cases, evidence.measured.seconds, known, float(evidence.newest.toordinal()))
-    measured = evidence.cases.take(rows)
+    same = np.abs(np.log(evidence.measured.seconds[known]) - stack.curve.log_seconds(evidence.cases.take(known)))
+    rows = newest_of_each_load(
+        evidence.cases,
+        evidence.measured.seconds,
+        known[same <= SAME_SOFTWARE],
+        float(evidence.newest.toordinal()),
+    )
+    far = CorrectedTime(log_factor=0.0, spread=stack.first_spread, tier=stack.tier)
+    return correct_first_token(stack, rank, evidence.measured, rows, load, far, efficiencies.first_repeats)
+
+
+def correct_first_token(
+    stack: Stack,
+    rank: ReplicaWork,
+    measured: Measured,
+    rows: Rows,
+    load: RequestedLoad,
+    far: CorrectedTime,
+    repeats: Logs,
+    drafted_tokens: int = 0,
+) -> CorrectedTime:
+    """Correct the time to first token at a load by the measurements of the setup, `rows`.
+
+    `far` is the correction where no measurement is near.
+    """
+    cases = measured.cases.take(rows)
     predicted = [
         stack.first_token_s(
             rank,
@@ -126,33 +157,28 @@ def first_token_at(
                 input_tokens=inputs,
                 output_tokens=outputs,
                 batched_tokens=rank.deployment.batched_tokens,
+                drafted_tokens=drafted_tokens,
             ),
         )[0]
-        for users, inputs, outputs in zip(measured.users, measured.input_tokens, measured.output_tokens, strict=True)
+        for users, inputs, outputs in zip(cases.users, cases.input_tokens, cases.output_tokens, strict=True)
     ]
-    log_seconds = np.log(evidence.measured.first_s[rows])
-    own = OwnMeasurements(
-        loads=measured.log_load, log_seconds=log_seconds, drift=np.zeros(len(rows)), spread=FIRST_TOKEN
-    )
-    factor = float(own.interpolate(load.logs, log_seconds - np.log(np.array(predicted)))[0])
+    log_seconds = np.log(measured.first_s[rows])
+    own = OwnMeasurements(loads=cases.log_load, log_seconds=log_seconds, drift=np.zeros(len(rows)), spread=FIRST_TOKEN)
+    differences = log_seconds - np.log(np.array(predicted)) - far.log_factor
+    factor = far.log_factor + float(own.interpolate(load.logs, differences)[0])
     left = float(own.unexplained_share(load.logs)[0])
     if load.is_among(own.loads):
-        return CorrectedTime(log_factor=factor, spread=efficiencies.first_repeats, tier="measured")
+        return CorrectedTime(log_factor=factor, spread=repeats, tier="measured")
     low, high = (
-        float(np.sign(far) * np.hypot(far * np.sqrt(left), repeated))
-        for far, repeated in zip(stack.first_spread, efficiencies.first_repeats, strict=True)
+        float(np.sign(each) * np.hypot(each * np.sqrt(left), repeated))
+        for each, repeated in zip(far.spread, repeats, strict=True)
     )
     return CorrectedTime(
-        log_factor=factor, spread=(low, high), tier="interpolated" if left <= _MAX_UNEXPLAINED else stack.tier
+        log_factor=factor, spread=(low, high), tier="interpolated" if left <= MAX_UNEXPLAINED else far.tier
     )
 
 
-def _same_software(stack: Stack, cases: Cases, seconds: Array) -> npt.NDArray[np.bool_]:
-    """Return, for each row, whether its time per token is near the curve, so that it is of the same software."""
-    return np.asarray(np.abs(np.log(seconds) - stack.curve.log_seconds(cases)) <= _SAME_SOFTWARE)
-
-
-def _per_rank(work: ReplicaWork, load: RequestedLoad) -> tuple[ReplicaWork, RequestedLoad]:
+def per_rank(work: ReplicaWork, load: RequestedLoad) -> tuple[ReplicaWork, RequestedLoad]:
     """Return the work and the load of one independent rank of a replica."""
     rank, ranks = independent_rank(work)
     return rank, RequestedLoad(load.users / ranks, load.input_tokens, load.output_tokens)

@@ -5,9 +5,8 @@ from typing import Final
 from penstock.errors import DeploymentError
 from penstock.model import ModelSpec, Part
 from penstock.performance.calibration.draft_acceptance import DraftModel
-from penstock.performance.prediction.predict_deployment import Speculation
+from penstock.performance.prediction.speculation import Speculation
 from penstock.performance.similarity.cases import shape_of
-from penstock.performance.step.drafting_step import expected_tokens
 
 _USUAL: Final = 3
 
@@ -26,29 +25,30 @@ def usual_drafted(model: ModelSpec, measured_engine: str, vendor: str, ranks: in
     return _USUAL
 
 
-def multi_token_prediction(
-    model: ModelSpec, measured_engine: str, drafts: DraftModel, *, drafted_tokens: int
-) -> Speculation:
+def multi_token_prediction(model: ModelSpec, drafts: DraftModel, *, drafted_tokens: int) -> Speculation:
     """Return the settings of speculative decoding with the checkpoint's own multi-token-prediction layers.
 
-    The acceptance is the measured acceptance of this model. If this model was not measured, the acceptance pooled over
-    all measured models is used.
+    A model without such layers is accepted if it was measured with a separate drafter. The acceptance is that of this
+    model in the measured runs. If the model was not measured with drafts, its published acceptance lengths are scaled
+    as those of all measured models.
     """
-    if not any(weight.part is Part.MTP for weight in model.weights):
+    shape = shape_of(model)
+    seen = shape in drafts.powers
+    own_layers = any(weight.part is Part.MTP for weight in model.weights)
+    if not own_layers and not seen:
         raise DeploymentError(
             f"{model.name} has no multi-token-prediction layers; for a separate drafter give --drafted and --accepted"
         )
-    shape = shape_of(model)
-    seen = shape in drafts.acceptance
-    acceptance = drafts.acceptance[shape] if seen else drafts.pooled
-    pairs = drafts.pairs[shape] if seen else sum(drafts.pairs.values())
-    whose = "" if seen else " of other models"
+    drafter = "multi-token prediction" if own_layers else "drafter of the measured runs, its memory not counted"
+    if seen:
+        grounds = f"acceptance from {drafts.pairs[shape]:,} pairs"
+    else:
+        published = "published lengths" if shape in drafts.curves.of else "other models"
+        grounds = f"acceptance from {published} and {sum(drafts.pairs.values()):,} pairs of other models"
     return Speculation(
         drafted_tokens=drafted_tokens,
-        accepted_tokens=expected_tokens(acceptance, drafted_tokens),
+        accepted_tokens=drafts.accepted_tokens(shape, drafted_tokens),
         own_layers=True,
-        log_factor=drafts.engines.get(measured_engine, 0.0),
-        spread=drafts.spreads["split" if seen else "model"],
         tier="calibrated" if seen else "transferred",
-        grounds=f"multi-token prediction, acceptance {acceptance:.2f} from {pairs:,} pairs{whose}",
+        grounds=f"{drafter}, {grounds}",
     )

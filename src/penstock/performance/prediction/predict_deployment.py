@@ -1,25 +1,26 @@
 """Predicts the speed of one deployment under one load, with its bottleneck, its uncertainty and its evidence."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from penstock.errors import DeploymentError
 from penstock.fleet.deployment import Deployment
 from penstock.performance.calibration.efficiencies import Efficiencies, Novelty, ObservedSetups
 from penstock.performance.calibration.error_summary import Logs
 from penstock.performance.calibration.first_token_regression import Software
 from penstock.performance.memory.budget import MemoryFit, fit
+from penstock.performance.prediction.drafted_load import drafted_curve
 from penstock.performance.prediction.measured_load import (
     RequestedLoad,
     first_token_at,
     has_room,
+    per_rank,
     time_per_token_at,
 )
 from penstock.performance.prediction.serving_stack import Stack, Tier, stack_of
-from penstock.performance.step.drafting_step import drafting_step
+from penstock.performance.prediction.speculation import Speculation
 from penstock.performance.step.first_token import LoopLoad
 from penstock.performance.step.step_work import COMPONENTS, PHYSICAL, Array, ReplicaWork, roofline_s
 
@@ -42,54 +43,7 @@ class Range:
         return Range(value=self.value * by, low=self.low * by, high=self.high * by)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Speculation:
-    """Speculative decoding: the tokens drafted per step, and the tokens that a step yields."""
-
-    drafted_tokens: int
-    accepted_tokens: float
-    """Tokens that a step yields per request, including the model's own token: from 1 to `drafted_tokens` + 1."""
-    own_layers: bool = False
-    """Whether the checkpoint's own multi-token-prediction layers draft. If so, the time of these layers is counted. The
-    time of a separate drafter is not counted."""
-    log_factor: float = 0.0
-    """Natural logarithm of the ratio of the time of a drafting step to the time that its work predicts."""
-    spread: Logs = (0.0, 0.0)
-    """P10 and P90 of the error of the gain from drafts, as logarithms. They widen the spread of the time without
-    drafts."""
-    tier: Tier = "calibrated"
-    grounds: str = "as given"
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.drafted_tokens <= 64 or not 1 <= self.accepted_tokens <= self.drafted_tokens + 1:
-            raise DeploymentError(
-                f"a step that drafts {self.drafted_tokens} tokens yields 1 to {self.drafted_tokens + 1}, "
-                f"not {self.accepted_tokens:g}"
-            )
-
-    def widened(self, spread: Logs) -> Logs:
-        """Return the spread of a time without drafts, widened by the uncertainty of the gain from drafts.
-
-        The two uncertainties are treated as independent.
-        """
-        low, high = (float(np.hypot(plain, more)) for plain, more in zip(spread, self.spread, strict=True))
-        return (min(spread[0], -low), max(spread[1], high)) if any(self.spread) else spread
-
-    def tier_on(self, stack: Stack) -> Tier:
-        """Return the lower of two tiers: the tier of the stack without drafts, and the tier of the drafts."""
-        return "transferred" if "transferred" in {stack.tier, self.tier} else "calibrated"
-
-    def roofline(self, work: ReplicaWork, loop: LoopLoad) -> Array:
-        """Return the work of an average step, divided by the tokens that the step yields per request."""
-        step = drafting_step if self.own_layers else _verifying_step
-        return np.asarray(step(work, loop, self.accepted_tokens)[0] / self.accepted_tokens)
-
-
 _NO_DRAFTS: Final = Speculation(drafted_tokens=0, accepted_tokens=1.0)
-
-
-def _verifying_step(work: ReplicaWork, loop: LoopLoad, accepted_tokens: float) -> Array:
-    return work.roofline(loop.average(accepted_tokens))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +132,9 @@ def predict(
     work = ReplicaWork(deployment)
     stack = None if efficiencies is None else stack_of(work, measured_engine, efficiencies)
     load = RequestedLoad(concurrency, input_tokens, output_tokens)
-    running = concurrency if stack is not None and has_room(stack, work, load) else _running(memory, concurrency)
+    curve = None if stack is None else drafted_curve(stack, work, measured_engine, efficiencies, speculation)
+    own = None if stack is None else (stack.curve if curve is None else curve).own
+    running = concurrency if own is not None and has_room(own, work, load) else _running(memory, concurrency)
     drafts = speculation or _NO_DRAFTS
     loop = LoopLoad(
         users=np.array([running]),
@@ -193,12 +149,17 @@ def predict(
         return _roofline_prediction(deployment, measured_engine, load, running, roofline, memory)
     served_load = RequestedLoad(running, input_tokens, output_tokens)
     at = time_per_token_at(stack, work, measured_engine, efficiencies, served_load)
-    # The factor of drafting steps was fitted without the correction.
-    log_factor = at.log_factor if speculation is None else drafts.log_factor
-    taken = roofline * stack.slowdowns * float(np.exp(log_factor))
-    step = StepTime(parts_s={name: float(value) for name, value in zip(COMPONENTS, taken, strict=True)})
-    tpot = _around(step.seconds, drafts.widened(at.spread), lower_bound=bound_s)
     first = first_token_at(stack, work, measured_engine, efficiencies, served_load)
+    if curve is not None:
+        rank_load = per_rank(work, served_load)[1]
+        at = curve.time_per_token_at(rank_load, at, efficiencies.repeats)
+        first = curve.first_token_at(rank_load, first, efficiencies.first_repeats)
+        drafts = curve.with_factor_of(at, rank_load)
+    elif speculation is not None:
+        at = replace(at, log_factor=drafts.log_factor, spread=drafts.widened(at.spread), tier=drafts.tier_on(stack))
+    taken = roofline * stack.slowdowns * float(np.exp(at.log_factor))
+    step = StepTime(parts_s={name: float(value) for name, value in zip(COMPONENTS, taken, strict=True)})
+    tpot = _around(step.seconds, at.spread, lower_bound=bound_s)
     served = _around(float(stack.first_token_s(work, loop)[0] * np.exp(first.log_factor)), first.spread)
     busy = _request_seconds(served, tpot, output_tokens)
     throughput = _range(running * output_tokens / seconds for seconds in (busy.value, busy.high, busy.low))
@@ -213,7 +174,7 @@ def predict(
         step=step,
         roofline_s=bound_s,
         roofline_parts_s=_physical(roofline),
-        tier=at.tier if speculation is None else drafts.tier_on(stack),
+        tier=at.tier,
         ttft_tier=first.tier,
         novelty=stack.novelty,
         seen=stack.seen,
@@ -221,7 +182,7 @@ def predict(
         software=stack.software,
         memory=memory,
         stack=stack,
-        speculation=speculation,
+        speculation=None if speculation is None else drafts,
     )
 
 
@@ -297,7 +258,6 @@ __all__ = [
     "Novelty",
     "Prediction",
     "Range",
-    "Speculation",
     "Stack",
     "StepTime",
     "Tier",

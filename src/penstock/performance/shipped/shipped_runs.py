@@ -1,15 +1,25 @@
 """Joins the shipped measurements with the models and the performance model."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from math import isnan
 
 import numpy as np
 
-from penstock.catalog import load_accelerator, load_efficiencies, load_evidence, load_held_out, load_measurements
+from penstock.catalog import (
+    load_accelerator,
+    load_drafted_evidence,
+    load_drafts,
+    load_efficiencies,
+    load_evidence,
+    load_held_out,
+    load_measurements,
+)
 from penstock.catalog.measurement import Measurement
 from penstock.checkpoint import open_checkpoint
 from penstock.model import ModelSpec
+from penstock.performance.calibration.drafted_evidence import draft_evidence_of
 from penstock.performance.calibration.efficiencies import Efficiencies, from_document
 from penstock.performance.calibration.error_summary import Errors
 from penstock.performance.calibration.held_out import errors_of
@@ -27,7 +37,7 @@ def model_of(name: str) -> ModelSpec:
 @cache
 def shape_of_name(name: str) -> str:
     """Return the shape name of a catalog model. If the model was measured, its config is not read."""
-    texts = shipped_efficiencies().evidence.measured.texts
+    texts = plain_efficiencies().evidence.measured.texts
     known = dict(zip(texts["model"], texts["family"], strict=True))
     return known.get(name) or shape_of(model_of(name))
 
@@ -41,6 +51,12 @@ def shipped_runs() -> tuple[Run, ...]:
 @cache
 def shipped_efficiencies() -> Efficiencies:
     """Return the shipped efficiencies that commands use for predictions."""
+    return replace(plain_efficiencies(), drafted=draft_evidence_of(load_drafts(), load_drafted_evidence()))
+
+
+@cache
+def plain_efficiencies() -> Efficiencies:
+    """Return the shipped efficiencies without the runs with drafts. The evidence with drafts is fitted on top of it."""
     return from_document(load_efficiencies(), load_evidence())
 
 
@@ -50,7 +66,7 @@ def shipped_errors(name: str) -> tuple[Errors, Measured]:
     `name` is the held-out unit: month, load, setup, model or accelerator. Rows without a held-out prediction are left
     out.
     """
-    measured, held = shipped_efficiencies().evidence.measured, load_held_out()
+    measured, held = plain_efficiencies().evidence.measured, load_held_out()
     predicted_s, uncertainty = (held[f"{name}_{kind}"].astype(np.float64) for kind in ("predicted_s", "doubt"))
     return errors_of(measured, name, predicted_s, uncertainty), measured.take(~np.isnan(predicted_s))
 

@@ -18,9 +18,10 @@ from penstock.performance.step.step_work import Array
 Codes = npt.NDArray[np.uint64]
 LogLoad = tuple[Array, Array, Array]
 """Base-2 logarithms of users, input tokens and output tokens."""
-WORDS: Final = ("vendor", "part", "engine", "mixers", "ffn", "family", "weights", "split")
+WORDS: Final = ("vendor", "part", "engine", "mixers", "ffn", "family", "weights", "split", "draft")
 """Attributes of a run, in this order: vendor of the accelerator, accelerator, engine, sequence mixers of the layers,
-kind of feed-forward layers, exact shape of the model, weight format, and split."""
+kind of feed-forward layers, exact shape of the model, weight format, split, and draft method with the drafted tokens.
+The last attribute is empty if nothing is drafted."""
 LABELS: Final[Mapping[str, tuple[str, ...]]] = {
     **{word: (word,) for word in ("vendor", "part", "engine", "mixers", "family")},
     "stack": ("part", "engine"),
@@ -37,9 +38,16 @@ LABELS: Final[Mapping[str, tuple[str, ...]]] = {
     "weights vendor": ("weights", "vendor"),
     "weights stack": ("weights", "part", "engine"),
     "split engine": ("split", "engine"),
-    "setup": ("family", "part", "engine", "weights", "split"),
+    "setup": ("family", "part", "engine", "weights", "split", "draft"),
 }
 """Labels that two runs can share. A label is one attribute or a combination of attributes."""
+DRAFT_LABELS: Final[Mapping[str, tuple[str, ...]]] = {
+    "draft": ("draft",),
+    "family draft": ("family", "draft"),
+    "setup without drafts": ("family", "part", "engine", "weights", "split"),
+}
+"""Labels that only runs with drafts need."""
+_ATTRIBUTES: Final = {**LABELS, **DRAFT_LABELS}
 _DAYS_A_MONTH: Final = 30.4
 
 
@@ -64,7 +72,7 @@ class Cases:
     @cached_property
     def labels(self) -> Mapping[str, Codes]:
         """Return one code per label and run. Two runs have the same code if all attributes of the label are equal."""
-        return {name: combine_codes(self.words, name) for name in LABELS}
+        return {name: combine_codes(self.words, name) for name in _ATTRIBUTES}
 
     @cached_property
     def log_load(self) -> LogLoad:
@@ -114,11 +122,11 @@ class DrivenEngine:
         return self.scenario == "online"
 
 
-def labels_of_run(deployment: Deployment, engine: str) -> dict[str, str]:
+def labels_of_run(deployment: Deployment, engine: str, draft: str = "") -> dict[str, str]:
     """Return the attributes of a run.
 
     `engine` names the engine whose measurements apply. If the scenario is not online serving, its name follows the
-    engine.
+    engine. `draft` is the draft method followed by the number of drafted tokens, or empty.
     """
     accelerator, split = deployment.accelerator, deployment.parallelism
     return {
@@ -130,6 +138,7 @@ def labels_of_run(deployment: Deployment, engine: str) -> dict[str, str]:
         "family": shape_of(deployment.model),
         "weights": weights_label(deployment.model),
         "split": f"tp{split.tp} pp{split.pp} dp{split.dp} ep{split.expert_parallel:d}",
+        "draft": draft,
     }
 
 
@@ -166,7 +175,7 @@ def hash_strings(words: Sequence[str]) -> Codes:
 
 def combine_codes(words: Mapping[str, Codes], label: str) -> Codes:
     """Combine the codes of a label's attributes into one code. Their order matters. Overflow wraps around."""
-    first, *others = LABELS[label]
+    first, *others = _ATTRIBUTES[label]
     whole = words[first]
     for word in others:
         whole = whole * np.uint64(0x9E3779B97F4A7C15) + words[word]

@@ -124,11 +124,13 @@ def linear(cases: Cases, spreads: Spreads) -> Linear:
     return Linear(reference=np.log(seconds) - shares @ spreads.shift, shares=shares)
 
 
-def _users(one: Cases, other: Cases) -> Single:
+def similar_users(one: Cases, other: Cases) -> Single:
+    """Return the similarity of runs by their number of users, 0 to 1."""
     return _near(one.log_load[0], other.log_load[0], _USERS)
 
 
-def _load(one: Cases, other: Cases) -> Single:
+def similar_load(one: Cases, other: Cases) -> Single:
+    """Return the similarity of runs by users and token lengths, 0 to 1."""
     users, inputs, outputs = zip(one.log_load, other.log_load, strict=True)
     return _near(*users, _USERS) * _near(*inputs, _LENGTHS) * _near(*outputs, _LENGTHS)
 
@@ -142,7 +144,7 @@ def _in_a_year(one: Cases, other: Cases) -> Single:
     return _since(first, second, _SLOW_MONTHS)
 
 
-def _in_a_month(one: Cases, other: Cases) -> Single:
+def in_a_month(one: Cases, other: Cases) -> Single:
     """Return the similarity of runs by date, with a scale of less than a month.
 
     A median over months belongs to no single month. So medians are similar only to medians that were published at about
@@ -158,7 +160,7 @@ def _load_in_a_month(one: Cases, other: Cases) -> Single:
     A release with fewer kernel launches gains most at small loads. A release that does less work per token gains most
     at large loads.
     """
-    return _load(one, other) * _in_a_month(one, other)
+    return similar_load(one, other) * in_a_month(one, other)
 
 
 def _trend(one: Cases, other: Cases) -> Single:
@@ -178,7 +180,7 @@ class Reason:
 
 BY_DATE: Final = (
     *(Reason(name=f"{label} in a year", label=label, near=_in_a_year) for label in ("stack", "family stack")),
-    *(Reason(name=f"{label} in a month", label=label, near=_in_a_month) for label in ("stack", "setup")),
+    *(Reason(name=f"{label} in a month", label=label, near=in_a_month) for label in ("stack", "setup")),
     Reason(name="setup by load in a month", label="setup", near=_load_in_a_month),
     Reason(name="trend", label=None, near=_trend),
     *(Reason(name=f"{label} trend", label=label, near=_trend) for label in ("vendor", "stack", "family stack")),
@@ -186,9 +188,9 @@ BY_DATE: Final = (
 """Reasons for similarity that describe effects of software and depend on the dates of the runs."""
 REASONS: Final = (
     *(Reason(name=label, label=label) for label in LABELS),
-    Reason(name="stack by load", label="stack", near=_users),
+    Reason(name="stack by load", label="stack", near=similar_users),
     *(
-        Reason(name=f"{label} by load", label=label, near=_load)
+        Reason(name=f"{label} by load", label=label, near=similar_load)
         for label in ("family", "mixers stack", "family stack", "setup")
     ),
     *BY_DATE,

@@ -56,7 +56,10 @@ class Measured:
         )
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the rows as compact arrays, in which each attribute is an index into the list of its values."""
+        """Return the rows as compact arrays, in which each attribute is an index into the list of its values.
+
+        An attribute that is empty in all rows is left out.
+        """
         written: dict[str, npt.NDArray[Any]] = {
             "light": self.cases.roofline.astype(np.float32),
             "seconds": self.seconds.astype(np.float32),
@@ -68,6 +71,8 @@ class Measured:
             "undated": self.cases.undated,
         }
         for word, texts in self.texts.items():
+            if not any(texts):
+                continue
             spelt, which = np.unique(np.array(texts), return_inverse=True)
             written[f"{word}_spelt"], written[word] = spelt, which.astype(np.uint16)
         return written
@@ -75,14 +80,16 @@ class Measured:
     @staticmethod
     def from_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> "Measured":
         """Parse the arrays that `to_arrays` returns."""
-        spelt = {name: arrays[f"{name}_spelt"].tolist() for name in (*WORDS, *EXTRA_TEXTS)}
-        codes: dict[str, Codes] = {word: hash_strings(spelt[word])[arrays[word]] for word in WORDS}
+        empty = np.zeros(len(arrays["users"]), np.uint16)
+        which = {name: arrays.get(name, empty) for name in (*WORDS, *EXTRA_TEXTS)}
+        spelt = {name: arrays[f"{name}_spelt"].tolist() if name in arrays else [""] for name in which}
+        codes: dict[str, Codes] = {word: hash_strings(spelt[word])[which[word]] for word in WORDS}
         numbers = {name: arrays[name].astype(np.float64) for name in _NUMBERS}
         return Measured(
             cases=Cases(words=codes, undated=arrays["undated"], roofline=arrays["light"].astype(np.float64), **numbers),
             seconds=arrays["seconds"].astype(np.float64),
             first_s=arrays["first_s"].astype(np.float64),
-            texts={word: tuple(np.array(spelt[word])[arrays[word]].tolist()) for word in (*WORDS, *EXTRA_TEXTS)},
+            texts={name: tuple(np.array(spelt[name])[index].tolist()) for name, index in which.items()},
         )
 
 

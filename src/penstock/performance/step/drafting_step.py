@@ -1,6 +1,8 @@
 """Computes the cost of a step with drafts, which runs the draft layers and then verifies several tokens per request."""
 
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import accumulate
 
 import numpy as np
 
@@ -11,12 +13,12 @@ from penstock.performance.step.step_cost import StepCost, step_cost
 from penstock.performance.step.step_work import COMPONENTS, Array, ReplicaWork
 
 
-def expected_tokens(acceptance: float, drafted_tokens: int) -> float:
-    """Return the expected tokens per step: 1 + p + p² + ..., with the acceptance p and one term per drafted token.
+def expected_tokens(acceptances: Iterable[float]) -> float:
+    """Return the expected tokens per step: 1 + p1 + p1 p2 + ..., with one term per drafted token.
 
-    A drafted token counts only if this token and all drafted tokens before it are accepted.
+    Each acceptance is that of a drafted token after all drafted tokens before it were accepted.
     """
-    return float(sum(acceptance**position for position in range(drafted_tokens + 1)))
+    return 1.0 + sum(accumulate(acceptances, lambda before, acceptance: before * acceptance))
 
 
 def drafting_step(work: ReplicaWork, loop: LoopLoad, accepted_tokens: float) -> Array:

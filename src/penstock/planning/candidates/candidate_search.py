@@ -8,7 +8,7 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.fleet.deployment import Deployment
 from penstock.fleet.disaggregated_replica import Disaggregated
 from penstock.model import ModelSpec
-from penstock.performance.prediction.predict_deployment import Speculation
+from penstock.performance.prediction.speculation import Speculation
 from penstock.planning.candidates.deployment_options import DraftsOf, WorkloadOnAccelerator, options_of
 from penstock.planning.candidates.disaggregated_units import UnitsOf
 from penstock.planning.candidates.replica_capacity import Capacity, CapacityOf, Option, mixed_rate, way_of

@@ -13,7 +13,7 @@ from penstock.model import ModelSpec, cache_dtype
 from penstock.model.model_spec import model_as_measured
 from penstock.model.weight import FORMATS
 from penstock.performance.memory.budget import MemoryFit, fit
-from penstock.performance.prediction.predict_deployment import Speculation
+from penstock.performance.prediction.speculation import Speculation
 from penstock.planning.candidates.replica_capacity import Option, way_of
 from penstock.planning.candidates.splits import linked_devices, splits_of, stages_of
 from penstock.planning.spec.plan_types import AcceleratorPlan, WorkloadPlan

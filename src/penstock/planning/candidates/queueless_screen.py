@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 from penstock.fleet.deployment import Deployment
 from penstock.performance.calibration.efficiencies import Efficiencies
 from penstock.performance.memory.budget import DeviceRoom, MemoryFit
-from penstock.performance.prediction.predict_deployment import Range, Speculation
+from penstock.performance.prediction.drafted_load import at_typical_loads
+from penstock.performance.prediction.predict_deployment import Range
 from penstock.performance.prediction.serving_stack import Stack, stack_of
+from penstock.performance.prediction.speculation import Speculation
 from penstock.performance.step.drafting_step import drafting_step
 from penstock.performance.step.first_token import LoopLoad
 from penstock.performance.step.step_work import COMPONENTS, Array, ReplicaWork
@@ -92,7 +94,7 @@ class QueuelessScreen:
             return cannot("misses the SLO with one request alone")
         best, stack = int(kept[-1]), compiled.stack
         rate = float(together[best] / tpot_s[best] / bucket.output_tokens)
-        drafts = option.speculation
+        drafts = compiled.speculation
         fast, slow = stack.spread if drafts is None else drafts.widened(stack.spread)
         return Capacity(
             requests_per_s=Range(value=rate, low=rate / exp(slow), high=rate / exp(fast)),
@@ -129,7 +131,9 @@ class QueuelessScreen:
         key = (*placed, engine)
         if key not in self._compiled:
             work = self._works[placed]
-            self._compiled[key] = CompiledSteps(work=work, stack=self._stack(key, work), speculation=speculation)
+            stack = self._stack(key, work)
+            drafts = at_typical_loads(stack, work, engine, self.efficiencies, speculation)
+            self._compiled[key] = CompiledSteps(work=work, stack=stack, speculation=drafts)
         return self._compiled[key]
 
     def _stack(self, key: tuple[object, ...], work: ReplicaWork) -> Stack:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from penstock.fleet.deployment import Deployment
 from penstock.fleet.disaggregated_replica import Disaggregated
-from penstock.performance.prediction.predict_deployment import Range, Speculation
+from penstock.performance.prediction.predict_deployment import Range
+from penstock.performance.prediction.speculation import Speculation
 from penstock.planning.spec.plan_types import Bucket, WorkloadPlan
 from penstock.workload.slo import Slo
 

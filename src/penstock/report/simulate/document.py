@@ -9,8 +9,9 @@ from typing_extensions import TypedDict
 
 from penstock.fleet import Parallelism
 from penstock.performance.memory.budget import DoesNotFit
-from penstock.performance.prediction.predict_deployment import Range, Speculation
+from penstock.performance.prediction.predict_deployment import Range
 from penstock.performance.prediction.serving_stack import Tier
+from penstock.performance.prediction.speculation import Speculation
 from penstock.report.drawing.json_document import FieldSource, at, build
 from penstock.report.model_heading import ModelDocument, model_document
 from penstock.report.simulate.terminal import e2e_of, tpot_of, ttft_of
