@@ -1,11 +1,13 @@
 """Small plans many tests build: real parts and a real model, made-up capacities."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import date
 from functools import cache
 
 from examples import model
 from penstock.catalog import load_accelerator, load_prices
+from penstock.catalog.price import Price
 from penstock.fleet import Deployment
 from penstock.performance.prediction.predict_deployment import Range
 from penstock.planning.candidates.replica_capacity import Capacity, cannot, length_by_length
@@ -64,6 +66,12 @@ constraints: {utilisation: 80%, spare_nodes: 1}
 """No interest and round numbers: a bill anybody can recompute."""
 
 
+@cache
+def whole_node_prices(name: str) -> tuple[Price, ...]:
+    """The catalog's prices without SKUs, so that small plans rent whole nodes unless they state `instances`."""
+    return tuple(replace(price, sku=None) for price in load_prices(name))
+
+
 def plan_of(text: str) -> Plan:
     return parse_plan(text, "plan.yaml", today=TODAY)
 
@@ -91,7 +99,7 @@ def capacities(
 
 def resolved(text: str) -> Resolved:
     plan = plan_of(text)
-    return resolve(plan, tuple(load_accelerator(part.id) for part in plan.accelerators), load_prices, named=True)
+    return resolve(plan, tuple(load_accelerator(part.id) for part in plan.accelerators), whole_node_prices, named=True)
 
 
 @cache
@@ -117,7 +125,7 @@ def solved(
     made_up = capacities(per_device or {"mi300x": 4.0, "h200_sxm": 6.0}, spread=spread)
     sources = Sources(
         accelerators=tuple(load_accelerator(part.id) for part in plan.accelerators),
-        prices_of=load_prices,
+        prices_of=whole_node_prices,
         model_of=model,
         capacity_of=length_by_length(capacity_of or made_up),
         capacity_note="made-up capacities",

@@ -6,7 +6,7 @@ An answer is wrong where one part alone, counted by hand, is cheaper, or where l
 import argparse
 from dataclasses import replace
 from datetime import date
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 
 from penstock.api.plan import sources_of
@@ -69,7 +69,7 @@ def at_rate(problem: Problem, requests_per_s: float) -> Problem:
 
 def kinds(problem: Problem, offer: Offer) -> tuple[ReplicaKind, ...]:
     """What runs on nodes of an offer."""
-    return problem.replicas_on(offer.accelerator)
+    return problem.replicas_on(offer)
 
 
 def alone_usd(problem: Problem, offer: Offer, kind: ReplicaKind) -> float:
@@ -79,7 +79,7 @@ def alone_usd(problem: Problem, offer: Offer, kind: ReplicaKind) -> float:
     nodes = ceil(replicas * kind.devices / offer.devices) + problem.spare_nodes
     levels = (max(nodes, ceil(tier.min_devices / offer.devices)) * tier.node_usd[0] for tier in offer.tiers)
     people = problem.vendor_usd.get(offer.vendor)
-    return min(levels) + (people[0] if people else 0.0)
+    return min(levels, default=inf) + (people[0] if people else 0.0)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """What must hold for every fleet the planner proposes; each test's name is the law."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
@@ -33,7 +34,10 @@ money = st.integers(1, 400).map(lambda value: value * 1000.0)
 
 @st.composite
 def problems(draw: st.DrawFn) -> Problem:
-    """Two accelerators of two vendors, nodes of two devices, at most two nodes of each, one or two lengths."""
+    """Two accelerators of two vendors, nodes of two devices, at most two nodes of each, one or two lengths.
+
+    One of the accelerators may also be rented in instances of one device.
+    """
     ruled = draw(st.booleans())
     lengths = 1 if ruled else draw(st.integers(1, 2))
     offers, replicas = [], []
@@ -64,6 +68,23 @@ def problems(draw: st.DrawFn) -> Problem:
                     requests_per_s={number: rate for number, rate in rates.items() if rate > 0},
                 )
             )
+    if draw(st.booleans()):
+        node = draw(st.sampled_from(offers))
+        rent = draw(money) if node.rent_usd is None else node.rent_usd[0] / DEVICES
+        offers.append(
+            Offer(
+                accelerator=node.accelerator,
+                vendor=node.vendor,
+                site="site",
+                devices=1,
+                node_watts=node.node_watts / DEVICES,
+                unit="x1",
+                nodes_per_unit=1 / DEVICES,
+                max_replica_devices=1,
+                max_units=draw(st.integers(1, 3)),
+                rent_usd=(rent,),
+            )
+        )
     demands = [
         Demand(key=("chat", number), requests_per_s=(draw(st.integers(1, 60)) / 10,), tokens=1000)
         for number in range(lengths)
@@ -91,25 +112,33 @@ def brute_force(problem: Problem) -> float:
         pairs = list(zip(problem.offers, chosen, strict=True))
         if sum(owned * offer.node_watts for offer, (owned, _, _) in pairs) > problem.site_watts.get("site", inf):
             continue
+        held: dict[str, float] = {}
+        for offer, (owned, rented, _) in pairs:
+            held[offer.accelerator] = held.get(offer.accelerator, 0.0) + (owned + rented) * offer.nodes_per_unit
+        if any(nodes > problem.max_nodes[accelerator] for accelerator, nodes in held.items()):
+            continue
         usd = sum(_nodes_usd(offer, owned, rented) for offer, (owned, rented, _) in pairs)
-        for offer, (_, _, counts) in pairs:
-            if any(counts.values()):
-                usd += problem.vendor_usd.get(offer.vendor, (0.0,))[0]
-        if usd < best and _serves(problem, {k: v for _, _, counts in chosen for k, v in counts.items()}):
+        for vendor in {offer.vendor for offer, (_, _, counts) in pairs if any(counts.values())}:
+            usd += problem.vendor_usd.get(vendor, (0.0,))[0]
+        together = Counter[str]()
+        for _, _, counts in chosen:
+            together.update(counts)
+        if usd < best and _serves(problem, together):
             best = usd
     return best
 
 
 def _placements(problem: Problem, offer: Offer) -> Iterator[tuple[int, int, Mapping[str, int]]]:
-    own = [replica for replica in problem.replicas if replica.accelerator == offer.accelerator]
-    for owned, rented in product(range(MOST + 1), repeat=2):
+    own = [replica for replica in problem.replicas if offer.holds(replica)]
+    most = MOST if offer.max_units is None else offer.max_units
+    for owned, rented in product(range(most + 1), repeat=2):
         nodes = owned + rented
-        if nodes > MOST or _nodes_usd(offer, owned, rented) == inf:
+        if nodes > most or _nodes_usd(offer, owned, rented) == inf:
             continue
-        for counts in product(*(range(nodes * DEVICES // replica.devices + 1) for replica in own)):
+        for counts in product(*(range(nodes * offer.devices // replica.devices + 1) for replica in own)):
             taken = sum(count * replica.devices for count, replica in zip(counts, own, strict=True))
             spare = problem.spare_nodes if taken else 0
-            if taken <= DEVICES * (nodes - spare):
+            if taken <= offer.devices * (nodes - spare):
                 yield owned, rented, {replica.id: count for count, replica in zip(counts, own, strict=True)}
 
 

@@ -14,8 +14,8 @@ _HEAD: Final = (
     "# Pools are identical replicas; a route sends requests of about these lengths to pools by weight.\n"
     "# Fill in `endpoints`, one host:port per replica, once they run.\n"
 )
-_OPTIONAL: Final = ("adapters", "drafted_tokens", "feeds", "kv_gbps", "elastic")
-"""Keys of a pool that are left out of the file if they have no value."""
+_OPTIONAL: Final = ("adapters", "drafted_tokens", "feeds", "kv_gbps", "elastic", "node_devices")
+"""Keys of a pool or of nodes that are left out of the file if they have no value."""
 FLEET_FILE: Final = FileShape(
     of=Fleet,
     kind="fleet",
@@ -28,9 +28,10 @@ FLEET_FILE: Final = FileShape(
 def write_fleet(fleet: Fleet) -> str:
     """Return a fleet as YAML, which `read_fleet` parses."""
     document = FLEET_FILE.document(fleet)
-    document["pools"] = [
-        {key: value for key, value in pool.items() if value or key not in _OPTIONAL} for pool in document["pools"]
-    ]
+    for entries in ("nodes", "pools"):
+        document[entries] = [
+            {key: value for key, value in entry.items() if value or key not in _OPTIONAL} for entry in document[entries]
+        ]
     body: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110)
     return _HEAD + body
 

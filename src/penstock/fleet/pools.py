@@ -42,10 +42,12 @@ class NodeGroup:
     nodes: Count
     spare_nodes: Whole = 0
     """Number of these nodes that are spares."""
+    node_devices: Count | None = None
+    """Devices per node, if these are instances smaller than a whole node. Default: the accelerator's usual node."""
 
     def __post_init__(self) -> None:
         _words(accelerator=self.accelerator, site=self.site)
-        _at_least_one(nodes=self.nodes)
+        _at_least_one(nodes=self.nodes, node_devices=1 if self.node_devices is None else self.node_devices)
         if not 0 <= self.spare_nodes <= self.nodes:
             raise UsageError(f"spare_nodes is {self.spare_nodes}; write 0 to {self.nodes}, the number of nodes")
 
@@ -206,7 +208,7 @@ def _check_conflicts(fleet: Fleet) -> None:
     if not fleet.pools:
         raise FieldError("a fleet must have at least one pool", "pools")
     keys = {
-        "nodes": [f"{group.accelerator} at {group.site}" for group in fleet.nodes],
+        "nodes": [f"{group.accelerator} at {group.site}{_size(group)}" for group in fleet.nodes],
         "pools": [pool.name for pool in fleet.pools],
         "routes": [f"{r.workload} of {r.input_tokens} in and {r.output_tokens} out" for r in fleet.routes],
     }
@@ -219,6 +221,10 @@ def _check_conflicts(fleet: Fleet) -> None:
     _check_feeds(fleet.pools)
     _check_addresses(fleet.pools)
     _check_routes(fleet)
+
+
+def _size(group: NodeGroup) -> str:
+    return "" if group.node_devices is None else f", nodes of {group.node_devices}"
 
 
 def _check_adapter_names(pools: Sequence[Pool]) -> None:

@@ -23,6 +23,7 @@ from penstock.planning.optimizer.node_costs import BillingTerms, terms_of, with_
 from penstock.planning.optimizer.problem import Mix, Problem
 from penstock.planning.plan_result import Answer, Bill, NoFleet, PlanResult
 from penstock.planning.plan_sources import Sources
+from penstock.planning.spec.catalog_prices import is_rented_singly
 from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.resolve_plan import LeftOut, Resolved, assumptions, resolve
 from penstock.planning.spec.trace_workload import with_trace
@@ -37,6 +38,8 @@ from penstock.planning.verification.verify_fleet import MAY_CARRY, Verified
 from penstock.simulation.run_options import StageProgress
 
 RUNNERS_UP = 3
+_SMALL_MODEL_BYTES = 40e9
+"""Weights up to this size fit, with room for KV cache, on one device of 48 GB."""
 _ANSWERED_AGAIN = 2
 """Maximum number of times the answer is computed again because the uncertainty analysis found a cheaper fleet."""
 
@@ -80,13 +83,15 @@ class _Question:
 def _resolve(plan: Plan, sources: Sources) -> tuple[Resolved, tuple[LeftOut, ...]]:
     """Fill in the inputs that the plan does not state; also return notes on trace features that the planner ignores."""
     traced = [with_trace(entry, sources.read_trace, sources.model_of) for entry in plan.workloads]
+    # Small models run well on devices that cost a quarter of an H100 and are hardly measured; large models do not.
+    small = all(sources.model_of(entry.model).weight_bytes <= _SMALL_MODEL_BYTES for entry in plan.workloads)
     resolved = resolve(
         replace(plan, workloads=tuple(workload for workload, _ in traced)),
         sources.accelerators,
         sources.prices_of,
         named=bool(plan.accelerators),
         draw_of=sources.draw_of,
-        served=sources.served,
+        served=lambda part: sources.served(part) or (small and is_rented_singly(sources.prices_of(part))),
         levels=sources.seller_levels,
     )
     notes = tuple(note for _, notes in traced for note in notes)

@@ -1,5 +1,6 @@
 """Exports the winning fleet in its last period as a fleet description for operators."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -10,7 +11,7 @@ from penstock.fleet.engines import NEWEST, Engine
 from penstock.fleet.pools import Fleet, NodeGroup, Pool, PoolEngine, Route
 from penstock.planning.candidates.candidate_search import Candidate
 from penstock.planning.optimizer.node_costs import BillingTerms
-from penstock.planning.optimizer.problem import Mix, PoolPeriod
+from penstock.planning.optimizer.problem import NODE, Mix, Offer, PoolPeriod
 from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.verification.serving_fleet import RequestStream, pool_id, serving_fleet
 from penstock.units import count_text
@@ -34,24 +35,32 @@ def planned_fleet(result: PlanResult, answer: Answer) -> Fleet:
             entry = by_id[ident]
             made = _pools(entry, pool, count, model=models[entry.workload], node_hour_usd=hour_usd)
             # The prefill pool of a disaggregated unit comes first, because requests are sent to it.
-            names[pool_id(ident, pool.offer.site)] = made[0].name
+            names[pool_id(ident, pool.offer)] = made[0].name
             pools += made
     streams = serving_fleet(mix, last, result.problem, result.candidates, plan.workloads).streams
     return Fleet(
         name=_line(plan.name),
         note=_note(result, last),
-        nodes=tuple(
-            NodeGroup(
-                accelerator=pool.offer.accelerator,
-                site=_line(pool.offer.site),
-                nodes=pool.nodes,
-                spare_nodes=pool.spare_nodes,
-            )
-            for pool in placed
-        ),
+        nodes=tuple(_node_groups(placed)),
         pools=tuple(pools),
         routes=tuple(_route(stream, names) for stream in streams),
     )
+
+
+def _node_groups(placed: Sequence[PoolPeriod]) -> Iterator[NodeGroup]:
+    """Yield the nodes of each accelerator and site, and of each size of smaller instances."""
+    groups: dict[tuple[str, str, int | None], list[PoolPeriod]] = {}
+    for pool in placed:
+        size = None if pool.offer.unit == NODE else pool.offer.devices
+        groups.setdefault((pool.offer.accelerator, _line(pool.offer.site), size), []).append(pool)
+    for (accelerator, site, size), pools in groups.items():
+        yield NodeGroup(
+            accelerator=accelerator,
+            site=site,
+            nodes=sum(pool.nodes for pool in pools),
+            spare_nodes=sum(pool.spare_nodes for pool in pools),
+            node_devices=size,
+        )
 
 
 def _note(result: PlanResult, last: int) -> str:
@@ -62,7 +71,7 @@ def _note(result: PlanResult, last: int) -> str:
 
 def _pools(entry: Candidate, pool: PoolPeriod, count: int, *, model: str, node_hour_usd: float) -> list[Pool]:
     """Return one pool of replicas that both prefill and decode, or a prefill pool and a decode pool."""
-    name, unit = _name(entry, pool.offer.site), entry.disaggregated
+    name, unit = _name(entry, pool.offer), entry.disaggregated
     device_hour_usd = node_hour_usd / pool.offer.devices
     if unit is None:
         both = _pool(entry, entry.deployment, pool, name=name, replicas=count, model=model)
@@ -112,8 +121,9 @@ def _settings(engine: Engine) -> dict[str, EngineSetting]:
     }
 
 
-def _name(entry: Candidate, site: str) -> str:
-    return _line(f"{entry.id} {site}").replace(" ", "-")
+def _name(entry: Candidate, offer: Offer) -> str:
+    unit = "" if offer.unit == NODE else f" {offer.unit}"
+    return _line(f"{entry.id} {offer.site}{unit}").replace(" ", "-")
 
 
 def _line(text: str) -> str:
@@ -136,15 +146,15 @@ def _node_hour_usd(pool: PoolPeriod, mix: Mix, terms: BillingTerms) -> float:
     """Return the levelised cost of one node in dollars per hour, without the cost of spares and engineers."""
     offer, years, periods = pool.offer, terms.finance.paid_years, terms.periods
     held = years(*periods[pool.period])
-    bought = {key[2:]: nodes for key, nodes in mix.purchases.items() if key[:2] == offer.key}
+    bought = {key[3:]: nodes for key, nodes in mix.purchases.items() if key[:3] == offer.key}
     owned_usd = sum(nodes * offer.tiers[level].node_usd[period] for (level, period), nodes in bought.items())
     owned_years = sum(nodes * years(periods[period][0], terms.horizon_years) for (_, period), nodes in bought.items())
     total = pool.owned_nodes * owned_usd / owned_years if owned_years else 0.0
     total += pool.rented_nodes * (offer.rent_usd[pool.period] if offer.rent_usd is not None else 0.0) / held
     if offer.kept is not None and pool.kept_nodes:
         total += pool.kept_nodes * offer.kept.node_usd[pool.period] / held
-    for (accelerator, site, number, begun), nodes in mix.contracts.items():
-        contract = offer.contracts[number] if (accelerator, site) == offer.key else None
+    for (*key, number, begun), nodes in mix.contracts.items():
+        contract = offer.contracts[number] if tuple(key) == offer.key else None
         if contract is not None and begun <= pool.period < begun + contract.spans[begun]:
             last = periods[begun + contract.spans[begun] - 1][1]
             total += nodes * contract.node_usd[begun] / years(periods[begun][0], last)

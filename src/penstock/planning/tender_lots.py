@@ -109,7 +109,8 @@ def _pools(mix: Mix, ident: str) -> list[PoolPeriod]:
 
 def _most(nodes: Iterable[tuple[PoolPeriod, int]]) -> int:
     """Return the largest number of nodes in any period, not counting nodes owned already."""
-    had: dict[int, int] = {}
+    had: dict[int, float] = {}
     for pool, count in nodes:
-        had[pool.period] = had.get(pool.period, 0) + max(0, count - pool.kept_nodes)
-    return max(had.values())
+        new = max(0, count - pool.kept_nodes) * pool.offer.nodes_per_unit
+        had[pool.period] = had.get(pool.period, 0.0) + new
+    return ceil(max(had.values()) - _ROUNDING)

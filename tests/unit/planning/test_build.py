@@ -9,7 +9,7 @@ from penstock.planning.optimizer.node_costs import (
     periods_of,
     terms_of,
 )
-from penstock.planning.optimizer.problem import Offer
+from penstock.planning.optimizer.problem import NODE, Offer
 from penstock.planning.spec.plan_types import AcceleratorPlan
 from small_plans import PLAIN, TWO_PARTS, plan_of, resolved, solved
 
@@ -119,7 +119,7 @@ def test_a_part_serves_from_the_first_period_that_begins_with_it_there() -> None
 def test_a_denied_part_is_not_offered_at_that_site() -> None:
     two = PLAIN.replace("sites: [", "sites: [{name: abroad, deny: [amd]}, ")
     keys = {entry.key for entry in build_problem(resolved(two), ()).offers}
-    assert keys == {("mi300x", "main"), ("h200_sxm", "main"), ("h200_sxm", "abroad")}
+    assert keys == {("mi300x", "main", NODE), ("h200_sxm", "main", NODE), ("h200_sxm", "abroad", NODE)}
 
 
 def test_a_factor_on_capacity_moves_every_replica_of_that_part_and_no_other() -> None:

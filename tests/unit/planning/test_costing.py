@@ -8,7 +8,7 @@ import pytest
 from penstock.economics.bill_line import Item, total_usd
 from penstock.planning.optimizer.fleet_bill import FleetCost, bill
 from penstock.planning.optimizer.node_costs import terms_of
-from penstock.planning.optimizer.problem import Mix, PoolPeriod
+from penstock.planning.optimizer.problem import NODE, Mix, PoolPeriod
 from penstock.planning.plan_result import PlanResult
 from small_plans import PLAIN, solved
 
@@ -36,7 +36,7 @@ def result() -> PlanResult:
 
 
 def fleet(result: PlanResult, *pools: Pool, level: int = 0) -> Mix:
-    offers = {offer.accelerator: offer for offer in result.problem.offers}
+    offers = {offer.accelerator: offer for offer in result.problem.offers if offer.unit == NODE}
     replicas = {"mi300x": MI300X, "h200_sxm": H200}
     return Mix(
         cost_usd=0.0,
@@ -56,7 +56,7 @@ def fleet(result: PlanResult, *pools: Pool, level: int = 0) -> Mix:
             )
             for pool in pools
         ),
-        purchases={(pool.accelerator, "main", level, 0): pool.owned for pool in pools if pool.owned},
+        purchases={(pool.accelerator, "main", NODE, level, 0): pool.owned for pool in pools if pool.owned},
     )
 
 

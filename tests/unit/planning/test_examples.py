@@ -109,7 +109,7 @@ def check_no_node_is_spare(result: PlanResult) -> None:
     checks = list(verified.pools)
     for _, group in groupby(sorted(verified.mix.pools, key=_period), key=_period):
         pools = list(group)
-        named = [pool_id(kind, nodes.offer.site) for nodes in pools for kind in nodes.replicas]
+        named = [pool_id(kind, nodes.offer) for nodes in pools for kind in nodes.replicas]
         sustained = {}
         while checks and checks[0].pool in named and checks[0].pool not in sustained:
             check = checks.pop(0)
@@ -117,9 +117,9 @@ def check_no_node_is_spare(result: PlanResult) -> None:
         for nodes in pools:
             needed = 0
             for kind, count in nodes.replicas.items():
-                if pool_id(kind, nodes.offer.site) not in sustained:
+                if pool_id(kind, nodes.offer) not in sustained:
                     continue  # replicas without load, which need no node
-                share = sustained[pool_id(kind, nodes.offer.site)]
+                share = sustained[pool_id(kind, nodes.offer)]
                 assert share is not None
                 needed += ceil(count / max(1.0, share) - 1e-9) * devices[kind]
             serving = nodes.nodes - nodes.spare_nodes

@@ -215,7 +215,7 @@ def test_a_volume_discount_is_taken_once_the_volume_is_there() -> None:
     off = TWO_PARTS.replace("tp: [1]}", "tp: [1], discounts: [{devices: 8, off: 50%}]}", 1)
     plain, cheaper = answer_of(solved(TWO_PARTS)), answer_of(solved(off))
     assert cheaper.by_label["amd"].mix.cost_usd < plain.by_label["amd"].mix.cost_usd
-    assert all(level == 1 for _, _, level, _ in cheaper.by_label["amd"].mix.purchases)
+    assert all(level == 1 for _, _, _, level, _ in cheaper.by_label["amd"].mix.purchases)
 
 
 @pytest.mark.parametrize("share_of", ["load", "devices"])

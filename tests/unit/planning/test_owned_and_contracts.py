@@ -98,10 +98,11 @@ def test_a_part_that_is_only_owned_is_kept_and_never_bought() -> None:
     assert "h200_sxm" in {offer.accelerator for offer in build_problem(resolved(text), ()).offers}
 
 
-def test_what_is_owned_comes_in_whole_nodes_and_at_a_known_site() -> None:
+def test_what_is_owned_comes_in_whole_nodes_or_single_devices_and_at_a_known_site() -> None:
     assert resolved(H200 + "\nowned: [32xh200]\n").plan.owned[0].nodes == 4
-    with pytest.raises(UsageError, match="30 h200_sxm do not fill whole nodes of 8 devices; write 24 or 32"):
-        resolved(H200 + "\nowned: [30xh200]\n")
+    (single,) = resolved(H200 + "\nowned: [{id: 30xh200, resale_usd: 60k}]\n").plan.owned
+    assert (single.nodes, single.unit_devices, single.largest_server) == (30, 1, 8)
+    assert single.resale_usd.value == pytest.approx(60_000 * 4 / 30)
     with pytest.raises(UsageError, match="'moon' is not a site of the plan; use one of main"):
         resolved(H200 + "\nowned: [{id: h200, nodes: 2, site: moon}]\n")
 
@@ -153,7 +154,7 @@ def test_what_cannot_be_ordered_in_time_is_bridged_or_there_is_no_fleet() -> Non
     starts = [start for start, _ in periods_of(plan_of(late))]
     assert starts == pytest.approx([0, 182 / 365.25])
     mix = answer_of(late).winner.mix
-    assert all(key[3] > 0 for key in mix.purchases)
+    assert all(key[-1] > 0 for key in mix.purchases)
     assert isinstance(solved(late + "acquire: [buy]\n").answer, NoFleet)
 
 

@@ -96,7 +96,7 @@ def test_a_load_of_a_few_devices_is_told_that_nodes_are_whole() -> None:
     many = solved(PLAIN.replace("requests_per_s: 40", "requests_per_s: 400"))
     assert isinstance(few.answer, Answer)
     assert isinstance(many.answer, Answer)
-    assert "single devices by the hour" in small_fleet(few, few.answer)
+    assert "instances with fewer devices" in small_fleet(few, few.answer)
     assert small_fleet(many, many.answer) == ""
 
 

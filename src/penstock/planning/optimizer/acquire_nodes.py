@@ -94,10 +94,11 @@ class AcquiredNodes:
     def _fill(self, period: int, lacking: Array) -> None:
         """Rent missing nodes by the hour if possible, else on the shortest contract, else buy them."""
         offer = self.offer
+        shortest = next((number for number, contract in enumerate(offer.contracts) if contract.signable), None)
         if offer.rent_usd is not None:
             self.acquired.append(Acquired(way="hour", period=period, nodes=lacking))
-        elif offer.contracts:
-            self._sign(0, period, lacking + self._on_contract.get((0, period), 0.0))
+        elif shortest is not None:
+            self._sign(shortest, period, lacking + self._on_contract.get((shortest, period), 0.0))
         elif offer.tiers and period >= max(offer.first_period, offer.first_bought):
             self.bought[period] = self.bought[period] + self._buy(self.owned + lacking)
         else:

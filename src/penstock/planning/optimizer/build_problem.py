@@ -1,6 +1,8 @@
 """Builds the optimization problem from a plan: prices, power and people become dollars per node and period."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
 
 from penstock.catalog.accelerator import Accelerator
 from penstock.economics.bill_line import total_usd
@@ -14,6 +16,7 @@ from penstock.planning.optimizer.node_costs import (
     years_until,
 )
 from penstock.planning.optimizer.problem import (
+    DEVICE,
     MIN_VENDOR_SHARE,
     Contract,
     Demand,
@@ -23,8 +26,12 @@ from penstock.planning.optimizer.problem import (
     ReplicaKind,
     Tier,
 )
-from penstock.planning.spec.plan_types import AcceleratorPlan, SitePlan, WorkloadPlan
+from penstock.planning.spec.plan_types import AcceleratorPlan, OwnedPlan, SitePlan, WorkloadPlan
 from penstock.planning.spec.resolve_plan import Resolved
+
+MAX_INSTANCE_NODES: Final = 2
+"""Whole nodes' worth of devices up to which a pool is planned in smaller instances. A larger pool is planned in whole
+nodes: clouds limit how many single devices one customer gets, and prices of hundreds of them are not recorded."""
 
 
 def peak_requests_per_s(workload: WorkloadPlan, period: Period) -> float:
@@ -38,11 +45,13 @@ def build_problem(
 ) -> Problem:
     """Build the optimizer's problem; `capacity_scale` maps accelerator to a factor on the capacity of its replicas."""
     plan, terms = resolved.plan, terms_of(resolved)
+    sizes = {(entry.accelerator.id, entry.devices) for entry in candidates}
     offers = tuple(
-        _offer(terms, planned, site)
+        offer
         for planned in plan.accelerators
         for site in plan.sites
         if not is_denied(site, resolved.accelerators[planned.id])
+        for offer in _offers(terms, planned, site, sorted(size for ident, size in sizes if ident == planned.id))
     )
     vendors = dict.fromkeys(offer.vendor for offer in offers)
     periods = range(len(terms.periods))
@@ -118,20 +127,98 @@ def _offer(terms: BillingTerms, planned: AcceleratorPlan, site: SitePlan) -> Off
     )
 
 
-def _contract(terms: BillingTerms, planned: AcceleratorPlan, site: SitePlan, number: int) -> Contract:
+def _offers(
+    terms: BillingTerms, planned: AcceleratorPlan, site: SitePlan, replica_devices: Sequence[int]
+) -> Iterator[Offer]:
+    """Yield the offer of whole nodes, then single devices owned already, then instances with fewer devices.
+
+    An instance is offered in the sizes that hold a replica which fits no smaller instance.
+    """
+    node, single = _offer(terms, planned, site), _single_devices(terms, planned, site)
+    yield node
+    if single is not None:
+        yield replace(_part_of(node, 1), unit=DEVICE, kept=single[0], max_replica_devices=single[1])
+    smaller = 0
+    for size in sorted({*(planned.instances or ()), *(size for entry in planned.contracts for size in entry.sizes)}):
+        if size >= node.devices or node.devices % size:
+            continue
+        if any(smaller < devices <= size for devices in replica_devices):
+            yield _instances(terms, planned, site, node, size, smaller)
+        smaller = size
+
+
+def _part_of(node: Offer, devices: int) -> Offer:
+    """Return an offer of a part of a node that can neither be bought nor rented."""
+    part = devices / node.devices
+    return replace(
+        node,
+        devices=devices,
+        node_watts=node.node_watts * part,
+        nodes_per_unit=part,
+        tiers=(),
+        rent_usd=None,
+        contracts=(),
+        kept=None,
+        lot_nodes=1,
+    )
+
+
+def _instances(
+    terms: BillingTerms, planned: AcceleratorPlan, site: SitePlan, node: Offer, size: int, smaller: int
+) -> Offer:
+    """Return the offer of rented instances with `size` devices; replicas of up to `smaller` devices go elsewhere."""
+    periods = range(len(terms.periods))
+    rents = tuple(total_usd(terms.bill_rented(planned, site, period, devices=size)) for period in periods)
+    hourly = planned.rent is not None and size in (planned.instances or ())
+    # An offer has every contract of the plan, so that the index of a contract is the same everywhere. A contract that
+    # is not sold in this size covers no period.
+    contracts = [_contract(terms, planned, site, number, devices=size) for number in range(len(planned.contracts))]
+    contracts = [
+        found if size in entry.sizes else replace(found, spans=(0,) * len(periods))
+        for found, entry in zip(contracts, planned.contracts, strict=True)
+    ]
+    return replace(
+        _part_of(node, size),
+        unit=f"x{size}",
+        rent_usd=rents if hourly else None,
+        contracts=tuple(contracts),
+        min_replica_devices=smaller + 1,
+        max_replica_devices=size,
+        max_units=MAX_INSTANCE_NODES * node.devices // size,
+    )
+
+
+def _contract(
+    terms: BillingTerms, planned: AcceleratorPlan, site: SitePlan, number: int, *, devices: int | None = None
+) -> Contract:
     periods, months = range(len(terms.periods)), planned.contracts[number].months
     return Contract(
         months=months,
-        node_usd=tuple(total_usd(terms.bill_contracted(planned, site, number, period)) for period in periods),
+        node_usd=tuple(
+            total_usd(terms.bill_contracted(planned, site, number, period, devices=devices)) for period in periods
+        ),
         spans=tuple(terms.served_periods(months, period) for period in periods),
     )
 
 
+def _owned(terms: BillingTerms, planned: AcceleratorPlan, site: SitePlan) -> OwnedPlan | None:
+    owned = terms.resolved.plan.owned
+    return next((entry for entry in owned if (entry.id, entry.site) == (planned.id, site.name)), None)
+
+
+def _single_devices(terms: BillingTerms, planned: AcceleratorPlan, site: SitePlan) -> tuple[Kept, int] | None:
+    """Return single devices owned already and the devices of their largest server; None if there are none."""
+    entry = _owned(terms, planned, site)
+    return None if entry is None or entry.unit_devices is None else (_kept(terms, entry), entry.largest_server or 1)
+
+
 def _kept_nodes(terms: BillingTerms, planned: AcceleratorPlan, site: SitePlan) -> Kept | None:
+    entry = _owned(terms, planned, site)
+    return None if entry is None or entry.unit_devices is not None else _kept(terms, entry)
+
+
+def _kept(terms: BillingTerms, entry: OwnedPlan) -> Kept:
     plan = terms.resolved.plan
-    entry = next((entry for entry in plan.owned if (entry.id, entry.site) == (planned.id, site.name)), None)
-    if entry is None:
-        return None
     ends = terms.horizon_years if entry.until is None else years_until(plan, entry.until)
     serving = sum(1 for _, end in terms.periods if end <= ends + EPSILON_YEARS)
     usd = tuple(total_usd(terms.bill_kept(entry, period)) for period in range(serving))

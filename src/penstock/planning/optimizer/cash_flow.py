@@ -12,7 +12,7 @@ from penstock.economics.finance import MONTHS_PER_YEAR, Window
 from penstock.economics.rent import Term
 from penstock.planning.optimizer.fleet_bill import holdings, people_lines
 from penstock.planning.optimizer.node_costs import DAYS_PER_YEAR, BillingTerms, accelerator_plan
-from penstock.planning.optimizer.problem import Mix
+from penstock.planning.optimizer.problem import HoldingKey, Mix, OfferKey
 from penstock.planning.spec.plan_types import OwnedPlan
 
 QUARTER_YEARS: Final = 0.25
@@ -98,7 +98,7 @@ class Cash:
 def cash_of(mix: Mix, terms: BillingTerms) -> Cash:
     """Derive a fleet's orders and payments from its bill."""
     horizon = terms.horizon_years
-    purchases = [(_paid_once(mix, terms, key), terms.periods[key[3]][0]) for key in mix.purchases]
+    purchases = [(_paid_once(mix, terms, key), terms.periods[key[-1]][0]) for key in mix.purchases]
     return Cash(
         orders=tuple(sorted(_orders(mix, terms), key=lambda order: (order.on, order.months or 0, order.accelerator))),
         quarters=tuple(_spans(mix, terms, QUARTER_YEARS)),
@@ -149,7 +149,7 @@ def _orders(mix: Mix, terms: BillingTerms) -> Iterator[Order]:
     plan = terms.resolved.plan
     for months_of, ways in ((None, mix.purchases), (0, mix.contracts)):
         for key, nodes in ways.items():
-            accelerator, site, number, period = key
+            accelerator, site, unit, number, period = key
             planned = accelerator_plan(plan, accelerator)
             on = day_of(terms, terms.periods[period][0])
             lead = timedelta(weeks=planned.lead_weeks) if planned.lead_weeks is not None else None
@@ -161,30 +161,33 @@ def _orders(mix: Mix, terms: BillingTerms) -> Iterator[Order]:
                 accelerator=accelerator,
                 site=site,
                 nodes=nodes,
-                devices=nodes * terms.resolved.accelerators[accelerator].node.devices,
+                devices=nodes * _unit_devices(mix, (accelerator, site, unit)),
                 months=None if bought else planned.contracts[number].months,
                 usd=_paid_once(mix, terms, key) if bought else _committed_rent(mix, terms, key),
                 quoted=price is not None and price.given,
             )
 
 
-Key = tuple[str, str, int, int]
+def _unit_devices(mix: Mix, key: OfferKey) -> int:
+    return next(pool.offer.devices for pool in mix.pools if pool.offer.key == key)
 
 
-def _paid_once(mix: Mix, terms: BillingTerms, key: Key) -> float:
+def _paid_once(mix: Mix, terms: BillingTerms, key: HoldingKey) -> float:
     """Return the amount due on the day of one purchase: silicon, servers and network."""
-    accelerator, site, level, period = key
+    accelerator, site, _, level, period = key
     whole = _terms_in_window(terms, -1.0, inf)
     lines = whole.bill_bought(*terms.find(accelerator, site), level, period, nodes=mix.purchases[key])
     return _sum(lines, _CAPEX)
 
 
-def _committed_rent(mix: Mix, terms: BillingTerms, key: Key) -> float:
+def _committed_rent(mix: Mix, terms: BillingTerms, key: HoldingKey) -> float:
     """Return the rent that a contract commits to at signing: the rent of its first term, without later renewals."""
-    accelerator, site, number, period = key
+    accelerator, site, unit, number, period = key
     term = Term(months=accelerator_plan(terms.resolved.plan, accelerator).contracts[number].months)
     whole = _terms_in_window(terms, -1.0, terms.periods[period][0] + term.years)
-    lines = whole.bill_contracted(*terms.find(accelerator, site), number, period, nodes=mix.contracts[key])
+    devices = _unit_devices(mix, (accelerator, site, unit))
+    which = (*terms.find(accelerator, site), number, period)
+    lines = whole.bill_contracted(*which, nodes=mix.contracts[key], devices=devices)
     return _sum(lines, frozenset({Item.RENT}))
 
 
@@ -193,7 +196,9 @@ def _sum(lines: tuple[Line, ...], items: frozenset[Item]) -> float:
 
 
 def _kept_by_period(mix: Mix, entry: OwnedPlan) -> Mapping[int, int]:
-    return {pool.period: pool.kept_nodes for pool in mix.pools if pool.offer.key == (entry.id, entry.site)}
+    where = (entry.id, entry.site)
+    pools = [pool for pool in mix.pools if (pool.offer.accelerator, pool.offer.site) == where and pool.offer.kept]
+    return {pool.period: pool.kept_nodes for pool in pools}
 
 
 def _sales(mix: Mix, terms: BillingTerms) -> Iterator[tuple[float, float]]:

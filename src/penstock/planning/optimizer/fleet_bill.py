@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal
 
 from penstock.economics.bill_line import Line, total_usd
@@ -11,7 +12,7 @@ from penstock.economics.token_price import TokenPrice, token_price
 from penstock.planning.candidates.candidate_search import Candidate
 from penstock.planning.optimizer.build_problem import demands_of
 from penstock.planning.optimizer.node_costs import BillingTerms
-from penstock.planning.optimizer.problem import Mix, PoolPeriod
+from penstock.planning.optimizer.problem import HoldingKey, Mix, OfferKey, PoolPeriod
 from penstock.planning.spec.plan_types import OwnedPlan, WorkloadPlan
 
 _SECONDS_PER_YEAR: Final = HOURS_PER_YEAR * 3600
@@ -100,29 +101,35 @@ def holdings(mix: Mix, terms: BillingTerms) -> Iterator[Holding]:
     """Yield the nodes of a fleet in groups: kept nodes, then bought, contracted and hourly nodes."""
     plan = terms.resolved.plan
     kept: dict[tuple[str, str], OwnedPlan] = {(entry.id, entry.site or ""): entry for entry in plan.owned}
+    offers = {pool.offer.key: pool.offer for pool in mix.pools}
     for pool in (entry for entry in mix.pools if entry.kept_nodes):
-        bill = _kept_bill(terms, kept[pool.offer.key], pool.period)
+        bill = _kept_bill(terms, kept[pool.offer.accelerator, pool.offer.site], pool.period)
         label = f"{pool.offer.accelerator} spare, kept"
         yield Holding(label=label, nodes=pool.kept_nodes, standby=_standby(pool, "kept"), bill=bill)
-    held: tuple[tuple[Mapping[tuple[str, str, int, int], int], Callable[..., tuple[Line, ...]], Way], ...] = (
-        (mix.purchases, terms.bill_bought, "bought"),
-        (mix.contracts, terms.bill_contracted, "contract"),
-    )
-    for ways, bill_of, way in held:
+    held: tuple[tuple[Mapping[HoldingKey, int], Way], ...] = ((mix.purchases, "bought"), (mix.contracts, "contract"))
+    for ways, way in held:
         spares = _spares(mix, way)
-        for (accelerator, site, number, period), nodes in sorted(ways.items(), key=lambda entry: entry[0][3]):
-            standby = min(nodes, spares.get((accelerator, site), 0))
-            spares[accelerator, site] = spares.get((accelerator, site), 0) - standby
-            bill = _bill(bill_of, *terms.find(accelerator, site), number, period)
-            yield Holding(label=f"{accelerator} spare", nodes=nodes, standby=standby, bill=bill)
+        for (*where, number, period), nodes in sorted(ways.items(), key=lambda entry: entry[0][-1]):
+            accelerator, site, unit = where
+            key = (accelerator, site, unit)
+            standby = min(nodes, spares.get(key, 0))
+            spares[key] = spares.get(key, 0) - standby
+            which = (*terms.find(accelerator, site), number, period)
+            if way == "bought":
+                bill = partial(terms.bill_bought, *which)
+            else:
+                bill = partial(terms.bill_contracted, *which, devices=offers[key].devices)
+            yield Holding(label=f"{accelerator} spare", nodes=nodes, standby=standby, bill=_nodes_bill(bill))
     for pool in (entry for entry in mix.pools if entry.rented_nodes):
-        bill = _bill(terms.bill_rented, *terms.find(*pool.offer.key), pool.period)
+        planned, site_plan = terms.find(pool.offer.accelerator, pool.offer.site)
+        rented = partial(terms.bill_rented, planned, site_plan, pool.period, devices=pool.offer.devices)
+        bill = _nodes_bill(rented)
         label = f"{pool.offer.accelerator} spare, rented"
         yield Holding(label=label, nodes=pool.rented_nodes, standby=_standby(pool, "hour"), bill=bill)
 
 
-def _bill(bill_of: Callable[..., tuple[Line, ...]], *which: object) -> Callable[[float], tuple[Line, ...]]:
-    return lambda nodes: bill_of(*which, nodes=nodes)
+def _nodes_bill(bill_of: Callable[..., tuple[Line, ...]]) -> Callable[[float], tuple[Line, ...]]:
+    return lambda nodes: bill_of(nodes=nodes)
 
 
 def _kept_bill(terms: BillingTerms, entry: OwnedPlan, period: int) -> Callable[[float], tuple[Line, ...]]:
@@ -148,8 +155,8 @@ def _standby(pool: PoolPeriod, way: Way) -> int:
     return 0
 
 
-def _spares(mix: Mix, way: Way) -> dict[tuple[str, str], int]:
-    spares: dict[tuple[str, str], int] = {}
+def _spares(mix: Mix, way: Way) -> dict[OfferKey, int]:
+    spares: dict[OfferKey, int] = {}
     for pool in mix.pools:
         spares[pool.offer.key] = max(spares.get(pool.offer.key, 0), _standby(pool, way))
     return spares

@@ -3,9 +3,7 @@
 from dataclasses import dataclass, field
 
 from penstock.planning.optimizer.milp import Milp
-from penstock.planning.optimizer.problem import DemandKey, Offer, Problem, Restriction
-
-_OfferKey = tuple[str, str]
+from penstock.planning.optimizer.problem import DemandKey, Offer, OfferKey, Problem, Restriction
 
 
 @dataclass(slots=True)
@@ -15,13 +13,13 @@ class FleetProgram:
     problem: Problem
     restriction: Restriction
     milp: Milp = field(default_factory=Milp)
-    bought: dict[tuple[_OfferKey, int, int], int] = field(default_factory=dict)
-    rented: dict[tuple[_OfferKey, int], int] = field(default_factory=dict)
-    contracted: dict[tuple[_OfferKey, int, int], int] = field(default_factory=dict)
-    kept: dict[tuple[_OfferKey, int], int] = field(default_factory=dict)
-    used: dict[tuple[_OfferKey, int], int] = field(default_factory=dict)
-    count: dict[tuple[_OfferKey, str, int], int] = field(default_factory=dict)
-    share: dict[tuple[_OfferKey, str, DemandKey, int], int] = field(default_factory=dict)
+    bought: dict[tuple[OfferKey, int, int], int] = field(default_factory=dict)
+    rented: dict[tuple[OfferKey, int], int] = field(default_factory=dict)
+    contracted: dict[tuple[OfferKey, int, int], int] = field(default_factory=dict)
+    kept: dict[tuple[OfferKey, int], int] = field(default_factory=dict)
+    used: dict[tuple[OfferKey, int], int] = field(default_factory=dict)
+    count: dict[tuple[OfferKey, str, int], int] = field(default_factory=dict)
+    share: dict[tuple[OfferKey, str, DemandKey, int], int] = field(default_factory=dict)
     offers: tuple[Offer, ...] = ()
 
     def __post_init__(self) -> None:
@@ -61,6 +59,8 @@ class FleetProgram:
             if offer.rent_usd is not None:
                 self.rented[offer.key, period] = self.milp.variable(cost=offer.rent_usd[period], upper=most, whole=True)
             for number, contract in enumerate(offer.contracts):
+                if not contract.signable:
+                    continue
                 self.contracted[offer.key, number, period] = self.milp.variable(
                     cost=contract.node_usd[period], upper=most, whole=True
                 )
@@ -91,7 +91,7 @@ class FleetProgram:
         """Add the replicas of one kind on a pool's nodes, with the load they serve and the devices they occupy."""
         problem, most = self.problem, self.problem.node_bound(offer)
         taken: list[tuple[int, float]] = []
-        for replica in problem.replicas_on(offer.accelerator):
+        for replica in problem.replicas_on(offer):
             loads = []
             for demand in problem.demands_of(replica):
                 if demand.requests_per_s[period] <= 0:
@@ -115,7 +115,7 @@ class FleetProgram:
         self.milp.row([*taken, (used, -float(most * offer.devices))], at_most=0)
         self.milp.row([*((variable, 1.0) for variable in self._in_service(offer, period)), (used, -1.0)], at_least=0)
 
-    def carried_by(self, offer: tuple[str, str], name: str, period: int) -> float:
+    def carried_by(self, offer: OfferKey, name: str, period: int) -> float:
         """Return the factor on a replica's capacity in a pool and period."""
         return self.problem.carried.get((offer, name, period), 1.0)
 
@@ -185,7 +185,7 @@ class FleetProgram:
         for accelerator, limit in self.problem.max_nodes.items():
             for period in range(self.problem.periods):
                 nodes = [
-                    (variable, 1.0)
+                    (variable, offer.nodes_per_unit)
                     for offer in self.offers
                     if offer.accelerator == accelerator
                     for variable in self._in_service(offer, period)

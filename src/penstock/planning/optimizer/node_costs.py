@@ -126,11 +126,11 @@ class BillingTerms:
         return (*bill, *self._by_device(accelerator, nodes, span))
 
     def bill_kept(self, entry: OwnedPlan, period: int, *, nodes: float = 1.0) -> tuple[Line, ...]:
-        """Bill one period of nodes that are owned already."""
+        """Bill one period of nodes, or of single devices, that are owned already."""
         planned, site = accelerator_plan(self.resolved.plan, entry.id), site_of(self.resolved.plan, entry.site)
         accelerator, span = self.resolved.accelerators[planned.id], self.periods[period]
         bill = retention_bill(
-            self._ownership(planned, f"{planned.id} at {site.name}, kept", 0, 0.0),
+            self._ownership(planned, f"{planned.id} at {site.name}, kept", 0, 0.0, devices=entry.unit_devices),
             self.resale(entry),
             nodes=nodes,
             period_years=span,
@@ -138,16 +138,22 @@ class BillingTerms:
             stack=self.stack(accelerator.vendor),
             finance=self.finance,
         )
-        return (*bill, *self._by_device(accelerator, nodes, span))
+        return (*bill, *self._by_device(accelerator, nodes, span, entry.unit_devices))
 
     def resale(self, entry: OwnedPlan) -> Resale:
         """Return the resale value over time of a node that is owned already."""
         ends = self.horizon_years if entry.until is None else years_until(self.resolved.plan, entry.until)
         return Resale(today_usd=entry.resale_usd.value, ends_years=ends)
 
-    def _ownership(self, planned: AcceleratorPlan, label: str, level: int, years: float) -> Ownership:
-        """Return the ownership costs of a node at its purchase date; the host is free if the price includes it."""
-        devices, node = self.resolved.accelerators[planned.id].node.devices, self.resolved.plan.node
+    def _ownership(
+        self, planned: AcceleratorPlan, label: str, level: int, years: float, *, devices: int | None = None
+    ) -> Ownership:
+        """Return the ownership costs of a node at its purchase date; the host is free if the price includes it.
+
+        If `devices` is given, the costs are of a part of a node with that many devices.
+        """
+        whole, node = self.resolved.accelerators[planned.id].node.devices, self.resolved.plan.node
+        devices = devices or whole
         price = planned.buy.value * self._price_factor(years) if planned.buy is not None else 0.0
         off = (0.0, *(discount.fraction for discount in planned.discounts))[level]
         power = self.resolved.power[planned.id]
@@ -157,8 +163,8 @@ class BillingTerms:
             device_usd=price * (1 - off),
             host_usd=0.0 if planned.with_host else node.host_usd.value * devices / _HOST_DEVICES,
             network_usd_per_device=node.network_usd_per_device.value,
-            node_watts=power.node_watts,
-            serving_watts=power.serving_watts,
+            node_watts=power.node_watts * devices / whole,
+            serving_watts=power.serving_watts * devices / whole,
             idle_fraction=node.idle_power.value,
             load_fraction=self.load_fraction,
             annual_failure_fraction=node.annual_failures.value,
@@ -168,22 +174,34 @@ class BillingTerms:
         return float((1 + self.resolved.plan.money.price_change_per_year.value) ** years)
 
     def bill_rented(
-        self, planned: AcceleratorPlan, site: SitePlan, period: int, *, nodes: float = 1.0
+        self, planned: AcceleratorPlan, site: SitePlan, period: int, *, nodes: float = 1.0, devices: int | None = None
     ) -> tuple[Line, ...]:
-        """Bill one period of nodes that are rented by the hour."""
+        """Bill one period of nodes, or of instances with `devices` devices, that are rented by the hour."""
         label, rent = f"{planned.id} at {site.name}, rented", 0.0 if planned.rent is None else planned.rent.value
-        return self._rent_lines(planned, label, rent, self.periods[period], nodes, agreed_years=_AGREED_YEARS)
+        units = (nodes, devices or self.resolved.accelerators[planned.id].node.devices)
+        return self._rent_lines(planned, label, rent, self.periods[period], units, agreed_years=_AGREED_YEARS)
 
     def bill_contracted(
-        self, planned: AcceleratorPlan, site: SitePlan, number: int, period: int, *, nodes: float = 1.0
+        self,
+        planned: AcceleratorPlan,
+        site: SitePlan,
+        number: int,
+        period: int,
+        *,
+        nodes: float = 1.0,
+        devices: int | None = None,
     ) -> tuple[Line, ...]:
-        """Bill nodes on a contract that begins in the given period, until the contract's last term ends."""
+        """Bill nodes on a contract that begins in the given period, until the contract's last term ends.
+
+        If `devices` is given, instances with that many devices are billed.
+        """
         contract = planned.contracts[number]
         start, end = self.periods[period]
         term = Term(months=contract.months)
         span = (start, term.ends_years(start, end - start))
         label = f"{planned.id} at {site.name}, {count_text(contract.months, 'month')}"
-        return self._rent_lines(planned, label, contract.rent.value, span, nodes, agreed_years=term.years)
+        units = (nodes, devices or self.resolved.accelerators[planned.id].node.devices)
+        return self._rent_lines(planned, label, contract.rent.value, span, units, agreed_years=term.years)
 
     def served_periods(self, contract_months: int, period: int) -> int:
         """Return the number of whole periods that a contract covers."""
@@ -192,13 +210,21 @@ class BillingTerms:
         return sum(1 for _, until in self.periods[period:] if until <= ends + EPSILON_YEARS)
 
     def _rent_lines(
-        self, planned: AcceleratorPlan, label: str, usd: float, span: Period, nodes: float, *, agreed_years: float
+        self,
+        planned: AcceleratorPlan,
+        label: str,
+        usd: float,
+        span: Period,
+        units: tuple[float, int],
+        *,
+        agreed_years: float,
     ) -> tuple[Line, ...]:
-        accelerator = self.resolved.accelerators[planned.id]
+        """Bill `units`, which are a number of nodes or instances and the devices of one of them."""
+        accelerator, (nodes, devices) = self.resolved.accelerators[planned.id], units
         bill = rent_bill(
             label,
             nodes=nodes,
-            devices=accelerator.node.devices,
+            devices=devices,
             usd_per_device_hour=usd * self._rent_factor(span, agreed_years),
             period_years=span,
             finance=self.finance,
@@ -206,7 +232,7 @@ class BillingTerms:
         # A contract may be paid beyond the plan. Engineers are billed within the plan only, like a vendor's fixed
         # engineers.
         served = (span[0], min(span[1], self.horizon_years))
-        return (*bill, *self._by_device(accelerator, nodes, served))
+        return (*bill, *self._by_device(accelerator, nodes, served, devices))
 
     def _rent_factor(self, span: Period, agreed_years: float) -> float:
         """Return the mean price factor of a rent over all its renewals, weighted by the years paid at each price."""
@@ -237,10 +263,12 @@ class BillingTerms:
             licence_usd_per_device_year=entry.licence_usd_per_device_year.value,
         )
 
-    def _by_device(self, accelerator: Accelerator, nodes: float, span: Period) -> tuple[Line, ...]:
+    def _by_device(
+        self, accelerator: Accelerator, nodes: float, span: Period, devices: int | None = None
+    ) -> tuple[Line, ...]:
         return stack_by_device(
             self.stack(accelerator.vendor),
-            devices=nodes * accelerator.node.devices,
+            devices=nodes * (devices or accelerator.node.devices),
             period_years=span,
             finance=self.finance,
         )

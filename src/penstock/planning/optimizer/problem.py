@@ -12,8 +12,16 @@ MIN_VENDOR_SHARE: Final = 0.1
 
 DemandKey = tuple[str, int]
 """Workload name and index of the length bucket."""
-PoolKey = tuple[tuple[str, str], str, int]
+OfferKey = tuple[str, str, str]
+"""Accelerator, site and unit of acquisition."""
+PoolKey = tuple[OfferKey, str, int]
 """Offer, replica and period."""
+HoldingKey = tuple[str, str, str, int, int]
+"""Accelerator, site, unit, price level or index of the contract, and first period."""
+NODE: Final = "node"
+"""Unit of an offer of whole nodes."""
+DEVICE: Final = "device"
+"""Unit of an offer of single devices that are owned already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +55,11 @@ class Contract:
     spans: tuple[int, ...]
     """Number of periods that the contract covers; one entry per period in which it may begin."""
 
+    @property
+    def signable(self) -> bool:
+        """Return whether the contract covers any period; a contract that is not sold in an offer's unit covers none."""
+        return any(self.spans)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
@@ -62,14 +75,29 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """One accelerator at one site."""
+    """One accelerator at one site, in one unit of acquisition: whole nodes, instances of fewer devices, or devices.
+
+    Other fields and types call a unit a node.
+    """
 
     accelerator: str
     vendor: str
     site: str
     devices: int
-    """Devices per node."""
+    """Devices per unit."""
     node_watts: float
+    unit: str = NODE
+    """Name of the unit: `node`, `x1`, `x2` or `x4` for an instance of that many devices, or `device`, if devices that
+    are owned already do not fill whole nodes."""
+    nodes_per_unit: float = 1.0
+    """Part of a whole node that a unit is. Limits on nodes count this part."""
+    min_replica_devices: int = 1
+    """Smallest replica placed on the offer. Instances hold only replicas that fit no smaller instance, because the
+    price of a device does not depend on the size of its instance."""
+    max_replica_devices: int | None = None
+    """Largest replica that fits on the offer; None if a replica may span several nodes."""
+    max_units: int | None = None
+    """Largest number of units of a plan; None if unlimited. A larger pool is planned in whole nodes."""
     tiers: tuple[Tier, ...] = ()
     """Price levels; empty if the accelerator cannot be bought."""
     rent_usd: tuple[float, ...] | None = None
@@ -84,9 +112,15 @@ class Offer:
     """Nodes per purchase lot. A rack with rack-wide links is sold whole, but its nodes are rented singly."""
 
     @property
-    def key(self) -> tuple[str, str]:
-        """Return accelerator and site."""
-        return self.accelerator, self.site
+    def key(self) -> OfferKey:
+        """Return accelerator, site and unit."""
+        return self.accelerator, self.site, self.unit
+
+    def holds(self, replica: "ReplicaKind") -> bool:
+        """Return whether replicas of a kind are placed on the offer."""
+        size, most = replica.devices, self.max_replica_devices
+        fits = self.min_replica_devices <= size and (most is None or size <= most)
+        return replica.accelerator == self.accelerator and fits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,14 +200,14 @@ class Problem:
         keys = (
             (offer.key, kind.id, period)
             for offer in self.offers
-            for kind in self.replicas_on(offer.accelerator)
+            for kind in self.replicas_on(offer)
             for period in range(self.periods)
         )
         return replace(self, carried=dict.fromkeys(keys, factor))
 
-    def replicas_on(self, accelerator: str) -> tuple[ReplicaKind, ...]:
-        """Return the kinds of replicas that run on an accelerator."""
-        return tuple(replica for replica in self.replicas if replica.accelerator == accelerator)
+    def replicas_on(self, offer: Offer) -> tuple[ReplicaKind, ...]:
+        """Return the kinds of replicas that are placed on an offer."""
+        return tuple(replica for replica in self.replicas if offer.holds(replica))
 
     def demands_of(self, replica: ReplicaKind) -> tuple[Demand, ...]:
         """Return the demands that a kind of replica can serve."""
@@ -186,7 +220,7 @@ class Problem:
 
     def node_bound(self, offer: Offer) -> int:
         """Return an upper bound on nodes: the least efficient replicas serve all demand, rounded up for each kind."""
-        replicas = self.replicas_on(offer.accelerator)
+        replicas = self.replicas_on(offer)
         hungriest: dict[DemandKey, float] = {}
         for replica in replicas:
             for demand in self.demands_of(replica):
@@ -200,7 +234,8 @@ class Problem:
         most = max(ceil(devices / offer.devices) + self.spare_nodes, least)
         most = ceil(most / offer.lot_nodes) * offer.lot_nodes
         limit = self.max_nodes.get(offer.accelerator)
-        return most if limit is None else min(most, limit)
+        limits = () if limit is None else (int(limit / offer.nodes_per_unit),)
+        return min(most, *limits, most if offer.max_units is None else offer.max_units)
 
     def busy_share(self, pool: "PoolPeriod", name: str) -> float:
         """Return the load of one kind's replicas in a pool, as a share of the load allowed at maximum utilisation."""
@@ -265,10 +300,10 @@ class Mix:
     """Optimality gap: the best possible fleet is cheaper by at most this fraction."""
     seconds: float
     pools: tuple[PoolPeriod, ...]
-    purchases: Mapping[tuple[str, str, int, int], int]
-    """Maps accelerator, site, price level and period to nodes bought."""
-    contracts: Mapping[tuple[str, str, int, int], int] = field(default_factory=dict)
-    """Maps accelerator, site, index of the contract and first period to nodes on contract."""
+    purchases: Mapping[HoldingKey, int]
+    """Maps offer, price level and period to nodes bought."""
+    contracts: Mapping[HoldingKey, int] = field(default_factory=dict)
+    """Maps offer, index of the contract and first period to nodes on contract."""
 
     @property
     def support(self) -> frozenset[str]:
@@ -290,6 +325,12 @@ class Mix:
         """Return a key that identifies a fleet: accelerators, cost to the dollar, dates of purchases and contracts."""
         return (self.support, round(self.cost_usd), tuple(sorted(self.purchases)), tuple(sorted(self.contracts)))
 
-    def nodes_of(self, accelerator: str, period: int) -> int:
-        """Return the number of nodes of an accelerator in a period, over all sites."""
-        return sum(p.nodes for p in self.pools if p.offer.accelerator == accelerator and p.period == period)
+    def nodes_of(self, accelerator: str, period: int) -> float:
+        """Return the number of whole nodes of an accelerator in a period, over all sites; instances count in part."""
+        pools = (p for p in self.pools if p.offer.accelerator == accelerator and p.period == period)
+        return sum(pool.nodes * pool.offer.nodes_per_unit for pool in pools)
+
+    def devices_of(self, accelerator: str, period: int) -> int:
+        """Return the number of devices of an accelerator in a period, over all sites."""
+        pools = (p for p in self.pools if p.offer.accelerator == accelerator and p.period == period)
+        return sum(pool.nodes * pool.offer.devices for pool in pools)

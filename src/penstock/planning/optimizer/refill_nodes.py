@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from penstock.planning.optimizer.problem import DemandKey, PoolPeriod, Problem, ReplicaKind
+from penstock.planning.optimizer.problem import DemandKey, OfferKey, PoolPeriod, Problem, ReplicaKind
 
 Array = npt.NDArray[np.float64]
 ROUNDING: Final = 1e-6
@@ -20,8 +20,6 @@ The capacity is relative to the capacity of a pool with only this kind. Rates ar
 replicas, over which bursts spread. One replica alone carried only 0.91 of its estimated rate (Llama 3.1 70B on an
 H200).
 """
-
-_OfferKey = tuple[str, str]
 
 
 def whole(amount: Array) -> Array:
@@ -114,14 +112,14 @@ class Filling:
         return 1.0 if (pool.offer.key, name) in self._serving else _COMBINED
 
 
-def _relative_capacities(pools: Sequence[PoolPeriod]) -> Mapping[_OfferKey, Mapping[str, float]]:
+def _relative_capacities(pools: Sequence[PoolPeriod]) -> Mapping[OfferKey, Mapping[str, float]]:
     """Map offer and kind of replica to the kind's lowest capacity over the periods in which it serves on the offer.
 
     Capacity is relative to the estimated rates. The lowest capacity is used for periods in which the kind of replica
     serves nothing. A kind of replica that serves in no period was not simulated on the offer and is assumed to carry
     its estimated rates.
     """
-    found: dict[_OfferKey, dict[str, float]] = {}
+    found: dict[OfferKey, dict[str, float]] = {}
     for pool in pools:
         here = found.setdefault(pool.offer.key, {})
         for name in dict.fromkeys((*pool.replicas, *_loaded_kinds(pool))):

@@ -21,11 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.planning.optimizer.acquire_nodes import Acquired, acquire_nodes
-from penstock.planning.optimizer.problem import Mix, Offer, PoolPeriod, Problem
+from penstock.planning.optimizer.problem import Mix, Offer, OfferKey, PoolPeriod, Problem
 from penstock.planning.optimizer.reassign_load import PoolDemand, reassign_overflow
 from penstock.planning.optimizer.refill_nodes import ROUNDING, Array, Filling
-
-OfferKey = tuple[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +95,12 @@ def nodes_needed(mix: Mix, problem: Problem, worlds: Worlds) -> tuple[Array, npt
     return most, enough
 
 
+def exceeds(amount: Array, limit: float | None) -> npt.NDArray[np.bool_]:
+    """Return whether each amount exceeds a limit by more than the tolerance; never if there is no limit."""
+    most = np.inf if limit is None else limit * (1 + ROUNDING)
+    return np.asarray(amount > most)
+
+
 _PoolAt = tuple[OfferKey, int]
 
 
@@ -135,18 +139,21 @@ class _Resizing:
         total = np.zeros(self.worlds.count)
         drawn: dict[tuple[str, int], Array] = {}
         serving: dict[tuple[str, int], Array] = {}
+        held: dict[tuple[str, int], Array] = {}
         for key in dict.fromkeys(pool.offer.key for pool in self.mix.pools):
             pools = sorted((pool for pool in self.mix.pools if pool.offer.key == key), key=lambda pool: pool.period)
             offer, counts = self.offers[key], {pool.period: nodes[_at(pool)] for pool in pools}
             usd, owned = self.usd(offer, pools, counts)
             total += usd
-            limit = self.problem.max_nodes.get(offer.accelerator, np.inf)
             for period, count in counts.items():
-                total += np.where(count > limit, np.inf, 0.0)
+                at = (offer.accelerator, period)
+                held[at] = held.get(at, 0.0) + count * offer.nodes_per_unit
                 drawn[offer.site, period] = drawn.get((offer.site, period), 0.0) + owned[period] * offer.node_watts
                 serving[offer.vendor, period] = np.maximum(serving.get((offer.vendor, period), 0.0), count > 0)
         for (site, _), watts in drawn.items():
-            total += np.where(watts > self.problem.site_watts.get(site, np.inf) * (1 + ROUNDING), np.inf, 0.0)
+            total += np.where(exceeds(watts, self.problem.site_watts.get(site)), np.inf, 0.0)
+        for (accelerator, _), count in held.items():
+            total += np.where(exceeds(count, self.problem.max_nodes.get(accelerator)), np.inf, 0.0)
         for (vendor, period), present in serving.items():
             costs = self.problem.vendor_usd.get(vendor)
             stated = costs[period] if costs else 0.0

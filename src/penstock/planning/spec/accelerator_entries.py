@@ -49,6 +49,9 @@ class AcceleratorEntry:
     """Dollars per device and hour, without a term. Default: the catalog's price, if any."""
     contracts: tuple[ContractEntry, ...] = ()
     """Rents by term. Default: the catalog's."""
+    instances: tuple[Annotated[int, whole(low=1, high=64)], ...] | None = None
+    """Devices per instance that can be rented, such as [1, 2, 4, 8]. Default: the sizes of the catalog's SKUs. Whole
+    servers can always be rented."""
     lead_weeks: Annotated[float, number(high=520)] | None = None
     """Weeks from order to service."""
     discounts: tuple[Discount, ...] = ()
@@ -84,6 +87,7 @@ class AcceleratorEntry:
             with_host=self.node_usd is not None,
             rent=self.rent_usd_per_hour,
             contracts=tuple(sorted((entry.plan() for entry in self.contracts), key=lambda entry: entry.months)),
+            instances=None if self.instances is None else tuple(sorted(set(self.instances))),
             lead_weeks=self.lead_weeks,
             discounts=self._discounts(),
             available=self.available,
@@ -101,13 +105,14 @@ def split_count(text: str) -> tuple[int | None, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnedEntry:
-    """Nodes owned already."""
+    """Nodes or devices owned already."""
 
     id: str
     """Name from `penstock catalog list`; `64xh100` also states the number of devices."""
     nodes: Annotated[int, whole(low=1, high=10**6)] | None = None
     devices: Annotated[int, whole(low=1, high=10**7)] | None = None
-    """Number of devices, instead of `nodes`."""
+    """Number of devices, instead of `nodes`. Devices that do not fill whole nodes are counted singly, and a spare is
+    then one device."""
     age_years: Annotated[float, number(high=30)] = 0.0
     book_usd: Annotated[float, number()] | None = None
     """Book value of one node today in dollars."""

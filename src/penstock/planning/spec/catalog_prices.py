@@ -11,6 +11,8 @@ from penstock.units import count_text
 
 TERMS_MONTHS: Final = (12, 36)
 """Contract terms, in months, that are looked up if a plan states no contract."""
+_SEVERAL: Final = 3
+"""Number of sellers from which on a device counts as easy to rent."""
 _WITH_HOST: Final[Sequence[PriceKind]] = ("purchase_node", "purchase_rack")
 
 
@@ -47,6 +49,12 @@ def hourly_sizes(prices: Sequence[Price], *, quoted: bool) -> tuple[int, ...]:
     """
     market = None if quoted else market_price(prices, "rent_on_demand")
     return instance_sizes(prices, "rent_on_demand", seller_class=None if market is None else market.seller_class)
+
+
+def is_rented_singly(prices: Sequence[Price]) -> bool:
+    """Return whether several sellers rent the device by the hour, and single devices are on sale."""
+    market = market_price(prices, "rent_on_demand")
+    return market is not None and len(market.offers) >= _SEVERAL and 1 in hourly_sizes(prices, quoted=False)
 
 
 def contract_prices(prices: Sequence[Price]) -> tuple[ContractPlan, ...]:

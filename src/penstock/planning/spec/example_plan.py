@@ -25,6 +25,7 @@ workloads:
     # think: 10s                # pause of a user between two requests (default: none)
     growth_per_year: 0%         # (default)
     mean_load: 50%              # mean demand over peak demand (default)
+    # api: {input_usd_per_mtok: 0.6, output_usd_per_mtok: 0.6}   # the same model on an API, to compare with
     lengths:                    # or  trace: my_requests.csv, and  columns: {arrival: ts, input: prompt, output: answer}
       - {input: 1k, output: 256, share: 50%}
       - {input: 3k, output: 512, share: 35%}
@@ -38,6 +39,7 @@ accelerators: all verified      # (default) every verified accelerator with a ca
 #     node_usd: 250k            # or the price of a whole server, instead of buy_usd
 #     rent_usd_per_hour: 1.95
 #     contracts: [{years: 1, usd_per_hour: 1.80}, {years: 3, usd_per_hour: 1.60}]
+#     instances: [1, 2, 4, 8]   # devices per rented instance (default: sizes of recorded SKUs; [] for whole servers)
 #     lead_weeks: 12            # from order to service; the report says when to order
 #     discounts: [{devices: 64, off: 8%}, {devices: 512, off: 14%}]   # by total volume: agree on a frame order
 #     available: 2027-03-01     # first day on which a node can serve
@@ -45,7 +47,7 @@ accelerators: all verified      # (default) every verified accelerator with a ca
 #     node_kw: 11.5
 #     tp: [1, 2, 8]             # the only tensor-parallel splits to consider (default: all in common use)
 
-# owned:                        # nodes owned already: kept while that is cheaper, else sold
+# owned:                        # nodes owned already: kept while that is cheaper, else sold; 4xh100 counts devices
 #   - {id: 64xh100, age_years: 2, book_usd: 130k, resale_usd: 90k, until: 2029-06-30}
 
 acquire: [buy, rent, contract]  # (default) rent is by the hour; each way needs a price of the accelerator

@@ -17,6 +17,7 @@ from penstock.planning.spec.plan_types import (
     VENDORS,
     AcceleratorPlan,
     Acquisition,
+    ApiPrice,
     Bucket,
     Constraints,
     FinancePlan,
@@ -83,6 +84,8 @@ class WorkloadEntry:
     """CSV, JSONL or Parquet file of requests; alternative to `lengths`."""
     columns: Mapping[str, str] | None = None
     """Column names of the trace by meaning: arrival, input, output, unit. Default: detected."""
+    api: ApiPrice | None = None
+    """Price of the same model on an API, to compare the fleet with."""
 
     def __post_init__(self) -> None:
         if (self.requests_per_s is None) == (self.users is None) and self.trace is None:
@@ -138,6 +141,7 @@ class WorkloadEntry:
             ),
             trace=self.trace,
             columns=self.columns or {},
+            api=self.api,
         )
 
 

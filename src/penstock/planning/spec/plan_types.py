@@ -70,6 +70,15 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ApiPrice:
+    """Price of a model on an API, in dollars per million tokens."""
+
+    input_usd_per_mtok: Annotated[float, number(high=10_000)]
+    output_usd_per_mtok: Annotated[float, number(high=10_000)]
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadPlan:
     """One model and the requests it must serve at the busiest hour."""
 
@@ -100,6 +109,8 @@ class WorkloadPlan:
     """The only engines to choose from; if empty, every engine measured on an accelerator is considered."""
     disaggregated: bool = False
     """Whether prefill and decode may run on separate replicas."""
+    api: "ApiPrice | None" = None
+    """Price of the same model on an API; None if the plan states none."""
 
     @property
     def peak_requests_per_s(self) -> float:
@@ -156,6 +167,10 @@ class OwnedPlan:
     """Last day of use, because of lease, warranty or space; None if beyond the horizon."""
     site: str | None
     """Site name; None means the first site."""
+    unit_devices: int | None = None
+    """Devices per counted unit: 1 if the devices do not fill whole nodes, otherwise None, and nodes are counted."""
+    largest_server: int | None = None
+    """Devices of the largest server, if single devices are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

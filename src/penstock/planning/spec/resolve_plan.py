@@ -8,7 +8,7 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.catalog.price import Price
 from penstock.economics.node_power import DrawUnderLoad, NodePower, node_power
 from penstock.errors import UsageError
-from penstock.planning.spec.catalog_prices import Levels, contract_prices, hourly_price, purchase_price
+from penstock.planning.spec.catalog_prices import Levels, contract_prices, hourly_price, hourly_sizes, purchase_price
 from penstock.planning.spec.plan_file import default_stack
 from penstock.planning.spec.plan_types import (
     VENDORS,
@@ -127,15 +127,35 @@ def _resolve_owned(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[Own
         accelerator, site = known[entry.id], entry.site or sites[0]
         if site not in sites:
             raise UsageError(f"owned: {entry.id}: '{site}' is not a site of the plan; use one of {', '.join(sites)}")
-        nodes, left = divmod(entry.devices or 0, accelerator.node.devices)
-        if left:
-            each = accelerator.node.devices
-            whole = f"write {nodes * each} or {(nodes + 1) * each}" if nodes else f"write {each}"
-            raise UsageError(
-                f"owned: {entry.devices} {accelerator.id} do not fill whole nodes of {each} devices; {whole}"
-            )
-        found.append(replace(entry, id=accelerator.id, site=site, nodes=entry.nodes or nodes, devices=None))
+        found.append(_counted(replace(entry, id=accelerator.id, site=site), accelerator.node.devices))
     return tuple(found)
+
+
+def _counted(entry: OwnedPlan, node_devices: int) -> OwnedPlan:
+    """Count owned devices in whole nodes; if they do not fill whole nodes, count single devices.
+
+    Amounts per node are then divided among the devices.
+    """
+    nodes, left = divmod(entry.devices or 0, node_devices)
+    if not left or entry.devices is None:
+        return replace(entry, nodes=entry.nodes or nodes, devices=None)
+    share = (nodes + 1) / entry.devices
+    resale = entry.resale_usd
+    return replace(
+        entry,
+        nodes=entry.devices,
+        devices=None,
+        unit_devices=1,
+        largest_server=node_devices if nodes else left,
+        book_usd=None if entry.book_usd is None else entry.book_usd * share,
+        resale_usd=replace(
+            resale,
+            value=resale.value * share,
+            low=resale.low * share,
+            high=resale.high * share,
+            unit="USD/device",
+        ),
+    )
 
 
 def _resolve_accelerators(plan: Plan, accelerators: Sequence[Accelerator]) -> dict[str, AcceleratorPlan]:
@@ -181,22 +201,24 @@ def _with_prices(
     if listed.node_devices not in {None, accelerator.node.devices}:
         raise UsageError(
             f"accelerators: {listed.node_devices}x{listed.id}: a node has {accelerator.node.devices} devices; "
-            f"write `{listed.id}`, and `tp: [{listed.node_devices}]` for replicas of {listed.node_devices} devices"
+            f"write `{listed.id}`, with `instances: [{listed.node_devices}]` to rent in this size and "
+            f"`tp: [{listed.node_devices}]` for replicas of {listed.node_devices} devices"
         )
     buy, with_host = listed.buy, listed.with_host
     if buy is not None and with_host:
         buy = _over(buy, accelerator.node.devices)
     if buy is None:
         buy, with_host = purchase_price(prices) or (None, False)
+    sizes = hourly_sizes(prices, quoted=listed.rent is not None) if listed.instances is None else listed.instances
+    stated = tuple(replace(entry, sizes=listed.instances or ()) for entry in listed.contracts)
     return replace(
         listed,
+        instances=sizes,
         # An accelerator of which only owned nodes are kept needs a price too, to replace devices that fail.
         buy=buy if "buy" in acquire or listed.owned_only else None,
         with_host=with_host,
         rent=(listed.rent or hourly_price(prices, levels)) if "rent" in acquire and not listed.owned_only else None,
-        contracts=(listed.contracts or contract_prices(prices))
-        if "contract" in acquire and not listed.owned_only
-        else (),
+        contracts=(stated or contract_prices(prices)) if "contract" in acquire and not listed.owned_only else (),
     )
 
 

@@ -14,8 +14,9 @@ import numpy as np
 from penstock.economics.bill_line import Line
 from penstock.planning.optimizer.acquire_nodes import AcquiredNodes, acquire_nodes
 from penstock.planning.optimizer.node_costs import BillingTerms, terms_of
-from penstock.planning.optimizer.problem import Mix, PoolPeriod, Problem
+from penstock.planning.optimizer.problem import NODE, Mix, Offer, PoolPeriod, Problem
 from penstock.planning.optimizer.refill_nodes import Array, Filling
+from penstock.planning.optimizer.resize_fleet import exceeds
 from penstock.planning.spec.resolve_plan import Resolved
 
 LOADS: Final = tuple(round(0.5 + 0.1 * step, 1) for step in range(16))
@@ -36,6 +37,8 @@ class Unit:
     site: str = ""
     number: int = 0
     """Price level of a purchase, or index of the contract."""
+    devices: int | None = None
+    """Devices of a rented instance that is smaller than a node, or of a kept unit; None for a whole node."""
 
 
 Counts = Mapping[Unit, int]
@@ -53,9 +56,10 @@ def bill_of(unit: Unit, terms: BillingTerms) -> tuple[Line, ...]:
         return terms.bill_kept(entry, unit.period)
     planned, site = terms.find(unit.accelerator, unit.site)
     if unit.way == "hour":
-        return terms.bill_rented(planned, site, unit.period)
-    billed = terms.bill_bought if unit.way == "bought" else terms.bill_contracted
-    return billed(planned, site, unit.number, unit.period)
+        return terms.bill_rented(planned, site, unit.period, devices=unit.devices)
+    if unit.way == "bought":
+        return terms.bill_bought(planned, site, unit.number, unit.period)
+    return terms.bill_contracted(planned, site, unit.number, unit.period, devices=unit.devices)
 
 
 def other_terms(resolved: Resolved) -> Mapping[float, BillingTerms]:
@@ -76,20 +80,28 @@ def other_terms(resolved: Resolved) -> Mapping[float, BillingTerms]:
 def count_units(mix: Mix) -> Counts:
     """Count the units of billing of a fleet at the planned load."""
     counts: dict[Unit, int] = dict(_people(mix))
-    vendors = {pool.offer.key: pool.offer.vendor for pool in mix.pools}
+    offers = {pool.offer.key: pool.offer for pool in mix.pools}
     for way, held in (("bought", mix.purchases), ("contract", mix.contracts)):
-        for (accelerator, site, number, period), nodes in held.items():
-            counts[_unit(way, vendors[accelerator, site], (accelerator, site), period, number)] = nodes
+        for (accelerator, site, unit, number, period), nodes in held.items():
+            counts[_unit(way, offers[accelerator, site, unit], period, number)] = nodes
     for pool in mix.pools:
         for way, nodes in (("kept", pool.kept_nodes), ("hour", pool.rented_nodes)):
             if nodes:
-                counts[_unit(way, pool.offer.vendor, pool.offer.key, pool.period)] = nodes
+                counts[_unit(way, pool.offer, pool.period)] = nodes
     return counts
 
 
-def _unit(way: str, vendor: str, key: tuple[str, str], period: int, number: int = 0) -> Unit:
+def _unit(way: str, offer: Offer, period: int, number: int = 0) -> Unit:
     known: dict[str, UnitKind] = {"kept": "kept", "bought": "bought", "contract": "contract", "hour": "hour"}
-    return Unit(way=known[way], vendor=vendor, period=period, accelerator=key[0], site=key[1], number=number)
+    return Unit(
+        way=known[way],
+        vendor=offer.vendor,
+        period=period,
+        accelerator=offer.accelerator,
+        site=offer.site,
+        number=number,
+        devices=None if offer.unit == NODE else offer.devices,
+    )
 
 
 def _people(mix: Mix) -> Iterator[tuple[Unit, int]]:
@@ -108,7 +120,7 @@ def count_units_at(mix: Mix, problem: Problem, load: float) -> Counts | None:
         return count_units(mix)
     counts: dict[Unit, int] = dict(_people(mix))
     watts: dict[tuple[str, int], float] = {}
-    nodes: dict[tuple[str, int], int] = {}
+    nodes: dict[tuple[str, int], float] = {}
     filling = Filling(problem, mix.pools)
     for key in dict.fromkeys(pool.offer.key for pool in mix.pools):
         pools = [pool for pool in mix.pools if pool.offer.key == key]
@@ -119,11 +131,12 @@ def count_units_at(mix: Mix, problem: Problem, load: float) -> Counts | None:
         for pool in pools:
             site, accelerator = (pool.offer.site, pool.period), (pool.offer.accelerator, pool.period)
             watts[site] = watts.get(site, 0.0) + int(held.at_site[pool.period][0]) * pool.offer.node_watts
-            nodes[accelerator] = nodes.get(accelerator, 0) + int(needed[pool.period][0])
+            count = int(needed[pool.period][0]) * pool.offer.nodes_per_unit
+            nodes[accelerator] = nodes.get(accelerator, 0.0) + count
         counts.update(_units(held))
-    capped = any(drawn > problem.site_watts.get(site, drawn) for (site, _), drawn in watts.items())
-    limited = any(count > problem.max_nodes.get(accelerator, count) for (accelerator, _), count in nodes.items())
-    return None if capped or limited else counts
+    limits = [(np.array(drawn), problem.site_watts.get(site)) for (site, _), drawn in watts.items()]
+    limits += [(np.array(count), problem.max_nodes.get(accelerator)) for (accelerator, _), count in nodes.items()]
+    return None if any(exceeds(amount, limit).any() for amount, limit in limits) else counts
 
 
 def _nodes_at(pool: PoolPeriod, filling: Filling, load: float) -> Array:
@@ -132,15 +145,14 @@ def _nodes_at(pool: PoolPeriod, filling: Filling, load: float) -> Array:
 
 def _units(held: AcquiredNodes) -> dict[Unit, int]:
     """Return the number of nodes of one offer per unit of billing; the volume bought decides the price level."""
-    vendor, key = held.offer.vendor, held.offer.key
     bought = {period: int(nodes[0]) for period, nodes in held.bought.items() if nodes[0]}
     volume = sum(bought.values()) * held.offer.devices
     level = max((level for level, tier in enumerate(held.offer.tiers) if tier.min_devices <= volume), default=0)
-    units = {_unit("bought", vendor, key, period, level): nodes for period, nodes in bought.items()}
+    units = {_unit("bought", held.offer, period, level): nodes for period, nodes in bought.items()}
     for way in ("contract", "kept", "hour"):
         for entry in held.acquired:
             if entry.way == way:
-                unit = _unit(way, vendor, key, entry.period, entry.number)
+                unit = _unit(way, held.offer, entry.period, entry.number)
                 units[unit] = units.get(unit, 0) + int(entry.nodes[0])
     return units
 

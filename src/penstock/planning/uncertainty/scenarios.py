@@ -57,6 +57,8 @@ class OwnedWorth:
     nodes: int
     kept: tuple[int, ...]
     """Nodes kept, by period."""
+    unit: str
+    """What is counted: `node` or `device`."""
     keeping_usd: float
     """Cost of keeping one node to the end: the cost of running it, plus the price for which it could be sold today."""
     new_usd: float | None
@@ -99,6 +101,7 @@ def _worth(problem: Problem, offer: Offer, winner: Mix) -> OwnedWorth:
     kept = {pool.period: pool.kept_nodes for pool in winner.pools if pool.offer.key == offer.key}
     return OwnedWorth(
         accelerator=offer.accelerator,
+        unit=offer.unit,
         site=offer.site,
         nodes=offer.kept.nodes if offer.kept else 0,
         kept=tuple(kept.get(period, 0) for period in range(problem.periods)),
@@ -150,7 +153,7 @@ def _excess(problem: Problem, mix: Mix) -> Iterator[str]:
     for accelerator, limit in problem.max_nodes.items():
         nodes = max(mix.nodes_of(accelerator, period) for period in periods)
         if nodes > limit:
-            yield f"has {nodes:,} nodes of {accelerator} ({limit:,} allowed)"
+            yield f"has {nodes:,g} nodes of {accelerator} ({limit:,} allowed)"
     early = sorted({pool.offer.accelerator for pool in mix.pools if pool.period < _first(problem, pool.offer)})
     if early:
         yield f"uses {' and '.join(early)} before delivery"
@@ -237,5 +240,4 @@ def _scenario(name: Literal["low", "base", "high"], family: Family, mix: Mix | N
 def _devices_by_accelerator(mix: Mix) -> Iterator[tuple[str, int]]:
     for accelerator in sorted(mix.support):
         periods = {pool.period for pool in mix.pools}
-        devices = next(pool.offer.devices for pool in mix.pools if pool.offer.accelerator == accelerator)
-        yield accelerator, devices * max(mix.nodes_of(accelerator, period) for period in periods)
+        yield accelerator, max(mix.devices_of(accelerator, period) for period in periods)

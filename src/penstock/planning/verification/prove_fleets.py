@@ -62,8 +62,8 @@ class Proof:
         others = fmean(kinds.values())
         found = {}
         for offer in problem.offers:
-            here = [kinds[kind.id] for kind in problem.replicas_on(offer.accelerator) if kind.id in kinds]
-            for kind in problem.replicas_on(offer.accelerator):
+            here = [kinds[kind.id] for kind in problem.replicas_on(offer) if kind.id in kinds]
+            for kind in problem.replicas_on(offer):
                 factor = kinds.get(kind.id, fmean(here) if here else others)
                 found.update({(offer.key, kind.id, period): factor for period in range(problem.periods)})
         return found

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from penstock.planning.candidates.candidate_search import Candidate
 from penstock.planning.candidates.replica_capacity import Option
-from penstock.planning.optimizer.problem import DemandKey, Mix, Problem
+from penstock.planning.optimizer.problem import NODE, DemandKey, Mix, Offer, Problem
 from penstock.planning.spec.plan_types import Bucket, WorkloadPlan
 from penstock.workload.slo import Slo
 
@@ -73,9 +73,9 @@ class Check:
 VerifyOf = Callable[[ServingFleet], tuple[Check, ...]]
 
 
-def pool_id(replica: str, site: str) -> str:
-    """Return the pool id, which is unique for each kind of replica at each site."""
-    return f"{replica} at {site}"
+def pool_id(replica: str, offer: Offer) -> str:
+    """Return the pool id, which is unique for each kind of replica on each offer."""
+    return f"{replica} at {offer.site}" + ("" if offer.unit == NODE else f" in {offer.unit}")
 
 
 def serving_fleet(
@@ -87,9 +87,9 @@ def serving_fleet(
     shares: dict[DemandKey, dict[str, float]] = {}
     for pool in (entry for entry in mix.pools if entry.period == period):
         for name, count in pool.replicas.items():
-            pools.append(ServingPool(id=pool_id(name, pool.offer.site), option=by_id[name].option, replicas=count))
+            pools.append(ServingPool(id=pool_id(name, pool.offer), option=by_id[name].option, replicas=count))
         for (name, demand), share in pool.load.items():
-            shares.setdefault(demand, {})[pool_id(name, pool.offer.site)] = share
+            shares.setdefault(demand, {})[pool_id(name, pool.offer)] = share
     return ServingFleet(period=period, pools=tuple(pools), streams=tuple(_streams(problem, period, shares, workloads)))
 
 

@@ -107,7 +107,7 @@ def with_simulated_rates(mix: Mix, checks: Mapping[CheckKey, Check], problem: Pr
 def _other_kinds(pool: PoolPeriod, mix: Mix, problem: Problem) -> Iterator[str]:
     """Return, for each workload of a pool, the best kind of replica of each size that the pool lacks."""
     own = {name for other in mix.pools if other.offer.key == pool.offer.key for name in other.replicas}
-    kinds = problem.replicas_on(pool.offer.accelerator)
+    kinds = problem.replicas_on(pool.offer)
     had = {(kind.workload, kind.devices) for kind in kinds if kind.id in own}
     lengths = [demand.key[0] for demand in problem.demands]
     best: dict[tuple[str, int], ReplicaKind] = {}
@@ -328,7 +328,7 @@ def _pools_checked(
     workload = {replica.id: replica.workload for replica in problem.replicas}
     for pool in tried.pools:
         for name in pool.replicas:
-            check = checks.get((pool.period, pool_id(name, pool.offer.site)))
+            check = checks.get((pool.period, pool_id(name, pool.offer)))
             check = check or checks.get((pool.period, workload[name]))
             busy = problem.busy_share(pool, name)
             if check is not None and busy:

@@ -3,10 +3,10 @@
 The page has the answer, the cost, the options, the confidence, and questions to vendors.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from penstock.planning.optimizer.problem import Mix
+from penstock.planning.optimizer.problem import DEVICE, NODE, Mix, Offer, PoolPeriod
 from penstock.planning.plan_result import Answer, Bill, PlanResult
 from penstock.planning.spec.plan_types import WorkloadPlan
 from penstock.planning.spec.resolve_plan import Resolved
@@ -19,7 +19,7 @@ from penstock.report.plan.plan_amounts import rate, usd
 from penstock.report.plan.plan_charts import Figure, cash_bars, compared_fleets, cost_bars, figure, span_bars
 from penstock.report.plan.price_sentences import price_sentences
 from penstock.report.plan.rfp import VendorSheet, vendor_sheets
-from penstock.report.plan.scenario_sentences import rule_usd, scenario_usd, small_fleet
+from penstock.report.plan.scenario_sentences import api_sentences, rule_usd, scenario_usd, small_fleet
 from penstock.report.plan.sentences import (
     Sureness,
     capital_first,
@@ -56,6 +56,7 @@ def summary(result: PlanResult, answer: Answer) -> dict[str, object]:
         not_compared_sentence(result),
         *price_sentences(result, answer),
         small_fleet(result, answer),
+        *api_sentences(result, answer),
     )
     blame = answer.confidence.blame if level == "open" else ()
     owned = () if answer.owned is None else owned_sentences(answer.owned, names)
@@ -110,25 +111,39 @@ def acquisition_plan(mix: Mix, resolved: Resolved) -> str:
     phrases = list(_unused_owned(mix, resolved))
     for ident in sorted(mix.support):
         pools = [pool for pool in mix.pools if pool.offer.accelerator == ident]
-        name, devices = product_name(resolved.accelerators[ident]), pools[0].offer.devices
-        bought = sum(nodes for key, nodes in mix.purchases.items() if key[0] == ident)
-        terms: dict[int, int] = {}
-        for (accelerator, site, number, _), nodes in mix.contracts.items():
-            if accelerator == ident:
-                offer = next(pool.offer for pool in pools if pool.offer.site == site)
-                months = offer.contracts[number].months
-                terms[months] = terms.get(months, 0) + nodes
-        ways = [
-            ("keep", _most((pool.period, pool.kept_nodes) for pool in pools), ""),
-            ("buy", bought, ""),
-            *(("rent", nodes, f" for {count_text(months, 'month')}") for months, nodes in sorted(terms.items())),
-            ("rent", _most((pool.period, pool.rented_nodes) for pool in pools), " by the hour"),
-        ]
-        for verb, nodes, how in ways:
-            if nodes:
-                phrases.append(f"{verb} {count_text(nodes, 'server')} of {devices} {name}{how}")
+        for unit in dict.fromkeys(pool.offer.unit for pool in pools):
+            of_unit = [pool for pool in pools if pool.offer.unit == unit]
+            name = product_name(resolved.accelerators[ident])
+            phrases += [
+                f"{verb} {_counted_units(nodes, of_unit[0].offer)} {name}{how}"
+                for verb, nodes, how in _ways(mix, of_unit)
+                if nodes
+            ]
     text = ", and ".join(phrases) if len(phrases) < 3 else ", ".join(phrases)  # "and" joins two
     return text[:1].upper() + text[1:]
+
+
+def _ways(mix: Mix, pools: Sequence[PoolPeriod]) -> Iterator[tuple[str, int, str]]:
+    """Yield the verb, the number and the term of each way in which the units of some pools are acquired."""
+    offers = {pool.offer.key: pool.offer for pool in pools}
+    terms: dict[int, int] = {}
+    for (accelerator, site, unit, number, _), nodes in mix.contracts.items():
+        offer = offers.get((accelerator, site, unit))
+        if offer is not None:
+            months = offer.contracts[number].months
+            terms[months] = terms.get(months, 0) + nodes
+    yield "keep", _most((pool.period, pool.kept_nodes) for pool in pools), ""
+    yield "buy", sum(nodes for key, nodes in mix.purchases.items() if key[:3] in offers), ""
+    for months, nodes in sorted(terms.items()):
+        yield "rent", nodes, f" for {count_text(months, 'month')}"
+    yield "rent", _most((pool.period, pool.rented_nodes) for pool in pools), " by the hour"
+
+
+def _counted_units(count: int, offer: Offer) -> str:
+    """Return a number of servers or instances with their devices, or of single devices."""
+    if offer.unit == DEVICE:
+        return f"{count:,} x"
+    return f"{count_text(count, 'server' if offer.unit == NODE else 'instance')} of {offer.devices}"
 
 
 def _most(nodes: Iterable[tuple[int, int]]) -> int:
@@ -142,9 +157,12 @@ def _most(nodes: Iterable[tuple[int, int]]) -> int:
 def _unused_owned(mix: Mix, resolved: Resolved) -> Iterator[str]:
     """List owned servers that the fleet never uses."""
     for entry in resolved.plan.owned:
-        kept = max((pool.kept_nodes for pool in mix.pools if pool.offer.key == (entry.id, entry.site)), default=0)
+        where = (entry.id, entry.site)
+        pools = [pool for pool in mix.pools if (pool.offer.accelerator, pool.offer.site) == where and pool.offer.kept]
+        kept = max((pool.kept_nodes for pool in pools), default=0)
         if (entry.nodes or 0) > kept:
-            yield f"sell {(entry.nodes or 0) - kept:,} of your {product_name(resolved.accelerators[entry.id])} servers"
+            what = "servers" if entry.unit_devices is None else "devices"
+            yield f"sell {(entry.nodes or 0) - kept:,} of your {product_name(resolved.accelerators[entry.id])} {what}"
 
 
 def _to_settle(blame: Blame, names: Mapping[str, str]) -> str:

@@ -14,7 +14,7 @@ from penstock.planning.spec.resolve_plan import Assumption, Confirmer, LeftOut
 from penstock.report.plan.cash_sentences import with_site
 from penstock.report.plan.plan_amounts import amount, per_mtok, spread, usd
 from penstock.report.plan.scenario_sentences import rule_usd
-from penstock.report.plan.sentences import in_time_share, nodes_by_acquisition, runs, served_requests
+from penstock.report.plan.sentences import in_time_share, nodes_by_acquisition, runs, served_requests, unit_name
 
 Cell = str | tuple[str, str]
 """Text of a cell, or a pair of text and CSS class."""
@@ -54,7 +54,7 @@ def fleet_table(mix: Mix, result: PlanResult) -> HtmlTable:
         when = f"{day_of(result.terms, start)} to {day_of(result.terms, end)}" if several else "throughout"
         rows.append(
             [
-                with_site(pool.offer.accelerator, pool.offer.site, result.plan),
+                with_site(unit_name(pool.offer), pool.offer.site, result.plan),
                 when,
                 ", ".join(f"{count} {how}" for how, count in nodes_by_acquisition(pool) if count),
                 f"{pool.spare_nodes}",

@@ -4,6 +4,7 @@ This part has the fleet over time, the placement, launch commands and the itemis
 """
 
 from collections.abc import Sequence
+from math import ceil
 
 from penstock.planning.optimizer.cash_flow import day_of
 from penstock.planning.optimizer.problem import Mix
@@ -75,12 +76,12 @@ def _over_time(mix: Mix, result: PlanResult) -> Figure | None:
     for ident in sorted(mix.support):
         name = product_name(result.resolved.accelerators[ident])
         nodes += [
-            (f"{day_of(result.terms, start):%Y-%m}", name, mix.nodes_of(ident, at))
+            (f"{day_of(result.terms, start):%Y-%m}", name, ceil(mix.nodes_of(ident, at)))
             for at, (start, _) in enumerate(periods)
         ]
     last = len(periods) - 1
     counts = "; ".join(
-        f"{mix.nodes_of(accelerator, 0)} {accelerator} at first, {mix.nodes_of(accelerator, last)} at the end"
+        f"{mix.nodes_of(accelerator, 0):g} {accelerator} at first, {mix.nodes_of(accelerator, last):g} at the end"
         for accelerator in sorted(mix.support)
     )
     return figure("Servers over time.", f"{counts}.", fleet_bars(nodes))

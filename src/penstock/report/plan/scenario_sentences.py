@@ -3,9 +3,11 @@
 A sentence states a cost as a bound if a cheaper fleet was not ruled out.
 """
 
+from collections.abc import Iterator
 from math import ceil
 from typing import Final
 
+from penstock.planning.optimizer.problem import NODE
 from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.uncertainty.scenarios import DemandScenario, RulePrice
 from penstock.report.plan.plan_amounts import usd
@@ -35,6 +37,22 @@ def rule_usd(rule: RulePrice) -> str:
     return usd(rule.usd) if rule.proven else f"at least {usd(rule.usd)}"
 
 
+def api_sentences(result: PlanResult, answer: Answer) -> Iterator[str]:
+    """Compare the cost of each workload with an API, at the price that the plan states."""
+    for workload, cost in zip(result.plan.workloads, answer.winner.cost.workloads, strict=True):
+        api = workload.api
+        if api is None:
+            continue
+        tokens = (cost.input_tokens * api.input_usd_per_mtok + cost.output_tokens * api.output_usd_per_mtok) / 1e6
+        priced = f"${api.input_usd_per_mtok:,g} in and ${api.output_usd_per_mtok:,g} out per million tokens"
+        source = f" ({api.source})" if api.source else ""
+        even = f"; both cost the same at {cost.usd / tokens:.2g} times this load" if tokens else ""
+        yield (
+            f"{workload.name}: its tokens cost {usd(tokens)} in today's money on an API at {priced}{source}, and "
+            f"{usd(cost.usd)} on this fleet{even}."
+        )
+
+
 def small_fleet(result: PlanResult, answer: Answer) -> str:
     """Return a warning if a fleet has up to 16 devices and at most half of them are busy.
 
@@ -54,7 +72,8 @@ def small_fleet(result: PlanResult, answer: Answer) -> str:
         most, needed = max((most, needed), (held, busy))
     if not most or most > _SMALL_DEVICES or needed > most / 2:
         return ""
-    return (
-        f"The load needs {needed} of these {most} devices; the others are spares or unused devices of whole nodes. "
-        "For a load this small, also ask for single devices by the hour, which this plan does not consider."
-    )
+    idle = f"The load needs {needed} of these {most} devices; the others are spares or unused devices."
+    if all(workload.api is None for workload in result.plan.workloads):
+        idle += " State `api:` prices of the workload to compare the fleet with an API."
+    smaller = any(offer.unit != NODE and offer.kept is None for offer in problem.offers)
+    return idle if smaller else f"{idle} Ask also for instances with fewer devices; state them under `instances:`."

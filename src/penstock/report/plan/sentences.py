@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 from penstock.catalog.accelerator import Accelerator
 from penstock.planning.candidates.candidate_search import Candidate
-from penstock.planning.optimizer.problem import Mix, PoolPeriod
+from penstock.planning.optimizer.problem import DEVICE, NODE, Mix, Offer, PoolPeriod
 from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.spec.plan_types import WorkloadPlan
 from penstock.planning.uncertainty.monte_carlo import Span
@@ -273,6 +273,13 @@ def not_compared_sentence(result: PlanResult) -> str:
     return " ".join(found)
 
 
+def unit_name(offer: Offer) -> str:
+    """Name an offer by its accelerator; an offer of smaller instances or single devices also states its unit."""
+    if offer.unit == NODE:
+        return offer.accelerator
+    return f"{offer.accelerator}, single" if offer.unit == DEVICE else f"{offer.accelerator} {offer.unit}"
+
+
 def nodes_by_acquisition(pool: PoolPeriod) -> tuple[tuple[str, int], ...]:
     """Return the number of nodes for each way of acquisition: kept, bought, on contract, by the hour."""
     contracts = zip(pool.offer.contracts, pool.contract_nodes, strict=False)
@@ -292,7 +299,7 @@ def owned_sentences(owned: Owned, names: Mapping[str, str] | None = None) -> Ite
         new = f", a new one {usd(entry.new_usd)}" if entry.new_usd is not None else ""
         name = called.get(entry.accelerator, entry.accelerator)
         cost = f"running one to the end, instead of selling it, costs {usd(entry.keeping_usd)}"
-        yield f"{kept} of {entry.nodes} {name} nodes kept: {cost}{new}"
+        yield f"{kept} of {entry.nodes} {name} {entry.unit}s kept: {cost}{new}"
     if owned.without_usd is not None and owned.saved_usd is not None:
         instead = f"{usd(owned.without_usd)} ({plain_label(owned.without_accelerators, called)})"
         more = f"{usd(owned.saved_usd)} more in total"

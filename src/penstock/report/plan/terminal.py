@@ -16,7 +16,7 @@ from penstock.report.plan.cash_sentences import money_with_site, with_site
 from penstock.report.plan.flips import flip_sentence, flips_by_input, within_range
 from penstock.report.plan.plan_amounts import per_mtok, spread, usd
 from penstock.report.plan.price_sentences import price_sentences
-from penstock.report.plan.scenario_sentences import rule_usd, scenario_sentence, small_fleet
+from penstock.report.plan.scenario_sentences import api_sentences, rule_usd, scenario_sentence, small_fleet
 from penstock.report.plan.sentences import (
     NO_FLEET,
     cheaper_fleet_sentence,
@@ -37,6 +37,7 @@ from penstock.report.plan.sentences import (
     served_requests,
     sureness,
     swing_name,
+    unit_name,
 )
 
 USES = {
@@ -94,6 +95,7 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
     yield from (Text(f"{head:<6} {sentence}") for head, sentence in money_with_site(answer.winner.cash, result.plan))
     if small := small_fleet(result, answer):
         yield Text(f"note   {small}", style="yellow")
+    yield from (Text(f"API    {sentence}") for sentence in api_sentences(result, answer))
     if answer.owned is not None:
         yield from (Text(f"owned  {sentence}") for sentence in owned_sentences(answer.owned))
     yield Text()
@@ -132,7 +134,7 @@ def _fleet(mix: Mix, result: PlanResult) -> Table:
             runs(pool, result.candidates),
             served_requests(pool, result.plan.workloads),
         )
-        where = with_site(pool.offer.accelerator, pool.offer.site, result.plan)
+        where = with_site(unit_name(pool.offer), pool.offer.site, result.plan)
         rows.setdefault((where, *what), []).append(pool.period)
     several = len({pool.period for pool in mix.pools}) > 1
     for (where, *what_runs), periods in rows.items():
