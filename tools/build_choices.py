@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 WRITTEN = ROOT / "src/penstock/preflight/data/choices.toml"
 HEAD = """# Which values a flag takes in which release: first release, release in which it was gone.
 # Read from the engines' registries in the releases listed here: tags (tools/build_choices.py), and wheels of vLLM after
-# the last tag (tools/build_releases.py). The first release of a table means "that or earlier". Whether a release
+# the last tag (`penstock preflight learn`). The first release of a table means "that or earlier". Whether a release
 # between two of those listed has what only one of them has is not known.
 """
 Choices = dict[str, set[str]]

@@ -37,6 +37,8 @@ COMMANDS = (
     ("accuracy",),
     ("audit",),
     ("preflight",),
+    ("preflight", "learn"),
+    ("preflight", "packs"),
     ("fp8",),
     ("fp8", "scan"),
     ("catalog",),

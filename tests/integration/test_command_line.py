@@ -99,7 +99,7 @@ FIT_70B = ("fit", "llama-3.1-70b", "--on")
         ((*FIT_70B, "h100", "--context", "lots"), "use a number such as 4096, 32k or 1M"),
         ((*FIT_70B, "h100", "--kv", "int3"), "known: bf16, fp16, fp8"),
         ((*FIT_70B, "h100", "--precision", "fp5"), "use one of bf16"),
-        ((*FIT_70B, "h100", "--engine", "tgi"), "use `vllm` or `sglang`"),
+        ((*FIT_70B, "h100", "--engine", "tgi"), "use one of vllm, sglang, vllm-atom"),
         ((*FIT_70B, "h100", "--engine-version", "new"), "write 0.24, 0.11.2 or 0.28.0rc1"),
         ((*FIT_70B, "h100", "--tp", "5000"), "tp must be between 1 and 4096"),
         ((*FIT_70B, "h100", "--draft"), "no multi-token-prediction layers"),

@@ -19,6 +19,7 @@ from penstock.report.fit.document import FitDocument
 from penstock.report.plan.document import PlanDocument
 from penstock.report.predict_document import PredictDisaggregatedDocument, PredictDocument
 from penstock.report.preflight.document import PreflightDocument
+from penstock.report.preflight.known_releases import LearnDocument, PacksDocument
 from penstock.report.receipts import ReceiptsDocument
 from penstock.report.simulate.document import SimulateDocument
 from penstock.report.simulate_fleet.document import SimulateFleetDocument
@@ -31,6 +32,8 @@ _TYPES: Final[tuple[type, ...]] = (
     CatalogPricesDocument,
     CatalogShowDocument,
     FitDocument,
+    LearnDocument,
+    PacksDocument,
     PlanDocument,
     PredictDisaggregatedDocument,
     PredictDocument,

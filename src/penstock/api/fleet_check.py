@@ -6,15 +6,18 @@ from penstock.api.options.file_types import AskedFleet
 from penstock.api.progress import ProgressListener
 from penstock.catalog import load_accelerator
 from penstock.checkpoint import open_checkpoint
-from penstock.preflight import Preflight, load_knowledge
+from penstock.preflight import Preflight
 from penstock.preflight.facts.subject import subject_of
 from penstock.preflight.pool_check import check_pool
 from penstock.preflight.preflight_result import CheckedPool
+from penstock.preflight.rules.knowledge import Knowledge
 
 
-def check_fleet(asked: AskedFleet, watch: ProgressListener) -> tuple[tuple[CheckedPool, ...], tuple[Preflight, ...]]:
+def check_fleet(
+    asked: AskedFleet, knowledge: Knowledge, watch: ProgressListener
+) -> tuple[tuple[CheckedPool, ...], tuple[Preflight, ...]]:
     """Return the pools of a fleet, and the preflight of one replica of each."""
-    fleet, knowledge, answers = fleet_choice(asked), load_knowledge(), list[Preflight]()
+    fleet, answers = fleet_choice(asked), list[Preflight]()
     for done, pool in enumerate(fleet.pools):
         watch.progress("checking", done, len(fleet.pools))
         subject = subject_of(open_checkpoint(pool.model), pool.model)

@@ -31,7 +31,6 @@ from penstock.preflight import (
     PreflightQuestion,
     Subject,
     check,
-    load_knowledge,
     parse_command,
 )
 from penstock.preflight.executed_speed import Speed, predicted_speed
@@ -41,7 +40,9 @@ from penstock.preflight.facts.subject import scanned_facts, smallest_split, subj
 from penstock.preflight.launch.images import image_release
 from penstock.preflight.launch.release_flags import expand_abbreviations
 from penstock.preflight.nearest_split import nearest
+from penstock.preflight.packs.pack_files import load_extended, rule_directories
 from penstock.preflight.preflight_result import CheckedPool
+from penstock.preflight.rules.knowledge import Knowledge
 from penstock.report.preflight.document import PreflightDocument
 from penstock.report.preflight.short import render_fleet
 from penstock.report.preflight.terminal import render_matrix, render_preflight
@@ -106,7 +107,8 @@ def preflight(options: PreflightOptions) -> PreflightAnswer:
     """
     if options.fleet is not None:
         return _check_fleet(options, options.fleet)
-    choices = LaunchQuestions(options)
+    knowledge = load_extended(rule_directories(options.rules))
+    choices = LaunchQuestions(options, knowledge)
     named = choices.model if options.model is None else fspath(options.model)
     if named is None:
         raise UsageError("no model is named; give a config.json, a checkpoint directory, a catalog name or hf:org/name")
@@ -120,7 +122,6 @@ def preflight(options: PreflightOptions) -> PreflightAnswer:
         raise UsageError("no accelerator is named; add `--on mi300x:8`, or --matrix for all accelerators")
     else:
         questions = list(choices.questions(subject, options.on))
-    knowledge = load_knowledge()
     answers = []
     for done, question in enumerate(questions):
         options.watch.progress("checking", done, len(questions))
@@ -142,7 +143,7 @@ def _check_fleet(options: PreflightOptions, fleet: "AskedFleet") -> PreflightAns
         raise UsageError(f"--fleet names models and accelerators itself; leave out {named}")
     from penstock.api.fleet_check import check_fleet  # noqa: PLC0415 - a single deployment does without its libraries
 
-    pools, answers = check_fleet(fleet, options.watch)
+    pools, answers = check_fleet(fleet, load_extended(rule_directories(options.rules)), options.watch)
     nothing = (None,) * len(answers)
     return PreflightAnswer(answers=answers, speeds=nothing, instead=nothing, pools=pools, strict=options.strict)
 
@@ -153,7 +154,8 @@ class LaunchQuestions:
     Options that the user did not give are read from the launch command.
     """
 
-    def __init__(self, options: PreflightOptions) -> None:
+    def __init__(self, options: PreflightOptions, knowledge: Knowledge) -> None:
+        self.knowledge = knowledge
         self.engine, self.version = options.engine, options.engine_version
         self.tp, self.pp, self.dp, self.ep = options.tp, options.pp, options.dp, options.ep
         self.context_tokens = None if options.context is None else tokens_choice(options.context)
@@ -177,7 +179,7 @@ class LaunchQuestions:
             )
         self.version = str(tagged) if tagged is not None else self.version
         version = Release(self.version) if self.version else NEWEST[engine]
-        self.launch = expand_abbreviations(launch, load_knowledge().flags[ENGINES[engine].server], version)
+        self.launch = expand_abbreviations(launch, self.knowledge.flags[ENGINES[engine].server], version)
         stated = stated_split(self.launch, engine)
         self.tp, self.pp = self.tp or stated.tp, max(self.pp, stated.pp)
         self.dp, self.ep = max(self.dp, stated.dp), self.ep or stated.spreads_experts

@@ -35,6 +35,27 @@ class DeclaredCommand(click.Command):
         return help_text(self, ctx)
 
 
+class CommandWithActions(DeclaredCommand):
+    """Command with further commands below it: `penstock preflight MODEL`, and `penstock preflight learn RELEASE`."""
+
+    def __init__(self, command: DeclaredCommand, actions: Mapping[str, DeclaredCommand]) -> None:
+        super().__init__(command.name, callback=command.callback, params=command.params, help=command.help)
+        self.actions = actions
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,  # noqa: ANN401 - as click declares it
+    ) -> click.Context:
+        """Return the context of the command, or of the command below it that the first word names."""
+        action = self.actions.get(args[0]) if args else None
+        if action is None:
+            return super().make_context(info_name, args, parent, **extra)
+        return action.make_context(f"{info_name} {action.name}", args[1:], parent, **extra)
+
+
 class DeclaredGroup(click.Group):
     """Group of commands whose modules are imported when they are needed.
 
@@ -81,7 +102,8 @@ class DeclaredGroup(click.Group):
         if cmd_name not in self._panel_by_name:
             return super().get_command(ctx, cmd_name)
         found = getattr(import_module(f"penstock.cli.commands.{cmd_name}"), f"{cmd_name}_command")
-        command = found if isinstance(found, DeclaredGroup) else declared_command(found, cmd_name)
+        known = isinstance(found, DeclaredGroup | DeclaredCommand)
+        command = found if known else declared_command(found, cmd_name)
         command.panel = self._panel_by_name[cmd_name]
         return command
 

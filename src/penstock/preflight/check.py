@@ -24,7 +24,7 @@ from penstock.preflight.predictions.fp8_dialect import predict_dialect
 from penstock.preflight.predictions.measured_engines import engines_measured_with
 from penstock.preflight.predictions.weight_kernels import as_executed, predict_kernels
 from penstock.preflight.preflight_result import Preflight, PreflightQuestion
-from penstock.preflight.rules.findings import assess
+from penstock.preflight.rules.findings import assess, last_read_release
 from penstock.preflight.rules.knowledge import Knowledge
 
 
@@ -54,7 +54,7 @@ def check(question: PreflightQuestion, knowledge: Knowledge) -> Preflight:
         question=question,
         launch=launch,
         facts=facts,
-        assessment=assess(knowledge.rules, facts),
+        assessment=assess(knowledge.rules, facts, knowledge.standings),
         architecture=architecture_support(
             question.subject.model.architecture, question.engine, question.version, knowledge.architectures
         ),
@@ -72,6 +72,7 @@ def check(question: PreflightQuestion, knowledge: Knowledge) -> Preflight:
         plan=plan,
         recipe=recipe,
         served=engines_measured_with(question.subject.model.name, question.accelerator.id, knowledge.served),
+        newer_than_read=last_read_release(question.engine, question.version, knowledge.standings),
         unknown=tuple(knowledge.engines.get(question.engine, {}).get("unknown", ())),
     )
 

@@ -6,7 +6,6 @@ from enum import StrEnum
 from typing import Final, Literal
 
 from penstock.catalog.accelerator import Accelerator
-from penstock.fleet.engines import NEWEST
 from penstock.fleet.release import Release
 from penstock.fleet.serving_engines import ENGINES, EngineProfile, ServingEngine
 from penstock.model import ModelSpec
@@ -135,6 +134,8 @@ class Preflight:
     recipe: Recipe | None
     served: tuple[ServedBy, ...]
     """Engines that have published measurements with this model on this accelerator."""
+    newer_than_read: Release | None
+    """The newest release before the checked one whose source code was read. None if the checked release was read."""
     unknown: tuple[str, ...] = ()
     """What is not known of the engine, in sentences. The tuple is empty for an engine whose source code was read."""
 
@@ -219,12 +220,6 @@ class Preflight:
             units = self.facts["chip.fp4"]
             return isinstance(units, frozenset) and group.format in units
         return group.kernel in {KernelClass.EMULATED, KernelClass.EXPANDED, KernelClass.TRITON}
-
-    @property
-    def newer_than_read(self) -> Release | None:
-        """The newest release whose source code was read, if the checked release is newer. Otherwise None."""
-        read = NEWEST[self.question.engine]
-        return read if self.question.version > read else None
 
     @property
     def executed_model(self) -> ModelSpec:

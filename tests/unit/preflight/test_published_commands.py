@@ -22,7 +22,7 @@ with (Path(__file__).parents[2] / "data" / "world" / "commands.csv").open(newlin
 
 def ask(line: "Mapping[str, str]") -> Preflight:
     """Ask as `penstock preflight --on CHIP --command LINE` does."""
-    options = LaunchQuestions(PreflightOptions(command=line["command"]))
+    options = LaunchQuestions(PreflightOptions(command=line["command"]), KNOWLEDGE)
     assert options.model is not None
     subject = subject_of(open_checkpoint(options.model), options.model)
     (question,) = options.questions(subject, line["on"])

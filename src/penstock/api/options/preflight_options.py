@@ -12,6 +12,7 @@ from penstock.api.progress import LOG, ProgressListener
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from os import PathLike
+    from pathlib import Path
 
     from penstock.api.options.argument_types import Targets, Tokens
     from penstock.api.options.file_types import AskedFleet
@@ -45,6 +46,10 @@ class PreflightOptions:
     scan: bool = option("Also read the FP8 bytes of a local checkpoint, as `penstock fp8 scan` does.", default=False)
     fleet: AskedFleet | None = option(
         "Check every pool of this fleet file, which `penstock plan --fleet` writes, instead of one deployment.",
+        default=None,
+    )
+    rules: Path | None = option(
+        "Directory of your own rules (*.toml) and data packs (*.json), which add to or replace the shipped ones.",
         default=None,
     )
     strict: bool = option(

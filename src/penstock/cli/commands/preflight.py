@@ -4,13 +4,15 @@ from typing import Annotated
 
 from penstock.api.options.option_fields import Flag
 from penstock.api.options.preflight_options import PreflightOptions
+from penstock.cli.commands.learn import learn_command, packs_command
+from penstock.cli.declared_commands import CommandWithActions, declared_command
 from penstock.cli.flags.option_flags import Given, with_flags
 from penstock.cli.flags.shared_flags import AsJson
 from penstock.errors import UsageError
 
 
 @with_flags(PreflightOptions)
-def preflight_command(
+def check_command(
     given: Given,
     *,
     probe: Annotated[
@@ -60,6 +62,8 @@ def preflight_command(
     - `penstock preflight gpt-oss-120b --matrix  # every accelerator, vLLM and SGLang`
     - `penstock preflight deepseek-r1 --on mi355x:8 --engine vllm-atom`
     - `penstock preflight --fleet fleet.yaml --strict  # every pool of a plan, as a gate`
+    - `penstock preflight learn vllm==0.33.0  # read a release that this version does not know`
+    - `penstock preflight packs  # the releases and rules that are known`
     - `penstock preflight --probe http://127.0.0.1:8000 --save-reference h100.json`, then on the other vendor
       `penstock preflight --probe http://127.0.0.1:8001 --reference h100.json`
     """
@@ -79,3 +83,9 @@ def preflight_command(
     with Watch("checking the launch") as watch:
         answer = preflight(**given, watch=watch)
     show(answer, as_json=as_json)
+
+
+preflight_command = CommandWithActions(
+    declared_command(check_command, "preflight"),
+    {"learn": declared_command(learn_command, "learn"), "packs": declared_command(packs_command, "packs")},
+)

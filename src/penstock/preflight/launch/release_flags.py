@@ -114,9 +114,14 @@ def release_finding(
     """Return the problem with a flag or value that the table lists, or None if the release has that flag or value."""
     presence, entry = known.presence(listed, version), known.entries[listed]
     if presence == "removed":
-        gone, instead, advice = (*entry[1:], None, None)[:3]
+        gone, instead, advice = (*entry[1:], None, None, None)[:3]
         return FlagFinding(
-            name=typed, value=value, problem="removed", release=gone, instead=instead or None, advice=advice
+            name=typed,
+            value=value,
+            problem="removed",
+            release=gone or str(version),
+            instead=instead or None,
+            advice=advice,
         )
     if presence == "too_new":
         return FlagFinding(name=typed, value=value, problem="too_new", release=entry[0], instead=None)

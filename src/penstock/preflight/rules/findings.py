@@ -21,6 +21,11 @@ class Finding:
 
     Otherwise None.
     """
+    cited_lines: str | None = None
+    """Whether the lines of source code that the rule cites hold, moved or are gone in the checked release.
+
+    None if no data pack of the release says so.
+    """
 
     @property
     def severity(self) -> Severity:
@@ -55,14 +60,24 @@ class Assessment:
         return not self.of(Severity.SILENT_WRONG) and not self.of(Severity.BLOCKER)
 
 
-def assess(rules: Iterable[Rule], facts: Facts) -> Assessment:
-    """Evaluate every rule. A rule that cannot be decided is returned as undetermined and is never dropped."""
+def assess(
+    rules: Iterable[Rule], facts: Facts, standings: Mapping[tuple[str, Release], Mapping[str, str]] | None = None
+) -> Assessment:
+    """Evaluate every rule. A rule that cannot be decided is returned as undetermined and is never dropped.
+
+    `standings` says, for the releases that a data pack describes, whether the lines that a rule cites still stand.
+    """
+    engine, version, learned = facts.get("engine"), facts.get("version"), standings or {}
+    last_read: Release | None = None
+    cited: Mapping[str, str] = {}
+    if isinstance(engine, str) and isinstance(version, Release):
+        last_read, cited = last_read_release(engine, version, learned), learned.get((engine, version), {})
     findings, undetermined, checked = [], [], 0
     for rule in rules:
         checked += 1
         truth = rule.holds(facts)
         if truth:
-            findings.append(_finding(rule, facts))
+            findings.append(_finding(rule, facts, last_read, cited.get(rule.id)))
         elif truth is None:
             undetermined.append(Undetermined(rule=rule, missing=_missing(rule, facts)))
     order = list(Severity)
@@ -71,24 +86,26 @@ def assess(rules: Iterable[Rule], facts: Facts) -> Assessment:
     return Assessment(findings=tuple(findings), undetermined=tuple(undetermined), rules_checked=checked)
 
 
-def _finding(rule: Rule, facts: Facts) -> Finding:
+def _finding(rule: Rule, facts: Facts, last_read: Release | None, cited_lines: str | None) -> Finding:
     known = {name: facts[name] for name in rule.when.names if name in facts}
+    bounded = rule.engine is None or (rule.versions is not None and not rule.versions.open_ended)
     return Finding(
         rule=rule,
         because={name: value for name, value in known.items() if not isinstance(value, Unknown)},
-        unchecked_since=_last_checked_release(rule, facts),
+        unchecked_since=None if bounded else last_read,
+        cited_lines=cited_lines,
     )
 
 
-def _last_checked_release(rule: Rule, facts: Facts) -> Release | None:
-    """Return the newest release that was read, if a rule without a last release is applied to a newer release.
+def last_read_release(engine: str, version: Release, learned: Iterable[tuple[str, Release]]) -> Release | None:
+    """Return the newest release before this one that was read. Return None if this release was read, or is older.
 
-    Otherwise None.
+    A release was read for the rules, or as a data pack, of which `learned` lists engine and release.
     """
-    version, engine = facts.get("version"), facts.get("engine")
-    read = NEWEST.get(engine) if isinstance(engine, str) else None
-    bounded = rule.engine is None or (rule.versions is not None and not rule.versions.open_ended)
-    return read if not bounded and read is not None and isinstance(version, Release) and version > read else None
+    newest, packs = NEWEST.get(engine), [release for name, release in learned if name == engine]
+    if newest is None or version <= newest or version in packs:
+        return None
+    return max([newest, *(release for release in packs if release < version)])
 
 
 def _missing(rule: Rule, facts: Facts) -> Mapping[str, str]:

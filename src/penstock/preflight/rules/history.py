@@ -5,7 +5,7 @@ The history has the releases that introduced and removed each name, and the rele
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal
 
@@ -32,13 +32,24 @@ class History:
     """
     read: tuple[Release, ...]
     """Releases that were examined, oldest first."""
+    learned: Mapping[Release, frozenset[str]] = field(default_factory=dict)
+    """All names of the releases that were read as a whole from a data pack. They take precedence over `entries`."""
+
+    def with_release(self, release: Release, names: frozenset[str]) -> "History":
+        """Return the history with one more release that was read as a whole."""
+        added = {name: (str(release),) for name in names if name not in self.entries}
+        return History(
+            entries={**self.entries, **added},
+            read=tuple(sorted({*self.read, release})),
+            learned={**self.learned, release: names},
+        )
 
     def presence(self, name: str, version: Release) -> Presence | None:
         """Return whether a release has a name. Return None if the table does not list the name."""
         entry = self.entries.get(name)
         if entry is None:
             return None
-        before, after = (self._at(entry, release) for release in self.around(version))
+        before, after = (self._at(name, entry, release) for release in self.around(version))
         return before if before == after else "not_known"
 
     def around(self, version: Release) -> tuple[Release, Release]:
@@ -68,7 +79,9 @@ class History:
         """
         return min(Release(entry[0]) for entry in self.entries.values())
 
-    def _at(self, entry: Sequence[str], release: Release) -> Presence:
+    def _at(self, name: str, entry: Sequence[str], release: Release) -> Presence:
+        if (names := self.learned.get(release)) is not None:
+            return "has" if name in names else "removed" if release >= Release(entry[0]) else "too_new"
         if len(entry) > 1 and release >= Release(entry[1]):
             return "removed"
         since = Release(entry[0])

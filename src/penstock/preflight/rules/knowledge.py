@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.fleet.release import Release
 from penstock.preflight.rules.history import EngineFlags, History
 from penstock.preflight.rules.rule import Rule
 
@@ -26,5 +27,7 @@ class Knowledge:
     cookbook: Mapping[str, Any]
     architectures: Mapping[str, Any]
     served: Mapping[str, Any]
+    standings: Mapping[tuple[str, Release], Mapping[str, str]]
+    """For each engine and release with a data pack: whether the lines that a rule cites hold, moved or are gone."""
     engines: Mapping[str, Any]
     """For each engine of which parts were not read: what is not known, and the sources of the rest."""

@@ -51,6 +51,7 @@ class FindingDocument(TypedDict):
     because: Annotated[dict[str, Any], at(lambda finding: _facts(finding.because))]
     sources: Annotated[list[str], at(lambda finding: [source.url for source in finding.rule.sources])]
     unchecked_since: str | None
+    cited_lines: str | None
 
 
 class UndeterminedDocument(TypedDict):

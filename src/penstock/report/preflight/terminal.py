@@ -18,6 +18,7 @@ from penstock.preflight.launch.launch_plan import HEAD_NODE, LaunchPlan, command
 from penstock.preflight.launch.recipe import Recipe
 from penstock.preflight.launch.release_flags import FlagFinding
 from penstock.preflight.launch.start_memory import keeps_whole_context
+from penstock.preflight.packs.pack import LEARNABLE
 from penstock.preflight.predictions.weight_kernels import KernelClass
 from penstock.preflight.preflight_result import Preflight, Readiness
 from penstock.preflight.rules.condition import Value
@@ -47,6 +48,7 @@ _COUNTED: Mapping[Severity, str] = {
     Severity.SLOW: "slow",
     Severity.INFO: "to note",
 }
+_CITED = {"moved": "moved or changed", "gone": "are gone"}
 _SHOWN_BYTES = GIB // 20
 _WORTH_ASKING = {Severity.SILENT_WRONG, Severity.BLOCKER, Severity.WARNING}
 """Severities of the undecided rules that are printed. Undecided rules of lower severity are not printed."""
@@ -109,10 +111,13 @@ def headline(answer: Preflight) -> Text:
         where += f" on {answer.plan.nodes} machines"
     words, style = _READINESS[answer.readiness]
     text = Text(_model_name(question.subject), style="bold")
-    text.append(f" on {where}, {question.engine} {question.version}: ", style="not bold")
+    read = answer.newer_than_read
+    unread = "" if read is None else f" (this release was not read; checked as {read})"
+    text.append(f" on {where}, {question.engine} {question.version}{unread}: ", style="not bold")
     text.append(words.replace("{with}", _context_note(answer)), style=style)
-    if answer.newer_than_read is not None:
-        text.append(f"\nchecked against {answer.newer_than_read}: later releases were not read", style="bold yellow")
+    if read is not None and question.engine in LEARNABLE:
+        learn = f"penstock preflight learn {question.engine}=={question.version}"
+        text.append(f"\nto read this release: {learn}", style="bold yellow")
     text.append(f"\n{answer.assessment.rules_checked} rules: {_counts(answer)}", style="not bold dim")
     if answer.unknown:
         text.append(f"\n{question.engine}: {question.profile.what}", style="not bold")
@@ -164,6 +169,10 @@ def _finding(finding: Finding) -> RenderableType:
     grounds = Text(f"{rule.id} ({rule.grounds}); because {because}", style="dim")
     for source in rule.sources:
         grounds.append(f"\n{source.url}")
+    if finding.cited_lines in {"moved", "gone"}:
+        grounds.append(
+            f"\nthe lines that it cites {_CITED[finding.cited_lines]} in this release: check whether it still holds"
+        )
     if finding.unchecked_since is not None:
         grounds.append(f"\nlast checked in {finding.unchecked_since}; later releases were not read")
     grid.add_row("•", Group(Text(rule.message), Text(f"fix: {rule.fix}"), grounds))
