@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from penstock.planning.optimizer.cheapest_mix import cheapest, runners_up
+from penstock.planning.optimizer.fill_nodes import fill_nodes
 from penstock.planning.optimizer.load_balance import balance_load
 from penstock.planning.optimizer.problem import (
     MIN_VENDOR_SHARE,
@@ -447,3 +448,42 @@ def test_two_pools_are_equally_busy_where_no_rule_says_otherwise() -> None:
     assert isclose(red.load["red1", ("chat", 0)], 10 / 40, abs_tol=1e-6)
     assert isclose(green.load["green1", ("chat", 0)], 30 / 40, abs_tol=1e-6)
     assert isclose(_busiest(balance_load(mix, problem), problem), 30 / 40, abs_tol=1e-6)
+
+
+def busiest(mix: Mix, problem: Problem) -> float:
+    return max((problem.busy_share(pool, name) for pool in mix.pools for name in pool.replicas), default=0.0)
+
+
+@law
+@given(problem=problems())
+def test_a_filling_keeps_nodes_cost_and_rules_and_is_no_busier(problem: Problem) -> None:
+    found = cheapest(problem)
+    assume(found is not None)
+    assert found is not None
+    before = balance_load(found, problem)
+    after = balance_load(fill_nodes(before, problem), problem)
+    keeps_the_rules(problem, after)
+    assert after.cost_usd == before.cost_usd
+    assert [pool.nodes for pool in after.pools] == [pool.nodes for pool in before.pools]
+    # One kind less may cost 10% of margin in a pool; nothing else does.
+    assert busiest(after, problem) <= busiest(before, problem) * (1 + 0.1 * len(problem.replicas)) + 1e-6
+
+
+def test_of_two_fillings_of_one_cost_the_one_with_margin_and_one_kind_is_taken() -> None:
+    """Three nodes of 8 hold 8 x tp2 with 13% to spare; 7 x tp2 and 2 x tp1 carry the load by a hair."""
+    offer = Offer(accelerator="h", vendor="nvidia", site="s", devices=8, node_watts=1.0, rent_usd=(100.0,))
+    kinds = tuple(
+        ReplicaKind(id=f"tp{size}", accelerator="h", workload="chat", devices=size, requests_per_s={0: rate})
+        for size, rate in ((1, 0.5), (2, 2.3), (4, 4.4))
+    )
+    problem = Problem(
+        periods=1,
+        offers=(offer,),
+        replicas=kinds,
+        demands=(Demand(key=("chat", 0), requests_per_s=(16.2,), tokens=1000),),
+        spare_nodes=1,
+    )
+    found = cheapest(problem)
+    assert found is not None
+    (pool,) = balance_load(fill_nodes(found, problem), problem).pools
+    assert (pool.nodes, pool.replicas) == (3, {"tp2": 8})

@@ -11,6 +11,7 @@ import numpy as np
 
 from penstock.planning.candidates.candidate_search import Candidate
 from penstock.planning.optimizer.cheapest_mix import cheapest
+from penstock.planning.optimizer.fill_nodes import fill_nodes
 from penstock.planning.optimizer.load_balance import balance_load
 from penstock.planning.optimizer.problem import Mix, PoolKey, PoolPeriod, Problem, ReplicaKind, Restriction
 from penstock.planning.optimizer.refill_nodes import Filling
@@ -193,7 +194,7 @@ def _size(
     The fleet is planned again on the same accelerators with the simulated capacity of each pool. A pool that missed the
     SLO gets more nodes, and a pool with room gets fewer nodes. The cheapest fleet that meets the SLO is kept.
     """
-    tried, best = balance_load(mix, problem), None
+    tried, best = _with_largest_margin(mix, problem), None
     carried: dict[PoolKey, float] = {}
     seen: set[tuple[object, ...]] = set()
     for attempt in range(1, _ATTEMPTS + 1):
@@ -278,7 +279,12 @@ def of_same_accelerators(problem: Problem, mix: Mix) -> Mix | None:
         gap_fraction=None if problem.periods == 1 else _PERIODS_GAP,
         search_nodes=_MAX_NODES,
     )
-    return None if found is None else balance_load(found, problem)
+    return None if found is None else _with_largest_margin(found, problem)
+
+
+def _with_largest_margin(mix: Mix, problem: Problem) -> Mix:
+    """Spread the load over the pools, fill each pool for its load, and spread the load over the new replicas."""
+    return balance_load(fill_nodes(balance_load(mix, problem), problem), problem)
 
 
 def vendors_above_minimum_share(problem: Problem, mix: Mix) -> frozenset[str]:
