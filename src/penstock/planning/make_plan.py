@@ -28,7 +28,14 @@ from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.resolve_plan import LeftOut, Resolved, assumptions, resolve
 from penstock.planning.spec.trace_workload import with_trace
 from penstock.planning.uncertainty.quantify_uncertainty import find_competing, quantify_uncertainty
-from penstock.planning.uncertainty.scenarios import demand_scenarios, find_blocking_rules, owned_worth, rule_prices
+from penstock.planning.uncertainty.scenarios import (
+    demand_scenarios,
+    find_blocking_rules,
+    missing_vendors,
+    next_saving,
+    owned_worth,
+    rule_prices,
+)
 from penstock.planning.uncertainty.solve_again import as_solved
 from penstock.planning.uncertainty.staffing import people_decide
 from penstock.planning.uncertainty.verdict import judge
@@ -175,4 +182,6 @@ def _describe(
         owned=owned_worth(problem, family, sized),
         verified=proven.proof.verified,
         regret_usd=proven.proof.regret_usd,
+        missing=missing_vendors(family.with_simulated_capacities(problem), simulated.by_label),
+        saving=next_saving(problem, family.winner),
     )

@@ -1,7 +1,7 @@
 """Defines the result of a plan: the answer with its fleets and their bills, or the reasons why there is no fleet."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.audit.saving_claim import ClaimCheck
 from penstock.planning.candidates.candidate_search import Candidate
@@ -13,7 +13,7 @@ from penstock.planning.optimizer.problem import Mix, Problem
 from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.resolve_plan import Assumption, LeftOut, Resolved
 from penstock.planning.uncertainty.monte_carlo import Confidence
-from penstock.planning.uncertainty.scenarios import DemandScenario, Owned, RulePrice
+from penstock.planning.uncertainty.scenarios import DemandScenario, NodeSaving, Owned, RulePrice
 from penstock.planning.uncertainty.sensitivity import Flip, Swing
 from penstock.planning.uncertainty.staffing import PeopleDecide
 from penstock.planning.uncertainty.verdict import PlanVerdict
@@ -59,6 +59,10 @@ class Answer:
     verified: tuple[Verified, ...]
     """The simulated fleets, of which the winner is the first; empty without a simulator."""
     regret_usd: float | None
+    missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Maps each vendor with offers but without a fleet of its own to the rules that it breaks, and by how much."""
+    saving: NodeSaving | None = None
+    """The smallest decrease of demand that saves nodes; None if 25% less demand saves none."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,11 +46,11 @@ def test_the_verdict_says_up_to_how_many_engineers_a_vendor_is_cheaper() -> None
     flip = next(flip for flip in answer.flips if (flip.kind, flip.subject) == ("engineers", "amd"))
     assert people.break_even_engineers == pytest.approx(flip.at, rel=0.02)
     said = people_sentence(answer)
-    assert said.startswith("Staffing decides: hardware and power of AMD cost $")
-    assert f"AMD is cheaper if it needs fewer than {people.break_even_engineers:.2g} extra engineers" in said
+    assert said.startswith("Hardware and power: AMD $")
+    assert f"less; people: break-even at {people.break_even_engineers:.2g} extra AMD engineers" in said
     assert said.endswith("(you assumed 2).")
     assert headline(answer).endswith(said)
-    assert "Staffing decides" in plan_html(solved(TWO_PARTS, EVEN))
+    assert "people: break-even at" in plan_html(solved(TWO_PARTS, EVEN))
 
 
 def test_people_who_grow_with_a_small_fleet_decide_nothing_by_themselves() -> None:

@@ -1,19 +1,23 @@
 """Prices each rule by solving the plan without that rule, and solves the plan for low and for high demand."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
+
+import numpy as np
 
 from penstock.planning.candidates.candidate_search import Candidate
 from penstock.planning.optimizer.cheapest_mix import LOOSE, cheapest
 from penstock.planning.optimizer.competing_fleets import NOTHING, Family
-from penstock.planning.optimizer.problem import Mix, Offer, Problem
-from penstock.planning.optimizer.resize_fleet import one_world, resized_usd
+from penstock.planning.optimizer.problem import Mix, Offer, Problem, Restriction
+from penstock.planning.optimizer.resize_fleet import Worlds, one_world, resized_usd
 from penstock.planning.uncertainty.solve_again import Sized, as_solved, size_solved, solve_again, solve_each
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob
 
 _SEARCH_NODES: Final = 500
 """Limit on the solver's search tree; a result that is not proven within this limit is reported as a bound."""
+_MAX_DECREASE, _WORTH_SAYING = 0.25, 0.01
+"""Largest decrease of demand that is tried, and smallest saving, relative to the plan's cost, that is reported."""
 _NO_CHEAPER: Final = 1.01
 """A fleet whose cost, relative to the winner's, is above this limit is not sized by simulation.
 
@@ -63,6 +67,14 @@ class OwnedWorth:
     """Cost of keeping one node to the end: the cost of running it, plus the price for which it could be sold today."""
     new_usd: float | None
     """Cost of a node bought in the first period and kept to the end; None if the accelerator cannot be bought."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSaving:
+    """The smallest decrease of demand that saves nodes."""
+
+    less_fraction: float
+    usd: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +138,31 @@ def without_each_rule(problem: Problem) -> Mapping[str, Problem]:
     return {name: changed for name, changed in looser.items() if changed != problem}
 
 
-def find_blocking_rules(problem: Problem) -> tuple[str, ...]:
+def missing_vendors(problem: Problem, labels: Collection[str]) -> Mapping[str, tuple[str, ...]]:
+    """Map each vendor that has offers but no fleet of its own to the reasons, with the excess over each rule."""
+    vendors = dict.fromkeys(offer.vendor for offer in problem.offers)
+    if problem.min_vendors > 1 or len(vendors) == 1:
+        return {}
+    return {
+        vendor: find_blocking_rules(problem, Restriction(only_vendors=frozenset({vendor})))
+        for vendor in vendors
+        if vendor not in labels
+    }
+
+
+def next_saving(problem: Problem, mix: Mix) -> NodeSaving | None:
+    """Find the smallest decrease of all demand, up to 25%, at which the fleet needs fewer nodes."""
+    factors = np.linspace(1.0, 1 - _MAX_DECREASE, round(100 * _MAX_DECREASE) + 1)
+    keys = [(demand.key[0], period) for demand in problem.demands for period in range(problem.periods)]
+    worlds = Worlds(count=len(factors), capacity={}, bought_usd={}, rented_usd={}, demand=dict.fromkeys(keys, factors))
+    saved = mix.cost_usd - resized_usd(mix, problem, worlds)
+    found = np.flatnonzero(saved > _WORTH_SAYING * mix.cost_usd)
+    return (
+        None if not len(found) else NodeSaving(less_fraction=float(1 - factors[found[0]]), usd=float(saved[found[0]]))
+    )
+
+
+def find_blocking_rules(problem: Problem, restriction: Restriction | None = None) -> tuple[str, ...]:
     """Report each rule without which a fleet is feasible, and by how much the cheapest such fleet exceeds the rule.
 
     Rules are dropped one at a time. A more expensive fleet may exceed the dropped rule by less than the cheapest fleet
@@ -134,7 +170,7 @@ def find_blocking_rules(problem: Problem) -> tuple[str, ...]:
     """
     found = []
     for name, looser in without_each_rule(problem).items():
-        mix = cheapest(looser, patient=False)
+        mix = cheapest(looser, restriction, patient=False)
         if mix is not None:
             excess = "; ".join(_excess(problem, mix))
             found.append(f"without {name} a fleet exists" + (f": the cheapest {excess}" if excess else ""))

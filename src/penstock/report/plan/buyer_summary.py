@@ -19,7 +19,14 @@ from penstock.report.plan.plan_amounts import rate, usd
 from penstock.report.plan.plan_charts import Figure, cash_bars, compared_fleets, cost_bars, figure, span_bars
 from penstock.report.plan.price_sentences import price_sentences
 from penstock.report.plan.rfp import VendorSheet, vendor_sheets
-from penstock.report.plan.scenario_sentences import api_sentences, rule_usd, scenario_usd, small_fleet
+from penstock.report.plan.scenario_sentences import (
+    api_sentences,
+    missing_sentences,
+    rule_usd,
+    saving_sentence,
+    scenario_usd,
+    small_fleet,
+)
 from penstock.report.plan.sentences import (
     Sureness,
     capital_first,
@@ -54,7 +61,9 @@ def summary(result: PlanResult, answer: Answer) -> dict[str, object]:
     notes = (
         people_sentence(answer),
         not_compared_sentence(result),
+        *missing_sentences(answer),
         *price_sentences(result, answer),
+        saving_sentence(answer),
         small_fleet(result, answer),
         *api_sentences(result, answer),
     )

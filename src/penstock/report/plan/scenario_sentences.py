@@ -11,6 +11,7 @@ from penstock.planning.optimizer.problem import NODE
 from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.uncertainty.scenarios import DemandScenario, RulePrice
 from penstock.report.plan.plan_amounts import usd
+from penstock.report.plan.sentences import label_name
 
 _SMALL_DEVICES: Final = 16
 _ROUNDING: Final = 1e-6
@@ -35,6 +36,18 @@ def rule_usd(rule: RulePrice) -> str:
     The cost is a lower bound if a cheaper fleet without the rule was not ruled out.
     """
     return usd(rule.usd) if rule.proven else f"at least {usd(rule.usd)}"
+
+
+def missing_sentences(answer: Answer) -> Iterator[str]:
+    """Say why a vendor has no fleet of its own: the rules in the way, and by how much."""
+    for vendor, reasons in answer.missing.items():
+        yield f"No {label_name(vendor)} fleet keeps every rule: {'; '.join(reasons)}."
+
+
+def saving_sentence(answer: Answer) -> str:
+    """State the smallest decrease of demand that saves nodes; empty if a quarter less demand saves none."""
+    saving = answer.saving
+    return "" if saving is None else f"{saving.less_fraction:.0%} less demand saves {usd(saving.usd)}."
 
 
 def api_sentences(result: PlanResult, answer: Answer) -> Iterator[str]:

@@ -91,11 +91,10 @@ def people_sentence(answer: Answer) -> str:
     if people is None:
         return ""
     name, vendor = label_name(people.label), label_name(people.vendor)
-    needs = f"{name} is cheaper if {'it' if people.label == people.vendor else vendor} needs"
     few, assumed = engineers(people.break_even_engineers), engineers(people.assumed_engineers)
     assumed = f"{'you assumed' if people.given else 'default'} {assumed}"
-    saved = f"Staffing decides: hardware and power of {name} cost {usd(people.saved_usd)} less"
-    return f"{saved}; {needs} fewer than {few} extra engineers ({assumed})."
+    saved = f"Hardware and power: {name} {usd(people.saved_usd)} less"
+    return f"{saved}; people: break-even at {few} extra {vendor} engineers ({assumed})."
 
 
 def _verdict(answer: Answer) -> str:

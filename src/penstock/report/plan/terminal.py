@@ -16,7 +16,14 @@ from penstock.report.plan.cash_sentences import money_with_site, with_site
 from penstock.report.plan.flips import flip_sentence, flips_by_input, within_range
 from penstock.report.plan.plan_amounts import per_mtok, spread, usd
 from penstock.report.plan.price_sentences import price_sentences
-from penstock.report.plan.scenario_sentences import api_sentences, rule_usd, scenario_sentence, small_fleet
+from penstock.report.plan.scenario_sentences import (
+    api_sentences,
+    missing_sentences,
+    rule_usd,
+    saving_sentence,
+    scenario_sentence,
+    small_fleet,
+)
 from penstock.report.plan.sentences import (
     NO_FLEET,
     cheaper_fleet_sentence,
@@ -83,6 +90,7 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
         yield _indent(near, "yellow")
     if unpriced := not_compared_sentence(result):
         yield _indent(unpriced, "yellow")
+    yield from (_indent(sentence, "yellow") for sentence in missing_sentences(answer))
     yield from (_indent(sentence, "dim") for sentence in price_sentences(result, answer))
     yield Text()
     yield _fleet(answer.winner.mix, result)
@@ -95,6 +103,8 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
     yield from (Text(f"{head:<6} {sentence}") for head, sentence in money_with_site(answer.winner.cash, result.plan))
     if small := small_fleet(result, answer):
         yield Text(f"note   {small}", style="yellow")
+    if saving := saving_sentence(answer):
+        yield Text(f"less   {saving}")
     yield from (Text(f"API    {sentence}") for sentence in api_sentences(result, answer))
     if answer.owned is not None:
         yield from (Text(f"owned  {sentence}") for sentence in owned_sentences(answer.owned))
