@@ -18,8 +18,9 @@ from penstock.units import format_gib
 _SHOWN = 8
 UNDECIDABLE = (
     "Checked: every code, shape and value of every scale, rows and blocks of zeros, gaps and copies between layers, "
-    "the index, the block size of the config. A scan cannot detect a scale that is wrong by less than 12 times or by "
-    "the same factor everywhere, a transposed square block grid, shifted bytes, or layers in the wrong order; "
+    "the index, the block size of the config. A scan cannot detect scales of a tensor that are all wrong by less than "
+    "12 times, one scale that is wrong by less than 100 times among those of its tensor, the same factor everywhere, "
+    "a transposed square block grid, shifted bytes, or layers in the wrong order; "
     "`penstock preflight --probe` compares answers instead."
 )
 

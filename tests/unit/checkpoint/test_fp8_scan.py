@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 
@@ -19,6 +20,7 @@ from fp8_checkpoints import (
 )
 from penstock.checkpoint.fp8.numerics import Dialect
 from penstock.checkpoint.fp8.scan import Fp8Scan, scan_fp8
+from penstock.cli.commands.fp8 import scan_command
 from penstock.errors import CheckpointError
 
 SOUND: dict[str, Callable[[], Tensors]] = {
@@ -454,6 +456,15 @@ def test_one_block_scale_far_above_the_others_is_suspicious(tmp_path: Path) -> N
     tensors = wide_checkpoint()
     change(tensors, f"{GATE}.weight_scale_inv", lambda scales: scales.__setitem__(3, scales[3] * 1000))
     assert [finding.kind for finding in scanned(tmp_path, tensors).findings] == ["scale_peak"]
+
+
+def test_a_suspicious_scale_fails_only_a_strict_scan(tmp_path: Path) -> None:
+    tensors = wide_checkpoint()
+    change(tensors, f"{GATE}.weight_scale_inv", lambda scales: scales.__setitem__(3, scales[3] * 1000))
+    scanned(tmp_path, tensors)
+    scan_command(str(tmp_path), as_json=True)
+    with pytest.raises(click.exceptions.Exit):
+        scan_command(str(tmp_path), strict=True, as_json=True)
 
 
 def test_scales_stored_as_reciprocals_are_found(tmp_path: Path) -> None:

@@ -15,18 +15,22 @@ Examples:
 
 - `penstock fp8 scan ./DeepSeek-R1`
 - `penstock fp8 scan ./model-00001-of-00030.safetensors --json`
+- `penstock fp8 scan ./DeepSeek-R1 --strict  # as a gate`
 """
 
 
 def scan_command(
     path: Annotated[str, Flag(positional=True, help="A checkpoint directory, or one safetensors file.")],
+    *,
+    strict: Annotated[bool, Flag(name="--strict", help="Exit 1 also if something is only suspicious.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Read every FP8 tensor and scale, and report defects.
 
     Streams the files with little memory, and does not change them. Reports the FP8 dialect, NaN codes, missing or
     impossible scales, and how an accelerator of the other dialect would read the bytes. Every byte is checked for
-    damage. Percentages of values are estimated from a sample of the bytes. Exits 1 if damage is found.
+    damage. Percentages of values are estimated from a sample of the bytes. Exits 1 if damage is found, and with
+    --strict also if something is suspicious.
     """
     from pathlib import Path
 
@@ -50,7 +54,7 @@ def scan_command(
 
         console = stdout()
         console.print(render_scan(found, console.width))
-    if any(finding.level == "damage" for finding in found.findings):
+    if any(strict or finding.level == "damage" for finding in found.findings):
         raise click.exceptions.Exit(1)
 
 
