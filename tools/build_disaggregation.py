@@ -37,14 +37,22 @@ def main() -> int:
     found = runs()
     apart = fit_phase_factors(found)
     DATA.write_text(json.dumps(apart.document(), indent=1) + "\n", encoding="utf-8")
-    alone, unseen = stack_alone(found), held_out_guesses(found, "configuration")
+    ways = {
+        "nothing fitted": stack_alone(found),
+        "configuration": held_out_guesses(found, "configuration"),
+        "model": held_out_guesses(found, "model"),
+    }
+    plain, drafting = (
+        {way: [guess for guess in guesses if bool(guess.run.row.drafted) == drafted] for way, guesses in ways.items()}
+        for drafted in (False, True)
+    )
+    alone, unseen, other_model = plain.values()
     again = [rerun_disaggregated(guess) for guess in unseen]
     pieces = {
         **_counts(),
-        "overall": _overall(
-            {"nothing fitted": alone, "configuration": unseen, "model": held_out_guesses(found, "model")}
-        ),
-        "stacks": _stacks(alone, unseen, held_out_guesses(found, "model")),
+        "overall": _overall(plain),
+        "overall_drafting": _overall(drafting),
+        "stacks": _stacks(alone, unseen, other_model),
         "models": _table("model", unseen, lambda guess: f"{guess.run.row.model} {guess.run.row.weights}"),
         "bounds": _table("full", unseen, lambda guess: guess.steady.bound_by),
         "worst": _worst(unseen),
@@ -58,7 +66,7 @@ def main() -> int:
         "pairs": str(len(handovers())),
     }
     PAGE.write_text(TEMPLATE.read_text(encoding="utf-8").format(**pieces), encoding="utf-8")
-    print(pieces["overall"])
+    print(pieces["overall"], pieces["overall_drafting"])
     return 0
 
 
@@ -68,9 +76,10 @@ def _counts() -> dict[str, str]:
         "every": f"{len(every):,}",
         "drafting": f"{sum(bool(row.drafted) for row in every):,}",
         "twins": f"{sum(bool(row.twin) and not row.drafted for row in every):,}",
-        "rows": f"{len(published_disaggregated()):,}",
-        "configurations": f"{len({run.configuration for run in runs()}):,}",
-        "first_tokens": f"{sum(row.ttft_s is not None for row in published_disaggregated()):,}",
+        "rows": f"{sum(not row.drafted for row in published_disaggregated()):,}",
+        "drafting_rows": f"{sum(bool(row.drafted) for row in published_disaggregated()):,}",
+        "configurations": f"{len({run.configuration for run in runs() if not run.row.drafted}):,}",
+        "first_tokens": f"{sum(row.ttft_s is not None for row in published_disaggregated() if not row.drafted):,}",
     }
 
 
@@ -126,7 +135,7 @@ def _noise() -> str:
     """How far dated runs of one configuration, lengths and load are from each other."""
     cells = defaultdict(list)
     for run in runs():
-        if run.row.dated == "day":
+        if run.row.dated == "day" and not run.row.drafted:
             cells[run.configuration, run.row.input_tokens, run.row.output_tokens, run.row.concurrency].append(run)
     pairs: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
     for first, second in chain.from_iterable(combinations(members, 2) for members in cells.values()):

@@ -64,7 +64,7 @@ def simulate(options: SimulateOptions) -> SimulateAnswer:
     `input_tokens` and `output_tokens` are the flags --in and --out. `log_steps` keeps the engine steps that --perfetto
     writes.
     """
-    refuse_ignored(options)
+    refuse_ignored(options, simulated=True)
     targets = counted_targets(options.on)
     rate_per_s = None if options.rate is None else float(options.rate)
     tokens = tokens_choice(options.input_tokens), tokens_choice(options.output_tokens)

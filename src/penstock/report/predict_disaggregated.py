@@ -85,8 +85,12 @@ def _grounds(predictions: Sequence[DisaggregatedPrediction]) -> Text:
         path = " > ".join(prediction.decode.path) or "no measurements"
         text.append(
             f"{where}: {deployed.devices} devices, estimated from {path} with {prediction.measured_engine}, "
-            f"KV cache sent at {deployed.sending_bytes_per_s / 1e9:,.0f} GB/s from each prefill replica\n"
+            f"KV cache sent at {deployed.sending_bytes_per_s / 1e9:,.0f} GB/s from each prefill replica"
         )
+        drafts = prediction.speculation
+        if drafts is not None:
+            text.append(f"; {drafts.drafted_tokens} tokens drafted, {drafts.accepted_tokens:.2f} accepted per step")
+        text.append("\n")
     text.append(
         "If the prefill pool is saturated, TTFT is mostly time in its queue, which grows with every further user."
     )

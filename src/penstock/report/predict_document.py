@@ -133,6 +133,7 @@ class PredictDisaggregatedDeployment(TypedDict):
     decoding_per_replica: Annotated[float, at("steady.decoding")]
     bound_by: Annotated[str, at("steady.bound_by")]
     kv_bytes_per_s: Annotated[float, at("deployed.sending_bytes_per_s")]
+    speculation: Speculation | None
     tier: Tier
     borrowed_from: Annotated[list[str], at("decode.path")]
 

@@ -15,8 +15,6 @@ PREDICT: Callable[..., Any] = penstock.predict
 SIMULATE: Callable[..., Any] = penstock.simulate
 Options = dict[str, Any]
 CASES: list[tuple[Callable[..., Any], Options, str]] = [
-    (PREDICT, {"prefill": 1, "mtp": True}, "drop --mtp"),
-    (PREDICT, {"prefill": 1, "drafted": 3, "accepted": 2.4}, "drop --drafted and --accepted"),
     (PREDICT, {"prefill": 1, "roofline": True}, "drop --roofline"),
     (SIMULATE, {"prefill": 1, "mtp": True, "users": 8}, "drop --mtp"),
     (PREDICT, {"kv_gbps": 50.0}, "--kv-gbps would change nothing without --prefill"),

@@ -1,16 +1,22 @@
 """Prompts and answers apart: what is deployed, how KV travels, and laws of the prediction."""
 
 from dataclasses import replace
+from statistics import median
+from typing import Any
 
 import pytest
 
+import penstock
 from penstock.api.arguments.choices import ranks_choice
-from penstock.catalog import load_accelerator
+from penstock.api.predict import PredictDisaggregatedAnswer
+from penstock.catalog import load_accelerator, load_measurements
+from penstock.catalog.measurement import Measurement
 from penstock.errors import DeploymentError, UsageError
 from penstock.fleet import Parallelism
 from penstock.fleet.disaggregated_replica import Disaggregated
 from penstock.model.model_spec import model_as_measured
 from penstock.performance.disaggregated.disaggregated_prediction import (
+    DisaggregatedEvidence,
     DisaggregatedPrediction,
     DisaggregatedSplit,
     deploy_disaggregated,
@@ -114,7 +120,7 @@ def test_a_setup_nobody_ran_apart_is_transferred_with_the_wider_interval() -> No
         measured_engine="best",
         demand=PoolsDemand(users=16, input_tokens=1024, output_tokens=256),
         efficiencies=shipped_efficiencies(),
-        factors=shipped_phase_factors(),
+        evidence=DisaggregatedEvidence(factors=shipped_phase_factors()),
     )
     assert answer.tier == "transferred"
     width = answer.tpot_s.high / answer.tpot_s.low
@@ -143,3 +149,57 @@ def test_a_split_is_typed_in_its_own_words(text: str) -> None:
     assert ranks_choice("tp8 ep") == WIDE
     with pytest.raises(UsageError, match="is not a valid split"):
         ranks_choice(text)
+
+
+POOLS: dict[str, Any] = {"precision": "nvfp4", "engine": "trtllm", "ep": True, "prefill": 1, "prefill_split": "dp4,ep"}
+
+
+def published(*, mtp: bool) -> list[Measurement]:
+    """Rows of DeepSeek-R1 on GB200 whose pools the command line can describe, newest of each load last."""
+    rows = [
+        row
+        for row in load_measurements("gb200")
+        if row.model == "deepseek-r1" and row.engine == "trtllm" and row.prefill and bool(row.drafted) == mtp
+    ]
+    rows = [row for row in rows if not row.twin and row.weights == "nvfp4" and row.tpot_s and row.output_tokens_per_s]
+    return sorted(rows, key=lambda row: (row.dated == "day", row.date))
+
+
+@pytest.mark.parametrize("mtp", [False, True])
+def test_pools_that_were_measured_are_the_answer(mtp: bool) -> None:  # noqa: FBT001 - the only parameter
+    off = []
+    for row in published(mtp=mtp)[-80::8]:
+        side = row.prefill
+        assert side is not None
+        answer = penstock.predict(
+            "deepseek-r1",
+            f"gb200:{row.tp * row.dp}",
+            precision="nvfp4",
+            engine="trtllm",
+            dp=row.dp,
+            ep=row.ep,
+            replicas=row.decode_workers,
+            prefill=side.workers,
+            prefill_split=f"tp{side.tp},dp{side.dp}" + (",ep" if side.ep else ""),
+            input_tokens=round(row.input_tokens),
+            output_tokens=round(row.output_tokens),
+            concurrency=round(row.concurrency or 1),
+            mtp=mtp,
+        )
+        assert isinstance(answer, PredictDisaggregatedAnswer)
+        (prediction,) = answer.predictions
+        assert (prediction.speculation is not None) == mtp
+        if prediction.tier == "measured":
+            off.append(abs(prediction.tpot_s.value / (row.tpot_s or 1.0) - 1))
+            off.append(abs(prediction.output_tokens_per_s.value / (row.output_tokens_per_s or 1.0) - 1))
+    assert len(off) >= 10
+    assert median(off) <= 0.02
+
+
+def test_drafts_shorten_the_time_per_token_of_decode_replicas() -> None:
+    times = []
+    for mtp in (False, True):
+        answer = penstock.predict("deepseek-r1", "gb200:8", mtp=mtp, dp=8, concurrency=64, input_tokens=7373, **POOLS)
+        assert isinstance(answer, PredictDisaggregatedAnswer)
+        times.append(answer.predictions[0].tpot_s.value)
+    assert times[1] < 0.85 * times[0]

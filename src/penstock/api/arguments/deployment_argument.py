@@ -11,6 +11,7 @@ from penstock.errors import UsageError
 from penstock.fleet import Parallelism
 from penstock.model import CacheDtype, ModelSpec
 from penstock.performance.disaggregated.disaggregated_prediction import (
+    DisaggregatedEvidence,
     DisaggregatedPrediction,
     DisaggregatedSplit,
     predict_disaggregated_on,
@@ -20,7 +21,7 @@ from penstock.performance.prediction.choose_engine import predict_on
 from penstock.performance.prediction.multi_token_prediction import multi_token_prediction, usual_drafted
 from penstock.performance.prediction.predict_deployment import Prediction
 from penstock.performance.prediction.speculation import Speculation
-from penstock.performance.shipped.shipped_disaggregated import shipped_phase_factors
+from penstock.performance.shipped.shipped_disaggregated import measured_pools, shipped_phase_factors
 from penstock.performance.shipped.shipped_drafts import shipped_drafts
 from penstock.performance.shipped.shipped_runs import shipped_efficiencies
 
@@ -95,7 +96,8 @@ class RequestedDeployment:
             measured_engine=self.measured_engine,
             demand=PoolsDemand(users=users, input_tokens=tokens[0], output_tokens=tokens[1]),
             efficiencies=shipped_efficiencies(),
-            factors=shipped_phase_factors(),
+            evidence=DisaggregatedEvidence(factors=shipped_phase_factors(), measured_of=measured_pools),
+            speculate=self._speculate(accelerator),
         )
 
     def _speculate(self, accelerator: Accelerator) -> Callable[[str], Speculation] | None:

@@ -14,15 +14,18 @@ def refuse_ignored(
     drafted: int = 0,
     accepted: float | None = None,
     roofline: bool = False,
+    simulated: bool = False,
 ) -> None:
     """Raise an error if an option has no effect in combination with the other options.
 
-    `decode_replicas` is the value of --replicas in commands where that flag counts only decode replicas.
+    `decode_replicas` is the value of --replicas in commands where that flag counts only decode replicas. `simulated`
+    states whether the deployment is simulated. Decode replicas that draft tokens can be predicted, but not simulated.
     """
-    drafting = {"--mtp": options.mtp, "--drafted": bool(drafted), "--accepted": accepted is not None}
+    if accepted is not None and not (options.mtp or drafted):
+        raise UsageError("--accepted would change nothing without drafts; drop it, or add `--drafted 3` or --mtp")
     if options.prefill:
         _refuse({"--roofline": roofline}, "has no roofline prediction")
-        _refuse(drafting, "does not support drafted tokens yet")
+        _refuse({"--mtp": options.mtp and simulated}, "cannot be simulated with drafted tokens yet")
         return
     only = {
         "--prefill-split": options.prefill_split is not None,
@@ -32,8 +35,6 @@ def refuse_ignored(
     words = [flag for flag, given in only.items() if given]
     if words:
         raise UsageError(f"{', '.join(words)} would change nothing without --prefill; drop it or add `--prefill 1`")
-    if accepted is not None and not (options.mtp or drafted):
-        raise UsageError("--accepted would change nothing without drafts; drop it, or add `--drafted 3` or --mtp")
 
 
 def _refuse(flags: dict[str, bool], reason: str) -> None:

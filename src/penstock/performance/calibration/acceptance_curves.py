@@ -62,7 +62,7 @@ def acceptance_curves(table: Iterable[AcceptanceLength], shape_of_name: Callable
     for key, series in lengths.items():
         if key not in curves:
             single = [(count, length) for each in series.values() for count, found in each.items() for length in found]
-            curves[key] = _raised(usual, single)
+            curves[key] = _raise_curve(usual, single)
     return AcceptanceCurves(usual=usual, of=dict(sorted(curves.items())))
 
 
@@ -77,7 +77,7 @@ def _mean(curves: Sequence[Curve]) -> Curve:
     return tuple(fmean(at) for at in zip(*curves, strict=True))
 
 
-def _raised(usual: Curve, points: Sequence[tuple[int, float]]) -> Curve:
+def _raise_curve(usual: Curve, points: Sequence[tuple[int, float]]) -> Curve:
     """Raise a curve to the power at which its expected tokens equal the median of published lengths."""
     most = max(count for count, _ in points)
     wanted = median(length for count, length in points if count == most)

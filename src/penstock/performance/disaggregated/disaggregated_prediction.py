@@ -1,9 +1,11 @@
 """Predicts the steady-state speed of a prefill pool with a decode pool, and the uncertainty of this speed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, exp, inf
 from typing import Final
+
+import numpy as np
 
 from penstock.catalog.accelerator import Accelerator
 from penstock.errors import DeploymentError
@@ -12,15 +14,20 @@ from penstock.fleet.disaggregated_replica import Disaggregated
 from penstock.fleet.engines import engine_defaults
 from penstock.model import CacheDtype, ModelSpec
 from penstock.performance.calibration.efficiencies import Efficiencies
+from penstock.performance.disaggregated.measured_pools import CorrectedPools, MeasuredPools, PoolsSpeed
 from penstock.performance.disaggregated.phase_factors import Phase, PhaseFactors, labels_of
 from penstock.performance.disaggregated.steady_state import PoolsDemand, Steady, TwoPools, steady
 from penstock.performance.memory.budget import MemoryFit, fit, request_cache_bytes
 from penstock.performance.memory.engine_settings_that_fit import with_room
 from penstock.performance.memory.sharding import refusal, stage_of_layers
 from penstock.performance.prediction.choose_engine import BEST
+from penstock.performance.prediction.drafted_load import at_typical_loads
+from penstock.performance.prediction.measured_load import CorrectedTime, RequestedLoad
 from penstock.performance.prediction.predict_deployment import Range
 from penstock.performance.prediction.serving_stack import Stack, Tier, stack_of
-from penstock.performance.step.step_cost import step_cost
+from penstock.performance.prediction.speculation import Speculation
+from penstock.performance.step.drafting_step import drafting_cost
+from penstock.performance.step.step_cost import StepCost, step_cost
 from penstock.performance.step.step_work import ReplicaWork
 
 _TYPICAL_TOKENS: Final = 8192
@@ -38,6 +45,15 @@ class DisaggregatedSplit:
     """Bytes per second at which one prefill replica sends KV. None if the user gave no value."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DisaggregatedEvidence:
+    """Published runs of disaggregated deployments: fitted factors, and the runs of each setup."""
+
+    factors: PhaseFactors
+    measured_of: Callable[[Disaggregated, str, Speculation | None], MeasuredPools | None] = lambda *_: None
+    """Function from a deployment, an engine and drafts to the published runs of exactly this setup."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DisaggregatedPrediction:
     """Predicted performance of both pools together."""
@@ -53,16 +69,11 @@ class DisaggregatedPrediction:
     tpot_s: Range
     ttft_s: Range
     output_tokens_per_s: Range
-
-    @property
-    def tier(self) -> Tier:
-        """Return the tier of the prediction.
-
-        The tier is `calibrated` if the exact setups of both replicas were measured in disaggregated deployments, else
-        `transferred`.
-        """
-        both = self.prefill.tier == self.decode.tier == "calibrated"
-        return "calibrated" if both else "transferred"
+    tier: Tier
+    """Tier of the time per output token. It is `calibrated` if the setups of both replicas were measured in
+    disaggregated deployments, but not together at this load or near it."""
+    speculation: Speculation | None = None
+    """Speculative decoding of the decode replicas."""
 
     @property
     def fits(self) -> bool:
@@ -81,8 +92,10 @@ def deploy_disaggregated(
     split: DisaggregatedSplit,
     measured_engine: str,
     cache_dtype: CacheDtype | None,
+    drafts: Speculation | None = None,
 ) -> Disaggregated:
     """Return the deployment of both pools, with the engine's default settings for each replica."""
+    own_layers = drafts is not None and drafts.own_layers
     ahead, after = (
         Deployment(
             model=model,
@@ -90,8 +103,9 @@ def deploy_disaggregated(
             engine=engine_defaults("sglang" if measured_engine == "sglang" else "vllm", accelerator, tp=ranks.tp),
             parallelism=ranks,
             cache_dtype=cache_dtype,
+            speculative=drafting,
         )
-        for ranks in (split.prefill, split.decode)
+        for ranks, drafting in ((split.prefill, False), (split.decode, own_layers))
     )
     return Disaggregated(
         prefill=ahead,
@@ -130,16 +144,30 @@ def disaggregated_stack(
     return stack_in_phase(stack, deployment, measured_engine, phase, factors)
 
 
+def decode_cost(work: ReplicaWork, stack: Stack, drafts: Speculation | None) -> StepCost:
+    """Return the cost of a step with one token per request, with or without drafts."""
+    if drafts is None:
+        return step_cost(work, stack.slowdowns)
+    cost = drafting_cost(work, stack.slowdowns, drafts.drafted_tokens, drafts.accepted_tokens)
+    return cost.scaled(exp(drafts.log_factor))
+
+
 def stack_in_phase(
-    stack: Stack, deployment: Deployment, measured_engine: str, phase: Phase, factors: PhaseFactors
+    stack: Stack,
+    deployment: Deployment,
+    measured_engine: str,
+    phase: Phase,
+    factors: PhaseFactors,
+    drafts: Speculation | None = None,
 ) -> Stack:
     """Convert the stack of an engine with both phases into the stack of an engine that only prefills or only decodes.
 
     The slowdowns of the steps are multiplied by the fitted factor of the phase.
     """
-    labels = labels_of(deployment, measured_engine, seen=stack.novelty == "shape")
+    draft = "" if drafts is None else drafts.label
+    labels = labels_of(deployment, measured_engine, seen=stack.novelty == "shape", draft=draft)
     measured = factors.measured(labels)
-    spread = factors.seen if measured else factors.unseen
+    spread = factors.spread(measured=measured, drafting=bool(draft))
     return replace(
         stack,
         curve=replace(stack.curve, slowdowns=stack.slowdowns * exp(factors.log_factor(phase, labels))),
@@ -155,25 +183,49 @@ def predict_disaggregated(
     demand: PoolsDemand,
     efficiencies: Efficiencies,
     factors: PhaseFactors,
+    drafts: Speculation | None = None,
+    own: MeasuredPools | None = None,
 ) -> DisaggregatedPrediction:
-    """Predict the speed of two pools under a closed loop of users or at a request rate."""
+    """Predict the speed of two pools under a closed loop of users or at a request rate.
+
+    The decode replicas draft tokens if `drafts` is given. `own` has the published runs of exactly this setup.
+    """
     inputs, both = round(demand.input_tokens), round(demand.input_tokens + demand.output_tokens)
     ahead = disaggregated_stack(deployed.prefill, measured_engine, "prefill", efficiencies, factors)
-    after = disaggregated_stack(deployed.decode, measured_engine, "decode", efficiencies, factors)
+    decoding = ReplicaWork(deployed.decode)
+    alone = stack_of(decoding, measured_engine, efficiencies)
+    drafts = at_typical_loads(alone, decoding, measured_engine, efficiencies, drafts)
+    after = stack_in_phase(alone, deployed.decode, measured_engine, "decode", factors, drafts)
     memory = fit(deployed.prefill, max(1, inputs)), fit(deployed.decode, max(1, both))
     pools = TwoPools(
         prefill=step_cost(ReplicaWork(deployed.prefill), ahead.slowdowns),
-        decode=step_cost(ReplicaWork(deployed.decode), after.slowdowns),
+        decode=decode_cost(decoding, after, drafts),
         prefill_workers=deployed.prefill_replicas,
         decode_workers=deployed.decode_replicas,
         batched_tokens=deployed.prefill.batched_tokens,
         seats=seats_of(deployed.decode, memory[1]),
         transfer_token_s=transfer_token_s(deployed),
     )
-    (answer,) = steady([(pools, demand)])
-    # The client receives the first token from the decode replica, as in the simulator.
-    first_s = observed_s(answer, after.request_s, after.first_ratio)
-    spread = factors.seen if ahead.tier == after.tier == "calibrated" else factors.unseen
+
+    def solved(demands: Sequence[PoolsDemand]) -> tuple[list[Steady], PoolsSpeed]:
+        # The client receives the first token from the decode replica, as in the simulator.
+        states = steady([(pools, each) for each in demands])
+        rates = [each.requests_per_s * asked.output_tokens for each, asked in zip(states, demands, strict=True)]
+        firsts = [observed_s(each, after.request_s, after.first_ratio) for each in states]
+        return states, PoolsSpeed(np.array([each.tpot_s for each in states]), np.array(rates), np.array(firsts))
+
+    (answer,), said = solved([demand])
+    measured = ahead.tier == after.tier == "calibrated"
+    spread = factors.spread(measured=measured, drafting=drafts is not None)
+    tier: Tier = "calibrated" if measured else "transferred"
+    at = CorrectedPools(*(CorrectedTime(log_factor=0.0, spread=each, tier=tier) for each in spread.ends))
+    if own is not None and demand.users is not None:
+        load = RequestedLoad(demand.users, demand.input_tokens, demand.output_tokens)
+        repeats = efficiencies.repeats, efficiencies.first_repeats
+        at = own.correct(load, lambda loads: solved([_closed_loop(load) for load in loads])[1], spread, repeats, tier)
+    tpot_s, rate, ttft_s = (
+        range_around(float(value[0]) * exp(each.log_factor), each.spread) for value, each in zip(said, at, strict=True)
+    )
     return DisaggregatedPrediction(
         deployed=deployed,
         measured_engine=measured_engine,
@@ -182,10 +234,17 @@ def predict_disaggregated(
         decode=after,
         memory=memory,
         steady=answer,
-        tpot_s=range_around(answer.tpot_s, spread.tpot),
-        ttft_s=range_around(first_s, spread.ttft),
-        output_tokens_per_s=range_around(answer.requests_per_s * demand.output_tokens, spread.rate),
+        tpot_s=tpot_s,
+        ttft_s=ttft_s,
+        output_tokens_per_s=rate,
+        tier=at.tpot.tier,
+        speculation=drafts,
     )
+
+
+def _closed_loop(load: tuple[float, float, float]) -> PoolsDemand:
+    users, inputs, outputs = load
+    return PoolsDemand(users=users, input_tokens=inputs, output_tokens=outputs)
 
 
 def predict_disaggregated_on(
@@ -197,28 +256,31 @@ def predict_disaggregated_on(
     measured_engine: str,
     demand: PoolsDemand,
     efficiencies: Efficiencies,
-    factors: PhaseFactors,
+    evidence: DisaggregatedEvidence,
+    speculate: Callable[[str], Speculation] | None = None,
 ) -> DisaggregatedPrediction:
     """Predict with the requested engine, or with every measured engine, and return the best prediction.
 
     Predictions are compared by four criteria in this order: whether the deployment fits in memory, whether the
-    prediction is calibrated, how close the setup is to a measured setup, and speed.
+    setup was measured (tier), how close the setup is to a measured setup, and speed.
     """
+
+    def predicted(name: str) -> DisaggregatedPrediction:
+        drafts = None if speculate is None else speculate(name)
+        deployed = _with_room(deploy_disaggregated(model, accelerator, split, name, cache_dtype, drafts), demand)
+        own = evidence.measured_of(deployed, name, drafts)
+        return predict_disaggregated(deployed, name, demand, efficiencies, evidence.factors, drafts, own)
+
     answers = [
-        predict_disaggregated(
-            _with_room(deploy_disaggregated(model, accelerator, split, name, cache_dtype), demand),
-            name,
-            demand,
-            efficiencies,
-            factors,
-        )
-        for name in disaggregated_engines(accelerator, measured_engine, efficiencies, factors)
+        predicted(name) for name in disaggregated_engines(accelerator, measured_engine, efficiencies, evidence.factors)
     ]
     surest = {"shape": 3, "configuration": 2, "model": 1, "accelerator": 0}
 
-    def worth(answer: DisaggregatedPrediction) -> tuple[bool, bool, int, float]:
+    tiers = ("transferred", "calibrated", "interpolated", "measured")
+
+    def worth(answer: DisaggregatedPrediction) -> tuple[bool, int, int, float]:
         sure = surest[answer.decode.novelty]
-        return answer.fits, answer.tier == "calibrated", sure, answer.output_tokens_per_s.value
+        return answer.fits, tiers.index(answer.tier), sure, answer.output_tokens_per_s.value
 
     return max(answers, key=worth)
 

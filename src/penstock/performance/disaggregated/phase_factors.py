@@ -31,6 +31,7 @@ that all rows of a configuration share. The second value is for the part of a si
 _FARTHEST: Final = 2.5
 _OUTLIER: Final = 1.5
 _REWEIGHTS: Final = 4
+_KINDS: Final = ("seen", "unseen", "drafting_seen", "drafting_unseen")
 Quantiles = tuple[float, float]
 
 
@@ -56,6 +57,11 @@ class PhaseSpread:
     rate: Quantiles
     ttft: Quantiles
 
+    @property
+    def ends(self) -> tuple[Quantiles, Quantiles, Quantiles]:
+        """Return the quantiles of time per token, rate and time to first token, in this order."""
+        return self.tpot, self.rate, self.ttft
+
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseFactors:
@@ -68,6 +74,15 @@ class PhaseFactors:
     unseen: PhaseSpread
     """Errors that apply if the setup of either engine was not measured. The errors come from predictions for which all
     runs of the same model on the same stack were held out."""
+    drafting_seen: PhaseSpread
+    drafting_unseen: PhaseSpread
+    """The same errors of runs with drafts."""
+
+    def spread(self, *, measured: bool, drafting: bool) -> PhaseSpread:
+        """Return the errors that apply to a prediction."""
+        if drafting:
+            return self.drafting_seen if measured else self.drafting_unseen
+        return self.seen if measured else self.unseen
 
     def log_factor(self, phase: Phase, labels: Sequence[str]) -> float:
         """Return the logarithm of an engine's step time in one phase over the step time that its stack predicts."""
@@ -95,8 +110,7 @@ class PhaseFactors:
                 phase: {label: round(value, 4) for label, value in sorted(known.items())}
                 for phase, known in self.effects.items()
             },
-            "seen": _round_spread(self.seen),
-            "unseen": _round_spread(self.unseen),
+            **{kind: _round_spread(getattr(self, kind)) for kind in _KINDS},
         }
 
 
@@ -107,23 +121,24 @@ def _round_spread(spread: PhaseSpread) -> dict[str, list[float]]:
 
 def phase_factors_from(document: Mapping[str, Any]) -> PhaseFactors:
     """Parse the document that `PhaseFactors.document` returns."""
-    seen, unseen = (
-        PhaseSpread(**{name: (float(low), float(high)) for name, (low, high) in document[kind].items()})
-        for kind in ("seen", "unseen")
-    )
-    return PhaseFactors(effects={phase: dict(document["effects"][phase]) for phase in PHASES}, seen=seen, unseen=unseen)
+    spreads = {
+        kind: PhaseSpread(**{name: (float(low), float(high)) for name, (low, high) in document[kind].items()})
+        for kind in _KINDS
+    }
+    return PhaseFactors(effects={phase: dict(document["effects"][phase]) for phase in PHASES}, **spreads)
 
 
-def labels_of(deployment: Deployment, engine: str, *, seen: bool) -> tuple[str, ...]:
+def labels_of(deployment: Deployment, engine: str, *, seen: bool, draft: str = "") -> tuple[str, ...]:
     """Return the labels of an engine, from the most general label to the label of exactly this setup.
 
-    `seen` states whether the setup was measured as one engine that prefills and decodes.
+    `seen` states whether the setup was measured as one engine that prefills and decodes. `draft` is the draft method
+    with the drafted tokens, or empty.
     """
     split = deployment.parallelism
     kind = f"{'measured' if seen else 'unseen'} {'ranks' if split.dp > 1 else 'one'}"
     stack = f"{deployment.accelerator.id} {engine}"
     model = f"{shape_of(deployment.model)} {weights_label(deployment.model)}"
-    return (
+    shared = (
         kind,
         f"{engine} {kind}",
         f"{stack} {kind}",
@@ -131,6 +146,17 @@ def labels_of(deployment: Deployment, engine: str, *, seen: bool) -> tuple[str, 
         f"{engine} {shape_of(deployment.model)} {split}",
         f"{stack} {model} {split}",
     )
+    if not draft:
+        return shared
+    drafting = (
+        draft,
+        f"{engine} {draft}",
+        f"{stack} {draft}",
+        f"{engine} {shape_of(deployment.model)} {draft}",
+        f"{stack} {model} {draft}",
+        f"{stack} {model} {split} {draft}",
+    )
+    return (*shared, *drafting)
 
 
 class SharedEffects:

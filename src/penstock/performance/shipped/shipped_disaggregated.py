@@ -11,10 +11,12 @@ from typing import Final, Literal
 import numpy as np
 
 from penstock.catalog import load_accelerator, load_disaggregation, load_measurements
-from penstock.catalog.measurement import Measurement
-from penstock.fleet.disaggregated_replica import NETWORK_BYTES_PER_S
+from penstock.catalog.measurement import Measurement, Side
+from penstock.fleet.disaggregated_replica import NETWORK_BYTES_PER_S, Disaggregated
+from penstock.performance.calibration.benchmark_harness import drafted_tokens
 from penstock.performance.calibration.measured_runs import measured_deployment
-from penstock.performance.disaggregated.disaggregated_prediction import kv_bytes_per_token, observed_s
+from penstock.performance.disaggregated.disaggregated_prediction import decode_cost, kv_bytes_per_token, observed_s
+from penstock.performance.disaggregated.measured_pools import MeasuredPools
 from penstock.performance.disaggregated.phase_factors import (
     PHASES,
     Phase,
@@ -27,9 +29,14 @@ from penstock.performance.disaggregated.phase_factors import (
     sum_effects,
 )
 from penstock.performance.disaggregated.steady_state import Columns, PoolsDemand, Steady, TwoPools, steady
+from penstock.performance.prediction.drafted_load import at_typical_loads
+from penstock.performance.prediction.multi_token_prediction import multi_token_prediction
 from penstock.performance.prediction.serving_stack import stack_of
-from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies
-from penstock.performance.step.step_cost import StepCost, step_cost
+from penstock.performance.prediction.speculation import Speculation
+from penstock.performance.shipped.shipped_drafts import shipped_drafts
+from penstock.performance.shipped.shipped_runs import model_of, shape_of_name, shipped_efficiencies
+from penstock.performance.similarity.cases import shape_of, weights_label
+from penstock.performance.step.step_cost import StepCost
 from penstock.performance.step.step_work import Array, ReplicaWork
 
 HeldOut = Literal["configuration", "model"]
@@ -75,7 +82,7 @@ class PublishedRun:
         """Return the key of the setup. The key does not depend on token lengths and load."""
         row = self.row
         split = (row.prefill, row.decode_workers, row.tp, row.dp, row.ep)
-        return (row.model, row.weights, row.accelerator, row.engine, split)
+        return (row.model, row.weights, row.accelerator, row.engine, split, row.drafted)
 
     @property
     def requests_per_s(self) -> float:
@@ -119,14 +126,14 @@ class PublishedRun:
 
 
 def published_disaggregated() -> tuple[Measurement, ...]:
-    """Return the published disaggregated rows without drafts.
+    """Return the published disaggregated rows.
 
     If a run is published both as a dated row and as a median over runs, only the dated row is returned.
     """
     return tuple(
         row
         for row in load_measurements()
-        if row.scenario == "disaggregated" and not row.drafted and not row.twin and row.tpot_s and row.prefill
+        if row.scenario == "disaggregated" and not row.twin and row.tpot_s and row.prefill
     )
 
 
@@ -135,10 +142,10 @@ def runs() -> tuple[PublishedRun, ...]:
     """Return every published disaggregated row with the step costs of its stack."""
     engines: dict[tuple[object, ...], MeasuredSide] = {}
 
-    def engine(row: Measurement, tp: int, dp: int, ep: bool) -> MeasuredSide:  # noqa: FBT001 - a split's columns
-        key = (row.model, row.weights, row.kv, row.accelerator, row.engine, tp, dp, ep)
+    def engine(row: Measurement, tp: int, dp: int, ep: bool, drafted: int) -> MeasuredSide:  # noqa: FBT001 - a split's columns
+        key = (row.model, row.weights, row.kv, row.accelerator, row.engine, tp, dp, ep, drafted)
         if key not in engines:
-            engines[key] = _engine(replace(row, tp=tp, dp=dp, ep=ep))
+            engines[key] = _engine(replace(row, tp=tp, dp=dp, ep=ep), drafted)
         return engines[key]
 
     found = []
@@ -146,20 +153,26 @@ def runs() -> tuple[PublishedRun, ...]:
         side = row.prefill
         if side is not None:
             sides: dict[Phase, MeasuredSide] = {
-                "prefill": engine(row, side.tp, side.dp, side.ep),
-                "decode": engine(row, row.tp, row.dp, row.ep),
+                "prefill": engine(row, side.tp, side.dp, side.ep, 0),
+                "decode": engine(row, row.tp, row.dp, row.ep, drafted_tokens(row) or 0),
             }
             found.append(PublishedRun(row=row, sides=sides))
     return tuple(found)
 
 
-def _engine(row: Measurement) -> MeasuredSide:
+def _engine(row: Measurement, drafted: int) -> MeasuredSide:
     deployment = measured_deployment(row, model_of, load_accelerator)
     work = ReplicaWork(deployment)
     stack = stack_of(work, row.engine, shipped_efficiencies())
+    drafts = None
+    if drafted:
+        asked = multi_token_prediction(deployment.model, shipped_drafts(), drafted_tokens=drafted)
+        drafts = at_typical_loads(stack, work, row.engine, shipped_efficiencies(), asked)
     return MeasuredSide(
-        cost=step_cost(work, stack.slowdowns),
-        labels=labels_of(deployment, row.engine, seen=stack.novelty == "shape"),
+        cost=decode_cost(work, stack, drafts),
+        labels=labels_of(
+            deployment, row.engine, seen=stack.novelty == "shape", draft="" if drafts is None else drafts.label
+        ),
         batched_tokens=deployment.batched_tokens,
         kv_bytes=kv_bytes_per_token(deployment),
         ranks=deployment.parallelism.dp,
@@ -305,8 +318,14 @@ def fit_phase_factors(found: Sequence[PublishedRun]) -> PhaseFactors:
         effects={
             phase: SharedEffects(residuals(found, phase, _GROUPS["configuration"]), phase).all() for phase in PHASES
         },
-        seen=_guess_spread(held_out_guesses(found, "configuration")),
-        unseen=_guess_spread(held_out_guesses(found, "model")),
+        **{
+            f"{kind}{name}": _guess_spread([guess for guess in guesses if bool(guess.run.row.drafted) == bool(kind)])
+            for name, guesses in (
+                ("seen", held_out_guesses(found, "configuration")),
+                ("unseen", held_out_guesses(found, "model")),
+            )
+            for kind in ("", "drafting_")
+        },
     )
 
 
@@ -314,6 +333,32 @@ def fit_phase_factors(found: Sequence[PublishedRun]) -> PhaseFactors:
 def shipped_phase_factors() -> PhaseFactors:
     """Return the shipped factors that commands use to predict disaggregated deployments."""
     return phase_factors_from(load_disaggregation())
+
+
+def measured_pools(deployed: Disaggregated, engine: str, drafts: Speculation | None) -> MeasuredPools | None:
+    """Return the published runs of exactly this setup. None if there are none.
+
+    The setup is the model, its format, the accelerator, the engine, both pools and the drafts.
+    """
+    if drafts is not None and drafts.acceptance_given:
+        return None
+    model, decode, ahead = deployed.decode.model, deployed.decode.parallelism, deployed.prefill.parallelism
+    side = Side(workers=deployed.prefill_replicas, tp=ahead.tp, dp=ahead.dp, ep=ahead.expert_parallel)
+    pools = (side, deployed.decode_replicas, decode.tp, decode.dp, decode.expert_parallel)
+    draft = "" if drafts is None else drafts.label
+    found = [
+        row
+        for row in load_measurements(deployed.decode.accelerator.id)
+        if row.prefill is not None
+        and (row.prefill, row.decode_workers, row.tp, row.dp, row.ep) == pools
+        and (row.engine, row.weights) == (engine, weights_label(model))
+        and draft == (f"{row.drafted}{drafted_tokens(row)}" if row.drafted else "")
+        and row.tpot_s
+        and row.concurrency
+        and not row.twin
+        and shape_of_name(row.model) == shape_of(model)
+    ]
+    return MeasuredPools.of(found) if found else None
 
 
 def _guess_spread(guesses: Sequence[Guess]) -> PhaseSpread:
