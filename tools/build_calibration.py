@@ -7,6 +7,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,23 +15,24 @@ import numpy as np
 import numpy.typing as npt
 from calibration.spreads import fit_spreads
 
-from penstock.catalog import load_efficiencies
-from penstock.performance.calibration.efficiencies import Efficiencies, Novelty, to_arrays, to_document
+from penstock.catalog import load_efficiencies, load_held_out
+from penstock.performance.calibration.efficiencies import Novelty, to_arrays, to_document
 from penstock.performance.calibration.error_summary import Logs, intervals
-from penstock.performance.calibration.first_token_waits import Waited, first_token_rows, fit_first_tokens
+from penstock.performance.calibration.first_token_waits import Waited, fit_first_tokens
 from penstock.performance.calibration.held_out import (
     FOLDS,
     Dated,
-    Folds,
     Held,
     HeldOut,
     errors_of,
     first_tokens_without,
-    folds_of,
+    folds_of_waits,
+    slowdowns_matching,
+    slowdowns_of_waits,
 )
 from penstock.performance.calibration.measured_runs import Run, as_columns
 from penstock.performance.calibration.repeated_runs import repeat_spread
-from penstock.performance.shipped.shipped_runs import shipped_runs
+from penstock.performance.shipped.shipped_runs import shipped_efficiencies, shipped_first_tokens, shipped_runs
 from penstock.performance.similarity.covariance import Spreads
 from penstock.performance.similarity.posterior import Measured, solve
 from penstock.performance.step.step_work import Array
@@ -50,32 +52,56 @@ def main() -> int:
     """Fit, hold out and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--spreads", action="store_true", help="fit how alike rows are, too")
+    parser.add_argument(
+        "--first-tokens",
+        action="store_true",
+        help="fit times to first token only (five minutes); keep the held-out predictions of times per token",
+    )
+    asked = parser.parse_args()
     found = shipped_runs()
-    spreads = _fitted(found) if parser.parse_args().spreads else Spreads.from_document(load_efficiencies()["spreads"])
-    evidence = solve(as_columns(found), spreads)
-    _say(f"{len(found):,} rows solved")
-    everything = HeldOut(found, spreads)
-    held = everything.without(*FOLDS)
-    _say("held out")
-    waits, known = first_token_rows(found), Dated(evidence)
-    numbers = {run.row.id: number for number, run in enumerate(found)}
-    at = np.array([numbers[item.run.row.id] for item in waits])
-    efficiencies = Efficiencies(
-        evidence=evidence,
-        intervals={new: _intervals(evidence.measured, by, held[by]) for new, by in _BY.items()},
-        first=fit_first_tokens(waits, known),
+    spreads = _fitted(found) if asked.spreads else Spreads.from_document(load_efficiencies()["spreads"])
+    if asked.first_tokens:
+        evidence, slowdowns = shipped_efficiencies().evidence, None
+        efficiencies = shipped_efficiencies()
+    else:
+        evidence = solve(as_columns(found), spreads)
+        _say(f"{len(found):,} rows solved")
+        held = HeldOut(found, spreads).without(*FOLDS)
+        _say("held out")
+        slowdowns = {by: held[by].slowdowns for by in _FIRST_BY.values()}
+        np.savez_compressed(DATA / "held_out.npz", **_kept(held))  # type: ignore[arg-type]
+        efficiencies = replace(
+            shipped_efficiencies(),
+            evidence=evidence,
+            intervals={new: _intervals(evidence.measured, by, held[by]) for new, by in _BY.items()},
+            repeats=repeat_spread(evidence.measured, evidence.measured.seconds),
+        )
+    waits, known = shipped_first_tokens(), Dated(evidence)
+    first = fit_first_tokens(waits, known)
+    _say(f"{len(waits):,} times to first token fitted")
+    efficiencies = replace(
+        efficiencies,
+        first=first,
         first_spreads={
-            new: _first_spread(waits, folds_of(evidence.cases, by)[at], known, held[by].slowdowns[at])
+            new: _first_spread(
+                waits, by, known, (_matching(by, known, found) if slowdowns is None else slowdowns[by], found)
+            )
             for new, by in _FIRST_BY.items()
         },
-        repeats=repeat_spread(evidence.measured, evidence.measured.seconds),
         first_repeats=repeat_spread(evidence.measured, evidence.measured.first_s),
-        fitted_on=datetime.now(tz=UTC).date().isoformat(),
+        fitted_on=_today(),
     )
     (DATA / "efficiencies.json").write_text(json.dumps(to_document(efficiencies), indent=1) + "\n", encoding="utf-8")
     np.savez_compressed(DATA / "evidence.npz", **to_arrays(efficiencies))  # type: ignore[arg-type]
-    np.savez_compressed(DATA / "held_out.npz", **_kept(held))  # type: ignore[arg-type]
     return 0
+
+
+def _today() -> str:
+    return datetime.now(tz=UTC).date().isoformat()
+
+
+def _matching(by: str, known: Dated, found: Sequence[Run]) -> Array:
+    return slowdowns_matching(load_held_out()[f"{by}_predicted_s"].astype(np.float64), known, found)
 
 
 def _say(text: str) -> None:
@@ -91,10 +117,20 @@ def _intervals(measured: Measured, by: str, held: Held) -> dict[str, Logs]:
     return intervals(errors_of(measured, by, held.predicted_s, held.uncertainty))
 
 
-def _first_spread(waits: Sequence[Waited], folds: Folds, known: Dated, slowdowns: Array) -> Logs:
-    predicted = first_tokens_without(waits, folds, known, slowdowns)
+def _first_spread(waits: Sequence[Waited], by: str, known: Dated, held: tuple[Array, Sequence[Run]]) -> Logs:
+    """Return P10 and P90 of measured over predicted time to first token, as logarithms, over rows without drafts.
+
+    `held` are the slowdowns of each run without its fold, and the runs. The time in the loop is taken to change by the
+    same factor as the time per token.
+    """
+    slowdowns = slowdowns_of_waits(waits, *held)
+    rooflines = np.array([item.run.roofline for item in waits])
+    own = np.array([known(item.run) for item in waits])
+    factors = np.einsum("ij,ij->i", rooflines, slowdowns) / np.einsum("ij,ij->i", rooflines, own)
+    loop_s = np.array([item.loop_s(each) for item, each in zip(waits, own, strict=True)])
+    predicted = first_tokens_without(waits, folds_of_waits(waits, by), known, slowdowns, loop_s * factors)
     off = np.log(np.array([item.seconds for item in waits]) / predicted)
-    return float(np.quantile(off, 0.1)), float(np.quantile(off, 0.9))
+    return float(np.nanquantile(off, 0.1)), float(np.nanquantile(off, 0.9))
 
 
 def _kept(held: Mapping[str, Held]) -> dict[str, npt.NDArray[np.float32]]:

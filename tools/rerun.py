@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.catalog.measurement import Measurement
-from penstock.performance.calibration.benchmark_harness import harness_of
+from penstock.performance.calibration.benchmark_harness import Sending, harness_of
 from penstock.performance.calibration.measured_runs import AcceleratorOf, ModelOf, cache_tokens, measured_deployment
+from penstock.performance.step.prompt_queue import DRAWN
 from penstock.performance.step.step_cost import StepCost, step_cost
 from penstock.performance.step.step_work import Array, ReplicaWork
 from penstock.simulation.placement import PROMPTS_WAIT_STEPS
@@ -16,8 +17,6 @@ from penstock.simulation.run import simulate
 from penstock.simulation.run_options import Options
 from penstock.workload import Requests
 
-_LEAST, _MOST = 8 / 9, 10 / 9
-"""Lengths over their mean: InferenceX draws 80 to 100% of a nominal length."""
 _BLOCK = 16
 
 
@@ -53,6 +52,7 @@ class Reruns:
 def rerun(measurement: Measurement, cost: StepCost, kv_tokens: int) -> Rerun:
     """Send as many requests as the benchmark did, each when an earlier one ends."""
     harness, users = harness_of(measurement), round(measurement.concurrency or 1)
+    median = harness.sending.statistic == "median"
     requests = drawn(measurement)
     longest = longest_tokens(measurement)
     replica = Replica(
@@ -67,7 +67,6 @@ def rerun(measurement: Measurement, cost: StepCost, kv_tokens: int) -> Rerun:
     outcome = simulate(
         [ReplicaPool(name="measured", replica=replica)], [requests], options=Options(users=users)
     ).classes[0]
-    median = harness.statistic == "median"
     ttft_s = outcome.ttft.quantile_s(0.5) if median else outcome.ttft.mean_s
     tpot_s = outcome.tpot.quantile_s(0.5) if median else outcome.tpot.mean_s
     return Rerun(ttft_s=ttft_s or 0.0, tpot_s=tpot_s or 0.0, kv_limited=users * longest > kv_tokens)
@@ -75,20 +74,21 @@ def rerun(measurement: Measurement, cost: StepCost, kv_tokens: int) -> Rerun:
 
 def drawn(measurement: Measurement) -> Requests:
     """As many requests as the benchmark sent, of lengths drawn as it draws them."""
-    random = np.random.default_rng(1)
-    count = harness_of(measurement).requests_per_user * round(measurement.concurrency or 1)
+    random, sending = np.random.default_rng(1), harness_of(measurement).sending
+    count = sending.requests_per_user * round(measurement.concurrency or 1)
     return Requests(
         arrival_s=np.zeros(count),
-        input_tokens=_lengths(random, measurement.input_tokens, count),
-        output_tokens=_lengths(random, measurement.output_tokens, count),
+        input_tokens=_lengths(random, sending, measurement.input_tokens, count),
+        output_tokens=_lengths(random, sending, measurement.output_tokens, count),
         slo_class=np.zeros(count, np.uint8),
     )
 
 
 def longest_tokens(measurement: Measurement) -> int:
     """Tokens the longest of them caches at most."""
-    return int((measurement.input_tokens + measurement.output_tokens) * _MOST) + 2 * _BLOCK
+    return int((measurement.input_tokens + measurement.output_tokens) * (1 + DRAWN)) + 2 * _BLOCK
 
 
-def _lengths(random: np.random.Generator, mean: float, count: int) -> NDArray[np.int32]:
-    return np.maximum(1, np.rint(random.uniform(mean * _LEAST, mean * _MOST, count))).astype(np.int32)
+def _lengths(random: np.random.Generator, sending: Sending, mean: float, count: int) -> NDArray[np.int32]:
+    drawn = random.uniform(mean * (1 - sending.length_spread), mean * (1 + sending.length_spread), count)
+    return np.maximum(1, np.rint(drawn)).astype(np.int32)

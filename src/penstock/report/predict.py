@@ -217,6 +217,7 @@ def _grounds(predictions: Sequence[Prediction]) -> Text:
     if not all(measured):
         text.append("Other " if any(measured) else "")
         text.append(
-            "TTFT is for a steady closed loop; near saturation use `penstock simulate`, which models the queue."
+            "TTFT is the mean of a benchmark in which all users start at once and send ten requests each; "
+            "`penstock simulate` gives it for other loads."
         )
     return text

@@ -12,13 +12,18 @@ from penstock.catalog import load_accelerator, load_efficiencies, load_evidence,
 from penstock.catalog.measurement import Measurement, Scenario
 from penstock.performance.calibration.efficiencies import from_document, to_arrays, to_document
 from penstock.performance.calibration.first_token_regression import FitTerms, Row, Software, calibrate
-from penstock.performance.calibration.first_token_waits import FIRST, first_token_rows, fit_first_tokens
+from penstock.performance.calibration.first_token_waits import FIRST, fit_first_tokens
 from penstock.performance.calibration.held_out import Dated
 from penstock.performance.calibration.measured_runs import as_columns, described_runs, runs, setup_of, usable_runs
 from penstock.performance.prediction.choose_engine import predict_on
 from penstock.performance.prediction.predict_deployment import Prediction
 from penstock.performance.prediction.serving_stack import stack_of
-from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies, shipped_runs
+from penstock.performance.shipped.shipped_runs import (
+    model_of,
+    shipped_efficiencies,
+    shipped_first_tokens,
+    shipped_runs,
+)
 from penstock.performance.similarity.cases import DrivenEngine
 from penstock.performance.step.step_cost import step_cost
 from penstock.performance.step.step_work import ReplicaWork, rooflines_s
@@ -40,7 +45,7 @@ def test_the_shipped_evidence_is_what_the_shipped_measurements_give() -> None:
 
 
 def test_first_tokens_are_fitted_to_the_shipped_rows() -> None:
-    fresh = fit_first_tokens(first_token_rows(shipped_runs()), Dated(SHIPPED.evidence))
+    fresh = fit_first_tokens(shipped_first_tokens(), Dated(SHIPPED.evidence))
     assert SHIPPED.first.by_path.keys() == fresh.by_path.keys()
     for path, found in fresh.by_path.items():
         assert SHIPPED.first.by_path[path].slowdowns == pytest.approx(found.slowdowns, rel=0.02, abs=1e-4)

@@ -9,19 +9,18 @@ import pytest
 from examples import SLOWDOWNS as SLOW
 from penstock.catalog import load_accelerator
 from penstock.catalog.measurement import Measurement
-from penstock.performance.calibration.benchmark_harness import Harness, harness_of
+from penstock.performance.calibration.benchmark_harness import Sending, harness_of
 from penstock.performance.calibration.first_token_waits import (
     first_row,
     first_token_rows,
     fit_first_tokens,
-    measured_loop,
 )
 from penstock.performance.calibration.measured_runs import measured_deployment, runs
-from penstock.performance.prediction.measured_load import RequestedLoad, first_token_at
 from penstock.performance.prediction.predict_deployment import predict
 from penstock.performance.prediction.serving_stack import stack_of
 from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies
 from penstock.performance.step.first_token import LoopLoad, first_token_work
+from penstock.performance.step.prompt_queue import PromptLoop, run_prompt_loop
 from penstock.performance.step.step_cost import step_cost
 from penstock.performance.step.step_work import COMPONENTS, ReplicaWork
 
@@ -69,42 +68,77 @@ def test_a_prompt_longer_than_a_step_takes_several(work: ReplicaWork) -> None:
     )
 
 
-def test_a_mean_holds_its_share_of_the_burst(work: ReplicaWork) -> None:
-    steady = LoopLoad(users=np.array([64.0]), input_tokens=1024, output_tokens=500, batched_tokens=8192)
-    burst = replace(steady, burst_share=1.0)
-    mean = replace(steady, burst_share=0.1)
-    # 64 prompts of 1,024 in steps of 8,192 are 8 steps; on average a prompt waits for (8 + 1) / 2 of them.
-    assert first_token_work(work, burst)[0][COMPONENTS.index("step")] == pytest.approx(4.5)
-    assert first_token_work(work, mean) == pytest.approx(
-        0.9 * first_token_work(work, steady) + 0.1 * first_token_work(work, burst)
-    )
-
-
-def test_a_known_overhead_and_ratio_are_recovered(work: ReplicaWork) -> None:
-    rows = []
-    for users in range(1, 65):
-        row = replace(ROW, id=str(users), concurrency=float(users), input_tokens=200.0 + 150 * users, tpot_s=0.01)
-        loop, _ = measured_loop(row)
-        rows.append(replace(row, ttft_s=0.05 + 1.5 * float(first_token_work(work, loop)[0] @ SLOW)))
-    waits = first_token_rows(runs(rows, model_of, load_accelerator))
+def test_a_known_overhead_and_ratio_are_recovered() -> None:
+    rows = [
+        replace(ROW, id=str(users), concurrency=float(users), input_tokens=200.0 + 150 * users, tpot_s=0.01, ttft_s=1.0)
+        for users in range(1, 65)
+    ]
+    unmeasured = first_token_rows(runs(rows, model_of, load_accelerator))
+    waits = [replace(item, seconds=0.05 + 1.5 * item.loop_s(SLOW)) for item in unmeasured]
     fitted = fit_first_tokens(waits, lambda _: SLOW)
     errors = [fitted.seconds(first_row(item, SLOW)) / item.seconds - 1 for item in waits]
     assert np.max(np.abs(errors)) < 0.05
 
 
-def test_closed_form_and_stack_agree_with_what_is_predicted(work: ReplicaWork) -> None:
+def test_a_load_far_from_all_measurements_gets_the_closed_loop_of_its_stack(work: ReplicaWork) -> None:
     efficiencies = shipped_efficiencies()
     stack = stack_of(work, "sglang", efficiencies)
     found = predict(
-        work.deployment, "sglang", input_tokens=1024, output_tokens=1024, concurrency=16, efficiencies=efficiencies
+        work.deployment, "sglang", input_tokens=64, output_tokens=16, concurrency=3, efficiencies=efficiencies
     )
-    tokens = work.deployment.engine.max_batched_tokens
-    loop = LoopLoad(users=np.array([16.0]), input_tokens=1024, output_tokens=1024, batched_tokens=tokens)
+    loop = PromptLoop(
+        users=3,
+        input_tokens=64,
+        output_tokens=16,
+        batched_tokens=work.deployment.engine.max_batched_tokens,
+        prompts_first=True,
+    )
+    loop_s = float(run_prompt_loop(step_cost(work, stack.slowdowns), loop).ttft_s.mean())
     assert found.ttft_s is not None
-    closed_form_s = stack.request_s + stack.first_ratio * float(first_token_work(work, loop)[0] @ stack.slowdowns)
-    corrected = first_token_at(stack, work, "sglang", efficiencies, RequestedLoad(16, 1024, 1024))
-    assert found.ttft_s.value == pytest.approx(closed_form_s * np.exp(corrected.log_factor))
+    assert found.ttft_tier == "calibrated"
+    assert found.ttft_s.value == pytest.approx(stack.request_s + stack.first_ratio * loop_s, rel=0.02)
     assert found.ttft_s.low < found.ttft_s.value < found.ttft_s.high
+
+
+@pytest.mark.parametrize("engine", ["sglang", "vllm"])
+def test_first_tokens_come_later_and_rates_grow_with_users_and_prompts(work: ReplicaWork, engine: str) -> None:
+    """At lengths that nobody measured. Measured curves need not be monotone."""
+    efficiencies = shipped_efficiencies()
+    for outputs in (16, 300):
+        found = [
+            [
+                predict(
+                    work.deployment,
+                    engine,
+                    input_tokens=inputs,
+                    output_tokens=outputs,
+                    concurrency=users,
+                    efficiencies=efficiencies,
+                )
+                for users in (1, 2, 5, 16, 50, 200)
+            ]
+            for inputs in (100, 3_000, 30_000)
+        ]
+        ttft_s = np.array([[each.ttft_s.value if each.ttft_s else np.nan for each in row] for row in found])
+        rate = np.array([[each.output_tokens_per_s.value for each in row] for row in found])
+        assert (np.diff(ttft_s, axis=0) > 0).all()
+        assert (np.diff(ttft_s, axis=1) > -0.01 * ttft_s[:, :-1]).all()
+        assert (np.diff(rate, axis=1) > -0.01 * rate[:, :-1]).all()
+
+
+def test_users_wait_for_a_first_token_or_decode(work: ReplicaWork) -> None:
+    """Little's law: the rate of requests times the seconds of a request is the number of users."""
+    found = predict(
+        work.deployment,
+        "vllm",
+        input_tokens=16_000,
+        output_tokens=64,
+        concurrency=128,
+        efficiencies=shipped_efficiencies(),
+    )
+    assert found.ttft_s is not None
+    inside = found.output_tokens_per_s.value / 64 * (found.ttft_s.value + 64 * found.tpot_s.value)
+    assert inside == pytest.approx(128, rel=1e-6)
 
 
 def test_every_stack_takes_longer_than_its_steps() -> None:
@@ -116,9 +150,21 @@ def test_every_stack_takes_longer_than_its_steps() -> None:
 
 
 def test_the_app_publishes_medians_and_the_other_file_means() -> None:
-    assert harness_of(ROW).burst_share == 0
-    assert harness_of(replace(ROW, source="inferencex-via-aiconfigurator")).burst_share == pytest.approx(1 / 10)
-    assert harness_of(replace(ROW, source="aiconfigurator-silicon")) == Harness()
+    assert harness_of(ROW).sending.statistic == "median"
+    assert harness_of(replace(ROW, source="inferencex-via-aiconfigurator")).sending == Sending()
+    assert harness_of(replace(ROW, source="aiconfigurator-silicon")).sending == Sending(length_spread=0.0)
+
+
+def test_nightly_lengths_are_drawn_if_they_are_a_nominal_length_times_nine_tenths() -> None:
+    nightly = replace(ROW, source="rocm-atom-nightly", engine="vllm-atom")
+    assert harness_of(nightly).sending.length_spread > 0
+    assert harness_of(replace(nightly, input_tokens=5000.0)).sending.length_spread == 0
+    assert harness_of(nightly).batched_tokens == 16_384
+
+
+def test_a_row_states_its_own_chunk_and_requests() -> None:
+    stated = harness_of(replace(ROW, source="sglang-cookbook", chunk_tokens=8192, dp=4, requests=96))
+    assert (stated.batched_tokens, stated.sending.requests_per_user) == (2048, 3)
 
 
 def test_sglang_on_blackwell_polls_every_thirty_steps_under_load() -> None:

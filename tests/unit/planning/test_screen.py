@@ -1,4 +1,4 @@
-"""The quick screen says what `predict` says: one closed form of a step and of a first token."""
+"""The quick screen says what `predict` says of a step, and of a first token for which no prompt waits."""
 
 from dataclasses import replace
 from math import exp
@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from examples import deployment
-from penstock.performance.prediction.measured_load import RequestedLoad, first_token_at, time_per_token_at
+from penstock.performance.prediction.measured_load import RequestedLoad, time_per_token_at
 from penstock.performance.prediction.predict_deployment import Prediction, predict
 from penstock.performance.shipped.shipped_drafts import own_drafts
 from penstock.performance.shipped.shipped_runs import shipped_efficiencies
+from penstock.performance.step.first_token import LoopLoad
 from penstock.performance.step.step_work import ReplicaWork
 from penstock.planning.candidates.queueless_screen import QueuelessScreen
 from penstock.planning.candidates.replica_capacity import Option
@@ -45,18 +46,21 @@ def test_the_largest_loop_kept_is_the_one_whose_predicted_first_token_meets_the_
     assert predicted.ttft_s is not None
     assert predicted.running == 8
     option = Option(id="one", weights="", deployment=deployment(name, accelerator, tp=tp), measured_engine="vllm")
-    # The screen predicts a steady loop. Measured times include the start of a benchmark.
+    # In the screen no prompt waits for another prompt, and no measurement of the setup corrects the time.
     work, load = ReplicaWork(predicted.deployment), RequestedLoad(8, input_tokens, 256)
     assert predicted.stack is not None
-    tpot, first = (
-        corrected(predicted.stack, work, "vllm", EFFICIENCIES, load).log_factor
-        for corrected in (time_per_token_at, first_token_at)
+    tpot = time_per_token_at(predicted.stack, work, "vllm", EFFICIENCIES, load).log_factor
+    loop = LoopLoad(
+        users=np.array([8.0]),
+        input_tokens=input_tokens,
+        output_tokens=256,
+        batched_tokens=predicted.deployment.batched_tokens,
     )
-    steady_s = predicted.ttft_s.value / exp(first)
-    kept = screen.alone(option, bucket, Slo(ttft_s=steady_s * (1 + 1e-9)))
+    alone_s = float(predicted.stack.unqueued_first_token_s(work, loop)[0])
+    kept = screen.alone(option, bucket, Slo(ttft_s=alone_s * (1 + 1e-9)))
     assert "closed loop of 8, no queue" in kept.grounds
     assert kept.requests_per_s.value == pytest.approx(8 / (predicted.tpot_s.value / exp(tpot)) / 256, rel=1e-9)
-    less = screen.alone(option, bucket, Slo(ttft_s=steady_s * (1 - 1e-9)))
+    less = screen.alone(option, bucket, Slo(ttft_s=alone_s * (1 - 1e-9)))
     assert "closed loop of 7, no queue" in less.grounds
 
 

@@ -1,14 +1,19 @@
 """Reconstructs facts that the result files of benchmarks leave out: the settings, and whether times are medians."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Final, Literal
 
+import numpy as np
+
 from penstock.catalog.measurement import Measurement
+from penstock.performance.step.prompt_queue import DRAWN, LoopTimes
 
 _NOMINAL: Final = 0.9
 """Ratio of the mean to the nominal token length in InferenceX, which draws lengths from 0.8 to 1 times the nominal
 length."""
+_ROUNDED: Final = 0.02
+"""Largest distance of a nominal length from a multiple of 1,024 tokens, in multiples."""
 _LONG_TOKENS: Final = 4096
 _MANY: Final = 16
 """With at least this number of users, InferenceX's SGLang scripts poll for new requests every 30 steps instead of
@@ -17,14 +22,63 @@ _DELAYED_FROM: Final = date(2026, 1, 29)
 """Date of InferenceX pull request 594, which introduced delayed batching for DeepSeek-R1 in fp8 on B200."""
 
 
+_PROMPTS_FIRST: Final = frozenset({"sglang", "sglang-atom", "atom"})
+_SCHEDULES_AHEAD: Final = frozenset({"vllm", "vllm-atom"})
+_AHEAD_FROM: Final = date(2026, 1, 1)
+"""Date around which vLLM 0.14 made it the default to schedule one step ahead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sending:
+    """How a benchmark sends its requests, and which statistic of the times to first token it publishes.
+
+    All users send their first request at once. After that, a new request starts whenever a running request ends.
+    """
+
+    statistic: Literal["mean", "median"] = "mean"
+    requests_per_user: int = 10
+    """Number of requests that each user sends in one run. InferenceX sets `--num-prompts $(( CONC * 10 ))`."""
+    length_spread: float = DRAWN
+    """Largest deviation of a token length from the mean, as a fraction of the mean."""
+
+    def first_token_s(self, times: LoopTimes) -> float:
+        """Return the published statistic of the times to first token of a run."""
+        return float(np.median(times.ttft_s) if self.statistic == "median" else np.mean(times.ttft_s))
+
+
+BENCHMARK: Final = Sending()
+"""How InferenceX and ATOM send their requests. Times to first token are predicted for such a benchmark."""
+_SENDING: Final = {
+    "inferencex": Sending(statistic="median"),
+    "inferencex-via-aiconfigurator": BENCHMARK,
+    "rocm-atom-nightly": BENCHMARK,
+    "inferencex-experimental": Sending(statistic="median", length_spread=0.0),
+    "sglang-cookbook": Sending(requests_per_user=3, length_spread=0.04),
+}
+"""How each source sends its requests. SGLang's cookbook publishes medians and states no number of requests. Runs with
+one description differ by a factor of seven, as a run of one wave differs from a run of many. The mean over three waves
+lies between them."""
+_EXACT: Final = Sending(length_spread=0.0)
+
+
+def sending_of(source: str, input_tokens: float) -> Sending:
+    """Return how a source sends its requests.
+
+    InferenceX and ATOM draw lengths from 0.8 to 1 times a nominal length, which is a multiple of 1,024 tokens. Other
+    lengths are exact.
+    """
+    found = _SENDING.get(source, _EXACT)
+    nominal = input_tokens / _NOMINAL / 1024
+    return (
+        replace(found, length_spread=0.0) if found == BENCHMARK and abs(nominal - round(nominal)) > _ROUNDED else found
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Harness:
     """Settings from the scripts of a benchmark that affect the measured time to first token."""
 
-    statistic: Literal["mean", "median"] = "mean"
-    requests_per_user: int = 10
-    """Number of requests that each user sends in one run. InferenceX sets `--num-prompts $(( CONC * 10 ))`. All users
-    send their first request at once. After that, a new request starts whenever a running request ends."""
+    sending: Sending = BENCHMARK
     batched_tokens: int = 8192
     """Maximum number of prompt tokens that one data-parallel rank of the engine processes in one step."""
     held_steps: float = 0.0
@@ -32,34 +86,58 @@ class Harness:
     `--scheduler-recv-interval`. TensorRT-LLM sets the delay with `batch_wait_timeout_iters` and
     `attention_dp_config.timeout_iters`."""
 
-    @property
-    def burst_share(self) -> float:
-        """Return the share of a run's requests that all users sent at once, at the start of the run.
-
-        The share is zero if the published statistic is a median, because requests at the start hardly change a median.
-        """
-        return 1 / self.requests_per_user if self.statistic == "mean" else 0.0
-
 
 def harness_of(row: Measurement) -> Harness:
     """Return the benchmark settings that apply to a row.
 
-    The settings come from the scripts in github.com/SemiAnalysisAI/InferenceX `benchmarks/` at the date of the row.
+    The settings of InferenceX come from the scripts in github.com/SemiAnalysisAI/InferenceX `benchmarks/` at the date
+    of the row. Those of ATOM's nightly runs come from `.github/benchmark` in github.com/ROCm/ATOM. SGLang's cookbook
+    states the chunk of some runs; the others have SGLang's default for the memory of the device.
 
     The InferenceX app publishes medians. The file that AIConfigurator ships has means. If a run is in both the app and
     this file, the two times per token are equal and the two times to first token differ. AIConfigurator's own runs
     state no settings, so they get the engines' defaults.
     """
+    sending = sending_of(row.source, row.input_tokens)
+    if row.requests is not None:
+        sending = replace(sending, requests_per_user=max(1, round(row.requests / (row.concurrency or 1.0))))
+    if row.chunk_tokens is not None:
+        return Harness(sending=sending, batched_tokens=max(1, row.chunk_tokens // row.dp))
+    script = _SCRIPTS.get(row.engine, _by_default) if row.source.startswith("inferencex") else _by_default
+    tokens, held_steps = script(row)
+    return Harness(sending=sending, batched_tokens=tokens, held_steps=held_steps)
+
+
+def average_step_tokens(row: Measurement) -> int:
+    """Return the token budget of one rank with which the average step of a row is counted.
+
+    It is that of InferenceX's scripts for all sources. It only decides over how many steps a prompt is spread, and
+    the shipped evidence holds steps that were counted with it.
+    """
     if row.source == "aiconfigurator-silicon":
-        return Harness()
-    tokens, held_steps = _SCRIPTS.get(row.engine, _by_default)(row)
-    return Harness(
-        statistic="median" if row.source == "inferencex" else "mean", batched_tokens=tokens, held_steps=held_steps
-    )
+        return 8192
+    script = _SCRIPTS.get(row.engine)
+    if script is not None:
+        return script(row)[0]
+    return 16_384 if row.engine == "atom" else 8192
+
+
+def prompts_first(engine: str) -> bool:
+    """Return whether an engine processes all waiting prompts before it decodes again."""
+    return engine in _PROMPTS_FIRST
+
+
+def schedules_ahead(engine: str, day: date | None = None) -> bool:
+    """Return whether an engine of a day schedules a step before the step before it ends. Without a day, of today."""
+    return engine in _SCHEDULES_AHEAD and (day is None or day >= _AHEAD_FROM)
 
 
 def _by_default(row: Measurement) -> tuple[int, float]:
-    return (16384, 0.0) if row.engine == "atom" else (8192, 0.0)
+    if row.engine == "vllm-atom" and row.model.startswith("qwen3-next"):
+        return 32_768, 0.0
+    # SGLang's default chunk is 16,384 on devices with 160 GB and more.
+    large = row.engine == "sglang" and not row.accelerator.startswith("h")
+    return (16_384, 0.0) if large or row.engine.endswith("atom") else (8192, 0.0)
 
 
 def _trtllm(row: Measurement) -> tuple[int, float]:

@@ -30,9 +30,12 @@ _FREEDOM: Final = (2.0, 0.4, 0.3, 0.2)
 """Standard deviation of the terms at each level, as a fraction of the terms at the level above."""
 _PULL: Final = 0.3
 _ROUNDS: Final = 4
-_SEEN_HALF: Final = {"family": 2.0, "software": 1.0, "configuration": 1.0}
+_SEEN_HALF: Final = {"family": 6.0, "software": 3.0, "configuration": 2.0}
 """Number of rows at which a factor is shrunk halfway towards one."""
 _HUBER: Final = 1.5
+_MAX_RESIDUAL: Final = 0.4
+"""Largest logarithm of measured over fitted time that counts towards a factor. Larger ones count as this value, because
+they show a different benchmark rather than a slower engine."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -173,7 +176,8 @@ def _codes(labels: list[_Label]) -> tuple[list[_Label], Codes]:
 
 
 def _shrunk_means(codes: Codes, values: Array, half: float) -> Array:
-    return np.asarray(np.bincount(codes, weights=values) / (np.bincount(codes) + half))
+    limited = np.clip(values, -_MAX_RESIDUAL, _MAX_RESIDUAL)
+    return np.asarray(np.bincount(codes, weights=limited) / (np.bincount(codes) + half))
 
 
 def _on_logarithms(roofline: Array, seconds: Array, prior: Array, spread: Array, lower_bounds: Array) -> Array:

@@ -11,7 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.performance.calibration.error_summary import Errors
-from penstock.performance.calibration.first_token_waits import SlowdownsOf, Waited, first_row, fit_first_tokens
+from penstock.performance.calibration.first_token_waits import (
+    SlowdownsOf,
+    Waited,
+    calibrate_first_tokens,
+    first_row,
+)
 from penstock.performance.calibration.measured_runs import Run, as_columns, measured_engine, setup_of
 from penstock.performance.similarity.cases import Cases
 from penstock.performance.similarity.covariance import Spreads, covariance, linear, noise_of
@@ -37,7 +42,7 @@ FOLDS: Final[Mapping[str, Callable[[Cases], Sequence[npt.NDArray[Any]]]]] = {
 """Columns that define each kind of fold. Rows that are equal in all these columns form one fold and are held out
 together. If a month is held out, all later rows are held out too."""
 _MIN_KNOWN: Final = 200
-_AT_ONCE: Final = 40
+_AT_ONCE: Final = 12
 """Number of groups into which folds are merged for the fit of first tokens. All rows of a group are held out at
 once."""
 _LARGE: Final = 64
@@ -307,20 +312,48 @@ class Dated:
         return self._found[key]
 
 
+def folds_of_waits(waits: Sequence[Waited], name: str) -> Folds:
+    """Return the fold number of each measured time to first token."""
+    return folds_of(as_columns([item.run for item in waits]).cases, name)
+
+
+def slowdowns_of_waits(waits: Sequence[Waited], slowdowns: Array, found: Sequence[Run]) -> Array:
+    """Return the slowdowns with which each time to first token is predicted, given one row of slowdowns per run.
+
+    The values of a row that is not among the runs, such as one with drafts, are NaN.
+    """
+    known = {run.row.id: row for run, row in zip(found, slowdowns, strict=True)}
+    return np.array([known.get(item.run.row.id, np.full(slowdowns.shape[1], np.nan)) for item in waits])
+
+
+def slowdowns_matching(predicted_s: Array, known: SlowdownsOf, found: Sequence[Run]) -> Array:
+    """Return slowdowns that reproduce predicted times per token, with one row per run.
+
+    Each run has the slowdowns of its own setup, all multiplied by the factor by which the prediction differs from them.
+    """
+    rows = np.array(
+        [
+            known(run) if np.isfinite(each) else np.nan * run.roofline
+            for run, each in zip(found, predicted_s, strict=True)
+        ]
+    )
+    own_s = np.einsum("ij,ij->i", rows, np.array([run.roofline for run in found]))
+    return np.asarray(rows * (predicted_s / own_s)[:, None])
+
+
 def first_tokens_without(
     waits: Sequence[Waited], folds: Folds, known: SlowdownsOf, held: Array, served_s: Array | None = None
 ) -> Array:
     """Predict times to first token, each without the fold of its row.
 
-    `held` has the slowdowns of the steps for each measured row, predicted without the row's fold. If `served_s` is
-    given, these simulated times of the steps replace the closed form.
+    `held` has the slowdowns of the steps for each measured row, predicted without the row's fold. A row without such
+    slowdowns is not predicted. If `served_s` is given, these simulated times of the steps replace those of the loop.
     """
-    predicted = np.full(len(waits), np.nan)
-    groups = folds % _AT_ONCE
+    predicted, groups = np.full(len(waits), np.nan), folds % _AT_ONCE
+    rows = [first_row(item, known(item.run)) for item in waits]
     for group in np.unique(groups):
-        out = np.flatnonzero(groups == group)
-        first = fit_first_tokens([item for item, at in zip(waits, groups, strict=True) if at != group], known)
-        for number in out.tolist():
+        first = calibrate_first_tokens([row for row, at in zip(rows, groups, strict=True) if at != group])
+        for number in np.flatnonzero((groups == group) & np.isfinite(held).all(axis=1)).tolist():
             served = None if served_s is None else float(served_s[number])
             predicted[number] = first.seconds(first_row(waits[number], held[number], served))
     return predicted

@@ -14,7 +14,7 @@ from penstock.fleet.deployment import Deployment, Parallelism
 from penstock.fleet.engines import engine_defaults
 from penstock.model import CacheDtype, ModelSpec
 from penstock.model.model_spec import model_as_measured
-from penstock.performance.calibration.benchmark_harness import harness_of
+from penstock.performance.calibration.benchmark_harness import average_step_tokens
 from penstock.performance.memory.budget import fit
 from penstock.performance.similarity.cases import WORDS, Cases, DrivenEngine, hash_strings, labels_of_run
 from penstock.performance.similarity.posterior import Measured
@@ -64,8 +64,8 @@ def saturated_batch(held_tokens: int, engine: str, input_tokens: float, output_t
 
 
 def batched_tokens(row: Measurement) -> float:
-    """Return the maximum number of prompt tokens that the measured replica processed in one step."""
-    return harness_of(row).batched_tokens * row.dp
+    """Return the number of prompt tokens of one step with which the measured replica's average step is counted."""
+    return average_step_tokens(row) * row.dp
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -16,6 +16,7 @@ from penstock.performance.prediction.measured_load import (
     MAX_UNEXPLAINED,
     SAME_SOFTWARE,
     CorrectedTime,
+    QueuedFirstToken,
     RequestedLoad,
     correct_first_token,
     measured_spread,
@@ -131,9 +132,14 @@ class DraftedCurve:
             now = self.log_seconds(asked) + self.own.interpolate(asked.log_load, self._own[1])
             known = known[np.abs(np.log(measured.seconds[known]) - now) <= SAME_SOFTWARE]
         newest = newest_of_each_load(measured.cases, measured.seconds, known, float(measured.cases.day.max()))
-        return correct_first_token(
-            self.stack, self.rank, measured, newest, load, plain, repeats, self.drafts.drafted_tokens
+        times = QueuedFirstToken(
+            stack=self.stack,
+            rank=self.rank,
+            measured_engine=self.measured_engine,
+            drafted_tokens=self.drafts.drafted_tokens,
+            accepted_tokens=self.drafts.accepted_tokens,
         )
+        return correct_first_token(times, measured, newest, load, plain, repeats)
 
 
 def drafted_curve(

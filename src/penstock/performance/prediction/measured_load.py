@@ -10,6 +10,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from penstock.performance.calibration.benchmark_harness import (
+    BENCHMARK,
+    Sending,
+    prompts_first,
+    schedules_ahead,
+    sending_of,
+)
 from penstock.performance.calibration.efficiencies import Efficiencies
 from penstock.performance.calibration.error_summary import Logs
 from penstock.performance.prediction.serving_stack import Stack, Tier, independent_rank
@@ -23,12 +30,16 @@ from penstock.performance.similarity.own_measurements import (
     newest_of_each_load,
 )
 from penstock.performance.similarity.posterior import Measured
-from penstock.performance.step.first_token import LoopLoad
+from penstock.performance.step.drafting_step import drafting_cost
+from penstock.performance.step.prompt_queue import PromptLoop
+from penstock.performance.step.step_cost import step_cost
 from penstock.performance.step.step_work import ReplicaWork
 
 _SAME: Final = np.log2([0.89, 1.02])
 """Ratios of measured to requested token lengths that count as the same load, as base-2 logarithms. InferenceX draws its
 token lengths at random, with means of 0.9 of the nominal lengths."""
+_MAX_OWN_LOADS: Final = 6
+"""Maximum number of measured loads whose times to first token correct the time at a load. They are the nearest ones."""
 _RECENT_DAYS: Final = 92
 SAME_SOFTWARE: Final = 0.15
 """Maximum difference of the log time per token of a row from the curve, for its time to first token to be used."""
@@ -69,6 +80,34 @@ class CorrectedTime:
     spread: Logs
     """P10 and P90 of measured over predicted time, as logarithms."""
     tier: Tier
+    sending: Sending = BENCHMARK
+    """Benchmark for which a time to first token is predicted: the one that measured the nearest load."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class QueuedFirstToken:
+    """Time to first token of one rank in a closed loop, before measurements of its setup correct it."""
+
+    stack: Stack
+    rank: ReplicaWork
+    measured_engine: str
+    drafted_tokens: int = 0
+    accepted_tokens: float = 1.0
+
+    def seconds(self, load: RequestedLoad, sending: Sending) -> float:
+        """Return the time to first token at a load of the rank, in a benchmark that sends its requests as given."""
+        slowdowns, cost = self.stack.slowdowns, step_cost(self.rank, self.stack.slowdowns)
+        if self.drafted_tokens:
+            cost = drafting_cost(self.rank, slowdowns, self.drafted_tokens, self.accepted_tokens)
+        loop = PromptLoop(
+            users=max(1, round(load.users)),
+            input_tokens=load.input_tokens,
+            output_tokens=load.output_tokens,
+            batched_tokens=self.rank.deployment.batched_tokens / self.accepted_tokens,
+            prompts_first=prompts_first(self.measured_engine),
+            schedules_ahead=schedules_ahead(self.measured_engine),
+        )
+        return self.stack.first_token_s(cost, loop, sending)
 
 
 def has_room(own: OwnMeasurements, work: ReplicaWork, load: RequestedLoad) -> bool:
@@ -131,50 +170,48 @@ def first_token_at(
         float(evidence.newest.toordinal()),
     )
     far = CorrectedTime(log_factor=0.0, spread=stack.first_spread, tier=stack.tier)
-    return correct_first_token(stack, rank, evidence.measured, rows, load, far, efficiencies.first_repeats)
+    times = QueuedFirstToken(stack=stack, rank=rank, measured_engine=measured_engine)
+    return correct_first_token(times, evidence.measured, rows, load, far, efficiencies.first_repeats)
 
 
 def correct_first_token(
-    stack: Stack,
-    rank: ReplicaWork,
+    times: QueuedFirstToken,
     measured: Measured,
     rows: Rows,
     load: RequestedLoad,
     far: CorrectedTime,
     repeats: Logs,
-    drafted_tokens: int = 0,
 ) -> CorrectedTime:
     """Correct the time to first token at a load by the measurements of the setup, `rows`.
 
-    `far` is the correction where no measurement is near.
+    `far` is the correction where no measurement is near. Each measurement is compared with the benchmark that made it.
     """
+    apart = [each - wanted for each, wanted in zip(measured.cases.take(rows).log_load, load.logs, strict=True)]
+    rows = rows[np.argsort(np.sum(np.square(apart), axis=0), kind="stable")[:_MAX_OWN_LOADS]]
     cases = measured.cases.take(rows)
-    predicted = [
-        stack.first_token_s(
-            rank,
-            LoopLoad(
-                users=np.array([users]),
-                input_tokens=inputs,
-                output_tokens=outputs,
-                batched_tokens=rank.deployment.batched_tokens,
-                drafted_tokens=drafted_tokens,
-            ),
-        )[0]
-        for users, inputs, outputs in zip(cases.users, cases.input_tokens, cases.output_tokens, strict=True)
+    loads = [RequestedLoad(*each) for each in zip(cases.users, cases.input_tokens, cases.output_tokens, strict=True)]
+    sent = [
+        sending_of(measured.texts["source"][row], each.input_tokens)
+        for row, each in zip(rows.tolist(), loads, strict=True)
     ]
+    predicted = [times.seconds(*each) for each in zip(loads, sent, strict=True)]
     log_seconds = np.log(measured.first_s[rows])
     own = OwnMeasurements(loads=cases.log_load, log_seconds=log_seconds, drift=np.zeros(len(rows)), spread=FIRST_TOKEN)
     differences = log_seconds - np.log(np.array(predicted)) - far.log_factor
     factor = far.log_factor + float(own.interpolate(load.logs, differences)[0])
     left = float(own.unexplained_share(load.logs)[0])
     if load.is_among(own.loads):
-        return CorrectedTime(log_factor=factor, spread=repeats, tier="measured")
+        return CorrectedTime(log_factor=factor, spread=repeats, tier="measured", sending=sent[0])
     low, high = (
         float(np.sign(each) * np.hypot(each * np.sqrt(left), repeated))
         for each, repeated in zip(far.spread, repeats, strict=True)
     )
+    is_near = left <= MAX_UNEXPLAINED
     return CorrectedTime(
-        log_factor=factor, spread=(low, high), tier="interpolated" if left <= MAX_UNEXPLAINED else far.tier
+        log_factor=factor,
+        spread=(low, high),
+        tier="interpolated" if is_near else far.tier,
+        sending=sent[0] if is_near else far.sending,
     )
 
 

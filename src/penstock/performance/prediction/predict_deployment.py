@@ -2,17 +2,20 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Final
 
 import numpy as np
 
 from penstock.fleet.deployment import Deployment
+from penstock.performance.calibration.benchmark_harness import prompts_first
 from penstock.performance.calibration.efficiencies import Efficiencies, Novelty, ObservedSetups
 from penstock.performance.calibration.error_summary import Logs
 from penstock.performance.calibration.first_token_regression import Software
 from penstock.performance.memory.budget import MemoryFit, fit
 from penstock.performance.prediction.drafted_load import drafted_curve
 from penstock.performance.prediction.measured_load import (
+    QueuedFirstToken,
     RequestedLoad,
     first_token_at,
     has_room,
@@ -74,7 +77,7 @@ class Prediction:
     load: RequestedLoad
     running: float
     """Number of requests that run concurrently. It is below `concurrency` if the KV cache or the engine's batch is
-    full."""
+    full, or if prompts fill the token budget of every step."""
     tpot_s: Range
     ttft_s: Range | None
     """Time to first token in seconds. None if the prediction is a roofline."""
@@ -134,8 +137,10 @@ def predict(
     load = RequestedLoad(concurrency, input_tokens, output_tokens)
     curve = None if stack is None else drafted_curve(stack, work, measured_engine, efficiencies, speculation)
     own = None if stack is None else (stack.curve if curve is None else curve).own
-    running = concurrency if own is not None and has_room(own, work, load) else _running(memory, concurrency)
-    drafts = speculation or _NO_DRAFTS
+    drafts, running = speculation or _NO_DRAFTS, _running(memory, concurrency)
+    if own is not None:
+        room = _prompt_room(deployment, measured_engine, load, drafts)
+        running = concurrency if has_room(own, work, load) else min(running, room)
     loop = LoopLoad(
         users=np.array([running]),
         input_tokens=input_tokens,
@@ -150,8 +155,8 @@ def predict(
     served_load = RequestedLoad(running, input_tokens, output_tokens)
     at = time_per_token_at(stack, work, measured_engine, efficiencies, served_load)
     first = first_token_at(stack, work, measured_engine, efficiencies, served_load)
+    rank, rank_load = per_rank(work, served_load)
     if curve is not None:
-        rank_load = per_rank(work, served_load)[1]
         at = curve.time_per_token_at(rank_load, at, efficiencies.repeats)
         first = curve.first_token_at(rank_load, first, efficiencies.first_repeats)
         drafts = curve.with_factor_of(at, rank_load)
@@ -160,7 +165,14 @@ def predict(
     taken = roofline * stack.slowdowns * float(np.exp(at.log_factor))
     step = StepTime(parts_s={name: float(value) for name, value in zip(COMPONENTS, taken, strict=True)})
     tpot = _around(step.seconds, at.spread, lower_bound=bound_s)
-    served = _around(float(stack.first_token_s(work, loop)[0] * np.exp(first.log_factor)), first.spread)
+    queued = QueuedFirstToken(
+        stack=stack,
+        rank=rank,
+        measured_engine=measured_engine,
+        drafted_tokens=drafts.drafted_tokens,
+        accepted_tokens=drafts.accepted_tokens,
+    )
+    served = _around(queued.seconds(rank_load, first.sending) * float(np.exp(first.log_factor)), first.spread)
     busy = _request_seconds(served, tpot, output_tokens)
     throughput = _range(running * output_tokens / seconds for seconds in (busy.value, busy.high, busy.low))
     return Prediction(
@@ -214,6 +226,19 @@ def _running(memory: MemoryFit, concurrency: float) -> float:
     """Return the number of concurrent requests, limited by the users, the KV cache and the engine's batch."""
     limit = memory.capacity.concurrent_requests if memory.capacity is not None else None
     return max(1.0, min(concurrency, limit)) if limit else concurrency
+
+
+def _prompt_room(deployment: Deployment, engine: str, load: RequestedLoad, drafts: Speculation) -> float:
+    """Return the number of running requests at which prompts fill the token budget of every step.
+
+    A request takes as many steps as it has output tokens, or fewer with drafts. In each of these steps it needs room
+    for its own tokens and for its share of the next prompt. Further requests wait for their prompts. An engine that
+    processes all waiting prompts first has no such limit.
+    """
+    if prompts_first(engine):
+        return inf
+    steps = load.output_tokens / drafts.accepted_tokens
+    return max(1.0, deployment.batched_tokens / (1 + drafts.drafted_tokens + load.input_tokens / steps))
 
 
 def _roofline_prediction(

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from penstock.fleet.deployment import Deployment
+from penstock.performance.calibration.benchmark_harness import Sending
 from penstock.performance.calibration.efficiencies import Efficiencies, Novelty, ObservedSetups
 from penstock.performance.calibration.error_summary import Logs
 from penstock.performance.calibration.first_token_regression import FittedLevel, Software
@@ -13,6 +14,8 @@ from penstock.performance.similarity.cases import family_of
 from penstock.performance.similarity.curve import Curve, curve_of, uncertainty_of
 from penstock.performance.similarity.posterior import DATED_BY
 from penstock.performance.step.first_token import LoopLoad, first_token_work
+from penstock.performance.step.prompt_queue import PromptLoop, run_prompt_loop
+from penstock.performance.step.step_cost import StepCost
 from penstock.performance.step.step_work import Array, ReplicaWork
 
 Tier = Literal["measured", "interpolated", "calibrated", "transferred", "roofline"]
@@ -30,8 +33,8 @@ class Stack:
     request_s: float
     """Seconds of a request outside the engine's steps, before its first token."""
     first_ratio: float
-    """Factor on the simulated seconds of the steps. The time to first token is `request_s + first_ratio *
-    simulated`."""
+    """Factor on the seconds in the queue of prompts and in the steps of the prompt. The time to first token is
+    `request_s + first_ratio * seconds`."""
     spread: Logs
     """P10 and P90 of the ratio of measured to predicted time per output token, as logarithms."""
     first_spread: Logs
@@ -50,9 +53,14 @@ class Stack:
         """Return the factor for each component of a step. `step_cost(work, slowdowns)` gives the time of a step."""
         return self.curve.slowdowns
 
-    def first_token_s(self, work: ReplicaWork, loop: LoopLoad) -> Array:
-        """Return the time to first token in a steady closed loop, in seconds, for each number of users."""
+    def unqueued_first_token_s(self, work: ReplicaWork, loop: LoopLoad) -> Array:
+        """Return the time to first token of a prompt that waits for no other prompt, for each number of users."""
         return self.request_s + self.first_ratio * (first_token_work(work, loop) @ self.slowdowns)
+
+    def first_token_s(self, cost: StepCost, loop: PromptLoop, sending: Sending) -> float:
+        """Return the time to first token of a closed loop in which prompts wait for prompts, in seconds."""
+        sent = replace(loop, requests_per_user=sending.requests_per_user, length_spread=sending.length_spread)
+        return self.request_s + self.first_ratio * sending.first_token_s(run_prompt_loop(cost, sent))
 
 
 @one_thread()

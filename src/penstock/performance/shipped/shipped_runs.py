@@ -22,6 +22,7 @@ from penstock.model import ModelSpec
 from penstock.performance.calibration.drafted_evidence import draft_evidence_of
 from penstock.performance.calibration.efficiencies import Efficiencies, from_document
 from penstock.performance.calibration.error_summary import Errors
+from penstock.performance.calibration.first_token_waits import Waited, drafting_runs, first_token_rows
 from penstock.performance.calibration.held_out import errors_of
 from penstock.performance.calibration.measured_runs import Run, runs, usable_runs
 from penstock.performance.similarity.cases import shape_of
@@ -46,6 +47,16 @@ def shape_of_name(name: str) -> str:
 def shipped_runs() -> tuple[Run, ...]:
     """Return the fitted measurements of the shipped efficiencies, each as the work and the time of its average step."""
     return tuple(runs(usable_runs(load_measurements()), model_of, load_accelerator))
+
+
+@cache
+def shipped_first_tokens() -> tuple[Waited, ...]:
+    """Return the measured times to first token to which the shipped efficiencies are fitted, with and without drafts.
+
+    Rows without drafts come first, in the order of `shipped_runs`.
+    """
+    drafting = drafting_runs(load_measurements(), model_of, load_accelerator)
+    return tuple(first_token_rows([*shipped_runs(), *drafting]))
 
 
 @cache

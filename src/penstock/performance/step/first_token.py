@@ -1,7 +1,6 @@
-"""Computes in closed form the work that a request waits for before its first token.
+"""Computes the work of the steps that carry the prompt of one request, and of the average step of a closed loop.
 
-The result matches the simulator for the same closed loop. The prompt runs in a step together with the decodes of the
-other requests. A mean over all requests also includes the start, when all users send their prompts at once.
+No prompt waits for another prompt here. `prompt_queue` follows a closed loop in which prompts wait.
 """
 
 from dataclasses import dataclass, replace
@@ -23,8 +22,6 @@ class LoopLoad:
     output_tokens: float
     batched_tokens: float = 8192
     """Maximum number of prompt tokens that the replica processes in one step."""
-    burst_share: float = 0.0
-    """Share of requests that are the first request of their user. All first requests are sent at once."""
     drafted_tokens: float = 0.0
     """Speculative tokens verified along with each decoded token of the other requests."""
 
@@ -40,16 +37,9 @@ class LoopLoad:
 
 
 def first_token_work(work: ReplicaWork, loop: LoopLoad) -> Array:
-    """Return the mean work from the arrival of a request to its first token, with one row per number of users."""
+    """Return the work of the steps that carry a prompt alongside all other users, one row per number of users."""
     steps = carrying_steps(np.full_like(loop.users, loop.input_tokens), loop.batched_tokens)
-    carrying = steps[:, None] * _carrying(work, loop, loop.users - 1, loop.input_tokens / steps)
-    if not loop.burst_share:
-        return carrying
-    everything = loop.users * loop.input_tokens
-    waves = np.ceil(everything / loop.batched_tokens)
-    waited_for = (waves[:, None] + 1) / 2
-    burst = waited_for * _carrying(work, loop, loop.users / 2, np.minimum(everything, loop.batched_tokens))
-    return (1 - loop.burst_share) * carrying + loop.burst_share * burst
+    return np.asarray(steps[:, None] * _carrying(work, loop, loop.users - 1, loop.input_tokens / steps))
 
 
 def _carrying(work: ReplicaWork, loop: LoopLoad, decodes: Array, prefill_tokens: Array) -> Array:

@@ -46,7 +46,7 @@ class CompiledSteps:
         light, prompts = self._step(loop), COMPONENTS.index("prefill")
         token_s = light @ self.stack.slowdowns
         prefill = light[:, prompts] * self.stack.slowdowns[prompts] / token_s
-        return token_s, self.stack.first_token_s(self.work, loop), prefill
+        return token_s, self.stack.unqueued_first_token_s(self.work, loop), prefill
 
     def _step(self, loop: LoopLoad) -> Array:
         """Return the work of one step, divided by the output tokens that each request gets in the step."""
