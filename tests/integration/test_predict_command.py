@@ -1,6 +1,7 @@
 """`predict`, `tax` and `accuracy` as a user runs them."""
 
 import json
+import re
 import resource
 
 import pytest
@@ -47,7 +48,7 @@ def test_multi_token_prediction_says_what_it_stands_on(penstock: Run) -> None:
     )
     assert plain["speculation"] is None
     assert drafting["speculation"]["drafted_tokens"] == 3
-    assert "280 pairs" in drafting["speculation"]["grounds"]
+    assert re.search(r"acceptance from \d+ pairs", drafting["speculation"]["grounds"])
     assert drafting["tpot_s"]["low"] < drafting["tpot_s"]["value"] < drafting["tpot_s"]["high"]
     assert drafting["tpot_s"]["value"] < plain["tpot_s"]["value"]
 

