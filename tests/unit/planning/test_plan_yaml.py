@@ -144,3 +144,8 @@ def test_an_engine_no_accelerator_of_the_plan_runs_is_refused_with_those_that_ru
         UsageError, match=r"chat: no accelerator of the plan runs engine 'vlm'; use one of .*sglang.*vllm"
     ):
         make_plan(plan, sources_of(plan, Path()))
+
+
+def test_the_first_example_is_the_plan_that_init_writes() -> None:
+    first = Path(__file__).parents[3] / "examples" / "plans" / "chat-70b-512-users.yaml"
+    assert first.read_text(encoding="utf-8") == EXAMPLE_PLAN

@@ -7,7 +7,7 @@ EXAMPLE_PLAN = """\
 # For editors that use schemas: run `penstock plan --schema > plan.schema.json` and make this the first line:
 # yaml-language-server: $schema=plan.schema.json
 
-name: 70B chat
+name: 70B chat, 512 concurrent users
 start: 2026-12-01               # (default: today)
 horizon_years: 3                # (default)
 # step_months: 12               # months between changes of the fleet (default: no changes; 12 if demand grows)
