@@ -86,6 +86,7 @@ def scenario_pool(scenario: Scenario) -> ReplicaPool:
             limits=limits or (EVERYTHING,),
             context_s=cost.context_s or (0.0,),
             pair_s=cost.pair_s or (0.0,),
+            batch_factors=cost.batch_factors,
         ),
         kv_blocks=settings.num_blocks,
         block_tokens=settings.block_tokens,

@@ -32,6 +32,8 @@ PEER = ROOT / "tests" / "data" / "aiconfigurator_0_12.csv"
 _LATE = 4
 """Times later than simulated from which a row was held up by something that is not in the model."""
 _FEW = 5
+_NEW_DAYS = 150
+"""A model that was first measured at most so many days before the newest row is one of the newest models."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -184,6 +186,45 @@ def spread_table(published: Published) -> str:
     return markdown_table([(name, published.summary(kept)) for name, kept in kinds.items()], "split")
 
 
+def configurations_table(by: Mapping[str, Published]) -> str:
+    """Errors with each configuration counted once."""
+    lines = [
+        "| predicted without | configurations | median of their medians | P90 of their medians |",
+        "|---|---|---|---|",
+    ]
+    for name, published in by.items():
+        count, middle, most = published.by_configuration()
+        lines.append(f"| {SPLITS[name]} | {count:,} | {middle:.1%} | {most:.1%} |")
+    return "\n".join(lines) + "\n"
+
+
+def loads_table(published: Published) -> str:
+    """Errors and coverage by users and by prompt length."""
+    users, prompts = published.rows.cases.users, published.rows.cases.input_tokens
+    bins = {
+        "1 to 4 users": users <= 4,
+        "5 to 32 users": (users > 4) & (users <= 32),
+        "33 to 128 users": (users > 32) & (users <= 128),
+        "above 128 users": users > 128,
+        "prompts up to 1,500 tokens": prompts <= 1500,
+        "prompts of 1,501 to 6,000 tokens": (prompts > 1500) & (prompts <= 6000),
+        "prompts above 6,000 tokens": prompts > 6000,
+    }
+    return markdown_table([(name, published.summary(kept)) for name, kept in bins.items() if kept.any()], "rows with")
+
+
+def newest_table(published: Published) -> str:
+    """The newest models, by vendor."""
+    rows, newest = published.rows, float(published.rows.cases.day.max())
+    models, vendors = np.array(rows.texts["model"]), np.array(rows.texts["vendor"])
+    dated = ~rows.cases.undated
+    first = {name: rows.cases.day[(models == name) & dated].min(initial=np.inf) for name in np.unique(models).tolist()}
+    new = np.array([newest - first[name] <= _NEW_DAYS for name in models.tolist()])
+    names = ", ".join(sorted(set(models[new].tolist())))
+    found = [(f"{vendor}: {names}", published.summary(new & (vendors == vendor))) for vendor in ("amd", "nvidia")]
+    return markdown_table(found, "newest models on")
+
+
 def save(chart: Any, name: str) -> None:  # noqa: ANN401 - one of Altair's many chart types
     """Write a chart as SVG."""
     target = ROOT / "docs" / "images" / name
@@ -255,6 +296,10 @@ def main() -> int:
         stacks=markdown_table(by["month"].by("part", "engine"), "stack"),
         weights=markdown_table(by["setup"].by("weights"), "weights"),
         models=markdown_table(by["model"].by("model"), "model"),
+        configurations=configurations_table(by),
+        loads=loads_table(by["setup"]),
+        load_loads=loads_table(by["load"]),
+        newest=newest_table(by["setup"]),
         winners="\n".join(f"- {line}" for each in by.values() if (line := winner_line(each)) is not None),
         floor=floor_table(),
         peer=peer_table(by),

@@ -37,7 +37,7 @@ _SOURCES = {
 def main() -> int:
     """Predict all rows and print one table."""
     efficiencies = shipped_efficiencies()
-    measurements, known = [*load_measurements(), *load_measurements(use="pending")], Dated(efficiencies.evidence)
+    measurements, known = list(load_measurements()), Dated(efficiencies.evidence)
     plain, drafting = usable_runs(measurements), drafting_runs(measurements, model_of, load_accelerator)
     waits = first_token_rows([*runs(plain, model_of, load_accelerator), *drafting])
     print(f"{len(waits):,} rows", file=sys.stderr, flush=True)

@@ -61,6 +61,8 @@ class Cost(Protocol):
     def context_s(self) -> tuple[float, ...]: ...
     @property
     def pair_s(self) -> tuple[float, ...]: ...
+    @property
+    def batch_factors(self) -> tuple[float, ...]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,8 @@ class ReferenceCost:
     limits: tuple[float, ...] = ()
     context_s: tuple[float, ...] = ()
     pair_s: tuple[float, ...] = ()
+    batch_factors: tuple[float, ...] = ()
+    """Factors on steps that decode 1, 2, 4 and more requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +174,16 @@ def step_seconds(cost: Cost, contexts: Sequence[int], chunks: Sequence[tuple[int
     for limit, context_s, pair_s in zip(cost.limits, cost.context_s, cost.pair_s, strict=True):
         seconds += context_s * sum(min(context, limit) for context in contexts)
         seconds += pair_s * sum(_pairs(end, limit) - _pairs(start, limit) for start, end in chunks)
-    return seconds
+    return seconds * _batch_factor(cost.batch_factors, len(contexts))
+
+
+def _batch_factor(factors: tuple[float, ...], requests: int) -> float:
+    """Walk up the doublings to the two entries around a batch, and go from one to the other by its logarithm."""
+    if not factors or not requests:
+        return 1.0
+    low = min(requests.bit_length() - 1, len(factors) - 1)
+    high = min(low + 1, len(factors) - 1)
+    return factors[low] + (factors[high] - factors[low]) * (math.log2(requests) - low)
 
 
 def _pairs(tokens: int, limit: float) -> float:

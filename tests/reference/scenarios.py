@@ -166,8 +166,10 @@ def _cost(rng: Random, prompts: list[_Prompt]) -> ReferenceCost:
     if rng.random() < 0.35:
         limits = rng.choice(((float(round(context / 3)) + 1,), (math.inf, float(round(context / 4)) + 1)))
     experts = rng.random() < 0.35
+    step_s = rng.uniform(0.004, 0.02)
+    bent = Random(step_s)  # draws of its own, so that all else of a scenario stays as it is
     return ReferenceCost(
-        step_s=rng.uniform(0.004, 0.02),
+        step_s=step_s,
         decode_s=rng.uniform(2e-5, 2e-4),
         prefill_token_s=rng.uniform(5e-6, 4e-5),
         expert_s=rng.uniform(0.005, 0.02) if experts else 0.0,
@@ -175,6 +177,7 @@ def _cost(rng: Random, prompts: list[_Prompt]) -> ReferenceCost:
         limits=limits,
         context_s=tuple(rng.uniform(0.05e-3, 0.5e-3) / context for _ in limits),
         pair_s=tuple(rng.uniform(0.2e-3, 2e-3) / context**2 for _ in limits),
+        batch_factors=tuple(bent.uniform(0.8, 1.2) for _ in range(bent.choice((0, 0, 1, 4)))),
     )
 
 

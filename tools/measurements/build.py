@@ -19,12 +19,13 @@ from measurements.statistic import with_statistics
 from measurements.tables import TABLES
 from measurements.unloaded import read_long_prompts, read_prefill
 from measurements.write import file_of
-from penstock.catalog.measurement import QUEUED, Measurement
+from penstock.catalog.measurement import QUEUED, UNMERGED, Measurement
 
 Read = Callable[[Iterable[Raw], Ledger], Iterator[Measurement]]
 _RUNS: Final = {"inferencex", "inferencex-via-aiconfigurator"}
 _RELEASED: Final = "inferencex_released.csv"
 _QUEUED: Final = "queued.csv"
+_UNMERGED: Final = "unmerged.csv"
 _LABELLED: Final[Mapping[str, tuple[str, Read]]] = {
     "atom_more.csv": ("atom_more.csv", read_atom_more),
     "sglang_cookbook.csv": ("sglang_cookbook.csv", read_cookbook),
@@ -64,8 +65,9 @@ def build(folder: Path) -> Built:
     for name, (raw, read) in _LABELLED.items():
         once = _once([*evidence, *read(_read(folder / raw), ledger)], ledger)
         fresh = list(physics.passed(list(once)[len(evidence) :], ledger, with_queued=True))
-        files[name] = [row for row in fresh if QUEUED not in row.flags]
-        files.setdefault(_QUEUED, []).extend(row for row in fresh if QUEUED in row.flags)
+        for row in fresh:
+            kept = _QUEUED if QUEUED in row.flags else _UNMERGED if UNMERGED in row.flags else name
+            files.setdefault(kept, []).append(row)
     for name, (raw, read) in _HELD_OUT.items():
         files[name] = list(read(_read(folder / raw), ledger))
     tables = {name: table.rows(_read(folder / table.raw), ledger) for name, table in TABLES.items()}

@@ -6,7 +6,7 @@ from typing import Any, Final
 from measurements.filters import Raw
 from measurements.labelled import KNOWN, Filters, flagged, labelled_fields, read_labelled
 from measurements.ledger import Ledger
-from penstock.catalog.measurement import Measurement
+from penstock.catalog.measurement import UNMERGED, Measurement
 
 _FILTERS: Final[Filters] = (
     *KNOWN,
@@ -22,5 +22,5 @@ def read_cookbook(rows: Iterable[Raw], ledger: Ledger) -> Iterator[Measurement]:
 
 def _fields(raw: Raw) -> dict[str, Any]:
     values = labelled_fields(raw, ["queued"])
-    unmerged = [] if raw["merged"] == "1" else ["unmerged"]
+    unmerged = [] if raw["merged"] == "1" else [UNMERGED]
     return values | {"flag": ";".join([*filter(None, [values["flag"]]), *unmerged])}

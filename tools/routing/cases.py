@@ -37,7 +37,8 @@ def pool(word: str, replicas: int = REPLICAS) -> ReplicaPool:
     ((part, devices),) = counted_targets(word)
     options = DeploymentOptions(MODEL, word, precision=PRECISION, engine="vllm")
     prediction = RequestedDeployment(options).predict(part, devices, (1024, 256, 64))
-    placed = place(prediction.deployment, prediction.measured_engine, shipped_efficiencies(), typical_tokens=1024 + 256)
+    engine, lengths = prediction.measured_engine, (1024, 256)
+    placed = place(prediction.deployment, engine, shipped_efficiencies(), typical_lengths=lengths)
     prices = load_prices(part.id)
     price = market_price(prices, "rent_contract") or market_price(prices, "rent_on_demand")
     if placed.replica is None or price is None:

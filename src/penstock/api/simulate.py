@@ -139,18 +139,13 @@ def _place(
     target: tuple[Accelerator, int | None],
     tokens: tuple[int, int],
 ) -> tuple[Placement | None, Placement]:
-    """Place a deployment on the stack that was measured fastest at a medium load.
-
-    The time of a drafting step depends on the load, so drafts are placed at the load of the closed loop, if there is
-    one.
-    """
-    users = max(1, round(options.users / options.replicas)) if options.mtp and options.users else _TYPICAL_USERS
-    prediction = placing.predict(*target, (*tokens, users))
+    """Place a deployment on the stack that was measured fastest at a medium load."""
+    prediction = placing.predict(*target, (*tokens, _TYPICAL_USERS))
     placement = place(
         _with_settings(options, prediction.deployment),
         prediction.measured_engine,
         shipped_efficiencies(),
-        typical_tokens=sum(tokens),
+        typical_lengths=tokens,
         prefix_caching=options.prefix_caching,
         speculation=prediction.speculation,
     )
@@ -172,7 +167,7 @@ def _place_disaggregated(
             place_on(
                 ReplicaWork(_with_settings(options, deployment)),
                 stack,
-                typical_tokens=sum(tokens),
+                typical_lengths=tokens,
                 measured_engine=chosen.measured_engine,
                 prefix_caching=options.prefix_caching,
             ),

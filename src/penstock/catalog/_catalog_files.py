@@ -25,17 +25,13 @@ if TYPE_CHECKING:
 _DATA = files("penstock.catalog") / "data"
 _ALIASES = "aliases.toml"
 USES: "Final[Mapping[str, Use]]" = {
-    "atom_more.csv": "pending",
-    "inferencex_released.csv": "pending",
-    "sglang_cookbook.csv": "pending",
-    "small_more.csv": "pending",
     "queued.csv": "queued",
     "long_prompts.csv": "held_out",
     "prefill.csv": "held_out",
+    "unmerged.csv": "held_out",
 }
 """Maps the name of a measurement file that predictions must not be learnt from to its use. Predictions are learnt from
-all files that are not listed. To learn from a pending file, delete its line here and run `make calibration drafts
-disaggregation power`."""
+all files that are not listed."""
 
 
 def accelerator_ids() -> tuple[str, ...]:

@@ -9,12 +9,14 @@ Dated = Literal["day", "up_to"]
 Drafted = Literal["", "mtp", "drafter", "dspark", "dflash"]
 Statistic = Literal["mean", "median"]
 Overlap = Literal["", "tbo"]
-Use = Literal["evidence", "pending", "queued", "held_out"]
-"""Use of shipped rows. evidence: predictions are learnt from them. pending: they are shipped, but only predictions with
-drafts use them yet. queued: most of their users waited, so they show waiting times and not the time of a step.
-held_out: no prediction may ever be learnt from them, because predictions are tested on them."""
+Use = Literal["evidence", "queued", "held_out"]
+"""Use of shipped rows. evidence: predictions are learnt from them. queued: most of their users waited, so they
+show waiting times and not the time of a step. held_out: no prediction may ever be learnt from them, because predictions
+are tested on them."""
 QUEUED: Final = "queued"
 """Flag of a row most of whose users waited for others, so that its batch is not its concurrency."""
+UNMERGED: Final = "unmerged"
+"""Flag of a row whose figure was only ever in a pull request that the maintainers of the source did not accept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -159,7 +159,7 @@ def _of_one_class(offers: tuple[Price, ...], kind: PriceKind) -> tuple[Price, ..
     """Return the offers of sellers that can be compared with each other.
 
     For a rent these are the sellers of one class, with the surveys. For a purchase these are all sellers but resellers'
-    lists, which nobody is known to pay; a list counts only if there is nothing else.
+    lists. No buyer is known to pay a list price, so a list counts only if there is nothing else.
     """
     classes = {class_of(offer) for offer in offers}
     if kind.startswith("rent"):

@@ -1,7 +1,8 @@
 """Classifies the seller of a price, and estimates how dear each seller is compared with the others.
 
 A hyperscaler asks two to three times as much as a specialised cloud for the same device. The median over all sellers
-therefore says as much about who was asked as about the device. Prices are compared within one class of sellers.
+therefore depends as much on the sellers in the sample as on the device. Prices are compared within
+one class of sellers.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +24,7 @@ SELLER_CLASSES: Final[tuple[SellerClass, ...]] = (
 
 
 class Offered(Protocol):
-    """The part of a recorded price that says who sells what, and for how much."""
+    """Seller, device and amount of a recorded price."""
 
     @property
     def provider(self) -> str:

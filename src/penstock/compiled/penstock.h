@@ -373,6 +373,8 @@ typedef struct penstock_world {
   int64_t context_s_shape[2];
   double *pair_s;
   int64_t pair_s_shape[2];
+  double *batch_factors;
+  int64_t batch_factors_shape[2];
   int64_t *contexts;
   int64_t contexts_shape[2];
   int64_t *growing;
@@ -474,22 +476,22 @@ typedef int64_t (*penstock_policy)(penstock_request *request, penstock_endpoint 
 /* Advance until the caller must act, or for `budget` events. */
 int64_t penstock_run(const penstock_world *w, int64_t budget, penstock_policy pick);
 extern const int64_t penstock_run_layout;
-#define PENSTOCK_RUN_LAYOUT INT64_C(8742599341113456992)
+#define PENSTOCK_RUN_LAYOUT INT64_C(2025868649585543499)
 
 /* Return the first row that is not finished, from `base` on. */
 int64_t penstock_settled(const penstock_world *w, int64_t base);
 extern const int64_t penstock_settled_layout;
-#define PENSTOCK_SETTLED_LAYOUT INT64_C(3897323179007190490)
+#define PENSTOCK_SETTLED_LAYOUT INT64_C(4840272451744994788)
 
 /* Integrate every queue up to now. */
 void penstock_count_queues(const penstock_world *w);
 extern const int64_t penstock_count_queues_layout;
-#define PENSTOCK_COUNT_QUEUES_LAYOUT INT64_C(953391579457978245)
+#define PENSTOCK_COUNT_QUEUES_LAYOUT INT64_C(8623564646579524110)
 
 /* Record when the client sees each request's first and last token, and compare both with the SLO of the class. */
 void penstock_tally(const penstock_world *w, const penstock_class_tables *tables, int64_t base, int64_t warm_up);
 extern const int64_t penstock_tally_layout;
-#define PENSTOCK_TALLY_LAYOUT INT64_C(8074298959521860486)
+#define PENSTOCK_TALLY_LAYOUT INT64_C(3441138122975502225)
 
 /* Write the predicted latency of a request at each endpoint, in seconds; infinity if the request does not fit. */
 void penstock_predict_latency(const penstock_latency_table *t);

@@ -59,6 +59,15 @@ class Published:
         labels = np.array([" ".join(spelt) for spelt in zip(*(self.rows.texts[word] for word in words), strict=True)])
         return [(label, self.summary(labels == label)) for label in np.unique(labels).tolist()]
 
+    def by_configuration(self) -> tuple[int, float, float]:
+        """Return the number of configurations, and the median and P90 of their median absolute relative errors.
+
+        A configuration is one exact setup. Each counts once, however many rows it has.
+        """
+        sizes, setups = np.abs(self.errors.predicted_s / self.errors.measured_s - 1), self.rows.cases.labels["setup"]
+        medians = [float(np.median(sizes[setups == setup])) for setup in np.unique(setups)]
+        return len(medians), float(np.median(medians)), float(np.quantile(medians, 0.9))
+
     @property
     def winners(self) -> Winners | None:
         """Return how often the faster vendor was predicted correctly.
@@ -93,8 +102,14 @@ def winner_line(published: Published) -> str | None:
         return None
     return (
         f"AMD or NVIDIA, {SPLITS[published.name]}: right in {found.named:.1%} of {found.comparisons:,} comparisons "
-        f"more than 15% apart (always NVIDIA {found.always_nvidia:.1%}, a fixed ranking {found.fixed_ranking:.1%})"
+        f"more than 15% apart{_by_winner(found)} (always NVIDIA {found.always_nvidia:.1%}, a fixed ranking "
+        f"{found.fixed_ranking:.1%})"
     )
+
+
+def _by_winner(found: Winners) -> str:
+    shares = (("AMD", found.where_amd_won), ("NVIDIA", found.where_nvidia_won))
+    return "".join(f", {share:.0%} where {vendor} won" for vendor, share in shares if share is not None)
 
 
 def _table(head: str, rows: Sequence[tuple[str, ErrorSummary]]) -> Table:

@@ -11,6 +11,7 @@ from penstock.performance.calibration.efficiencies import Efficiencies
 from penstock.performance.disaggregated.disaggregated_prediction import transfer_token_s
 from penstock.performance.disaggregated.steady_state import HANDOVER_S
 from penstock.performance.memory.budget import MemoryFit, fit
+from penstock.performance.prediction.drafted_load import DraftedCurve, at_typical_loads, drafted_curve
 from penstock.performance.prediction.serving_stack import Stack, stack_of
 from penstock.performance.prediction.speculation import Speculation
 from penstock.performance.step.drafting_step import drafting_cost
@@ -51,7 +52,7 @@ def place(
     measured_engine: str,
     efficiencies: Efficiencies,
     *,
-    typical_tokens: int,
+    typical_lengths: tuple[int, int],
     prefix_caching: bool = True,
     speculation: Speculation | None = None,
 ) -> Placement:
@@ -61,10 +62,11 @@ def place(
     placed = place_on(
         work,
         stack,
-        typical_tokens=typical_tokens,
+        typical_lengths=typical_lengths,
         measured_engine=measured_engine,
         prefix_caching=prefix_caching,
-        speculation=speculation,
+        speculation=at_typical_loads(stack, work, measured_engine, efficiencies, speculation),
+        drafted=drafted_curve(stack, work, measured_engine, efficiencies, speculation),
     )
     return replace(placed, measured_engine=measured_engine)
 
@@ -73,24 +75,31 @@ def place_on(
     work: ReplicaWork,
     stack: Stack,
     *,
-    typical_tokens: int,
+    typical_lengths: tuple[int, int],
     measured_engine: str,
     prefix_caching: bool = True,
     speculation: Speculation | None = None,
+    drafted: DraftedCurve | None = None,
 ) -> Placement:
-    """Place a deployment. `typical_tokens` is the context length used to size the cache of a sliding-window model.
+    """Place a deployment. `drafted` has the measured runs with the drafts of `speculation`.
+
+    `typical_lengths` are the mean prompt and answer tokens of a request. They size the cache of a sliding-window model.
+    They also select the measured loads of this setup that correct the time of a step.
 
     A simulated step yields one token per request. A speculative step that yields n tokens is therefore simulated as n
     equal steps, each with 1/n of the tokens that a step may process.
     """
     deployment = work.deployment
+    typical_tokens = sum(typical_lengths)
     memory = fit(deployment, typical_tokens)
-    cost, yielded = step_cost(work, stack.slowdowns), 1.0
+    cost = replace(step_cost(work, stack.slowdowns), batch_factors=stack.curve.factors_by_users(*typical_lengths))
+    yielded = 1.0
     if speculation is not None:
         yielded = speculation.accepted_tokens
         stack = replace(stack, spread=speculation.widened(stack.spread), tier=speculation.tier_on(stack))
         cost = drafting_cost(work, stack.slowdowns, speculation.drafted_tokens, yielded)
-        cost = cost.scaled(float(np.exp(speculation.log_factor)))
+        factors = () if drafted is None else drafted.factors_by_users(*typical_lengths, speculation.log_factor)
+        cost = replace(cost.scaled(float(np.exp(speculation.log_factor))), batch_factors=factors)
     replica = None
     if memory.fits and memory.capacity is not None:
         settings, sequences = deployment.engine, deployment.engine.max_sequences

@@ -6,10 +6,10 @@ from time import process_time
 
 import pytest
 
+from measurement_files import FIRST_ROWS as ROWS
 from penstock.catalog import accelerator_ids, load_measurements, measurement_sources, model_ids
 from penstock.catalog.measurement import MeasurementSource
 
-ROWS = load_measurements()
 BY_ID = {row.id: row for row in ROWS}
 TENSORRT_LLM = {
     "0.6.1": 25,

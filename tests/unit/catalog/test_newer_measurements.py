@@ -5,12 +5,17 @@ from datetime import date
 
 import pytest
 
+from measurement_files import FIRST_ROWS as EVIDENCE
+from measurement_files import NEWER_ROWS as LEARNT
 from penstock.catalog import accelerator_ids, load_measurements, measurement_sources, model_ids
-from penstock.catalog.measurement import QUEUED, Measurement, Use
+from penstock.catalog.measurement import QUEUED, UNMERGED, Measurement, Use
 
-PENDING, QUEUES, HELD_OUT = (load_measurements(use=use) for use in ("pending", "queued", "held_out"))
-NEWER = (*PENDING, *QUEUES, *HELD_OUT)
-EVIDENCE = load_measurements()
+QUEUES, HELD_OUT = (load_measurements(use=use) for use in ("queued", "held_out"))
+NEWER = (*LEARNT, *QUEUES, *HELD_OUT)
+
+
+def test_predictions_are_learnt_from_the_newer_files() -> None:
+    assert set(LEARNT) <= set(load_measurements())
 
 
 def of(rows: tuple[Measurement, ...], source: str) -> list[Measurement]:
@@ -18,11 +23,11 @@ def of(rows: tuple[Measurement, ...], source: str) -> list[Measurement]:
 
 
 def test_every_source_has_the_rows_that_data_md_says() -> None:
-    assert Counter(row.source for row in PENDING) == {
+    assert Counter(row.source for row in LEARNT) == {
         "rocm-atom-nightly": 1763 - 34 - 15 - 7,
         "rocm-atomesh": 33 - 8,
         "inferencex-cells": 444 - 14,
-        "sglang-cookbook": 351,
+        "sglang-cookbook": 351 - 242,
         "vllm-recipes": 9 - 2,
     }
     assert Counter(row.source for row in QUEUES) == {"sglang-cookbook": 226, "rocm-atom-nightly": 7}
@@ -30,6 +35,7 @@ def test_every_source_has_the_rows_that_data_md_says() -> None:
         "inferencex-experimental": 104,
         "llm-d-blog-2026-08-17": 19,
         "llm-d-matrix": 4,
+        "sglang-cookbook": 242,
     }
 
 
@@ -44,7 +50,7 @@ def test_every_row_names_things_the_catalog_knows() -> None:
     assert {row.source for row in NEWER} <= set(measurement_sources())
 
 
-@pytest.mark.parametrize("use", ["pending", "queued", "held_out"])
+@pytest.mark.parametrize("use", ["evidence", "queued", "held_out"])
 def test_one_accelerator_is_read_alone(use: Use) -> None:
     every = load_measurements(use=use)
     assert load_measurements("mi355x", use=use) == tuple(row for row in every if row.accelerator == "mi355x")
@@ -73,27 +79,27 @@ def test_an_accepted_length_lies_between_one_and_all_drafts() -> None:
 
 def test_atom_lengths_are_what_was_served() -> None:
     # 1,024 and 8,192 are drawn from 80 to 100%; the others are exact.
-    assert {row.input_tokens for row in of(PENDING, "rocm-atom-nightly")} <= {921.6, 7372.8, 1000, 5000, 10000, 2048}
+    assert {row.input_tokens for row in of(LEARNT, "rocm-atom-nightly")} <= {921.6, 7372.8, 1000, 5000, 10000, 2048}
 
 
 def test_attention_dp_of_atom_splits_the_experts_by_tensor_parallelism() -> None:
-    found = {(row.engine, row.tp, row.dp, row.ep) for row in of(PENDING, "rocm-atom-nightly") if row.dp > 1}
+    found = {(row.engine, row.tp, row.dp, row.ep) for row in of(LEARNT, "rocm-atom-nightly") if row.dp > 1}
     assert found == {("atom", 1, 8, False), ("sglang-atom", 1, 4, True)}
 
 
 def test_two_batch_overlap_is_a_label() -> None:
-    overlapping = [row for row in (*PENDING, *QUEUES) if row.overlap]
+    overlapping = [row for row in (*LEARNT, *QUEUES) if row.overlap]
     assert {(row.overlap, row.model, row.dp, row.drafted) for row in overlapping} == {("tbo", "deepseek-v4-pro", 8, "")}
 
 
 def test_users_beyond_what_the_server_admits_are_queued() -> None:
-    limited = [row for row in (*PENDING, *QUEUES) if row.max_running == 24 and row.source == "rocm-atom-nightly"]
+    limited = [row for row in (*LEARNT, *QUEUES) if row.max_running == 24 and row.source == "rocm-atom-nightly"]
     assert len(limited) == 15
     assert all((QUEUED in row.flags) == ((row.concurrency or 0) > 24) for row in limited)
 
 
 def test_atomesh_rows_are_disaggregated_and_the_first_of_mi350x() -> None:
-    mesh = of(PENDING, "rocm-atomesh")
+    mesh = of(LEARNT, "rocm-atomesh")
     assert {(row.scenario, row.stack, row.engine) for row in mesh} == {("disaggregated", "atomesh", "atom")}
     assert all(row.prefill is not None and row.devices == 2 * row.tp for row in mesh)
     assert Counter(row.accelerator for row in mesh) == {"mi350x": 16, "mi355x": 9}
@@ -103,13 +109,13 @@ def test_atomesh_rows_are_disaggregated_and_the_first_of_mi350x() -> None:
 
 
 def test_a_broken_drafter_is_flagged() -> None:
-    broken = [row for row in PENDING if "drafter_broken" in row.flags]
+    broken = [row for row in LEARNT if "drafter_broken" in row.flags]
     assert len(broken) == 54
     assert {row.model for row in broken} == {"deepseek-r1"}
 
 
 def test_released_cells_name_the_dated_run_that_is_evidence() -> None:
-    released, runs = of(PENDING, "inferencex-cells"), {row.id: row for row in EVIDENCE}
+    released, runs = of(LEARNT, "inferencex-cells"), {row.id: row for row in EVIDENCE}
     twins = [row for row in released if row.twin]
     assert len(twins) == 124
     for row in twins:
@@ -126,7 +132,7 @@ def test_released_cells_name_the_dated_run_that_is_evidence() -> None:
 
 def test_configurations_that_share_a_description_are_flagged() -> None:
     # 1696 is described as 1698 is, and took up to 48% longer.
-    twice = [row for row in PENDING if "described_twice" in row.flags]
+    twice = [row for row in LEARNT if "described_twice" in row.flags]
     assert {row.ref for row in twice} == {"1696"}
     other = {row.id: row for row in EVIDENCE}
     longer = [(row.tpot_s or 0) / (other[row.id.replace("1696", "1698")].tpot_s or 1) for row in twice]
@@ -135,23 +141,28 @@ def test_configurations_that_share_a_description_are_flagged() -> None:
 
 
 def test_queued_rows_are_no_evidence_of_a_step() -> None:
-    assert not any(QUEUED in row.flags for row in PENDING)
+    assert not any(QUEUED in row.flags for row in LEARNT)
     assert all(QUEUED in row.flags and not row.plain for row in QUEUES)
     few = [row for row in of(QUEUES, "sglang-cookbook") if (row.concurrency or 0) < 1024]
     assert all((row.ttft_s or 0) > min(10, 0.5 * row.output_tokens * (row.tpot_s or 0)) for row in few)
 
 
 def test_the_cookbook_states_limits_of_its_server_and_says_what_was_never_merged() -> None:
-    cookbook = [*of(PENDING, "sglang-cookbook"), *of(QUEUES, "sglang-cookbook")]
+    cookbook = [row for row in NEWER if row.source == "sglang-cookbook"]
     assert {row.engine for row in cookbook} == {"sglang"}
     assert sum(row.max_running is not None for row in cookbook) > 80
     assert sum(row.chunk_tokens is not None for row in cookbook) > 100
-    assert sum("unmerged" in row.flags for row in cookbook) == 242 + 168
+    assert sum(UNMERGED in row.flags for row in cookbook) == 242 + 168
+
+
+def test_no_prediction_is_learnt_from_figures_that_were_never_accepted() -> None:
+    assert not any(UNMERGED in row.flags for row in LEARNT)
+    assert all(UNMERGED in row.flags for row in of(HELD_OUT, "sglang-cookbook"))
 
 
 def test_output_rates_of_the_cookbook_agree_with_its_times() -> None:
     # The rate is in + out in some files and output only in others; as read, it is output of all devices.
-    for row in of(PENDING, "sglang-cookbook"):
+    for row in (*of(LEARNT, "sglang-cookbook"), *of(HELD_OUT, "sglang-cookbook")):
         if row.output_tokens_per_s and row.tpot_s and row.ttft_s and row.concurrency:
             latency_s = row.ttft_s + row.tpot_s * (row.output_tokens - 1)
             assert 0.6 < row.output_tokens_per_s / (row.concurrency * row.output_tokens / latency_s) < 1.34
@@ -177,11 +188,11 @@ def test_unloaded_prompts_have_one_time_to_first_token_and_nothing_else() -> Non
 
 
 def test_no_amd_row_is_borrowed_from_h100() -> None:
-    assert not any(row.accelerator.startswith("mi") for row in HELD_OUT)
+    assert not any(row.accelerator.startswith("mi") for row in HELD_OUT if row.scenario == "prefill")
 
 
 def test_the_ladder_of_a_dense_model_on_mi300x_is_whole() -> None:
-    ladder = [row for row in PENDING if row.model == "mistral-medium-3.5-128b"]
+    ladder = [row for row in LEARNT if row.model == "mistral-medium-3.5-128b"]
     assert sorted(row.tp for row in ladder) == [1, 2, 4, 8]
     assert {(row.flag, row.requests) for row in ladder} == {("weights_inferred", 100)}
     by_tp = sorted(ladder, key=lambda row: row.tp)

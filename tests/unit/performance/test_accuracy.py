@@ -37,7 +37,7 @@ def test_a_month_ahead_the_ninetieth_percentile_is_within_its_bound(published: d
 
 
 @pytest.mark.parametrize(
-    ("accelerator", "setup", "model"), [("mi300x", 0.16, 0.17), ("mi325x", 0.16, 0.22), ("mi355x", 0.12, 0.195)]
+    ("accelerator", "setup", "model"), [("mi300x", 0.17, 0.18), ("mi325x", 0.16, 0.24), ("mi355x", 0.12, 0.195)]
 )
 def test_every_amd_part_is_within_its_bound(
     published: dict[str, Published], accelerator: str, setup: float, model: float

@@ -108,3 +108,12 @@ def test_pairs_are_counted_one_by_one() -> None:
     assert pairs(np.array([1000.0]), EVERYTHING)[0] == 1000**2 / 2
     assert pairs(np.array([1000.0]), 128)[0] == 128**2 / 2 + 128 * (1000 - 128)
     assert pairs(np.array([0.0]), 128)[0] == 0
+
+
+def test_a_factor_by_batch_size_scales_whole_steps_and_is_interpolated() -> None:
+    plain = StepCost(step_s=0.01, decode_s=1e-4, prefill_token_s=1e-5)
+    bent = replace(plain, batch_factors=(1.0, 1.2, 0.9))
+    assert bent.seconds(chunks=((0, 64),)) == plain.seconds(chunks=((0, 64),))
+    for requests, factor in ((1, 1.0), (2, 1.2), (4, 0.9), (100, 0.9)):
+        assert bent.seconds((10,) * requests) == pytest.approx(factor * plain.seconds((10,) * requests))
+    assert 0.9 * plain.seconds((10,) * 3) < bent.seconds((10,) * 3) < 1.2 * plain.seconds((10,) * 3)

@@ -178,7 +178,7 @@ def test_a_plan_is_grown_or_shrunk_to_what_its_pools_carry(carries: float, *, gr
     per_device = 6.0
 
     def sustained(load: PoolLoad) -> float:
-        return carries * per_device * load.replicas * 1000 / load.mean_tokens
+        return carries * per_device * load.replicas * 1000 / sum(load.mean_lengths)
 
     def attained(load: PoolLoad) -> float:
         return 0.955 if load.requests_per_s <= sustained(load) * 1.0001 else 0.5
@@ -195,7 +195,7 @@ def test_a_plan_is_grown_or_shrunk_to_what_its_pools_carry(carries: float, *, gr
 
 def test_a_verified_fleet_is_as_large_as_one_planned_with_the_true_capacity() -> None:
     def sustained(load: PoolLoad) -> float:
-        return 9.0 * load.replicas * 1000 / load.mean_tokens
+        return 9.0 * load.replicas * 1000 / sum(load.mean_lengths)
 
     def attained(load: PoolLoad) -> float:
         return 0.955 if load.requests_per_s <= sustained(load) * 1.0001 else 0.5
@@ -214,7 +214,7 @@ def test_a_fleet_carries_what_it_was_seen_to_and_has_the_nodes_it_needs_for_that
     """What demand does to it is judged by that: a pool that is just right has room for less than one more node."""
 
     def sustained(load: PoolLoad) -> float:
-        return carries * 6.0 * load.replicas * 1000 / load.mean_tokens
+        return carries * 6.0 * load.replicas * 1000 / sum(load.mean_lengths)
 
     def attained(load: PoolLoad) -> float:
         return 0.955 if load.requests_per_s <= sustained(load) * 1.0001 else 0.5
@@ -238,7 +238,7 @@ def test_replicas_put_on_devices_left_over_are_not_said_to_be_needed(rate: int) 
     """Two workloads on one accelerator: nodes are whole, and what exceeds the need goes when demand does."""
 
     def sustained(load: PoolLoad) -> float:
-        return 6.0 * load.replicas * 1000 / load.mean_tokens
+        return 6.0 * load.replicas * 1000 / sum(load.mean_lengths)
 
     def attained(load: PoolLoad) -> float:
         return 0.955 if load.requests_per_s <= sustained(load) * 1.0001 else 0.5
@@ -262,7 +262,7 @@ def test_no_fleet_is_said_only_where_simulation_finds_none_either(carries: float
     """Eight replicas say what one carries; in a pool of sixty it carries more, and a limit on nodes may just hold."""
 
     def sustained(load: PoolLoad) -> float:
-        return carries * 6.0 * load.replicas * 1000 / load.mean_tokens
+        return carries * 6.0 * load.replicas * 1000 / sum(load.mean_lengths)
 
     def attained(load: PoolLoad) -> float:
         return 0.955 if load.requests_per_s <= sustained(load) * 1.0001 else 0.5
@@ -281,7 +281,7 @@ def test_a_kind_of_fleet_that_just_holds_is_not_missed_where_another_is_dearer()
     """Pools of eight say a limit on nodes is too tight for one vendor; its own pool carries a little more."""
 
     def sustained(load: PoolLoad) -> float:
-        return 1.06 * 6.0 * load.replicas * 1000 / load.mean_tokens
+        return 1.06 * 6.0 * load.replicas * 1000 / sum(load.mean_lengths)
 
     def attained(load: PoolLoad) -> float:
         return 0.955 if load.requests_per_s <= sustained(load) * 1.0001 else 0.5

@@ -22,6 +22,7 @@ from penstock.workload.requests import Requests
 
 SLO = parse_slo("ttft=1s,tpot=50ms,attain=95%")
 SHORT, LONG = Bucket(input_tokens=1024, output_tokens=256), Bucket(input_tokens=8192, output_tokens=512)
+LENGTHS = SHORT.input_tokens, SHORT.output_tokens
 EFFICIENCIES = shipped_efficiencies()
 
 
@@ -85,7 +86,7 @@ def test_what_does_not_fit_is_never_served(simulator: Simulator) -> None:
 
 def test_a_replica_carries_here_what_the_simulate_command_says_of_it(simulator: Simulator) -> None:
     classes = (SloClass(name="all", share_fraction=1.0, slo=SLO),)
-    placed = place(PLACED.deployment, "vllm", EFFICIENCIES, typical_tokens=SHORT.context_tokens).replica
+    placed = place(PLACED.deployment, "vllm", EFFICIENCIES, typical_lengths=LENGTHS).replica
     assert placed is not None
     lengths = Fixed(input_tokens=SHORT.input_tokens, output_tokens=SHORT.output_tokens)
     workload = Workload(name="chat", arrivals=Poisson(), lengths=lengths, classes=classes)
@@ -111,7 +112,7 @@ def test_a_trace_is_judged_by_its_rows_as_the_simulate_command_does(simulator: S
     by_rows = load(2, 20.0, tuple((share.bucket, share.fraction) for share in seen.shares))
     by_means = replace(by_rows, mix=tuple((bucket.at_its_mean(), fraction) for bucket, fraction in by_rows.mix))
     classes = (SloClass(name="all", share_fraction=1.0, slo=SLO),)
-    placed = place(PLACED.deployment, "vllm", EFFICIENCIES, typical_tokens=round(by_rows.mean_tokens)).replica
+    placed = place(PLACED.deployment, "vllm", EFFICIENCIES, typical_lengths=by_rows.mean_lengths).replica
     assert placed is not None
     workload = Workload(name="trace", arrivals=Poisson(), lengths=lengths, classes=classes)
     said = capacity([ReplicaPool(name="two", replica=placed, replicas=2)], workload, classes=classes).rate_per_s
@@ -124,5 +125,5 @@ def test_a_pool_that_drafts_is_the_one_simulate_lays_out() -> None:
     drafts = own_drafts(placed.model, "vllm", "nvidia")
     drafting = Option(id="drafting", weights="fp8", deployment=placed, measured_engine="vllm", speculation=drafts)
     simulator = Simulator(QueuelessScreen(EFFICIENCIES))
-    laid = place(placed, "vllm", EFFICIENCIES, typical_tokens=SHORT.context_tokens, speculation=drafts)
-    assert simulator.place(drafting, SHORT.context_tokens).replica == laid.replica
+    laid = place(placed, "vllm", EFFICIENCIES, typical_lengths=LENGTHS, speculation=drafts)
+    assert simulator.place(drafting, LENGTHS).replica == laid.replica

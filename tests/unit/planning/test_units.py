@@ -141,7 +141,7 @@ def test_a_unit_carries_here_what_the_simulate_command_says_of_it() -> None:
         place_on(
             SCREEN.loop.compiled_on(placed, option.measured_engine).work,
             stack,
-            typical_tokens=LONG.context_tokens,
+            typical_lengths=(LONG.input_tokens, LONG.output_tokens),
             measured_engine=option.measured_engine,
         ).replica
         for placed, stack in ((unit.prefill, said.prefill), (unit.decode, said.decode))

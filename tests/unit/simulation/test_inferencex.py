@@ -1,14 +1,21 @@
 """Published closed loops, run again request by request with everything learnt from other lengths only."""
 
+from dataclasses import replace
+from datetime import date
+
 import numpy as np
 import pytest
-from rerun import Rerun, Reruns
+from rerun import Rerun, Reruns, rerun
 
 from penstock.catalog import load_accelerator
 from penstock.performance.calibration.error_summary import summarise
 from penstock.performance.calibration.first_token_waits import Waited, first_token_rows
 from penstock.performance.calibration.held_out import Dated, HeldOut, first_tokens_without, folds_of
+from penstock.performance.calibration.measured_runs import cache_tokens, measured_engine
+from penstock.performance.prediction.measured_load import RequestedLoad, time_per_token_at
+from penstock.performance.prediction.serving_stack import stack_of
 from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies, shipped_runs
+from penstock.performance.step.step_cost import step_cost
 
 EVERY = 4
 """One in so many rows, by id: a sample that is the same everywhere."""
@@ -65,3 +72,20 @@ def test_time_per_token_is_that_of_the_closed_form(again: Again) -> None:
 def test_without_what_lies_beyond_the_steps_the_first_token_comes_too_early(again: Again) -> None:
     early = [run.ttft_s < item.seconds for run, item in zip(again.runs, again.waits, strict=True)]
     assert sum(early) / len(early) >= 0.85
+
+
+def test_a_simulated_benchmark_takes_as_long_per_token_as_its_measurement_says() -> None:
+    """What `predict` answers at a measured load, `simulate` and `plan` answer too."""
+    efficiencies, ratios = shipped_efficiencies(), []
+    recent = [run for run in shipped_runs() if run.row.scenario == "online" and run.row.date >= date(2026, 2, 1)]
+    for run in sorted(recent, key=lambda run: run.row.id)[:: len(recent) // 24]:
+        row, engine = run.row, measured_engine(run.row)
+        stack = stack_of(run.work, engine, efficiencies)
+        load = RequestedLoad(run.users, row.input_tokens, row.output_tokens)
+        correction = time_per_token_at(stack, run.work, engine, efficiencies, load).log_factor
+        factors = stack.curve.factors_by_users(row.input_tokens, row.output_tokens)
+        cost = replace(step_cost(run.work, stack.slowdowns), batch_factors=factors)
+        simulated = rerun(row, cost, cache_tokens(run.work.deployment)).tpot_s
+        ratios.append(simulated / (float(run.roofline @ stack.slowdowns) * np.exp(correction)))
+    assert np.median(np.abs(np.array(ratios) - 1)) < 0.03
+    assert np.quantile(np.abs(np.array(ratios) - 1), 0.9) < 0.08

@@ -22,6 +22,8 @@ _DELAYED_FROM: Final = date(2026, 1, 29)
 """Date of InferenceX pull request 594, which introduced delayed batching for DeepSeek-R1 in fp8 on B200."""
 
 
+_SMALL: Final = ("h100_sxm", "h100_pcie", "a100_80gb_sxm", "a100_80gb_pcie")
+"""Accelerators with less than 90 GB."""
 _PROMPTS_FIRST: Final = frozenset({"sglang", "sglang-atom", "atom"})
 _SCHEDULES_AHEAD: Final = frozenset({"vllm", "vllm-atom"})
 _AHEAD_FROM: Final = date(2026, 1, 1)
@@ -111,15 +113,15 @@ def harness_of(row: Measurement) -> Harness:
 def average_step_tokens(row: Measurement) -> int:
     """Return the token budget of one rank with which the average step of a row is counted.
 
-    It is that of InferenceX's scripts for all sources. It only decides over how many steps a prompt is spread, and
-    the shipped evidence holds steps that were counted with it.
+    It only decides over how many steps a prompt is spread. The shipped evidence holds steps that were counted with it.
     """
-    if row.source == "aiconfigurator-silicon":
-        return 8192
-    script = _SCRIPTS.get(row.engine)
+    if row.chunk_tokens is not None:
+        return row.chunk_tokens
+    script = _SCRIPTS.get(row.engine) if row.source.startswith("inferencex") else None
     if script is not None:
         return script(row)[0]
-    return 16_384 if row.engine == "atom" else 8192
+    large = row.engine == "atom" or (row.engine == "sglang" and row.accelerator not in _SMALL)
+    return 16_384 if large else 8192
 
 
 def prompts_first(engine: str) -> bool:

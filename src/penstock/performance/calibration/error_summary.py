@@ -121,6 +121,10 @@ class Winners:
 
     comparisons: int
     named: float
+    where_amd_won: float | None
+    """The same share among the comparisons that AMD won. None if AMD won none."""
+    where_nvidia_won: float | None
+    """The same share among the comparisons that NVIDIA won. None if NVIDIA won none."""
     always_nvidia: float
     fixed_ranking: float
     """Share of correct answers of a baseline. For each comparison, the baseline names the accelerator that won most of
@@ -191,9 +195,13 @@ def _average_distinct(found: Mapping[tuple[Hashable, str, str], Sequence[tuple[b
         rest = by_parts[one, other]
         others = (sum(rest) - share) / (len(rest) - 1) if len(rest) > 1 else 0.0
         ranked.append(share if others > 0.5 else 1 - share)
+    right = {key: float(np.mean([named == won for named, won in entries])) for key, entries in found.items()}
+    by_winner = {amd: [right[key] for key, share in amd_won.items() if (share > 0.5) is amd] for amd in (True, False)}
     return Winners(
         comparisons=len(found),
-        named=float(np.mean([np.mean([named == won for named, won in entries]) for entries in found.values()])),
+        named=float(np.mean(list(right.values()))),
+        where_amd_won=float(np.mean(by_winner[True])) if by_winner[True] else None,
+        where_nvidia_won=float(np.mean(by_winner[False])) if by_winner[False] else None,
         always_nvidia=1 - float(np.mean(list(amd_won.values()))),
         fixed_ranking=float(np.mean(ranked)),
     )

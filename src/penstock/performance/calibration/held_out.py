@@ -21,7 +21,7 @@ from penstock.performance.calibration.measured_runs import Run, as_columns, meas
 from penstock.performance.similarity.cases import Cases
 from penstock.performance.similarity.covariance import Spreads, covariance, linear, noise_of
 from penstock.performance.similarity.curve import fit_curve, remaining_variance, slowdowns_of
-from penstock.performance.similarity.own_measurements import OwnMeasurements, is_fitted, newest_of_each_load
+from penstock.performance.similarity.own_measurements import OwnMeasurements, is_current, newest_of_each_load
 from penstock.performance.similarity.posterior import Evidence, Measured, last_measured
 from penstock.performance.similarity.slowdowns import GRID, closed_loop_case
 from penstock.performance.step.step_work import Array
@@ -258,7 +258,7 @@ class HeldOut:
         predicted = linear(now, self.spreads).reference + across.own[own] @ solved
         smoothed = linear(then, self.spreads).reference + self._covariance_with_all(group.own[own]) @ solved
         drift = smoothed - predicted
-        current = is_fitted(drift, then.undated)
+        current = is_current(drift, then.undated)
         measurements = OwnMeasurements(
             loads=then.take(current).log_load,
             log_seconds=np.log(self.measured.seconds[group.own[own][current]]),

@@ -16,7 +16,14 @@ from penstock.model import CacheDtype, ModelSpec
 from penstock.model.model_spec import model_as_measured
 from penstock.performance.calibration.benchmark_harness import average_step_tokens
 from penstock.performance.memory.budget import fit
-from penstock.performance.similarity.cases import WORDS, Cases, DrivenEngine, hash_strings, labels_of_run
+from penstock.performance.similarity.cases import (
+    WORDS,
+    Cases,
+    DrivenEngine,
+    hash_strings,
+    labels_of_run,
+    noise_of_sources,
+)
 from penstock.performance.similarity.posterior import Measured
 from penstock.performance.step.step_work import Array, Load, ReplicaWork, roofline_s
 
@@ -125,7 +132,7 @@ def described_runs(
             )
             yield Run(
                 row=row,
-                words=labels_of_run(work.deployment, measured_engine(row)),
+                words=_labels(work.deployment, row),
                 work=work,
                 users=users,
                 roofline=work.roofline(load)[0],
@@ -133,9 +140,16 @@ def described_runs(
             )
 
 
+def _labels(deployment: Deployment, row: Measurement) -> dict[str, str]:
+    """Return the attributes of a run. A run with overlapping batches is no measurement of the setup without overlap."""
+    words = labels_of_run(deployment, measured_engine(row))
+    return words if not row.overlap else {**words, "split": f"{words['split']} {row.overlap}"}
+
+
 def setup_of(row: Measurement) -> tuple[object, ...]:
     """Return the key of a row's exact setup. The key does not depend on the load."""
-    return row.scenario, row.model, row.weights, row.accelerator, row.engine, row.tp, row.dp, row.ep, row.kv
+    split = row.tp, row.dp, row.ep, row.overlap
+    return row.scenario, row.model, row.weights, row.accelerator, row.engine, *split, row.kv
 
 
 def as_columns(found: Sequence[Run]) -> Measured:
@@ -151,6 +165,7 @@ def as_columns(found: Sequence[Run]) -> Measured:
             output_tokens=np.array([row.output_tokens for row in rows], np.float64),
             day=np.array([row.date.toordinal() for row in rows], np.float64),
             undated=np.array([row.dated == "up_to" for row in rows]),
+            source_noise=noise_of_sources([row.source for row in rows]),
         ),
         seconds=np.array([run.seconds for run in found]),
         first_s=np.array([np.nan if row.ttft_s is None else row.ttft_s for row in rows], np.float64),

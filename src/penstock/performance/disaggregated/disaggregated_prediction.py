@@ -170,7 +170,7 @@ def stack_in_phase(
     spread = factors.spread(measured=measured, drafting=bool(draft))
     return replace(
         stack,
-        curve=replace(stack.curve, slowdowns=stack.slowdowns * exp(factors.log_factor(phase, labels))),
+        curve=stack.curve.without_corrections(exp(factors.log_factor(phase, labels))),
         spread=spread.tpot,
         first_spread=spread.ttft,
         tier="calibrated" if measured else "transferred",

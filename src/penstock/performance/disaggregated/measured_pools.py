@@ -21,7 +21,7 @@ from penstock.performance.prediction.measured_load import (
     measured_spread,
 )
 from penstock.performance.prediction.serving_stack import Tier
-from penstock.performance.similarity.cases import Cases
+from penstock.performance.similarity.cases import Cases, noise_of_sources
 from penstock.performance.similarity.own_measurements import (
     FIRST_TOKEN,
     TIME_PER_TOKEN,
@@ -73,6 +73,7 @@ class MeasuredPools:
             output_tokens=np.array([row.output_tokens for row in rows], np.float64),
             day=np.array([row.date.toordinal() for row in rows], np.float64),
             undated=np.array([row.dated == "up_to" for row in rows], np.bool_),
+            source_noise=noise_of_sources([row.source for row in rows]),
         )
         return cls(
             runs=Measured(

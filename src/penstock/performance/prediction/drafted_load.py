@@ -24,10 +24,11 @@ from penstock.performance.prediction.measured_load import (
 from penstock.performance.prediction.serving_stack import Stack, independent_rank
 from penstock.performance.prediction.speculation import Speculation
 from penstock.performance.similarity.cases import WORDS, Cases, hash_strings, labels_of_run
+from penstock.performance.similarity.curve import DOUBLINGS
 from penstock.performance.similarity.draft_evidence import DraftEvidence
 from penstock.performance.similarity.own_measurements import OwnMeasurements, Rows, is_current, newest_of_each_load
 from penstock.performance.similarity.posterior import last_measured
-from penstock.performance.similarity.slowdowns import CENTRE, GRID, Loads
+from penstock.performance.similarity.slowdowns import CENTRE, DIGITS, GRID, Loads
 from penstock.performance.step.first_token import LoopLoad
 from penstock.performance.step.step_work import Array, ReplicaWork
 
@@ -88,6 +89,14 @@ class DraftedCurve:
         asked = self.cases(loads)
         model = np.log(asked.roofline @ self.stack.slowdowns)
         return np.asarray(self.log_seconds(asked) - model + self.own.interpolate(asked.log_load, self._own[1]))
+
+    def factors_by_users(self, input_tokens: float, output_tokens: float, log_factor: float) -> tuple[float, ...]:
+        """Return the factor with 1, 2, 4 and more users, up to 16,384, divided by a factor for all loads.
+
+        `log_factor` is the logarithm of the factor for all loads.
+        """
+        loads = tuple((float(users), input_tokens, output_tokens) for users in 2**DOUBLINGS)
+        return tuple(np.round(np.exp(self.log_factors(loads) - log_factor), DIGITS).tolist())
 
     def spread(self, loads: Loads, *, near: bool) -> Logs:
         """Return P10 and P90 of the error of the gain from drafts, as logarithms, averaged over loads."""
@@ -197,4 +206,5 @@ def _drafted_cases(rank: ReplicaWork, engine: str, drafts: Speculation, loads: L
         output_tokens=outputs,
         day=np.full(len(users), float(date.max.toordinal())),
         undated=np.zeros(len(users), np.bool_),
+        source_noise=np.zeros(len(users)),
     )

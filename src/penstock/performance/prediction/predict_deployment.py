@@ -13,8 +13,9 @@ from penstock.performance.calibration.efficiencies import Efficiencies, Novelty,
 from penstock.performance.calibration.error_summary import Logs
 from penstock.performance.calibration.first_token_regression import Software
 from penstock.performance.memory.budget import MemoryFit, fit
-from penstock.performance.prediction.drafted_load import drafted_curve
+from penstock.performance.prediction.drafted_load import DraftedCurve, drafted_curve
 from penstock.performance.prediction.measured_load import (
+    CorrectedTime,
     QueuedFirstToken,
     RequestedLoad,
     first_token_at,
@@ -153,26 +154,11 @@ def predict(
     if stack is None or efficiencies is None:
         return _roofline_prediction(deployment, measured_engine, load, running, roofline, memory)
     served_load = RequestedLoad(running, input_tokens, output_tokens)
-    at = time_per_token_at(stack, work, measured_engine, efficiencies, served_load)
-    first = first_token_at(stack, work, measured_engine, efficiencies, served_load)
-    rank, rank_load = per_rank(work, served_load)
-    if curve is not None:
-        at = curve.time_per_token_at(rank_load, at, efficiencies.repeats)
-        first = curve.first_token_at(rank_load, first, efficiencies.first_repeats)
-        drafts = curve.with_factor_of(at, rank_load)
-    elif speculation is not None:
-        at = replace(at, log_factor=drafts.log_factor, spread=drafts.widened(at.spread), tier=drafts.tier_on(stack))
+    at, first, drafts = _correct_times(stack, work, measured_engine, efficiencies, served_load, drafts, curve)
     taken = roofline * stack.slowdowns * float(np.exp(at.log_factor))
     step = StepTime(parts_s={name: float(value) for name, value in zip(COMPONENTS, taken, strict=True)})
     tpot = _around(step.seconds, at.spread, lower_bound=bound_s)
-    queued = QueuedFirstToken(
-        stack=stack,
-        rank=rank,
-        measured_engine=measured_engine,
-        drafted_tokens=drafts.drafted_tokens,
-        accepted_tokens=drafts.accepted_tokens,
-    )
-    served = _around(queued.seconds(rank_load, first.sending) * float(np.exp(first.log_factor)), first.spread)
+    served = _first_token(stack, work, measured_engine, served_load, drafts, first)
     busy = _request_seconds(served, tpot, output_tokens)
     throughput = _range(running * output_tokens / seconds for seconds in (busy.value, busy.high, busy.low))
     return Prediction(
@@ -196,6 +182,51 @@ def predict(
         stack=stack,
         speculation=None if speculation is None else drafts,
     )
+
+
+def _correct_times(
+    stack: Stack,
+    work: ReplicaWork,
+    measured_engine: str,
+    efficiencies: Efficiencies,
+    load: RequestedLoad,
+    drafts: Speculation,
+    curve: DraftedCurve | None,
+) -> tuple[CorrectedTime, CorrectedTime, Speculation]:
+    """Return the corrections of the time per token and of the time to first token, and the drafts at this load.
+
+    `curve` has the measured runs with these drafts. None if there are none.
+    """
+    at = time_per_token_at(stack, work, measured_engine, efficiencies, load)
+    first = first_token_at(stack, work, measured_engine, efficiencies, load)
+    _, rank_load = per_rank(work, load)
+    if curve is not None:
+        at = curve.time_per_token_at(rank_load, at, efficiencies.repeats)
+        first = curve.first_token_at(rank_load, first, efficiencies.first_repeats)
+        return at, first, curve.with_factor_of(at, rank_load)
+    if drafts is not _NO_DRAFTS:
+        at = replace(at, log_factor=drafts.log_factor, spread=drafts.widened(at.spread), tier=drafts.tier_on(stack))
+    return at, first, drafts
+
+
+def _first_token(
+    stack: Stack,
+    work: ReplicaWork,
+    measured_engine: str,
+    load: RequestedLoad,
+    drafts: Speculation,
+    first: CorrectedTime,
+) -> Range:
+    """Return the time from the admission of a request to its first token."""
+    rank, rank_load = per_rank(work, load)
+    queued = QueuedFirstToken(
+        stack=stack,
+        rank=rank,
+        measured_engine=measured_engine,
+        drafted_tokens=drafts.drafted_tokens,
+        accepted_tokens=drafts.accepted_tokens,
+    )
+    return _around(queued.seconds(rank_load, first.sending) * float(np.exp(first.log_factor)), first.spread)
 
 
 def _range(ends: Iterable[float]) -> Range:

@@ -1,6 +1,7 @@
 """Determines the slowdowns and the first-token overhead that apply to one deployment today, with their evidence."""
 
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import Literal
 
 from penstock.fleet.deployment import Deployment
@@ -12,7 +13,8 @@ from penstock.performance.calibration.first_token_waits import FIRST, configurat
 from penstock.performance.similarity.blas_threads import one_thread
 from penstock.performance.similarity.cases import family_of
 from penstock.performance.similarity.curve import Curve, curve_of, uncertainty_of
-from penstock.performance.similarity.posterior import DATED_BY
+from penstock.performance.similarity.posterior import DATED_BY, software_day
+from penstock.performance.similarity.slowdowns import GRID, closed_loop_case
 from penstock.performance.step.first_token import LoopLoad, first_token_work
 from penstock.performance.step.prompt_queue import PromptLoop, run_prompt_loop
 from penstock.performance.step.step_cost import StepCost
@@ -41,8 +43,8 @@ class Stack:
     """P10 and P90 of the ratio of measured to predicted time to first token, as logarithms."""
     tier: Tier
     novelty: Novelty
-    software: Software | None
-    """The newest dated release in the measurements of the most similar setup. The prediction is for this release."""
+    software: Software
+    """Software for which the prediction is made: the newest that was measured on the most similar setups."""
     path: tuple[str, ...]
     """Labels of the most similar measured setups, from the vendor to the most specific label."""
     seen: ObservedSetups
@@ -73,7 +75,8 @@ def stack_of(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies
     wanted_path = stack_path(deployment, measured_engine)
     first_path, first = efficiencies.first.nearest(wanted_path)
     beyond = dict(zip(FIRST, first.slowdowns * _first_factor(deployment, first), strict=True))
-    curve = curve_of(efficiencies.evidence, work, measured_engine)
+    software = _software(work, measured_engine, efficiencies)
+    curve = curve_of(efficiencies.evidence, work, measured_engine, software.date)
     return Stack(
         curve=curve,
         request_s=float(beyond["request_s"]),
@@ -86,7 +89,7 @@ def stack_of(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies
         first_spread=efficiencies.first_spreads[_first_novelty(deployment, wanted_path, first_path, first)],
         tier="calibrated" if novelty in {"shape", "configuration"} else "transferred",
         novelty=novelty,
-        software=_software(work, measured_engine, efficiencies),
+        software=software,
         path=_grounds(work, measured_engine, efficiencies),
         seen=seen,
     )
@@ -103,10 +106,15 @@ def independent_rank(work: ReplicaWork) -> tuple[ReplicaWork, int]:
     return ReplicaWork(replace(deployment, parallelism=replace(split, dp=1))), split.dp
 
 
-def _software(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies) -> Software | None:
-    """Return the newest dated release of the most similar measured setups. The prediction is for this release."""
+def _software(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies) -> Software:
+    """Return the software with which a deployment is predicted. Its release is empty if it was measured on no day."""
+    evidence = efficiencies.evidence
+    day = date.fromordinal(
+        int(software_day(evidence.cases, closed_loop_case(work, measured_engine, GRID[:1], evidence.newest)))
+    )
     found = (efficiencies.measurements_of(work, measured_engine, label).software for label in DATED_BY)
-    return next((software for software in found if software is not None), None)
+    same_day = (software for software in found if software is not None and software.date == day)
+    return next(same_day, Software("online", "", day))
 
 
 def _grounds(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies) -> tuple[str, ...]:

@@ -68,9 +68,7 @@ def shipped_drafted_rows() -> tuple[DraftedRow, ...]:
             stacks[setup_of(row)] = stack_of(work, row.engine, plain_efficiencies())
         return stacks[setup_of(row)].slowdowns
 
-    # Rows that the evidence without drafts does not use yet are also rows of drafts.
-    measurements = (*load_measurements(), *load_measurements(use="pending"))
-    merged = merge_nightly(row for row in measurements if not row.twin)
+    merged = merge_nightly(row for row in load_measurements() if not row.twin)
     return tuple(drafted_rows(merged, model_of, load_accelerator, slowdowns_of, published_acceptance()))
 
 

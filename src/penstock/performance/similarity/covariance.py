@@ -224,7 +224,7 @@ def covariance(one: Cases, other: Cases, spreads: Spreads) -> Single:
 
 def noise_of(cases: Cases, spreads: Spreads) -> Array:
     """Return the part of each run's variance that the run shares with no other run."""
-    return np.asarray(spreads.noise**2 + spreads.of["undated"] ** 2 * cases.undated)
+    return np.asarray(spreads.noise**2 + spreads.of["undated"] ** 2 * cases.undated + cases.source_noise**2)
 
 
 def same(one: Cases, other: Cases, label: str | None) -> Single:

@@ -6,7 +6,7 @@ predicted time equal to the measured time.
 
 from dataclasses import dataclass
 from datetime import date
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from penstock.performance.similarity.cases import Cases, LogLoad
 from penstock.performance.similarity.own_measurements import (
     OwnMeasurements,
     is_current,
-    is_fitted,
     newest_of_each_load,
 )
 from penstock.performance.similarity.posterior import Evidence, last_measured
@@ -27,6 +26,9 @@ from penstock.performance.similarity.slowdowns import (
     slowdowns_through,
 )
 from penstock.performance.step.step_work import Array, ReplicaWork
+
+DOUBLINGS: Final = np.arange(15)
+"""Base-2 logarithms of the numbers of users for which a setup's factors are computed."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,9 +46,25 @@ class Curve:
         differences = own.log_seconds - np.log(own_roofline @ slowdowns)
         return cls(slowdowns=slowdowns, own=own, differences=np.asarray(differences))
 
+    def without_corrections(self, factor: float) -> "Curve":
+        """Return the slowdowns times a factor, without the corrections, for engines that run only one phase."""
+        none = np.zeros(len(self.own), np.bool_)
+        return Curve(slowdowns=self.slowdowns * factor, own=self.own.take(none), differences=self.differences[none])
+
     def correction(self, at: LogLoad) -> Array:
         """Return the logarithm of the factor by which the measurements correct the time at each load."""
         return self.own.interpolate(at, self.differences)
+
+    def factors_by_users(self, input_tokens: float, output_tokens: float) -> tuple[float, ...]:
+        """Return the factor by which the measurements correct the time with 1, 2, 4 and more users, up to 16,384.
+
+        The result is empty if nothing was measured.
+        """
+        if not len(self.own):
+            return ()
+        users = DOUBLINGS.astype(np.float64)
+        at = users, np.full(len(users), np.log2(input_tokens)), np.full(len(users), np.log2(output_tokens))
+        return tuple(np.round(np.exp(self.correction(at)), DIGITS).tolist())
 
     def log_seconds(self, at: Cases) -> Array:
         """Return the log seconds between two tokens, for each run in `at`."""
@@ -87,16 +105,15 @@ def curve_of(evidence: Evidence, work: ReplicaWork, engine: str, day: date | Non
     predicted = np.round(evidence.log_seconds(now), DIGITS)
     drift = np.round(evidence.log_seconds(measured), DIGITS) - predicted
     every = OwnMeasurements(loads=measured.log_load, log_seconds=np.log(evidence.measured.seconds[rows]), drift=drift)
-    fitted, current = is_fitted(drift, measured.undated), is_current(drift, measured.undated)
-    slowdowns = fit_curve(
+    current = is_current(drift, measured.undated)
+    return fit_curve(
         grid,
         evidence.log_seconds(grid),
-        every.take(fitted),
-        now.roofline[fitted],
-        predicted[fitted],
+        every.take(current),
+        now.roofline[current],
+        predicted[current],
         evidence.spreads.common,
-    ).slowdowns
-    return Curve.through(slowdowns, every.take(current), now.roofline[current])
+    )
 
 
 def slowdowns_of(evidence: Evidence, work: ReplicaWork, engine: str, day: date | None = None) -> Array:

@@ -27,8 +27,6 @@ _SAME_DAYS: Final = 10
 _MAX_DRIFT: Final = 0.25
 """Maximum change of a log time by newer software. A measurement that newer software changes by more is outdated: it is
 not the answer for its load."""
-_MAX_FITTED_DRIFT: Final = 0.15
-"""The same limit for dated measurements to which slowdowns are fitted."""
 
 Rows = npt.NDArray[np.intp]
 
@@ -131,11 +129,3 @@ def is_current(drift: Array, undated: npt.NDArray[np.bool_]) -> npt.NDArray[np.b
     If a setup has only medians over months, nothing newer is known, and all of them are current.
     """
     return np.asarray((np.abs(drift) <= _MAX_DRIFT) | undated.all())
-
-
-def is_fitted(drift: Array, undated: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Return the measurements of one setup to which its slowdowns are fitted.
-
-    Outdated medians over months are included, because their weight is small.
-    """
-    return np.asarray((np.abs(drift) <= _MAX_FITTED_DRIFT) | undated)

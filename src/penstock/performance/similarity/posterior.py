@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from penstock.performance.similarity.cases import WORDS, Cases, Codes, DrivenEngine, hash_strings
+from penstock.performance.similarity.cases import WORDS, Cases, Codes, DrivenEngine, hash_strings, noise_of_sources
 from penstock.performance.similarity.covariance import (
     BY_DATE,
     LEVELS,
@@ -86,7 +86,13 @@ class Measured:
         codes: dict[str, Codes] = {word: hash_strings(spelt[word])[which[word]] for word in WORDS}
         numbers = {name: arrays[name].astype(np.float64) for name in _NUMBERS}
         return Measured(
-            cases=Cases(words=codes, undated=arrays["undated"], roofline=arrays["light"].astype(np.float64), **numbers),
+            cases=Cases(
+                words=codes,
+                undated=arrays["undated"],
+                roofline=arrays["light"].astype(np.float64),
+                source_noise=noise_of_sources(spelt["source"])[which["source"]],
+                **numbers,
+            ),
             seconds=arrays["seconds"].astype(np.float64),
             first_s=arrays["first_s"].astype(np.float64),
             texts={name: tuple(np.array(spelt[name])[index].tolist()) for name, index in which.items()},
@@ -169,16 +175,29 @@ class Evidence:
 
 
 def last_measured(cases: Cases, asked: Cases) -> Cases:
-    """Return the runs in `asked`, dated to the newest day on which their setup was measured.
+    """Return the runs in `asked`, which are of one deployment, dated to the software with which they are predicted."""
+    return replace(asked, day=np.full(len(asked), software_day(cases, asked)))
 
-    If the setup was not measured, the newest day of the same model on the stack is used. If there is none, the newest
-    day of the stack is used, else the newest day of any row.
+
+def software_day(cases: Cases, asked: Cases) -> float:
+    """Return the day of the newest software that was measured on setups like that of `asked`.
+
+    If the setup was not measured on a known day, the newest day of the same model on the stack is used. If the model
+    has only medians over months on the stack, their software is from between the first measurement of the model and
+    the day of the medians, and the middle is used. If the model was not measured on the stack, the newest day of the
+    stack is used, else the newest day of any row. No software is older than the first measurement of its model.
     """
+    dated = ~cases.undated
+    of_model = cases.labels["family"] == asked.labels["family"][0]
+    first = float(cases.day[of_model & dated].min(initial=np.inf))
     for label in DATED_BY:
-        rows = (cases.labels[label] == asked.labels[label][0]) & ~cases.undated
-        if rows.any():
-            return replace(asked, day=np.full(len(asked), cases.day[rows].max()))
-    return replace(asked, day=np.full(len(asked), cases.day[~cases.undated].max()))
+        rows = cases.labels[label] == asked.labels[label][0]
+        if (rows & dated).any():
+            newest = float(cases.day[rows & dated].max())
+            return newest if np.isinf(first) else max(newest, first)
+        if label == "family stack" and rows.any() and np.isfinite(first):
+            return float(np.floor((first + max(first, float(cases.day[rows].max()))) / 2))
+    return float(cases.day[dated].max())
 
 
 def solve(measured: Measured, spreads: Spreads) -> Evidence:

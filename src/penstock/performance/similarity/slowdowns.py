@@ -55,6 +55,7 @@ def closed_loop_case(work: ReplicaWork, engine: str, loads: Loads, day: date, *,
         output_tokens=outputs,
         day=np.full(len(users), float(day.toordinal())),
         undated=np.full(len(users), undated),
+        source_noise=np.zeros(len(users)),
     )
 
 

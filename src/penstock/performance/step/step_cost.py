@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from penstock.errors import DeploymentError
 from penstock.model.sequence_mixers import EVERYTHING
@@ -43,12 +44,16 @@ class StepCost:
     """Part of `decode_s` that a token of one rank costs on all ranks, for expert multiplication and exchange."""
     experts_prefill_token_s: float = 0.0
     """Part of `prefill_token_s` that a token of one rank costs on all ranks, for expert multiplication and exchange."""
+    batch_factors: tuple[float, ...] = ()
+    """Factors on the time of a step that decodes 1, 2, 4, 8 and more requests, from measurements of this setup. Each
+    entry is for twice as many requests as the entry before. Between two entries, the factor is interpolated over the
+    logarithm of the requests. Beyond the last entry, the last factor applies. Without entries, no factor applies."""
 
     def __post_init__(self) -> None:
         if not len(self.limits) == len(self.context_s) == len(self.pair_s):
             raise ValueError("`limits`, `context_s` and `pair_s` must have equal lengths")
         amounts = [self.step_s, self.decode_s, self.prefill_token_s, self.prompt_step_s, self.expert_s]
-        amounts += [*self.context_s, *self.pair_s]
+        amounts += [*self.context_s, *self.pair_s, *self.batch_factors]
         if not all(np.isfinite(amount) and amount >= 0 for amount in amounts) or not 0 <= self.expert_miss <= 1:
             raise DeploymentError(
                 "every coefficient of a step must be finite and at least 0, and `expert_miss` at most 1"
@@ -87,7 +92,15 @@ class StepCost:
             total += per_token * sum(min(context, limit) for context in contexts)
             ends = np.array(chunks, float).reshape(-1, 2)
             total += per_pair * float(np.sum(pairs(ends[:, 1], limit) - pairs(ends[:, 0], limit)))
-        return total
+        return total * float(self.factors(np.array([len(contexts)]))[0])
+
+    def factors(self, decodes: npt.NDArray[np.int64]) -> Array:
+        """Return the factor on the time of a step for each number of decoding requests: 1 if no request decodes."""
+        if not self.batch_factors:
+            return np.ones(len(decodes))
+        entries = np.log2(np.maximum(decodes, 1))
+        found = np.interp(entries, np.arange(len(self.batch_factors)), self.batch_factors)
+        return np.asarray(np.where(decodes > 0, found, 1.0))
 
     def scaled(self, by: float) -> "StepCost":
         """Return a copy in which every step takes `by` times as long."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from penstock.fleet.deployment import Deployment
 from penstock.performance.calibration.efficiencies import Efficiencies
 from penstock.performance.memory.budget import DeviceRoom, MemoryFit
-from penstock.performance.prediction.drafted_load import at_typical_loads
+from penstock.performance.prediction.drafted_load import DraftedCurve, at_typical_loads, drafted_curve
 from penstock.performance.prediction.predict_deployment import Range
 from penstock.performance.prediction.serving_stack import Stack, stack_of
 from penstock.performance.prediction.speculation import Speculation
@@ -33,6 +33,8 @@ class CompiledSteps:
     work: ReplicaWork
     stack: Stack
     speculation: Speculation | None
+    drafted: DraftedCurve | None = None
+    """Measured runs with these drafts."""
 
     def times(self, together: Array, bucket: Bucket) -> tuple[Array, Array, Array]:
         """Return, per concurrency: seconds per token, seconds to the first token, prefill's share of step time."""
@@ -133,7 +135,8 @@ class QueuelessScreen:
             work = self._works[placed]
             stack = self._stack(key, work)
             drafts = at_typical_loads(stack, work, engine, self.efficiencies, speculation)
-            self._compiled[key] = CompiledSteps(work=work, stack=stack, speculation=drafts)
+            curve = drafted_curve(stack, work, engine, self.efficiencies, drafts)
+            self._compiled[key] = CompiledSteps(work=work, stack=stack, speculation=drafts, drafted=curve)
         return self._compiled[key]
 
     def _stack(self, key: tuple[object, ...], work: ReplicaWork) -> Stack:

@@ -201,23 +201,23 @@ def _contract(
     )
 
 
-def _owned(terms: BillingTerms, planned: AcceleratorPlan, site: SitePlan) -> OwnedPlan | None:
+def _owned_entry(terms: BillingTerms, planned: AcceleratorPlan, site: SitePlan) -> OwnedPlan | None:
     owned = terms.resolved.plan.owned
     return next((entry for entry in owned if (entry.id, entry.site) == (planned.id, site.name)), None)
 
 
 def _single_devices(terms: BillingTerms, planned: AcceleratorPlan, site: SitePlan) -> tuple[Kept, int] | None:
     """Return single devices owned already and the devices of their largest server; None if there are none."""
-    entry = _owned(terms, planned, site)
-    return None if entry is None or entry.unit_devices is None else (_kept(terms, entry), entry.largest_server or 1)
+    entry = _owned_entry(terms, planned, site)
+    return None if entry is None or entry.unit_devices is None else (_kept_of(terms, entry), entry.largest_server or 1)
 
 
 def _kept_nodes(terms: BillingTerms, planned: AcceleratorPlan, site: SitePlan) -> Kept | None:
-    entry = _owned(terms, planned, site)
-    return None if entry is None or entry.unit_devices is not None else _kept(terms, entry)
+    entry = _owned_entry(terms, planned, site)
+    return None if entry is None or entry.unit_devices is not None else _kept_of(terms, entry)
 
 
-def _kept(terms: BillingTerms, entry: OwnedPlan) -> Kept:
+def _kept_of(terms: BillingTerms, entry: OwnedPlan) -> Kept:
     plan = terms.resolved.plan
     ends = terms.horizon_years if entry.until is None else years_until(plan, entry.until)
     serving = sum(1 for _, end in terms.periods if end <= ends + EPSILON_YEARS)

@@ -66,7 +66,7 @@ class _Filling:
         found = self.milp.solve(gap_fraction=_GAP, search_nodes=_SEARCH_NODES)
         return None if found is None else self._read(found.values, found.values[times])
 
-    def _needed(self, kind: ReplicaKind, demand: DemandKey) -> float:
+    def _replicas_for(self, kind: ReplicaKind, demand: DemandKey) -> float:
         """Return how many replicas carry a whole demand at the allowed utilisation."""
         key = (self.pool.offer.key, kind.id, self.pool.period)
         each = self.problem.rate_of(kind, demand[1], self.pool.period) * self.problem.carried.get(key, 1.0)
@@ -74,15 +74,15 @@ class _Filling:
 
     def _times_alone(self, kind: ReplicaKind) -> float:
         """Return by which factor the demands that a kind can serve may grow, if only this kind fills the nodes."""
-        needed = sum(self._needed(kind, demand) * share for demand, share in self._served(kind).items())
+        needed = sum(self._replicas_for(kind, demand) * share for demand, share in self._servable_shares(kind).items())
         return self.room // kind.devices / needed if needed else 0.0
 
-    def _served(self, kind: ReplicaKind) -> dict[DemandKey, float]:
+    def _servable_shares(self, kind: ReplicaKind) -> dict[DemandKey, float]:
         able = {demand.key for demand in self.problem.demands_of(kind)}
         return {demand: share for demand, share in self.asked.items() if demand in able}
 
     def _place(self, kind: ReplicaKind, most: float) -> None:
-        served, fits = self._served(kind), self.room // kind.devices
+        served, fits = self._servable_shares(kind), self.room // kind.devices
         if not served or not fits:
             return
         count = self.counts[kind.id] = self.milp.variable(upper=fits, whole=True)
@@ -91,7 +91,7 @@ class _Filling:
         loads = []
         for demand, share in served.items():
             variable = self.sent[kind.id, demand] = self.milp.variable(upper=most * share)
-            loads.append((variable, self._needed(kind, demand)))
+            loads.append((variable, self._replicas_for(kind, demand)))
         self.milp.row([*loads, (count, -1.0)], at_most=0)
 
     def _read(self, values: tuple[float, ...], times: float) -> PoolPeriod:

@@ -127,11 +127,11 @@ def _resolve_owned(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[Own
         accelerator, site = known[entry.id], entry.site or sites[0]
         if site not in sites:
             raise UsageError(f"owned: {entry.id}: '{site}' is not a site of the plan; use one of {', '.join(sites)}")
-        found.append(_counted(replace(entry, id=accelerator.id, site=site), accelerator.node.devices))
+        found.append(_count_devices(replace(entry, id=accelerator.id, site=site), accelerator.node.devices))
     return tuple(found)
 
 
-def _counted(entry: OwnedPlan, node_devices: int) -> OwnedPlan:
+def _count_devices(entry: OwnedPlan, node_devices: int) -> OwnedPlan:
     """Count owned devices in whole nodes; if they do not fill whole nodes, count single devices.
 
     Amounts per node are then divided among the devices.

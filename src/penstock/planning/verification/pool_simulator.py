@@ -126,39 +126,40 @@ class Simulator:
 
     def pools(self, load: PoolLoad) -> tuple[ReplicaPool, ...]:
         """Return the pools to simulate: one, or two for disaggregated units; none if a replica does not fit."""
-        tokens, unit = round(load.mean_tokens), load.option.disaggregated
+        lengths, unit = load.mean_lengths, load.option.disaggregated
         if unit is not None:
-            ahead, after = (self.placed_disaggregated(load.option, phase, tokens).replica for phase in PHASES)
+            ahead, after = (self.placed_disaggregated(load.option, phase, lengths).replica for phase in PHASES)
             if ahead is None or after is None:
                 return ()
             return disaggregated_pools(unit, ahead, after, name="pool", units=load.replicas)
-        replica = self.place(load.option, tokens).replica
+        replica = self.place(load.option, lengths).replica
         return () if replica is None else (ReplicaPool(name="pool", replica=replica, replicas=load.replicas),)
 
-    def placed_disaggregated(self, option: Option, phase: Phase, typical_tokens: int) -> Placement:
+    def placed_disaggregated(self, option: Option, phase: Phase, typical_lengths: tuple[int, int]) -> Placement:
         """Return one replica of a disaggregated unit, ready to simulate; cached by engine and length."""
         if self.units is None or option.disaggregated is None:
             raise ValueError("some engines only prefill or only decode; pass `units` to the simulator to simulate them")
         deployment = option.disaggregated.prefill if phase == "prefill" else option.disaggregated.decode
         engine = self.units.engine(deployment, option.measured_engine, phase)
-        key = (id(engine), typical_tokens)
+        key = (id(engine), typical_lengths)
         if key not in self._placed:
             self._placed[key] = place_on(
-                engine.work, engine.stack, typical_tokens=typical_tokens, measured_engine=option.measured_engine
+                engine.work, engine.stack, typical_lengths=typical_lengths, measured_engine=option.measured_engine
             )
         return self._placed[key]
 
-    def place(self, option: Option, typical_tokens: int) -> Placement:
+    def place(self, option: Option, typical_lengths: tuple[int, int]) -> Placement:
         """Return a replica ready to simulate; cached by deployment and length."""
         compiled = self.loop.compiled(option)
-        key = (id(compiled), typical_tokens)
+        key = (id(compiled), typical_lengths)
         if key not in self._placed:
             self._placed[key] = place_on(
                 compiled.work,
                 compiled.stack,
-                typical_tokens=typical_tokens,
+                typical_lengths=typical_lengths,
                 measured_engine=option.measured_engine,
                 speculation=compiled.speculation,
+                drafted=compiled.drafted,
             )
         return self._placed[key]
 

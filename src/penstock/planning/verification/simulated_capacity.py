@@ -42,9 +42,11 @@ class PoolLoad:
     slo: Slo
 
     @property
-    def mean_tokens(self) -> float:
-        """Return the mean number of tokens of a request, input plus output."""
-        return sum(bucket.context_tokens * fraction for bucket, fraction in self.mix)
+    def mean_lengths(self) -> tuple[int, int]:
+        """Return the mean number of input tokens and of output tokens of a request."""
+        inputs = sum(bucket.input_tokens * fraction for bucket, fraction in self.mix)
+        outputs = sum(bucket.output_tokens * fraction for bucket, fraction in self.mix)
+        return max(1, round(inputs)), max(1, round(outputs))
 
 
 LoadJudge = Callable[[PoolLoad], float]

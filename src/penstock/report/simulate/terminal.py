@@ -270,9 +270,8 @@ def _grounds(scenarios: Sequence[Scenario]) -> Text:
         if replica is None:
             continue
         stack = placement.stack
-        software = f", {stack.software}" if stack.software else ""
         text.append(
-            f"{name_of(scenario)}: {stack.tier} ({' / '.join(stack.path) or 'all accelerators'}{software}), "
+            f"{name_of(scenario)}: {stack.tier} ({' / '.join(stack.path) or 'all accelerators'}, {stack.software}), "
             f"{f'{replica.ranks} ranks, each ' if replica.ranks > 1 else ''}"
             f"{replica.kv_blocks:,} KV blocks of {replica.block_tokens} tokens, at most {replica.max_sequences:,} "
             f"requests and {replica.max_batched_tokens:,} tokens per step.\n"

@@ -73,6 +73,7 @@ def build(pools: Sequence[ReplicaPool], options: Options, classes: Sequence[SloC
         limits=limits,
         context_s=context_s,
         pair_s=pair_s,
+        batch_factors=_batch_factors(pools),
         contexts=np.zeros((count, kinds), np.int64),
         growing=np.zeros((count, kinds), np.int64),
         phases=np.zeros((count, max(pool.replica.block_tokens for pool in pools)), np.int64),
@@ -144,6 +145,12 @@ def _costs(pools: Sequence[ReplicaPool]) -> NDArray[Any]:
         if pool.transfer is not None:
             entry["transfer_token_s"], entry["transfer_start_s"] = pool.transfer.token_s, pool.transfer.start_s
     return costs
+
+
+def _batch_factors(pools: Sequence[ReplicaPool]) -> NDArray[np.float64]:
+    """Return the factor on the time of a step, by pool and number of decoding requests of an engine."""
+    most = max(pool.replica.max_sequences * pool.replica.ranks for pool in pools)
+    return np.array([pool.replica.cost.factors(np.arange(most + 1)) for pool in pools])
 
 
 def _rank_cost(pool: ReplicaPool) -> StepCost:

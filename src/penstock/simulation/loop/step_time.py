@@ -22,7 +22,8 @@ def plan_times(w: World, r: int, pair_s: float) -> None:
         per_token = w.context_s[replica.cost, kind]
         first += per_token * w.contexts[r, kind]
         growth += per_token * w.growing[r, kind]
-    replica.first_step_s, replica.growth_s = first * replica.slowness, growth * replica.slowness
+    factor = replica.slowness * w.batch_factors[replica.cost, replica.decoding]
+    replica.first_step_s, replica.growth_s = first * factor, growth * factor
 
 
 @cold
@@ -60,11 +61,12 @@ def plan_together(w: World, head: int) -> int:
     if prompts > 0:
         first += cost.prompt_step_s
     first += cost.expert_s * (1 - cost.expert_miss ** (decoding + prefill_tokens))
+    factor = w.batch_factors[replica.cost, decoding]
     own_s, growth = w.replicas[slowest].own_s, w.replicas[slowest].own_growth_s
     steps = FAR
     for r in range(head, head + replica.ranks):
         rank = w.replicas[r]
-        rank.first_step_s, rank.growth_s = first + own_s, growth
+        rank.first_step_s, rank.growth_s = (first + own_s) * factor, growth * factor
         if rank.own_growth_s > growth:
             behind = (own_s - rank.own_s) / (rank.own_growth_s - growth)
             steps = min(steps, 1 + math.floor(min(behind, float(FAR))))

@@ -269,6 +269,8 @@ class World(NamedTuple):
     """Maximum tokens that each kind of attention reads, by cost and kind."""
     context_s: Annotated[Any, ArrayOf(np.float64, 2)]
     pair_s: Annotated[Any, ArrayOf(np.float64, 2)]
+    batch_factors: Annotated[Any, ArrayOf(np.float64, 2)]
+    """Factor on the time of a step, by cost and number of decoding requests."""
     contexts: Annotated[Any, ArrayOf(np.int64, 2)]
     """Sum of min(context, limit) over the decoding requests, by replica and kind."""
     growing: Annotated[Any, ArrayOf(np.int64, 2)]
