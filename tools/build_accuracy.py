@@ -219,10 +219,10 @@ def newest_table(published: Published) -> str:
     models, vendors = np.array(rows.texts["model"]), np.array(rows.texts["vendor"])
     dated = ~rows.cases.undated
     first = {name: rows.cases.day[(models == name) & dated].min(initial=np.inf) for name in np.unique(models).tolist()}
-    new = np.array([newest - first[name] <= _NEW_DAYS for name in models.tolist()])
+    new = np.array([0 <= newest - first[name] <= _NEW_DAYS for name in models.tolist()])
     names = ", ".join(sorted(set(models[new].tolist())))
-    found = [(f"{vendor}: {names}", published.summary(new & (vendors == vendor))) for vendor in ("amd", "nvidia")]
-    return markdown_table(found, "newest models on")
+    found = [(vendor, published.summary(new & (vendors == vendor))) for vendor in ("amd", "nvidia")]
+    return f"{names}:\n\n{markdown_table(found, 'vendor')}"
 
 
 def save(chart: Any, name: str) -> None:  # noqa: ANN401 - one of Altair's many chart types
