@@ -9,6 +9,7 @@ from rich.text import Text
 
 from penstock.catalog.measurement import Measurement
 from penstock.model import ModelSpec
+from penstock.performance.calibration.benchmark_harness import drafted_tokens
 from penstock.performance.memory.engine_settings_that_fit import engine_flags
 from penstock.performance.prediction.energy_per_token import Energy
 from penstock.performance.prediction.nearest_measurements import reasons_to_differ
@@ -160,6 +161,11 @@ def _significant(value: float) -> str:
     return f"{value:,.{max(0, 2 - floor(log10(value)))}f}"
 
 
+def _drafts(row: Measurement) -> str:
+    tokens = drafted_tokens(row)
+    return "" if not row.drafted else ", drafting" if tokens is None else f", {tokens} drafted"
+
+
 def _near(prediction: Prediction, rows: Sequence[Measurement]) -> Text:
     where = _name(prediction)
     if not rows:
@@ -171,7 +177,7 @@ def _near(prediction: Prediction, rows: Sequence[Measurement]) -> Text:
         joules = f", {row.joules_per_output_token:.3g} J/token" if row.joules_per_output_token else ""
         text.append(
             f"\n  {day} {' '.join(filter(None, (row.engine, row.version)))} x{row.devices} {row.weights}, "
-            f"{row.input_tokens:,.0f} in/{row.output_tokens:,.0f} out, {row.concurrency:,.0f} users: "
+            f"{row.input_tokens:,.0f} in/{row.output_tokens:,.0f} out, {row.concurrency:,.0f} users{_drafts(row)}: "
             f"TPOT {tpot}{joules} ({row.source})",
             style="dim",
         )

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock
+from penstock import predict as predict_command
 from penstock.api.predict import PredictAnswer
 from penstock.catalog import load_accelerator, load_measurements
 from penstock.errors import DeploymentError
@@ -298,3 +299,24 @@ def test_each_gain_lies_in_its_interval_as_often_as_it_says(unseen: UnseenDraft)
     inside = np.abs((solved.deviations - shifts) / spreads - (low + high) / 2) <= (high - low) / 2
     assert 0.75 <= np.mean(inside) <= 0.85
     assert low < 0 < high
+
+
+def test_first_tokens_of_measured_drafting_loads_are_one_statistic_and_grow_with_users() -> None:
+    """Nightly means and medians of another benchmark are not mixed load by load, and a slow night is not the answer."""
+    loads = {8: 0.40, 16: 0.51, 32: 0.70, 64: 1.11, 128: 1.89, 256: 3.52}  # medians of 34 to 46 nights
+    found = [measured_r1(users).predictions[0].ttft_s for users in loads]
+    first = [each.value for each in found if each is not None]
+    assert first == sorted(first)
+    assert all(abs(said / seen - 1) < 0.25 for said, seen in zip(first, loads.values(), strict=True))
+
+
+def test_a_prediction_with_drafts_is_shown_beside_runs_with_drafts() -> None:
+    assert all(row.drafted == "mtp" for row in measured_r1(64).nearest[0])
+
+
+def measured_r1(users: int) -> PredictAnswer:
+    answer = predict_command(
+        R1, "mi355x:8", engine="atom", kv="fp8", mtp=True, input_tokens=7373, output_tokens=922, concurrency=users
+    )
+    assert isinstance(answer, PredictAnswer)
+    return answer

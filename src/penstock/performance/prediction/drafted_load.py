@@ -20,6 +20,7 @@ from penstock.performance.prediction.measured_load import (
     RequestedLoad,
     correct_first_token,
     measured_spread,
+    newest_first_tokens,
 )
 from penstock.performance.prediction.serving_stack import Stack, independent_rank
 from penstock.performance.prediction.speculation import Speculation
@@ -140,7 +141,7 @@ class DraftedCurve:
             asked = self.cases(loads)
             now = self.log_seconds(asked) + self.own.interpolate(asked.log_load, self._own[1])
             known = known[np.abs(np.log(measured.seconds[known]) - now) <= SAME_SOFTWARE]
-        newest = newest_of_each_load(measured.cases, measured.seconds, known, float(measured.cases.day.max()))
+        newest = newest_first_tokens(measured, known)
         times = QueuedFirstToken(
             stack=self.stack,
             rank=self.rank,

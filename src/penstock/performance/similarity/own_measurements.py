@@ -104,21 +104,22 @@ def _near(one: LogLoad, other: LogLoad, doublings: float) -> Array:
     return np.asarray(np.exp(-0.5 * np.sum(np.square(distances), axis=0)))
 
 
-def newest_of_each_load(cases: Cases, seconds: Array, rows: Rows, day: float) -> Rows:
+def newest_of_each_load(cases: Cases, seconds: Array, rows: Rows, day: float, same_days: float = _SAME_DAYS) -> Rows:
     """Return one of `rows` per load: the median of the measurements closest to a day.
 
-    A median over months is used only for loads without a dated measurement.
+    Measurements within `same_days` of the closest count as repetitions. A median over months is used only for loads
+    without a dated measurement.
     """
     loads: dict[tuple[float, ...], list[int]] = defaultdict(list)
     for row in rows.tolist():
         loads[cases.users[row], round(cases.input_tokens[row]), round(cases.output_tokens[row])].append(row)
-    return np.array([_median_row(cases, seconds, found, day) for found in loads.values()], np.intp)
+    return np.array([_median_row(cases, seconds, found, day, same_days) for found in loads.values()], np.intp)
 
 
-def _median_row(cases: Cases, seconds: Array, rows: list[int], day: float) -> int:
+def _median_row(cases: Cases, seconds: Array, rows: list[int], day: float, same_days: float) -> int:
     dated = [row for row in rows if not cases.undated[row]] or rows
     distance = {row: abs(float(cases.day[row]) - day) for row in dated}
-    latest = min(distance.values()) + _SAME_DAYS
+    latest = min(distance.values()) + same_days
     repeated = sorted((row for row in dated if distance[row] <= latest), key=lambda row: float(seconds[row]))
     return repeated[(len(repeated) - 1) // 2]
 
