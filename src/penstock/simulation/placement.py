@@ -11,7 +11,7 @@ from penstock.performance.calibration.efficiencies import Efficiencies
 from penstock.performance.disaggregated.disaggregated_prediction import transfer_token_s
 from penstock.performance.disaggregated.steady_state import HANDOVER_S
 from penstock.performance.memory.budget import MemoryFit, fit
-from penstock.performance.prediction.drafted_load import DraftedCurve, at_typical_loads, drafted_curve
+from penstock.performance.prediction.drafted_load import DraftedCurve, drafted_curve
 from penstock.performance.prediction.serving_stack import Stack, stack_of
 from penstock.performance.prediction.speculation import Speculation
 from penstock.performance.step.drafting_step import drafting_cost
@@ -59,14 +59,15 @@ def place(
     """Convert a deployment into a replica, with the step times of the measured stack for its engine and accelerator."""
     work = ReplicaWork(deployment)
     stack = stack_of(work, measured_engine, efficiencies)
+    drafted = drafted_curve(stack, work, measured_engine, efficiencies, speculation)
     placed = place_on(
         work,
         stack,
         typical_lengths=typical_lengths,
         measured_engine=measured_engine,
         prefix_caching=prefix_caching,
-        speculation=at_typical_loads(stack, work, measured_engine, efficiencies, speculation),
-        drafted=drafted_curve(stack, work, measured_engine, efficiencies, speculation),
+        speculation=speculation if drafted is None else drafted.at_typical_loads(),
+        drafted=drafted,
     )
     return replace(placed, measured_engine=measured_engine)
 

@@ -103,7 +103,7 @@ def test_a_load_far_from_all_measurements_gets_the_closed_loop_of_its_stack(work
 
 @pytest.mark.parametrize("engine", ["sglang", "vllm"])
 def test_first_tokens_come_later_and_rates_grow_with_users_and_prompts(work: ReplicaWork, engine: str) -> None:
-    """At lengths that nobody measured. Measured curves need not be monotone."""
+    """At lengths without measurements. Measured curves need not be monotone."""
     efficiencies = shipped_efficiencies()
     for outputs in (16, 300):
         found = [

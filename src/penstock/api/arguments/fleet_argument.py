@@ -16,7 +16,7 @@ from penstock.fleet.engines import Engine, EngineName, engine_defaults
 from penstock.fleet.fleet_file import read_fleet
 from penstock.fleet.pools import Fleet, Pool
 from penstock.performance.disaggregated.disaggregated_prediction import stack_in_phase
-from penstock.performance.prediction.drafted_load import at_typical_loads, drafted_curve
+from penstock.performance.prediction.drafted_load import drafted_curve
 from penstock.performance.prediction.multi_token_prediction import multi_token_prediction
 from penstock.performance.prediction.serving_stack import stack_of
 from penstock.performance.prediction.speculation import Speculation
@@ -68,7 +68,7 @@ def placed_pool(fleet: Fleet, pool: Pool) -> Replica:
     """Place one replica of a pool on the measured stack. Raise an error if the model does not fit."""
     work = ReplicaWork(deployed_pool(pool))
     stack = stack_of(work, pool.engine.name, shipped_efficiencies())
-    drafts = at_typical_loads(stack, work, pool.engine.name, shipped_efficiencies(), _drafts(pool))
+    drafts = _drafts(pool)
     drafted = drafted_curve(stack, work, pool.engine.name, shipped_efficiencies(), drafts)
     if pool.role != "both":
         stack = stack_in_phase(stack, work.deployment, pool.engine.name, pool.role, shipped_phase_factors())
@@ -78,7 +78,7 @@ def placed_pool(fleet: Fleet, pool: Pool) -> Replica:
         typical_lengths=typical_tokens(fleet, pool),
         measured_engine=pool.engine.name,
         prefix_caching=caches_prefixes(pool.engine.settings),
-        speculation=drafts,
+        speculation=drafts if drafted is None else drafted.at_typical_loads(),
         drafted=drafted,
     )
     if placement.replica is None:

@@ -21,7 +21,7 @@ from penstock.performance.memory.budget import MemoryFit, fit, request_cache_byt
 from penstock.performance.memory.engine_settings_that_fit import with_room
 from penstock.performance.memory.sharding import refusal, stage_of_layers
 from penstock.performance.prediction.choose_engine import BEST
-from penstock.performance.prediction.drafted_load import at_typical_loads
+from penstock.performance.prediction.drafted_load import drafted_curve
 from penstock.performance.prediction.measured_load import CorrectedTime, RequestedLoad
 from penstock.performance.prediction.predict_deployment import Range
 from penstock.performance.prediction.serving_stack import Stack, Tier, stack_of
@@ -194,7 +194,8 @@ def predict_disaggregated(
     ahead = disaggregated_stack(deployed.prefill, measured_engine, "prefill", efficiencies, factors)
     decoding = ReplicaWork(deployed.decode)
     alone = stack_of(decoding, measured_engine, efficiencies)
-    drafts = at_typical_loads(alone, decoding, measured_engine, efficiencies, drafts)
+    drafted = drafted_curve(alone, decoding, measured_engine, efficiencies, drafts)
+    drafts = drafts if drafted is None else drafted.at_typical_loads()
     after = stack_in_phase(alone, deployed.decode, measured_engine, "decode", factors, drafts)
     memory = fit(deployed.prefill, max(1, inputs)), fit(deployed.decode, max(1, both))
     pools = TwoPools(

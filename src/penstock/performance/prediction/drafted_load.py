@@ -131,6 +131,12 @@ class DraftedCurve:
         spread = self.spread(asked, near=at.tier in {"measured", "interpolated"})
         return replace(self.drafts, log_factor=at.log_factor, spread=spread)
 
+    def at_typical_loads(self) -> Speculation:
+        """Return the speculative decoding with the factor and the uncertainty of its steps at typical loads."""
+        loads = tuple(GRID[number] for number in CENTRE)
+        spread = self.spread(loads, near=len(self.own) >= _CURVE)
+        return replace(self.drafts, log_factor=float(np.mean(self.log_factors(loads))), spread=spread)
+
     def first_token_at(self, load: RequestedLoad, plain: CorrectedTime, repeats: Logs) -> CorrectedTime:
         """Return the correction of the time to first token at a load of one rank."""
         measured = self.evidence.measured
@@ -172,18 +178,6 @@ def drafted_curve(
         rank=independent_rank(work)[0],
         measured_engine=measured_engine,
     )
-
-
-def at_typical_loads(
-    stack: Stack, work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies, drafts: Speculation | None
-) -> Speculation | None:
-    """Return speculative decoding with the factor and the uncertainty of its steps at typical loads."""
-    curve = drafted_curve(stack, work, measured_engine, efficiencies, drafts)
-    if curve is None or drafts is None:
-        return drafts
-    loads = tuple(GRID[number] for number in CENTRE)
-    near = len(curve.own) >= _CURVE
-    return replace(drafts, log_factor=float(np.mean(curve.log_factors(loads))), spread=curve.spread(loads, near=near))
 
 
 def _drafted_cases(rank: ReplicaWork, engine: str, drafts: Speculation, loads: Loads) -> Cases:

@@ -29,7 +29,7 @@ from penstock.performance.disaggregated.phase_factors import (
     sum_effects,
 )
 from penstock.performance.disaggregated.steady_state import Columns, PoolsDemand, Steady, TwoPools, steady
-from penstock.performance.prediction.drafted_load import at_typical_loads
+from penstock.performance.prediction.drafted_load import drafted_curve
 from penstock.performance.prediction.multi_token_prediction import multi_token_prediction
 from penstock.performance.prediction.serving_stack import stack_of
 from penstock.performance.prediction.speculation import Speculation
@@ -167,7 +167,8 @@ def _engine(row: Measurement, drafted: int) -> MeasuredSide:
     drafts = None
     if drafted:
         asked = multi_token_prediction(deployment.model, shipped_drafts(), drafted_tokens=drafted)
-        drafts = at_typical_loads(stack, work, row.engine, shipped_efficiencies(), asked)
+        curve = drafted_curve(stack, work, row.engine, shipped_efficiencies(), asked)
+        drafts = asked if curve is None else curve.at_typical_loads()
     return MeasuredSide(
         cost=decode_cost(work, stack, drafts),
         labels=labels_of(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from penstock.fleet.deployment import Deployment
 from penstock.performance.calibration.efficiencies import Efficiencies
 from penstock.performance.memory.budget import DeviceRoom, MemoryFit
-from penstock.performance.prediction.drafted_load import DraftedCurve, at_typical_loads, drafted_curve
+from penstock.performance.prediction.drafted_load import DraftedCurve, drafted_curve
 from penstock.performance.prediction.predict_deployment import Range
 from penstock.performance.prediction.serving_stack import Stack, stack_of
 from penstock.performance.prediction.speculation import Speculation
@@ -134,8 +134,8 @@ class QueuelessScreen:
         if key not in self._compiled:
             work = self._works[placed]
             stack = self._stack(key, work)
-            drafts = at_typical_loads(stack, work, engine, self.efficiencies, speculation)
-            curve = drafted_curve(stack, work, engine, self.efficiencies, drafts)
+            curve = drafted_curve(stack, work, engine, self.efficiencies, speculation)
+            drafts = speculation if curve is None else curve.at_typical_loads()
             self._compiled[key] = CompiledSteps(work=work, stack=stack, speculation=drafts, drafted=curve)
         return self._compiled[key]
 
