@@ -10,7 +10,7 @@ from penstock.catalog import load_accelerator, load_prices
 from penstock.catalog.price import Price
 from penstock.fleet import Deployment
 from penstock.performance.prediction.predict_deployment import Range
-from penstock.planning.candidates.replica_capacity import Capacity, cannot, length_by_length
+from penstock.planning.candidates.replica_capacity import Capacity, RateCurve, cannot, length_by_length
 from penstock.planning.make_plan import make_plan
 from penstock.planning.plan_result import PlanResult
 from penstock.planning.plan_sources import Sources
@@ -88,7 +88,7 @@ def capacities(
         if not rate:
             return cannot("made up to be unable")
         return Capacity(
-            requests_per_s=Range(value=rate, low=rate * (1 - spread), high=rate * (1 + spread)),
+            curve=RateCurve.through(Range(value=rate, low=rate * (1 - spread), high=rate * (1 + spread))),
             tier="calibrated",
             grounds="made up",
             prefill_fraction=0.25,

@@ -11,7 +11,14 @@ from penstock.catalog import load_accelerator
 from penstock.fleet import Deployment
 from penstock.performance.prediction.predict_deployment import Range
 from penstock.planning.candidates.candidate_search import Candidate, drop_dominated, find_candidates
-from penstock.planning.candidates.replica_capacity import Capacity, CapacityOf, Option, length_by_length, mixed_rate
+from penstock.planning.candidates.replica_capacity import (
+    Capacity,
+    CapacityOf,
+    Option,
+    RateCurve,
+    length_by_length,
+    mixed_rate,
+)
 from penstock.planning.optimizer.cheapest_mix import cheapest
 from penstock.planning.optimizer.problem import Demand, Offer, Problem, ReplicaKind, Tier
 from penstock.planning.spec.plan_types import AcceleratorPlan, Bucket, WorkloadPlan
@@ -25,7 +32,10 @@ PLACED = {tp: deployment("llama-3.1-8b", "mi300x", tp=tp) for tp in (1, 2, 4, 8)
 def candidate(tp: int, rates: tuple[float, ...], ident: str | None = None) -> Candidate:
     made = tuple(
         Capacity(
-            requests_per_s=Range(value=rate, low=rate, high=rate), tier="x", grounds="made up", prefill_fraction=None
+            curve=RateCurve.through(Range(value=rate, low=rate, high=rate)),
+            tier="x",
+            grounds="made up",
+            prefill_fraction=None,
         )
         for rate in rates
     )
@@ -115,7 +125,7 @@ def test_a_split_that_is_better_only_with_queues_is_kept() -> None:
 
     def queued(deployment: Deployment, bucket: Bucket, slo: Slo) -> Capacity:
         found = capacities({"mi300x": 1.0})(deployment, bucket, slo)
-        return replace(found, requests_per_s=found.requests_per_s.scaled(deployment.parallelism.tp**0.3))
+        return replace(found, curve=found.curve.scaled(deployment.parallelism.tp**0.3))
 
     accelerators = [(load_accelerator("mi300x"), AcceleratorPlan(id="mi300x", tp=(1, 2, 4)))]
     found = find_candidates(
@@ -132,7 +142,7 @@ def by_engine(rates: dict[str, float]) -> CapacityOf:
     def capacity_of(option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
         rate = rates[option.measured_engine] * option.deployment.parallelism.devices
         one = Capacity(
-            requests_per_s=Range(value=rate, low=rate, high=rate),
+            curve=RateCurve.through(Range(value=rate, low=rate, high=rate)),
             tier="x",
             grounds="made up",
             prefill_fraction=None,

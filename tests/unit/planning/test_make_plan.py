@@ -258,7 +258,7 @@ def test_where_a_mixed_filling_of_nodes_misses_a_pure_one_that_holds_is_taken() 
     def better_for_short_or_long(deployment: Deployment, bucket: Bucket, slo: Slo) -> Capacity:
         found = capacities({"mi300x": 4.0})(deployment, bucket, slo)
         better = (bucket.input_tokens < 8000) == (deployment.parallelism.tp == 1)
-        return replace(found, requests_per_s=found.requests_per_s.scaled(2.5 if better else 1.0))
+        return replace(found, curve=found.curve.scaled(2.5 if better else 1.0))
 
     def pure_holds(fleet: ServingFleet) -> tuple[Check, ...]:
         (stream, *_) = fleet.streams

@@ -18,7 +18,7 @@ from penstock.performance.prediction.predict_deployment import Range
 from penstock.planning.acceptance_file import read_acceptance, write_acceptance
 from penstock.planning.acceptance_tests import Acceptance, margins_of
 from penstock.planning.candidates.deployment_options import WorkloadOnAccelerator
-from penstock.planning.candidates.replica_capacity import Capacity, Option
+from penstock.planning.candidates.replica_capacity import Capacity, Option, RateCurve
 from penstock.planning.make_plan import make_plan
 from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.plan_sources import Sources
@@ -64,7 +64,7 @@ def planned(
         rates = [6.0 * devices * 1000 / share.bucket.context_tokens for share in workload.shares]
         return tuple(
             Capacity(
-                requests_per_s=Range(value=rate, low=rate * 0.8, high=rate * 1.2),
+                curve=RateCurve.through(Range(value=rate, low=rate * 0.8, high=rate * 1.2)),
                 tier="transferred" if option.disaggregated else "calibrated",
                 grounds="made up",
                 prefill_fraction=0.25,

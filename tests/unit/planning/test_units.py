@@ -19,7 +19,7 @@ from penstock.planning.candidates.deployment_options import WorkloadOnAccelerato
 from penstock.planning.candidates.disaggregated_screen import UnitScreen
 from penstock.planning.candidates.disaggregated_units import find_units
 from penstock.planning.candidates.queueless_screen import QueuelessScreen
-from penstock.planning.candidates.replica_capacity import Capacity, Option
+from penstock.planning.candidates.replica_capacity import Capacity, Option, RateCurve
 from penstock.planning.spec.plan_types import AcceleratorPlan, Bucket, Share, WorkloadPlan
 from penstock.planning.verification.pool_simulator import Simulator
 from penstock.planning.verification.simulated_capacity import PoolLoad
@@ -172,7 +172,7 @@ def test_units_that_are_offered_take_nothing_away() -> None:
     def rated(option: Option, plan: WorkloadPlan) -> tuple[Capacity, ...]:
         value = 100.0 if option.disaggregated is not None else 1.0
         range_ = Range(value=value, low=value, high=value)
-        made_up = Capacity(requests_per_s=range_, tier="calibrated", grounds="made up", prefill_fraction=None)
+        made_up = Capacity(curve=RateCurve.through(range_), tier="calibrated", grounds="made up", prefill_fraction=None)
         return (made_up,) * len(plan.shares)
 
     def found(*, offered: bool) -> set[str]:
@@ -196,7 +196,7 @@ def test_units_that_replicas_of_the_same_part_beat_are_not_kept() -> None:
         simulated.append(option.id)
         value = 0.1 if option.disaggregated is not None else 1.0
         range_ = Range(value=value, low=value, high=value)
-        made_up = Capacity(requests_per_s=range_, tier="calibrated", grounds="made up", prefill_fraction=None)
+        made_up = Capacity(curve=RateCurve.through(range_), tier="calibrated", grounds="made up", prefill_fraction=None)
         return (made_up,) * len(plan.shares)
 
     choice = find_candidates(

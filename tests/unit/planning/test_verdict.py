@@ -6,7 +6,7 @@ import pytest
 
 from penstock.fleet import Deployment
 from penstock.performance.prediction.predict_deployment import Range
-from penstock.planning.candidates.replica_capacity import Capacity
+from penstock.planning.candidates.replica_capacity import Capacity, RateCurve
 from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.spec.plan_types import Bucket
 from penstock.planning.uncertainty.monte_carlo import Blame, Span
@@ -118,7 +118,7 @@ def limited(spread: float) -> PlanResult:
         assert slo.attainment_fraction > 0
         rate = 3.9 * deployment.parallelism.devices
         seen = Range(value=rate, low=rate * (1 - spread), high=rate * (1 + spread))
-        return Capacity(requests_per_s=seen, tier="calibrated", grounds="made up", prefill_fraction=0.25)
+        return Capacity(curve=RateCurve.through(seen), tier="calibrated", grounds="made up", prefill_fraction=0.25)
 
     head, rest = PLAIN.split("accelerators:")
     text = f"{head}accelerators:{LIMITED}{rest.split('sites:')[1]}"

@@ -23,7 +23,7 @@ from penstock.performance.prediction.serving_stack import Stack
 from penstock.performance.step.step_cost import StepCost, step_cost
 from penstock.performance.step.step_work import Array, ReplicaWork
 from penstock.planning.candidates.queueless_screen import QueuelessScreen
-from penstock.planning.candidates.replica_capacity import Capacity, Option, cannot
+from penstock.planning.candidates.replica_capacity import Capacity, Option, RateCurve, cannot
 from penstock.planning.spec.plan_types import Bucket, WorkloadPlan
 from penstock.workload.slo import Slo
 
@@ -128,7 +128,7 @@ class UnitScreen:
         rate, decoding = found
         low, high = 0.0 if slow is None else slow[0], rate if fast is None else fast[0]
         return Capacity(
-            requests_per_s=Range(value=rate, low=min(low, rate), high=max(high, rate)),
+            curve=RateCurve.through(Range(value=rate, low=min(low, rate), high=max(high, rate))),
             tier="calibrated" if self.measured(unit, engine) else "transferred",
             grounds=f"{engine}, disaggregated, prefill from {' > '.join(ahead.stack.path)}, "
             f"decode from {' > '.join(after.stack.path)}; steady state with {decoding:,.0f} requests per decode step",

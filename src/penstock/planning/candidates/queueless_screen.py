@@ -17,7 +17,7 @@ from penstock.performance.prediction.speculation import Speculation
 from penstock.performance.step.drafting_step import drafting_step
 from penstock.performance.step.first_token import LoopLoad
 from penstock.performance.step.step_work import COMPONENTS, Array, ReplicaWork
-from penstock.planning.candidates.replica_capacity import Capacity, Option, cannot
+from penstock.planning.candidates.replica_capacity import Capacity, Option, RateCurve, cannot
 from penstock.planning.spec.plan_types import Bucket, WorkloadPlan
 from penstock.workload.slo import Slo
 
@@ -99,7 +99,7 @@ class QueuelessScreen:
         drafts = compiled.speculation
         fast, slow = stack.spread if drafts is None else drafts.widened(stack.spread)
         return Capacity(
-            requests_per_s=Range(value=rate, low=rate / exp(slow), high=rate / exp(fast)),
+            curve=RateCurve.through(Range(value=rate, low=rate / exp(slow), high=rate / exp(fast))),
             tier=stack.tier if drafts is None else drafts.tier_on(stack),
             grounds=f"{option.measured_engine}, from {' > '.join(stack.path)}; "
             + ("" if drafts is None else f"{drafts.grounds}; ")

@@ -83,7 +83,7 @@ def _scale(seen: Capacity, factor: float, replicas: int) -> Capacity:
     if factor <= 0:
         return cannot("simulated: misses the SLO at every rate")
     grounds = f"simulated with Poisson arrivals and the workload's mix of lengths on {replicas}; {seen.grounds}"
-    return replace(seen, requests_per_s=seen.requests_per_s.scaled(factor), grounds=grounds)
+    return replace(seen, curve=seen.curve.scaled(factor), grounds=grounds)
 
 
 def verify_by(

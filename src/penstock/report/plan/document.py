@@ -9,7 +9,8 @@ from typing_extensions import TypedDict
 
 from penstock.audit.saving_claim import Reading, SavingClaim
 from penstock.fleet import Parallelism
-from penstock.planning.candidates.replica_capacity import Capacity
+from penstock.performance.prediction.predict_deployment import Range
+from penstock.planning.candidates.replica_capacity import RateCurve
 from penstock.planning.optimizer.cash_flow import Order, Paid
 from penstock.planning.optimizer.fleet_bill import FleetCost
 from penstock.planning.optimizer.problem import PoolPeriod
@@ -39,6 +40,17 @@ class DisaggregatedDocument(TypedDict):
     kv_bytes_per_s: float | None
 
 
+class ReplicaCapacityDocument(TypedDict):
+    """The rate that a replica of a candidate sustains within the SLO, for one length."""
+
+    requests_per_s: Range
+    curve: RateCurve
+    tier: str
+    grounds: str
+    prefill_fraction: float | None
+    measured_engine: str | None
+
+
 class CandidateDocument(TypedDict):
     """A deployment that could serve a workload."""
 
@@ -50,7 +62,7 @@ class CandidateDocument(TypedDict):
     parallelism: Annotated[Parallelism, at("deployment.parallelism")]
     disaggregated: DisaggregatedDocument | None
     devices: int
-    capacities: list[Capacity]
+    capacities: list[ReplicaCapacityDocument]
 
 
 class AssumptionDocument(TypedDict):
