@@ -41,7 +41,8 @@ COMMANDS: dict[str, str | list[str]] = {
     "catalog diff": "catalog diff mi300x rtx_pro_6000_server",
     "catalog prices": "catalog prices h100",
     "catalog models": "catalog models",
-    "preflight": "preflight gpt-oss-120b --on mi300x,rtx_pro_6000_server",
+    "preflight": "preflight gpt-oss-120b --on mi300x,rtx_pro_6000_server --explain",
+    "preflight short": "preflight gpt-oss-120b --on mi300x,rtx_pro_6000_server",
 }
 
 

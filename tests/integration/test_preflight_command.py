@@ -41,7 +41,7 @@ def test_help_has_examples(penstock: Run) -> None:
 
 
 def test_a_sound_combination_exits_0_and_prints_its_launch(penstock: Run) -> None:
-    result = penstock("preflight", "llama-3.1-70b", "--on", "mi300x:2", "--engine-version", "0.27.1")
+    result = penstock("preflight", "llama-3.1-70b", "--on", "mi300x:2", "--engine-version", "0.27.1", "--explain")
     assert result.returncode == 0, result.stderr
     assert "VLLM_ROCM_USE_AITER=1 \\\n    vllm serve" in result.stdout
     assert "ROCM_ATTN" in result.stdout
@@ -49,7 +49,7 @@ def test_a_sound_combination_exits_0_and_prints_its_launch(penstock: Run) -> Non
 
 
 def test_silent_wrong_and_blockers_exit_1(penstock: Run) -> None:
-    result = penstock("preflight", "deepseek-v4-flash", "--on", "mi300x", "--engine-version", "0.23.0")
+    result = penstock("preflight", "deepseek-v4-flash", "--on", "mi300x", "--engine-version", "0.23.0", "--explain")
     assert result.returncode == 1
     assert "does not run" in result.stdout
     assert "https://github.com/vllm-project/vllm/issues/45681" in result.stdout
@@ -97,10 +97,10 @@ def test_headers_and_bytes_of_a_local_checkpoint_are_used(penstock: Run, checkpo
     dtype, shape, data = tensors[name]
     tensors[name] = (dtype, shape, b"\x7f" + data[1:])
     write_safetensors(folder / "model.safetensors", tensors)
-    damaged = penstock("preflight", str(folder), "--on", "mi300x", "--scan")
+    damaged = penstock("preflight", str(folder), "--on", "mi300x", "--scan", "--explain")
     assert damaged.returncode == 1
     assert "fp8-nan-becomes-240" in damaged.stdout
-    assert "fp8-nan-becomes-240" not in penstock("preflight", str(folder), "--on", "h100", "--scan").stdout
+    assert "fp8-nan-becomes-240" not in penstock("preflight", str(folder), "--on", "h100", "--scan", "--explain").stdout
 
 
 def test_fp8_scan_exits_1_on_damage_and_names_the_tensor(penstock: Run, checkpoint: tuple[Path, Tensors]) -> None:

@@ -43,8 +43,9 @@ from penstock.preflight.nearest_split import nearest
 from penstock.preflight.packs.pack_files import load_extended, rule_directories
 from penstock.preflight.preflight_result import CheckedPool
 from penstock.preflight.rules.knowledge import Knowledge
+from penstock.preflight.strict_failures import strict_failures
 from penstock.report.preflight.document import PreflightDocument
-from penstock.report.preflight.short import render_fleet
+from penstock.report.preflight.short import EXPLAIN, render_fleet, render_short
 from penstock.report.preflight.terminal import render_matrix, render_preflight
 
 if TYPE_CHECKING:
@@ -63,14 +64,19 @@ class PreflightAnswer(ApiAnswer):
     """For each result, the pool of the fleet file. None for a deployment that the user asked about directly."""
     matrix: bool = False
     strict: bool = False
+    explain: bool = False
+    """Whether `render` shows kernels, reasons and sources, and not only the verdict, the findings and one command."""
 
     @property
     def good(self) -> bool:
         """Return whether no finding blocks a launch or makes answers silently wrong.
 
-        With `strict`, every launch must also be free of risks and doubts. The verdict of a matrix is always positive.
+        With `strict`, every launch must also be free of risks and of undetermined parts, and its release must have
+        been read. The verdict of a matrix is always positive.
         """
-        return self.matrix or all(answer.passes and (not self.strict or answer.beyond_doubt) for answer in self.answers)
+        return self.matrix or all(
+            answer.passes and not (self.strict and strict_failures(answer)) for answer in self.answers
+        )
 
     def rows(self) -> list[Row]:
         """Return one row per accelerator and engine."""
@@ -78,17 +84,19 @@ class PreflightAnswer(ApiAnswer):
 
     def render(self, columns: int) -> RenderableType:
         """Return what `preflight` prints."""
-        del columns  # its lines wrap by themselves, except commands, which must not wrap
         if self.matrix:
             return render_matrix(self.answers)
         pools = [pool for pool in self.pools if pool is not None]
         if pools:
-            return render_fleet(pools, self.answers)
+            return render_fleet(pools, self.answers, columns, strict=self.strict)
         pieces: list[RenderableType] = []
         for answer, speed, other in zip(self.answers, self.speeds, self.instead, strict=True):
             pieces += [Text()] if pieces else []
-            pieces.append(render_preflight(answer, speed, other))
-        return Group(*pieces)
+            if self.explain:
+                pieces.append(render_preflight(answer, speed, other))
+            else:
+                pieces.append(render_short(answer, columns, speed=speed, instead=other, strict=self.strict))
+        return Group(*pieces) if self.explain else Group(*pieces, Text(f"\n{EXPLAIN}", style="dim"))
 
     def _summary(self) -> tuple[str, Sequence[str]]:
         return self.answers[0].question.subject.model.name, [
@@ -133,6 +141,7 @@ def preflight(options: PreflightOptions) -> PreflightAnswer:
         pools=(None,) * len(answers),
         matrix=options.matrix,
         strict=options.strict,
+        explain=options.explain,
     )
 
 

@@ -177,11 +177,6 @@ class Preflight:
         return self.assessment.passes and not self.obstacles
 
     @property
-    def beyond_doubt(self) -> bool:
-        """Whether no risk is known, nothing is undetermined, and the release was read."""
-        return self.readiness in {Readiness.RUNS, Readiness.SLOW} and self.newer_than_read is None
-
-    @property
     def readiness(self) -> Readiness:
         """The overall verdict, which names the worst known problem."""
         # A server that does not start cannot give wrong answers.

@@ -152,7 +152,7 @@ def shown(
     columns: int, line: str | None = None, model: str | None = None, on: str = "h100:8", engine: str = "vllm"
 ) -> str:
     written = StringIO()
-    answer = penstock.preflight(model, on, command=line, engine=engine)
+    answer = penstock.preflight(model, on, command=line, engine=engine, explain=True)
     Console(width=columns, file=written, color_system=None).print(answer.render(columns))
     return written.getvalue()
 
@@ -177,7 +177,7 @@ def test_a_line_that_does_not_serve_is_shown_beside_the_one_that_would() -> None
 
 def test_what_does_not_start_has_no_speed_and_no_launch() -> None:
     written = StringIO()
-    answer = penstock.preflight("minimax-m3", "b200:8", engine_version="0.10.0")
+    answer = penstock.preflight("minimax-m3", "b200:8", engine_version="0.10.0", explain=True)
     Console(width=200, file=written, color_system=None).print(answer.render(200))
     text = written.getvalue()
     assert "does not know MiniMaxM3SparseForConditionalGeneration, which this config calls MiniMaxM3ForCausalLM" in text

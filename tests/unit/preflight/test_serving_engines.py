@@ -28,6 +28,7 @@ from penstock.preflight.facts.subject import subject_of
 from penstock.preflight.launch.server_program import program_of
 from penstock.preflight.pool_check import check_pool
 from penstock.preflight.rules.rule import Reference
+from penstock.preflight.strict_failures import strict_failures
 
 KNOWLEDGE = load_knowledge()
 PLUGGED: tuple[ServingEngine, ...] = ("vllm-atom", "sglang-atom", "atom", "trtllm")
@@ -122,7 +123,8 @@ def test_measurements_decide_what_kernels_cannot() -> None:
     assert measured.readiness is Readiness.RUNS
     other = asked("deepseek-r1", "sglang-atom")
     assert other.readiness is Readiness.UNDETERMINED
-    assert not other.beyond_doubt
+    assert strict_failures(measured)
+    assert strict_failures(other)
 
 
 @pytest.mark.parametrize(("engine", "on"), [("atom", "h200"), ("vllm-atom", "b200"), ("trtllm", "mi355x")])

@@ -53,7 +53,10 @@ class PreflightOptions:
         default=None,
     )
     strict: bool = option(
-        "Fail also on a risk, on an undetermined verdict, and on a release that was not read.", default=False
+        "Fail also on a risk, on anything that is undetermined, and on a release that was not read.", default=False
+    )
+    explain: bool = option(
+        "Show also the kernels, the memory, the reason for each flag, the sources, and both commands.", default=False
     )
     matrix: bool = option("Check every accelerator with both engines, and print a table.", default=False)
     watch: ProgressListener = LOG

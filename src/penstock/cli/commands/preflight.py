@@ -51,12 +51,14 @@ def check_command(
 
     Reads the config and safetensors headers, and the weights only with --scan. Findings are grouped by effect:
     silent-wrong (the answers are wrong without an error), blocker (the engine does not start, or crashes), slow, info.
-    A rule that cannot be decided is shown with the missing information. Exits 1 if a finding is silent-wrong or a
-    blocker. With --probe, queries a running server and compares its log-probabilities with a reference.
+    A rule that cannot be decided is shown with the missing information. The answer is the verdict, the findings with
+    their fixes, and one command; --explain shows the rest. Exits 1 if a finding is silent-wrong or a blocker. With
+    --probe, queries a running server and compares its log-probabilities with a reference.
 
     Examples:
 
     - `penstock preflight deepseek-r1 --on mi300x:8`
+    - `penstock preflight deepseek-r1 --on mi300x:8 --explain  # kernels, sources, the reason for each flag`
     - `penstock preflight ./my-checkpoint --on mi325x,h200 --engine vllm --engine-version 0.24.0 --kv fp8`
     - `penstock preflight gpt-oss-120b --on mi300x --command "vllm serve openai/gpt-oss-120b --swap-space 4"`
     - `penstock preflight gpt-oss-120b --matrix  # every accelerator, vLLM and SGLang`

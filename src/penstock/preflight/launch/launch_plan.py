@@ -22,6 +22,8 @@ from penstock.preflight.launch.setting import Setting, first_of_each
 from penstock.preflight.launch.trtllm_settings import CONFIG_FILE, trtllm_settings
 
 _LINE_BREAK: Final = " \\\n  "
+_NEW_LINE: Final = re.compile(r"(?<!\\)\n")
+"""End of a line that no backslash continues."""
 _FILLED_IN: Final = re.compile(r"[\w$%+=:,./{}-]*\$[\w$%+=:,./{}-]*")
 HEAD_NODE: Final = "HEAD_NODE"
 """Placeholder in multi-node commands for the address of the first node."""
@@ -134,6 +136,22 @@ def command_lines(words: Sequence[str]) -> str:
             lines[-1] += f" {shown}"
         else:
             lines.append(shown)
+    return _LINE_BREAK.join(lines)
+
+
+def pack_command(command: str, columns: int) -> str:
+    """Put as many arguments on each line of a printed command as fit. An argument is never broken."""
+    room = columns - len(_LINE_BREAK.replace("\n", ""))
+    return "\n".join(_pack(line.split(_LINE_BREAK), room) for line in _NEW_LINE.split(command))
+
+
+def _pack(arguments: Sequence[str], columns: int) -> str:
+    lines: list[str] = []
+    for argument in arguments:
+        if lines and len(lines[-1]) + 1 + len(argument) <= columns:
+            lines[-1] += f" {argument}"
+        else:
+            lines.append(argument)
     return _LINE_BREAK.join(lines)
 
 

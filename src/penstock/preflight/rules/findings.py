@@ -8,6 +8,8 @@ from penstock.fleet.release import Release
 from penstock.preflight.rules.condition import Facts, Unknown, Value
 from penstock.preflight.rules.rule import Rule, Severity
 
+_WORTH_ASKING = frozenset({Severity.SILENT_WRONG, Severity.BLOCKER, Severity.WARNING})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
@@ -53,6 +55,15 @@ class Assessment:
     def of(self, severity: Severity) -> tuple[Finding, ...]:
         """Return the findings that have a severity."""
         return tuple(finding for finding in self.findings if finding.severity is severity)
+
+    @property
+    def open_questions(self) -> tuple[Undetermined, ...]:
+        """The undecided rules that could change the verdict, without those that only a scan of the bytes decides."""
+        return tuple(
+            entry
+            for entry in self.undetermined
+            if entry.rule.severity in _WORTH_ASKING and not all(name.startswith("bytes.") for name in entry.missing)
+        )
 
     @property
     def passes(self) -> bool:

@@ -22,6 +22,7 @@ from penstock.preflight.predictions.measured_engines import ServedBy
 from penstock.preflight.predictions.weight_kernels import WeightGroup
 from penstock.preflight.preflight_result import Preflight, Readiness, StartObstacle
 from penstock.preflight.rules.condition import Unknown, Value
+from penstock.preflight.strict_failures import strict_failures
 from penstock.report.drawing.json_document import at, build
 from penstock.report.drawing.plain_json import plain_fields
 from penstock.report.model_heading import ModelDocument
@@ -161,6 +162,7 @@ class PreflightDeployment(TypedDict):
     verdict: Annotated[Readiness, at("readiness")]
     newer_than_read: str | None
     passes: bool
+    strict_failures: Annotated[list[str], at(lambda answer: list(strict_failures(answer)))]
     obstacles: list[StartObstacle]
     narrow: StartObstacle | None
     doubts: Annotated[list[StartObstacle], at("possible_obstacles")]

@@ -1,57 +1,39 @@
 """Renders a preflight: findings by severity, the serving configuration, undecided rules and the launch command."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from textwrap import indent
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from penstock.catalog import find_model, model_ids
 from penstock.fleet.serving_engines import ENGINES, serving_engine
-from penstock.preflight.executed_speed import LOAD, Speed
-from penstock.preflight.facts.situation import Subject
+from penstock.preflight.executed_speed import Speed
 from penstock.preflight.launch.images import floating_tag
-from penstock.preflight.launch.launch_plan import HEAD_NODE, LaunchPlan, command_lines
+from penstock.preflight.launch.launch_plan import LaunchPlan, command_lines
 from penstock.preflight.launch.recipe import Recipe
-from penstock.preflight.launch.release_flags import FlagFinding
 from penstock.preflight.launch.start_memory import keeps_whole_context
-from penstock.preflight.packs.pack import LEARNABLE
 from penstock.preflight.predictions.weight_kernels import KernelClass
 from penstock.preflight.preflight_result import Preflight, Readiness
 from penstock.preflight.rules.condition import Value
 from penstock.preflight.rules.findings import Finding, Undetermined
 from penstock.preflight.rules.rule import Severity
+from penstock.report.preflight.headline import (
+    READINESS,
+    STYLES,
+    command_text,
+    describe_nodes,
+    harmless_flags,
+    headline,
+    memory_sentence,
+    name_instead,
+    obstacle_sentences,
+    speed_sentence,
+)
 from penstock.units import GIB, format_gib
 
-STYLES: Mapping[Severity, str] = {
-    Severity.SILENT_WRONG: "bold magenta",
-    Severity.BLOCKER: "bold red",
-    Severity.WARNING: "bold yellow",
-    Severity.SLOW: "yellow",
-    Severity.INFO: "cyan",
-}
-_READINESS: Mapping[Readiness, tuple[str, str]] = {
-    Readiness.SILENT_WRONG: ("runs, but gives wrong answers", "bold magenta"),
-    Readiness.BLOCKED: ("does not run", "bold red"),
-    Readiness.RISK: ("runs{with}, with a risk", "bold yellow"),
-    Readiness.SLOW: ("runs{with}, slower than the chip allows", "yellow"),
-    Readiness.RUNS: ("runs{with}; no known problem", "bold green"),
-    Readiness.UNDETERMINED: ("undetermined: the rules do not cover this engine and chip", "bold"),
-}
-_COUNTED: Mapping[Severity, str] = {
-    Severity.SILENT_WRONG: "silent-wrong",
-    Severity.BLOCKER: "blocking",
-    Severity.WARNING: "at risk",
-    Severity.SLOW: "slow",
-    Severity.INFO: "to note",
-}
 _CITED = {"moved": "moved or changed", "gone": "are gone"}
 _SHOWN_BYTES = GIB // 20
-_WORTH_ASKING = {Severity.SILENT_WRONG, Severity.BLOCKER, Severity.WARNING}
-"""Severities of the undecided rules that are printed. Undecided rules of lower severity are not printed."""
 _SHORT: Mapping[Readiness, str] = {
     Readiness.SILENT_WRONG: "WRONG",
     Readiness.BLOCKED: "no",
@@ -69,92 +51,19 @@ def render_preflight(answer: Preflight, speed: Speed | None = None, instead: Pre
     """
     pieces: list[RenderableType] = [headline(answer)]
     for severity in Severity:
-        stops = answer.obstacles if severity is Severity.BLOCKER else ()
-        if severity is Severity.WARNING:
-            stops = tuple(
-                replace(doubt, text=f"by the median estimate {doubt.text}") if doubt == answer.narrow else doubt
-                for doubt in answer.possible_obstacles
-            )
-        found = answer.assessment.of(severity)
+        stops, found = obstacle_sentences(answer, severity), answer.assessment.of(severity)
         if stops or found:
             pieces.append(Text(f"\n{severity} ({len(stops) + len(found)})", style=STYLES[severity]))
-            pieces += [Padding(Text(f"• {stop.kind}: {stop.text}"), (0, 0, 0, 2)) for stop in stops]
+            pieces += [Padding(Text(f"• {stop}"), (0, 0, 0, 2)) for stop in stops]
             pieces += [_finding(finding) for finding in found]
     heading = (
         "serving configuration, if it started" if answer.readiness is Readiness.BLOCKED else "serving configuration"
     )
     pieces += [Text(f"\n{heading}", style="bold"), _predictions(answer, speed)]
-    if open_questions := _open_questions(answer):
+    if open_questions := answer.assessment.open_questions:
         pieces += [Text("\nundecided rules", style="bold"), _undetermined_rules(open_questions)]
     pieces += [Text("\nlaunch", style="bold"), _launch(answer, instead)]
     return Group(*pieces)
-
-
-def _open_questions(answer: Preflight) -> list[Undetermined]:
-    """Return the undecided rules that are printed.
-
-    Rules of low severity, and rules that a scan of the bytes decides, are left out.
-    """
-    return [
-        entry
-        for entry in answer.assessment.undetermined
-        if entry.rule.severity in _WORTH_ASKING and not all(name.startswith("bytes.") for name in entry.missing)
-    ]
-
-
-def headline(answer: Preflight) -> Text:
-    """Draw the verdict, the number of findings, and what the engine is if parts of it were not read."""
-    question = answer.question
-    devices = question.asked.parallelism.devices
-    where = question.accelerator.id + (f" x{devices} ({question.asked.parallelism})" if devices > 1 else "")
-    if answer.plan.nodes > 1:
-        where += f" on {answer.plan.nodes} machines"
-    words, style = _READINESS[answer.readiness]
-    text = Text(_model_name(question.subject), style="bold")
-    read = answer.newer_than_read
-    unread = "" if read is None else f" (this release was not read; checked as {read})"
-    text.append(f" on {where}, {question.engine} {question.version}{unread}: ", style="not bold")
-    text.append(words.replace("{with}", _context_note(answer)), style=style)
-    if read is not None and question.engine in LEARNABLE:
-        learn = f"penstock preflight learn {question.engine}=={question.version}"
-        text.append(f"\nto read this release: {learn}", style="bold yellow")
-    text.append(f"\n{answer.assessment.rules_checked} rules: {_counts(answer)}", style="not bold dim")
-    if answer.unknown:
-        text.append(f"\n{question.engine}: {question.profile.what}", style="not bold")
-    return text
-
-
-def _model_name(subject: Subject) -> str:
-    """Name the model. If a repository was matched to a known architecture, name the repository and the architecture."""
-    name = subject.model.name
-    own = name not in model_ids() or subject.name.count("/") != 1 or find_model(name).repo == subject.name
-    return name if own else f"{subject.name.rpartition('/')[2]} (same architecture as {name})"
-
-
-def _context_note(answer: Preflight) -> str:
-    cut, capacity, limit = answer.cut, answer.memory.capacity, answer.question.subject.model.max_context_tokens
-    longest = None if capacity is None else capacity.longest_context_tokens
-    if answer.question.profile.server == "sglang" and longest is not None and limit is not None and longest < limit:
-        return f" with room for {longest:,} of its {limit:,} tokens of context"
-    if cut is None or answer.question.launch is not None:
-        return ""
-    return f" with {cut.tokens:,} of its {cut.model_tokens:,} tokens of context"
-
-
-def _counts(answer: Preflight) -> str:
-    """Return the number of findings of each severity."""
-    found = {severity: len(answer.assessment.of(severity)) for severity in Severity}
-    found[Severity.BLOCKER] += len(answer.obstacles)
-    found[Severity.WARNING] += len(answer.possible_obstacles)
-    words = [f"{count} {_COUNTED[severity]}" for severity, count in found.items() if count]
-    ignored, open_questions = len(_harmless_flags(answer)), len(_open_questions(answer))
-    words += [f"{ignored} ignored"] if ignored else []
-    return ", ".join(words or ["nothing found"]) + (f"; {open_questions} undecided" if open_questions else "")
-
-
-def _harmless_flags(answer: Preflight) -> list[FlagFinding]:
-    """Return the wrong flags and environment variables that do not stop the launch."""
-    return [flag for flag in answer.flags if not flag.stops]
 
 
 def _finding(finding: Finding) -> RenderableType:
@@ -212,12 +121,12 @@ def _predictions(answer: Preflight, speed: Speed | None) -> RenderableType:
         has = "has an assembly kernel" if found.found else "has no assembly kernel"
         known = ", ".join(str(count) for count in found.available_heads)
         grid.add_row("AITER MLA", f"{heads}, {found.kv} cache: {has} (available for {known} heads)")
-    grid.add_row("memory", _memory(answer))
+    grid.add_row("memory", memory_sentence(answer))
     if answer.cut is not None:
         keeps = " or ".join(keeps_whole_context(answer.memory.deployment)) or "not possible within 16 machines"
         grid.add_row("context", f"to keep all {answer.cut.model_tokens:,} tokens: {keeps}")
     if speed is not None:
-        grid.add_row("speed", _speed(speed))
+        grid.add_row("speed", speed_sentence(speed))
     if answer.recipe is not None:
         started = answer.readiness is not Readiness.BLOCKED and not answer.launch.typed
         grid.add_row("recipe", _recipe(answer.recipe, followed=started))
@@ -248,21 +157,6 @@ def _attention(answer: Preflight) -> str:
     )
 
 
-def _memory(answer: Preflight) -> str:
-    memory = answer.memory
-    if memory.obstacle is not None:
-        return memory.obstacle.reason
-    capacity = memory.capacity
-    if memory.budget is None or capacity is None:
-        return "fits"
-    held = format_gib(memory.budget.weight_bytes)
-    text = f"{held} GiB of weights per device, {capacity.tokens:,} tokens of KV cache"
-    if not memory.certain:
-        safe = capacity.safe_context_tokens
-        text += f"; tight: if the engine refuses {memory.context_tokens:,} tokens at start-up, use {safe:,}"
-    return text
-
-
 def _recipe(recipe: Recipe, *, followed: bool) -> str:
     since = f", from vLLM {recipe.since}" if recipe.since else ""
     old = " (this release is older)" if recipe.too_old else ""
@@ -271,17 +165,6 @@ def _recipe(recipe: Recipe, *, followed: bool) -> str:
         return f"vLLM's recipe calls this chip unsupported{since}; its settings are left out"
     settings = "; its settings are in the launch" if followed and (recipe.flags or recipe.variables) else ""
     return f"vLLM's recipe: {recipe.status} on this chip{since}{old}{settings}{spread}"
-
-
-def _speed(speed: Speed) -> str:
-    rate, (prompt, output, requests) = speed.prediction.output_tokens_per_s, LOAD
-    text = (
-        f"{rate.value:,.0f} output tok/s ({rate.low:,.0f}-{rate.high:,.0f}, {speed.prediction.tier}) with {requests} "
-        f"requests of {prompt}/{output} tokens"
-    )
-    lost = speed.lost_fraction
-    small = lost is None or lost < 0.005  # it would be shown as 0%
-    return text if small else f"{text}; formats without their own kernels cost {lost:.0%} of it"
 
 
 def _undetermined_rules(entries: Sequence[Undetermined]) -> RenderableType:
@@ -302,9 +185,9 @@ def _launch(answer: Preflight, instead: Preflight | None) -> RenderableType:
         pieces.append(Text(f"  your command, as parsed{verdict}", style="dim"))
         pieces.append(command_text(command_lines(answer.launch.typed)))
         pieces += [Text(f"  ! {note}", style="yellow") for note in answer.notes]
-    pieces += [Text(f"  ! {flag.message}", style="yellow") for flag in _harmless_flags(answer)]
+    pieces += [Text(f"  ! {flag.message}", style="yellow") for flag in harmless_flags(answer)]
     if instead is not None:
-        pieces += [Text(f"  {_called_instead(answer, instead)}", style="bold"), _plan(instead.plan)]
+        pieces += [Text(f"  {name_instead(answer, instead)}", style="bold"), _plan(instead.plan)]
     elif answer.readiness is Readiness.BLOCKED and not answer.launch.typed:
         pieces.append(Text("  no working launch is known; apply the fixes above first", style="dim"))
     elif not answer.launch.typed:
@@ -314,24 +197,10 @@ def _launch(answer: Preflight, instead: Preflight | None) -> RenderableType:
     return Group(*pieces)
 
 
-def _called_instead(answer: Preflight, instead: Preflight) -> str:
-    split = instead.question.asked.parallelism
-    if split == answer.question.asked.parallelism and answer.launch.typed:
-        return "launch that preflight proposes"
-    cut = "" if instead.cut is None else f", {instead.cut.tokens:,} tokens of context"
-    return f"the nearest split that runs: {split.devices} x {instead.question.accelerator.id} ({split}){cut}"
-
-
 def _plan(plan: LaunchPlan) -> RenderableType:
     pieces: list[RenderableType] = []
     if plan.nodes > 1:
-        others = (
-            "; the others add --headless"
-            if plan.engine in {"vllm", "vllm-atom"} and plan.has("node-rank", "data-parallel-address")
-            else ""
-        )
-        where = f"  on each of {plan.nodes} machines; {HEAD_NODE} is the address of the first{others}"
-        pieces.append(Text(where, style="dim"))
+        pieces.append(Text(f"  {describe_nodes(plan)}", style="dim"))
     if floating_tag(plan.image):
         pieces.append(Text(f"  {plan.image} is the newest nightly build; its tag names no release", style="dim"))
     docker = plan.docker()
@@ -348,11 +217,6 @@ def _plan(plan: LaunchPlan) -> RenderableType:
     if reasons:
         pieces.append(Padding(grid, (0, 0, 0, 2)))
     return Group(*pieces)
-
-
-def command_text(command: str) -> Text:
-    """Draw a command so that it can be copied. No line is wrapped or cut, and nothing follows a trailing backslash."""
-    return Text(indent(command, "  "), style="green", no_wrap=True, overflow="ignore")
 
 
 def render_matrix(answers: Sequence[Preflight]) -> RenderableType:
@@ -373,7 +237,7 @@ def render_matrix(answers: Sequence[Preflight]) -> RenderableType:
 
 
 def _cell(answer: Preflight) -> Text:
-    _, style = _READINESS[answer.readiness]
+    _, style = READINESS[answer.readiness]
     text = Text(_SHORT[answer.readiness], style=style)
     reason = _reason(answer)
     return text.append(f"  {reason}", style="not bold dim") if reason else text

@@ -1,0 +1,152 @@
+"""Draws the verdict of a preflight: its first lines, its colours, and commands that can be copied."""
+
+from collections.abc import Mapping
+from textwrap import indent
+
+from rich.text import Text
+
+from penstock.catalog import find_model, model_ids
+from penstock.preflight.executed_speed import LOAD, Speed
+from penstock.preflight.facts.situation import Subject
+from penstock.preflight.launch.launch_plan import HEAD_NODE, LaunchPlan
+from penstock.preflight.launch.release_flags import FlagFinding
+from penstock.preflight.packs.pack import LEARNABLE
+from penstock.preflight.preflight_result import Preflight, Readiness
+from penstock.preflight.rules.rule import Severity
+from penstock.units import format_gib
+
+STYLES: Mapping[Severity, str] = {
+    Severity.SILENT_WRONG: "bold magenta",
+    Severity.BLOCKER: "bold red",
+    Severity.WARNING: "bold yellow",
+    Severity.SLOW: "yellow",
+    Severity.INFO: "cyan",
+}
+READINESS: Mapping[Readiness, tuple[str, str]] = {
+    Readiness.SILENT_WRONG: ("runs, but gives wrong answers", "bold magenta"),
+    Readiness.BLOCKED: ("does not run", "bold red"),
+    Readiness.RISK: ("runs{with}, with a risk", "bold yellow"),
+    Readiness.SLOW: ("runs{with}, slower than the chip allows", "yellow"),
+    Readiness.RUNS: ("runs{with}; no known problem", "bold green"),
+    Readiness.UNDETERMINED: ("undetermined: the rules do not cover this engine and chip", "bold"),
+}
+_COUNTED: Mapping[Severity, str] = {
+    Severity.SILENT_WRONG: "silent-wrong",
+    Severity.BLOCKER: "blocking",
+    Severity.WARNING: "at risk",
+    Severity.SLOW: "slow",
+    Severity.INFO: "to note",
+}
+
+
+def headline(answer: Preflight) -> Text:
+    """Draw the verdict, the number of findings, and what the engine is if parts of it were not read."""
+    question = answer.question
+    devices = question.asked.parallelism.devices
+    where = question.accelerator.id + (f" x{devices} ({question.asked.parallelism})" if devices > 1 else "")
+    if answer.plan.nodes > 1:
+        where += f" on {answer.plan.nodes} machines"
+    words, style = READINESS[answer.readiness]
+    text = Text(model_name(question.subject), style="bold")
+    read = answer.newer_than_read
+    unread = "" if read is None else f" (this release was not read; checked as {read})"
+    text.append(f" on {where}, {question.engine} {question.version}{unread}: ", style="not bold")
+    text.append(words.replace("{with}", _context_note(answer)), style=style)
+    if read is not None and question.engine in LEARNABLE:
+        learn = f"penstock preflight learn {question.engine}=={question.version}"
+        text.append(f"\nto read this release: {learn}", style="bold yellow")
+    text.append(f"\n{answer.assessment.rules_checked} rules: {_counts(answer)}", style="not bold dim")
+    if answer.unknown:
+        text.append(f"\n{question.engine}: {question.profile.what}", style="not bold")
+    return text
+
+
+def model_name(subject: Subject) -> str:
+    """Name the model. If a repository was matched to a known architecture, name the repository and the architecture."""
+    name = subject.model.name
+    own = name not in model_ids() or subject.name.count("/") != 1 or find_model(name).repo == subject.name
+    return name if own else f"{subject.name.rpartition('/')[2]} (same architecture as {name})"
+
+
+def _context_note(answer: Preflight) -> str:
+    cut, capacity, limit = answer.cut, answer.memory.capacity, answer.question.subject.model.max_context_tokens
+    longest = None if capacity is None else capacity.longest_context_tokens
+    if answer.question.profile.server == "sglang" and longest is not None and limit is not None and longest < limit:
+        return f" with room for {longest:,} of its {limit:,} tokens of context"
+    if cut is None or answer.question.launch is not None:
+        return ""
+    return f" with {cut.tokens:,} of its {cut.model_tokens:,} tokens of context"
+
+
+def _counts(answer: Preflight) -> str:
+    """Return the number of findings of each severity."""
+    found = {severity: len(answer.assessment.of(severity)) for severity in Severity}
+    found[Severity.BLOCKER] += len(answer.obstacles)
+    found[Severity.WARNING] += len(answer.possible_obstacles)
+    words = [f"{count} {_COUNTED[severity]}" for severity, count in found.items() if count]
+    ignored, open_questions = len(harmless_flags(answer)), len(answer.assessment.open_questions)
+    words += [f"{ignored} ignored"] if ignored else []
+    return ", ".join(words or ["nothing found"]) + (f"; {open_questions} undecided" if open_questions else "")
+
+
+def harmless_flags(answer: Preflight) -> list[FlagFinding]:
+    """Return the wrong flags and environment variables that do not stop the launch."""
+    return [flag for flag in answer.flags if not flag.stops]
+
+
+def command_text(command: str) -> Text:
+    """Draw a command so that it can be copied. No line is wrapped or cut, and nothing follows a trailing backslash."""
+    return Text(indent(command, "  "), style="green", no_wrap=True, overflow="ignore")
+
+
+def obstacle_sentences(answer: Preflight, severity: Severity) -> list[str]:
+    """Return the obstacles that no rule describes: those that stop the launch, or those that may."""
+    if severity is Severity.BLOCKER:
+        return [f"{stop.kind}: {stop.text}" for stop in answer.obstacles]
+    doubts = answer.possible_obstacles if severity is Severity.WARNING else ()
+    narrow = answer.narrow
+    return [f"{one.kind}: {'by the median estimate ' if one == narrow else ''}{one.text}" for one in doubts]
+
+
+def memory_sentence(answer: Preflight) -> str:
+    """Say what the weights take and what is left for the KV cache, or what is in the way."""
+    memory = answer.memory
+    if memory.obstacle is not None:
+        return memory.obstacle.reason
+    capacity = memory.capacity
+    if memory.budget is None or capacity is None:
+        return "fits"
+    held = format_gib(memory.budget.weight_bytes)
+    text = f"{held} GiB of weights per device, {capacity.tokens:,} tokens of KV cache"
+    if not memory.certain:
+        safe = capacity.safe_context_tokens
+        text += f"; tight: if the engine refuses {memory.context_tokens:,} tokens at start-up, use {safe:,}"
+    return text
+
+
+def speed_sentence(speed: Speed) -> str:
+    """Say how fast the launch is predicted to be, and what missing kernels cost."""
+    rate, (prompt, output, requests) = speed.prediction.output_tokens_per_s, LOAD
+    text = (
+        f"{rate.value:,.0f} output tok/s ({rate.low:,.0f}-{rate.high:,.0f}, {speed.prediction.tier}) with {requests} "
+        f"requests of {prompt}/{output} tokens"
+    )
+    lost = speed.lost_fraction
+    small = lost is None or lost < 0.005  # it would be shown as 0%
+    return text if small else f"{text}; formats without their own kernels cost {lost:.0%} of it"
+
+
+def name_instead(answer: Preflight, instead: Preflight) -> str:
+    """Name the launch that is printed instead of the checked one."""
+    split = instead.question.asked.parallelism
+    if split == answer.question.asked.parallelism and answer.launch.typed:
+        return "launch that preflight proposes"
+    cut = "" if instead.cut is None else f", {instead.cut.tokens:,} tokens of context"
+    return f"the nearest split that runs: {split.devices} x {instead.question.accelerator.id} ({split}){cut}"
+
+
+def describe_nodes(plan: LaunchPlan) -> str:
+    """Say on which machines of a replica the command runs."""
+    headless = plan.engine in {"vllm", "vllm-atom"} and plan.has("node-rank", "data-parallel-address")
+    others = "; the others add --headless" if headless else ""
+    return f"on each of {plan.nodes} machines; {HEAD_NODE} is the address of the first{others}"
