@@ -45,19 +45,12 @@ def predicted(log: dict[str, Any]) -> MemoryFit:
     return fit(replace(asked, engine=settings), context)
 
 
-def tokens_as_logged(log: dict[str, Any], result: MemoryFit) -> int:
-    assert result.budget is not None
+def tokens_as_logged(result: MemoryFit) -> int:
     assert result.capacity is not None
-    placed = result.deployment
-    if log.get("counts") == "starting_requests":
-        return int(placed.parallelism.dp * log["context"] * result.budget.kv_bytes / result.capacity.start_bytes)
-    if log.get("counts") != "all_layers":
-        return result.capacity.tokens
-    return int(
-        result.budget.kv_bytes / placed.model.cache_bytes_per_token(placed.chosen_cache_dtype, placed.parallelism.tp)
-    )
+    logged = result.capacity.logged_tokens
+    return result.capacity.tokens if logged is None else logged * result.deployment.parallelism.dp
 
 
 def error(log: dict[str, Any]) -> float:
     """Predicted over logged, minus one."""
-    return tokens_as_logged(log, predicted(log)) / float(log["kv_tokens"]) - 1
+    return tokens_as_logged(predicted(log)) / float(log["kv_tokens"]) - 1

@@ -158,7 +158,7 @@ def memory_page() -> str:
         lines.append(
             f"| {log['model']}{weights}{cache} | {log['accelerator']}{memory} {split} "
             f"| {log['engine']} {log['version']} "
-            f"| [{log['kv_tokens']:,}]({log['url']}) | {tokens_as_logged(log, predicted(log)):,} | {shown} "
+            f"| [{log['kv_tokens']:,}]({log['url']}) | {tokens_as_logged(predicted(log)):,} | {shown} "
             f"| {log.get('note', '')} |"
         )
     return "\n".join(lines) + "\n"
@@ -171,7 +171,7 @@ def _error_row(name: str, logs: list[dict[str, Any]]) -> str:
     for log in logs:
         result = predicted(log)
         if result.capacity is not None and result.capacity.tokens:
-            scale = tokens_as_logged(log, result) / result.capacity.tokens
+            scale = tokens_as_logged(result) / result.capacity.tokens
             inside += result.capacity.low_tokens * scale <= log["kv_tokens"] <= result.capacity.high_tokens * scale
     within = sum(1 for size in sizes if size <= 0.08)
     return (

@@ -113,6 +113,7 @@ def _row(report: FitReport) -> Row:
         "kv_tokens": None if capacity is None else capacity.tokens,
         "kv_tokens_p10": None if capacity is None else capacity.low_tokens,
         "kv_tokens_p90": None if capacity is None else capacity.high_tokens,
+        "kv_tokens_logged": None if capacity is None else capacity.logged_tokens,
         "concurrent_requests": None if capacity is None else capacity.concurrent_requests,
         "longest_context_tokens": None if capacity is None else capacity.longest_context_tokens,
         "fewest_devices": report.fewest_devices,

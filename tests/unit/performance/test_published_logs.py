@@ -30,7 +30,7 @@ def test_most_logs_lie_within_the_stated_range() -> None:
     for log in LOGS:
         result = predicted(log)
         assert result.capacity is not None
-        shown = tokens_as_logged(log, result)
+        shown = tokens_as_logged(result)
         scale = shown / result.capacity.tokens if result.capacity.tokens else 1.0
         inside += result.capacity.low_tokens * scale <= log["kv_tokens"] <= result.capacity.high_tokens * scale
     assert inside / len(LOGS) >= 0.75

@@ -13,7 +13,8 @@ def fit_command(given: Given, *, as_json: AsJson = False) -> None:
     Prints one row per accelerator: weight bytes per device, memory that the engine reserves, KV tokens with their
     P10-P90, concurrent requests of --context tokens, and the minimum number of devices. Devices are counted as tensor
     parallel ranks inside a node, then as whole nodes in a pipeline. The result `tight` means that the model fits with
-    the median engine reserve, but not with its P90. The result `flags` means that the model fits only with the printed
+    the median engine reserve, but not with its P90. For models with sliding windows, vLLM logs another number of tokens
+    at start-up, which is printed below the table. The result `flags` means that the model fits only with the printed
     engine flags. Exits 1 unless the model fits on every accelerator.
 
     Examples:

@@ -17,8 +17,9 @@ from penstock.performance.calibration.efficiencies import Efficiencies
 from penstock.performance.disaggregated.measured_pools import CorrectedPools, MeasuredPools, PoolsSpeed
 from penstock.performance.disaggregated.phase_factors import Phase, PhaseFactors, labels_of
 from penstock.performance.disaggregated.steady_state import PoolsDemand, Steady, TwoPools, steady
-from penstock.performance.memory.budget import MemoryFit, fit, request_cache_bytes
+from penstock.performance.memory.budget import MemoryFit, fit
 from penstock.performance.memory.engine_settings_that_fit import with_room
+from penstock.performance.memory.request_cache import request_cache_bytes
 from penstock.performance.memory.sharding import refusal, stage_of_layers
 from penstock.performance.prediction.choose_engine import BEST
 from penstock.performance.prediction.drafted_load import drafted_curve

@@ -3,6 +3,7 @@
 A table keeps all tokens of the request, or only a window of tokens and the tokens in flight.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -26,3 +27,11 @@ class BlockTable:
             return ceil(tokens / self.page_tokens)
         # One more page, because a window does not need to begin at a page boundary.
         return ceil(min(self.window - 1 + in_flight, tokens) / self.page_tokens) + 1
+
+
+def tokens_of_all_layers(tables: Sequence[BlockTable], page_bytes: int, kv_bytes: int) -> int:
+    """Return the tokens that vLLM before 0.20.1 logs: as if layers with a window kept every token.
+
+    It divides the pages evenly among the tables and counts the tokens of the smallest page.
+    """
+    return kv_bytes // page_bytes // len(tables) * min(table.page_tokens for table in tables)

@@ -3,16 +3,15 @@
 The fullest device is the one with room for the fewest requests.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
 from typing import Final, Literal
 
 from penstock.fleet.deployment import Deployment
-from penstock.model import ModelSpec, Part, RecurrentState
-from penstock.model.sequence_mixers import CompressedAttention, SequenceMixer
+from penstock.model import ModelSpec, Part
+from penstock.model.sequence_mixers import CompressedAttention
 from penstock.performance.memory.compressed_pages import CompressedPages
+from penstock.performance.memory.request_cache import count_mixers, mixer_cache_bytes
 from penstock.performance.memory.reserve import (
     Reserve,
     absorbed_bytes,
@@ -83,6 +82,9 @@ class CacheCapacity:
     states no context limit."""
     safe_context_tokens: int
     """Tokens of the longest single request that still fits if activations, runtime and graphs take their P90 memory."""
+    logged_tokens: int | None
+    """Tokens that vLLM logs as the size of the KV cache of one rank, if it starts with `context_tokens` as its limit.
+    None if this is the number of tokens that the cache holds: vLLM counts differently only for layers with windows."""
 
 
 Obstacle = Literal["refused", "weights", "fraction", "context", "model_limit"]
@@ -180,7 +182,7 @@ class _Stage:
         self.deployment = deployment
         owner = stage_of_layers(len(deployment.model.layers), deployment.parallelism.pp)
         self.layers = tuple(index for index, at in enumerate(owner) if at == stage)
-        self._mixers = _mixers(deployment, self.layers)
+        self._mixers = count_mixers(deployment, self.layers)
         self.weights = weight_bytes_by_part(deployment, stage)
         absorbed = absorbed_bytes(deployment, self.layers)
         if absorbed:
@@ -230,7 +232,7 @@ class _Stage:
         """Return the bytes of one request with `tokens` tokens on a device of the stage."""
         if isinstance(self._pages, CompressedPages):
             return self._pages.bytes(tokens, in_flight=1)
-        return _mixer_cache_bytes(self.deployment, self._mixers, tokens)
+        return mixer_cache_bytes(self.deployment, self._mixers, tokens)
 
     def start_bytes(self, tokens: int) -> int:
         """Return the bytes that must be free for one request with `tokens` tokens before the engine starts."""
@@ -238,6 +240,14 @@ class _Stage:
             in_flight = self.deployment.engine.in_flight_tokens(self.deployment.parallelism.pp)
             return self._pages.bytes(tokens, in_flight)
         return self.request_bytes(tokens)
+
+    def logged_tokens(self, tokens: int) -> int | None:
+        """Return the tokens that vLLM logs as the size of the cache. None if all layers share one block table."""
+        if self._pages is None or self.kv_bytes <= 0:
+            return None
+        if self.deployment.engine.release.reaches(0, 20, 1):
+            return int(self.kv_bytes / self.start_bytes(tokens) * tokens)
+        return self._pages.tokens_of_all_layers(self.kv_bytes)
 
     def requests(self, tokens: int, case: Literal["low", "median", "high"] = "median") -> float:
         """Return the number of requests with `tokens` tokens that fit.
@@ -254,11 +264,6 @@ class _Stage:
         return available / first if available < first else 1 + (available - first) / needed
 
 
-def request_cache_bytes(deployment: Deployment, layers: Sequence[int], tokens: int) -> int:
-    """Return the bytes of keys, values and states that the given layers keep for one request, in whole blocks."""
-    return _mixer_cache_bytes(deployment, _mixers(deployment, layers), tokens)
-
-
 def _pages(deployment: Deployment, layers: Sequence[int]) -> CompressedPages | SlidingPages | None:
     """Return vLLM's block tables if not all layers keep the same tokens. None if all layers share one block table."""
     if deployment.engine.name != "vllm":
@@ -267,25 +272,6 @@ def _pages(deployment: Deployment, layers: Sequence[int]) -> CompressedPages | S
         return CompressedPages(deployment, layers)
     sliding = deployment.engine.frees_windows and slides(deployment, layers)
     return SlidingPages(deployment, layers) if sliding else None
-
-
-def _mixers(deployment: Deployment, layers: Sequence[int]) -> Counter[SequenceMixer]:
-    """Count the layers of each kind of sequence mixer. Most models have one or two kinds."""
-    mixers = (deployment.model.layers[index].mixer for index in layers)
-    return Counter(mixer for mixer in mixers if mixer is not None)
-
-
-def _mixer_cache_bytes(deployment: Deployment, mixers: Mapping[SequenceMixer, int], tokens: int) -> int:
-    block, tp, dtype = deployment.engine.block_tokens, deployment.parallelism.tp, deployment.chosen_cache_dtype
-    total = 0.0
-    for mixer, layers in mixers.items():
-        kept = mixer.remembered_tokens(tokens) if deployment.engine.frees_windows else tokens
-        held = ceil(kept / block) * block
-        fixed = mixer.bytes_per_sequence(dtype, tp)
-        if isinstance(mixer, RecurrentState):
-            fixed *= deployment.engine.states_per_sequence
-        total += layers * (held * mixer.bytes_per_token(dtype, tp) + fixed)
-    return ceil(total)
 
 
 def _on_device(weights: Mapping[Part, int], offloaded_bytes: int) -> dict[Part, int]:
@@ -319,6 +305,7 @@ def _capacity(stages: list[_Stage], deployment: Deployment, context_tokens: int,
         high_tokens=0 if unlimited else int(high * context_tokens) * replicas,
         longest_context_tokens=None if deployment.model.max_context_tokens is None else longest,
         safe_context_tokens=_longest(stages, deployment.model.max_context_tokens, "high"),
+        logged_tokens=min((one for stage in stages if (one := stage.logged_tokens(context_tokens))), default=None),
     )
 
 

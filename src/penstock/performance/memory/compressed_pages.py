@@ -11,7 +11,7 @@ from typing import Final
 
 from penstock.fleet.deployment import Deployment
 from penstock.model.sequence_mixers import CompressedAttention
-from penstock.performance.memory.block_table import BlockTable
+from penstock.performance.memory.block_table import BlockTable, tokens_of_all_layers
 
 _PAGE_TOKENS: Final = 256
 _FINE: Final = 4
@@ -50,6 +50,10 @@ class CompressedPages:
     def bytes(self, tokens: int, in_flight: int) -> int:
         """Return the bytes of all pages that one request takes while `in_flight` of its tokens are being computed."""
         return self._page_bytes() * sum(table.blocks(tokens, in_flight) for table in self._tables)
+
+    def tokens_of_all_layers(self, kv_bytes: int) -> int:
+        """Return the tokens that vLLM before 0.20.1 logs as the size of the cache."""
+        return tokens_of_all_layers(self._tables, self._page_bytes(), kv_bytes)
 
     def _page_bytes(self) -> int:
         """Return the bytes of a page. From vLLM 0.32 on, a page is as large as the widest table needs.

@@ -198,21 +198,18 @@ def _has_compressed_attention(deployment: Deployment) -> bool:
 
 
 def _compression_notes(result: MemoryFit) -> Iterator[str]:
-    """Yield notes on the memory of DeepSeek-V4: the limited evidence, and why vLLM logs a different token capacity."""
+    """Yield notes on the memory of DeepSeek-V4: the limited evidence, and the bytes that a start takes."""
     if result.budget is None or result.capacity is None or not _has_compressed_attention(result.deployment):
         return
     if result.deployment.engine.name != "vllm":
         yield "SGLang divides memory between DeepSeek-V4's caches in an unknown way, so its tokens are unknown"
         return
     yield "the memory of DeepSeek-V4 besides its weights is known from four published logs, on Hopper and B200"
-    capacity, ranks = result.capacity, result.deployment.parallelism.dp
+    capacity = result.capacity
     if capacity.cached_requests and capacity.start_bytes > capacity.request_bytes:
-        logged = int(result.budget.kv_bytes / capacity.start_bytes * capacity.context_tokens)
         yield (
-            f"to start a request, vLLM needs {format_gib(capacity.start_bytes)} GiB free, and it logs {logged:,} tokens"
-            + (" per rank" if ranks > 1 else "")
-            + ", as if every request took that much; a decoding request takes "
-            + f"{format_gib(capacity.request_bytes)} GiB"
+            f"to start a request, vLLM needs {format_gib(capacity.start_bytes)} GiB free; a decoding request takes "
+            f"{format_gib(capacity.request_bytes)} GiB"
         )
 
 

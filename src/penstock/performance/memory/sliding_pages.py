@@ -11,7 +11,7 @@ from math import ceil
 
 from penstock.fleet.deployment import Deployment
 from penstock.model.sequence_mixers import GroupedAttention
-from penstock.performance.memory.block_table import BlockTable
+from penstock.performance.memory.block_table import BlockTable, tokens_of_all_layers
 
 
 def slides(deployment: Deployment, layers: Sequence[int]) -> bool:
@@ -46,8 +46,14 @@ class SlidingPages:
 
     def bytes(self, tokens: int, in_flight: int) -> int:
         """Return the bytes of all pages that one request takes while `in_flight` of its tokens are being computed."""
-        page = max(sum(table.pages) for table in self._tables)
-        return page * sum(table.blocks(tokens, in_flight) for table in self._tables)
+        return self._page_bytes() * sum(table.blocks(tokens, in_flight) for table in self._tables)
+
+    def tokens_of_all_layers(self, kv_bytes: int) -> int:
+        """Return the tokens that vLLM before 0.20.1 logs as the size of the cache."""
+        return tokens_of_all_layers(self._tables, self._page_bytes(), kv_bytes)
+
+    def _page_bytes(self) -> int:
+        return max(sum(table.pages) for table in self._tables)
 
 
 def _window(mixer: GroupedAttention) -> int | None:

@@ -29,6 +29,7 @@ def render_fit(model: ModelSpec, reports: Sequence[FitReport], context_tokens: i
     pieces: list[RenderableType] = [_headline(model, reports), table, Text(), _bars(reports, width)]
     pieces += [_verdict(report) for report in reports if not report.fit.fits]
     pieces += [_with_flags(report) for report in reports if report.flags]
+    pieces += [Text(line) for report in reports if (line := _logged(report))]
     pieces += [_footnote(reports)]
     notes = dict.fromkeys((*model.notes, *(note for report in reports for note in report.notes)))
     pieces += [Text(f"Note: {note}", style="dim") for note in notes]
@@ -198,6 +199,24 @@ def _with_flags(report: FitReport) -> Text:
         short = f" ({format_gib(obstacle.shortfall_bytes)} GiB short)" if obstacle.shortfall_bytes else ""
         text.append(f": with the engine's defaults {obstacle.reason}{short}", style="default")
     return text
+
+
+def _logged(report: FitReport) -> str | None:
+    """Say what vLLM logs at start-up, if it counts the cache of layers with windows in another way. Otherwise None."""
+    capacity = report.fit.capacity
+    if capacity is None or capacity.logged_tokens is None:
+        return None
+    engine, context = report.fit.deployment.engine, capacity.context_tokens
+    ranks = " per rank" if report.fit.deployment.parallelism.dp > 1 else ""
+    how = (
+        f"it counts what a request of {context:,} tokens may take while it is prefilled"
+        if engine.release.reaches(0, 20, 1)
+        else "it counts layers with windows as if they kept every token"
+    )
+    return (
+        f"{_name(report.fit)}: vLLM {engine.version} with --max-model-len {context} will log about "
+        f"{capacity.logged_tokens:,} tokens of KV cache{ranks} for the same bytes, because {how}."
+    )
 
 
 def _footnote(reports: Sequence[FitReport]) -> Text:

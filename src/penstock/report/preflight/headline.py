@@ -118,6 +118,8 @@ def memory_sentence(answer: Preflight) -> str:
         return "fits"
     held = format_gib(memory.budget.weight_bytes)
     text = f"{held} GiB of weights per device, {capacity.tokens:,} tokens of KV cache"
+    if capacity.logged_tokens is not None:
+        text += f" (vLLM will log about {capacity.logged_tokens:,})"
     if not memory.certain:
         safe = capacity.safe_context_tokens
         text += f"; tight: if the engine refuses {memory.context_tokens:,} tokens at start-up, use {safe:,}"
