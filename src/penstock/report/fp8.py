@@ -18,9 +18,10 @@ from penstock.units import format_gib
 _SHOWN = 8
 UNDECIDABLE = (
     "Checked: every code, shape and value of every scale, rows and blocks of zeros, gaps and copies between layers, "
-    "the index, the block size of the config. A scan cannot detect scales of a tensor that are all wrong by less than "
-    "12 times, one scale that is wrong by less than 100 times among those of its tensor, the same factor everywhere, "
-    "a transposed square block grid, shifted bytes, or layers in the wrong order; "
+    "the index, the block size of the config. A scan cannot detect scales of a tensor that stay within 12 times of the "
+    "median of other layers (or of fewer than four layers); among the scales of one tensor, one that stays within 100 "
+    "times of their median, one that is too small, or several that are wrong; the same factor everywhere; "
+    "a transposed square block grid, shifted bytes, or layers in the wrong order. "
     "`penstock preflight --probe` compares answers instead."
 )
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from fp8_checkpoints import (
     Tensors,
@@ -509,3 +510,57 @@ def test_zeroed_rows_are_suspicious_however_few(tmp_path: Path, rows: int) -> No
     columns = tensors[f"{GATE}.weight"][1][1]
     change(tensors, f"{GATE}.weight", lambda codes: codes.__setitem__(slice(9 * columns, (9 + rows) * columns), 0))
     assert [finding.kind for finding in scanned(tmp_path, tensors).findings] == ["zero_rows"]
+
+
+def set_scales(tensors: Tensors, name: str, change: Callable[[NDArray[np.float64]], object]) -> None:
+    dtype, shape, raw = tensors[name]
+    values = np.frombuffer(raw, "<f4").astype(np.float64)
+    change(values)
+    tensors[name] = (dtype, shape, float32(values.astype(np.float32)))
+
+
+def median_of_layers(tensors: Tensors, suffix: str) -> float:
+    found = [np.frombuffer(raw, "<f4")[0] for name, (_, _, raw) in tensors.items() if name.endswith(suffix)]
+    return float(np.median(found))
+
+
+@pytest.mark.parametrize(("ratio", "seen"), [(11.9, False), (12.1, True), (1 / 11.9, False), (1 / 12.1, True)])
+def test_a_tensors_scale_is_seen_beyond_12_times_the_median_of_other_layers(
+    tmp_path: Path, ratio: float, *, seen: bool
+) -> None:
+    tensors, suffix = tensor_checkpoint(layers=7), "mlp.down_proj.weight_scale"
+    middle = median_of_layers(tensors, suffix)
+    # An even number of others lies on both sides of the median, which therefore stays.
+    largest = max(range(7), key=lambda layer: np.frombuffer(tensors[f"model.layers.{layer}.{suffix}"][2], "<f4")[0])
+    smallest = min(range(7), key=lambda layer: np.frombuffer(tensors[f"model.layers.{layer}.{suffix}"][2], "<f4")[0])
+    layer = largest if ratio > 1 else smallest
+    set_scales(tensors, f"model.layers.{layer}.{suffix}", lambda values: values.__setitem__(0, middle * ratio))
+    found = scanned(tmp_path, tensors).findings
+    assert ("scale_outlier" in {finding.kind for finding in found}) is seen
+
+
+def test_three_layers_are_too_few_to_compare(tmp_path: Path) -> None:
+    tensors = tensor_checkpoint(layers=3)
+    set_scales(tensors, "model.layers.1.mlp.down_proj.weight_scale", lambda values: values.__imul__(40))
+    assert scanned(tmp_path, tensors).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("places", "ratio", "seen"),
+    [((3,), 99, False), ((3,), 101, True), ((3,), 1e-8, False), ((3, 5), 1000, False)],
+    ids=["within 100 times", "beyond 100 times", "too small", "several"],
+)
+def test_one_block_scale_is_seen_beyond_100_times_the_median_of_its_tensor(
+    tmp_path: Path, places: tuple[int, ...], ratio: float, *, seen: bool
+) -> None:
+    tensors = block_checkpoint(width=512)
+
+    def plant(values: NDArray[np.float64]) -> None:
+        order, middle = np.argsort(values), float(np.median(values))
+        for place in places:
+            values[order[-place] if ratio > 1 else order[place]] = middle * ratio
+
+    set_scales(tensors, "model.layers.1.mlp.gate_proj.weight_scale_inv", plant)
+    kinds = {finding.kind for finding in scanned(tmp_path, tensors).findings}
+    assert ("scale_peak" in kinds) is seen
+    assert kinds <= {"scale_peak"}
