@@ -7,8 +7,8 @@ import numpy as np
 from penstock.catalog import load_accelerator
 from penstock.catalog.accelerator import Accelerator
 from penstock.checkpoint import open_checkpoint
-from penstock.fleet import Deployment, Parallelism, engine_defaults
-from penstock.fleet.engines import EngineName
+from penstock.fleet import Deployment, Parallelism
+from penstock.fleet.serving_engines import ServingEngine, serving_defaults
 from penstock.model import CacheDtype, ModelSpec
 
 SLOWDOWNS = np.array([1.3, 1.5, 1.2, 2.5, 2.2, 1.8, 3.0, 0.5, 40e-6, 30e-6, 20e-6, 3e-6, 2e-6, 5e-6, 9e-6, 2e-3, 50e-6])
@@ -34,7 +34,7 @@ def deployment(
     pp: int = 1,
     dp: int = 1,
     ep: bool = False,
-    engine: EngineName = "vllm",
+    engine: ServingEngine = "vllm",
     version: str | None = None,
     kv: CacheDtype | None = None,
 ) -> Deployment:
@@ -42,7 +42,7 @@ def deployment(
     return Deployment(
         model=model(name) if isinstance(name, str) else name,
         accelerator=accelerator,
-        engine=engine_defaults(engine, accelerator, version=version, tp=tp, pp=pp),
+        engine=serving_defaults(engine, accelerator, version=version, tp=tp, pp=pp),
         parallelism=Parallelism(tp=tp, pp=pp, dp=dp, expert_parallel=ep),
         cache_dtype=kv,
     )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from os import PathLike
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -21,6 +22,7 @@ from penstock.performance.shipped.shipped_energy import power_under_load
 from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies
 from penstock.planning.candidates.disaggregated_screen import UnitScreen
 from penstock.planning.candidates.disaggregated_units import find_units
+from penstock.planning.candidates.launch_obstacles import LaunchCheck
 from penstock.planning.candidates.queueless_screen import QueuelessScreen
 from penstock.planning.make_plan import make_plan
 from penstock.planning.plan_result import Bill, NoFleet, PlanResult
@@ -31,7 +33,7 @@ from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.trace_lengths import TraceLengths, trace_lengths
 from penstock.planning.verification.pool_simulator import Simulator
 from penstock.planning.verification.simulated_capacity import LoadJudge, simulated_capacity, verify_by
-from penstock.preflight import load_knowledge
+from penstock.preflight import Subject, load_knowledge
 from penstock.preflight.facts.subject import subject_of
 from penstock.reading.text import read_text
 from penstock.report.drawing.json_document import build
@@ -78,9 +80,7 @@ class PlanAnswer(ApiAnswer):
         answer = self.result.answer
         if isinstance(answer, NoFleet):
             return ()
-        return pool_launches(
-            self.result, answer, lambda name: subject_of(open_checkpoint(name), name), load_knowledge()
-        )
+        return pool_launches(self.result, answer, _subject, load_knowledge())
 
     def render(self, columns: int) -> RenderableType:
         """Return what `plan` prints."""
@@ -129,12 +129,17 @@ def sources_of(asked: Plan, folder: Path, watch: ProgressListener = LOG) -> Sour
         served=lambda part: bool(efficiencies.engines(part)),
         drafts_of=own_drafts,
         units_of=lambda model, placing: find_units(model, placing, screen),
+        obstacle_of=LaunchCheck(cache(_subject), load_knowledge()).obstacle,
         verify_of=verify_by(simulator.sustained, simulator.attained, bounded=simulator.bounded),
         sizing_of=verify_by(simulator.sustained, simulator.bounded, sizing=True),
         sustained_of=simulator.sustained,
         read_trace=lambda name: _lengths(trace_choice(folder / name, columns.get(name), watch)),
         draw_of=power_under_load,
     )
+
+
+def _subject(model: str) -> Subject:
+    return subject_of(open_checkpoint(model), model)
 
 
 def _lengths(trace: Trace) -> TraceLengths:

@@ -16,6 +16,8 @@ from penstock.workload.slo import Slo
 
 VERSION: Final = 1
 """Version of the file format."""
+UNSTATED: Final = "unstated"
+"""Engine version of a fleet file whose author names no release."""
 Role = Literal["both", "prefill", "decode"]
 ROLES: Final[tuple[Role, ...]] = ("both", "prefill", "decode")
 _ADDRESS: Final = re.compile(r"(?:[^\s/:\[\]]+|\[[0-9a-fA-F:.]+\]):\d{1,5}")

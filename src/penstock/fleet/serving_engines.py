@@ -125,6 +125,11 @@ def serving_defaults(
     return replace(assumed, stands_for=f"{name} {shown}", **profile.settings)  # type: ignore[arg-type] # fields of Engine
 
 
+def measured_defaults(name: str, accelerator: Accelerator, *, tp: int = 1, pp: int = 1) -> Engine:
+    """Return the settings of an engine that was measured, started without flags; vLLM's for an engine unknown here."""
+    return serving_defaults(serving_engine(name) if name in ENGINES else "vllm", accelerator, tp=tp, pp=pp)
+
+
 def profile_of(engine: Engine) -> EngineProfile:
     """Return the profile of the engine whose settings these are."""
     return ENGINES[serving_engine((engine.stands_for or engine.name).partition(" ")[0])]

@@ -1,11 +1,12 @@
 """Searches the candidates of a whole plan: every workload on every accelerator."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from penstock.catalog.accelerator import Accelerator
 from penstock.model import ModelSpec
-from penstock.planning.candidates.candidate_search import Candidate, Choice, EnginesOf, find_candidates
+from penstock.planning.candidates.candidate_search import Candidate, Choice, EnginesOf, NotLaunched, find_candidates
 from penstock.planning.plan_sources import Sources
-from penstock.planning.spec.plan_types import WorkloadPlan
+from penstock.planning.spec.plan_types import AcceleratorPlan, WorkloadPlan
 from penstock.planning.spec.resolve_plan import LeftOut, Resolved
 from penstock.simulation.run_options import StageProgress
 
@@ -16,30 +17,39 @@ def search_candidates(resolved: Resolved, sources: Sources, progress: StageProgr
     accelerators = [(resolved.accelerators[entry.id], entry) for entry in plan.accelerators]
     total, done = len(accelerators) * len(plan.workloads), 0
 
-    def step(name: str) -> None:
+    def with_progress() -> Iterator[tuple[Accelerator, AcceleratorPlan]]:
         nonlocal done
-        progress(f"capacity of {name}", done, total)
-        done += 1
+        for accelerator, planned in accelerators:
+            progress(f"capacity of {accelerator.id}", done, total)
+            done += 1
+            yield accelerator, planned
 
     candidates: list[Candidate] = []
     left_out: list[LeftOut] = []
+    not_launched: list[NotLaunched] = []
     considered = 0
     for workload in plan.workloads:
         choice = find_candidates(
             workload,
             sources.model_of(workload.model),
-            accelerators,
+            with_progress(),
             sources.capacity_of,
             screen=sources.screen,
             engines_of=_engines_of(workload, resolved, sources),
             drafts_of=sources.drafts_of,
             units_of=sources.units_of if workload.disaggregated else lambda *_: (),
-            step=step,
+            obstacle_of=sources.obstacle_of,
         )
         candidates += choice.candidates
         left_out += choice.left_out
+        not_launched += choice.not_launched
         considered += choice.considered
-    return Choice(candidates=tuple(candidates), considered=considered, left_out=tuple(left_out))
+    return Choice(
+        candidates=tuple(candidates),
+        considered=considered,
+        left_out=tuple(left_out),
+        not_launched=tuple(not_launched),
+    )
 
 
 def _engines_of(workload: WorkloadPlan, resolved: Resolved, sources: Sources) -> EnginesOf:

@@ -8,6 +8,7 @@ from penstock.model import ModelSpec
 from penstock.planning.candidates.candidate_search import EnginesOf
 from penstock.planning.candidates.deployment_options import DraftsOf
 from penstock.planning.candidates.disaggregated_units import UnitsOf
+from penstock.planning.candidates.launch_obstacles import ObstacleOf
 from penstock.planning.candidates.replica_capacity import CapacityOf
 from penstock.planning.spec.catalog_prices import Levels
 from penstock.planning.spec.resolve_plan import DrawOf, PricesOf
@@ -38,6 +39,8 @@ class Sources:
     """Function that returns how an engine decodes speculatively with a checkpoint's own draft layers."""
     units_of: UnitsOf = lambda *_: ()
     """Function that returns the disaggregated units worth simulating on an accelerator."""
+    obstacle_of: ObstacleOf = lambda *_: None
+    """Function that returns why preflight does not pass the launch of an option; None if the launch passes."""
     verify_of: VerifyOf | None = None
     sizing_of: VerifyOf | None = None
     """Faster variant of `verify_of`, which finds only whether each pool meets the SLO, without the margin."""

@@ -2,22 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final
 
 from penstock.economics.finance import HOURS_PER_YEAR
-from penstock.fleet.deployment import Deployment
-from penstock.fleet.engine_settings import EngineSetting
-from penstock.fleet.engines import NEWEST, Engine
-from penstock.fleet.pools import Fleet, NodeGroup, Pool, PoolEngine, Route
+from penstock.fleet.pools import Fleet, NodeGroup, Pool, Route
 from penstock.planning.candidates.candidate_search import Candidate
+from penstock.planning.candidates.option_pools import option_pools
 from penstock.planning.optimizer.node_costs import BillingTerms
 from penstock.planning.optimizer.problem import NODE, Mix, Offer, PoolPeriod
 from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.verification.serving_fleet import RequestStream, pool_id, serving_fleet
 from penstock.units import count_text
-
-_UNSTATED: Final = "unstated"
-"""Version written for an engine whose settings Penstock does not know."""
 
 
 def planned_fleet(result: PlanResult, answer: Answer) -> Fleet:
@@ -71,54 +65,11 @@ def _note(result: PlanResult, last: int) -> str:
 
 def _pools(entry: Candidate, pool: PoolPeriod, count: int, *, model: str, node_hour_usd: float) -> list[Pool]:
     """Return one pool of replicas that both prefill and decode, or a prefill pool and a decode pool."""
-    name, unit = _name(entry, pool.offer), entry.disaggregated
-    device_hour_usd = node_hour_usd / pool.offer.devices
-    if unit is None:
-        both = _pool(entry, entry.deployment, pool, name=name, replicas=count, model=model)
-        return [replace(both, usd_per_hour=_short(device_hour_usd * entry.devices))]
-    ahead = _pool(
-        entry, unit.prefill, pool, name=f"{name}-prefill", replicas=count * unit.prefill_replicas, model=model
-    )
-    after = _pool(entry, unit.decode, pool, name=f"{name}-decode", replicas=count * unit.decode_replicas, model=model)
-    return [
-        replace(
-            ahead,
-            role="prefill",
-            feeds=after.name,
-            kv_bytes_per_s=unit.sending_bytes_per_s,
-            usd_per_hour=_short(device_hour_usd * ahead.devices),
-        ),
-        replace(after, role="decode", usd_per_hour=_short(device_hour_usd * after.devices)),
-    ]
-
-
-def _pool(entry: Candidate, deployment: Deployment, pool: PoolPeriod, *, name: str, replicas: int, model: str) -> Pool:
-    engine = entry.measured_engine
-    return Pool(
-        name=name,
-        model=model,
-        weights=entry.weights,
-        kv=deployment.chosen_cache_dtype.value,
-        accelerator=entry.accelerator.id,
-        vendor=entry.accelerator.vendor,
-        site=_line(pool.offer.site),
-        replicas=replicas,
-        split=deployment.parallelism,
-        drafted_tokens=0 if entry.speculation is None else entry.speculation.drafted_tokens,
-        engine=PoolEngine(
-            name=engine,
-            version=str(NEWEST.get(engine, _UNSTATED)),
-            settings=_settings(deployment.engine) if engine == deployment.engine.name else {},
-        ),
-    )
-
-
-def _settings(engine: Engine) -> dict[str, EngineSetting]:
-    return {
-        "max_num_batched_tokens": engine.max_batched_tokens,
-        "max_num_seqs": engine.max_sequences,
-        "gpu_memory_utilization": engine.memory_fraction,
-    }
+    site, hour_usd = _line(pool.offer.site), node_hour_usd / pool.offer.devices
+    pools = option_pools(entry.option, name=_name(entry, pool.offer), model=model, site=site, replicas=count)
+    # A replica that shares no node with others occupies whole nodes.
+    whole = entry.disaggregated is None
+    return [replace(one, usd_per_hour=_short(hour_usd * (entry.devices if whole else one.devices))) for one in pools]
 
 
 def _name(entry: Candidate, offer: Offer) -> str:

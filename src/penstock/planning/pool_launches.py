@@ -1,18 +1,15 @@
 """Proposes a launch command, with a note, for one replica of each pool; `preflight` proposes the same command."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.catalog.accelerator import Accelerator
 from penstock.fleet.pools import Pool
 from penstock.model import ModelSpec
+from penstock.planning.candidates.launch_obstacles import SubjectOf
 from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.planned_fleet import planned_fleet
-from penstock.preflight import Subject
 from penstock.preflight.pool_check import check_pool, quantised_at_load, stores_own_format
 from penstock.preflight.rules.knowledge import Knowledge
-
-SubjectOf = Callable[[str], Subject]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.errors import DeploymentError, UsageError
 from penstock.fleet.engine_settings import ENGINE_FIELDS, caches_prefixes, context_limit
 from penstock.fleet.engines import NEWEST
-from penstock.fleet.pools import Pool
+from penstock.fleet.pools import UNSTATED, Pool
 from penstock.fleet.release import Release
 from penstock.fleet.serving_engines import ServingEngine, serving_defaults, serving_engine
 from penstock.model import ModelSpec
@@ -20,8 +20,6 @@ from penstock.preflight.launch.setting import Setting
 from penstock.preflight.preflight_result import Preflight, PreflightQuestion
 from penstock.preflight.rules.knowledge import Knowledge
 
-UNSTATED: Final = "unstated"
-"""Version in a fleet file whose author names no release."""
 _CACHE_FLAG: Final = {"fp8": "fp8", "fp8_e4m3": "fp8_e4m3", "fp8_e5m2": "fp8_e5m2"}
 """Maps KV cache format to the value of the engine's flag; formats that the engine selects without a flag are absent."""
 

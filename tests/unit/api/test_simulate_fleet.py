@@ -116,7 +116,8 @@ def test_a_policy_nobody_knows_is_refused() -> None:
 
 def test_prefill_and_decode_pools_are_laid_out_as_a_plan_simulates_them() -> None:
     screen = UnitScreen(QueuelessScreen(shipped_efficiencies()), shipped_phase_factors())
-    ahead, after = deployment("deepseek-r1", "b200", tp=8), deployment("deepseek-r1", "b200", dp=8, ep=True)
+    ahead = deployment("deepseek-r1", "b200", tp=8, engine="trtllm")
+    after = deployment("deepseek-r1", "b200", dp=8, ep=True, engine="trtllm")
     unit = Disaggregated(prefill=ahead, prefill_replicas=1, decode=after, decode_replicas=2, kv_bytes_per_s=4e11)
     option = Option(id="unit", weights="fp8", deployment=after, measured_engine="trtllm", disaggregated=unit)
     bucket, slo = Bucket(input_tokens=8192, output_tokens=1024), parse_slo("ttft=5s,tpot=30ms")

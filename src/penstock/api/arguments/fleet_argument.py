@@ -12,9 +12,10 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.errors import UsageError
 from penstock.fleet.deployment import Deployment
 from penstock.fleet.engine_settings import ENGINE_FIELDS, EngineSetting, caches_prefixes, context_limit
-from penstock.fleet.engines import Engine, EngineName, engine_defaults
+from penstock.fleet.engines import Engine
 from penstock.fleet.fleet_file import read_fleet
-from penstock.fleet.pools import Fleet, Pool
+from penstock.fleet.pools import UNSTATED, Fleet, Pool
+from penstock.fleet.serving_engines import ENGINES, serving_defaults, serving_engine
 from penstock.performance.disaggregated.disaggregated_prediction import stack_in_phase
 from penstock.performance.prediction.drafted_load import drafted_curve
 from penstock.performance.prediction.multi_token_prediction import multi_token_prediction
@@ -28,7 +29,6 @@ from penstock.reading.text import read_text
 from penstock.simulation.placement import Placement, place_on
 from penstock.simulation.replica import Replica
 
-_UNSTATED: Final = "unstated"
 _VENDORS: Final = frozenset(get_args(Accelerator.__annotations__["vendor"]))
 
 
@@ -129,12 +129,12 @@ def _drafts(pool: Pool) -> Speculation | None:
 
 
 def _engine(pool: Pool) -> Engine:
-    name: EngineName = "sglang" if pool.engine.name == "sglang" else "vllm"
-    known = pool.engine.name == name and pool.engine.version != _UNSTATED
-    usual = engine_defaults(
-        name,
+    """Return the settings of a pool's engine; an engine that Penstock does not know has the settings of vLLM."""
+    known = pool.engine.name in ENGINES
+    usual = serving_defaults(
+        serving_engine(pool.engine.name) if known else "vllm",
         load_accelerator(pool.accelerator),
-        version=pool.engine.version if known else None,
+        version=pool.engine.version if known and pool.engine.version != UNSTATED else None,
         tp=pool.split.tp,
         pp=pool.split.pp,
     )

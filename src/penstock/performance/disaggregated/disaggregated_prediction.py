@@ -11,7 +11,7 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.errors import DeploymentError
 from penstock.fleet.deployment import Deployment, Parallelism
 from penstock.fleet.disaggregated_replica import Disaggregated
-from penstock.fleet.engines import engine_defaults
+from penstock.fleet.serving_engines import measured_defaults
 from penstock.model import CacheDtype, ModelSpec
 from penstock.performance.calibration.efficiencies import Efficiencies
 from penstock.performance.disaggregated.measured_pools import CorrectedPools, MeasuredPools, PoolsSpeed
@@ -101,7 +101,7 @@ def deploy_disaggregated(
         Deployment(
             model=model,
             accelerator=accelerator,
-            engine=engine_defaults("sglang" if measured_engine == "sglang" else "vllm", accelerator, tp=ranks.tp),
+            engine=measured_defaults(measured_engine, accelerator, tp=ranks.tp, pp=ranks.pp),
             parallelism=ranks,
             cache_dtype=cache_dtype,
             speculative=drafting,

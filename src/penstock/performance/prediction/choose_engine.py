@@ -5,7 +5,7 @@ from collections.abc import Callable
 from penstock.catalog.accelerator import Accelerator
 from penstock.errors import DeploymentError
 from penstock.fleet.deployment import Deployment, Parallelism
-from penstock.fleet.engines import engine_defaults
+from penstock.fleet.serving_engines import measured_defaults
 from penstock.model import CacheDtype, ModelSpec
 from penstock.performance.calibration.efficiencies import Efficiencies
 from penstock.performance.memory.engine_settings_that_fit import with_room
@@ -51,7 +51,7 @@ def predict_on(
         placed = Deployment(
             model=model,
             accelerator=accelerator,
-            engine=engine_defaults("sglang" if name == "sglang" else "vllm", accelerator, tp=parallelism.tp),
+            engine=measured_defaults(name, accelerator, tp=parallelism.tp, pp=parallelism.pp),
             parallelism=parallelism,
             cache_dtype=cache_dtype,
             speculative=drafts is not None and drafts.own_layers,

@@ -1,7 +1,7 @@
 """Finds the deployments worth considering: those that fit, meet the SLO and are not dominated by another deployment."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from penstock.catalog.accelerator import Accelerator
@@ -11,6 +11,7 @@ from penstock.model import ModelSpec
 from penstock.performance.prediction.speculation import Speculation
 from penstock.planning.candidates.deployment_options import DraftsOf, WorkloadOnAccelerator, options_of
 from penstock.planning.candidates.disaggregated_units import UnitsOf
+from penstock.planning.candidates.launch_obstacles import ObstacleOf
 from penstock.planning.candidates.replica_capacity import Capacity, CapacityOf, Option, mixed_rate, way_of
 from penstock.planning.spec.plan_types import AcceleratorPlan, WorkloadPlan
 from penstock.planning.spec.resolve_plan import LeftOut
@@ -20,8 +21,6 @@ _SCREEN_MARGIN: Final = 1.1
 
 An option is not simulated if it would still be dominated with its quick estimate multiplied by this factor.
 """
-Step = Callable[[str], None]
-"""Progress callback, called with the name of the next accelerator or stage."""
 EnginesOf = Callable[[str, ModelSpec | None], Sequence[str]]
 """Function that returns the engines with which an accelerator was measured, optionally with one model only."""
 
@@ -87,37 +86,48 @@ class Candidate:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NotLaunched:
+    """An option that is left out because preflight does not pass its launch, although no candidate dominates it."""
+
+    workload: WorkloadPlan
+    option: Option
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Choice:
     """Candidates for the optimizer, and the accelerators that were left out, each with the reason."""
 
     candidates: tuple[Candidate, ...]
     considered: int
     left_out: tuple[LeftOut, ...]
+    not_launched: tuple[NotLaunched, ...] = ()
 
 
 def find_candidates(
     workload: WorkloadPlan,
     model: ModelSpec,
-    accelerators: Sequence[tuple[Accelerator, AcceleratorPlan]],
+    accelerators: Iterable[tuple[Accelerator, AcceleratorPlan]],
     capacity_of: CapacityOf,
     *,
     screen: CapacityOf | None = None,
     engines_of: EnginesOf = lambda *_: (),
     drafts_of: DraftsOf = lambda *_: None,
     units_of: UnitsOf = lambda *_: (),
-    step: Step = lambda _: None,
+    obstacle_of: ObstacleOf = lambda *_: None,
 ) -> Choice:
     """Find the candidates of a workload on every accelerator, with the engines measured on that accelerator.
 
     If the workload names no engine, the engines measured with its model are considered. If no engine was measured with
     its model, all measured engines are considered. Disaggregated units are added to the replicas that both prefill and
-    decode, so that units never make a fleet more expensive.
+    decode, so that units never make a fleet more expensive. An option whose launch preflight does not pass is left out,
+    unless the workload names its engine.
     """
     kept: list[Candidate] = []
     left_out: list[LeftOut] = []
+    not_launched: list[NotLaunched] = []
     considered = 0
     for accelerator, planned in accelerators:
-        step(accelerator.id)
         placing = WorkloadOnAccelerator(
             workload=workload, accelerator=accelerator, planned=planned, drafts_of=drafts_of
         )
@@ -127,14 +137,50 @@ def find_candidates(
         reason: str | None = _unmeasured_reason(workload, measured)
         if engines is not None:
             feasible, reason = options_of(model, placing, engines)
-        useful, ways, why = _whole(workload, feasible, reason, capacity_of, screen)
+        launch = _Launches(workload, obstacle_of)
+        useful, ways, why = _whole(workload, feasible, reason, capacity_of, screen, launch)
         units = units_of(model, placing)
         considered += ways + len(units)
-        useful += _units(workload, units, useful, capacity_of, screen or capacity_of)
+        useful += _units(workload, units, useful, capacity_of, screen or capacity_of, launch)
         kept += useful
+        not_launched += launch.worth_knowing(useful)
         if not useful:
-            left_out.append(LeftOut(what=f"{workload.name} on {accelerator.id}", why=why))
-    return Choice(candidates=tuple(kept), considered=considered, left_out=tuple(left_out))
+            left_out.append(LeftOut(what=f"{workload.name} on {accelerator.id}", why=launch.why or why))
+    return Choice(
+        candidates=tuple(kept),
+        considered=considered,
+        left_out=tuple(left_out),
+        not_launched=tuple(not_launched),
+    )
+
+
+@dataclass(slots=True)
+class _Launches:
+    """Checks the launches of one workload on one accelerator, and keeps the options whose launch does not pass."""
+
+    workload: WorkloadPlan
+    obstacle_of: ObstacleOf
+    blocked: list[tuple[NotLaunched, Candidate]] = field(default_factory=list)
+
+    def passes(self, option: Option, bound: Candidate) -> bool:
+        """Return whether the launch passes, or the plan names the engine. `bound` is the option's quick estimate."""
+        if option.measured_engine in self.workload.engines:
+            return True
+        why = self.obstacle_of(option, self.workload.model)
+        if why is not None:
+            self.blocked.append((NotLaunched(workload=self.workload, option=option, why=why), bound))
+        return why is None
+
+    def worth_knowing(self, kept: Sequence[Candidate]) -> Iterator[NotLaunched]:
+        """Yield the options that no kept candidate dominates."""
+        for entry, bound in self.blocked:
+            if not any(_beats(other, bound, margin=_SCREEN_MARGIN) for other in kept):
+                yield entry
+
+    @property
+    def why(self) -> str | None:
+        """Return why the first option was left out."""
+        return self.blocked[0][0].why if self.blocked else None
 
 
 def _whole(
@@ -143,16 +189,18 @@ def _whole(
     reason: str | None,
     capacity_of: CapacityOf,
     screen: CapacityOf | None,
+    launches: _Launches,
 ) -> tuple[list[Candidate], int, str]:
     """Judge replicas that both prefill and decode.
 
     Return the candidates to keep, the number of options judged, and the reason if no candidate is kept.
     """
-    judged = [_judge(workload, option, screen or capacity_of) for option in feasible]
-    useful = [entry for entry in judged if any(entry.rates)]
-    if screen is not None:
-        bounds = zip(feasible, judged, strict=True)
-        useful = _simulate_options(workload, [pair for pair in bounds if any(pair[1].rates)], capacity_of)
+    judged = [judge_option(workload, option, screen or capacity_of) for option in feasible]
+    hopeful = [pair for pair in zip(feasible, judged, strict=True) if any(pair[1].rates)]
+    if screen is None:
+        useful = [entry for option, entry in hopeful if launches.passes(option, entry)]
+    else:
+        useful = _simulate_options(workload, hopeful, capacity_of, launches)
     why = reason or (judged[0].capacities[0].grounds if judged else "no deployment to consider")
     return drop_dominated(_best_engines(workload, useful)), len({option.id for option in feasible}), why
 
@@ -173,7 +221,10 @@ def _unmeasured_reason(workload: WorkloadPlan, measured: Sequence[str]) -> str:
 
 
 def _simulate_options(
-    workload: WorkloadPlan, screened: Sequence[tuple[Option, Candidate]], capacity_of: CapacityOf
+    workload: WorkloadPlan,
+    screened: Sequence[tuple[Option, Candidate]],
+    capacity_of: CapacityOf,
+    launches: _Launches,
 ) -> list[Candidate]:
     """Simulate options in the order of their quick estimates, and skip options that a simulated option dominates.
 
@@ -184,9 +235,9 @@ def _simulate_options(
     """
     found: list[Candidate] = []
     for option, bound in sorted(screened, key=lambda pair: -_mixed_rate(workload, pair[1]) / pair[1].devices):
-        if any(_beats(other, bound, margin=_SCREEN_MARGIN) for other in found):
+        if any(_beats(other, bound, margin=_SCREEN_MARGIN) for other in found) or not launches.passes(option, bound):
             continue
-        careful = _judge(workload, option, capacity_of)
+        careful = judge_option(workload, option, capacity_of)
         found += [careful] if any(careful.rates) else []
     return found
 
@@ -197,11 +248,12 @@ def _units(
     others: Sequence[Candidate],
     capacity_of: CapacityOf,
     screen: CapacityOf,
+    launches: _Launches,
 ) -> list[Candidate]:
     """Judge disaggregated units; keep the units that are not dominated by a replica that both prefills and decodes."""
-    bounds = [(option, _judge(workload, option, screen)) for option in units]
+    bounds = [(option, judge_option(workload, option, screen)) for option in units]
     hopeful = [(o, b) for o, b in bounds if not any(_beats(other, b, margin=_SCREEN_MARGIN) for other in others)]
-    found = _simulate_options(workload, [(o, b) for o, b in hopeful if any(b.rates)], capacity_of)
+    found = _simulate_options(workload, [(o, b) for o, b in hopeful if any(b.rates)], capacity_of, launches)
     return [
         one for one in drop_dominated(_best_engines(workload, found)) if not any(_beats(other, one) for other in others)
     ]
@@ -240,7 +292,8 @@ def _beats(other: Candidate, one: Candidate, *, margin: float = 1.0) -> bool:
     return same and copies > 0 and all(b * copies >= a * margin for a, b in zip(one.rates, other.rates, strict=True))
 
 
-def _judge(workload: WorkloadPlan, option: Option, capacity_of: CapacityOf) -> Candidate:
+def judge_option(workload: WorkloadPlan, option: Option, capacity_of: CapacityOf) -> Candidate:
+    """Return an option as a candidate with its capacity for each length."""
     return Candidate(
         id=option.id,
         workload=workload.name,

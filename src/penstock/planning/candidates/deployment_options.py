@@ -8,11 +8,11 @@ from typing import Final
 from penstock.catalog.accelerator import Accelerator
 from penstock.errors import UsageError
 from penstock.fleet.deployment import Deployment, Parallelism
-from penstock.fleet.engines import EngineName, engine_defaults
+from penstock.fleet.serving_engines import measured_defaults
 from penstock.model import ModelSpec, cache_dtype
 from penstock.model.model_spec import model_as_measured
 from penstock.model.weight import FORMATS
-from penstock.performance.memory.budget import MemoryFit, fit
+from penstock.performance.memory.budget import fit
 from penstock.performance.prediction.speculation import Speculation
 from penstock.planning.candidates.replica_capacity import Option, way_of
 from penstock.planning.candidates.splits import linked_devices, splits_of, stages_of
@@ -51,12 +51,12 @@ class WorkloadOnAccelerator:
             return None
         return self.drafts_of(spec, engine, self.accelerator.vendor, split.dp)
 
-    def deployment(self, spec: ModelSpec, split: Parallelism, settings: EngineName, drafts: bool) -> Deployment:  # noqa: FBT001 - the fourth of four choices
+    def deployment(self, spec: ModelSpec, split: Parallelism, engine: str, drafts: bool) -> Deployment:  # noqa: FBT001 - the fourth of four choices
         """Return the deployment of one replica with its engine's default settings."""
         return Deployment(
             model=spec,
             accelerator=self.accelerator,
-            engine=engine_defaults(settings, self.accelerator, tp=split.tp, pp=split.pp),
+            engine=measured_defaults(engine, self.accelerator, tp=split.tp, pp=split.pp),
             parallelism=split,
             cache_dtype=None if self.workload.kv == "auto" else cache_dtype(self.workload.kv),
             speculative=drafts,
@@ -128,15 +128,11 @@ def _fitting(
     found: list[Option] = []
     reason = None
     for split in splits:
-        fits: dict[tuple[EngineName, bool], MemoryFit] = {}
         for engine, drafts in product(engines, (False, True)):
             speculation = placing.speculation(spec, split, engine) if drafts else None
             if drafts and speculation is None:
                 continue
-            key = settings_of(engine), drafts
-            if key not in fits:
-                fits[key] = fit(placing.deployment(spec, split, *key), placing.shortest_tokens)
-            result = fits[key]
+            result = fit(placing.deployment(spec, split, engine, drafts), placing.shortest_tokens)
             if result.fits:
                 way = way_of(result.deployment, speculation)
                 found.append(
@@ -151,11 +147,3 @@ def _fitting(
             elif result.obstacle is not None:
                 reason = result.obstacle.reason
     return found, reason
-
-
-def settings_of(engine: str) -> EngineName:
-    """Return the engine whose settings and memory accounting apply, which is vLLM for any engine other than SGLang.
-
-    Settings and memory accounting are known from source code for vLLM and SGLang only.
-    """
-    return "sglang" if engine == "sglang" else "vllm"

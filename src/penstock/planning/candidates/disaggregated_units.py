@@ -12,7 +12,6 @@ from penstock.model import ModelSpec
 from penstock.planning.candidates.deployment_options import (
     WorkloadOnAccelerator,
     emulated_format,
-    settings_of,
     weight_formats,
 )
 from penstock.planning.candidates.disaggregated_screen import UnitScreen
@@ -69,7 +68,7 @@ def _pairs(model: ModelSpec, placing: WorkloadOnAccelerator, screen: UnitScreen)
             continue
         for engine in _engines(spec, placing, screen):
             splits = named or splits_of(spec, placing.accelerator)
-            replicas = [placing.deployment(spec, split, settings_of(engine), drafts=False) for split in splits]
+            replicas = [placing.deployment(spec, split, engine, drafts=False) for split in splits]
             ahead = [each for each in replicas if screen.loop.memory(each, prompts).fits]
             after = [each for each in replicas if screen.loop.memory(each, placing.shortest_tokens).fits]
             for prefill, decode in product(ahead, after):

@@ -8,7 +8,6 @@ from typing import Final
 
 import numpy as np
 
-from penstock.planning.candidates.candidate_search import Step
 from penstock.planning.in_parallel import in_parallel
 from penstock.planning.optimizer.cheapest_mix import cheapest, runners_up
 from penstock.planning.optimizer.problem import Mix, PoolKey, Problem, Restriction
@@ -20,6 +19,8 @@ NOTHING: Final = "nothing"
 COMPETING = ("amd", "nvidia")
 """The two vendors for which the best mixed fleet is computed, even if this mixed fleet does not win."""
 _HOPELESS: Final = 2.0
+Step = Callable[[str], None]
+"""Progress callback, called with the name of the next stage."""
 _FIRST, _WHOLE, _NEXT = "cheapest fleet", "without disaggregated units", "runners-up"
 
 

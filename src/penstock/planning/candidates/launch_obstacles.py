@@ -1,0 +1,45 @@
+"""Checks that preflight prints a launch for a deployment option and that the launch passes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from penstock.planning.candidates.option_pools import option_pools
+from penstock.planning.candidates.replica_capacity import Option
+from penstock.preflight import Preflight, Subject
+from penstock.preflight.pool_check import check_pool
+from penstock.preflight.rules.knowledge import Knowledge
+
+SubjectOf = Callable[[str], Subject]
+"""Function from a model's name to the checkpoint that preflight checks."""
+ObstacleOf = Callable[[Option, str], str | None]
+"""Function from an option and its model's name to the reason why preflight does not pass its launch, or None."""
+
+
+@dataclass(slots=True)
+class LaunchCheck:
+    """Runs preflight on the launch of deployment options; each launch is checked once."""
+
+    subject_of: SubjectOf
+    knowledge: Knowledge
+    _found: dict[tuple[object, ...], str | None] = field(default_factory=dict)
+
+    def obstacle(self, option: Option, model: str) -> str | None:
+        """Return why preflight does not pass the launch of an option; None if the launch passes."""
+        key = (model, option.id, option.measured_engine)
+        if key not in self._found:
+            self._found[key] = self._check(option, model)
+        return self._found[key]
+
+    def _check(self, option: Option, model: str) -> str | None:
+        for pool in option_pools(option, name="pool", model=model, site="site", replicas=1):
+            deployment = option.deployment
+            answer = check_pool(pool, deployment.accelerator, self.subject_of(model), deployment.model, self.knowledge)
+            if not answer.passes:
+                return _reason(answer)
+        return None
+
+
+def _reason(answer: Preflight) -> str:
+    stops = [stop.text for stop in answer.obstacles]
+    stops += [finding.rule.message for finding in answer.assessment.findings]
+    return f"preflight does not pass {answer.question.engine} {answer.question.version}: {stops[0]}"

@@ -1,0 +1,86 @@
+"""A plan chooses only deployments whose launch preflight passes, and its fleet file runs with the planned settings."""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from examples import deployment, model
+from penstock.api.arguments.fleet_argument import deployed_pool
+from penstock.catalog import load_accelerator
+from penstock.checkpoint import open_checkpoint
+from penstock.fleet.serving_engines import ENGINES, ServingEngine
+from penstock.planning.candidates.candidate_search import Choice, find_candidates
+from penstock.planning.candidates.launch_obstacles import LaunchCheck
+from penstock.planning.candidates.option_pools import option_pools
+from penstock.planning.candidates.replica_capacity import Option, length_by_length
+from penstock.planning.spec.plan_types import AcceleratorPlan
+from penstock.preflight import Subject, load_knowledge
+from penstock.preflight.facts.subject import subject_of
+from small_plans import TWO_PARTS, capacities, plan_of
+
+CHAT = plan_of(TWO_PARTS).workloads[0]
+
+
+@cache
+def subject(name: str) -> Subject:
+    return subject_of(open_checkpoint(name), name)
+
+
+def option(engine: ServingEngine, on: str, *, name: str = "deepseek-r1", tp: int = 8, dp: int = 1) -> Option:
+    placed = deployment(name, on, tp=tp, dp=dp, ep=dp > 1, engine=engine)
+    weights = next(iter(placed.model.formats))
+    return Option(id=f"tp{tp} dp{dp}", weights=weights, deployment=placed, measured_engine=engine)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_fleet_file_says_the_settings_that_the_plan_computed_with(engine: ServingEngine) -> None:
+    chosen = option(engine, "b200" if engine == "trtllm" else "mi355x")
+    (pool,) = option_pools(chosen, name="r1", model="deepseek-r1", site="here", replicas=3)
+    assert replace(deployed_pool(pool), cache_dtype=None) == replace(chosen.deployment, cache_dtype=None)
+
+
+def test_a_launch_that_preflight_cannot_print_for_several_machines_is_an_obstacle() -> None:
+    check = LaunchCheck(subject, load_knowledge())
+    assert check.obstacle(option("trtllm", "h200", tp=1, dp=8), "deepseek-r1") is None
+    why = check.obstacle(option("trtllm", "h200", tp=1, dp=16), "deepseek-r1")
+    assert why is not None
+    assert why.startswith("preflight does not pass trtllm 1.3.0rc18: 16 devices are 2 machines")
+    assert check.obstacle(option("vllm", "h200", tp=1, dp=16), "deepseek-r1") is None
+
+
+def found_with(obstacle: str | None, *, asked: tuple[str, ...] = ()) -> Choice:
+    """Return what is found if preflight passes SGLang, and ATOM only without an obstacle."""
+    mi300x = load_accelerator("mi300x")
+    return find_candidates(
+        replace(CHAT, engines=asked),
+        model("llama-3.1-8b"),
+        [(mi300x, AcceleratorPlan(id="mi300x", tp=(1,)))],
+        length_by_length(capacities({"mi300x": 10.0})),
+        engines_of=lambda *_: ("atom", "sglang"),
+        obstacle_of=lambda chosen, _: obstacle if chosen.measured_engine == "atom" else None,
+    )
+
+
+def test_an_option_whose_launch_does_not_pass_is_no_candidate_unless_its_engine_is_asked_for() -> None:
+    assert not found_with(None).not_launched
+    blocked = found_with("no image")
+    assert len(blocked.candidates) == 1
+    assert not blocked.left_out
+    asked = found_with("no image", asked=("atom",))
+    assert len(asked.candidates) == 1
+    assert not asked.not_launched
+
+
+def test_an_accelerator_without_any_launch_is_left_out_with_the_reason() -> None:
+    mi300x = load_accelerator("mi300x")
+    found = find_candidates(
+        CHAT,
+        model("llama-3.1-8b"),
+        [(mi300x, AcceleratorPlan(id="mi300x", tp=(1,)))],
+        length_by_length(capacities({"mi300x": 10.0})),
+        obstacle_of=lambda *_: "no image",
+    )
+    assert not found.candidates
+    assert [entry.why for entry in found.left_out] == ["no image"]
+    assert [entry.why for entry in found.not_launched] == ["no image"]
