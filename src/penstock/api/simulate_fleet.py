@@ -6,7 +6,8 @@ from functools import partial
 from typing import Final
 
 import numpy as np
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from penstock.api.answer import ApiAnswer, Row
 from penstock.api.arguments.choices import tokens_choice
@@ -31,7 +32,7 @@ from penstock.report.simulate_fleet.terminal import render_fleet
 from penstock.simulation.compare_policies import PolicyRun, SharedLoad, compare, with_load_spike
 from penstock.simulation.replica import ReplicaPool, Transfer
 from penstock.simulation.run_options import RouterVisibility, Routing
-from penstock.workload import CountProgress, Empirical, Slo, Workload, parse_duration
+from penstock.workload import CountProgress, Empirical, Slo, SloClass, Workload, parse_duration
 
 _PAIRS: Final = 4096
 """Approximate number of (prompt length, answer length) pairs that are sampled from a fleet's routes."""
@@ -47,6 +48,8 @@ class SimulateFleetAnswer(ApiAnswer):
     load: SharedLoad
     events: FleetEvents
     runs: tuple[PolicyRun, ...]
+    others: tuple["SimulateFleetAnswer", ...] = ()
+    """Results of the fleet's other models. Models share no replica, so each model is simulated alone."""
 
     @property
     def workload(self) -> Workload:
@@ -55,16 +58,21 @@ class SimulateFleetAnswer(ApiAnswer):
 
     @property
     def good(self) -> bool:
-        """Return whether the first policy meets every SLO."""
-        return self.runs[0].outcome.met
+        """Return whether the first policy meets every SLO of every model."""
+        return self.runs[0].outcome.met and all(other.good for other in self.others)
 
     def rows(self) -> list[Row]:
-        """Return one row per policy."""
-        return [_row(run) for run in self.runs]
+        """Return one row per model and policy."""
+        model = self.fleet.pools[0].model
+        return [_row(model, run) for run in self.runs] + [row for other in self.others for row in other.rows()]
 
     def render(self, columns: int) -> RenderableType:
         """Return the terminal output of `simulate --fleet`."""
-        return render_fleet(self.fleet, self.pools, self.load, self.events.lines, self.runs, columns)
+        drawn = [
+            render_fleet(one.fleet, one.pools, one.load, one.events.lines, one.runs, columns)
+            for one in (self, *self.others)
+        ]
+        return Group(*(piece for part in drawn for piece in (part, Text()))) if self.others else drawn[0]
 
     def _summary(self) -> tuple[str, Sequence[str]]:
         said = [f"{run.policy.name} {format_attainment(run.worst_met_fraction)}" for run in self.runs]
@@ -75,25 +83,37 @@ class SimulateFleetAnswer(ApiAnswer):
 def simulate_fleet(options: SimulateFleetOptions) -> SimulateFleetAnswer:
     """Compare policies on a fleet, as `penstock simulate --fleet` does: `simulate_fleet("fleet.yaml", rate=20)`.
 
-    `policy` names one or several policies, comma separated. `events` are lines such as `slow h100/0 x3 at 60s`.
+    `policy` names one or several policies, comma separated. `events` are lines such as `slow h100/0 x3 at 60s`. Each
+    model of the fleet is simulated alone; `rate` and `requests` are divided among the models by the routes' rates.
     """
     unstated = options.input_tokens is None and options.output_tokens is None
     if options.trace is not None and not unstated:
         raise UsageError("a trace has its own lengths; give either --trace, or --in and --out")
     if options.trace is None and options.columns is not None:
         raise UsageError("--columns needs a trace; add `--trace requests.csv`")
-    fleet = fleet_choice(options.fleet)
+    fleets = _by_model(fleet_choice(options.fleet))
+    if len(fleets) > 1 and options.trace is not None:
+        raise UsageError("a trace is of one model; keep only the pools of one model in the fleet file")
+    total = sum(_rate(fleet) for fleet in fleets)
+    shares = [_rate(fleet) / total if total else 1.0 for fleet in fleets]
+    first, *others = (_simulate_model(options, *part) for part in zip(fleets, shares, strict=True))
+    return replace(first, others=tuple(others))
+
+
+def _simulate_model(options: SimulateFleetOptions, fleet: Fleet, share: float) -> SimulateFleetAnswer:
+    """Simulate the pools of one model, which get `share` of the stated rate and requests."""
+    unstated = options.input_tokens is None and options.output_tokens is None
     policies, pools = policies_choice(options.policy), _pools(fleet)
-    rate_per_s = float(options.rate) if options.rate is not None else _peak(fleet, recorded=options.trace is not None)
+    rate_per_s = options.rate * share if options.rate is not None else _peak(fleet, recorded=options.trace is not None)
     workload, count = workload_choice(
         options,
         tokens=_tokens(fleet, options.input_tokens, options.output_tokens),
         rate_per_s=rate_per_s,
-        slo=_common_slo(fleet) if options.slo is None else None,
+        slo=_common_slo(fleet, several=options.trace is None and unstated) if options.slo is None else None,
     )
     if options.trace is None and unstated:
-        workload = _of_routes(workload, fleet)
-    events = fleet_events_argument(options.events, pools)
+        workload = _of_routes(workload, fleet, own_slos=options.slo is None)
+    events = fleet_events_argument(_own_events(options, fleet), pools)
     sight = RouterVisibility(
         report_interval_s=parse_duration(options.reports),
         report_delay_s=parse_duration(options.report_delay),
@@ -102,7 +122,8 @@ def simulate_fleet(options: SimulateFleetOptions) -> SimulateFleetAnswer:
     )
     routing = Routing(sight=sight, pickers=options.pickers, faults=events.faults, sampled_every=options.sampled_every)
     compile_first(options.watch)
-    load = SharedLoad(workload=workload, requests=options.requests or count, rate_per_s=rate_per_s, seed=options.seed)
+    requests = count if options.requests is None else max(1, round(options.requests * share))
+    load = SharedLoad(workload=workload, requests=requests, rate_per_s=rate_per_s, seed=options.seed)
     draw = partial(workload.blocks, seed=load.seed, requests=load.requests, rate_per_s=rate_per_s)
     runs = compare(
         pools,
@@ -120,13 +141,30 @@ def _progress(watch: ProgressListener, total: int, name: str) -> CountProgress:
     return lambda done: watch.progress(name, done, total)
 
 
+def _by_model(fleet: Fleet) -> tuple[Fleet, ...]:
+    """Divide a fleet into the pools and routes of each model."""
+    parts = []
+    for model in dict.fromkeys(pool.model for pool in fleet.pools):
+        pools = tuple(pool for pool in fleet.pools if pool.model == model)
+        names = {pool.name for pool in pools}
+        routes = []
+        for route in fleet.routes:
+            own = {name: weight for name, weight in route.weights.items() if name in names}
+            if own:
+                share = sum(own.values()) / sum(route.weights.values())
+                weights = {name: weight / sum(own.values()) for name, weight in own.items()}
+                routes.append(replace(route, weights=weights, peak_requests_per_s=route.peak_requests_per_s * share))
+        parts.append(replace(fleet, pools=pools, routes=tuple(routes)))
+    return tuple(parts) if len(parts) > 1 else (fleet,)
+
+
+def _own_events(options: SimulateFleetOptions, fleet: Fleet) -> Sequence[str]:
+    """Return the events without those of other models' pools."""
+    others = {pool.name for pool in fleet_choice(options.fleet).pools} - {pool.name for pool in fleet.pools}
+    return [line for line in options.events if not any(f" {name}/" in f" {line}" for name in others)]
+
+
 def _pools(fleet: Fleet) -> list[ReplicaPool]:
-    models = {pool.model for pool in fleet.pools}
-    if len(models) > 1:
-        raise UsageError(
-            f"the fleet serves {', '.join(sorted(models))}, but only one model can be simulated; keep only the "
-            "pools of one model in the file"
-        )
     decoding = [pool for pool in fleet.pools if pool.role == "decode"]
     if decoding and (len(decoding) > 1 or any(pool.role == "both" for pool in fleet.pools)):
         raise UsageError(
@@ -168,10 +206,11 @@ def _tokens(fleet: Fleet, inputs: Tokens | None, outputs: Tokens | None) -> tupl
     return tokens_choice(inputs or mean_in), tokens_choice(outputs or mean_out)
 
 
-def _of_routes(workload: Workload, fleet: Fleet) -> Workload:
+def _of_routes(workload: Workload, fleet: Fleet, *, own_slos: bool) -> Workload:
     """Return the workload with request lengths drawn from the fleet's routes, in proportion to the routes' rates.
 
-    If the fleet has fewer than two routes, the workload is returned unchanged.
+    If `own_slos` is true, each request has the SLO of its route. If the fleet has fewer than two routes, the workload
+    is returned unchanged.
     """
     if len(fleet.routes) < 2:  # one length is no mix
         return workload
@@ -182,7 +221,23 @@ def _of_routes(workload: Workload, fleet: Fleet) -> Workload:
     name = f"{inputs.min():,} to {inputs.max():,} in, {outputs.min():,} to {outputs.max():,} out, as its routes say"
     name += after_system_prompts(workload.sharing)
     lengths = Empirical(input_tokens=np.repeat(inputs, counts), output_tokens=np.repeat(outputs, counts))
-    return replace(workload, name=name, lengths=lengths)
+    slos = list(dict.fromkeys(route.slo for route in fleet.routes))
+    if not own_slos or len(slos) == 1:
+        return replace(workload, name=name, lengths=lengths)
+    places = np.array([slos.index(route.slo) for route in fleet.routes], np.uint8)
+    return replace(
+        workload,
+        name=name,
+        lengths=replace(lengths, slo_class=np.repeat(places, counts)),
+        classes=tuple(
+            SloClass(
+                name=" and ".join(dict.fromkeys(route.workload for route in fleet.routes if route.slo == slo)),
+                share_fraction=float(counts[places == place].sum() / counts.sum()),
+                slo=slo,
+            )
+            for place, slo in enumerate(slos)
+        ),
+    )
 
 
 def _peak(fleet: Fleet, *, recorded: bool) -> float | None:
@@ -190,26 +245,30 @@ def _peak(fleet: Fleet, *, recorded: bool) -> float | None:
 
     The result is None if a trace gives the arrival times, or if the routes have no rate.
     """
-    rate = sum(route.peak_requests_per_s for route in fleet.routes)
-    return None if recorded or not rate else rate
+    return None if recorded else _rate(fleet) or None
 
 
-def _common_slo(fleet: Fleet) -> Slo | None:
-    """Return the SLO of the fleet's routes, or None if there are no routes.
+def _rate(fleet: Fleet) -> float:
+    return sum(route.peak_requests_per_s for route in fleet.routes)
 
-    Raise an error if the routes have different SLOs.
+
+def _common_slo(fleet: Fleet, *, several: bool) -> Slo | None:
+    """Return the SLO of the fleet's routes, or the first SLO if there may be several; None if there are no routes.
+
+    Raise an error if the routes have different SLOs and the requests are not those of the routes.
     """
-    slos = {route.slo for route in fleet.routes}
-    if len(slos) > 1:
+    slos = list(dict.fromkeys(route.slo for route in fleet.routes))
+    if len(slos) > 1 and not several:
         raise UsageError("the fleet's routes have different SLOs; give one for all with --slo ttft=1s,tpot=50ms")
     return next(iter(slos), None)
 
 
-def _row(run: PolicyRun) -> Row:
+def _row(model: str, run: PolicyRun) -> Row:
     outcome = run.outcome
     ttft, tpot = outcome.classes[0].ttft, outcome.classes[0].tpot
     return {
         "policy": run.policy.name,
+        "model": model,
         "requests": outcome.asked,
         "served": outcome.requests,
         "rejected": outcome.rejected,

@@ -16,7 +16,7 @@ from penstock.workload.recorded.splice import repeat
 from penstock.workload.requests import MAX_CLASSES, Int32s, Prefixes, Requests, Uint8s, concatenate
 from penstock.workload.slo import SloClass
 from penstock.workload.synthetic.arrivals import Arrivals, AsRecorded, ClosedLoop, OpenLoop
-from penstock.workload.synthetic.lengths import Lengths
+from penstock.workload.synthetic.lengths import Empirical, Lengths
 from penstock.workload.synthetic.sharing import Sharing, SystemPrompts, begin_with_prompts
 from penstock.workload.synthetic.turns import Turns
 
@@ -122,7 +122,7 @@ class Workload:
                 arrival_s=arrival_s,
                 input_tokens=inputs,
                 output_tokens=outputs,
-                slo_class=self._classes(seed, block),
+                slo_class=self._drawn_classes(lengths, seed, block),
                 prefixes=prefixes,
             )
 
@@ -147,6 +147,12 @@ class Workload:
                 arrival_s=block.arrival_s * stretch if times is None else times.take(len(block)),
                 slo_class=block.slo_class if classes is None else classes.take(len(block)),
             )
+
+    def _drawn_classes(self, lengths: Lengths, seed: int, block: int) -> Uint8s:
+        own = None
+        if isinstance(lengths, Empirical):
+            own = lengths.draw_classes(generator(seed, RandomStream.LENGTHS, block), NATIVE_BLOCK)
+        return self._classes(seed, block) if own is None else own
 
     def _classes(self, seed: int, block: int) -> Uint8s:
         if len(self.classes) < 2:  # nothing to choose from

@@ -64,6 +64,38 @@ def test_without_a_trace_requests_are_as_long_as_the_routes_say() -> None:
     assert set(typed.outcome.served.input_tokens.tolist()) == {300}
 
 
+def test_each_route_has_its_own_slo() -> None:
+    fleet = fleet_choice(FLEET)
+    quick = replace(fleet.routes[0], workload="quick", input_tokens=200, output_tokens=50, peak_requests_per_s=3.0)
+    hopeless = replace(quick, workload="hopeless", input_tokens=300, slo=parse_slo("ttft=1ms"), peak_requests_per_s=1.0)
+    answer = penstock.simulate_fleet(replace(fleet, routes=(quick, hopeless)), requests=400)
+    first, second = answer.runs[0].outcome.classes
+    assert (first.name, second.name) == ("quick", "hopeless")
+    assert (first.met_fraction, second.met_fraction) == (1.0, 0.0)
+    assert second.requests / 400 == pytest.approx(0.25, abs=0.08)
+    with pytest.raises(UsageError, match="different SLOs"):
+        penstock.simulate_fleet(replace(fleet, routes=(quick, hopeless)), requests=10, input_tokens=100)
+
+
+def test_each_model_of_a_fleet_is_simulated_with_its_own_requests() -> None:
+    fleet = fleet_choice(FLEET)
+    (h100, mi300x), route = fleet.pools, fleet.routes[0]
+    small = replace(mi300x, name="small", model="mistral-7b", replicas=1)
+    mine = replace(route, workload="large", weights={h100.name: 0.5, mi300x.name: 0.5}, peak_requests_per_s=6.0)
+    others = replace(route, workload="small", weights={"small": 1.0}, peak_requests_per_s=2.0, slo=parse_slo("ttft=5s"))
+    both = replace(fleet, pools=(h100, mi300x, small), routes=(mine, others))
+    answer = penstock.simulate_fleet(both, requests=400, events=[f"slow {h100.name}/0 x2", "slow small/0 x2"])
+    assert [(row["model"], row["requests"]) for row in answer.rows()] == [(h100.model, 300), ("mistral-7b", 100)]
+    assert [len(part.events.faults) for part in (answer, *answer.others)] == [1, 1]
+    alone = penstock.simulate_fleet(
+        replace(fleet, routes=(mine,)), requests=300, events=[f"slow {h100.name}/0 x2"], rate=6.0
+    )
+    assert alone.rows()[0] == answer.rows()[0]
+    assert answer.to_dict()["others"][0]["model"] == "mistral-7b"  # type: ignore[index]
+    with pytest.raises(UsageError, match="a trace is of one model"):
+        penstock.simulate_fleet(both, trace="requests.csv")
+
+
 def test_what_happens_is_read_line_by_line() -> None:
     lines = [
         "death of mi300x/2 at 60s for 30s",

@@ -77,13 +77,22 @@ def _workload(answer: Any) -> WorkloadDocument:  # noqa: ANN401 - a SimulateFlee
     return build(WorkloadDocument, answer.load, hours_of_day=hours)
 
 
-class SimulateFleetDocument(TypedDict):
-    """Comparison of routing policies on a fleet."""
+class ModelRunDocument(TypedDict):
+    """Comparison of routing policies on the pools of one model."""
 
-    schema: Literal["penstock.simulate-fleet/5"]
-    fleet: Annotated[str, at("fleet.name")]
     model: Annotated[str, at(lambda answer: answer.fleet.pools[0].model)]
     pools: list[FleetPoolDocument]
     workload: Annotated[WorkloadDocument, at(_workload)]
     events: Annotated[list[str], at("events.lines")]
     policies: Annotated[list[PolicyDocument], at("runs")]
+
+
+class SimulateFleetDocument(ModelRunDocument):
+    """Comparison of routing policies on a fleet.
+
+    `others` has the other models of a fleet with several models, which are simulated separately.
+    """
+
+    schema: Literal["penstock.simulate-fleet/5"]
+    fleet: Annotated[str, at("fleet.name")]
+    others: list[ModelRunDocument]

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from math import log
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.errors import UsageError
-from penstock.workload.requests import MAX_TOKENS, Float64s, Int32s
+from penstock.workload.requests import MAX_TOKENS, Float64s, Int32s, Uint8s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +88,8 @@ class Empirical:
 
     input_tokens: Int32s
     output_tokens: Int32s
+    slo_class: Uint8s | None = None
+    """SLO class of each pair; None if classes and lengths are drawn independently."""
 
     def __post_init__(self) -> None:
         if not len(self.input_tokens) or len(self.input_tokens) != len(self.output_tokens):
@@ -96,8 +99,15 @@ class Empirical:
 
     def draw(self, rng: np.random.Generator, count: int) -> tuple[Int32s, Int32s]:
         """Return the prompt and answer lengths of `count` requests."""
-        picked = rng.integers(len(self.input_tokens), size=count)
+        picked = self._picked(rng, count)
         return self.input_tokens[picked], self.output_tokens[picked]
+
+    def draw_classes(self, rng: np.random.Generator, count: int) -> Uint8s | None:
+        """Return the SLO classes of the requests that `draw` returns with an equal generator; None without classes."""
+        return None if self.slo_class is None else self.slo_class[self._picked(rng, count)]
+
+    def _picked(self, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
+        return rng.integers(len(self.input_tokens), size=count)
 
 
 Lengths = Fixed | Uniform | LogNormal | Empirical
