@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import cache
 from os import PathLike
 from pathlib import Path
@@ -16,6 +16,7 @@ from penstock.api.compile_notice import compile_first
 from penstock.api.progress import LOG, ProgressListener
 from penstock.catalog import load_accelerator, load_accelerators, load_prices, load_seller_levels
 from penstock.checkpoint import open_checkpoint
+from penstock.fleet.pools import Fleet
 from penstock.performance.shipped.shipped_disaggregated import shipped_phase_factors
 from penstock.performance.shipped.shipped_drafts import own_drafts
 from penstock.performance.shipped.shipped_energy import power_under_load
@@ -27,7 +28,8 @@ from penstock.planning.candidates.queueless_screen import QueuelessScreen
 from penstock.planning.make_plan import make_plan
 from penstock.planning.plan_result import Bill, NoFleet, PlanResult
 from penstock.planning.plan_sources import Sources
-from penstock.planning.pool_launches import PoolLaunch, pool_launches
+from penstock.planning.planned_fleet import period_starts
+from penstock.planning.pool_launches import PoolLaunch, launched_fleet, pool_launches
 from penstock.planning.spec.plan_file import parse_plan
 from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.trace_lengths import TraceLengths, trace_lengths
@@ -81,6 +83,17 @@ class PlanAnswer(ApiAnswer):
         if isinstance(answer, NoFleet):
             return ()
         return pool_launches(self.result, answer, _subject, load_knowledge())
+
+    def fleets(self) -> tuple[tuple[date, Fleet], ...]:
+        """Return the cheapest fleet in each period, with the first day of the period. The first is today's fleet."""
+        answer = self.result.answer
+        if isinstance(answer, NoFleet):
+            return ()
+        subjects, knowledge = cache(_subject), load_knowledge()
+        return tuple(
+            (start, launched_fleet(self.result, answer, period, subjects, knowledge))
+            for period, start in enumerate(period_starts(self.result))
+        )
 
     def render(self, columns: int) -> RenderableType:
         """Return what `plan` prints."""

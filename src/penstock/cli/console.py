@@ -146,13 +146,16 @@ class Watch:
             self._bar.update(task, description=self._what, completed=self._done, total=self._total or None)
 
 
-def write_file(path: Path, content: str | bytes) -> None:
-    """Write a file that the user named, and print its path. Raise a one-line error if the file cannot be written."""
+def write_file(path: Path, content: str | bytes, *, note: str = "") -> None:
+    """Write a file that the user named, and print its path and a note on it.
+
+    Raise a one-line error if the file cannot be written.
+    """
     try:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; choose another path") from None
-    sys.stderr.write(f"wrote {path}\n")
+    sys.stderr.write(f"wrote {path}" + (f" ({note})\n" if note else "\n"))
 
 
 def make_directory(path: Path) -> None:

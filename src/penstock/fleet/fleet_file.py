@@ -14,8 +14,8 @@ _HEAD: Final = (
     "# Pools are identical replicas; a route sends requests of about these lengths to pools by weight.\n"
     "# Fill in `endpoints`, one host:port per replica, once they run.\n"
 )
-_OPTIONAL: Final = ("adapters", "drafted_tokens", "feeds", "kv_gbps", "elastic", "node_devices")
-"""Keys of a pool or of nodes that are left out of the file if they have no value."""
+_OPTIONAL: Final = ("image", "launch", "adapters", "drafted_tokens", "feeds", "kv_gbps", "elastic", "node_devices")
+"""Keys of a pool, its engine or of nodes that are left out of the file if they have no value."""
 FLEET_FILE: Final = FileShape(
     of=Fleet,
     kind="fleet",
@@ -29,11 +29,26 @@ def write_fleet(fleet: Fleet) -> str:
     """Return a fleet as YAML, which `read_fleet` parses."""
     document = FLEET_FILE.document(fleet)
     for entries in ("nodes", "pools"):
-        document[entries] = [
-            {key: value for key, value in entry.items() if value or key not in _OPTIONAL} for entry in document[entries]
-        ]
-    body: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110)
+        document[entries] = [_stated(entry) for entry in document[entries]]
+    for pool in document["pools"]:
+        pool["engine"] = _stated(pool["engine"])
+    body: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
     return _HEAD + body
+
+
+def _stated(entry: dict[str, object]) -> dict[str, object]:
+    return {key: value for key, value in entry.items() if value or key not in _OPTIONAL}
+
+
+class _Dumper(yaml.SafeDumper):  # type: ignore[misc] # PyYAML ships no types
+    """Writes texts of several lines, such as a launch command, line by line."""
+
+
+def _write_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _write_text)
 
 
 def read_fleet(text: str, name: str) -> Fleet:

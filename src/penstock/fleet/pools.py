@@ -62,9 +62,15 @@ class PoolEngine:
     version: Text
     settings: EngineSettings = field(default_factory=dict)
     """Settings with which the engine is started, keyed by the engine's own names."""
+    image: str | None = None
+    """Container image of this release. Default: no image is known."""
+    launch: str | None = None
+    """Command that starts one replica. No command of Penstock runs it."""
 
     def __post_init__(self) -> None:
-        _words(engine=self.name, engine_version=self.version)
+        _words(engine=self.name, engine_version=self.version, **({} if self.image is None else {"image": self.image}))
+        if self.launch is not None and not all(line.isprintable() for line in self.launch.split("\n")):
+            raise UsageError("launch has a character that cannot be printed; write the command as lines of text")
         for key, value in self.settings.items():
             _words(setting=key, **({key: value} if isinstance(value, str) else {}))
             if isinstance(value, float) and not isfinite(value):

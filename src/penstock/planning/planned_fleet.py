@@ -1,24 +1,32 @@
-"""Exports the winning fleet in its last period as a fleet description for operators."""
+"""Exports the winning fleet, in any of its periods, as a fleet description for operators."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import date
+from typing import Final
 
 from penstock.economics.finance import HOURS_PER_YEAR
 from penstock.fleet.pools import Fleet, NodeGroup, Pool, Route
 from penstock.planning.candidates.candidate_search import Candidate
 from penstock.planning.candidates.option_pools import option_pools
+from penstock.planning.optimizer.cash_flow import day_of
 from penstock.planning.optimizer.node_costs import BillingTerms
 from penstock.planning.optimizer.problem import NODE, Mix, Offer, PoolPeriod
 from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.verification.serving_fleet import RequestStream, pool_id, serving_fleet
 from penstock.units import count_text
 
+ROUTER_NOTE: Final = (
+    "the SLOs hold with `penstock route`, and with any router that sends by these weights and, within a \
+pool, to the replica with the fewest requests"
+)
+"""Says which router the planned fleet assumes."""
 
-def planned_fleet(result: PlanResult, answer: Answer) -> Fleet:
-    """Describe the winning fleet in its last period."""
+
+def planned_fleet(result: PlanResult, answer: Answer, period: int = 0) -> Fleet:
+    """Describe the winning fleet in a period; the first period is the fleet to deploy at the start of the plan."""
     mix, plan = answer.winner.mix, result.plan
-    last = max(pool.period for pool in mix.pools)
-    placed = [pool for pool in mix.pools if pool.period == last]
+    placed = [pool for pool in mix.pools if pool.period == period]
     by_id = {entry.id: entry for entry in result.candidates}
     models = {workload.name: workload.model for workload in plan.workloads}
     names: dict[str, str] = {}
@@ -31,10 +39,10 @@ def planned_fleet(result: PlanResult, answer: Answer) -> Fleet:
             # The prefill pool of a disaggregated unit comes first, because requests are sent to it.
             names[pool_id(ident, pool.offer)] = made[0].name
             pools += made
-    streams = serving_fleet(mix, last, result.problem, result.candidates, plan.workloads).streams
+    streams = serving_fleet(mix, period, result.problem, result.candidates, plan.workloads).streams
     return Fleet(
         name=_line(plan.name),
-        note=_note(result, last),
+        note=_note(result, period),
         nodes=tuple(_node_groups(placed)),
         pools=tuple(pools),
         routes=tuple(_route(stream, names) for stream in streams),
@@ -57,10 +65,19 @@ def _node_groups(placed: Sequence[PoolPeriod]) -> Iterator[NodeGroup]:
         )
 
 
-def _note(result: PlanResult, last: int) -> str:
-    plan = result.plan
+def period_starts(result: PlanResult) -> tuple[date, ...]:
+    """Return the day on which each period of the plan begins."""
+    return tuple(day_of(result.terms, start) for start, _ in result.terms.periods)
+
+
+def _note(result: PlanResult, period: int) -> str:
+    plan, starts = result.plan, period_starts(result)
     note = f"chosen by `penstock plan`, {count_text(plan.horizon_years, 'year')} from {plan.start}"
-    return note if last == 0 else f"{note}; as it stands in period {last + 1} of {result.problem.periods}, the last"
+    if len(starts) == 1:
+        return f"{note}; {ROUTER_NOTE}"
+    until = f" to {starts[period + 1]}" if period + 1 < len(starts) else ", the last"
+    when = f"period {period + 1} of {len(starts)}, from {starts[period]}{until}"
+    return f"{note}; {when}{'; deploy this one first' if period == 0 else ''}; {ROUTER_NOTE}"
 
 
 def _pools(entry: Candidate, pool: PoolPeriod, count: int, *, model: str, node_hour_usd: float) -> list[Pool]:

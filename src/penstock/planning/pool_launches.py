@@ -1,13 +1,13 @@
 """Proposes a launch command, with a note, for one replica of each pool; `preflight` proposes the same command."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-from penstock.catalog.accelerator import Accelerator
-from penstock.fleet.pools import Pool
-from penstock.model import ModelSpec
+from penstock.fleet.pools import Fleet, Pool
 from penstock.planning.candidates.launch_obstacles import SubjectOf
 from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.planned_fleet import planned_fleet
+from penstock.preflight import Preflight, Subject
 from penstock.preflight.pool_check import check_pool, quantised_at_load, stores_own_format
 from penstock.preflight.rules.knowledge import Knowledge
 
@@ -27,29 +27,45 @@ class PoolLaunch:
 def pool_launches(
     result: PlanResult, answer: Answer, subject_of: SubjectOf, knowledge: Knowledge
 ) -> tuple[PoolLaunch, ...]:
-    """Propose a launch for every pool of the chosen fleet in its last period."""
+    """Propose a launch for every pool of the chosen fleet in its first period."""
+    checked = _checked_pools(result, planned_fleet(result, answer), subject_of, knowledge)
+    return tuple(_launch(pool, subject_of(pool.model), check) for pool, check in checked)
+
+
+def launched_fleet(
+    result: PlanResult, answer: Answer, period: int, subject_of: SubjectOf, knowledge: Knowledge
+) -> Fleet:
+    """Describe the chosen fleet in a period, with the image and the launch of every pool's engine."""
+    fleet = planned_fleet(result, answer, period)
+    pools = []
+    for pool, check in _checked_pools(result, fleet, subject_of, knowledge):
+        # A version that the file leaves open is the version whose launch is written beside it.
+        engine = replace(
+            pool.engine,
+            version=str(check.question.version),
+            image=check.plan.image,
+            launch=check.plan.bare() if check.passes else None,
+        )
+        pools.append(replace(pool, engine=engine))
+    return replace(fleet, pools=tuple(pools))
+
+
+def _checked_pools(
+    result: PlanResult, fleet: Fleet, subject_of: SubjectOf, knowledge: Knowledge
+) -> Iterator[tuple[Pool, Preflight]]:
+    """Yield the pools of a planned fleet with the preflight of one replica."""
     models = {workload.name: workload.model for workload in result.plan.workloads}
     specs = {
         (models[entry.workload], entry.accelerator.id, entry.weights): entry.deployment.model
         for entry in result.candidates
     }
-    return tuple(
-        _launch(
-            pool,
-            result.resolved.accelerators[pool.accelerator],
-            specs[pool.model, pool.accelerator, pool.weights],
-            subject_of,
-            knowledge,
-        )
-        for pool in planned_fleet(result, answer).pools
-    )
+    for pool in fleet.pools:
+        accelerator = result.resolved.accelerators[pool.accelerator]
+        spec = specs[pool.model, pool.accelerator, pool.weights]
+        yield pool, check_pool(pool, accelerator, subject_of(pool.model), spec, knowledge)
 
 
-def _launch(
-    pool: Pool, accelerator: Accelerator, model: ModelSpec, subject_of: SubjectOf, knowledge: Knowledge
-) -> PoolLaunch:
-    subject = subject_of(pool.model)
-    answer = check_pool(pool, accelerator, subject, model, knowledge)
+def _launch(pool: Pool, subject: Subject, answer: Preflight) -> PoolLaunch:
     note = f"{pool.engine.name} {answer.question.version}; preflight: {answer.readiness.value}"
     if quantised_at_load(pool, subject) is not None:
         note += f"; converts the published weights to {pool.weights} at load"

@@ -1,13 +1,20 @@
 """The fleet a plan leaves behind is the one it paid for."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from penstock.checkpoint import open_checkpoint
+from penstock.errors import UsageError
+from penstock.fleet.engines import NEWEST
 from penstock.fleet.fleet_file import read_fleet, write_fleet
 from penstock.fleet.pools import Fleet
 from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.planned_fleet import planned_fleet
+from penstock.planning.pool_launches import launched_fleet
+from penstock.preflight import load_knowledge
+from penstock.preflight.facts.subject import subject_of
 from small_plans import TWO_PARTS, solved
 
 HOURS = 8760.0
@@ -60,3 +67,35 @@ def test_the_file(result: PlanResult, golden: Callable[[str, str], None]) -> Non
     fleet = left_behind(result)
     golden("fleet_two_parts.yaml", write_fleet(fleet))
     assert read_fleet(write_fleet(fleet), "fleet.yaml") == fleet
+
+
+def test_a_fleet_that_grows_is_described_period_by_period() -> None:
+    grows = TWO_PARTS.replace("    lengths:", "    growth_per_year: 100%\n    lengths:", 1)
+    result = solved(grows + "step_months: 12\n")
+    answer = result.answer
+    assert isinstance(answer, Answer)
+    fleets = [planned_fleet(result, answer, period) for period in range(result.problem.periods)]
+    rates = [sum(route.peak_requests_per_s for route in fleet.routes) for fleet in fleets]
+    assert rates == pytest.approx([rates[0] * 2**year for year in range(3)])
+    assert [sum(pool.replicas for pool in fleet.pools) for fleet in fleets] == sorted(
+        sum(pool.replicas for pool in fleet.pools) for fleet in fleets
+    )
+    notes = [fleet.note or "" for fleet in fleets]
+    assert "period 1 of 3, from 2026-12-01 to 2027-12-01; deploy this one first" in notes[0]
+    assert "period 3 of 3, from 2028-12-01, the last" in notes[2]
+    assert all("hold with `penstock route`" in note for note in notes)
+
+
+def test_a_file_says_the_version_image_and_launch_of_every_engine(result: PlanResult) -> None:
+    answer = result.answer
+    assert isinstance(answer, Answer)
+    fleet = launched_fleet(result, answer, 0, lambda name: subject_of(open_checkpoint(name), name), load_knowledge())
+    (pool,) = fleet.pools
+    assert pool.engine.version == str(NEWEST["vllm"])
+    assert pool.engine.image is not None
+    assert pool.engine.image.startswith("vllm/vllm-openai")
+    assert pool.engine.launch is not None
+    assert pool.engine.launch.startswith("vllm serve meta-llama/Llama-3.1-8B-Instruct")
+    assert read_fleet(write_fleet(fleet), "fleet.yaml") == fleet
+    with pytest.raises(UsageError, match="cannot be printed"):
+        replace(pool.engine, launch="vllm serve\x07")

@@ -40,7 +40,12 @@ def plan_command(
         ),
     ] = None,
     fleet: Annotated[
-        Path | None, Flag(name="--fleet", help="Write the chosen fleet as fleet.yaml.", show_default=False)
+        Path | None,
+        Flag(
+            name="--fleet",
+            help="Write the chosen fleet as fleet.yaml. If it changes over time, also one file per later period.",
+            show_default=False,
+        ),
     ] = None,
     rfp: Annotated[
         Path | None,
@@ -83,31 +88,34 @@ def plan_command(
         answer = plan(file, watch=watch)
     found = answer.result.answer
     if not isinstance(found, NoFleet):
-        for path, text in _files(answer, found, html=html, fleet=fleet, rfp=rfp):
-            write_file(path, text)
+        for path, text, note in _files(answer, found, html=html, fleet=fleet, rfp=rfp):
+            write_file(path, text, note=note)
     show(answer, as_json=as_json)
 
 
 def _files(
     answer: "PlanAnswer", found: "Answer", *, html: Path | None, fleet: Path | None, rfp: Path | None
-) -> "Iterator[tuple[Path, str]]":
-    """Yield the requested files."""
+) -> "Iterator[tuple[Path, str, str]]":
+    """Yield the path, the text and a note of each requested file."""
     if fleet is not None:
         from penstock.fleet.fleet_file import write_fleet
-        from penstock.planning.planned_fleet import planned_fleet
 
-        yield fleet, write_fleet(planned_fleet(answer.result, found))
+        (_, first), *later = answer.fleets()
+        yield fleet, write_fleet(first), "the fleet to deploy first" if later else ""
+        for start, described in later:
+            path = fleet.with_name(f"{fleet.stem}-from-{start}{fleet.suffix}")
+            yield path, write_fleet(described), f"the fleet from {start}"
     if rfp is not None:
         from penstock.cli.console import make_directory
         from penstock.report.plan.rfp import rfp_pack
 
         make_directory(rfp)
         pack = rfp_pack(answer.result, found, answer.sustained)
-        yield from ((rfp / name, text) for name, text in pack.items())
+        yield from ((rfp / name, text, "") for name, text in pack.items())
     if html is not None:
         from penstock.report.plan.page import plan_html
 
-        yield html, plan_html(answer.result, answer.launches())
+        yield html, plan_html(answer.result, answer.launches()), ""
 
 
 plan_command.__doc__ = f"{plan_command.__doc__}\n{EXAMPLES}"
