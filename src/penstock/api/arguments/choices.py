@@ -8,9 +8,9 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.checkpoint import open_checkpoint
 from penstock.errors import ConfigError, UnknownName, UsageError
 from penstock.fleet import Parallelism
-from penstock.model import CacheDtype, ModelSpec, cache_dtype
+from penstock.model import CacheDtype, ModelSpec, Part, cache_dtype
 from penstock.model.model_spec import model_as_measured
-from penstock.model.weight import FORMATS, FP16
+from penstock.model.weight import FORMATS, FP16, MXFP8
 from penstock.units import parse_tokens
 
 
@@ -120,8 +120,19 @@ def model_choice(model: AskedModel, precision: str | None) -> ModelSpec:
     """
     name = None if precision is None else precision.strip().lower()
     if name is not None and name != FP16.name and name not in FORMATS:
-        raise UsageError(f"'{precision}' is not a weight format; use one of {', '.join((*FORMATS, FP16.name))}")
+        choices = f"use one of {', '.join((*FORMATS, FP16.name))}"
+        if name == MXFP8.name:
+            raise UsageError(f"--precision mxfp8: no measurement has weights in mxfp8; {choices}")
+        raise UsageError(f"'{precision}' is not a weight format; {choices}")
     spec = model if isinstance(model, ModelSpec) else open_checkpoint(fspath(model)).spec
     if name is None:
         return spec
-    return spec.stored_as(FP16) if name == FP16.name else model_as_measured(spec, name)
+    if name == FP16.name:
+        return spec.stored_as(FP16)
+    experts = {weight.format.name for weight in spec.weights if weight.part is Part.ROUTED_EXPERTS}
+    if experts and name not in experts and name in spec.quantisation:
+        raise UsageError(
+            f"--precision {name}: {spec.name} is released with experts in {', '.join(sorted(experts))} and other "
+            f"weights in {name}; leave --precision out to use it as released"
+        )
+    return model_as_measured(spec, name)
