@@ -192,7 +192,8 @@ def _grounds(predictions: Sequence[Prediction]) -> Text:
     for prediction in predictions:
         obstacle = prediction.memory.obstacle
         if obstacle is not None:
-            text.append(f"{_name(prediction)}: {obstacle.reason}; `penstock fit` lists what would fit\n")
+            fix = _shorter_prompt(prediction) or f"{obstacle.reason}; `penstock fit` lists what would fit"
+            text.append(f"{_name(prediction)}: {fix}\n")
             continue
         grounds = " > ".join(prediction.borrowed_from) or "no measurements"
         new = {"shape": "this setup with other lengths", "configuration": "this model with another split or format"}
@@ -215,15 +216,32 @@ def _grounds(predictions: Sequence[Prediction]) -> Text:
             text.append(f"; only {prediction.running:,.0f} of {prediction.concurrency:,.0f} requests run concurrently")
         text.append("\n")
     text.append("Watts and joules include only the devices, without host, network and cooling. ")
-    measured = [prediction.ttft_tier in {"measured", "interpolated"} for prediction in predictions]
-    if any(measured):
-        text.append(
-            "TTFT from measurements includes the start of the benchmark, when all users send a prompt at once. "
-        )
-    if not all(measured):
-        text.append("Other " if any(measured) else "")
-        text.append(
-            "TTFT is the mean of a benchmark in which all users start at once and send ten requests each; "
-            "`penstock simulate` gives it for other loads."
-        )
+    text.append(_first_token_note(predictions))
     return text
+
+
+def _first_token_note(predictions: Sequence[Prediction]) -> str:
+    """Say which statistic of which benchmark the times to first token are."""
+    names: dict[str, list[str]] = {}
+    for prediction in predictions:
+        if prediction.ttft_s is not None and prediction.memory.fits:
+            names.setdefault(prediction.ttft_statistic, []).append(_name(prediction))
+    if not names:
+        return ""
+    which = " and ".join(
+        f"the {statistic}" + (f" ({', '.join(where)})" if len(names) > 1 else "") for statistic, where in names.items()
+    )
+    return (
+        f"TTFT is {which} over the requests of a benchmark in which all users start at once and send ten requests "
+        "each; `penstock simulate` gives it for other loads."
+    )
+
+
+def _shorter_prompt(prediction: Prediction) -> str | None:
+    """Say how long a prompt may be. None if the request is within the model's context limit."""
+    limit, asked = prediction.deployment.model.max_context_tokens, prediction.memory.context_tokens
+    if limit is None or asked <= limit:
+        return None
+    exceeded = f"a request of {asked:,} tokens exceeds the model's context limit of {limit:,}"
+    room = limit - round(prediction.load.output_tokens)
+    return f"{exceeded}; use --in {room} or less" if room > 0 else f"{exceeded}; reduce --out below {limit}"

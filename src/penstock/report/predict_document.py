@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 from penstock.catalog import measurement_sources
 from penstock.catalog.measurement import Measurement, Side
 from penstock.fleet import Parallelism
+from penstock.performance.calibration.benchmark_harness import Statistic
 from penstock.performance.memory.engine_settings_that_fit import engine_flags
 from penstock.performance.prediction.energy_per_token import Energy
 from penstock.performance.prediction.predict_deployment import Range
@@ -83,6 +84,7 @@ class PredictDeployment(TypedDict):
     software_tax_fraction: Annotated[float, at("software_tax")]
     tier: Tier
     ttft_tier: Tier
+    ttft_statistic: Statistic
     novelty: str
     borrowed_from: list[str]
     rows_of_this_setup: Annotated[int, at("seen.rows")]

@@ -13,6 +13,7 @@ from penstock.performance.calibration.measured_runs import Run, measured_engine
 from penstock.performance.calibration.repeated_runs import repeat_spread
 from penstock.performance.prediction.measured_load import RequestedLoad, time_per_token_at
 from penstock.performance.prediction.nearest_measurements import reasons_to_differ
+from penstock.performance.prediction.predict_deployment import Prediction
 from penstock.performance.prediction.serving_stack import stack_of
 from penstock.performance.shipped.shipped_runs import shipped_efficiencies, shipped_runs
 from penstock.performance.similarity.cases import LogLoad
@@ -148,3 +149,43 @@ def test_a_measured_time_to_first_token_is_the_answer() -> None:
     assert prediction.ttft_tier == "measured"
     assert prediction.ttft_s is not None
     assert prediction.ttft_s.value == pytest.approx(first_s[newest], rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("model", "on", "engine"), [("gpt-oss-120b", "mi300x:1", "vllm"), ("deepseek-r1", "b200:8", "trtllm")]
+)
+def test_the_time_to_first_token_is_continuous_and_rises_with_the_load(model: str, on: str, engine: str) -> None:
+    """Also where the tier changes. The statistic is the same at every load. Single steps make a difference of 5%."""
+    loads = (1, 4, 8, 16, 19, 20, 21, 22, 32, 64)
+    predictions = [only(predict(model, on, engine=engine, concurrency=users)) for users in loads]
+    first_s = np.array([each.ttft_s.value for each in predictions if each.ttft_s is not None])
+    assert len({each.ttft_tier for each in predictions}) > 1
+    assert len({each.ttft_statistic for each in predictions}) == 1
+    assert np.all(first_s[1:] > 0.95 * first_s[:-1])
+    assert np.all(first_s[5:8] < 1.1 * first_s[4:7])
+
+
+def test_slightly_longer_answers_stop_few_measured_users() -> None:
+    """Two H100 ran 64 users with these lengths. Room for whole answers would be room for 24."""
+    running = [
+        only(
+            predict(
+                "llama-3.3-70b",
+                "h100:2",
+                engine="vllm",
+                precision="fp8",
+                input_tokens=922,
+                output_tokens=round(7373 * longer),
+                concurrency=64,
+            )
+        ).running
+        for longer in (1.0, 1.04, 1.08, 1.12, 1.16, 1.2, 1.25)
+    ]
+    assert running[0] == 64
+    assert np.all(np.abs(np.diff(running)) <= 0.1 * np.array(running[:-1]))
+
+
+def only(answer: object) -> Prediction:
+    assert isinstance(answer, PredictAnswer)
+    (prediction,) = answer.predictions
+    return prediction

@@ -29,6 +29,9 @@ _SCHEDULES_AHEAD: Final = frozenset({"vllm", "vllm-atom"})
 _AHEAD_FROM: Final = date(2026, 1, 1)
 """Date around which vLLM 0.14 made it the default to schedule one step ahead."""
 
+Statistic = Literal["mean", "median"]
+"""Statistic over the requests of a run."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sending:
@@ -37,7 +40,7 @@ class Sending:
     All users send their first request at once. After that, a new request starts whenever a running request ends.
     """
 
-    statistic: Literal["mean", "median"] = "mean"
+    statistic: Statistic = "mean"
     requests_per_user: int = 10
     """Number of requests that each user sends in one run. InferenceX sets `--num-prompts $(( CONC * 10 ))`."""
     length_spread: float = DRAWN

@@ -285,15 +285,13 @@ def _on_device(weights: Mapping[Part, int], offloaded_bytes: int) -> dict[Part, 
 
 
 def _capacity(stages: list[_Stage], deployment: Deployment, context_tokens: int, longest: int) -> CacheCapacity:
-    replicas, engine = deployment.parallelism.dp, deployment.engine
+    replicas, most = deployment.parallelism.dp, batch_limit(deployment)
     fitting = min(stage.requests(context_tokens) for stage in stages)
     # A larger reserve leaves less for the cache, so the high case of the reserve is the low case of the cache.
     low = min(stage.requests(context_tokens, "high") for stage in stages)
     high = min(stage.requests(context_tokens, "low") for stage in stages)
     unlimited = fitting == float("inf")
     cached = None if unlimited else int(fitting) * replicas
-    # SGLang's largest decode graph does not limit the number of running requests.
-    most = engine.max_sequences * replicas if engine.name == "vllm" else None
     return CacheCapacity(
         context_tokens=context_tokens,
         request_bytes=max(stage.request_bytes(context_tokens) for stage in stages),
@@ -307,6 +305,15 @@ def _capacity(stages: list[_Stage], deployment: Deployment, context_tokens: int,
         safe_context_tokens=_longest(stages, deployment.model.max_context_tokens, "high"),
         logged_tokens=min((one for stage in stages if (one := stage.logged_tokens(context_tokens))), default=None),
     )
+
+
+def batch_limit(deployment: Deployment) -> int | None:
+    """Return the maximum number of requests that a replica runs at once, without regard to memory. None if unlimited.
+
+    SGLang's largest decode graph does not limit the number of running requests.
+    """
+    engine = deployment.engine
+    return engine.max_sequences * deployment.parallelism.dp if engine.name == "vllm" else None
 
 
 def _longest(stages: list[_Stage], limit: int | None, case: Literal["median", "high"] = "median") -> int:

@@ -4,7 +4,7 @@ At a measured load the corrected prediction equals the newest measurement. Betwe
 interpolated. Far from them it vanishes, and the interval is as wide as for a load that was never measured.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from penstock.performance.calibration.benchmark_harness import (
     BENCHMARK,
     Sending,
+    Statistic,
     prompts_first,
     schedules_ahead,
     sending_of,
@@ -35,7 +36,7 @@ from penstock.performance.step.prompt_queue import PromptLoop
 from penstock.performance.step.step_cost import step_cost
 from penstock.performance.step.step_work import ReplicaWork
 
-_SAME: Final = np.log2([0.89, 1.02])
+SAME_LENGTHS: Final = np.log2([0.89, 1.02])
 """Ratios of measured to requested token lengths that count as the same load, as base-2 logarithms. InferenceX draws its
 token lengths at random, with means of 0.9 of the nominal lengths."""
 _MAX_OWN_LOADS: Final = 6
@@ -64,7 +65,8 @@ class RequestedLoad:
     def matches(self, loads: LogLoad) -> npt.NDArray[np.bool_]:
         """Return, for each measured load, whether it is this load."""
         users, inputs, outputs = (each - asked for each, asked in zip(loads, self.logs, strict=True))
-        lengths = (_SAME[0] <= inputs) & (inputs <= _SAME[1]) & (_SAME[0] <= outputs) & (outputs <= _SAME[1])
+        shortest, longest = SAME_LENGTHS
+        lengths = (shortest <= inputs) & (inputs <= longest) & (shortest <= outputs) & (outputs <= longest)
         return np.asarray(lengths & (np.abs(users) < 1e-6))
 
     def is_among(self, loads: LogLoad) -> bool:
@@ -81,7 +83,7 @@ class CorrectedTime:
     """P10 and P90 of measured over predicted time, as logarithms."""
     tier: Tier
     sending: Sending = BENCHMARK
-    """Benchmark for which a time to first token is predicted: the one that measured the nearest load."""
+    """Benchmark for which a time to first token is predicted. It states the statistic of the setup's measurements."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -108,13 +110,6 @@ class QueuedFirstToken:
             schedules_ahead=schedules_ahead(self.measured_engine),
         )
         return self.stack.first_token_s(cost, loop, sending)
-
-
-def has_room(own: OwnMeasurements, work: ReplicaWork, load: RequestedLoad) -> bool:
-    """Return whether exactly this setup was measured with at least as many users and as long requests."""
-    _, load = per_rank(work, load)
-    users, *lengths = (each - wanted for each, wanted in zip(own.loads, load.logs, strict=True))
-    return bool(np.any((users > -1e-6) & (lengths[0] >= _SAME[0]) & (lengths[1] >= _SAME[0])))
 
 
 def time_per_token_at(
@@ -177,9 +172,7 @@ def newest_first_tokens(measured: Measured, rows: Rows) -> Rows:
     the median over three months is taken.
     """
     users, inputs, outputs = measured.cases.take(rows).log_load
-    statistics = np.array(
-        [sending_of(measured.texts["source"][row], measured.cases.input_tokens[row]).statistic for row in rows.tolist()]
-    )
+    statistics = np.array([_statistic(measured, row) for row in rows.tolist()])
     loads = np.round(np.column_stack([users, inputs, outputs]), 2)
     covered = {name: len(np.unique(loads[statistics == name], axis=0)) for name in ("median", "mean")}
     kept = rows[statistics == max(covered, key=lambda name: covered[name])]
@@ -197,35 +190,39 @@ def correct_first_token(
 ) -> CorrectedTime:
     """Correct the time to first token at a load by the measurements of the setup, `rows`.
 
-    `far` is the correction where no measurement is near. Each measurement is compared with the benchmark that made it.
+    `far` is the correction where no measurement is near. All loads are predicted for one benchmark with the statistic
+    of the measurements, so the corrected time is continuous in the load.
     """
     apart = [each - wanted for each, wanted in zip(measured.cases.take(rows).log_load, load.logs, strict=True)]
     rows = rows[np.argsort(np.sum(np.square(apart), axis=0), kind="stable")[:_MAX_OWN_LOADS]]
+    if not len(rows):
+        return far
     cases = measured.cases.take(rows)
     loads = [RequestedLoad(*each) for each in zip(cases.users, cases.input_tokens, cases.output_tokens, strict=True)]
-    sent = [
-        sending_of(measured.texts["source"][row], each.input_tokens)
-        for row, each in zip(rows.tolist(), loads, strict=True)
-    ]
-    predicted = [times.seconds(*each) for each in zip(loads, sent, strict=True)]
+    sending = replace(BENCHMARK, statistic=_statistic(measured, int(rows[0])))
+    predicted = [times.seconds(each, sending) for each in loads]
     log_seconds = np.log(measured.first_s[rows])
     own = OwnMeasurements(loads=cases.log_load, log_seconds=log_seconds, drift=np.zeros(len(rows)), spread=FIRST_TOKEN)
     differences = log_seconds - np.log(np.array(predicted)) - far.log_factor
     factor = far.log_factor + float(own.interpolate(load.logs, differences)[0])
     left = float(own.unexplained_share(load.logs)[0])
     if load.is_among(own.loads):
-        return CorrectedTime(log_factor=factor, spread=repeats, tier="measured", sending=sent[0])
+        return CorrectedTime(log_factor=factor, spread=repeats, tier="measured", sending=sending)
     low, high = (
         float(np.sign(each) * np.hypot(each * np.sqrt(left), repeated))
         for each, repeated in zip(far.spread, repeats, strict=True)
     )
-    is_near = left <= MAX_UNEXPLAINED
     return CorrectedTime(
         log_factor=factor,
         spread=(low, high),
-        tier="interpolated" if is_near else far.tier,
-        sending=sent[0] if is_near else far.sending,
+        tier="interpolated" if left <= MAX_UNEXPLAINED else far.tier,
+        sending=sending,
     )
+
+
+def _statistic(measured: Measured, row: int) -> Statistic:
+    """Return the statistic over requests that a row's time to first token states."""
+    return sending_of(measured.texts["source"][row], measured.cases.input_tokens[row]).statistic
 
 
 def per_rank(work: ReplicaWork, load: RequestedLoad) -> tuple[ReplicaWork, RequestedLoad]:

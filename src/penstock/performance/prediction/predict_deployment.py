@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from penstock.fleet.deployment import Deployment
-from penstock.performance.calibration.benchmark_harness import prompts_first
+from penstock.performance.calibration.benchmark_harness import BENCHMARK, Statistic
 from penstock.performance.calibration.efficiencies import Efficiencies, Novelty, ObservedSetups
 from penstock.performance.calibration.error_summary import Logs
 from penstock.performance.calibration.first_token_regression import Software
@@ -19,11 +19,11 @@ from penstock.performance.prediction.measured_load import (
     QueuedFirstToken,
     RequestedLoad,
     first_token_at,
-    has_room,
     per_rank,
     time_per_token_at,
 )
-from penstock.performance.prediction.serving_stack import Stack, Tier, stack_of
+from penstock.performance.prediction.running_limit import engine_limit
+from penstock.performance.prediction.serving_stack import Stack, Tier, independent_rank, stack_of
 from penstock.performance.prediction.speculation import Speculation
 from penstock.performance.step.first_token import LoopLoad
 from penstock.performance.step.step_work import COMPONENTS, PHYSICAL, Array, ReplicaWork, roofline_s
@@ -91,6 +91,8 @@ class Prediction:
     tier: Tier
     """Tier of the time per output token."""
     ttft_tier: Tier
+    ttft_statistic: Statistic
+    """Statistic over requests that `ttft_s` states. It is the same at all loads of a setup."""
     novelty: Novelty
     borrowed_from: tuple[str, ...]
     seen: ObservedSetups
@@ -138,10 +140,11 @@ def predict(
     load = RequestedLoad(concurrency, input_tokens, output_tokens)
     curve = None if stack is None else drafted_curve(stack, work, measured_engine, efficiencies, speculation)
     own = None if stack is None else (stack.curve if curve is None else curve).own
-    drafts, running = speculation or _NO_DRAFTS, _running(memory, concurrency)
-    if own is not None:
-        room = _prompt_room(deployment, measured_engine, load, drafts)
-        running = concurrency if has_room(own, work, load) else min(running, room)
+    drafts = speculation or _NO_DRAFTS
+    limit = engine_limit(deployment, memory, measured_engine, drafts)
+    # The roofline is a bound, so prompts do not limit it.
+    room = replace(limit, step_tokens=inf) if own is None else limit.with_proof(own, independent_rank(work)[1])
+    running = room.running(load)
     loop = LoopLoad(
         users=np.array([running]),
         input_tokens=input_tokens,
@@ -174,6 +177,7 @@ def predict(
         roofline_parts_s=_physical(roofline),
         tier=at.tier,
         ttft_tier=first.tier,
+        ttft_statistic=first.sending.statistic,
         novelty=stack.novelty,
         seen=stack.seen,
         borrowed_from=stack.path,
@@ -253,25 +257,6 @@ def _around(seconds: float, spread: Logs, *, lower_bound: float = 0.0) -> Range:
     return Range(value=seconds, low=max(lower_bound, low), high=high)
 
 
-def _running(memory: MemoryFit, concurrency: float) -> float:
-    """Return the number of concurrent requests, limited by the users, the KV cache and the engine's batch."""
-    limit = memory.capacity.concurrent_requests if memory.capacity is not None else None
-    return max(1.0, min(concurrency, limit)) if limit else concurrency
-
-
-def _prompt_room(deployment: Deployment, engine: str, load: RequestedLoad, drafts: Speculation) -> float:
-    """Return the number of running requests at which prompts fill the token budget of every step.
-
-    A request takes as many steps as it has output tokens, or fewer with drafts. In each of these steps it needs room
-    for its own tokens and for its share of the next prompt. Further requests wait for their prompts. An engine that
-    processes all waiting prompts first has no such limit.
-    """
-    if prompts_first(engine):
-        return inf
-    steps = load.output_tokens / drafts.accepted_tokens
-    return max(1.0, deployment.batched_tokens / (1 + drafts.drafted_tokens + load.input_tokens / steps))
-
-
 def _roofline_prediction(
     deployment: Deployment,
     measured_engine: str,
@@ -296,6 +281,7 @@ def _roofline_prediction(
         roofline_parts_s=_physical(roofline),
         tier="roofline",
         ttft_tier="roofline",
+        ttft_statistic=BENCHMARK.statistic,
         novelty="accelerator",
         borrowed_from=(),
         seen=ObservedSetups(),

@@ -1,7 +1,7 @@
 """Estimates the capacity of many deployments quickly, before simulation, by the rate of a replica without queueing."""
 
 from dataclasses import dataclass
-from math import exp
+from math import exp, inf
 from typing import Final
 
 import numpy as np
@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from penstock.fleet.deployment import Deployment
 from penstock.performance.calibration.efficiencies import Efficiencies
-from penstock.performance.memory.budget import DeviceRoom, MemoryFit
+from penstock.performance.memory.budget import DeviceRoom, MemoryFit, batch_limit
+from penstock.performance.memory.running_requests import running_requests
 from penstock.performance.prediction.drafted_load import DraftedCurve, drafted_curve
 from penstock.performance.prediction.predict_deployment import Range
 from penstock.performance.prediction.serving_stack import Stack, stack_of
@@ -86,10 +87,11 @@ class QueuelessScreen:
         if not longest.fits:
             return cannot(longest.obstacle.reason if longest.obstacle else "does not fit")
         compiled = self.compiled(option)
-        # Requests that arrived at different times have generated half of their output on average.
-        mean_tokens = bucket.input_tokens + bucket.output_tokens / 2
-        limit = memory.capacity.tokens / mean_tokens if memory.capacity is not None else 0.0
-        together = _concurrencies(min(int(limit) or _MOST, _MOST))
+        cached = 0 if memory.capacity is None else memory.capacity.tokens
+        limit = running_requests(
+            cached or inf, bucket.input_tokens, bucket.output_tokens, max_requests=batch_limit(option.deployment)
+        )
+        together = _concurrencies(int(max(1, min(limit, _MOST))))
         tpot_s, ttft_s, prefill = compiled.times(together, bucket)
         kept = np.flatnonzero(_within(tpot_s, ttft_s, bucket, slo))
         if not kept.size:
