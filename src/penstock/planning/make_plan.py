@@ -29,6 +29,7 @@ from penstock.planning.spec.resolve_plan import LeftOut, Resolved, assumptions, 
 from penstock.planning.spec.trace_workload import with_trace
 from penstock.planning.uncertainty.quantify_uncertainty import find_competing, quantify_uncertainty
 from penstock.planning.uncertainty.scenarios import (
+    RulePrice,
     demand_scenarios,
     find_blocking_rules,
     missing_vendors,
@@ -36,8 +37,9 @@ from penstock.planning.uncertainty.scenarios import (
     owned_worth,
     rule_prices,
 )
-from penstock.planning.uncertainty.solve_again import as_solved
+from penstock.planning.uncertainty.solve_again import Sized, as_solved
 from penstock.planning.uncertainty.staffing import people_decide
+from penstock.planning.uncertainty.step_price import price_step
 from penstock.planning.uncertainty.verdict import judge
 from penstock.planning.verification.fleet_simulator import FleetSimulator
 from penstock.planning.verification.prove_fleets import Proof, ProvenFleets, add_cheaper_fleets, prove_fleets
@@ -177,7 +179,7 @@ def _describe(
         confidence=uncertainty.confidence,
         swings=uncertainty.swings,
         flips=uncertainty.flips,
-        rules=rule_prices(problem, family, sized),
+        rules=_rule_prices(question, family, sized),
         scenarios=demand_scenarios(family, competing.world, competing.candidates, competing.knobs, sized),
         owned=owned_worth(problem, family, sized),
         verified=proven.proof.verified,
@@ -185,3 +187,10 @@ def _describe(
         missing=missing_vendors(family.with_simulated_capacities(problem), simulated.by_label),
         saving=next_saving(problem, family.winner),
     )
+
+
+def _rule_prices(question: _Question, family: Family, sized: Sized) -> tuple[RulePrice, ...]:
+    """Return the price of every rule and of the step, first the most expensive."""
+    step = price_step(question.resolved, question.candidates, family)
+    prices = (*rule_prices(question.problem, family, sized), *(() if step is None else (step,)))
+    return tuple(sorted(prices, key=lambda entry: -entry.usd))

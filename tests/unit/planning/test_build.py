@@ -43,6 +43,13 @@ def test_the_horizon_is_one_period_unless_something_changes_in_it() -> None:
     assert periods_of(plan_of(PLAIN + "step_months: 18\n")) == ((0, 1.5), (1.5, 3))
 
 
+@pytest.mark.parametrize(("years", "months"), [(1, 3), (2, 6), (3, 12), (5, 12)])
+def test_growing_demand_changes_the_fleet_in_few_steps(years: int, months: int) -> None:
+    grows = PLAIN.replace("mean_load: 50%", "mean_load: 50%\n    growth_per_year: 20%")
+    periods = periods_of(plan_of(grows.replace("horizon_years: 3", f"horizon_years: {years}")))
+    assert [end - start for start, end in periods] == pytest.approx([months / 12] * (years * 12 // months))
+
+
 def test_a_period_is_planned_for_its_highest_rate() -> None:
     def rate(growth: str, period: tuple[float, float]) -> float:
         text = PLAIN.replace("mean_load: 50%", f"mean_load: 50%\n    growth_per_year: {growth}")

@@ -33,7 +33,7 @@ def test_the_example_with_every_comment_opened_is_a_plan_too() -> None:
     plan = plan_of("\n".join(opened))
     assert plan.constraints.max_vendor_share == 0.7
     assert plan.sites[0].power_cap_watts == 400_000
-    assert plan.step_months == 12
+    assert plan.step_months == 3
 
 
 def test_users_who_wait_as_long_as_the_slo_allows_make_their_rate() -> None:

@@ -31,6 +31,9 @@ _WORTH_A_STEP: Final = 0.001
 _AGREED_YEARS: Final = 1.0
 """Years for which an hourly price without a contract stays fixed."""
 
+USUAL_STEPS_MONTHS: Final = (3, 6, 12)
+"""Months between changes of the fleet from which the default is chosen if demand moves."""
+_MAX_PERIODS: Final = 4
 Period = tuple[float, float]
 """Start and end of a period, in years from the start of the plan."""
 
@@ -41,9 +44,7 @@ def periods_of(plan: Plan) -> tuple[Period, ...]:
     There is one period unless the plan sets a step, demand may change, nodes arrive after the start of the plan, or
     owned nodes retire before the end of the horizon.
     """
-    moves = any(entry.growth_per_year.value or entry.growth_per_year.uncertain for entry in plan.workloads)
-    waits = any(planned.available is not None and planned.available > plan.start for planned in plan.accelerators)
-    step = (plan.step_months or 12) / MONTHS_PER_YEAR if plan.step_months or moves or waits else plan.horizon_years
+    step = step_months(plan) / MONTHS_PER_YEAR
     count = max(1, ceil(plan.horizon_years / step - EPSILON_YEARS))
     dates = {number * step for number in range(count)}
     dates |= {
@@ -54,12 +55,33 @@ def periods_of(plan: Plan) -> tuple[Period, ...]:
     return tuple(zip(cuts, (*cuts[1:], plan.horizon_years), strict=True))
 
 
+def step_months(plan: Plan) -> float:
+    """Return the months between changes of the fleet; the horizon if the plan states no step and nothing changes.
+
+    Each period is sized for its last day, so short steps save money if demand grows. The default is the shortest usual
+    step that has at most `_MAX_PERIODS` periods, because the time to solve a plan grows faster than their number.
+    """
+    if plan.step_months is not None:
+        return plan.step_months
+    if demand_moves(plan):
+        few = (months for months in USUAL_STEPS_MONTHS if plan.horizon_years * MONTHS_PER_YEAR <= months * _MAX_PERIODS)
+        return next(few, USUAL_STEPS_MONTHS[-1])
+    waits = any(planned.available is not None and planned.available > plan.start for planned in plan.accelerators)
+    return MONTHS_PER_YEAR if waits else plan.horizon_years * MONTHS_PER_YEAR
+
+
+def demand_moves(plan: Plan) -> bool:
+    """Return whether the demand of a workload grows or falls, or may do so."""
+    return any(entry.growth_per_year.value or entry.growth_per_year.uncertain for entry in plan.workloads)
+
+
 def with_steps(plan: Plan) -> Plan:
     """Let the fleet change every year if a sequence of contracts with different terms is cheaper than a single term.
 
     The decision is made once, with the prices of the plan. Draws with other prices have the same periods.
     """
-    if plan.step_months is None and any(_best_in_turn(planned, plan.horizon_years) for planned in plan.accelerators):
+    settled = plan.step_months is not None or demand_moves(plan)
+    if not settled and any(_best_in_turn(planned, plan.horizon_years) for planned in plan.accelerators):
         return replace(plan, step_months=12)
     return plan
 

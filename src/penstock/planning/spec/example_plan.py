@@ -10,7 +10,7 @@ EXAMPLE_PLAN = """\
 name: 70B chat, 512 concurrent users
 start: 2026-12-01               # (default: today)
 horizon_years: 3                # (default)
-# step_months: 12               # months between changes of the fleet (default: no changes; 12 if demand grows)
+# step_months: 3                # months between changes of the fleet (default: no changes; 3 to 12 if demand grows)
 
 workloads:
   - name: chat

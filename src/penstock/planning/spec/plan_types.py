@@ -293,7 +293,8 @@ class Plan:
     step_months: int | None
     """Months between changes of the fleet.
 
-    None for no changes, or yearly changes if demand grows or an accelerator becomes available later."""
+    None for no changes, or changes every 3, 6 or 12 months if demand moves, or every year if an accelerator becomes
+    available later."""
     workloads: tuple[WorkloadPlan, ...]
     accelerators: tuple[AcceleratorPlan, ...]
     """Accelerators to choose from; if empty, every verified accelerator with a price is considered."""
