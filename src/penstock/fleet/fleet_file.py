@@ -29,14 +29,14 @@ def write_fleet(fleet: Fleet) -> str:
     """Return a fleet as YAML, which `read_fleet` parses."""
     document = FLEET_FILE.document(fleet)
     for entries in ("nodes", "pools"):
-        document[entries] = [_stated(entry) for entry in document[entries]]
+        document[entries] = [_stated_fields(entry) for entry in document[entries]]
     for pool in document["pools"]:
-        pool["engine"] = _stated(pool["engine"])
+        pool["engine"] = _stated_fields(pool["engine"])
     body: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
     return _HEAD + body
 
 
-def _stated(entry: dict[str, object]) -> dict[str, object]:
+def _stated_fields(entry: dict[str, object]) -> dict[str, object]:
     return {key: value for key, value in entry.items() if value or key not in _OPTIONAL}
 
 

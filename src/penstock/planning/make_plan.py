@@ -27,6 +27,9 @@ from penstock.planning.spec.catalog_prices import is_rented_singly
 from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.resolve_plan import LeftOut, Resolved, assumptions, resolve
 from penstock.planning.spec.trace_workload import with_trace
+from penstock.planning.uncertainty.confidence_levels import confidence_levels
+from penstock.planning.uncertainty.joint_fleets import joint_fleets
+from penstock.planning.uncertainty.plan_headroom import DrawnNeeds, plan_headroom
 from penstock.planning.uncertainty.quantify_uncertainty import find_competing, quantify_uncertainty
 from penstock.planning.uncertainty.scenarios import (
     RulePrice,
@@ -58,17 +61,19 @@ def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_:
     resolved, trace_notes = _resolve(plan, sources)
     refuse_impossible(resolved, sources.engines_of_vendor)
     choice = search_candidates(resolved, sources, progress)
-    problem = build_problem(resolved, choice.candidates)
-    unserved = unserved_lengths(resolved, choice.candidates)
-    question = _Question(resolved=resolved, candidates=choice.candidates, problem=problem)
+    confident = plan_headroom(resolved, choice.candidates)
+    resolved, candidates = confident.resolved, confident.candidates
+    problem = build_problem(resolved, candidates)
+    unserved = unserved_lengths(resolved, candidates)
+    question = _Question(resolved=resolved, candidates=candidates, problem=problem, needs=confident.needs)
     answer = None if unserved else _answer(question, sources, progress)
     return PlanResult(
         resolved=resolved,
         terms=question.terms,
         problem=problem,
-        candidates=choice.candidates,
+        candidates=candidates,
         considered=choice.considered,
-        left_out=(*trace_notes, *resolved.left_out, *choice.left_out),
+        left_out=(*trace_notes, *resolved.left_out, *choice.left_out, *confident.left_out),
         assumptions=assumptions(resolved),
         capacity_note=sources.capacity_note,
         claims=tuple(check_claim(claim) for claim in plan.claims),
@@ -83,6 +88,13 @@ class _Question:
     resolved: Resolved
     candidates: tuple[Candidate, ...]
     problem: Problem
+    needs: DrawnNeeds | None
+    """Draws of the load relative to capacity; None if there are no candidates."""
+
+    @property
+    def confidence(self) -> float:
+        """Return the share of cases in which the fleet must be enough."""
+        return self.resolved.plan.constraints.confidence
 
     @property
     def terms(self) -> BillingTerms:
@@ -126,6 +138,10 @@ def _answer(question: _Question, sources: Sources, progress: StageProgress) -> A
     proven = prove_fleets(planned, problem, verify, progress)
     if not proven.proof.verified[0].met and cheapest(problem) is None:
         return None
+    if question.needs is not None:
+        family = proven.as_simulated(problem)
+        together = joint_fleets(family, problem, question.needs, question.confidence)
+        proven = add_cheaper_fleets(proven, problem, tuple(together), verify) or proven
     answer = _describe(proven, question, simulator, progress)
     for _ in range(_ANSWERED_AGAIN):
         cheaper = add_cheaper_fleets(proven, problem, answer.family.of_other_worlds, verify)
@@ -186,6 +202,9 @@ def _describe(
         regret_usd=proven.proof.regret_usd,
         missing=missing_vendors(family.with_simulated_capacities(problem), simulated.by_label),
         saving=next_saving(problem, family.winner),
+        levels=()
+        if question.needs is None
+        else confidence_levels(family.winner, problem, question.needs, question.confidence),
     )
 
 

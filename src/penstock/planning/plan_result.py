@@ -12,6 +12,7 @@ from penstock.planning.optimizer.node_costs import BillingTerms
 from penstock.planning.optimizer.problem import Mix, Problem
 from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.resolve_plan import Assumption, LeftOut, Resolved
+from penstock.planning.uncertainty.confidence_levels import ConfidenceLevel
 from penstock.planning.uncertainty.monte_carlo import Confidence
 from penstock.planning.uncertainty.scenarios import DemandScenario, NodeSaving, Owned, RulePrice
 from penstock.planning.uncertainty.sensitivity import Flip, Swing
@@ -63,6 +64,8 @@ class Answer:
     """Maps each vendor with offers but without a fleet of its own to the rules that it breaks, and by how much."""
     saving: NodeSaving | None = None
     """The smallest decrease of demand that saves nodes; None if 25% less demand saves none."""
+    levels: tuple[ConfidenceLevel, ...] = ()
+    """The winning fleet at several confidences, the lowest first."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,7 +39,7 @@ def launched_fleet(
     fleet = planned_fleet(result, answer, period)
     pools = []
     for pool, check in _checked_pools(result, fleet, subject_of, knowledge):
-        # A version that the file leaves open is the version whose launch is written beside it.
+        # A version that the file leaves open is the version of the launch that the file states.
         engine = replace(
             pool.engine,
             version=str(check.question.version),

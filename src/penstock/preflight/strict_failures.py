@@ -10,7 +10,7 @@ from penstock.preflight.rules.rule import Severity
 
 def strict_failures(answer: Preflight) -> tuple[str, ...]:
     """Return one phrase per reason for which `--strict` fails a launch that passes otherwise."""
-    return (*_risks(answer), *_undetermined(answer), *_unread(answer))
+    return (*_risks(answer), *_undetermined_parts(answer), *_unread(answer))
 
 
 def _risks(answer: Preflight) -> Iterator[str]:
@@ -22,7 +22,7 @@ def _risks(answer: Preflight) -> Iterator[str]:
         yield "risk: vLLM's recipe calls this chip unsupported"
 
 
-def _undetermined(answer: Preflight) -> Iterator[str]:
+def _undetermined_parts(answer: Preflight) -> Iterator[str]:
     unread = sorted({group.group for group in answer.kernels if group.kernel is KernelClass.UNDETERMINED})
     if unread:
         yield f"undetermined: the kernels of {' and '.join(unread)}"

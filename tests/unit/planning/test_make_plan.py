@@ -116,7 +116,7 @@ def test_where_nothing_is_enough_any_more_is_told_of_the_only_choice_too() -> No
 def test_demand_at_which_there_is_no_fleet_is_a_scenario() -> None:
     few = TWO_PARTS.replace("tp: [1]}", "tp: [1], max_nodes: 8}")
     few = few.replace("requests_per_s: 40", "requests_per_s: {value: 40, low: 20, high: 900}")
-    *_, high = answer_of(solved(few)).scenarios
+    *_, high = answer_of(solved(few + "constraints: {confidence: 50%}\n")).scenarios
     assert (high.name, high.usd) == ("high", None)
     assert scenario_sentence(high) == "high: no fleet meets every rule"
 
@@ -256,7 +256,7 @@ def test_where_a_mixed_filling_of_nodes_misses_a_pure_one_that_holds_is_taken() 
     mixed: list[bool] = []
 
     def better_for_short_or_long(deployment: Deployment, bucket: Bucket, slo: Slo) -> Capacity:
-        found = capacities({"mi300x": 4.0})(deployment, bucket, slo)
+        found = capacities({"mi300x": 4.0}, spread=0.0)(deployment, bucket, slo)
         better = (bucket.input_tokens < 8000) == (deployment.parallelism.tp == 1)
         return replace(found, curve=found.curve.scaled(2.5 if better else 1.0))
 

@@ -7,13 +7,13 @@ import pytest
 
 from penstock.planning.optimizer.build_problem import build_problem
 from penstock.planning.plan_result import Answer, PlanResult
+from penstock.planning.uncertainty.draw_inputs import draw_inputs
 from penstock.planning.uncertainty.drawn_worlds import drawn_worlds
 from penstock.planning.uncertainty.monte_carlo import (
     Confidence,
     Span,
     add_fleets_of_drawn_worlds,
     draw_confidence,
-    draw_inputs,
 )
 from penstock.planning.uncertainty.sensitivity import Judge
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, capacity_spreads, knobs_of

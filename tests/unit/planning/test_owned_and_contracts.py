@@ -204,7 +204,7 @@ def test_a_fleet_that_counts_on_newer_engines_is_simulated_with_as_much_less_to_
         return (Check(workload="chat", attainment_fraction=1.0, required_fraction=0.95),)
 
     faster = GROWING.replace("nvidia: {engineers: 0}", "nvidia: {engineers: 0, software_gain_per_year: 30%}")
-    solved(faster, verify_of=verify)
+    solved(faster, verify_of=verify, spread=0.0)
     # Demand grows by 60% a year, counted at the end of each, and engines by 30%, counted at its start; 80% are used.
     assert seen == pytest.approx({0: 50 * 1.6, 1: 50 * 1.6**2 / 1.3, 2: 50 * 1.6**3 / 1.3**2})
 
@@ -215,8 +215,8 @@ PER_DEVICE = {"gb200": 10.0}
 
 def test_a_rack_whose_links_span_it_is_bought_whole() -> None:
     bought = RACKS.replace("RENT", "") + "acquire: [buy]\n"
-    few = solved(bought, PER_DEVICE).answer
-    many = solved(bought.replace("requests_per_s: 40", "requests_per_s: 800"), PER_DEVICE).answer
+    few = solved(bought, PER_DEVICE, spread=0.0).answer
+    many = solved(bought.replace("requests_per_s: 40", "requests_per_s: 800"), PER_DEVICE, spread=0.0).answer
     for answer, racks in ((few, 1), (many, 2)):
         assert isinstance(answer, Answer)
         # 40 requests/s of 1,280 tokens take 7 devices at 80% and a spare tray; 800 take 128 and one: two racks of 72.

@@ -83,7 +83,7 @@ def test_a_fleet_that_changes_is_not_billed_beyond_its_last_change() -> None:
 
 
 def test_what_a_power_cap_or_a_limit_forbids_is_not_counted() -> None:
-    capped = solved(TWO_PARTS + "sites: [{name: main, power_cap_kw: 60}]\n")
+    capped = solved(TWO_PARTS + "sites: [{name: main, power_cap_kw: 60}]\n", spread=0.0)
     assert isinstance(capped.answer, Answer)
     [fleet] = rebill_fleets([capped.answer.winner.mix], capped.resolved, capped.problem).fleets
     watts = capped.answer.winner.mix.pools[0].offer.node_watts
@@ -92,7 +92,7 @@ def test_what_a_power_cap_or_a_limit_forbids_is_not_counted() -> None:
             assert sum(count for unit, count in counts.items() if unit.way == "bought") * watts <= 60_000
     assert fleet[LOADS.index(1.0)] is not None
     assert fleet[LOADS.index(2.0)] is None
-    limited = solved(TWO_PARTS.replace("tp: [1]}", "tp: [1], max_nodes: 4}"))
+    limited = solved(TWO_PARTS.replace("tp: [1]}", "tp: [1], max_nodes: 4}"), spread=0.0)
     assert isinstance(limited.answer, Answer)
     [fleet] = rebill_fleets([limited.answer.winner.mix], limited.resolved, limited.problem).fleets
     assert fleet[-1] is None

@@ -9,6 +9,7 @@ from penstock.planning.optimizer.build_problem import build_problem
 from penstock.planning.optimizer.cheapest_mix import cheapest
 from penstock.planning.optimizer.problem import Restriction
 from penstock.planning.plan_result import Answer, PlanResult
+from penstock.planning.uncertainty.plan_headroom import with_known
 from penstock.planning.uncertainty.sensitivity import Flip, Judge, flips, nearest_first, tornado
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob, capacity_spreads, knobs_of
 from small_plans import PEOPLE, TWO_PARTS, solved
@@ -16,7 +17,7 @@ from small_plans import PEOPLE, TWO_PARTS, solved
 
 @pytest.fixture(scope="module")
 def result() -> PlanResult:
-    return solved(TWO_PARTS)
+    return solved(TWO_PARTS + "constraints: {confidence: 50%}\n")
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +48,9 @@ def solved_again(result: PlanResult, world: InputWorld) -> tuple[float, float]:
 def test_a_bar_is_the_difference_of_two_plain_solves(result: PlanResult, judge: Judge, name: str) -> None:
     world, knob = InputWorld(resolved=result.resolved), knobs(result)[name]
     (swing,) = tornado(judge, world, [knob])
-    low_cost, low_saving = solved_again(result, knob.apply(world, knob.input.low))
-    high_cost, high_saving = solved_again(result, knob.apply(world, knob.input.high))
+    known = with_known(world, result.candidates, [knob])
+    low_cost, low_saving = solved_again(result, knob.apply(known, knob.input.low))
+    high_cost, high_saving = solved_again(result, knob.apply(known, knob.input.high))
     assert (swing.saving_at_low_usd, swing.saving_at_high_usd) == pytest.approx((low_saving, high_saving), rel=1e-4)
     assert (swing.cost_at_low_usd, swing.cost_at_high_usd) == pytest.approx((low_cost, high_cost), rel=1e-4)
     assert swing.width_usd == pytest.approx(abs(high_saving - low_saving), rel=1e-3)

@@ -120,6 +120,16 @@ class Prediction:
         return 1 - self.roofline_s / self.tpot_s.value
 
 
+def _loop_of(load: RequestedLoad, running: float, deployment: Deployment, drafts: Speculation) -> LoopLoad:
+    return LoopLoad(
+        users=np.array([running]),
+        input_tokens=load.input_tokens,
+        output_tokens=load.output_tokens,
+        batched_tokens=deployment.batched_tokens,
+        drafted_tokens=drafts.drafted_tokens,
+    )
+
+
 def predict(
     deployment: Deployment,
     measured_engine: str,
@@ -145,14 +155,7 @@ def predict(
     # The roofline is a bound, so prompts do not limit it.
     room = replace(limit, step_tokens=inf) if own is None else limit.with_proof(own, independent_rank(work)[1])
     running = room.running(load)
-    loop = LoopLoad(
-        users=np.array([running]),
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        batched_tokens=deployment.batched_tokens,
-        drafted_tokens=drafts.drafted_tokens,
-    )
-    roofline = drafts.roofline(work, loop)
+    roofline = drafts.roofline(work, _loop_of(load, running, deployment, drafts))
     bound_s = roofline_s(roofline)
     if stack is None or efficiencies is None:
         return _roofline_prediction(deployment, measured_engine, load, running, roofline, memory)

@@ -4,11 +4,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+
 from penstock.catalog.accelerator import Accelerator
 from penstock.fleet.deployment import Deployment
 from penstock.fleet.disaggregated_replica import Disaggregated
 from penstock.model import ModelSpec
 from penstock.performance.prediction.speculation import Speculation
+from penstock.performance.step.step_work import Array
 from penstock.planning.candidates.deployment_options import DraftsOf, WorkloadOnAccelerator, options_of
 from penstock.planning.candidates.disaggregated_units import UnitsOf
 from penstock.planning.candidates.launch_obstacles import ObstacleOf
@@ -83,6 +86,14 @@ class Candidate:
     def rates(self) -> tuple[float, ...]:
         """Return the capacity for each length, in requests per second."""
         return tuple(capacity.requests_per_s.value for capacity in self.capacities)
+
+    def relative_rate_at(self, errors: Array) -> Array:
+        """Return the capacity at prediction errors in standard deviations, relative to the capacity without error.
+
+        All lengths of a workload are served at once, so the length that loses most decides.
+        """
+        curves = [capacity.curve for capacity in self.capacities if capacity.meets_slo]
+        return np.asarray(np.min([curve.at(errors) / curve.at(np.zeros(1)) for curve in curves], axis=0))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,6 +70,7 @@ def build_problem(
         max_vendor_share=plan.constraints.max_vendor_share,
         share_of=plan.constraints.share_of,
         gains=_gains(terms, capacity_scale or {}),
+        headroom=resolved.headroom,
     )
 
 

@@ -5,6 +5,7 @@ from typing import Final
 from penstock.planning.optimizer.fleet_program import FleetProgram
 from penstock.planning.optimizer.milp import Optimum
 from penstock.planning.optimizer.problem import DemandKey, Mix, Offer, PoolPeriod, Problem, Restriction
+from penstock.planning.optimizer.serve_draws import LoadDraws, serve_draws
 
 _SMALL, _LARGE_GAP, _PERIODS_GAP, _SMALL_GAP = 500, 1e-3, 2e-4, 1e-5
 """Maximum number of placements of a small problem, and the optimality gaps at which the solver stops.
@@ -26,12 +27,17 @@ def cheapest(
     gap_fraction: float | None = None,
     search_nodes: int = _MAX_NODES,
     patient: bool = True,
+    draws: LoadDraws | None = None,
 ) -> Mix | None:
     """Find the cheapest fleet; None if no fleet satisfies every rule.
 
+    If `draws` is given, the fleet serves the required number of them; then the problem should have no headroom.
     If `patient` is false, a fleet with an optimality gap above 1% is returned too; its `gap_fraction` states the gap.
     """
-    program = FleetProgram(problem, restriction or Restriction())
+    highest = 1.0 if draws is None else draws.highest_need
+    program = FleetProgram(problem, restriction or Restriction(), highest)
+    if draws is not None:
+        serve_draws(program, draws)
     gap = _gap(problem, len(program.count)) if gap_fraction is None else gap_fraction
     optimum = program.milp.solve(gap_fraction=gap, search_nodes=search_nodes)
     if patient and optimum is not None and optimum.gap_fraction > LOOSE:

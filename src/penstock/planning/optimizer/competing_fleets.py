@@ -130,13 +130,13 @@ class Family:
         return found
 
     def signed_costs(self, problem: Problem, worlds: Worlds) -> dict[str, Array]:
-        """Map each label to the cost, in every draw, of its fleet that is cheapest at the estimated inputs.
+        """Map each label to the cost, in every draw, of its planned fleet and the nodes that the draw needs beyond it.
 
         A buyer must choose the fleet before the inputs are known. If the best fleet of each draw were used, a label
         with more accelerators would win by hindsight. A label without a fleet at the estimated inputs is represented by
         its fleets in `of_other_worlds`.
         """
-        found = {label: resized_usd(mix, problem, worlds) for label, mix in self.by_label.items()}
+        found = {label: resized_usd(mix, problem, worlds, signed=True) for label, mix in self.by_label.items()}
         return self.costs(problem, worlds) | found if self._elsewhere else found
 
     @property

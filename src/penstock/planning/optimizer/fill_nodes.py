@@ -70,7 +70,7 @@ class _Filling:
         """Return how many replicas carry a whole demand at the allowed utilisation."""
         key = (self.pool.offer.key, kind.id, self.pool.period)
         each = self.problem.rate_of(kind, demand[1], self.pool.period) * self.problem.carried.get(key, 1.0)
-        return self.rates[demand] / each / self.problem.utilisation_fraction
+        return self.rates[demand] / each / self.problem.allowed_utilisation(kind.id, self.pool.period)
 
     def _times_alone(self, kind: ReplicaKind) -> float:
         """Return by which factor the demands that a kind can serve may grow, if only this kind fills the nodes."""

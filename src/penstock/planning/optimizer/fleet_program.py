@@ -12,6 +12,8 @@ class FleetProgram:
 
     problem: Problem
     restriction: Restriction
+    highest_need: float = 1.0
+    """Highest demand, relative to the estimated demand and speed, that the fleet may have to serve."""
     milp: Milp = field(default_factory=Milp)
     bought: dict[tuple[OfferKey, int, int], int] = field(default_factory=dict)
     rented: dict[tuple[OfferKey, int], int] = field(default_factory=dict)
@@ -43,12 +45,16 @@ class FleetProgram:
 
     # Variables.
 
+    def node_bound(self, offer: Offer) -> int:
+        """Return an upper bound on the nodes of an offer."""
+        return self.problem.node_bound(offer, self.highest_need)
+
     def serving_periods(self, offer: Offer) -> range:
         """Return the periods in which the offer's nodes can serve: all periods if some nodes are owned already."""
         return range(offer.first_period if offer.kept is None else 0, self.problem.periods)
 
     def _nodes(self, offer: Offer) -> None:
-        most = self.problem.node_bound(offer)
+        most = self.node_bound(offer)
         for period in self.serving_periods(offer):
             self.used[offer.key, period] = self.milp.variable(upper=1, whole=True)
             self._keep(offer, period)
@@ -89,7 +95,7 @@ class FleetProgram:
 
     def _placement(self, offer: Offer, period: int) -> None:
         """Add the replicas of one kind on a pool's nodes, with the load they serve and the devices they occupy."""
-        problem, most = self.problem, self.problem.node_bound(offer)
+        problem, most = self.problem, self.node_bound(offer)
         taken: list[tuple[int, float]] = []
         for replica in problem.replicas_on(offer):
             loads = []
@@ -104,7 +110,7 @@ class FleetProgram:
                 continue
             number = self.milp.variable(upper=most * offer.devices // replica.devices, whole=True)
             self.count[offer.key, replica.id, period] = number
-            carried = problem.utilisation_fraction * self.carried_by(offer.key, replica.id, period)
+            carried = problem.allowed_utilisation(replica.id, period) * self.carried_by(offer.key, replica.id, period)
             self.milp.row([*loads, (number, -carried)], at_most=0)
             taken.append((number, float(replica.devices)))
         nodes = [(variable, -float(offer.devices)) for variable in self._in_service(offer, period)]
@@ -157,7 +163,7 @@ class FleetProgram:
                     for (key, level, _), variable in self.bought.items()
                     if key == offer.key and level == number
                 ]
-                most = sum(self.problem.node_bound(offer) * offer.devices for offer in offers) * self.problem.periods
+                most = sum(self.node_bound(offer) * offer.devices for offer in offers) * self.problem.periods
                 self.milp.row([*volume, (chosen, -float(most))], at_most=0)
                 self.milp.row([*volume, (chosen, -float(tier.min_devices))], at_least=0)
             self.milp.row(levels, at_most=1)

@@ -44,7 +44,7 @@ def _loads(
                     needed = demand.requests_per_s[period] / problem.rate_of(kinds[name], demand.key[1], period)
                     taken.append((variable, needed))
             carried = problem.carried.get((pools[number].offer.key, name, period), 1.0)
-            milp.row([*taken, (busiest, -count * carried * problem.utilisation_fraction)], at_most=0)
+            milp.row([*taken, (busiest, -count * carried * problem.allowed_utilisation(name, period))], at_most=0)
     for key in dict.fromkeys(asked for _, _, asked in shares):
         served = [(variable, 1.0) for (_, _, asked), variable in shares.items() if asked == key]
         milp.row(served, at_least=1, at_most=1)

@@ -18,6 +18,8 @@ PoolKey = tuple[OfferKey, str, int]
 """Offer, replica and period."""
 HoldingKey = tuple[str, str, str, int, int]
 """Accelerator, site, unit, price level or index of the contract, and first period."""
+Headroom = Mapping[tuple[str, int], float]
+"""Maps replica id and period to planned capacity relative to the load at the estimated inputs; 1 if not listed."""
 NODE: Final = "node"
 """Unit of an offer of whole nodes."""
 DEVICE: Final = "device"
@@ -166,6 +168,21 @@ class Problem:
 
     carried: Mapping[PoolKey, float] = field(default_factory=dict)
     """Maps pool to the simulated capacity of its replicas relative to their estimated rates; 1 if not listed."""
+    headroom: Headroom | None = field(default_factory=dict)
+    """Planned capacity relative to the load at the estimated inputs, so that fleets are enough with a confidence.
+
+    None for a draw, whose speed and demand are known. Then the headroom of single fleets does not count either.
+    """
+
+    def allowed_utilisation(self, name: str, period: int) -> float:
+        """Return the highest planned utilisation of a kind of replica, at the estimated speed and demand."""
+        return self.utilisation_fraction / (self.headroom or {}).get((name, period), 1.0)
+
+    def for_fleet(self, mix: "Mix") -> "Problem":
+        """Return the problem with the headroom of one fleet, if that fleet has a headroom of its own."""
+        if self.headroom is None or not mix.headroom:
+            return self
+        return replace(self, headroom={**self.headroom, **mix.headroom})
 
     def rate_of(self, replica: ReplicaKind, bucket: int, period: int) -> float:
         """Return the requests per second of one length that a replica carries in a period."""
@@ -177,9 +194,10 @@ class Problem:
         demands = self.demands_of(replica)
         busy = (
             sum(demand.requests_per_s[period] / self.rate_of(replica, demand.key[1], period) for demand in demands)
+            / self.allowed_utilisation(replica.id, period)
             for period in range(self.periods)
         )
-        return max(busy) / self.utilisation_fraction
+        return max(busy)
 
     @property
     def whole(self) -> "Problem":
@@ -218,17 +236,24 @@ class Problem:
             if demand.key[0] == replica.workload and served.get(demand.key[1], 0.0) > 0
         )
 
-    def node_bound(self, offer: Offer) -> int:
-        """Return an upper bound on nodes: the least efficient replicas serve all demand, rounded up for each kind."""
+    def node_bound(self, offer: Offer, times: float = 1.0) -> int:
+        """Return an upper bound on nodes: the least efficient replicas serve all demand, rounded up for each kind.
+
+        `times` is the highest demand, relative to the estimated demand and speed, that the fleet may have to serve.
+        """
         replicas = self.replicas_on(offer)
         hungriest: dict[DemandKey, float] = {}
         for replica in replicas:
             for demand in self.demands_of(replica):
-                devices = max(demand.requests_per_s) / replica.requests_per_s[demand.key[1]] * replica.devices
+                most = max(
+                    rate / self.allowed_utilisation(replica.id, period)
+                    for period, rate in enumerate(demand.requests_per_s)
+                )
+                devices = most / replica.requests_per_s[demand.key[1]] * replica.devices
                 hungriest[demand.key] = max(hungriest.get(demand.key, 0.0), devices)
         slowest = min((1.0, *self.gains.get(offer.accelerator, ())))
         slowest *= min((factor for (key, _, _), factor in self.carried.items() if key == offer.key), default=1.0)
-        devices = sum(hungriest.values()) / self.utilisation_fraction / slowest
+        devices = sum(hungriest.values()) * times / slowest
         devices += sum(replica.devices for replica in replicas)
         least = max((ceil(tier.min_devices / offer.devices) for tier in offer.tiers), default=0)
         most = max(ceil(devices / offer.devices) + self.spare_nodes, least)
@@ -247,7 +272,7 @@ class Problem:
             if kind == name
         )
         factor = self.carried.get((pool.offer.key, name, pool.period), 1.0)
-        return busy / factor / pool.replicas[name] / self.utilisation_fraction
+        return busy / factor / pool.replicas[name] / self.allowed_utilisation(name, pool.period)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,6 +329,8 @@ class Mix:
     """Maps offer, price level and period to nodes bought."""
     contracts: Mapping[HoldingKey, int] = field(default_factory=dict)
     """Maps offer, index of the contract and first period to nodes on contract."""
+    headroom: Headroom = field(default_factory=dict)
+    """Headroom of this fleet if it differs from that of the problem, because its pools back each other up."""
 
     @property
     def support(self) -> frozenset[str]:

@@ -1,13 +1,13 @@
 """Checks, for many draws at once, whether a fleet carries a period's demand if load may move between pools."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock.planning.optimizer.problem import DemandKey, PoolPeriod, Problem
-from penstock.planning.optimizer.refill_nodes import ROUNDING, Array, Filling
+from penstock.planning.optimizer.refill_nodes import ROUNDING, Array, Filling, times_at
 
 Truths = npt.NDArray[np.bool_]
 
@@ -21,6 +21,8 @@ class PoolDemand:
     """Maps workload to its demand factor divided by the capacity factor of the pool's replicas; 1 means as planned."""
     demand: Mapping[str, Array]
     """Maps workload to the number of its requests relative to the plan."""
+    speed: Mapping[str, Array] = field(default_factory=dict)
+    """Maps replica id to a further factor on the capacity of these replicas; 1 if not listed."""
 
 
 def reassign_overflow(asked: Sequence[PoolDemand], filling: Filling) -> Truths:
@@ -44,7 +46,8 @@ class _Station:
     def __init__(self, asked: PoolDemand, name: str, filling: Filling) -> None:
         self.pool, self.filling, self.name = asked.pool, filling, name
         self.workload, self.devices = filling.kinds[name].workload, filling.kinds[name].devices
-        self.times, self.demand = asked.times[self.workload], asked.demand[self.workload]
+        self.times = times_at(asked.times[self.workload], asked.speed.get(name))
+        self.demand = asked.demand[self.workload]
         self.planned = {demand: share for (kind, demand), share in self.pool.load.items() if kind == name}
         count = self.pool.replicas[name]
         needed = self.replicas_for(self.planned)
@@ -59,7 +62,8 @@ class _Station:
         for demand, share in shares.items():
             each = self.filling.replicas(self.pool, self.name, demand)
             amount = amount + np.where(np.asarray(share) > ROUNDING, each, 0.0) * share
-        return amount * self.times
+        with np.errstate(invalid="ignore"):
+            return np.where(amount > 0, amount * self.times, 0.0)
 
     def tokens_and_devices(self) -> tuple[Array, Array]:
         """Return the tokens of the station's requests, and the number of devices busy with these requests."""

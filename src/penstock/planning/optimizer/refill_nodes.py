@@ -22,6 +22,18 @@ H200).
 """
 
 
+_AS_PREDICTED: Final[Mapping[str, Array]] = {}
+"""No kind of replica is faster or slower than predicted."""
+
+
+def times_at(times: Array, speed: Array | None) -> Array:
+    """Return the demand relative to the capacity of replicas at this speed; infinite at speed 0."""
+    if speed is None:
+        return times
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.divide(times, speed))
+
+
 def whole(amount: Array) -> Array:
     """Round amounts up to whole numbers of at least 0."""
     counted: Array = np.ceil(np.maximum(0.0, amount) - ROUNDING)
@@ -54,7 +66,8 @@ class Filling:
         kind, carried = self.kinds[name], self._relative_capacity(pool, name)
         if carried <= 0 or kind.requests_per_s.get(demand[1], 0.0) <= 0:
             return inf
-        each = self.problem.rate_of(kind, demand[1], pool.period) * carried * self.problem.utilisation_fraction
+        allowed = self.problem.allowed_utilisation(name, pool.period)
+        each = self.problem.rate_of(kind, demand[1], pool.period) * carried * allowed
         return self.rates[demand][pool.period] / each
 
     def _relative_capacity(self, pool: PoolPeriod, name: str) -> float:
@@ -63,14 +76,17 @@ class Filling:
             return pool.carried.get(name, 1.0)
         return pool.instead[name] if name in pool.instead else self._relative_capacities[pool.offer.key][name]
 
-    def nodes(self, pool: PoolPeriod, times: Mapping[str, Array]) -> Array:
+    def nodes(self, pool: PoolPeriod, times: Mapping[str, Array], speed: Mapping[str, Array] = _AS_PREDICTED) -> Array:
         """Return the whole nodes that carry `times` the planned load of each workload, without spare nodes."""
-        return whole(self.min_devices(pool, times) / pool.offer.devices)
+        return whole(self.min_devices(pool, times, speed) / pool.offer.devices)
 
-    def min_devices(self, pool: PoolPeriod, times: Mapping[str, Array]) -> Array:
-        """Return the fewest devices that carry `times` the planned load of each workload.
+    def min_devices(
+        self, pool: PoolPeriod, times: Mapping[str, Array], speed: Mapping[str, Array] = _AS_PREDICTED
+    ) -> Array:
+        """Return the fewest devices that carry `times` the planned load of each workload; infinite if none do.
 
-        `times` is a workload's demand factor divided by the capacity factor of its replicas. The replicas on a node can
+        `times` is a workload's demand factor divided by the capacity factor of its accelerator, and `speed` maps kinds
+        of replicas to a further factor on their capacity. The replicas on a node can
         be exchanged after the node is bought. For every workload, the best of three ways is taken: the planned kinds
         with their planned shares of the load, one kind alone, or two kinds in the best proportion, both with the same
         mix of lengths. Other proportions of three or more kinds, and different mixes of lengths for two kinds, are not
@@ -79,14 +95,18 @@ class Filling:
         devices = np.zeros(1)
         instead = self._by_workload(name for name in pool.instead if name in self.kinds)
         for workload, names in self.workloads(pool).items():
-            fillings = list(self._fillings(pool, names, instead.get(workload, ()), times[workload]))
+            each = {name: times_at(times[workload], speed.get(name)) for name in (*names, *instead.get(workload, ()))}
+            fillings = list(self._fillings(pool, names, instead.get(workload, ()), each))
             devices = devices + np.min(np.vstack(fillings), axis=0)
         return devices
 
     def _fillings(
-        self, pool: PoolPeriod, names: tuple[str, ...], instead: tuple[str, ...], times: Array
+        self, pool: PoolPeriod, names: tuple[str, ...], instead: tuple[str, ...], times: Mapping[str, Array]
     ) -> Iterator[Array]:
-        """Yield the number of devices that each way to fill the nodes needs for one workload."""
+        """Yield the number of devices that each way to fill the nodes needs for one workload.
+
+        `times` maps each kind of replica to the demand relative to the kind's capacity.
+        """
         own, alone = dict.fromkeys(names, 0.0), dict.fromkeys((*names, *instead), 0.0)
         for (name, demand), share in pool.load.items():
             if name in own:
@@ -94,17 +114,20 @@ class Filling:
                 for other in alone:
                     alone[other] += share * self.replicas(pool, other, demand)
         size = {name: self.kinds[name].devices for name in alone}
-        yield sum((whole(own[name] * times) * size[name] for name in names), np.zeros_like(times))
+        used = [name for name in names if own[name] > 0]
+        yield sum((whole(own[name] * times[name]) * size[name] for name in used), np.zeros_like(times[names[0]]))
         for name, needed in alone.items():
             if 0 < needed < inf:
-                yield whole(needed * times) * size[name]
+                yield whole(needed * times[name]) * size[name]
         beside = {name: needed / self._when_combined(pool, name) for name, needed in alone.items() if 0 < needed < inf}
         for first, rest in permutations(beside, 2):
             # A count whose devices could hold whole replicas of the other kind is not tried, because one kind alone is
             # then better.
             counts = np.arange(1, lcm(size[first], size[rest]) // size[first])[:, np.newaxis]
-            left = beside[rest] * times - counts * beside[rest] / beside[first]
             if len(counts):
+                unserved = np.maximum(0.0, 1 - counts / (beside[first] * times[first]))
+                with np.errstate(invalid="ignore"):
+                    left = np.where(unserved > 0, unserved * beside[rest] * times[rest], 0.0)
                 yield np.min(counts * size[first] + whole(left) * size[rest], axis=0)
 
     def _when_combined(self, pool: PoolPeriod, name: str) -> float:

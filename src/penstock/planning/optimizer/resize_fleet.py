@@ -45,6 +45,11 @@ class Worlds:
     """Maps workload and period to a factor on the workload's demand."""
     gain: Mapping[tuple[str, int], Array] = field(default_factory=dict)
     """Maps accelerator and period to a further factor on the capacity of the accelerator's replicas."""
+    speed: Mapping[str, Array] = field(default_factory=dict)
+    """Maps replica id to a further factor on the capacity of these replicas; 1 if not listed.
+
+    The factor is 0 in draws in which the replica is so slow that it misses its SLO at any rate.
+    """
 
 
 def one_world(capacity: Mapping[str, float] | None = None) -> Worlds:
@@ -53,19 +58,25 @@ def one_world(capacity: Mapping[str, float] | None = None) -> Worlds:
     return Worlds(count=1, capacity=factors, bought_usd={}, rented_usd={})
 
 
-def resized_usd(mix: Mix, problem: Problem, worlds: Worlds) -> Array:
+def resized_usd(mix: Mix, problem: Problem, worlds: Worlds, *, signed: bool = False) -> Array:
     """Return, for each draw, the cost of a fleet that is resized to the nodes that its load needs in that draw.
+
+    If `signed` is true, the planned nodes are kept in every draw, and the nodes that are missing in a draw are added.
 
     Each offer keeps its share of each length bucket, and its nodes are refilled with replicas. The fleet may stay as
     planned if it carries all load with a different distribution of requests over its pools. The cost may be
     overestimated, never underestimated: the resized fleet is feasible, but not always the cheapest. The cost is
-    infinite if a site's power cap or a limit on nodes forbids the fleet.
+    infinite if a site's power cap or a limit on nodes forbids the fleet, or if its replicas miss the SLO at any rate.
     """
     resizing = _Resizing(mix, problem, worlds)
     if any(pool.offer.key not in resizing.offers for pool in mix.pools):
         return np.full(worlds.count, np.inf)
     nodes = {_at(pool): resizing.nodes(pool) for pool in mix.pools}
-    usd = resizing.fleet_usd(nodes)
+    served = np.all([np.isfinite(count) for count in nodes.values()], axis=0)
+    nodes = {_at(pool): np.where(served, nodes[_at(pool)], pool.nodes) for pool in mix.pools}
+    if signed:
+        nodes = {_at(pool): np.maximum(nodes[_at(pool)], pool.nodes) for pool in mix.pools}
+    usd = np.where(served, resizing.fleet_usd(nodes), np.inf)
     together = {period: resizing.together(period) for period in resizing.shared_periods}
     if not any(found.any() for found in together.values()):
         return usd
@@ -112,8 +123,8 @@ class _Resizing:
     """A fleet, its problem and the draws, indexed for quick lookup."""
 
     def __init__(self, mix: Mix, problem: Problem, worlds: Worlds) -> None:
-        self.mix, self.problem, self.worlds = mix, problem, worlds
-        self.filling = Filling(problem, mix.pools)
+        self.mix, self.problem, self.worlds = mix, problem.for_fleet(mix), worlds
+        self.filling = Filling(self.problem, mix.pools)
         self.offers = {offer.key: offer for offer in problem.offers}
 
     @property
@@ -125,7 +136,7 @@ class _Resizing:
     def together(self, period: int) -> npt.NDArray[np.bool_]:
         """Return, for each draw, whether a period's planned pools carry all load if requests may go to any pool."""
         asked = [
-            PoolDemand(pool=pool, times=self.times(pool), demand=self.demand(pool))
+            PoolDemand(pool=pool, times=self.times(pool), demand=self.demand(pool), speed=self.worlds.speed)
             for pool in self.mix.pools
             if pool.period == period
         ]
@@ -162,7 +173,7 @@ class _Resizing:
 
     def nodes(self, pool: PoolPeriod) -> Array:
         """Return the number of whole nodes that a pool needs in each draw, including spare nodes."""
-        nodes = self.filling.nodes(pool, self.times(pool))
+        nodes = self.filling.nodes(pool, self.times(pool), self.worlds.speed)
         return np.zeros(self.worlds.count) + nodes + np.where(nodes > 0, self.problem.spare_nodes, 0)
 
     def times(self, pool: PoolPeriod) -> Mapping[str, Array]:

@@ -274,6 +274,8 @@ class Constraints:
     spare_nodes: Annotated[int, whole(high=1000)] = 1
     """Spare nodes per pool, in addition to the nodes that the peak needs; 1 means N+1."""
     utilisation: Annotated[Input, input_of_file(usual.UTILISATION, low=0.05, high=1)] = usual.UTILISATION
+    confidence: Annotated[float, number(low=0.5, high=0.99)] = 0.8
+    """Share of the cases in which the fleet must be enough, over the uncertainty of speed, demand and software."""
     min_vendors: Annotated[int, whole(low=1, high=len(VENDORS))] = 1
     min_vendor_share: Annotated[float, number(low=0.01, high=0.5)] | None = None
     """Minimum share of the load that a vendor must carry to count towards `min_vendors`; None means 10%."""

@@ -1,7 +1,7 @@
 """Fills in every price of a plan, and gives the reason for each accelerator that is left out."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from penstock.catalog.accelerator import Accelerator
@@ -46,6 +46,11 @@ class Resolved:
     """Current accelerators left out because no price is published for any way of acquisition that the plan allows."""
     unmeasured: tuple[str, ...] = ()
     """Accelerators left out because they have too few serving measurements and the plan does not list them."""
+    headroom: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    """Maps candidate and period to planned capacity relative to the load at the estimated inputs.
+
+    The headroom follows from the plan's confidence; it is empty before candidates are known.
+    """
 
     def stack_of(self, vendor: str) -> StackPlan:
         """Return the costs of the vendor's stack."""

@@ -1,10 +1,9 @@
 """Estimates confidence by Monte Carlo: capacities are drawn by P10, median and P90, and other inputs by their range."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import isfinite, sqrt
+from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Final
-from zlib import crc32
 
 import numpy as np
 
@@ -14,27 +13,16 @@ from penstock.planning.optimizer.cheapest_mix import cheapest
 from penstock.planning.optimizer.competing_fleets import Family, questions
 from penstock.planning.optimizer.refill_nodes import Array
 from penstock.planning.optimizer.resize_fleet import nodes_needed
+from penstock.planning.uncertainty.draw_inputs import draw_errors, draw_inputs
 from penstock.planning.uncertainty.drawn_worlds import drawn_worlds
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob, KnobKind
 
-_P10_Z: Final = 1.2815515655446004
-"""Distance between the median and P10 of a normal distribution, in standard deviations."""
-_SHARED: Final = 0.4
-"""Assumed correlation of prediction errors between two accelerators of one vendor.
-
-The correlation was measured over 67 pairs of accelerators that ran the same model with the same engine. Within a vendor
-the correlation was 0.27 for unseen setups and 0.51 for unseen models. Across vendors the correlation was -0.05 for
-unseen setups and 0.23 for unseen models.
-"""
 _MAX_BLAMED: Final = 3
 _COULD_BE: Final = 0.1
 """The winner's loss counts as possible if the winner is not cheapest in at least this share of draws.
 
 At 0.1, a loss that lies outside P10-P90 does not count.
 """
-_NOT_DRAWN: Final = ("delivery",)
-"""Kinds of input that are not drawn. A changed delivery date changes the optimization problem, so fleets are solved
-again for each date."""
 _SOLVED_WORLDS: Final = 5
 _WORLD_GAP: Final = 2e-3
 _WORLD_NODES: Final = 200
@@ -72,7 +60,7 @@ class Confidence:
     The probabilities add up to less than 1 if no resized fleet is feasible in some draws.
     """
     fleet_usd: Span
-    """Cost of the winning fleet, resized to the nodes that each draw requires."""
+    """Cost of the winning fleet, with the nodes added that are missing in a draw."""
     cost_usd: Mapping[str, Span]
     """Maps label to the cost of one fleet over the draws in which that fleet is feasible.
 
@@ -123,23 +111,6 @@ def add_fleets_of_drawn_worlds(
     return family.joined_by(found)
 
 
-def draw_inputs(knobs: Sequence[Knob], seed: int, draws: int) -> tuple[list[Knob], dict[str, Array]]:
-    """Draw each uncertain input from a separate random stream, so that a new input does not change the other draws."""
-    uncertain = [knob for knob in knobs if knob.input.uncertain and knob.kind not in _NOT_DRAWN]
-    shared = {
-        stack: _stream(seed, f"stack {stack}").standard_normal(draws)
-        for stack in {knob.stack for knob in uncertain if knob.stack}
-    }
-    return uncertain, {
-        knob.id: _draw(knob, _stream(seed, f"input {knob.id}"), draws, shared.get(knob.stack)) for knob in uncertain
-    }
-
-
-def _stream(seed: int, name: str) -> np.random.Generator:
-    """Return the random stream of this name, which is independent of the streams of other names."""
-    return np.random.default_rng([seed, crc32(name.encode())])
-
-
 def draw_confidence(
     family: Family,
     world: InputWorld,
@@ -149,14 +120,17 @@ def draw_confidence(
     seed: int,
     draws: int,
 ) -> Confidence:
-    """Draw every input that has a range, resize each label's fleet for every draw, and count which label is cheapest.
+    """Draw every input that has a range, price each label's fleet in every draw, and count which label is cheapest.
 
-    Fleets are resized instead of solved again, because thousands of integer programs would take an hour. The cost of a
-    resized fleet may be overestimated, never underestimated.
+    In each draw a label pays for its planned fleet and for the nodes that are missing in that draw. Missing nodes are
+    counted instead of solved for, because thousands of integer programs would take an hour. The cost of a fleet may be
+    overestimated, never underestimated.
     """
     uncertain, values = draw_inputs(knobs, seed, draws)
-    problem = build_problem(world.resolved, candidates)
-    worlds = drawn_worlds(world, candidates, problem, values, uncertain)
+    # A draw says what speed and demand turn out to be, so nothing is added to its load.
+    problem = replace(build_problem(world.resolved, candidates), headroom=None)
+    errors = draw_errors(uncertain, seed, draws)
+    worlds = drawn_worlds(world, candidates, problem, values, uncertain, errors=errors)
     costs = family.signed_costs(problem, worlds)
     labels = sorted(costs)
     stacked = np.vstack([costs[label] for label in labels])
@@ -182,28 +156,6 @@ def draw_confidence(
         blame=() if decided is None else _blame(uncertain, values, decided),
         enough_fraction=float(np.mean(enough)),
         nodes=_span(nodes),
-    )
-
-
-def _draw(knob: Knob, generator: np.random.Generator, draws: int, shared: Array | None) -> Array:
-    """Draw values of one input.
-
-    A capacity is drawn from a two-piece log-normal distribution through its P10, median and P90. Any other input is
-    drawn from two triangular distributions that meet at its stated value. The stated value is the median of either
-    distribution. If the stated value were the mode instead, every draw from a range that starts at the stated value
-    would exceed it.
-    """
-    entry = knob.input
-    if knob.kind == "throughput":
-        normal = generator.standard_normal(draws)
-        if shared is not None:
-            normal = sqrt(_SHARED) * shared + sqrt(1 - _SHARED) * normal
-        below, above = np.log(entry.low / entry.value) / -_P10_Z, np.log(entry.high / entry.value) / _P10_Z
-        return np.asarray(entry.value * np.exp(np.where(normal < 0, below, above) * normal))
-    uniform = generator.random(draws)
-    from_value = 1 - np.sqrt(2 * np.minimum(uniform, 1 - uniform))
-    return np.asarray(
-        entry.value + from_value * np.where(uniform < 1 / 2, entry.low - entry.value, entry.high - entry.value)
     )
 
 

@@ -121,7 +121,7 @@ def count_units_at(mix: Mix, problem: Problem, load: float) -> Counts | None:
     counts: dict[Unit, int] = dict(_people(mix))
     watts: dict[tuple[str, int], float] = {}
     nodes: dict[tuple[str, int], float] = {}
-    filling = Filling(problem, mix.pools)
+    filling = Filling(problem.for_fleet(mix), mix.pools)
     for key in dict.fromkeys(pool.offer.key for pool in mix.pools):
         pools = [pool for pool in mix.pools if pool.offer.key == key]
         needed = {pool.period: _nodes_at(pool, filling, load) for pool in pools}

@@ -11,6 +11,7 @@ from penstock.planning.optimizer.cheapest_mix import LOOSE, cheapest
 from penstock.planning.optimizer.competing_fleets import NOTHING, Family
 from penstock.planning.optimizer.problem import Mix, Offer, Problem, Restriction
 from penstock.planning.optimizer.resize_fleet import Worlds, one_world, resized_usd
+from penstock.planning.uncertainty.plan_headroom import with_known
 from penstock.planning.uncertainty.solve_again import Sized, as_solved, size_solved, solve_again, solve_each
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob
 
@@ -242,14 +243,17 @@ def demand_scenarios(
     knobs: Sequence[Knob],
     sized: Sized = as_solved,
 ) -> tuple[DemandScenario, ...]:
-    """Solve again with all demands and growth rates at their low end, then at their high end; empty without ranges."""
+    """Solve again with all demands and growth rates at their low end, then at their high end; empty without ranges.
+
+    In a scenario the demand is known, so its fleet has headroom for uncertain speed only.
+    """
     moving = [knob for knob in knobs if knob.kind == "demand" and knob.input.uncertain]
     if not moving:
         return ()
     low, high = world, world
     for knob in moving:
         low, high = knob.apply(low, knob.input.low), knob.apply(high, knob.input.high)
-    problems = [moved.problem(candidates) for moved in (low, high)]
+    problems = [with_known(moved, candidates, moving).problem(candidates) for moved in (low, high)]
     solved = solve_each(family, [(problem, None) for problem in problems], search_nodes=_SEARCH_NODES)
     less, more = (size_solved(mix, problem, sized) for mix, problem in zip(solved, problems, strict=True))
     ends: tuple[tuple[Literal["low", "base", "high"], Mix | None], ...] = (

@@ -13,6 +13,7 @@ from penstock.planning.optimizer.competing_fleets import Family, best_other, che
 from penstock.planning.optimizer.refill_nodes import Array
 from penstock.planning.optimizer.resize_fleet import one_world
 from penstock.planning.uncertainty.drawn_worlds import drawn_worlds
+from penstock.planning.uncertainty.plan_headroom import LOADING, with_known
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob, KnobKind
 
 _TOLERANCE: Final = 0.005
@@ -142,8 +143,10 @@ def tornado(judge: Judge, world: InputWorld, knobs: Sequence[Knob]) -> tuple[Swi
     for knob in knobs:
         if not knob.input.uncertain:
             continue
-        low = judge.costs(knob.apply(world, knob.input.low), knob.kind)
-        high = judge.costs(knob.apply(world, knob.input.high), knob.kind)
+        # At the end of its range an input is known, so that no headroom is needed for it.
+        known = with_known(world, judge.candidates, [knob]) if knob.kind in LOADING else world
+        low = judge.costs(knob.apply(known, knob.input.low), knob.kind)
+        high = judge.costs(knob.apply(known, knob.input.high), knob.kind)
         swing = Swing(
             kind=knob.kind,
             id=knob.id,

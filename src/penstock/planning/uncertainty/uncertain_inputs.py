@@ -34,7 +34,16 @@ class InputWorld:
 
 
 KnobKind = Literal[
-    "price", "rent", "throughput", "engineers", "engineers_by_size", "demand", "mean_load", "delivery", "rate"
+    "price",
+    "rent",
+    "throughput",
+    "engineers",
+    "engineers_by_size",
+    "demand",
+    "software_gain",
+    "mean_load",
+    "delivery",
+    "rate",
 ]
 
 
@@ -98,7 +107,8 @@ def capacity_spreads(candidates: Sequence[Candidate]) -> Mapping[str, tuple[floa
             if rate.value <= 0:
                 continue
             low, high = found.get(candidate.accelerator.id, (1.0, 1.0))
-            found[candidate.accelerator.id] = (min(low, rate.low / rate.value), max(high, rate.high / rate.value))
+            least = max(1 / _WIDE, rate.low / rate.value)
+            found[candidate.accelerator.id] = (min(low, least), max(high, rate.high / rate.value))
     return found
 
 
@@ -180,7 +190,7 @@ def _stacks(stacks: Mapping[str, StackPlan]) -> Iterator[Knob]:
             ("engineers_by_size", "engineers_per_1000_devices", vendor, f"extra {by_size}", 1000.0),
             ("rate", "support_usd_per_device_year", "", f"{vendor} support contract", 60_000.0),
             ("rate", "licence_usd_per_device_year", "", f"{vendor} licences", 60_000.0),
-            ("rate", "software_gain_per_year", "", f"{vendor} software gain", 3.0),
+            ("software_gain", "software_gain_per_year", "", f"{vendor} software gain", 3.0),
         )
         for kind, key, subject, name, maximum in inputs:
             current: Input = getattr(stack, key)

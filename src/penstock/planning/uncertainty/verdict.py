@@ -88,6 +88,7 @@ def _measure(blame: Blame, family: Family, candidates: tuple[Candidate, ...]) ->
         "demand": f"forecast the {subject}",
         "mean_load": f"forecast the {subject}",
         "delivery": f"get the delivery date of {subject} in writing",
+        "software_gain": f"determine the {subject}",
         "rate": f"determine the {subject}",
     }
     if blame.kind in settled:

@@ -36,5 +36,5 @@ class FleetSimulator:
         return found.mix if found.met else None
 
     def _verify(self, mix: Mix, problem: Problem, verify_of: VerifyOf) -> Verified:
-        own = problem.of_its_kind(mix)
+        own = problem.of_its_kind(mix).for_fleet(mix)
         return verify_fleet(mix, own, self.candidates, self.workloads, verify_of, sizing_of=self.sizing_of)

@@ -39,11 +39,6 @@ class ServingFleet:
     pools: tuple[ServingPool, ...]
     streams: tuple[RequestStream, ...]
 
-    def times(self, factor: float) -> "ServingFleet":
-        """Return a copy of the fleet that receives `factor` times the requests."""
-        streams = tuple(replace(entry, requests_per_s=entry.requests_per_s * factor) for entry in self.streams)
-        return replace(self, streams=streams)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
@@ -113,18 +108,22 @@ def _streams(
     ]
 
 
-def at_todays_speed(fleet: ServingFleet, problem: Problem) -> ServingFleet:
-    """Divide the load by the assumed software gains, because the simulator models today's engines only."""
-    if not problem.gains:
-        return fleet
-    accelerators = {pool.id: pool.option.deployment.accelerator.id for pool in fleet.pools}
+def at_planned_load(fleet: ServingFleet, problem: Problem) -> ServingFleet:
+    """Raise the load of each pool by the plan's headroom, and divide it by the assumed software gains.
+
+    The simulator models today's engines at their predicted speed, so the headroom for slower engines and for a larger
+    demand is simulated as load.
+    """
     ones = (1.0,) * problem.periods
+    factors = {
+        pool.id: 1
+        / problem.gains.get(pool.option.deployment.accelerator.id, ones)[fleet.period]
+        / problem.allowed_utilisation(pool.option.id, fleet.period)
+        for pool in fleet.pools
+    }
     streams = []
     for stream in fleet.streams:
-        sent = {
-            pool: share / problem.gains.get(accelerators[pool], ones)[fleet.period]
-            for pool, share in stream.shares.items()
-        }
+        sent = {pool: share * factors[pool] for pool, share in stream.shares.items()}
         total = sum(sent.values())
         shares = {pool: share / total for pool, share in sent.items()}
         streams.append(replace(stream, requests_per_s=stream.requests_per_s * total, shares=shares))

@@ -145,9 +145,10 @@ def _check_pool(pool: ServingPool, load: PoolLoad, workload: str, by: _Judges) -
         and (fewer is None or by.bounded(replace(load, requests_per_s=load.requests_per_s * fewer)) < required)
     )
     if small and not (just_right and by.sizing):
-        found = by.sustained(load) / load.requests_per_s
+        share = by.sustained(load) / load.requests_per_s
+    if kept >= required:
         # By chance a capacity search may end below a rate that met the SLO.
-        share = max(1.0, found) if kept >= required else found
+        share = max(1.0, share)
     return Check(
         workload=workload,
         pool=pool.id,

@@ -16,7 +16,7 @@ from penstock.planning.optimizer.load_balance import balance_load
 from penstock.planning.optimizer.problem import Mix, PoolKey, PoolPeriod, Problem, ReplicaKind, Restriction
 from penstock.planning.optimizer.refill_nodes import Filling
 from penstock.planning.spec.plan_types import WorkloadPlan
-from penstock.planning.verification.serving_fleet import Check, VerifyOf, at_todays_speed, pool_id, serving_fleet
+from penstock.planning.verification.serving_fleet import Check, VerifyOf, at_planned_load, pool_id, serving_fleet
 
 _HEADROOM: Final = 0.98
 MAY_CARRY: Final = 1.07
@@ -273,13 +273,14 @@ def _reuse_if_feasible(mix: Mix | None, problem: Problem) -> Mix | None:
 def of_same_accelerators(problem: Problem, mix: Mix) -> Mix | None:
     """Plan a fleet again on its accelerators; a fleet of several vendors keeps all vendors, as its label requires."""
     vendors = vendors_above_minimum_share(problem, mix)
+    problem = problem.for_fleet(mix)
     found = cheapest(
         problem,
         Restriction(only_accelerators=mix.support, require_vendors=vendors if len(vendors) > 1 else frozenset()),
         gap_fraction=None if problem.periods == 1 else _PERIODS_GAP,
         search_nodes=_MAX_NODES,
     )
-    return None if found is None else _with_largest_margin(found, problem)
+    return None if found is None else replace(_with_largest_margin(found, problem), headroom=mix.headroom)
 
 
 def _with_largest_margin(mix: Mix, problem: Problem) -> Mix:
@@ -364,8 +365,8 @@ def _checks(
     """Check every period at its peak load plus the headroom that the plan requires."""
     found: dict[CheckKey, Check] = {}
     for period in sorted({pool.period for pool in mix.pools}):
-        fleet = serving_fleet(mix, period, problem, candidates, workloads).times(1 / problem.utilisation_fraction)
-        for check in verify_of(at_todays_speed(fleet, problem)):
+        fleet = serving_fleet(mix, period, problem, candidates, workloads)
+        for check in verify_of(at_planned_load(fleet, problem)):
             found[period, check.pool or check.workload] = check
     return found
 

@@ -29,7 +29,7 @@ def render_fit(model: ModelSpec, reports: Sequence[FitReport], context_tokens: i
     pieces: list[RenderableType] = [_headline(model, reports), table, Text(), _bars(reports, width)]
     pieces += [_verdict(report) for report in reports if not report.fit.fits]
     pieces += [_with_flags(report) for report in reports if report.flags]
-    pieces += [Text(line) for report in reports if (line := _logged(report))]
+    pieces += [Text(line) for report in reports if (line := _logged_kv_tokens(report))]
     pieces += [_footnote(reports)]
     notes = dict.fromkeys((*model.notes, *(note for report in reports for note in report.notes)))
     pieces += [Text(f"Note: {note}", style="dim") for note in notes]
@@ -201,7 +201,7 @@ def _with_flags(report: FitReport) -> Text:
     return text
 
 
-def _logged(report: FitReport) -> str | None:
+def _logged_kv_tokens(report: FitReport) -> str | None:
     """Say what vLLM logs at start-up, if it counts the cache of layers with windows in another way. Otherwise None."""
     capacity = report.fit.capacity
     if capacity is None or capacity.logged_tokens is None:

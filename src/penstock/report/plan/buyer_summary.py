@@ -13,6 +13,7 @@ from penstock.planning.spec.resolve_plan import Resolved
 from penstock.planning.uncertainty.monte_carlo import Blame
 from penstock.planning.uncertainty.scenarios import DemandScenario
 from penstock.planning.verification.verify_fleet import vendors_above_minimum_share
+from penstock.report.plan.confidence_sentences import enough_sentence, levels_table, share_enough
 from penstock.report.plan.flips import flips_by_input, plain_flip, within_range
 from penstock.report.plan.html_tables import Cell, HtmlTable
 from penstock.report.plan.plan_amounts import rate, usd
@@ -30,7 +31,6 @@ from penstock.report.plan.scenario_sentences import (
 from penstock.report.plan.sentences import (
     Sureness,
     capital_first,
-    enough_sentence,
     label_name,
     likelier,
     not_compared_sentence,
@@ -45,10 +45,10 @@ from penstock.report.plan.sentences import (
 from penstock.units import count_text
 
 _TAGS: Final[Mapping[Sureness, str]] = {
-    "sure": "confident",
-    "likely": "likely",
+    "sure": "vendor: confident",
+    "likely": "vendor: likely",
     "alone": "only one kind of fleet",
-    "open": "undecided",
+    "open": "vendor: undecided",
     "unmet": "misses its SLO",
 }
 _FLIPS_SHOWN: Final = 6
@@ -73,6 +73,8 @@ def summary(result: PlanResult, answer: Answer) -> dict[str, object]:
     return {
         "level": level,
         "tag": _TAGS[level],
+        "enough": "" if level == "unmet" else f"enough in {share_enough(answer)} of cases",
+        "levels": levels_table(answer),
         "answer": f"{acquisition_plan(answer.winner.mix, result.resolved)}: {_money(result, answer)}",
         "how_sure": _how_sure(result, answer),
         "notes": [note for note in notes if note],
@@ -246,7 +248,7 @@ def _in_draws(answer: Answer) -> str:
         sentences.insert(0, f"In {none:.0%} of cases no compared fleet meets every rule of the plan.")
     if answer.winner.cost.total_usd < span.low:
         sentences.append("The planned cost is below this range, so the plan is optimistic.")
-    if enough := enough_sentence(answer, node="server", draws="cases"):
+    if enough := enough_sentence(answer, unit="server"):
         sentences.append(f"{capital_first(enough)}.")
     return " ".join(sentences)
 

@@ -17,6 +17,7 @@ from penstock.planning.optimizer.problem import PoolPeriod
 from penstock.planning.plan_result import NoFleet, PlanResult
 from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.resolve_plan import Confirmer, LeftOut
+from penstock.planning.uncertainty.confidence_levels import ConfidenceLevel
 from penstock.planning.uncertainty.monte_carlo import Blame
 from penstock.planning.uncertainty.scenarios import DemandScenario, Owned, RulePrice
 from penstock.planning.uncertainty.sensitivity import Flip
@@ -235,6 +236,7 @@ class FleetDocument(TypedDict):
     owned: Owned | None
     verified: list[VerifiedDocument]
     regret_usd: float | None
+    levels: list[ConfidenceLevel]
 
 
 class NoFleetDocument(TypedDict):

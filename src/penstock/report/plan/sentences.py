@@ -193,26 +193,6 @@ def sureness(answer: Answer) -> Sureness:
     return "sure" if answer.verified and verdict.probability >= _SURE else "likely"
 
 
-def enough_sentence(answer: Answer, *, node: str = "node", draws: str = "draws") -> str:
-    """State the share of Monte Carlo draws in which the planned number of nodes is enough.
-
-    The text is empty if every draw needs the same number of nodes. The number of nodes may be uncertain even if the
-    winner is certain.
-    """
-    confidence, mix = answer.confidence, answer.winner.mix
-    periods = {pool.period for pool in mix.pools}
-    most = max(sum(pool.nodes for pool in mix.pools if pool.period == period) for period in periods)
-    if confidence.nodes.low == confidence.nodes.high:
-        return ""
-    these = f"{count_text(most, node)} {'is' if most == 1 else 'are'}"
-    # Each draw either refills nodes or redistributes load, but not both. The share is therefore a lower bound.
-    shared = len(mix.pools) > len(periods) or any(len(pool.replicas) > 1 for pool in mix.pools)
-    share = f"{'at least ' if shared else ''}{confidence.enough_fraction:.0%}"
-    enough = f"{these} enough in {share} of {draws}"
-    p90 = round(confidence.nodes.high)
-    return enough if confidence.nodes.high <= most else f"{enough}; P90: {count_text(p90, node)}"
-
-
 def in_time_share(check: Check) -> str:
     """Format the share of requests within the SLO.
 

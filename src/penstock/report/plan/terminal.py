@@ -13,6 +13,7 @@ from penstock.planning.optimizer.problem import Mix, PoolPeriod
 from penstock.planning.plan_result import Answer, Bill, NoFleet, PlanResult
 from penstock.report.drawing.bars import Use, legend, stacked_bar
 from penstock.report.plan.cash_sentences import money_with_site, with_site
+from penstock.report.plan.confidence_sentences import enough_sentence
 from penstock.report.plan.flips import flip_sentence, flips_by_input, within_range
 from penstock.report.plan.plan_amounts import per_mtok, spread, usd
 from penstock.report.plan.price_sentences import price_sentences
@@ -28,7 +29,6 @@ from penstock.report.plan.sentences import (
     NO_FLEET,
     cheaper_fleet_sentence,
     disaggregated_sentences,
-    enough_sentence,
     fleet_name,
     headline,
     in_time_share,
@@ -99,7 +99,7 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
     )
     yield from _likelier(result, answer)
     if enough := enough_sentence(answer):
-        yield Text(f"nodes  {enough}")
+        yield Text(f"enough {enough}")
     yield from (Text(f"{head:<6} {sentence}") for head, sentence in money_with_site(answer.winner.cash, result.plan))
     if small := small_fleet(result, answer):
         yield Text(f"note   {small}", style="yellow")

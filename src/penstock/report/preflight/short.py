@@ -54,20 +54,20 @@ def render_short(
 ) -> RenderableType:
     """Draw the verdict, the findings with their fixes, what is not known, and one command."""
     pieces: list[RenderableType] = [headline(answer)]
-    pieces += [_indented(line, style) for line, style in _findings(answer)]
+    pieces += [_indent_lines(line, style) for line, style in _findings(answer)]
     if strict:
-        pieces += [_indented(f"--strict fails: {reason}", "bold yellow") for reason in strict_failures(answer)]
+        pieces += [_indent_lines(f"--strict fails: {reason}", "bold yellow") for reason in strict_failures(answer)]
     else:
-        pieces += [_indented(line, "dim") for line in _open_points(answer)]
+        pieces += [_indent_lines(line, "dim") for line in _open_points(answer)]
     if answer.readiness is not Readiness.BLOCKED:
-        pieces.append(_indented(memory_sentence(answer), "default"))
+        pieces.append(_indent_lines(memory_sentence(answer), "default"))
     if speed is not None:
-        pieces.append(_indented(speed_sentence(speed), "default"))
+        pieces.append(_indent_lines(speed_sentence(speed), "default"))
     pieces += _command(answer, instead, columns)
     return Group(*pieces)
 
 
-def _indented(line: str, style: str) -> RenderableType:
+def _indent_lines(line: str, style: str) -> RenderableType:
     return Padding(Text(line, style=style), (0, 0, 0, _INDENT))
 
 
@@ -106,4 +106,4 @@ def _command(answer: Preflight, instead: Preflight | None, columns: int) -> Iter
 def _one_command(plan: LaunchPlan, columns: int) -> RenderableType:
     """Draw the container command, or the command for an installed engine if there is no official image."""
     command = command_text(pack_command(plan.docker() or plan.bare(), columns - _INDENT))
-    return command if plan.nodes == 1 else Group(_indented(describe_nodes(plan), "dim"), command)
+    return command if plan.nodes == 1 else Group(_indent_lines(describe_nodes(plan), "dim"), command)

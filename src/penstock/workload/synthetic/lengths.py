@@ -99,14 +99,14 @@ class Empirical:
 
     def draw(self, rng: np.random.Generator, count: int) -> tuple[Int32s, Int32s]:
         """Return the prompt and answer lengths of `count` requests."""
-        picked = self._picked(rng, count)
+        picked = self._pick_lengths(rng, count)
         return self.input_tokens[picked], self.output_tokens[picked]
 
     def draw_classes(self, rng: np.random.Generator, count: int) -> Uint8s | None:
         """Return the SLO classes of the requests that `draw` returns with an equal generator; None without classes."""
-        return None if self.slo_class is None else self.slo_class[self._picked(rng, count)]
+        return None if self.slo_class is None else self.slo_class[self._pick_lengths(rng, count)]
 
-    def _picked(self, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
+    def _pick_lengths(self, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
         return rng.integers(len(self.input_tokens), size=count)
 
 

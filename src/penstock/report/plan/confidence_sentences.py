@@ -1,0 +1,76 @@
+"""Says in how many cases the planned fleet is enough, and what more or less confidence would cost."""
+
+from typing import Final
+
+from penstock.planning.plan_result import Answer
+from penstock.planning.uncertainty.confidence_levels import ConfidenceLevel
+from penstock.report.plan.html_tables import Cell, HtmlTable
+from penstock.report.plan.plan_amounts import usd
+from penstock.units import count_text
+
+_COMPARED: Final = (0.5, 0.9)
+"""Confidences that the first screen compares with the planned one."""
+_NEGLIGIBLE: Final = 0.001
+"""Difference of costs, relative to the plan, that counts as none."""
+
+
+def planned_level(answer: Answer) -> ConfidenceLevel | None:
+    """Return the planned confidence with its cost; None if the plan has no levels."""
+    return next((level for level in answer.levels if level.planned), None)
+
+
+def enough_sentence(answer: Answer, *, unit: str = "node") -> str:
+    """State in which share of cases the planned fleet is enough, and what 50% and 90% of cases would cost."""
+    planned = planned_level(answer)
+    if planned is None or planned.nodes is None:
+        return ""
+    these = f"{count_text(round(planned.nodes), unit)} {'is' if planned.nodes == 1 else 'are'}"
+    first = f"{these} enough in {share_enough(answer)} of cases (planned for {planned.confidence:.0%})"
+    others = [_compare_level(level, planned, unit) for level in answer.levels if level.confidence in _COMPARED]
+    return "; ".join([first, *(text for text in others if text)])
+
+
+def share_enough(answer: Answer) -> str:
+    """Format the share of cases in which the planned fleet is enough.
+
+    Each case either refills nodes or redistributes load, but not both. With several kinds of replicas the share is
+    therefore a lower bound.
+    """
+    mix = answer.winner.mix
+    periods = {pool.period for pool in mix.pools}
+    shared = len(mix.pools) > len(periods) or any(len(pool.replicas) > 1 for pool in mix.pools)
+    return f"{'at least ' if shared else ''}{answer.confidence.enough_fraction:.0%}"
+
+
+def _compare_level(level: ConfidenceLevel, planned: ConfidenceLevel, unit: str) -> str:
+    """Compare the cost of another confidence with the planned cost; empty for the planned confidence itself."""
+    if level.planned or planned.usd is None:
+        return ""
+    if level.usd is None or level.nodes is None:
+        return f"no number of these is enough in {level.confidence:.0%}"
+    more = level.usd - planned.usd
+    if abs(more) <= _NEGLIGIBLE * planned.usd:
+        return f"{level.confidence:.0%} costs the same"
+    nodes = count_text(round(level.nodes), unit)
+    return f"{level.confidence:.0%} {'costs' if more > 0 else 'saves'} {usd(abs(more))}" + (
+        f" more ({nodes})" if more > 0 else f" ({nodes})"
+    )
+
+
+def levels_table(answer: Answer) -> HtmlTable | None:
+    """List the size and the cost of the fleet by confidence; None if the plan has no levels."""
+    planned = planned_level(answer)
+    if planned is None or planned.usd is None:
+        return None
+    heads: list[Cell] = ["enough in", ("servers or instances", "n"), ("cost", "n"), ("compared with the plan", "n")]
+    rows: list[list[Cell]] = []
+    for level in answer.levels:
+        name = f"{level.confidence:.0%} of cases" + (", as planned" if level.planned else "")
+        if level.usd is None or level.nodes is None:
+            rows.append([name, ("-", "n"), ("not possible with this fleet", "n"), ("-", "n")])
+            continue
+        more = level.usd - planned.usd
+        sign = "-" if more < 0 else "+"
+        compared = "-" if abs(more) <= _NEGLIGIBLE * planned.usd else f"{sign}{usd(abs(more))}"
+        rows.append([name, (f"{round(level.nodes):,}", "n"), (usd(level.usd), "n"), (compared, "n")])
+    return HtmlTable(heads, rows, classes=["best" if level.planned else "" for level in answer.levels])
