@@ -115,6 +115,9 @@ engine: $(VENV)/.installed ## beside a real vLLM on the CPU (build/vllm, 3.5 GB;
 optima: $(VENV)/.installed ## is the cheapest fleet ever missed? 300 demands of the scorecard (half a minute)
 	$(BIN)/python tools/check_optima.py --step 5
 
+capacities: $(VENV)/.installed ## do `plan` and `simulate --capacity` give the same rates? 20 deployments (two minutes)
+	$(BIN)/python tools/check_capacities.py
+
 bench: $(VENV)/.installed ## requests a second through the simulator, ten thousand to ten million (two minutes)
 	$(BIN)/python tools/bench_simulator.py --most 10000000
 

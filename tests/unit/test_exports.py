@@ -152,6 +152,7 @@ EXPORTS = {
         "read_trace",
         "require_whole",
         "usable_rows_sentence",
+        "vary_answers",
     ],
 }
 HEAVY = {

@@ -34,7 +34,12 @@ from penstock.planning.spec.plan_file import parse_plan
 from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.trace_lengths import TraceLengths, trace_lengths
 from penstock.planning.verification.pool_simulator import Simulator
-from penstock.planning.verification.simulated_capacity import LoadJudge, simulated_capacity, verify_by
+from penstock.planning.verification.simulated_capacity import (
+    LoadJudge,
+    capacity_with_curve,
+    simulated_capacity,
+    verify_by,
+)
 from penstock.preflight import Subject, load_knowledge
 from penstock.preflight.facts.subject import subject_of
 from penstock.reading.text import read_text
@@ -137,6 +142,7 @@ def sources_of(asked: Plan, folder: Path, watch: ProgressListener = LOG) -> Sour
         capacity_note="Capacity within the SLO is simulated: replicas behind one router, Poisson arrivals with the "
         "workload's mix of lengths, and the engine with the highest capacity.",
         screen=screen,
+        curve_of=capacity_with_curve(simulator.curve, screen),
         engines_of=efficiencies.engines,
         engines_of_vendor=efficiencies.engines_of,
         served=lambda part: bool(efficiencies.engines(part)),

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 
 from penstock.catalog.accelerator import Accelerator
 from penstock.model import ModelSpec
-from penstock.planning.candidates.candidate_search import Candidate, Choice, EnginesOf, NotLaunched, find_candidates
+from penstock.planning.candidates.candidate_search import Choice, EnginesOf, find_candidates, with_curves
+from penstock.planning.candidates.replica_capacity import CapacityOf
 from penstock.planning.plan_sources import Sources
 from penstock.planning.spec.plan_types import AcceleratorPlan, WorkloadPlan
-from penstock.planning.spec.resolve_plan import LeftOut, Resolved
+from penstock.planning.spec.resolve_plan import Resolved
 from penstock.simulation.run_options import StageProgress
 
 
@@ -24,12 +25,8 @@ def search_candidates(resolved: Resolved, sources: Sources, progress: StageProgr
             done += 1
             yield accelerator, planned
 
-    candidates: list[Candidate] = []
-    left_out: list[LeftOut] = []
-    not_launched: list[NotLaunched] = []
-    considered = 0
-    for workload in plan.workloads:
-        choice = find_candidates(
+    choices = [
+        find_candidates(
             workload,
             sources.model_of(workload.model),
             with_progress(),
@@ -40,16 +37,30 @@ def search_candidates(resolved: Resolved, sources: Sources, progress: StageProgr
             units_of=sources.units_of if workload.disaggregated else lambda *_: (),
             obstacle_of=sources.obstacle_of,
         )
-        candidates += choice.candidates
-        left_out += choice.left_out
-        not_launched += choice.not_launched
-        considered += choice.considered
+        for workload in plan.workloads
+    ]
+    if sources.curve_of is not None:
+        choices = _with_curves(choices, plan.workloads, sources.curve_of, progress)
     return Choice(
-        candidates=tuple(candidates),
-        considered=considered,
-        left_out=tuple(left_out),
-        not_launched=tuple(not_launched),
+        candidates=tuple(entry for choice in choices for entry in choice.candidates),
+        considered=sum(choice.considered for choice in choices),
+        left_out=tuple(entry for choice in choices for entry in choice.left_out),
+        not_launched=tuple(entry for choice in choices for entry in choice.not_launched),
     )
+
+
+def _with_curves(
+    choices: Sequence[Choice], workloads: Sequence[WorkloadPlan], curve_of: CapacityOf, progress: StageProgress
+) -> list[Choice]:
+    """Return the choices with the capacity of each candidate over the prediction error."""
+    total, done = sum(len(choice.candidates) for choice in choices), 0
+
+    def step(name: str) -> None:
+        nonlocal done
+        done += 1
+        progress(f"capacity with slower and faster steps: {name}", done, total)
+
+    return [with_curves(choice, workload, curve_of, step) for choice, workload in zip(choices, workloads, strict=True)]
 
 
 def _engines_of(workload: WorkloadPlan, resolved: Resolved, sources: Sources) -> EnginesOf:

@@ -29,6 +29,8 @@ class Sources:
     capacity_note: str
     """Sentence for the report that says how capacity was estimated."""
     screen: CapacityOf | None = None
+    curve_of: CapacityOf | None = None
+    """Function that returns capacities with their simulated curves; slower, so it is used for kept candidates only."""
     engines_of: EnginesOf = lambda *_: ()
     """Function that returns the engines measured on an accelerator, optionally with a given model."""
     engines_of_vendor: Callable[[str], Sequence[str]] = lambda _: ()

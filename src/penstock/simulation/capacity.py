@@ -8,15 +8,16 @@ from typing import Final
 import numpy as np
 
 from penstock.errors import UsageError
+from penstock.simulation.judged_classes import JudgedClass, judge_classes, slowdown_limit
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.run import simulate
 from penstock.simulation.run_options import Options
-from penstock.workload import CountProgress, Gamma, Poisson, Requests, SloClass, Workload
+from penstock.workload import CountProgress, Gamma, Poisson, SloClass, Workload
 
 _TOLERANCE: Final = 0.005
 _TRIALS: Final = 24
-_MIN_SHARE: Final = 2.0**-12
+MIN_SHARE: Final = 2.0**-12
 """Share of the saturated throughput at which the search stops, and reports that no rate meets the SLO."""
 _ONE_REPLICA, _MIN_REQUESTS, _MAX_REQUESTS = 60_000, 16_000, 200_000
 """Requests per trial: the number for one replica, the minimum, and the maximum.
@@ -74,6 +75,11 @@ class Trial:
     """Smallest margin of any class: its attained fraction minus its target fraction.
 
     Negative if the class misses its target.
+    """
+    slowdown_limit: float | None
+    """Largest factor by which every step and the time between arrivals may grow so that every SLO is still met.
+
+    None if the factor cannot be computed from this run (see `slowdown_limit`).
     """
     outcome: Outcome
 
@@ -177,7 +183,8 @@ def trial(pools: Sequence[ReplicaPool], asked: RateSearch, rate_per_s: float, *,
     workload, classes = asked.workload, asked.classes
     blocks = list(workload.blocks(seed=asked.seed, requests=requests, rate_per_s=rate_per_s))
     outcome = simulate(pools, blocks, classes=classes, options=replace(asked.options, keep_requests=True))
-    attained, spare = _worst_class(outcome, blocks, classes)
+    judged = judge_classes(outcome, blocks, classes, warm_up=WARM_UP)
+    attained, spare = _worst_class(judged)
     span_s = outcome.arrival_span_s
     # Chance makes the same number of requests arrive faster or slower: the drawn rate is the sustained one.
     steady = isinstance(workload.arrivals, Poisson | Gamma) and span_s > 0 and outcome.saturation is None
@@ -187,6 +194,7 @@ def trial(pools: Sequence[ReplicaPool], asked: RateSearch, rate_per_s: float, *,
         requests=requests,
         attained_fraction=attained,
         spare_fraction=spare,
+        slowdown_limit=0.0 if judged is None else slowdown_limit(judged, pools, asked.options),
         outcome=outcome,
     )
 
@@ -214,7 +222,7 @@ def _search(
     held, missed = _ends(known)
     for _ in range(_TRIALS):
         low, high = 0.0 if held is None else held.asked_per_s, inf if missed is None else missed.asked_per_s
-        if high < _MIN_SHARE * begin or low >= (1 - tolerance) * high:
+        if high < MIN_SHARE * begin or low >= (1 - tolerance) * high:
             break
         if held is not None and missed is not None:
             rate = low + (high - low) * _place_between(held, missed)
@@ -249,30 +257,12 @@ def _place_between(held: Trial, missed: Trial) -> float:
     return min(1 - _CLOSEST, max(_CLOSEST, held.spare_fraction / (held.spare_fraction - missed.spare_fraction)))
 
 
-def _worst_class(outcome: Outcome, blocks: Sequence[Requests], classes: Sequence[SloClass]) -> tuple[float, float]:
+def _worst_class(judged: Sequence[JudgedClass] | None) -> tuple[float, float]:
     """Return the attainment of the class with the smallest margin to its target, and this margin."""
-    served = outcome.served
-    if served is None or not len(served.number):
+    if judged is None:
         return 0.0, -1.0
-    begins_s = served.arrival_s[0] + WARM_UP * outcome.arrival_span_s
-    groups = np.minimum(np.concatenate([block.slo_class for block in blocks]), len(classes) - 1)
-    refused = np.concatenate([block.arrival_s for block in blocks]) >= begins_s
-    # In a stopped run, missing requests may simply not have been reached.
-    refused[slice(None) if outcome.saturation is not None else served.number] = False
-    group = groups[served.number]
-    after = np.where(served.output_tokens > 1, served.output_tokens - 1.0, np.nan)
-    worst = (1.0, inf)
-    for index, item in enumerate(classes):
-        rows = (group == index) & (served.arrival_s >= begins_s)
-        if item.slo is None or not rows.any():
-            continue
-        ttft_s, e2e_s = served.ttft_s[rows], served.e2e_s[rows]
-        with np.errstate(invalid="ignore"):  # requests that were not served have infinite times and miss
-            tpot_s = (e2e_s - ttft_s) / after[rows]
-        met = np.isfinite(ttft_s) & item.slo.met(ttft_s=ttft_s, tpot_s=tpot_s, e2e_s=e2e_s)
-        fraction = float(np.sum(met)) / (len(met) + int(np.sum(refused & (groups == index))))
-        worst = min(worst, (fraction, fraction - item.slo.attainment_fraction), key=lambda entry: entry[1])
-    return worst
+    found = [(each.attained_fraction, each.slo.attainment_fraction) for each in judged]
+    return min(((attained, attained - target) for attained, target in found), key=lambda e: e[1], default=(1.0, inf))
 
 
 def _lifetime_s(asked: RateSearch) -> float:

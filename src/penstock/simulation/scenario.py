@@ -16,10 +16,12 @@ from penstock.simulation.placement import Placement, disaggregated_pools
 from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.run import simulate
 from penstock.simulation.run_options import Options, Policy, StageProgress
-from penstock.workload import CountProgress, Diurnal, Workload
+from penstock.workload import CountProgress, Diurnal, Fixed, Workload, vary_answers
 
 _MIN_ROUNDS: Final = 2
 """Minimum requests per user with think time. The first request of each user is not compared with the SLO."""
+_VARIED: Final = 10_000
+"""Number of different requests in a search for capacity if all requests are stated to be equally long."""
 _ALONE: Final = 20
 """Number of requests in the run that measures end-to-end time with one request at a time."""
 
@@ -147,7 +149,8 @@ def run_scenario(
     found: SustainedRate | None = None
     spread: Range | None = None
     if question.capacity:
-        found, *ends = (_capacity(pools, question, progress, name) for pools in runs)
+        varied = replace(question, workload=_with_varied_answers(question.workload, placement))
+        found, *ends = (_capacity(pools, varied, progress, name) for pools in runs)
         rates = sorted([found.rate_per_s, *(end.rate_per_s for end in ends)])
         spread = Range(value=found.rate_per_s, low=rates[0], high=rates[-1])
     return Scenario(
@@ -229,6 +232,16 @@ def _capacity(
         options=Options(route=question.route),
         progress=told,
     )
+
+
+def _with_varied_answers(workload: Workload, placement: Placement) -> Workload:
+    """Return the workload whose capacity is searched. As in plans, answers of one length vary around this length."""
+    lengths = workload.lengths
+    if not isinstance(lengths, Fixed):
+        return workload
+    limit = placement.deployment.model.max_context_tokens
+    varied = vary_answers(lengths.input_tokens, lengths.output_tokens, _VARIED, context_tokens=limit)
+    return replace(workload, lengths=varied)
 
 
 def _tell_trials(progress: StageProgress, what: str, total: int, done: int) -> None:

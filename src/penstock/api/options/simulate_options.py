@@ -74,7 +74,9 @@ class SimulateOptions(WorkloadOptions, DeploymentOptions):
         "think time plus one answer. With 0s, all users start at once, as in benchmarks.",
         default="0s",
     )
-    capacity: bool = option("Also find the highest request rate that meets the SLO.", default=False)
+    capacity: bool = option(
+        "Also find the highest request rate that meets the SLO; answers then vary by 10% around --out.", default=False
+    )
     route: str = option(
         "Routing between replicas: least-requests, least-tokens, round-robin.", default="least-requests"
     )

@@ -1,7 +1,8 @@
 """Finds the deployments worth considering: those that fit, meet the SLO and are not dominated by another deployment."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
@@ -16,6 +17,7 @@ from penstock.planning.candidates.deployment_options import DraftsOf, WorkloadOn
 from penstock.planning.candidates.disaggregated_units import UnitsOf
 from penstock.planning.candidates.launch_obstacles import ObstacleOf
 from penstock.planning.candidates.replica_capacity import Capacity, CapacityOf, Option, mixed_rate, way_of
+from penstock.planning.in_parallel import in_parallel
 from penstock.planning.spec.plan_types import AcceleratorPlan, WorkloadPlan
 from penstock.planning.spec.resolve_plan import LeftOut
 
@@ -24,6 +26,8 @@ _SCREEN_MARGIN: Final = 1.1
 
 An option is not simulated if it would still be dominated with its quick estimate multiplied by this factor.
 """
+Step = Callable[[str], None]
+"""Progress callback, called with the name of an accelerator or candidate."""
 EnginesOf = Callable[[str, ModelSpec | None], Sequence[str]]
 """Function that returns the engines with which an accelerator was measured, optionally with one model only."""
 
@@ -82,7 +86,7 @@ class Candidate:
             disaggregated=self.disaggregated,
         )
 
-    @property
+    @cached_property
     def rates(self) -> tuple[float, ...]:
         """Return the capacity for each length, in requests per second."""
         return tuple(capacity.requests_per_s.value for capacity in self.capacities)
@@ -192,6 +196,28 @@ class _Launches:
     def why(self) -> str | None:
         """Return why the first option was left out."""
         return self.blocked[0][0].why if self.blocked else None
+
+
+def with_curves(choice: Choice, workload: WorkloadPlan, curve_of: CapacityOf, step: Step = lambda _: None) -> Choice:
+    """Return the candidates with their capacities over the prediction error.
+
+    A candidate that turns out to miss the SLO at any rate is dropped.
+    """
+    found = []
+    searches = in_parallel([partial(curve_of, entry.option, workload) for entry in choice.candidates])
+    for entry, capacities in zip(choice.candidates, searches, strict=True):
+        found.append(replace(entry, capacities=capacities))
+        step(entry.id)
+    kept = tuple(entry for entry in found if any(entry.rates))
+    served = {entry.accelerator.id for entry in kept}
+    left_out = {
+        entry.accelerator.id: LeftOut(
+            what=f"{workload.name} on {entry.accelerator.id}", why=entry.capacities[0].grounds
+        )
+        for entry in found
+        if entry.accelerator.id not in served
+    }
+    return replace(choice, candidates=kept, left_out=(*choice.left_out, *left_out.values()))
 
 
 def _whole(

@@ -99,6 +99,7 @@ def capacity_spreads(candidates: Sequence[Candidate]) -> Mapping[str, tuple[floa
     """Map each accelerator to P10 and P90 of its capacity, relative to the estimate.
 
     P10 and P90 are those of the accelerator's least certain deployment, because errors within one stack are correlated.
+    A deployment that misses the SLO at its P10 counts with a tenth of its capacity, the least that a draw considers.
     """
     found: dict[str, tuple[float, float]] = {}
     for candidate in candidates:

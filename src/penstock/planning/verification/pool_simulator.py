@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from math import inf, log
+from math import log
 from typing import Final
 
 import numpy as np
 
 from penstock.performance.disaggregated.phase_factors import PHASES, Phase
-from penstock.performance.step.step_work import Array
 from penstock.planning.candidates.disaggregated_screen import UnitScreen
 from penstock.planning.candidates.queueless_screen import QueuelessScreen
-from penstock.planning.candidates.replica_capacity import Option
+from penstock.planning.candidates.replica_capacity import Option, RateCurve
 from penstock.planning.spec.plan_types import Bucket
+from penstock.planning.verification.rate_over_errors import StepSlowdowns, curve_over_errors
 from penstock.planning.verification.simulated_capacity import PoolLoad
 from penstock.simulation.capacity import (
     FIRST_STEP,
@@ -26,7 +26,8 @@ from penstock.simulation.capacity import (
 from penstock.simulation.placement import Placement, disaggregated_pools, place_on
 from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.run_options import Options
-from penstock.workload import Empirical, Poisson, SloClass, Workload
+from penstock.simulation.slower_steps import SlowerSteps
+from penstock.workload import Empirical, Poisson, SloClass, Workload, vary_answers
 
 _PAIRS, _MIN_PAIRS = 10_000, 21
 """Total number of requests that represent a mix of lengths, and minimum number per length.
@@ -40,13 +41,6 @@ _SKETCH_REQUESTS, _SKETCH_SHARE, _SKETCH_TOLERANCE = 8_000, 3, 0.01
 _BESIDE_OTHERS: Final = 1.02
 """First step, as a factor, of a rate search that starts from the result for a pool of another size with the same kind
 of replica."""
-_SPREAD: Final = 0.1
-"""Relative spread of output lengths around the mean of a length bucket.
-
-If all outputs were equally long, requests prefilled together would end in the same step, and a router that counts
-requests would send the whole next burst to the replica that became free. This effect would halve the capacity of 32
-replicas, although real traffic is less regular.
-"""
 
 
 @dataclass(slots=True)
@@ -75,11 +69,13 @@ class Simulator:
         The estimate is up to 5% too high. The error is about equal for all candidates, because all candidates serve the
         same requests.
         """
-        pools, asked = self.pools(load), self._rate_search(load)
-        if not pools:
-            return 0.0
+        pools = self.pools(load)
+        return self._highest(load, self._sketch(load, pools)) if pools else 0.0
+
+    def _sketch(self, load: PoolLoad, pools: Sequence[ReplicaPool]) -> RateSearch:
+        asked = self._rate_search(load)
         requests = max(_SKETCH_REQUESTS, requests_for(pools, asked, load.requests_per_s) // _SKETCH_SHARE)
-        return self._highest(load, replace(asked, requests=requests, tolerance=_SKETCH_TOLERANCE))
+        return replace(asked, requests=requests, tolerance=_SKETCH_TOLERANCE)
 
     def _highest(self, load: PoolLoad, asked: RateSearch) -> float:
         pools = self.pools(load)
@@ -93,6 +89,30 @@ class Simulator:
         if found > 0:
             self._each[kind] = found / load.replicas
         return found
+
+    def curve(self, load: PoolLoad) -> RateCurve:
+        """Return the sustained rate of the pool over the prediction error of its step times.
+
+        The rate at the predicted step times is that of `sustained`. How it changes with the error is sketched.
+        """
+        middle, pools = self.sustained(load), self.pools(load)
+        if not middle:
+            return RateCurve(errors=(0.0,), requests_per_s=(0.0,))
+        asked = self._sketch(load, pools)
+        runs, begin = self._runs_of(load, pools, asked), self._highest(load, asked)
+        if load.option.disaggregated is None:
+            steps: StepSlowdowns = SlowerSteps(runs.run, begin / runs.came, list(runs.trials.values()))
+        else:
+            steps = _ScaledUnits(self, load, asked, begin)
+        curve = curve_over_errors(steps, self._placed_replica(load).stack.spread)
+        sketched = float(curve.at(np.zeros(1))[0])
+        return curve.scaled(middle / sketched) if sketched else RateCurve(errors=(0.0,), requests_per_s=(0.0,))
+
+    def _placed_replica(self, load: PoolLoad) -> Placement:
+        """Return the replica whose prediction error is the error of the pool: the one that decodes."""
+        if load.option.disaggregated is not None:
+            return self.placed_disaggregated(load.option, "decode", load.mean_lengths)
+        return self.place(load.option, load.mean_lengths)
 
     def attained(self, load: PoolLoad) -> float:
         """Return the share of requests that meet the SLO at the load's rate; 0 if the queue keeps growing."""
@@ -121,14 +141,18 @@ class Simulator:
 
     def _rate_search(self, load: PoolLoad) -> RateSearch:
         classes = (SloClass(name="all", share_fraction=1.0, slo=load.slo),)
-        options = Options(first_of_equals=True)
+        options = Options()
         return RateSearch(workload=_workload(load, classes), classes=classes, seed=self.seed, options=options)
 
-    def pools(self, load: PoolLoad) -> tuple[ReplicaPool, ...]:
-        """Return the pools to simulate: one, or two for disaggregated units; none if a replica does not fit."""
+    def pools(self, load: PoolLoad, *, log_slowdown: float = 0.0) -> tuple[ReplicaPool, ...]:
+        """Return the pools to simulate: one, or two for disaggregated units; none if a replica does not fit.
+
+        Steps of units take exp(`log_slowdown`) times as long as predicted.
+        """
         lengths, unit = load.mean_lengths, load.option.disaggregated
         if unit is not None:
-            ahead, after = (self.placed_disaggregated(load.option, phase, lengths).replica for phase in PHASES)
+            both = (self.placed_disaggregated(load.option, phase, lengths) for phase in PHASES)
+            ahead, after = (each.at(log_slowdown) if log_slowdown else each.replica for each in both)
             if ahead is None or after is None:
                 return ()
             return disaggregated_pools(unit, ahead, after, name="pool", units=load.replicas)
@@ -186,10 +210,13 @@ class _Runs:
 
     def at(self, rate_per_s: float) -> float:
         """Return the attainment at a rate."""
-        asked_per_s = float(f"{rate_per_s / self.came:.9g}")
+        return _share(self.run(float(f"{rate_per_s / self.came:.9g}")))
+
+    def run(self, asked_per_s: float) -> Trial:
+        """Return the trial at a target rate, without its requests."""
         if asked_per_s not in self.trials:
             self._keep(trial(self.pools, self.asked, asked_per_s, requests=self.requests))
-        return _share(self.trials[asked_per_s])
+        return self.trials[asked_per_s]
 
     def bound(self, rate_per_s: float) -> float | None:
         """Return the attainment at the nearest simulated rate that decides whether this rate meets the SLO.
@@ -226,6 +253,24 @@ class _Runs:
         self.trials[found.asked_per_s] = replace(found, outcome=replace(found.outcome, served=None))
 
 
+@dataclass(slots=True)
+class _ScaledUnits:
+    """Simulates disaggregated units with slower steps, because the times of their KV transfers stay the same."""
+
+    simulator: Simulator
+    load: PoolLoad
+    asked: RateSearch
+    begin_per_s: float
+
+    def feasible(self, slowdown: float) -> bool:
+        return self.sustained_per_s(slowdown) > 0
+
+    def sustained_per_s(self, slowdown: float) -> float:
+        pools = self.simulator.pools(self.load, log_slowdown=log(slowdown))
+        runs = _Runs(pools=pools, asked=self.asked, requests=self.asked.requests or 0)
+        return runs.highest_per_s(self.begin_per_s / slowdown, FIRST_STEP)
+
+
 def _rate(entry: Trial) -> float:
     return entry.asked_per_s
 
@@ -253,19 +298,16 @@ def _workload(load: PoolLoad, classes: tuple[SloClass, ...]) -> Workload:
     """Build Poisson arrivals of a mix of lengths under one SLO."""
     limit = load.option.deployment.model.max_context_tokens
     drawn = [_lengths(bucket, max(_MIN_PAIRS, round(_PAIRS * fraction)), limit) for bucket, fraction in load.mix]
-    pairs = np.concatenate(drawn).astype(np.int32)
-    lengths = Empirical(input_tokens=pairs[:, 0], output_tokens=pairs[:, 1])
+    lengths = Empirical(
+        input_tokens=np.concatenate([each.input_tokens for each in drawn]),
+        output_tokens=np.concatenate([each.output_tokens for each in drawn]),
+    )
     return Workload(name="pool", arrivals=Poisson(), lengths=lengths, classes=classes)
 
 
-def _lengths(bucket: Bucket, count: int, limit: int | None) -> Array:
-    """Return input and output tokens of `count` requests of a bucket.
-
-    The requests are trace rows sampled evenly in order of length; without a trace, output lengths vary around the mean.
-    """
+def _lengths(bucket: Bucket, count: int, limit: int | None) -> Empirical:
+    """Return `count` requests of a bucket: trace rows sampled evenly in order of length, or varied around the mean."""
     if bucket.rows:
-        return bucket.pairs[np.arange(count) * len(bucket.pairs) // count].astype(np.float64)
-    outputs = np.round(max(1, bucket.output_tokens) * (1 + _SPREAD * np.linspace(-1, 1, count)))
-    # The spread must not make a request longer than the model's context.
-    most = max(bucket.output_tokens, (limit or inf) - bucket.input_tokens)
-    return np.column_stack((np.full(count, bucket.input_tokens), np.clip(outputs, 1, most)))
+        rows = bucket.pairs[np.arange(count) * len(bucket.pairs) // count].astype(np.int32)
+        return Empirical(input_tokens=rows[:, 0], output_tokens=rows[:, 1])
+    return vary_answers(bucket.input_tokens, bucket.output_tokens, count, context_tokens=limit)

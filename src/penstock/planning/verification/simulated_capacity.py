@@ -6,7 +6,7 @@ from functools import partial
 from math import ceil, log
 from typing import Final
 
-from penstock.planning.candidates.replica_capacity import Capacity, CapacityOf, Option, cannot, mixed_rate
+from penstock.planning.candidates.replica_capacity import Capacity, CapacityOf, Option, RateCurve, cannot, mixed_rate
 from penstock.planning.in_parallel import in_parallel
 from penstock.planning.spec.plan_types import Bucket, WorkloadPlan
 from penstock.planning.verification.serving_fleet import Check, ServingFleet, ServingPool, VerifyOf
@@ -50,6 +50,8 @@ class PoolLoad:
 
 
 LoadJudge = Callable[[PoolLoad], float]
+CurveOf = Callable[[PoolLoad], RateCurve]
+"""Function that returns the sustained rate of a pool over the prediction error."""
 
 
 def simulated_capacity(sustained: LoadJudge, predicted: CapacityOf) -> CapacityOf:
@@ -58,6 +60,32 @@ def simulated_capacity(sustained: LoadJudge, predicted: CapacityOf) -> CapacityO
     As many replicas are simulated as the workload needs, up to eight. The relative cost of each length, the tier and
     the P10-P90 interval come from the prediction. A length that misses the SLO in the prediction, which ignores queues,
     is not simulated, because queues would only add delay.
+    """
+
+    def scale(load: PoolLoad) -> Callable[[RateCurve], RateCurve]:
+        factor = sustained(load) / load.requests_per_s
+        return lambda seen: seen.scaled(factor)
+
+    return _capacity_by(scale, predicted)
+
+
+def capacity_with_curve(curve_of: CurveOf, predicted: CapacityOf) -> CapacityOf:
+    """Return a capacity function that also simulates how the rate changes with the prediction error.
+
+    A replica that is slower than predicted may miss the SLO at any rate, which the predicted interval does not show.
+    """
+
+    def scale(load: PoolLoad) -> Callable[[RateCurve], RateCurve]:
+        mixed = curve_of(load).scaled(1 / load.requests_per_s)
+        return lambda seen: mixed.scaled(seen.range.value)
+
+    return _capacity_by(scale, predicted)
+
+
+def _capacity_by(scale_of: Callable[[PoolLoad], Callable[[RateCurve], RateCurve]], predicted: CapacityOf) -> CapacityOf:
+    """Return a capacity function that simulates the pool that the workload needs.
+
+    `scale_of` returns the function from the predicted curve of a length to its simulated curve.
     """
 
     def capacity(option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
@@ -71,19 +99,18 @@ def simulated_capacity(sustained: LoadJudge, predicted: CapacityOf) -> CapacityO
         replicas = _simulated_replicas(option, min(_REFERENCE, max(1, needed)))
         mix = _mix([(share.bucket, fraction) for share, fraction in zip(workload.shares, fractions, strict=True)])
         load = PoolLoad(option=option, replicas=replicas, mix=mix, requests_per_s=each * replicas, slo=workload.slo)
-        factor = sustained(load) / load.requests_per_s
-        return tuple(_scale(seen, factor, replicas) for seen in light)
+        scale = scale_of(load)
+        return tuple(_with_simulated_curve(seen, scale, replicas) for seen in light)
 
     return capacity
 
 
-def _scale(seen: Capacity, factor: float, replicas: int) -> Capacity:
+def _with_simulated_curve(seen: Capacity, scale: Callable[[RateCurve], RateCurve], replicas: int) -> Capacity:
     if not seen.meets_slo:
         return seen
-    if factor <= 0:
-        return cannot("simulated: misses the SLO at every rate")
     grounds = f"simulated with Poisson arrivals and the workload's mix of lengths on {replicas}; {seen.grounds}"
-    return replace(seen, curve=seen.curve.scaled(factor), grounds=grounds)
+    found = replace(seen, curve=scale(seen.curve), grounds=grounds)
+    return found if found.meets_slo else cannot("simulated: misses the SLO at every rate")
 
 
 def verify_by(

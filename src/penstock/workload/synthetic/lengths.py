@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass
 from math import log
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.errors import UsageError
 from penstock.workload.requests import MAX_TOKENS, Float64s, Int32s, Uint8s
+
+_ANSWER_SPREAD: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +111,20 @@ class Empirical:
 
     def _pick_lengths(self, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
         return rng.integers(len(self.input_tokens), size=count)
+
+
+def vary_answers(input_tokens: int, output_tokens: int, count: int, *, context_tokens: int | None) -> Empirical:
+    """Return `count` requests whose answers vary evenly by 10% around their mean; no request exceeds the context.
+
+    If all answers were equally long, requests that are prefilled together would end in the same step, and a router that
+    counts requests would send the whole next burst to the replica that became free. Real traffic is less regular.
+    """
+    outputs = np.round(max(1, output_tokens) * (1 + _ANSWER_SPREAD * np.linspace(-1, 1, count)))
+    most = max(output_tokens, (context_tokens or MAX_TOKENS) - input_tokens)
+    return Empirical(
+        input_tokens=np.full(count, input_tokens, np.int32),
+        output_tokens=np.clip(outputs, 1, most).astype(np.int32),
+    )
 
 
 Lengths = Fixed | Uniform | LogNormal | Empirical
