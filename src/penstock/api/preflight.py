@@ -136,7 +136,7 @@ def preflight(options: PreflightOptions) -> PreflightAnswer:
         answers.append(check(question, knowledge))
     return PreflightAnswer(
         answers=tuple(answers),
-        speeds=tuple(predicted_speed(answer, shipped_efficiencies()) for answer in answers),
+        speeds=tuple(predicted_speed(answer, shipped_efficiencies(), knowledge.speed) for answer in answers),
         instead=tuple(nearest(answer, knowledge) for answer in answers),
         pools=(None,) * len(answers),
         matrix=options.matrix,
@@ -293,7 +293,7 @@ def _row(answer: Preflight, speed: Speed | None) -> Row:
         "findings": len(findings),
         "undetermined": len(answer.assessment.undetermined),
         "stopped_by": ", ".join(worst),
-        "output_tokens_per_s": None if speed is None else speed.prediction.output_tokens_per_s.value,
+        "output_tokens_per_s": None if speed is None else speed.output_tokens_per_s.value,
         "command": answer.plan.bare(),
     }
 

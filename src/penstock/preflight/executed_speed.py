@@ -1,11 +1,13 @@
 """Predicts the speed of a launch from the formats that the kernels multiply."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from penstock.errors import UnsupportedPrecision
 from penstock.performance.calibration.efficiencies import Efficiencies
-from penstock.performance.prediction.predict_deployment import Prediction, predict
+from penstock.performance.prediction.predict_deployment import Prediction, Range, predict
+from penstock.preflight.launch_costs import LaunchCosts, launch_costs
 from penstock.preflight.predictions.weight_kernels import KernelClass
 from penstock.preflight.preflight_result import Preflight, Readiness
 
@@ -23,6 +25,13 @@ class Speed:
     prediction: Prediction
     if_native: Prediction | None
     """The prediction with native kernels for every format, or None if every format already has native kernels."""
+    costs: LaunchCosts
+    """The settings of the launch that slow it down."""
+
+    @property
+    def output_tokens_per_s(self) -> Range:
+        """The predicted throughput of this launch, with the cost of its settings."""
+        return self.costs.slowed(self.prediction.output_tokens_per_s)
 
     @property
     def lost_fraction(self) -> float | None:
@@ -35,8 +44,8 @@ class Speed:
         return 1 - self.prediction.output_tokens_per_s.value / self.if_native.output_tokens_per_s.value
 
 
-def predicted_speed(answer: Preflight, efficiencies: Efficiencies) -> Speed | None:
-    """Predict the speed under the load `LOAD`.
+def predicted_speed(answer: Preflight, efficiencies: Efficiencies, table: Mapping[str, Any]) -> Speed | None:
+    """Predict the speed of the launch under the load `LOAD`. `table` says what settings of a launch cost.
 
     Return None if the launch is blocked or does not fit, if a kernel is missing or unknown, or if the accelerator has
     no measurements with this engine.
@@ -55,7 +64,7 @@ def predicted_speed(answer: Preflight, efficiencies: Efficiencies) -> Speed | No
         return None
     model = answer.question.subject.model
     native = None if answer.executed_model is model else _predict(answer, efficiencies, executed=False)
-    return Speed(prediction=prediction, if_native=native)
+    return Speed(prediction=prediction, if_native=native, costs=launch_costs(answer, prediction, table))
 
 
 def _predict(answer: Preflight, efficiencies: Efficiencies, *, executed: bool) -> Prediction | None:

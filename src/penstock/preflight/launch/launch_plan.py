@@ -16,7 +16,7 @@ from penstock.preflight.launch.atom_settings import atom_drafting, atom_server_s
 from penstock.preflight.launch.images import official_image
 from penstock.preflight.launch.launch_choices import LaunchChoices
 from penstock.preflight.launch.recipe import Recipe
-from penstock.preflight.launch.rocm_settings import rocm_settings
+from penstock.preflight.launch.rocm_settings import fast_attention, rocm_settings
 from penstock.preflight.launch.server_program import IMAGES_THAT_SERVE, program_of
 from penstock.preflight.launch.setting import Setting, first_of_each
 from penstock.preflight.launch.trtllm_settings import CONFIG_FILE, trtllm_settings
@@ -185,6 +185,9 @@ def plan_launch(
     if recipe is not None:
         flags += list(recipe.flags)
         variables += list(recipe.variables)
+    if engine == "vllm" and not any(flag.name == "attention-backend" for flag in flags):
+        fast_flags, fast_variables = fast_attention(subject, chip, version, asked.context_tokens)
+        flags, variables = flags + fast_flags, variables + fast_variables
     return LaunchPlan(
         engine=engine,
         version=version,

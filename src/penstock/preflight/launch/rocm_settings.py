@@ -7,25 +7,56 @@ from typing import Final
 
 from penstock.fleet import Parallelism
 from penstock.fleet.release import Release
+from penstock.model.sequence_mixers import GroupedAttention
 from penstock.preflight.facts.derive_facts import attention_kinds, expert_width
 from penstock.preflight.facts.situation import Subject
 from penstock.preflight.launch.setting import Setting
 
 _AITER_CHIPS: Final = ("gfx942", "gfx950")
 _SPARSE_MLA: Final = ("DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM")
+_UNIFIED: Final = ("Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForConditionalGeneration")
+_FAST_SINCE: Final = Release("0.15.0")
+"""First release after the one with which the attention backends were compared; it has the variable of the layout."""
+_FAST_HEADS: Final = (64, 128, 256)
+_HAND_WRITTEN_HEADS: Final = (64, 128)
+_HAND_WRITTEN_CONTEXT: Final = 131072
+"""Head sizes and context for which ROCM_ATTN has its own decode kernel (vllm/platforms/rocm.py)."""
 _TILE: Final = 128
 _HEADS: Final = 16
 """Number of heads per tile of AITER's MLA kernels."""
 
 
-def rocm_settings(
-    subject: Subject, chip: str, version: Release, split: Parallelism
-) -> tuple[list[Setting], list[Setting]]:
+FlagsAndVariables = tuple[list[Setting], list[Setting]]
+
+
+def rocm_settings(subject: Subject, chip: str, version: Release, split: Parallelism) -> FlagsAndVariables:
     """Return vLLM's flags and environment variables for the chip. Both are empty if AITER does not support the chip."""
     if chip not in _AITER_CHIPS:
         return [], []
     variables = [Setting(name="VLLM_ROCM_USE_AITER", value="1", why="AMD's kernels; off by default")]
     return _flags(subject, chip, version), variables + _gaps(subject, chip, version, split)
+
+
+def fast_attention(subject: Subject, chip: str, version: Release, context_tokens: int | None) -> FlagsAndVariables:
+    """Name the fastest attention backend that others ran, if ROCM_ATTN would decode without its hand-written kernel.
+
+    ROCM_ATTN is vLLM's default even with AITER on. ROCM_AITER_FA served Qwen3-235B and GLM-4.7 faster, 1.8 to 4.4 times
+    (vLLM's page on ROCm attention, vllm#46596), and ROCM_AITER_UNIFIED_ATTN served Qwen3.5 faster (vllm#56945).
+    """
+    model, kinds = subject.model, attention_kinds(subject.model)
+    if chip not in _AITER_CHIPS or version < _FAST_SINCE:
+        return [], []
+    if "linear" in kinds and model.architecture in _UNIFIED:
+        why = "1.7 to 3.7 times as fast as the default here (vllm#56945)"
+        return [Setting(name="attention-backend", value="ROCM_AITER_UNIFIED_ATTN", why=why)], []
+    grouped = [layer.mixer for layer in model.layers if isinstance(layer.mixer, GroupedAttention)]
+    longest = context_tokens or model.max_context_tokens or 0
+    skipped = longest > _HAND_WRITTEN_CONTEXT or any(mixer.key_dim not in _HAND_WRITTEN_HEADS for mixer in grouped)
+    if kinds != {"gqa"} or not skipped or any(mixer.key_dim not in _FAST_HEADS for mixer in grouped):
+        return [], []
+    why = "the default, ROCM_ATTN, decodes here without its own kernel: 1.8 to 4.4 times slower"
+    layout = Setting(name="VLLM_ROCM_SHUFFLE_KV_CACHE_LAYOUT", value="1", why="the cache layout of that backend")
+    return [Setting(name="attention-backend", value="ROCM_AITER_FA", why=why)], [layout]
 
 
 def _flags(subject: Subject, chip: str, version: Release) -> list[Setting]:

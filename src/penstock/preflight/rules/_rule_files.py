@@ -87,6 +87,7 @@ def load_knowledge() -> Knowledge:
         architectures=load_table("architectures"),
         served=load_table("served"),
         engines=load_table("engines"),
+        speed=load_table("speed"),
         standings={},
     )
 

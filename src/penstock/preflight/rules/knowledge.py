@@ -31,3 +31,5 @@ class Knowledge:
     """For each engine and release with a data pack: whether the lines that a rule cites hold, moved or are gone."""
     engines: Mapping[str, Any]
     """For each engine of which parts were not read: what is not known, and the sources of the rest."""
+    speed: Mapping[str, Any]
+    """What settings of a launch cost, relative to the fastest settings."""

@@ -15,6 +15,7 @@ from penstock.preflight.launch.launch_plan import LaunchPlan
 from penstock.preflight.launch.recipe import SOURCE
 from penstock.preflight.launch.setting import Setting
 from penstock.preflight.launch.start_memory import CutContext
+from penstock.preflight.launch_costs import LaunchCost
 from penstock.preflight.predictions.aiter_kernels import AiterLookup
 from penstock.preflight.predictions.attention_backend import GraphMode
 from penstock.preflight.predictions.fp8_dialect import DialectStep
@@ -137,12 +138,14 @@ class InsteadDocument(TypedDict):
 class SpeedDocument(TypedDict):
     """Predicted throughput as executed."""
 
-    output_tokens_per_s: Annotated[Range, at("prediction.output_tokens_per_s")]
+    output_tokens_per_s: Range
     tier: Annotated[Tier, at("prediction.tier")]
     input_tokens: Annotated[int, at(lambda _: LOAD[0])]
     output_tokens: Annotated[int, at(lambda _: LOAD[1])]
     concurrency: Annotated[int, at(lambda _: LOAD[2])]
     lost_to_missing_kernels_fraction: Annotated[float | None, at("lost_fraction")]
+    settings_that_cost: Annotated[list[LaunchCost], at("costs.priced")]
+    settings_not_priced: Annotated[list[str], at("costs.unpriced")]
 
 
 def _recipe(answer: Preflight) -> dict[str, object] | None:

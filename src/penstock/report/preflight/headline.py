@@ -127,15 +127,21 @@ def memory_sentence(answer: Preflight) -> str:
 
 
 def speed_sentence(speed: Speed) -> str:
-    """Say how fast the launch is predicted to be, and what missing kernels cost."""
-    rate, (prompt, output, requests) = speed.prediction.output_tokens_per_s, LOAD
+    """Say how fast the launch is predicted to be, and what missing kernels and slow settings cost."""
+    rate, (prompt, output, requests) = speed.output_tokens_per_s, LOAD
     text = (
         f"{rate.value:,.0f} output tok/s ({rate.low:,.0f}-{rate.high:,.0f}, {speed.prediction.tier}) with {requests} "
         f"requests of {prompt}/{output} tokens"
     )
     lost = speed.lost_fraction
-    small = lost is None or lost < 0.005  # it would be shown as 0%
-    return text if small else f"{text}; formats without their own kernels cost {lost:.0%} of it"
+    if lost is not None and lost >= 0.005:  # less would be shown as 0%
+        text += f"; formats without their own kernels cost {lost:.0%} of it"
+    for cost in speed.costs.priced:
+        low, middle, high = speed.costs.lost_fractions(cost)
+        text += f"; {cost.setting} costs {middle:.0%} ({low:.0%}-{high:.0%})"
+    for setting in speed.costs.unpriced:
+        text += f"; what {setting} changes is not known and not in this figure"
+    return text
 
 
 def name_instead(answer: Preflight, instead: Preflight) -> str:
