@@ -39,6 +39,7 @@ COMMANDS = (
     ("preflight",),
     ("preflight", "learn"),
     ("preflight", "packs"),
+    ("doctor",),
     ("fp8",),
     ("fp8", "scan"),
     ("catalog",),

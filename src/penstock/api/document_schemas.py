@@ -19,6 +19,7 @@ from penstock.report.fit.document import FitDocument
 from penstock.report.plan.document import PlanDocument
 from penstock.report.predict_document import PredictDisaggregatedDocument, PredictDocument
 from penstock.report.preflight.document import PreflightDocument
+from penstock.report.preflight.host import HostDocument
 from penstock.report.preflight.known_releases import LearnDocument, PacksDocument
 from penstock.report.receipts import ReceiptsDocument
 from penstock.report.simulate.document import SimulateDocument
@@ -32,6 +33,7 @@ _TYPES: Final[tuple[type, ...]] = (
     CatalogPricesDocument,
     CatalogShowDocument,
     FitDocument,
+    HostDocument,
     LearnDocument,
     PacksDocument,
     PlanDocument,

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from penstock.api.answer import ApiAnswer, Row, device_label
 from penstock.api.arguments.choices import counted_targets, split_choice, tokens_choice
+from penstock.api.doctor import host_of
 from penstock.api.options.argument_types import Targets
 from penstock.api.options.option_fields import takes
 from penstock.api.options.preflight_options import PreflightOptions
@@ -126,10 +127,10 @@ def preflight(options: PreflightOptions) -> PreflightAnswer:
         if options.on is not None or options.command is not None:
             raise UsageError("--matrix covers every accelerator and both engines; leave out --on and --command")
         questions = choices.everywhere(subject)
-    elif options.on is None:
+    elif (on := options.on or choices.target) is None:
         raise UsageError("no accelerator is named; add `--on mi300x:8`, or --matrix for all accelerators")
     else:
-        questions = list(choices.questions(subject, options.on))
+        questions = list(choices.questions(subject, on))
     answers = []
     for done, question in enumerate(questions):
         options.watch.progress("checking", done, len(questions))
@@ -170,8 +171,14 @@ class LaunchQuestions:
         self.context_tokens = None if options.context is None else tokens_choice(options.context)
         self.cache_dtype = _cache_text(options.kv)
         host = options.host
-        pairs = [f"{name}={value}" for name, value in host.items()] if isinstance(host, Mapping) else host
-        self.host = dict(_pair(text) for text in pairs)
+        texts = [f"{name}={value}" for name, value in host.items()] if isinstance(host, Mapping) else list(host)
+        hosts = [host_of(text) for text in texts if "=" not in text]
+        self.host = {name: value for one in hosts for name, value in one.stated.items()}
+        self.host.update(_pair(text) for text in texts if "=" in text)
+        self.target = next((one.target for one in hosts), None)
+        installed = next((one.packages for one in hosts), {})
+        if self.version is None and options.command is None and self.engine in installed:
+            self.version = installed[self.engine]
         self.launch: Launch | None = None
         if options.command is not None:
             named, launch = parse_command(options.command)

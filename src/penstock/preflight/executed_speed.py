@@ -31,7 +31,7 @@ class Speed:
     @property
     def output_tokens_per_s(self) -> Range:
         """The predicted throughput of this launch, with the cost of its settings."""
-        return self.costs.slowed(self.prediction.output_tokens_per_s)
+        return self.costs.slow_down(self.prediction.output_tokens_per_s)
 
     @property
     def lost_fraction(self) -> float | None:

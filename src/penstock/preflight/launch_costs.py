@@ -42,7 +42,7 @@ class LaunchCosts:
         low, middle, high = (extra / (self.step_s + extra) for extra in cost.extra_s)
         return low, middle, high
 
-    def slowed(self, rate: Range) -> Range:
+    def slow_down(self, rate: Range) -> Range:
         """Return a predicted throughput with the cost of all settings."""
         low, middle, high = (
             self.step_s / (self.step_s + sum(cost.extra_s[case] for cost in self.priced)) for case in range(3)
@@ -55,15 +55,15 @@ def launch_costs(answer: Preflight, prediction: Prediction, table: Mapping[str, 
     priced = list(_attention(answer, prediction, table))
     if answer.facts["chip"] in _AITER_CHIPS and answer.question.engine == "vllm" and not _aiter_on(answer):
         entry = table["aiter_off"]
-        extra = _scaled(entry["fraction_of_the_step"], prediction.step.seconds)
+        extra = _scale(entry["fraction_of_the_step"], prediction.step.seconds)
         priced.append(_cost("AITER is off, which", extra, entry))
     if answer.facts["launch.graphs"] is False and answer.question.engine == "vllm":
         entry, layers = table["no_graphs"], len(answer.question.subject.model.layers)
-        floor_s = _scaled(entry["seconds_per_layer"], layers)
+        floor_s = _scale(entry["seconds_per_layer"], layers)
         step_s = prediction.step.seconds + sum(cost.extra_s[1] for cost in priced)
         low, middle, high = (max(0.0, least - step_s) for least in floor_s)
         priced.append(_cost("--enforce-eager", (low, middle, high), entry))
-    return LaunchCosts(step_s=prediction.step.seconds, priced=tuple(priced), unpriced=tuple(_unpriced(answer)))
+    return LaunchCosts(step_s=prediction.step.seconds, priced=tuple(priced), unpriced=tuple(_list_unpriced(answer)))
 
 
 def _attention(answer: Preflight, prediction: Prediction, table: Mapping[str, Any]) -> Iterator[LaunchCost]:
@@ -75,13 +75,13 @@ def _attention(answer: Preflight, prediction: Prediction, table: Mapping[str, An
     if backend == "ROCM_ATTN" and any(found.rule.id == _KERNEL_SKIPPED for found in answer.assessment.findings):
         entry = table["rocm_attn_without_its_kernel"]
         walked = _walked_tokens(answer, prediction.load.input_tokens + prediction.load.output_tokens / 2)
-        yield _cost("attention by ROCM_ATTN", _scaled(entry["seconds_per_token_and_layer"], walked), entry)
+        yield _cost("attention by ROCM_ATTN", _scale(entry["seconds_per_token_and_layer"], walked), entry)
     elif backend == "TRITON_ATTN" and asked:
         entry = table["triton_attn"]
-        yield _cost("attention by TRITON_ATTN", _scaled(entry["times_reading_the_cache"], reading_s), entry)
+        yield _cost("attention by TRITON_ATTN", _scale(entry["times_reading_the_cache"], reading_s), entry)
     elif backend == "TRITON_MLA":
         entry = table["triton_mla"]
-        yield _cost("attention by TRITON_MLA", _scaled(entry["times_reading_the_cache"], reading_s), entry)
+        yield _cost("attention by TRITON_MLA", _scale(entry["times_reading_the_cache"], reading_s), entry)
 
 
 def _walked_tokens(answer: Preflight, context_tokens: float) -> int:
@@ -92,7 +92,7 @@ def _walked_tokens(answer: Preflight, context_tokens: float) -> int:
     )
 
 
-def _unpriced(answer: Preflight) -> Iterator[str]:
+def _list_unpriced(answer: Preflight) -> Iterator[str]:
     """Yield the settings of the user's launch that change the speed by an unknown factor."""
     if not answer.launch.typed:
         return
@@ -114,7 +114,7 @@ def _aiter_on(answer: Preflight) -> bool:
     return answer.launch.environment.get(name, "1" if image else "") in {"1", "true", "True"}
 
 
-def _scaled(spread: tuple[float, float, float] | list[float], by: float) -> Spread:
+def _scale(spread: tuple[float, float, float] | list[float], by: float) -> Spread:
     low, middle, high = spread
     return low * by, middle * by, high * by
 

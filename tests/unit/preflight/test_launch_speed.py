@@ -3,8 +3,10 @@
 import pytest
 
 import penstock
+from penstock.performance.prediction.predict_deployment import Prediction
 from penstock.preflight import Preflight, load_knowledge
 from penstock.preflight.executed_speed import Speed
+from penstock.preflight.launch_costs import LaunchCost, LaunchCosts
 from penstock.preflight.rules._rule_files import load_table
 from penstock.preflight.rules.rule import Reference
 
@@ -41,9 +43,7 @@ def test_attention_backends_aiter_graphs_step_size_and_kv_dtype_each_change_the_
 
 @pytest.mark.parametrize(("on", "published"), [("mi300x", 3.82), ("mi325x", 4.36), ("mi355x", 3.61)])
 def test_the_published_slowdown_of_rocm_attn_comes_back_at_its_load(on: str, published: float) -> None:
-    from penstock.preflight.launch_costs import LaunchCost, LaunchCosts  # noqa: PLC0415 - only here
-
-    prediction = penstock.predict(
+    (prediction,) = penstock.predict(
         "qwen3-235b-a22b-fp8",
         f"{on}:8",
         engine="vllm",
@@ -51,14 +51,15 @@ def test_the_published_slowdown_of_rocm_attn_comes_back_at_its_load(on: str, pub
         input_tokens=10_000,
         output_tokens=1000,
         concurrency=64,
-    ).predictions[0]  # type: ignore[union-attr] # not disaggregated
+    ).predictions
+    assert isinstance(prediction, Prediction)
     low, middle, high = (
         value * 94 * 10_500
         for value in load_table("speed")["rocm_attn_without_its_kernel"]["seconds_per_token_and_layer"]
     )
     cost = LaunchCost(setting="ROCM_ATTN", extra_s=(low, middle, high), sources=())
     costs = LaunchCosts(step_s=prediction.step.seconds, priced=(cost,), unpriced=())
-    slowed = costs.slowed(prediction.output_tokens_per_s)
+    slowed = costs.slow_down(prediction.output_tokens_per_s)
     assert slowed.value < prediction.output_tokens_per_s.value
     fastest, slowest = (1 / (1 - lost) for lost in (costs.lost_fractions(cost)[0], costs.lost_fractions(cost)[2]))
     assert fastest * 0.9 < published < slowest * 1.1

@@ -40,7 +40,8 @@ class PreflightOptions:
         default=None,
     )
     host: Mapping[str, str] | Sequence[str] = option(
-        "A fact about the host, such as rocm=7.2.3, python=3.12 or install=wheel. Repeat the flag for more facts.",
+        "A fact about the host, such as rocm=7.2.3, python=3.12 or install=wheel; `here`, to read this host; or a file "
+        "of `penstock doctor --json`. Repeat the flag for more facts.",
         default=(),
     )
     scan: bool = option("Also read the FP8 bytes of a local checkpoint, as `penstock fp8 scan` does.", default=False)

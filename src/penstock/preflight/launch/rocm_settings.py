@@ -17,6 +17,8 @@ _SPARSE_MLA: Final = ("DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM")
 _UNIFIED: Final = ("Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForConditionalGeneration")
 _FAST_SINCE: Final = Release("0.15.0")
 """First release after the one with which the attention backends were compared; it has the variable of the layout."""
+_UNIFIED_SINCE: Final = Release("0.28.0")
+"""Oldest release that may be in the image in which ROCM_AITER_UNIFIED_ATTN served Qwen3.5 (September 2026)."""
 _FAST_HEADS: Final = (64, 128, 256)
 _HAND_WRITTEN_HEADS: Final = (64, 128)
 _HAND_WRITTEN_CONTEXT: Final = 131072
@@ -46,7 +48,7 @@ def fast_attention(subject: Subject, chip: str, version: Release, context_tokens
     model, kinds = subject.model, attention_kinds(subject.model)
     if chip not in _AITER_CHIPS or version < _FAST_SINCE:
         return [], []
-    if "linear" in kinds and model.architecture in _UNIFIED:
+    if "linear" in kinds and model.architecture in _UNIFIED and version >= _UNIFIED_SINCE:
         why = "1.7 to 3.7 times as fast as the default here (vllm#56945)"
         return [Setting(name="attention-backend", value="ROCM_AITER_UNIFIED_ATTN", why=why)], []
     grouped = [layer.mixer for layer in model.layers if isinstance(layer.mixer, GroupedAttention)]

@@ -19,7 +19,7 @@ class Fact:
 
 _HEADERS: Final = "give the checkpoint's directory, so that its safetensors headers can be read"
 _CONFIG: Final = "give its config.json: the catalog's copy does not say"
-_HOST: Final = "state it with --host"
+_HOST: Final = "state it with --host, or --host here"
 _LAUNCH: Final = "state it in --command"
 
 VOCABULARY: Final[Mapping[str, Fact]] = {

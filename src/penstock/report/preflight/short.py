@@ -95,15 +95,16 @@ def _command(answer: Preflight, instead: Preflight | None, columns: int) -> Iter
     """Yield the command to run. The user's own command is not repeated if it passes."""
     if instead is not None:
         yield Text(f"\n{name_instead(answer, instead)}", style="bold")
-        yield _one_command(instead.plan, columns)
+        yield _one_command(instead.plan, columns, installed=instead.facts["launch.install"] in {"wheel", "source"})
     elif answer.readiness is Readiness.BLOCKED:
         yield Text("\nNo launch that works is known; apply the fixes above first.", style="dim")
     elif not answer.launch.typed:
         yield Text() if answer.passes else Text("\nThis launch is not expected to serve.", style="dim")
-        yield _one_command(answer.plan, columns)
+        yield _one_command(answer.plan, columns, installed=answer.facts["launch.install"] in {"wheel", "source"})
 
 
-def _one_command(plan: LaunchPlan, columns: int) -> RenderableType:
-    """Draw the container command, or the command for an installed engine if there is no official image."""
-    command = command_text(pack_command(plan.docker() or plan.bare(), columns - _INDENT))
+def _one_command(plan: LaunchPlan, columns: int, *, installed: bool) -> RenderableType:
+    """Draw the container command, or the command for an installed engine if it is installed or has no image."""
+    docker = None if installed else plan.docker()
+    command = command_text(pack_command(docker or plan.bare(), columns - _INDENT))
     return command if plan.nodes == 1 else Group(_indent_lines(describe_nodes(plan), "dim"), command)
