@@ -190,20 +190,21 @@ def correct_first_token(
 ) -> CorrectedTime:
     """Correct the time to first token at a load by the measurements of the setup, `rows`.
 
-    `far` is the correction where no measurement is near. All loads are predicted for one benchmark with the statistic
-    of the measurements, so the corrected time is continuous in the load.
+    `far` is the correction where no measurement is near. All numbers of users are predicted for one benchmark, so the
+    corrected time is continuous in the load. At lengths that were measured, or nearly so, it states the statistic of
+    the measurements.
     """
-    apart = [each - wanted for each, wanted in zip(measured.cases.take(rows).log_load, load.logs, strict=True)]
-    rows = rows[np.argsort(np.sum(np.square(apart), axis=0), kind="stable")[:_MAX_OWN_LOADS]]
     if not len(rows):
         return far
+    measured_sending = replace(BENCHMARK, statistic=_statistic(measured, int(rows[0])))
+    sending = measured_sending if _has_lengths(measured, rows, load) else far.sending
+    apart = [each - wanted for each, wanted in zip(measured.cases.take(rows).log_load, load.logs, strict=True)]
+    rows = rows[np.argsort(np.sum(np.square(apart), axis=0), kind="stable")[:_MAX_OWN_LOADS]]
     cases = measured.cases.take(rows)
     loads = [RequestedLoad(*each) for each in zip(cases.users, cases.input_tokens, cases.output_tokens, strict=True)]
-    sending = replace(BENCHMARK, statistic=_statistic(measured, int(rows[0])))
-    predicted = [times.seconds(each, sending) for each in loads]
-    log_seconds = np.log(measured.first_s[rows])
-    own = OwnMeasurements(loads=cases.log_load, log_seconds=log_seconds, drift=np.zeros(len(rows)), spread=FIRST_TOKEN)
-    differences = log_seconds - np.log(np.array(predicted)) - far.log_factor
+    predicted = [times.seconds(each, measured_sending) for each in loads]
+    own = _first_tokens(measured, rows)
+    differences = own.log_seconds - np.log(np.array(predicted)) - far.log_factor
     factor = far.log_factor + float(own.interpolate(load.logs, differences)[0])
     left = float(own.unexplained_share(load.logs)[0])
     if load.is_among(own.loads):
@@ -218,6 +219,22 @@ def correct_first_token(
         tier="interpolated" if left <= MAX_UNEXPLAINED else far.tier,
         sending=sending,
     )
+
+
+def _first_tokens(measured: Measured, rows: Rows) -> OwnMeasurements:
+    return OwnMeasurements(
+        loads=measured.cases.take(rows).log_load,
+        log_seconds=np.log(measured.first_s[rows]),
+        drift=np.zeros(len(rows)),
+        spread=FIRST_TOKEN,
+    )
+
+
+def _has_lengths(measured: Measured, rows: Rows, load: RequestedLoad) -> bool:
+    """Return whether measurements say most about requests of these lengths, at any number of users."""
+    own, (_, inputs, outputs) = _first_tokens(measured, rows), load.logs
+    same_users = own.loads[0], np.full(len(rows), inputs[0]), np.full(len(rows), outputs[0])
+    return bool(own.unexplained_share(same_users).min() <= MAX_UNEXPLAINED)
 
 
 def _statistic(measured: Measured, row: int) -> Statistic:

@@ -92,7 +92,7 @@ class Prediction:
     """Tier of the time per output token."""
     ttft_tier: Tier
     ttft_statistic: Statistic
-    """Statistic over requests that `ttft_s` states. It is the same at all loads of a setup."""
+    """Statistic over requests that `ttft_s` states. It is the same for all numbers of users."""
     novelty: Novelty
     borrowed_from: tuple[str, ...]
     seen: ObservedSetups
