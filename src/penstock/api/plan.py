@@ -33,6 +33,7 @@ from penstock.planning.pool_launches import PoolLaunch, launched_fleet, pool_lau
 from penstock.planning.spec.plan_file import parse_plan
 from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.trace_lengths import TraceLengths, trace_lengths
+from penstock.planning.verification.plain_router import attainment_only
 from penstock.planning.verification.pool_simulator import Simulator
 from penstock.planning.verification.simulated_capacity import (
     LoadJudge,
@@ -133,6 +134,7 @@ def sources_of(asked: Plan, folder: Path, watch: ProgressListener = LOG) -> Sour
     efficiencies = shipped_efficiencies()
     screen = UnitScreen(QueuelessScreen(efficiencies), shipped_phase_factors())
     simulator = Simulator(screen.loop, seed=asked.seed, units=screen)
+    in_turn = Simulator(screen.loop, seed=asked.seed, units=screen, route="round-robin")
     return Sources(
         accelerators=tuple(load_accelerator(part.id) for part in asked.accelerators) or load_accelerators(),
         prices_of=load_prices,
@@ -151,6 +153,7 @@ def sources_of(asked: Plan, folder: Path, watch: ProgressListener = LOG) -> Sour
         obstacle_of=LaunchCheck(cache(_subject), load_knowledge()).obstacle,
         verify_of=verify_by(simulator.sustained, simulator.attained, bounded=simulator.bounded),
         sizing_of=verify_by(simulator.sustained, simulator.bounded, sizing=True),
+        round_robin_of=attainment_only(in_turn.attained),
         sustained_of=simulator.sustained,
         read_trace=lambda name: _lengths(trace_choice(folder / name, columns.get(name), watch)),
         draw_of=power_under_load,

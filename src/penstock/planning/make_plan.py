@@ -11,7 +11,7 @@
 from dataclasses import dataclass, replace
 
 from penstock.audit.saving_claim import check_claim
-from penstock.planning.candidates.candidate_search import Candidate
+from penstock.planning.candidates.candidate_search import Candidate, NotLaunched
 from penstock.planning.candidates_by_workload import search_candidates
 from penstock.planning.feasibility import refuse_impossible, unserved_lengths
 from penstock.planning.optimizer.build_problem import build_problem
@@ -29,6 +29,7 @@ from penstock.planning.spec.resolve_plan import LeftOut, Resolved, assumptions, 
 from penstock.planning.spec.trace_workload import with_trace
 from penstock.planning.uncertainty.confidence_levels import confidence_levels
 from penstock.planning.uncertainty.joint_fleets import joint_fleets
+from penstock.planning.uncertainty.other_engines import candidates_of, find_engine_saving
 from penstock.planning.uncertainty.plan_headroom import DrawnNeeds, plan_headroom
 from penstock.planning.uncertainty.quantify_uncertainty import find_competing, quantify_uncertainty
 from penstock.planning.uncertainty.scenarios import (
@@ -45,6 +46,7 @@ from penstock.planning.uncertainty.staffing import people_decide
 from penstock.planning.uncertainty.step_price import price_step
 from penstock.planning.uncertainty.verdict import judge
 from penstock.planning.verification.fleet_simulator import FleetSimulator
+from penstock.planning.verification.plain_router import checks_with_router
 from penstock.planning.verification.prove_fleets import Proof, ProvenFleets, add_cheaper_fleets, prove_fleets
 from penstock.planning.verification.verify_fleet import MAY_CARRY, Verified
 from penstock.simulation.run_options import StageProgress
@@ -67,6 +69,8 @@ def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_:
     unserved = unserved_lengths(resolved, candidates)
     question = _Question(resolved=resolved, candidates=candidates, problem=problem, needs=confident.needs)
     answer = None if unserved else _answer(question, sources, progress)
+    if answer is not None:
+        answer = _with_other_software(answer, question, choice.not_launched, sources)
     return PlanResult(
         resolved=resolved,
         terms=question.terms,
@@ -150,6 +154,25 @@ def _answer(question: _Question, sources: Sources, progress: StageProgress) -> A
         proven = cheaper
         answer = _describe(proven, question, simulator, progress)
     return answer
+
+
+def _with_other_software(
+    answer: Answer, question: _Question, not_launched: tuple[NotLaunched, ...], sources: Sources
+) -> Answer:
+    """Add what engines that cannot be launched would save, and how the winner does behind a plain router."""
+    others = candidates_of(not_launched, sources.capacity_of)
+    simulator = _simulator(replace(question, candidates=(*question.candidates, *others)), sources)
+    sized = as_solved if simulator is None else simulator.size_without_margins
+    family = replace(answer.family, winner=answer.winner.mix)
+    saving = find_engine_saving(not_launched, others, question.candidates, question.resolved, family, sized)
+    round_robin = checks_with_router(
+        answer.winner.mix,
+        question.problem,
+        question.candidates,
+        question.resolved.plan.workloads,
+        sources.round_robin_of,
+    )
+    return replace(answer, engine_saving=saving, round_robin=round_robin)
 
 
 def _simulator(question: _Question, sources: Sources) -> FleetSimulator | None:

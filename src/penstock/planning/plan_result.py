@@ -14,10 +14,12 @@ from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.resolve_plan import Assumption, LeftOut, Resolved
 from penstock.planning.uncertainty.confidence_levels import ConfidenceLevel
 from penstock.planning.uncertainty.monte_carlo import Confidence
+from penstock.planning.uncertainty.other_engines import EngineSaving
 from penstock.planning.uncertainty.scenarios import DemandScenario, NodeSaving, Owned, RulePrice
 from penstock.planning.uncertainty.sensitivity import Flip, Swing
 from penstock.planning.uncertainty.staffing import PeopleDecide
 from penstock.planning.uncertainty.verdict import PlanVerdict
+from penstock.planning.verification.serving_fleet import Check
 from penstock.planning.verification.verify_fleet import Verified
 
 
@@ -62,6 +64,10 @@ class Answer:
     regret_usd: float | None
     missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Maps each vendor with offers but without a fleet of its own to the rules that it breaks, and by how much."""
+    engine_saving: EngineSaving | None = None
+    """The saving of engines whose launch preflight does not pass; None if there is none of at least 1%."""
+    round_robin: tuple[Check, ...] = ()
+    """The worst check of each workload of the winner with a round-robin router; empty without a simulator."""
     saving: NodeSaving | None = None
     """The smallest decrease of demand that saves nodes; None if 25% less demand saves none."""
     levels: tuple[ConfidenceLevel, ...] = ()

@@ -68,7 +68,7 @@ def test_what_is_rented_by_the_hour_or_kept_at_two_sites_adds_up(two: PlanResult
     pools = tuple(replace(pool, owned_nodes=0, kept_nodes=1, rented_nodes=2) for pool in mix.pools)
     said = acquisition_plan(replace(mix, pools=pools, purchases={}), two.resolved)
     assert said.startswith("Keep 2 servers of 8")
-    assert "rent 4 servers of 8" in said
+    assert "rent 4 instances of 8" in said
 
 
 def test_one_site_is_not_named() -> None:

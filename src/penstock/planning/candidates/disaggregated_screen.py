@@ -135,6 +135,7 @@ class UnitScreen:
             # Prefill devices only prefill, so their share of the unit's devices is the cost of prompts.
             prefill_fraction=unit.prefill_replicas * unit.prefill.parallelism.devices / unit.devices,
             measured_engine=engine,
+            software=after.stack.software,
         )
 
     def _steps(self, unit: Disaggregated, measured_engine: str) -> tuple[float, float]:

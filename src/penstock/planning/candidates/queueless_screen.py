@@ -108,6 +108,7 @@ class QueuelessScreen:
             + f"closed loop of {together[best]:,.0f}, no queue",
             prefill_fraction=float(prefill[best]),
             measured_engine=option.measured_engine,
+            software=stack.software,
         )
 
     def memory(self, deployment: Deployment, context_tokens: int) -> MemoryFit:

@@ -8,6 +8,7 @@ import numpy as np
 
 from penstock.fleet.deployment import Deployment
 from penstock.fleet.disaggregated_replica import Disaggregated
+from penstock.performance.calibration.first_token_regression import Software
 from penstock.performance.prediction.predict_deployment import Range
 from penstock.performance.prediction.speculation import Speculation
 from penstock.performance.step.step_work import Array
@@ -86,6 +87,8 @@ class Capacity:
     """Share of busy device time that prefill takes; None if unknown."""
     measured_engine: str | None = None
     """Engine whose measurements predict the rate; None if there are no measurements."""
+    software: Software | None = None
+    """Release and day of the measured software for which the rate is predicted; None if there are no measurements."""
 
     @property
     def requests_per_s(self) -> Range:

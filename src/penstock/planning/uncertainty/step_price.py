@@ -11,6 +11,7 @@ from penstock.planning.optimizer.competing_fleets import Family
 from penstock.planning.optimizer.node_costs import USUAL_STEPS_MONTHS, demand_moves, periods_of, step_months
 from penstock.planning.optimizer.problem import Problem, Restriction
 from penstock.planning.spec.resolve_plan import Resolved
+from penstock.planning.uncertainty.plan_headroom import plan_headroom
 from penstock.planning.uncertainty.scenarios import RulePrice
 
 _SEARCH_NODES: Final = 500
@@ -25,8 +26,9 @@ def price_step(resolved: Resolved, candidates: Sequence[Candidate], family: Fami
     shorter = max((months for months in USUAL_STEPS_MONTHS if months < step_months(plan)), default=None)
     if shorter is None or not demand_moves(plan):
         return None
-    finer = replace(resolved, plan=replace(plan, step_months=shorter))
-    problem = _with_known_capacities(build_problem(finer, candidates), finer, resolved, family)
+    confident = plan_headroom(replace(resolved, plan=replace(plan, step_months=shorter)), tuple(candidates))
+    finer = confident.resolved
+    problem = _with_known_capacities(build_problem(finer, confident.candidates), finer, resolved, family)
     winner = family.winner
     only = Restriction(only_accelerators=winner.support)
     mix = cheapest(problem, only, gap_fraction=1e-3, search_nodes=_SEARCH_NODES, patient=False)

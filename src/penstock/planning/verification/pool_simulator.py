@@ -25,7 +25,7 @@ from penstock.simulation.capacity import (
 )
 from penstock.simulation.placement import Placement, disaggregated_pools, place_on
 from penstock.simulation.replica import ReplicaPool
-from penstock.simulation.run_options import Options
+from penstock.simulation.run_options import Options, Policy
 from penstock.simulation.slower_steps import SlowerSteps
 from penstock.workload import Empirical, Poisson, SloClass, Workload, vary_answers
 
@@ -51,6 +51,8 @@ class Simulator:
     seed: int = 0
     units: UnitScreen | None = None
     """Source of prefill-only and decode-only engines; None if no disaggregated units are planned."""
+    route: Policy = "least-requests"
+    """Policy of the router in front of a pool."""
     _placed: dict[tuple[object, ...], Placement] = field(default_factory=dict)
     _runs: dict[tuple[object, ...], "_Runs"] = field(default_factory=dict)
     _each: dict[tuple[object, ...], float] = field(default_factory=dict)
@@ -141,7 +143,7 @@ class Simulator:
 
     def _rate_search(self, load: PoolLoad) -> RateSearch:
         classes = (SloClass(name="all", share_fraction=1.0, slo=load.slo),)
-        options = Options()
+        options = Options(route=self.route)
         return RateSearch(workload=_workload(load, classes), classes=classes, seed=self.seed, options=options)
 
     def pools(self, load: PoolLoad, *, log_slowdown: float = 0.0) -> tuple[ReplicaPool, ...]:

@@ -81,12 +81,12 @@ def verify_fleet(
     the attainment of every pool.
     """
     found = _size_with_fewest_kinds(mix, problem, candidates, workloads, sizing_of or verify_of)
-    checks = _checks(found.mix, problem, candidates, workloads, verify_of)
+    checks = check_periods(found.mix, problem, candidates, workloads, verify_of)
     if found.met and not all(check.met for check in checks.values()):
         found = _size_with_fewest_kinds(mix, problem, candidates, workloads, verify_of)
-        checks = _checks(found.mix, problem, candidates, workloads, verify_of)
+        checks = check_periods(found.mix, problem, candidates, workloads, verify_of)
     seen = with_simulated_rates(found.mix, checks, problem)
-    return replace(found, mix=seen, checks=_worst(checks), pools=tuple(checks.values()))
+    return replace(found, mix=seen, checks=worst_checks(checks), pools=tuple(checks.values()))
 
 
 def with_simulated_rates(mix: Mix, checks: Mapping[CheckKey, Check], problem: Problem) -> Mix:
@@ -199,8 +199,10 @@ def _size(
     seen: set[tuple[object, ...]] = set()
     for attempt in range(1, _ATTEMPTS + 1):
         seen.add(sizes_of(tried))
-        checks = _checks(tried, problem, candidates, workloads, verify_of)
-        found = Verified(planned=mix, mix=tried, checks=_worst(checks), pools=tuple(checks.values()), attempts=attempt)
+        checks = check_periods(tried, problem, candidates, workloads, verify_of)
+        found = Verified(
+            planned=mix, mix=tried, checks=worst_checks(checks), pools=tuple(checks.values()), attempts=attempt
+        )
         if best is None or (not found.met, found.mix.cost_usd) < (not best.met, best.mix.cost_usd):
             best = found
         best = replace(best, attempts=attempt)
@@ -355,7 +357,7 @@ def sizes_of(mix: Mix) -> tuple[object, ...]:
     )
 
 
-def _checks(
+def check_periods(
     mix: Mix,
     problem: Problem,
     candidates: Sequence[Candidate],
@@ -371,7 +373,7 @@ def _checks(
     return found
 
 
-def _worst(checks: Mapping[CheckKey, Check]) -> tuple[Check, ...]:
+def worst_checks(checks: Mapping[CheckKey, Check]) -> tuple[Check, ...]:
     """Keep the worst check of each workload over its pools and periods."""
     worst: dict[str, Check] = {}
     for check in checks.values():

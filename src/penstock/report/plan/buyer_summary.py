@@ -14,6 +14,7 @@ from penstock.planning.uncertainty.monte_carlo import Blame
 from penstock.planning.uncertainty.scenarios import DemandScenario
 from penstock.planning.verification.verify_fleet import vendors_above_minimum_share
 from penstock.report.plan.confidence_sentences import enough_sentence, levels_table, share_enough
+from penstock.report.plan.engine_sentences import engine_sentences
 from penstock.report.plan.flips import flips_by_input, plain_flip, within_range
 from penstock.report.plan.html_tables import Cell, HtmlTable
 from penstock.report.plan.plan_amounts import rate, usd
@@ -40,6 +41,7 @@ from penstock.report.plan.sentences import (
     product_name,
     product_names,
     sureness,
+    unit_word,
     unserved_fraction,
 )
 from penstock.units import count_text
@@ -63,6 +65,7 @@ def summary(result: PlanResult, answer: Answer) -> dict[str, object]:
         not_compared_sentence(result),
         *missing_sentences(answer),
         *price_sentences(result, answer),
+        *engine_sentences(result, answer),
         saving_sentence(answer),
         small_fleet(result, answer),
         *api_sentences(result, answer),
@@ -126,7 +129,7 @@ def acquisition_plan(mix: Mix, resolved: Resolved) -> str:
             of_unit = [pool for pool in pools if pool.offer.unit == unit]
             name = product_name(resolved.accelerators[ident])
             phrases += [
-                f"{verb} {_counted_units(nodes, of_unit[0].offer)} {name}{how}"
+                f"{verb} {_counted_units(nodes, of_unit[0].offer, rented=verb == 'rent')} {name}{how}"
                 for verb, nodes, how in _ways(mix, of_unit)
                 if nodes
             ]
@@ -150,11 +153,11 @@ def _ways(mix: Mix, pools: Sequence[PoolPeriod]) -> Iterator[tuple[str, int, str
     yield "rent", _most((pool.period, pool.rented_nodes) for pool in pools), " by the hour"
 
 
-def _counted_units(count: int, offer: Offer) -> str:
+def _counted_units(count: int, offer: Offer, *, rented: bool) -> str:
     """Return a number of servers or instances with their devices, or of single devices."""
     if offer.unit == DEVICE:
         return f"{count:,} x"
-    return f"{count_text(count, 'server' if offer.unit == NODE else 'instance')} of {offer.devices}"
+    return f"{count_text(count, 'instance' if rented or offer.unit != NODE else 'server')} of {offer.devices}"
 
 
 def _most(nodes: Iterable[tuple[int, int]]) -> int:
@@ -248,7 +251,7 @@ def _in_draws(answer: Answer) -> str:
         sentences.insert(0, f"In {none:.0%} of cases no compared fleet meets every rule of the plan.")
     if answer.winner.cost.total_usd < span.low:
         sentences.append("The planned cost is below this range, so the plan is optimistic.")
-    if enough := enough_sentence(answer, unit="server"):
+    if enough := enough_sentence(answer, unit=unit_word(answer.winner.mix, owned="server")):
         sentences.append(f"{capital_first(enough)}.")
     return " ".join(sentences)
 

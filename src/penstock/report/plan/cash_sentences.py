@@ -24,7 +24,8 @@ def money_with_site(cash: Cash, plan: Plan) -> Iterator[tuple[str, str]]:
 
 def _order_sentence(order: Order) -> str:
     """Describe an order or contract, with its deadline."""
-    what = f"{count_text(order.nodes, f'{order.accelerator} node')} ({count_text(order.devices, 'device')})"
+    unit = "node" if order.months is None else "instance"
+    what = f"{count_text(order.nodes, f'{order.accelerator} {unit}')} ({count_text(order.devices, 'device')})"
     price = "" if order.quoted else ", at the catalog price"
     if order.months is not None:
         return f"{what} for {count_text(order.months, 'month')} from {order.on}: {usd(order.usd)} committed{price}"

@@ -19,7 +19,8 @@ from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.resolve_plan import Confirmer, LeftOut
 from penstock.planning.uncertainty.confidence_levels import ConfidenceLevel
 from penstock.planning.uncertainty.monte_carlo import Blame
-from penstock.planning.uncertainty.scenarios import DemandScenario, Owned, RulePrice
+from penstock.planning.uncertainty.other_engines import EngineSaving
+from penstock.planning.uncertainty.scenarios import DemandScenario, NodeSaving, Owned, RulePrice
 from penstock.planning.uncertainty.sensitivity import Flip
 from penstock.planning.uncertainty.staffing import PeopleDecide
 from penstock.planning.uncertainty.uncertain_inputs import KnobKind
@@ -237,6 +238,8 @@ class FleetDocument(TypedDict):
     verified: list[VerifiedDocument]
     regret_usd: float | None
     levels: list[ConfidenceLevel]
+    engine_saving: EngineSaving | None
+    saving: NodeSaving | None
 
 
 class NoFleetDocument(TypedDict):

@@ -14,7 +14,14 @@ from penstock.planning.spec.resolve_plan import Assumption, Confirmer, LeftOut
 from penstock.report.plan.cash_sentences import with_site
 from penstock.report.plan.plan_amounts import amount, per_mtok, spread, usd
 from penstock.report.plan.scenario_sentences import rule_usd
-from penstock.report.plan.sentences import in_time_share, nodes_by_acquisition, runs, served_requests, unit_name
+from penstock.report.plan.sentences import (
+    in_time_share,
+    nodes_by_acquisition,
+    runs,
+    served_requests,
+    unit_name,
+    unit_word,
+)
 
 Cell = str | tuple[str, str]
 """Text of a cell, or a pair of text and CSS class."""
@@ -66,8 +73,8 @@ def fleet_table(mix: Mix, result: PlanResult) -> HtmlTable:
     heads: list[Cell] = [
         "accelerator",
         "when",
-        "nodes",
-        ("spare nodes", "n"),
+        f"{unit_word(mix)}s",
+        ("spares", "n"),
         ("devices", "n"),
     ]
     return HtmlTable([*heads, "runs", "serves"], rows)

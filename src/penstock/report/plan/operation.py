@@ -33,6 +33,7 @@ from penstock.report.plan.sentences import (
     product_name,
     question,
     swing_name,
+    unit_word,
 )
 
 _FLIPS_SHOWN = 10
@@ -84,7 +85,7 @@ def _over_time(mix: Mix, result: PlanResult) -> Figure | None:
         f"{mix.nodes_of(accelerator, 0):g} {accelerator} at first, {mix.nodes_of(accelerator, last):g} at the end"
         for accelerator in sorted(mix.support)
     )
-    return figure("Servers over time.", f"{counts}.", fleet_bars(nodes))
+    return figure(f"{capital_first(unit_word(mix, owned='server'))}s over time.", f"{counts}.", fleet_bars(nodes))
 
 
 def _waterfall(name: str, bill: Bill) -> Figure:

@@ -193,6 +193,14 @@ def sureness(answer: Answer) -> Sureness:
     return "sure" if answer.verified and verdict.probability >= _SURE else "likely"
 
 
+def unit_word(mix: Mix, *, owned: str = "node") -> str:
+    """Return what a fleet's machines are called: `owned` if all are owned, instance if all are rented, or machine."""
+    rented = any(pool.rented_nodes or any(pool.contract_nodes) for pool in mix.pools)
+    if any(pool.owned_nodes or pool.kept_nodes for pool in mix.pools):
+        return "machine" if rented else owned
+    return "instance"
+
+
 def in_time_share(check: Check) -> str:
     """Format the share of requests within the SLO.
 

@@ -14,6 +14,7 @@ from penstock.planning.plan_result import Answer, Bill, NoFleet, PlanResult
 from penstock.report.drawing.bars import Use, legend, stacked_bar
 from penstock.report.plan.cash_sentences import money_with_site, with_site
 from penstock.report.plan.confidence_sentences import enough_sentence
+from penstock.report.plan.engine_sentences import engine_sentences
 from penstock.report.plan.flips import flip_sentence, flips_by_input, within_range
 from penstock.report.plan.plan_amounts import per_mtok, spread, usd
 from penstock.report.plan.price_sentences import price_sentences
@@ -45,6 +46,7 @@ from penstock.report.plan.sentences import (
     sureness,
     swing_name,
     unit_name,
+    unit_word,
 )
 
 USES = {
@@ -92,13 +94,14 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
         yield _indent(unpriced, "yellow")
     yield from (_indent(sentence, "yellow") for sentence in missing_sentences(answer))
     yield from (_indent(sentence, "dim") for sentence in price_sentences(result, answer))
+    yield from (_indent(sentence, "dim") for sentence in engine_sentences(result, answer))
     yield Text()
     yield _fleet(answer.winner.mix, result)
     yield from (
         Text(f"units  {sentence}") for sentence in disaggregated_sentences(answer.winner.mix, result.candidates)
     )
     yield from _likelier(result, answer)
-    if enough := enough_sentence(answer):
+    if enough := enough_sentence(answer, unit=unit_word(answer.winner.mix)):
         yield Text(f"enough {enough}")
     yield from (Text(f"{head:<6} {sentence}") for head, sentence in money_with_site(answer.winner.cash, result.plan))
     if small := small_fleet(result, answer):
@@ -132,7 +135,7 @@ def _likelier(result: PlanResult, answer: Answer) -> Iterator[RenderableType]:
 
 def _fleet(mix: Mix, result: PlanResult) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name, justify in (("accelerator", "left"), ("nodes", "right"), ("devices", "right")):
+    for name, justify in (("accelerator", "left"), (f"{unit_word(mix)}s", "right"), ("devices", "right")):
         table.add_column(name, justify="right" if justify == "right" else "left", no_wrap=True)
     table.add_column("runs")
     table.add_column("serves")

@@ -1,0 +1,74 @@
+"""Writes sentences about software: how old each side's measurements are, engines left out, and the assumed router."""
+
+from collections.abc import Iterator
+
+from penstock.fleet.serving_engines import ENGINES, serving_engine
+from penstock.planning.plan_result import Answer, PlanResult
+from penstock.planning.verification.serving_fleet import Check
+from penstock.report.plan.plan_amounts import usd
+from penstock.report.plan.sentences import in_time_share
+
+_FAR_APART_DAYS = 90
+"""Difference between the days of two engines' measurements from which on the sentence warns."""
+
+
+def engine_label(name: str) -> str:
+    """Return the display name of an engine."""
+    return ENGINES[serving_engine(name)].label if name in ENGINES else name
+
+
+def engine_sentences(result: PlanResult, answer: Answer) -> Iterator[str]:
+    """State the software behind each side's speed, what engines left out would save, and the assumed router."""
+    if software := _software_sentence(result, answer):
+        yield software
+    if saving := _saving_sentence(answer):
+        yield saving
+    if router := _router_sentence(answer):
+        yield router
+
+
+def _software_sentence(result: PlanResult, answer: Answer) -> str:
+    """State the release and the day of the engines whose measurements predict the compared fleets."""
+    used = {
+        name for bill in (answer.winner, *answer.by_label.values()) for pool in bill.mix.pools for name in pool.replicas
+    }
+    found = {
+        (entry.accelerator.id, entry.measured_engine): capacity.software
+        for entry in result.candidates
+        if entry.id in used
+        for capacity in entry.capacities
+        if capacity.software is not None
+    }
+    if not found:
+        return ""
+    said = "; ".join(
+        " ".join(filter(None, (accelerator, "with", engine_label(engine), software.version, f"of {software.date}")))
+        for (accelerator, engine), software in sorted(found.items())
+    )
+    days = [software.date for software in found.values()]
+    apart = (max(days) - min(days)).days
+    months = f" They are {round(apart / 30.4)} months apart." if apart >= _FAR_APART_DAYS else ""
+    return f"Speeds are predicted for the newest measured software: {said}.{months}"
+
+
+def _saving_sentence(answer: Answer) -> str:
+    saving = answer.engine_saving
+    if saving is None:
+        return ""
+    engines = " and ".join(engine_label(name) for name in saving.engines)
+    fleet = " + ".join(saving.accelerators)
+    return f"{fleet} with {engines} would save {usd(saving.usd)}, but {saving.why}."
+
+
+def _router_sentence(answer: Answer) -> str:
+    """State which router the plan assumes, and how many requests are in time with a plain router."""
+    if not answer.round_robin:
+        return ""
+    shares = ", ".join(f"{in_time_share(check)} of {check.workload} requests in time" for check in answer.round_robin)
+    plain = f"round robin meets them too ({shares})" if _all_met(answer.round_robin) else f"with round robin {shares}"
+    cost = "" if _all_met(answer.round_robin) else "; a fleet sized for round robin is not computed"
+    return f"The SLOs assume `penstock route`; {plain}{cost}."
+
+
+def _all_met(checks: tuple[Check, ...]) -> bool:
+    return all(check.met for check in checks)
