@@ -12,15 +12,22 @@ from rich.console import Console
 
 from effort import THOROUGH
 from expected_plans import check_expected
+from penstock.api.fleet_check import check_fleet
 from penstock.api.plan import sources_of
+from penstock.api.progress import LOG
+from penstock.checkpoint import open_checkpoint
 from penstock.fleet.fleet_file import read_fleet, write_fleet
+from penstock.fleet.pools import UNSTATED
 from penstock.planning.make_plan import make_plan
 from penstock.planning.optimizer.problem import PoolPeriod
 from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.planned_fleet import planned_fleet
+from penstock.planning.pool_launches import launched_fleet
 from penstock.planning.spec.plan_file import parse_plan
 from penstock.planning.uncertainty import quantify_uncertainty
 from penstock.planning.verification.serving_fleet import pool_id
+from penstock.preflight import load_knowledge
+from penstock.preflight.facts.subject import subject_of
 from penstock.report.plan.terminal import render_plan
 from small_plans import TODAY
 
@@ -83,6 +90,7 @@ def test_example(
     check_cost_lines(result)
     check_no_node_is_spare(result)
     check_fleet_reads_back(result)
+    check_every_pool_launches(result)
     if name in CHECKS:
         CHECKS[name](result)
     check_expected(name if with_flips else f"{name} without flips", result, update=update)
@@ -134,6 +142,17 @@ def _period(nodes: PoolPeriod) -> int:
 def check_fleet_reads_back(result: PlanResult) -> None:
     fleet = planned_fleet(result, answer_of(result))
     assert read_fleet(write_fleet(fleet), "fleet.yaml") == fleet
+
+
+def check_every_pool_launches(result: PlanResult) -> None:
+    """`preflight --fleet` passes every pool of every period, and the file states its image and launch."""
+    answer, knowledge = answer_of(result), load_knowledge()
+    for period in range(result.problem.periods):
+        fleet = launched_fleet(result, answer, period, lambda name: subject_of(open_checkpoint(name), name), knowledge)
+        _, checks = check_fleet(fleet, knowledge, LOG)
+        assert all(check.passes for check in checks)
+        assert all(pool.engine.launch and pool.engine.version != UNSTATED for pool in fleet.pools)
+        assert read_fleet(write_fleet(fleet), "fleet.yaml") == fleet
 
 
 def check_scorecard(result: PlanResult) -> None:
