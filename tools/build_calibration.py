@@ -61,8 +61,10 @@ def main() -> int:
     found = shipped_runs()
     spreads = _fitted(found) if asked.spreads else Spreads.from_document(load_efficiencies()["spreads"])
     if asked.first_tokens:
-        evidence, slowdowns = shipped_efficiencies().evidence, None
-        efficiencies = shipped_efficiencies()
+        known_before, slowdowns = shipped_efficiencies().evidence, None
+        first_s = as_columns(found).first_s
+        evidence = replace(known_before, measured=replace(known_before.measured, first_s=first_s))
+        efficiencies = replace(shipped_efficiencies(), evidence=evidence)
     else:
         evidence = solve(as_columns(found), spreads)
         _say(f"{len(found):,} rows solved")

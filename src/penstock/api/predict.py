@@ -16,6 +16,7 @@ from penstock.catalog.measurement import Measurement
 from penstock.model import ModelSpec
 from penstock.performance.disaggregated.disaggregated_prediction import DisaggregatedPrediction
 from penstock.performance.prediction.energy_per_token import Energy, energy_of
+from penstock.performance.prediction.measured_cell import measured_energy, rows_of_cell, with_measured_rate
 from penstock.performance.prediction.nearest_measurements import nearest_measurements
 from penstock.performance.prediction.predict_deployment import Prediction
 from penstock.performance.shipped.shipped_energy import shipped_power
@@ -119,27 +120,32 @@ def predict(options: PredictOptions) -> PredictAnswer | PredictDisaggregatedAnsw
 
 def _predict_aggregated(placing: RequestedDeployment, load: tuple[int, int, int], *, roofline: bool) -> PredictAnswer:
     """Predict deployments whose replicas both prefill and decode."""
-    predictions = tuple(
-        placing.predict(accelerator, devices, load, roofline=roofline)
+    family = shape_of(placing.spec)
+    found = [
+        _with_evidence(placing.predict(accelerator, devices, load, roofline=roofline), family)
         for accelerator, devices in counted_targets(placing.options.on)
-    )
-    nearest = (
-        nearest_measurements(
-            prediction,
-            load_measurements(prediction.deployment.accelerator.id),
-            lambda row: shape_of_name(row.model),
-            family=shape_of(placing.spec),
-        )
-        for prediction in predictions
-    )
+    ]
     return PredictAnswer(
         model=placing.spec,
         input_tokens=load[0],
         output_tokens=load[1],
-        predictions=predictions,
-        energies=tuple(energy_of(prediction, shipped_power()) for prediction in predictions),
-        nearest=tuple(tuple(rows) for rows in nearest),
+        predictions=tuple(prediction for prediction, _, _ in found),
+        energies=tuple(energy for _, energy, _ in found),
+        nearest=tuple(nearest for _, _, nearest in found),
     )
+
+
+def _with_evidence(predicted: Prediction, family: str) -> tuple[Prediction, Energy | None, tuple[Measurement, ...]]:
+    """Return a prediction with its energy and the nearest measurements. Measured figures of its cell are the answer."""
+    rows = load_measurements(predicted.deployment.accelerator.id)
+    cell = rows_of_cell(predicted, rows, _family_of, family)
+    prediction = with_measured_rate(predicted, cell)
+    energy = measured_energy(energy_of(prediction, shipped_power()), prediction, cell)
+    return prediction, energy, tuple(nearest_measurements(prediction, rows, _family_of, family=family))
+
+
+def _family_of(row: Measurement) -> str:
+    return shape_of_name(row.model)
 
 
 def _row(prediction: Prediction, energy: Energy | None, output_tokens: int) -> Row:

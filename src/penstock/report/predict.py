@@ -151,7 +151,8 @@ def _energy_rows(predictions: Sequence[Prediction], energies: Sequence[Energy | 
         line.append(f"({watts.low:,.0f}-{watts.high:,.0f})", style="dim")
         line.append(f", {_significant(joules.value)} J per output token ")
         line.append(f"({_significant(joules.low)}-{_significant(joules.high)})", style="dim")
-        line.append(f"\n{energy.tier}: {_UNSEEN[energy.unseen]}; {energy.source}", style="dim")
+        grounds = energy.source if energy.tier == "measured" else f"{_UNSEEN[energy.unseen]}; {energy.source}"
+        line.append(f"\n{energy.tier}: {grounds}", style="dim")
         grid.add_row(name, line)
     return [grid, Text()] if grid.row_count else []
 

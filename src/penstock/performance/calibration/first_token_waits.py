@@ -132,7 +132,8 @@ def drafting_runs(rows: Iterable[Measurement], model_of: ModelOf, accelerator_of
     """
     drafted = {row.id: row for row in rows if row.scenario == "online" and drafted_tokens(row)}
     plain = usable_runs(replace(row, drafted="") for row in drafted.values())
-    return [replace(run, row=drafted[run.row.id]) for run in described_runs(plain, model_of, accelerator_of)]
+    found = described_runs(plain, model_of, accelerator_of)
+    return [replace(run, row=replace(drafted[run.row.id], ttft_s=run.row.ttft_s)) for run in found]
 
 
 def measured_loop(measurement: Measurement) -> tuple[LoopLoad, float]:
@@ -173,7 +174,8 @@ def first_row(item: Waited, slowdowns: Array, served_s: float | None = None) -> 
         path=stack_path(placed, row.engine),
         family=family_of(placed.model),
         software=Software(row.scenario, row.version, row.date),
-        configuration=configuration_of(placed),
+        # A run with overlapping batches is no measurement of the configuration without overlap.
+        configuration=" ".join(filter(None, (configuration_of(placed), row.overlap))),
     )
 
 

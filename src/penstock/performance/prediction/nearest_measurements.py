@@ -42,7 +42,7 @@ def nearest_measurements(
             + 2 * abs(log(row.devices / wanted.parallelism.devices))
             + (0 if row.engine == prediction.measured_engine else 1)
             + (0 if row.weights == weights_label(wanted.model) else 1)
-            + (0 if _same_split(row, wanted) else 0.5)
+            + (0 if same_split(row, wanted) else 0.5)
             + (0.5 if row.overlap else 0)
             + (0 if drafts is None or drafted_tokens(row) == drafts.drafted_tokens else 0.5)
         )
@@ -74,7 +74,7 @@ def reasons_to_differ(prediction: Prediction, row: Measurement) -> tuple[str, ..
     reasons = {
         "engine": row.engine == prediction.measured_engine,
         "weight format": row.weights == weights_label(wanted.model),
-        "split": _same_split(row, wanted),
+        "split": same_split(row, wanted),
         "drafts": (drafted_tokens(row) or 0) == (0 if drafts is None else drafts.drafted_tokens),
         "overlap of batches": not row.overlap,
         "load": prediction.load.is_among((users, inputs, outputs)),
@@ -83,6 +83,7 @@ def reasons_to_differ(prediction: Prediction, row: Measurement) -> tuple[str, ..
     return tuple(reason for reason, same in reasons.items() if not same)
 
 
-def _same_split(row: Measurement, wanted: Deployment) -> bool:
+def same_split(row: Measurement, wanted: Deployment) -> bool:
+    """Return whether a row was measured with the split of a deployment."""
     split = wanted.parallelism
     return (row.tp, row.dp, row.ep) == (split.tp, split.dp, split.expert_parallel)

@@ -10,6 +10,7 @@ from penstock.catalog import load_accelerator, load_acceptance_lengths, load_dra
 from penstock.catalog.measurement import Measurement
 from penstock.model import ModelSpec, Part
 from penstock.performance.calibration.acceptance_curves import AcceptanceCurves, acceptance_curves
+from penstock.performance.calibration.cold_starts import without_cold_starts
 from penstock.performance.calibration.draft_acceptance import (
     DraftedRow,
     DraftModel,
@@ -68,7 +69,7 @@ def shipped_drafted_rows() -> tuple[DraftedRow, ...]:
             stacks[setup_of(row)] = stack_of(work, row.engine, plain_efficiencies())
         return stacks[setup_of(row)].slowdowns
 
-    merged = merge_nightly(row for row in load_measurements() if not row.twin)
+    merged = merge_nightly(without_cold_starts((row for row in load_measurements() if not row.twin), setup_of))
     return tuple(drafted_rows(merged, model_of, load_accelerator, slowdowns_of, published_acceptance()))
 
 

@@ -1,0 +1,64 @@
+"""Where a setup was measured at a load, rate and energy are the measured ones, with and without drafts."""
+
+import pytest
+
+from penstock.api.predict import PredictAnswer, predict
+from penstock.catalog import load_measurements
+from penstock.catalog.measurement import Measurement
+
+CELLS = [
+    ("minimax-m3", "nvfp4", "b200_sxm", "vllm", 4, 7373, 64, "mtp"),
+    ("qwen3.5-397b-a17b", "nvfp4", "b300_sxm", "sglang", 4, 922, 32, "mtp"),
+    ("deepseek-v4-pro", "mxfp4", "mi355x", "atom", 1, 922, 256, ""),
+]
+
+
+def newest(cell: tuple[str, str, str, str, int, int, int, str]) -> Measurement:
+    model, weights, accelerator, engine, tp, inputs, users, drafted = cell
+    rows = [
+        row
+        for row in load_measurements(accelerator)
+        if (row.model, row.weights, row.engine, row.tp, row.drafted) == (model, weights, engine, tp, drafted)
+        and (round(row.input_tokens), round(row.output_tokens), row.concurrency) == (inputs, 922, users)
+        and row.joules_per_output_token
+        and row.output_tokens_per_s
+        and not row.overlap
+    ]
+    return max(rows, key=lambda row: row.date)
+
+
+def answer_of(row: Measurement, users: int) -> PredictAnswer:
+    answer = predict(
+        row.model,
+        f"{row.accelerator}:{row.devices}",
+        engine=row.engine,
+        dp=row.dp,
+        ep=row.ep,
+        mtp=bool(row.drafted),
+        precision=row.weights,
+        input_tokens=round(row.input_tokens),
+        output_tokens=round(row.output_tokens),
+        concurrency=users,
+    )
+    assert isinstance(answer, PredictAnswer)
+    return answer
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_rate_and_energy_of_a_measured_cell_are_measured(cell: tuple[str, str, str, str, int, int, int, str]) -> None:
+    row = newest(cell)
+    answer = answer_of(row, cell[6])
+    (prediction,), (energy,) = answer.predictions, answer.energies
+    assert prediction.tier == "measured"
+    assert prediction.output_tokens_per_s.value == pytest.approx(row.output_tokens_per_s, rel=0.01)
+    assert energy is not None
+    assert energy.tier == "measured"
+    assert energy.joules_per_output_token.value == pytest.approx(row.joules_per_output_token, rel=0.01)
+    watts = (row.joules_per_output_token or 0.0) * (row.output_tokens_per_s or 0.0) / row.devices
+    assert energy.device_watts.value == pytest.approx(watts, rel=0.02)
+
+
+def test_beside_the_measured_load_energy_is_that_of_the_power_model() -> None:
+    (energy,) = answer_of(newest(CELLS[1]), 45).energies
+    assert energy is not None
+    assert energy.tier != "measured"
