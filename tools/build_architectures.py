@@ -1,17 +1,18 @@
-"""Since when does an engine know an architecture? Writes preflight/data/architectures.toml from their registries.
+"""Writes the tables of vLLM and SGLang in preflight/data/architectures.toml: the first release of each architecture.
 
-Needs clones with their tags, and a folder of an installed vLLM for releases after the last tag:
-`python tools/build_architectures.py --vllm DIR --sglang DIR [--installed FOLDER --installed-release 0.32.0]`.
+Needs clones with their tags, and a directory of data packs for the releases after the last tag:
+`python tools/build_architectures.py --vllm DIR --sglang DIR --packs DIR`. The tables of other engines stay as they are.
 """
 
 import argparse
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 from penstock.fleet.release import Release
-from penstock.model.architectures import ARCHITECTURES
+from penstock.preflight.packs.pack_files import packs_in
 
 ROOT = Path(__file__).resolve().parent.parent
 WRITTEN = ROOT / "src/penstock/preflight/data/architectures.toml"
@@ -19,13 +20,7 @@ REGISTERED = {
     "MiniMaxM3ForCausalLM": "MiniMaxM3SparseForConditionalGeneration",
     "Step3p7FlashForCausalLM": "Step3p7ForConditionalGeneration",
 }
-HEAD = """# The first release whose registry lists each architecture, by engine: a release before it refuses it.
-# Read at every release tag by tools/build_architectures.py. "0.4.0" (vLLM) and "0.3.0" (SGLang) mean that or earlier.
-# An architecture that is missing was in no registry: the engine falls back on Transformers' own code, if that has it.
-
-# Trimmed configs that circulate name the decoder; the registries have the checkpoint's own class, dated here for both.
-[registered]
-"""
+NAME = re.compile(r"[A-Z]\w+For(CausalLM|ConditionalGeneration)")
 
 
 def git(clone: Path, *arguments: str) -> str:
@@ -62,41 +57,46 @@ def sglang(clone: Path) -> Iterator[tuple[str, set[str]]]:
         yield tag, set(re.findall(r"\b([A-Z]\w+(?:ForCausalLM|ForConditionalGeneration))\b", found))
 
 
-def first_releases(history: Iterator[tuple[str, set[str]]]) -> dict[str, str]:
-    """Return the first release of each architecture this project reads."""
+def learned(folder: Path, engine: str, after: str) -> Iterator[tuple[str, set[str]]]:
+    """Yield each release after one that has a data pack, with what it knows, oldest first."""
+    packs = [pack for pack in packs_in(folder) if pack.engine == engine and pack.release > Release(after)]
+    for pack in sorted(packs, key=lambda pack: pack.release.key):
+        yield str(pack.release), set(pack.tables.architectures)
+
+
+def first_releases(history: Iterable[tuple[str, set[str]]]) -> tuple[dict[str, str], str]:
+    """Return the first release of each registered language model, and the last release that was read."""
     found: dict[str, str] = {}
+    last = ""
     for tag, names in history:
-        for architecture in ARCHITECTURES:
-            if REGISTERED.get(architecture, architecture) in names:
-                found.setdefault(architecture, tag.removeprefix("v"))
-    return found
+        last = tag.removeprefix("v")
+        for name in names:
+            if NAME.fullmatch(name):
+                found.setdefault(name, last)
+    for written, registered in REGISTERED.items():
+        if registered in found:
+            found[written] = found[registered]
+    return found, last
 
 
-def table(engine: str, found: dict[str, str], last: str) -> list[str]:
+def table(engine: str, found: dict[str, str], last: str) -> str:
     """Write one engine's table."""
-    lines = [f"\n[{engine}]", f'last_read = "{last}"']
-    return lines + [f'{name} = "{release}"' for name, release in sorted(found.items())]
+    lines = [f"[{engine}]", f'last_read = "{last}"']
+    return "\n".join([*lines, *(f'{name} = "{release}"' for name, release in sorted(found.items()))]) + "\n"
 
 
 def main() -> None:
-    """Write the file."""
+    """Replace the tables of the two engines."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--vllm", type=Path, required=True)
     parser.add_argument("--sglang", type=Path, required=True)
-    parser.add_argument("--installed", type=Path)
-    parser.add_argument("--installed-release", default="")
+    parser.add_argument("--packs", type=Path, required=True)
     named = parser.parse_args()
-    known, last = first_releases(vllm(named.vllm)), releases(named.vllm, "0.4.0")[-1].removeprefix("v")
-    if named.installed is not None:
-        text = (named.installed / "model_executor/models/registry.py").read_text(encoding="utf-8")
-        later = first_releases(iter([(named.installed_release, vllm_names(text))]))
-        known, last = {**later, **known}, named.installed_release
-    lines = table("vllm", known, last)
-    lines += table(
-        "sglang", first_releases(sglang(named.sglang)), releases(named.sglang, "0.3.0")[-1].removeprefix("v")
-    )
-    spellings = [f'{name} = "{registered}"' for name, registered in REGISTERED.items()]
-    WRITTEN.write_text(HEAD + "\n".join((*spellings, *lines)) + "\n", encoding="utf-8")
+    text = WRITTEN.read_text(encoding="utf-8")
+    for engine, tagged in (("vllm", list(vllm(named.vllm))), ("sglang", list(sglang(named.sglang)))):
+        history = chain(tagged, learned(named.packs, engine, tagged[-1][0]))
+        text = re.sub(rf"^\[{engine}\]\n(?:.+\n)+", table(engine, *first_releases(history)), text, flags=re.MULTILINE)
+    WRITTEN.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -142,14 +142,18 @@ def read_gemma3(config: Config, inv: Inventory) -> Outline:
 
 
 def read_olmo2(config: Config, inv: Inventory) -> Outline:
-    """Read OLMo 2: norms after each block, one norm across all query channels and one across all key channels."""
+    """Read OLMo 2 and 3: norms after each block, one norm across all query channels and one across all key channels.
+
+    OLMo 3 has sliding layers where `layer_types` says so.
+    """
     shape = grouped_shape(config)
 
     def channel_norms(path: str) -> None:
         inv.vector(f"{path}.self_attn.q_norm", shape.query_heads * shape.head_dim)
         inv.vector(f"{path}.self_attn.k_norm", shape.kv_heads * shape.head_dim)
 
-    return _decoder(config, inv, shape, Frame(norms=_POST_NORMS), other_weights=channel_norms)
+    frame = Frame(norms=_POST_NORMS)
+    return _decoder(config, inv, shape, frame, windows=stated_windows(config), other_weights=channel_norms)
 
 
 def read_exaone4(config: Config, inv: Inventory) -> Outline:

@@ -1,10 +1,10 @@
-"""Reads the vision towers of Qwen3-VL, Qwen3.5, Kimi (MoonViT), Gemma 3 (SigLIP) and MiniMax-M3."""
+"""Reads the vision towers of Qwen2.5-VL, Qwen3-VL, Qwen3.5, Kimi (MoonViT), Gemma 3 (SigLIP) and MiniMax-M3."""
 
 from collections.abc import Callable
 from math import prod
 
 from penstock.model.architectures.decoder import add_norm
-from penstock.model.config_json import Config
+from penstock.model.config_json import MAX_LAYERS, Config
 from penstock.model.inventory import Inventory
 from penstock.model.weight import Part, Split
 
@@ -13,6 +13,32 @@ Tower = Callable[[Config, Inventory, int], None]
 
 _CLIP = "vision_tower.vision_model"
 _NOT_COUNTED = "no vision_config: the vision tower is not counted"
+
+
+def read_qwen25_vision(config: Config, inv: Inventory, text_hidden: int) -> None:
+    """Read the tower of Qwen2.5-VL: gated blocks with biases and RMS norms, and one merger."""
+    vision = config.optional("vision_config")
+    if vision is None:
+        inv.notes.append(_NOT_COUNTED)
+        return
+    hidden, width = vision.integer("hidden_size"), vision.integer("intermediate_size")
+    patch = vision.integer("patch_size", "spatial_patch_size", high=4096)
+    volume = vision.integer("in_chans", "in_channels", default=3) * vision.integer("temporal_patch_size", default=2)
+    inv.vector("visual.patch_embed.proj", (hidden, volume * patch * patch))
+    # The config of Qwen2.5-VL-32B leaves the depth to the default of Transformers.
+    for index in range(vision.integer("depth", default=32, high=MAX_LAYERS)):
+        path = f"visual.blocks.{index}"
+        _column(inv, f"{path}.attn.qkv", (3 * hidden, hidden))
+        _row(inv, f"{path}.attn.proj", (hidden, hidden))
+        for name in ("gate_proj", "up_proj"):
+            _column(inv, f"{path}.mlp.{name}", (width, hidden))
+        _row(inv, f"{path}.mlp.down_proj", (hidden, width))
+        for norm in ("norm1", "norm2"):
+            inv.vector(f"{path}.{norm}", hidden)
+    merged = hidden * vision.integer("spatial_merge_size", default=2, high=64) ** 2
+    inv.vector("visual.merger.ln_q", hidden)
+    _column(inv, "visual.merger.mlp.0", (merged, merged))
+    _row(inv, "visual.merger.mlp.2", (vision.integer("out_hidden_size", default=text_hidden), merged))
 
 
 def read_qwen3_vision(config: Config, inv: Inventory, text_hidden: int) -> None:
