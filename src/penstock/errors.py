@@ -38,7 +38,7 @@ class ConfigError(CheckpointError):
 
 
 class UnknownArchitecture(ConfigError):  # noqa: N818
-    """This version cannot read the architecture exactly."""
+    """The config is well formed, but this version cannot read the shape of the model exactly."""
 
 
 class UsageError(PenstockError, ValueError):

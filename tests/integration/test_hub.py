@@ -10,7 +10,7 @@ from typing import ClassVar
 import pytest
 
 from conftest import Run
-from penstock.checkpoint.hub import open_hub
+from penstock.checkpoint.hub import hub_config
 from penstock.errors import CheckpointError
 
 pytest.importorskip("huggingface_hub")
@@ -85,4 +85,4 @@ def test_a_repository_that_does_not_exist_is_one_line(penstock: Run, hub: dict[s
 @pytest.mark.parametrize("name", ["", "acme", "acme/../etc", "a b/c", "acme/small/extra", "https://x/y"])
 def test_a_name_that_is_not_a_repository_is_refused_before_any_request(name: str) -> None:
     with pytest.raises(CheckpointError, match="not a hub repository"):
-        open_hub(name)
+        hub_config(name)

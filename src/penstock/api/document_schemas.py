@@ -21,6 +21,7 @@ from penstock.report.predict_document import PredictDisaggregatedDocument, Predi
 from penstock.report.preflight.document import PreflightDocument
 from penstock.report.preflight.host import HostDocument
 from penstock.report.preflight.known_releases import LearnDocument, PacksDocument
+from penstock.report.preflight.unread import UnreadDocument
 from penstock.report.receipts import ReceiptsDocument
 from penstock.report.simulate.document import SimulateDocument
 from penstock.report.simulate_fleet.document import SimulateFleetDocument
@@ -43,6 +44,7 @@ _TYPES: Final[tuple[type, ...]] = (
     ReceiptsDocument,
     SimulateDocument,
     SimulateFleetDocument,
+    UnreadDocument,
 )
 DOCUMENTS: Final[Mapping[str, Any]] = {schema_name(document): document for document in _TYPES}
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"

@@ -16,7 +16,7 @@ from penstock.api.arguments.choices import (
 from penstock.api.options.fit_options import FitOptions
 from penstock.api.options.option_fields import takes
 from penstock.catalog.accelerator import Accelerator
-from penstock.errors import UsageError
+from penstock.errors import UnknownArchitecture, UsageError
 from penstock.fleet import Deployment, Engine, Parallelism
 from penstock.fleet.serving_engines import ENGINES, profile_of, serving_defaults, serving_engine
 from penstock.model import ModelSpec, Part
@@ -58,7 +58,11 @@ def fit(options: FitOptions) -> FitAnswer:
     """Compute whether a model fits, as `penstock fit` does: `fit("llama-3.1-70b", "mi300x,h100:2")`."""
     asked_tokens = None if options.context is None else tokens_choice(options.context)
     cache_dtype, targets = cache_choice(options.kv), counted_targets(options.on)
-    spec = model_choice(options.model, options.precision)
+    try:
+        spec = model_choice(options.model, options.precision)
+    except UnknownArchitecture as reason:
+        hint = "memory is undetermined without the shape; `penstock preflight` answers what needs no shape"
+        raise UnknownArchitecture(f"{reason}; {hint}") from None
     if options.draft and Part.MTP not in spec.params_by_part:
         raise UsageError(f"--draft: {spec.name} has no multi-token-prediction layers of its own; drop this flag")
     context_tokens = asked_tokens or usual_context_tokens(spec)

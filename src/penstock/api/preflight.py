@@ -20,10 +20,10 @@ from penstock.catalog import load_accelerators
 from penstock.catalog.accelerator import Accelerator
 from penstock.checkpoint import open_checkpoint
 from penstock.checkpoint.fp8.scan import scan_bytes, scan_fp8
-from penstock.errors import UsageError
+from penstock.errors import UnknownArchitecture, UsageError
 from penstock.fleet import Parallelism, Release
 from penstock.fleet.engines import NEWEST
-from penstock.fleet.serving_engines import ENGINES, serving_engine
+from penstock.fleet.serving_engines import ENGINES, ServingEngine, serving_engine
 from penstock.performance.shipped.shipped_runs import shipped_efficiencies
 from penstock.preflight import (
     Launch,
@@ -121,7 +121,14 @@ def preflight(options: PreflightOptions) -> PreflightAnswer:
     named = choices.model if options.model is None else fspath(options.model)
     if named is None:
         raise UsageError("no model is named; give a config.json, a checkpoint directory, a catalog name or hf:org/name")
-    subject = _subject(named, options.watch, scan=options.scan)
+    try:
+        subject = _subject(named, options.watch, scan=options.scan)
+    except UnknownArchitecture as reason:
+        if options.on is None or options.matrix or options.scan:
+            raise
+        from penstock.api.unread_answer import answer_without_shape  # noqa: PLC0415 - few models need it
+
+        return answer_without_shape(named, reason, choices, options.on, strict=options.strict)
     _refuse_other_model(named, subject, choices.model)
     if options.matrix:
         if options.on is not None or options.command is not None:
@@ -205,8 +212,23 @@ class LaunchQuestions:
         """Return the model that the launch command names, or None."""
         return None if self.launch is None else self.launch.flag("model-path")
 
+    @property
+    def serving_engine(self) -> ServingEngine:
+        """Return the engine that the user chose."""
+        return serving_engine(self.engine)
+
+    @property
+    def release(self) -> Release:
+        """Return the release that the user chose, or the newest one that was read."""
+        return Release(self.version) if self.version else NEWEST[self.serving_engine]
+
     def questions(self, subject: Subject, on: Targets) -> Iterable[PreflightQuestion]:
         """Yield one question per accelerator."""
+        for accelerator, split in self.splits(on):
+            yield self.question(subject, accelerator, split)
+
+    def splits(self, on: Targets) -> Iterable[tuple[Accelerator, Parallelism]]:
+        """Yield each accelerator with the split that the options state for it."""
         for accelerator, present in counted_targets(on):
             tp, pp = self.tp, self.pp
             # If a shell variable gives the count, or the count does not parse, all devices are assumed.
@@ -215,8 +237,7 @@ class LaunchQuestions:
             if devices is not None and tp is None and self._spans_nodes(accelerator, devices, pp):
                 # No fast link joins the nodes, so tensor parallelism stays within a node. Nodes are pipeline stages.
                 tp, pp = accelerator.node.devices, devices // accelerator.node.devices
-            split = split_choice(accelerator, devices, tp=tp, pp=pp, dp=self.dp, ep=self.ep)
-            yield self.question(subject, accelerator, split)
+            yield accelerator, split_choice(accelerator, devices, tp=tp, pp=pp, dp=self.dp, ep=self.ep)
 
     def _used_devices(self, devices: int | None, tp: int) -> int | None:
         """Return the number of devices that the launch command uses, which may be fewer than the host has."""
@@ -234,16 +255,19 @@ class LaunchQuestions:
 
     def question(self, subject: Subject, accelerator: Accelerator, split: Parallelism) -> PreflightQuestion:
         """Build the question for one accelerator and split."""
-        engine = serving_engine(self.engine)
         return PreflightQuestion(
             subject=subject,
             accelerator=accelerator,
-            engine=engine,
-            version=Release(self.version) if self.version else NEWEST[engine],
-            asked=LaunchChoices(parallelism=split, cache_dtype=self.cache_dtype, context_tokens=self.context_tokens),
+            engine=self.serving_engine,
+            version=self.release,
+            asked=self.launch_choices(split),
             launch=self.launch,
             host=self.host,
         )
+
+    def launch_choices(self, split: Parallelism) -> LaunchChoices:
+        """Return what the user chose of the launch, with a split."""
+        return LaunchChoices(parallelism=split, cache_dtype=self.cache_dtype, context_tokens=self.context_tokens)
 
     def everywhere(self, subject: Subject) -> list[PreflightQuestion]:
         """Build one question for each combination of accelerator and engine.

@@ -6,6 +6,7 @@ Each file of the catalog is read only when it is needed.
 from penstock.catalog._catalog_files import (
     accelerator_ids,
     find_model,
+    find_unread_model,
     load_accelerator,
     load_accelerators,
     load_acceptance_lengths,
@@ -25,11 +26,13 @@ from penstock.catalog._catalog_files import (
     measurement_sources,
     model_ids,
     priced_ids,
+    unread_models,
 )
 
 __all__ = [
     "accelerator_ids",
     "find_model",
+    "find_unread_model",
     "load_accelerator",
     "load_accelerators",
     "load_acceptance_lengths",
@@ -49,4 +52,5 @@ __all__ = [
     "measurement_sources",
     "model_ids",
     "priced_ids",
+    "unread_models",
 ]

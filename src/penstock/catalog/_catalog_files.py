@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.catalog._csv_columns import Shape, read_table
 from penstock.catalog.accelerator import Accelerator
-from penstock.catalog.catalog_model import CatalogModel
+from penstock.catalog.catalog_model import CatalogModel, UnreadCatalogModel
 from penstock.errors import CatalogError, UnknownName
 from penstock.reading.toml import read_toml, strictly
 
@@ -99,6 +99,22 @@ def find_model(name: str) -> CatalogModel:
 def load_models() -> tuple[CatalogModel, ...]:
     """Read every model in the catalog."""
     return tuple(_load_model(ident) for ident in model_ids())
+
+
+@cache
+def unread_models() -> tuple[UnreadCatalogModel, ...]:
+    """Read the models that are known by name and whose shape no reader knows."""
+    entries = read_toml(_DATA / "unread_models.toml")["model"]
+    return strictly(tuple[UnreadCatalogModel, ...], entries, "unread_models.toml")
+
+
+def find_unread_model(name: str) -> UnreadCatalogModel | None:
+    """Return the model without a known shape that has an id, a repository or the last part of one. None: no such."""
+    wanted = name.strip().lower()
+    named = (
+        (model, {model.id, model.repo.lower(), model.repo.rpartition("/")[2].lower()}) for model in unread_models()
+    )
+    return next((model for model, names in named if wanted in names), None)
 
 
 @cache

@@ -38,3 +38,14 @@ class CatalogModel:
     aliases: tuple[str, ...] = ()
     quantisation_file: Mapping[str, Any] | None = None
     """Contents of hf_quant_config.json, for checkpoints that keep their quantisation in this separate file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadCatalogModel:
+    """Model known by name whose shape no reader of this version knows."""
+
+    id: str
+    repo: str
+    architecture: str
+    source: str
+    checked_on: date

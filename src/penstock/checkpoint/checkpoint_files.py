@@ -25,6 +25,20 @@ class Checkpoint:
     """Parsed hf_quant_config.json, if there is one."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ConfigFiles:
+    """The config files of a model, parsed. The shape of the model is not read yet."""
+
+    name: str
+    """Short name of the model."""
+    config: Config
+    sidecar: Config | None
+    source: str
+    repository: str | None = None
+    folder: Path | None = None
+    """Directory that holds the files. None if the model is not on this machine."""
+
+
 def read_bounded(path: Path, limit: int = MAX_CONFIG_BYTES) -> bytes:
     """Read a small file up to one byte beyond the size limit.
 

@@ -4,10 +4,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.checkpoint.checkpoint_files import Checkpoint, read_bounded
+from penstock.checkpoint.checkpoint_files import ConfigFiles, read_bounded
 from penstock.checkpoint.safetensors.header import DTYPE_BITS, StoredTensor
 from penstock.errors import CheckpointError, MissingExtra
-from penstock.model import read_model
 from penstock.model.config_json import parse_json
 
 if TYPE_CHECKING:
@@ -16,8 +15,28 @@ if TYPE_CHECKING:
 _REPOSITORY = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}(@[\w./-]{1,96})?")
 
 
-def open_hub(repository: str, *, headers: bool = False) -> Checkpoint:
-    """Read the checkpoint `org/name` or `org/name@revision` from the hub."""
+def hub_config(repository: str) -> ConfigFiles:
+    """Read the config files of `org/name` or `org/name@revision` from the hub."""
+    api, name, revision = _client(repository)
+    config = _download(api, name, "config.json", revision)
+    if config is None:
+        raise CheckpointError(f"hf:{repository} has no config.json")
+    sidecar = _download(api, name, "hf_quant_config.json", revision)
+    return ConfigFiles(
+        name=name.rpartition("/")[2],
+        config=parse_json(config, f"hf:{repository} config.json"),
+        sidecar=None if sidecar is None else parse_json(sidecar, "hf_quant_config.json"),
+        source=f"hf:{repository}",
+    )
+
+
+def hub_tensors(repository: str) -> tuple[StoredTensor, ...]:
+    """Return the tensors in the headers of all shards of `org/name` or `org/name@revision` on the hub."""
+    return _stored_tensors(*_client(repository))
+
+
+def _client(repository: str) -> tuple["HfApi", str, str | None]:
+    """Return a client of the hub, and the name and revision of a repository."""
     if not _REPOSITORY.fullmatch(repository):
         raise CheckpointError(
             f"'{repository[:120]}' is not a hub repository; use `hf:org/name` or `hf:org/name@revision`"
@@ -27,16 +46,7 @@ def open_hub(repository: str, *, headers: bool = False) -> Checkpoint:
         from huggingface_hub import HfApi  # noqa: PLC0415 - optional extra
     except ImportError:
         raise MissingExtra("reading from the hub needs an extra: pip install 'penstock[hub]'") from None
-    api = HfApi()
-    config = _download(api, name, "config.json", revision or None)
-    if config is None:
-        raise CheckpointError(f"hf:{repository} has no config.json")
-    sidecar = _download(api, name, "hf_quant_config.json", revision or None)
-    parsed = parse_json(config, f"hf:{repository} config.json")
-    beside = None if sidecar is None else parse_json(sidecar, "hf_quant_config.json")
-    spec = read_model(parsed, name.rpartition("/")[2], beside)
-    tensors = _stored_tensors(api, name, revision or None) if headers else None
-    return Checkpoint(spec=spec, source=f"hf:{repository}", tensors=tensors, config=parsed, sidecar=beside)
+    return HfApi(), name, revision or None
 
 
 def _download(api: "HfApi", name: str, file: str, revision: str | None) -> bytes | None:

@@ -6,7 +6,7 @@ All common dialects of quantisation configs, and their `ignore` lists, can be re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, UnknownArchitecture
 from penstock.model.cache_dtypes import CacheDtype
 from penstock.model.config_json import Config
 from penstock.model.module_patterns import MAX_PATTERNS, is_pattern, matcher, plain_matcher
@@ -87,7 +87,7 @@ def read_quantisation(config: Config, sidecar: Config | None) -> Quantisation:
     reader = _READERS.get(method.replace("_", "-"))
     if reader is None:
         known = ", ".join(sorted(_READERS))
-        raise ConfigError(f"{section.where}: quant_method '{method}' is not known; known: {known}")
+        raise UnknownArchitecture(f"{section.where}: quant_method '{method}' is not known; known: {known}")
     return _with_expert_dtype(config, reader(section))
 
 
@@ -108,7 +108,7 @@ def _with_expert_dtype(config: Config, read: Quantisation) -> Quantisation:
     if expert_dtype == "fp4":
         return replace(read, scheme=f"{read.scheme} + mxfp4 experts", experts_only=MXFP4)
     if expert_dtype not in {"", "fp8", "bf16", "bfloat16"}:
-        raise ConfigError(f"{config.where}: expert_dtype '{expert_dtype[:40]}' is not known")
+        raise UnknownArchitecture(f"{config.where}: expert_dtype '{expert_dtype[:40]}' is not known")
     return read
 
 
@@ -248,7 +248,7 @@ def _algorithm_format(body: Config) -> WeightFormat | None:
         "W8A8_SQ_PER_CHANNEL": INT8_CHANNEL,
     }
     if algorithm not in formats:
-        raise ConfigError(f"{body.where}: quant_algo '{algorithm[:40]}' is not known")
+        raise UnknownArchitecture(f"{body.where}: quant_algo '{algorithm[:40]}' is not known")
     return formats[algorithm]
 
 
@@ -292,7 +292,7 @@ def _quark_format(entry: Config | None) -> WeightFormat | None:
         return INT8_CHANNEL
     if dtype in {"int4", "uint4"}:
         return WeightFormat(name="int4", bits=4, scale_bits=16, scale_columns=group)
-    raise ConfigError(f"{weight.where}: Quark dtype '{dtype[:40]}' is not known")
+    raise UnknownArchitecture(f"{weight.where}: Quark dtype '{dtype[:40]}' is not known")
 
 
 def _scheme_format(weights: Config) -> WeightFormat | None:

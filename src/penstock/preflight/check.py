@@ -6,10 +6,8 @@ from penstock.performance.memory.budget import DeviceRoom
 from penstock.preflight.facts.derive_facts import derive_facts
 from penstock.preflight.facts.situation import Launch, Situation
 from penstock.preflight.launch.flag_values import check_values, requested_backend
-from penstock.preflight.launch.images import released_image, rocm_of_image
-from penstock.preflight.launch.launch_plan import LaunchPlan, plan_launch
 from penstock.preflight.launch.online_quantisation import as_launched
-from penstock.preflight.launch.recipe import Recipe, cookbook_settings, find_recipe
+from penstock.preflight.launch.propose_launch import host_of, propose_launch, recipe_of
 from penstock.preflight.launch.release_flags import check_flags
 from penstock.preflight.launch.start_memory import (
     deployment_of,
@@ -31,9 +29,9 @@ from penstock.preflight.rules.knowledge import Knowledge
 def check(question: PreflightQuestion, knowledge: Knowledge) -> Preflight:
     """Run a preflight: propose a launch, derive facts, evaluate every rule, and predict kernels and memory."""
     question = _as_launched(question)
-    recipe = _recipe(question, knowledge)
-    followed = None if recipe is not None and recipe.status == "unsupported" else recipe
-    plan = _propose_launch(question, knowledge, followed)
+    engine, version = question.engine, question.version
+    recipe = recipe_of(question.subject.name, question.accelerator, engine, version, knowledge)
+    plan = propose_launch(question.subject, question.accelerator, engine, version, question.asked, knowledge, recipe)
     launch = question.launch or plan.as_launch()
     facts = dict(derive_facts(_situation(question, launch, knowledge)))
     kernels = predict_kernels(question.subject.model, facts, knowledge.kernels)
@@ -77,22 +75,6 @@ def check(question: PreflightQuestion, knowledge: Knowledge) -> Preflight:
     )
 
 
-def _propose_launch(question: PreflightQuestion, knowledge: Knowledge, recipe: Recipe | None) -> LaunchPlan:
-    """Propose a launch.
-
-    A launch for vLLM includes the flags of the model's recipe. A launch for SGLang includes the flags that SGLang's
-    cookbook lists for the model family.
-    """
-    engine, version = question.engine, question.version
-    plan = plan_launch(question.subject, question.accelerator, engine, version, question.asked, recipe)
-    if question.profile.server == "sglang":
-        choices = knowledge.choices["sglang"]
-        plan = plan.with_flags(*cookbook_settings(question.subject.name, version, knowledge.cookbook, choices))
-    if engine not in knowledge.images["released"]:
-        return replace(plan, image=plan.image and (released_image(engine, version, knowledge.images) or plan.image))
-    return plan.with_published_image(knowledge.images["released"][engine])
-
-
 def _as_launched(question: PreflightQuestion) -> PreflightQuestion:
     """Return the preflight question with the weight formats that result from the quantisation that the launch requests.
 
@@ -105,25 +87,7 @@ def _as_launched(question: PreflightQuestion) -> PreflightQuestion:
     return replace(question, subject=stored, asked=replace(question.asked, quantization=method))
 
 
-def _recipe(question: PreflightQuestion, knowledge: Knowledge) -> Recipe | None:
-    """Return vLLM's recipe for the model, or None if there is none. Other engines have no recipes."""
-    if question.engine != "vllm":
-        return None
-    return find_recipe(
-        question.subject.name,
-        question.accelerator,
-        question.version,
-        knowledge.recipes,
-        knowledge.flags["vllm"],
-        knowledge.choices["vllm"],
-    )
-
-
 def _situation(question: PreflightQuestion, launch: Launch, knowledge: Knowledge) -> Situation:
-    host = dict(question.host or {})
-    rocm = rocm_of_image(launch.image, question.version, knowledge.images)
-    if rocm is not None and host.get("install", "docker") == "docker":
-        host.setdefault("rocm", rocm)
     return Situation(
         subject=question.subject,
         accelerator=question.accelerator,
@@ -131,6 +95,6 @@ def _situation(question: PreflightQuestion, launch: Launch, knowledge: Knowledge
         version=question.version,
         parallelism=question.asked.parallelism,
         launch=launch,
-        host=host,
+        host=host_of(launch, question.version, question.host or {}, knowledge),
         attention_backend=requested_backend(launch, question.profile.server, question.version, knowledge),
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Literal
+from typing import Final
 
 from penstock.catalog.accelerator import Accelerator
 from penstock.fleet.release import Release
@@ -12,7 +12,6 @@ from penstock.model import ModelSpec
 from penstock.performance import MemoryFit
 from penstock.preflight.facts.launched_model import compare_served
 from penstock.preflight.facts.situation import Launch, Subject
-from penstock.preflight.launch.images import image_platform
 from penstock.preflight.launch.launch_choices import LaunchChoices
 from penstock.preflight.launch.launch_plan import LaunchPlan
 from penstock.preflight.launch.online_quantisation import mismatch
@@ -30,21 +29,14 @@ from penstock.preflight.predictions.weight_kernels import KernelClass, WeightGro
 from penstock.preflight.rules.condition import Facts, Unknown
 from penstock.preflight.rules.findings import Assessment
 from penstock.preflight.rules.rule import Severity
+from penstock.preflight.start_obstacles import (
+    ObstacleKind,
+    StartObstacle,
+    architecture_obstacles,
+    command_obstacles,
+    flag_obstacles,
+)
 
-ObstacleKind = Literal[
-    "architecture",
-    "memory",
-    "context",
-    "split",
-    "nodes",
-    "kernel",
-    "backend",
-    "flag",
-    "model",
-    "image",
-    "line",
-    "devices",
-]
 _KINDS: Final[Mapping[str, ObstacleKind]] = {
     "refused": "split",
     "weights": "memory",
@@ -52,14 +44,6 @@ _KINDS: Final[Mapping[str, ObstacleKind]] = {
     "context": "context",
     "model_limit": "context",
 }
-_SEVERAL_MACHINES: Final = (
-    "nnodes",
-    "distributed-executor-backend",
-    "data-parallel-address",
-    "data-parallel-backend",
-    "dist-init-addr",
-)
-"""Flags that connect the nodes of a replica."""
 _LONGER: Final = ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN")
 
 
@@ -74,14 +58,6 @@ class Readiness(StrEnum):
     RUNS = "runs"
     UNDETERMINED = "undetermined"
     """No problem is known, but facts that would decide the verdict are unknown for this engine and accelerator."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartObstacle:
-    """An obstacle that keeps the engine from starting and that no rule describes."""
-
-    kind: ObstacleKind
-    text: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,56 +200,29 @@ class Preflight:
 
 def _obstacles(answer: Preflight) -> Iterator[StartObstacle]:
     question = answer.question
-    if answer.architecture.too_new:
-        known = answer.architecture
-        config = "" if known.registered == known.architecture else f", which this config calls {known.architecture}"
-        text = f"{question.engine} {question.version} does not know {known.registered}{config}"
-        yield StartObstacle(
-            kind="architecture", text=f"{text}; the first release that knows it is {answer.architecture.since}"
-        )
-    if answer.architecture.refused:
-        text = (
-            f"{question.engine} {question.version} does not register {answer.architecture.registered}, so it refuses it"
-        )
-        yield StartObstacle(kind="architecture", text=f"{text}; use another engine, or a later release")
+    yield from architecture_obstacles(answer.architecture, question.engine, question.version)
     if (short := _short_of_room(answer)) is not None and answer.memory.certain:
         yield short
-    if (alone := _unconnected_nodes(answer)) is not None:
-        yield alone
-    yield from _of_the_line(answer)
+    yield from command_obstacles(answer.launch, question.accelerator, question.asked.parallelism)
+    yield from _model_of_the_line(answer)
     for group in answer.kernels:
         if group.kernel is KernelClass.NONE:
             yield StartObstacle(kind="kernel", text=f"no kernel for {group.format} {group.group}: {group.by}")
     if answer.backend.determined and answer.backend.name is None:
         reasons = ", ".join(f"{name}: {reason}" for name, reason in answer.backend.rejected.items())
         yield StartObstacle(kind="backend", text=f"no attention backend serves it ({reasons})")
-    yield from (StartObstacle(kind="flag", text=flag.message) for flag in answer.flags if flag.stops and flag.certain)
+    yield from flag_obstacles(answer.flags)
 
 
-def _of_the_line(answer: Preflight) -> Iterator[StartObstacle]:
-    """Yield the obstacles in the user's own command.
-
-    Such obstacles are broken lines, hidden devices, and a wrong quantisation method, model name or image.
-    """
+def _model_of_the_line(answer: Preflight) -> Iterator[StartObstacle]:
+    """Yield the obstacles in the user's own command that concern the model: its name and its quantisation method."""
     subject, launch = answer.question.subject, answer.launch
-    yield from (StartObstacle(kind="line", text=text) for text in launch.torn)
-    started = answer.question.asked.parallelism.devices
-    seen, alone = launch.visible_devices, launch.flag(*_SEVERAL_MACHINES) is None
-    if seen is not None and seen < started and alone:
-        text = f"the command lets the engine see {seen} of the {started} devices that it needs"
-        yield StartObstacle(kind="devices", text=text)
     if (unread := mismatch(subject, launch.flag("quantization"))) is not None:
         yield StartObstacle(kind="flag", text=unread)
     named = launch.flag("model-path") or ""
     short = {subject.model.name.casefold(), subject.name.rpartition("/")[2].casefold()}
     if "/" in subject.name and named.casefold() in short:
         yield StartObstacle(kind="model", text=f"'{named}' is not a repository; write {subject.name}")
-    platform = image_platform(launch.image)
-    if platform is not None and answer.facts["platform"] in {"rocm", "cuda"} and platform != answer.facts["platform"]:
-        part = answer.question.accelerator.id
-        yield StartObstacle(
-            kind="image", text=f"{launch.image} is built for {platform.upper()}, which {part} does not support"
-        )
 
 
 def _short_of_room(answer: Preflight) -> StartObstacle | None:
@@ -295,13 +244,3 @@ def _starts_all_the_same(answer: Preflight) -> bool:
         overridden = answer.launch.flag("hf-overrides", "json-model-override-args", "rope-scaling") is not None
         return overridden or any(answer.launch.environment.get(name) == "1" for name in _LONGER)
     return answer.question.profile.server != "vllm" and answer.memory.obstacle_is("context")
-
-
-def _unconnected_nodes(answer: Preflight) -> StartObstacle | None:
-    """Return an obstacle if a replica spans several nodes and the launch does not connect them."""
-    split, node = answer.question.asked.parallelism, answer.question.accelerator.node
-    if split.devices <= node.largest or answer.launch.flag(*_SEVERAL_MACHINES) is not None:
-        return None
-    machines = -(-split.devices // node.largest)
-    text = f"{split.devices} devices are {machines} machines of {node.largest}, but this command starts one"
-    return StartObstacle(kind="nodes", text=f"{text}; add --nnodes {machines} and --node-rank on each")

@@ -8,7 +8,7 @@ from penstock.errors import UsageError
 from penstock.fleet.release import Release
 from penstock.model import LatentAttention, ModelSpec, Part
 from penstock.model.sequence_mixers import CompressedAttention, GroupedAttention
-from penstock.preflight.facts.situation import Launch, Situation
+from penstock.preflight.facts.situation import Launch, LaunchSituation, Situation, UnreadModel
 from penstock.preflight.rules.condition import ENVIRONMENT, Facts, Kind, Unknown, Value
 from penstock.preflight.rules.fact_names import VOCABULARY
 
@@ -34,8 +34,30 @@ _ASKED_VARIABLES = (
 
 def derive_facts(situation: Situation) -> Facts:
     """Derive all facts. Every fact of the vocabulary gets a value, or the reason why it is unknown."""
+    facts = dict(_launch_facts(situation))
+    for group in (_model, _quantisation, _tensor_facts, _launch_of_model):
+        facts.update(group(situation))
+    return facts
+
+
+def derive_facts_without_shape(situation: LaunchSituation, model: UnreadModel) -> Facts:
+    """Derive the facts that need no shape of the model. Every other fact of the vocabulary is unknown."""
+    missing = Unknown(f"the shape of {model.architecture} is not read")
+    known = {"model.architecture": model.architecture, "quant.method": _stated_method(model)}
+    return {**dict.fromkeys(VOCABULARY, missing), **known, **_launch_facts(situation)}
+
+
+def _stated_method(model: UnreadModel) -> str:
+    for holder in (model.config, model.config.optional("text_config")):
+        section = None if holder is None else holder.optional("quantization_config")
+        if section is not None:
+            return section.text("quant_method", default="unstated").lower()
+    return "none"
+
+
+def _launch_facts(situation: LaunchSituation) -> Facts:
     facts: dict[str, Value | Unknown] = {}
-    for group in (_device, _model, _quantisation, _tensor_facts, _parallel, _launch, _host):
+    for group in (_device, _parallel, _launch, _host):
         facts.update(group(situation))
     for name in _ASKED_VARIABLES:
         facts[f"{ENVIRONMENT}{name}"] = situation.launch.environment.get(name, UNSET)
@@ -59,7 +81,7 @@ def _unknown(name: str) -> Unknown:
     return Unknown(fact.settle or f"nothing states {fact.question}")
 
 
-def _device(situation: Situation) -> Mapping[str, Value | Unknown]:
+def _device(situation: LaunchSituation) -> Mapping[str, Value | Unknown]:
     accelerator = situation.accelerator
     dialect = accelerator.fp8_dialect
     has_fp8 = "fp8" in accelerator.dense_flops_per_s
@@ -186,7 +208,7 @@ def _e8m0_scales(situation: Situation) -> Value | Unknown:
     return _unknown("weights.e8m0_scales") if powers else False
 
 
-def _parallel(situation: Situation) -> Mapping[str, Value | Unknown]:
+def _parallel(situation: LaunchSituation) -> Mapping[str, Value | Unknown]:
     split, launch = situation.parallelism, situation.launch
     return {
         "parallel.tp": split.tp,
@@ -199,23 +221,30 @@ def _parallel(situation: Situation) -> Mapping[str, Value | Unknown]:
     }
 
 
-def _launch(situation: Situation) -> Mapping[str, Value | Unknown]:
+def _launch_of_model(situation: Situation) -> Mapping[str, Value | Unknown]:
+    """Return the facts of a launch for which the model's own settings stand in."""
     launch, model = situation.launch, situation.subject.model
-    eager = launch.flag("enforce-eager", "disable-cuda-graph") is not None
     asked = launch.flag("kv-cache-dtype") or "auto"
     stored = model.cache_dtype.value if asked == "auto" else ("fp8" if asked.startswith("fp8") else asked)
-    backend = situation.attention_backend or "auto"
     return {
-        "kv.dtype": asked,
         "kv.stored": {"bfloat16": "bf16", "float16": "fp16"}.get(stored, stored),
-        "launch.attention_backend": backend,
-        "launch.attention": _unknown("launch.attention") if backend == "auto" else backend,
-        "launch.moe_backend": launch.flag("moe-backend", "moe-runner-backend") or "auto",
-        "launch.graphs": not eager,
         "launch.max_model_len": _or_unknown(
             _number(launch, "max-model-len", "context-length") or model.max_context_tokens,
             "neither the launch nor the config limits the context",
         ),
+    }
+
+
+def _launch(situation: LaunchSituation) -> Mapping[str, Value | Unknown]:
+    launch = situation.launch
+    eager = launch.flag("enforce-eager", "disable-cuda-graph") is not None
+    backend = situation.attention_backend or "auto"
+    return {
+        "kv.dtype": launch.flag("kv-cache-dtype") or "auto",
+        "launch.attention_backend": backend,
+        "launch.attention": _unknown("launch.attention") if backend == "auto" else backend,
+        "launch.moe_backend": launch.flag("moe-backend", "moe-runner-backend") or "auto",
+        "launch.graphs": not eager,
         "launch.batched_tokens": _or_unknown(
             _number(launch, "max-num-batched-tokens", "chunked-prefill-size"), "the engine's default applies"
         ),
@@ -250,7 +279,7 @@ _READ: Final[Mapping[Kind, Callable[[str], Value]]] = {
 }
 
 
-def _host(situation: Situation) -> Mapping[str, Value | Unknown]:
+def _host(situation: LaunchSituation) -> Mapping[str, Value | Unknown]:
     facts: dict[str, Value | Unknown] = {}
     for name, fact in VOCABULARY.items():
         if not name.startswith("host."):

@@ -8,6 +8,7 @@ from penstock.fleet import Parallelism
 from penstock.fleet.release import Release
 from penstock.fleet.serving_engines import ServingEngine
 from penstock.model import ModelSpec
+from penstock.model.config_json import Config
 from penstock.preflight.facts.quantisation_scheme import Scheme
 
 
@@ -44,6 +45,18 @@ class Subject:
     scanned: ScannedFacts | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class UnreadModel:
+    """A checkpoint whose config is well formed, but whose shape no reader of this version knows."""
+
+    name: str
+    """Path or repository of the checkpoint, as a launch command names it."""
+    architecture: str
+    reason: str
+    """Sentence that says why the shape is not read."""
+    config: Config
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """A launch. A launch consists of flags, stored without their dashes, environment variables and an image."""
@@ -67,10 +80,9 @@ class Launch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Situation:
-    """The complete input from which facts are derived."""
+class LaunchSituation:
+    """A launch on an accelerator and a host: the input of the facts that need no model."""
 
-    subject: Subject
     accelerator: Accelerator
     engine: ServingEngine
     version: Release
@@ -80,3 +92,10 @@ class Situation:
     """Facts about the host that the user states: rocm, triton, python, mec_firmware, numa_balancing, install, ..."""
     attention_backend: str | None = None
     """The attention backend that the launch requests by a flag or, in older releases, by an environment variable."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation(LaunchSituation):
+    """The complete input from which facts are derived."""
+
+    subject: Subject

@@ -11,7 +11,7 @@ from penstock.fleet import Parallelism
 from penstock.fleet.release import Release
 from penstock.fleet.serving_engines import ENGINES, ServingEngine
 from penstock.preflight.facts.derive_facts import attention_kinds, chip_of
-from penstock.preflight.facts.situation import Launch, Subject
+from penstock.preflight.facts.situation import Launch, Subject, UnreadModel
 from penstock.preflight.launch.atom_settings import atom_drafting, atom_server_settings, sglang_plugin_variables
 from penstock.preflight.launch.images import official_image
 from penstock.preflight.launch.launch_choices import LaunchChoices
@@ -156,7 +156,7 @@ def _pack(arguments: Sequence[str], columns: int) -> str:
 
 
 def plan_launch(
-    subject: Subject,
+    subject: Subject | UnreadModel,
     accelerator: Accelerator,
     engine: ServingEngine,
     version: Release,
@@ -166,7 +166,7 @@ def plan_launch(
     """Choose the flags and variables of a launch.
 
     The user's choices take precedence over the settings that the model needs on this chip. Both take precedence over
-    the model's recipe.
+    the model's recipe. A model whose shape is not read gets no settings for its kernels.
     """
     chip, config_file = chip_of(accelerator.compute_target) or "", ""
     if engine == "trtllm":
@@ -263,7 +263,9 @@ def _drafting(engine: ServingEngine, drafted_tokens: int) -> list[Setting]:
     ]
 
 
-def _vllm(subject: Subject, chip: str, version: Release, asked: LaunchChoices) -> tuple[list[Setting], list[Setting]]:
+def _vllm(
+    subject: Subject | UnreadModel, chip: str, version: Release, asked: LaunchChoices
+) -> tuple[list[Setting], list[Setting]]:
     flags = _split_flags(asked, ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size"))
     if asked.parallelism.expert_parallel:
         flags.append(Setting(name="enable-expert-parallel", value=None, why="each device holds whole experts"))
@@ -271,6 +273,8 @@ def _vllm(subject: Subject, chip: str, version: Release, asked: LaunchChoices) -
         flags.append(Setting(name="max-model-len", value=str(asked.context_tokens), why="the requested context"))
     if asked.cache_dtype is not None:
         flags.append(Setting(name="kv-cache-dtype", value=asked.cache_dtype, why="the requested KV cache dtype"))
+    if isinstance(subject, UnreadModel):
+        return flags, []
     if subject.model.architecture == "DeepseekV4ForCausalLM":
         flags.append(Setting(name="tokenizer-mode", value="deepseek_v4", why="its chat format is code, not a template"))
     special, variables = (
@@ -279,7 +283,9 @@ def _vllm(subject: Subject, chip: str, version: Release, asked: LaunchChoices) -
     return flags + special, variables
 
 
-def _sglang(subject: Subject, chip: str, version: Release, asked: LaunchChoices) -> tuple[list[Setting], list[Setting]]:
+def _sglang(
+    subject: Subject | UnreadModel, chip: str, version: Release, asked: LaunchChoices
+) -> tuple[list[Setting], list[Setting]]:
     del version  # the flags below exist in every release that was read
     split = asked.parallelism
     # SGLang counts every rank of a replica as tensor parallel; attention ranks are a subset of them.
@@ -288,7 +294,7 @@ def _sglang(subject: Subject, chip: str, version: Release, asked: LaunchChoices)
     if split.dp > 1:
         flags.append(Setting(name="enable-dp-attention", value=None, why="attention ranks inside one replica"))
     if split.expert_parallel:
-        ranks, experts = split.tp * split.dp, subject.model.experts
+        ranks, experts = split.tp * split.dp, None if isinstance(subject, UnreadModel) else subject.model.experts
         flags.append(Setting(name="ep-size", value=str(ranks), why="each device holds whole experts"))
         if experts is not None and (copies := experts.copies_to_divide(ranks)):
             why = f"the same number of experts on each of {ranks} ranks"
@@ -301,6 +307,7 @@ def _sglang(subject: Subject, chip: str, version: Release, asked: LaunchChoices)
     variables = []
     if chip in {"gfx942", "gfx950"}:
         variables.append(Setting(name="SGLANG_USE_AITER", value="1", why="AMD's kernels; the images set it too"))
+    if chip in {"gfx942", "gfx950"} and isinstance(subject, Subject):
         heads = subject.model.query_heads // split.tp
         kinds = attention_kinds(subject.model)
         # Sparse attention has a separate backend, which SGLang selects unless the launch names another backend.

@@ -1,0 +1,85 @@
+"""Answers `penstock.preflight` for a model whose shape is not read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from penstock.api.answer import Row, device_label
+from penstock.api.options.argument_types import Targets
+from penstock.api.preflight import LaunchQuestions, PreflightAnswer
+from penstock.errors import UnknownArchitecture
+from penstock.preflight.unread_preflight import UnreadPreflight, UnreadQuestion, check_unread, unread_model
+from penstock.report.preflight.unread import UnreadDocument, render_unread
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class UnreadAnswer(PreflightAnswer):
+    """Preflight results of a model whose shape is not read, one per accelerator. `answers` is empty."""
+
+    document_type = UnreadDocument
+    unread: tuple[UnreadPreflight, ...]
+
+    @property
+    def good(self) -> bool:
+        """Return whether nothing is known against the launches. With `strict`, undetermined memory is not accepted."""
+        return not self.strict and all(answer.passes for answer in self.unread)
+
+    def rows(self) -> list[Row]:
+        """Return one row per accelerator. Figures that need the shape are None."""
+        return [_row(answer) for answer in self.unread]
+
+    def render(self, columns: int) -> RenderableType:
+        """Return what `preflight` prints."""
+        pieces: list[RenderableType] = []
+        for answer in self.unread:
+            pieces += [Text()] if pieces else []
+            pieces.append(render_unread(answer, columns))
+        return Group(*pieces)
+
+    def _summary(self) -> tuple[str, Sequence[str]]:
+        return self.unread[0].question.model.name, [
+            f"{device_label(one.question.accelerator.id, one.question.asked.parallelism.devices)} "
+            f"{one.question.engine} {one.readiness.value}"
+            for one in self.unread
+        ]
+
+
+def _row(answer: UnreadPreflight) -> Row:
+    question = answer.question
+    return {
+        "accelerator": question.accelerator.id,
+        "devices": question.asked.parallelism.devices,
+        "split": str(question.asked.parallelism),
+        "engine": question.engine,
+        "version": str(question.version),
+        "verdict": answer.readiness.value,
+        "passes": answer.passes,
+        "findings": len(answer.assessment.findings),
+        "undetermined": len(answer.assessment.undetermined),
+        "stopped_by": ", ".join(obstacle.kind for obstacle in answer.obstacles),
+        "output_tokens_per_s": None,
+        "command": answer.plan.bare(),
+    }
+
+
+def answer_without_shape(
+    named: str, reason: UnknownArchitecture, choices: LaunchQuestions, on: Targets, *, strict: bool
+) -> UnreadAnswer:
+    """Check what needs no shape for a model whose shape could not be read for a reason."""
+    model = unread_model(named, reason)
+    questions = [
+        UnreadQuestion(
+            model=model,
+            accelerator=accelerator,
+            engine=choices.serving_engine,
+            version=choices.release,
+            asked=choices.launch_choices(split),
+            launch=choices.launch,
+            host=choices.host,
+        )
+        for accelerator, split in choices.splits(on)
+    ]
+    found = tuple(check_unread(question, choices.knowledge) for question in questions)
+    return UnreadAnswer(answers=(), speeds=(), instead=(), pools=(), strict=strict, unread=found)
