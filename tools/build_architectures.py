@@ -57,7 +57,7 @@ def sglang(clone: Path) -> Iterator[tuple[str, set[str]]]:
         yield tag, set(re.findall(r"\b([A-Z]\w+(?:ForCausalLM|ForConditionalGeneration))\b", found))
 
 
-def learned(folder: Path, engine: str, after: str) -> Iterator[tuple[str, set[str]]]:
+def learned_releases(folder: Path, engine: str, after: str) -> Iterator[tuple[str, set[str]]]:
     """Yield each release after one that has a data pack, with what it knows, oldest first."""
     packs = [pack for pack in packs_in(folder) if pack.engine == engine and pack.release > Release(after)]
     for pack in sorted(packs, key=lambda pack: pack.release.key):
@@ -94,7 +94,7 @@ def main() -> None:
     named = parser.parse_args()
     text = WRITTEN.read_text(encoding="utf-8")
     for engine, tagged in (("vllm", list(vllm(named.vllm))), ("sglang", list(sglang(named.sglang)))):
-        history = chain(tagged, learned(named.packs, engine, tagged[-1][0]))
+        history = chain(tagged, learned_releases(named.packs, engine, tagged[-1][0]))
         text = re.sub(rf"^\[{engine}\]\n(?:.+\n)+", table(engine, *first_releases(history)), text, flags=re.MULTILINE)
     WRITTEN.write_text(text, encoding="utf-8")
 

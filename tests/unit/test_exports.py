@@ -32,6 +32,7 @@ EXPORTS = {
     "penstock.catalog": [
         "accelerator_ids",
         "find_model",
+        "find_unread_model",
         "load_accelerator",
         "load_accelerators",
         "load_acceptance_lengths",
@@ -51,6 +52,7 @@ EXPORTS = {
         "measurement_sources",
         "model_ids",
         "priced_ids",
+        "unread_models",
     ],
     "penstock.checkpoint": [
         "Checkpoint",
@@ -58,6 +60,7 @@ EXPORTS = {
         "StoredTensor",
         "cross_check",
         "open_checkpoint",
+        "open_config",
         "read_header",
     ],
     "penstock.economics": [

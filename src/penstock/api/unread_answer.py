@@ -7,8 +7,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from penstock.api.answer import Row, device_label
+from penstock.api.launch_questions import LaunchQuestions
 from penstock.api.options.argument_types import Targets
-from penstock.api.preflight import LaunchQuestions, PreflightAnswer
+from penstock.api.preflight_answer import PreflightAnswer
 from penstock.errors import UnknownArchitecture
 from penstock.preflight.unread_preflight import UnreadPreflight, UnreadQuestion, check_unread, unread_model
 from penstock.report.preflight.unread import UnreadDocument, render_unread

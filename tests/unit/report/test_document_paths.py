@@ -73,10 +73,11 @@ for _module in pkgutil.iter_modules(penstock.api.__path__):
     importlib.import_module(f"penstock.api.{_module.name}")  # so that the base class knows every answer
 
 
-def answers() -> Iterator[Step]:
-    for answer in ApiAnswer.__subclasses__():
+def answers(base: type[ApiAnswer] = ApiAnswer) -> Iterator[Step]:
+    for answer in base.__subclasses__():
         if (document := answer.__dict__.get("document_type")) is not None:
             yield document, answer, frozenset()
+        yield from answers(answer)
 
 
 def origin_of(kind: Kind) -> Kind:

@@ -108,8 +108,8 @@ def sliding_windows(config: Config) -> Windows:
         known = {"full_attention": None, "sliding_attention": window, "chunked_attention": window}
         unknown = sorted({name for name in names if name not in known})
         if unknown:
-            stated = f"{config.where}: layer_types '{unknown[0][:40]}'"
-            raise UnknownArchitecture(f"{stated} is not known for this architecture")
+            named = f"layer_types '{unknown[0][:40]}'"
+            raise UnknownArchitecture(f"{config.where}: {named} is not known for this architecture")
         if window is None and "sliding_attention" in names:
             raise ConfigError(f"{config.where}: layer_types names sliding layers but sliding_window is missing")
         return tuple(known[name] for name in names)

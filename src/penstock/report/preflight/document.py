@@ -21,8 +21,9 @@ from penstock.preflight.predictions.attention_backend import GraphMode
 from penstock.preflight.predictions.fp8_dialect import DialectStep
 from penstock.preflight.predictions.measured_engines import ServedBy
 from penstock.preflight.predictions.weight_kernels import WeightGroup
-from penstock.preflight.preflight_result import Preflight, Readiness, StartObstacle
+from penstock.preflight.preflight_result import Preflight, Readiness
 from penstock.preflight.rules.condition import Unknown, Value
+from penstock.preflight.start_obstacles import StartObstacle
 from penstock.preflight.strict_failures import strict_failures
 from penstock.report.drawing.json_document import at, build
 from penstock.report.drawing.plain_json import plain_fields

@@ -43,7 +43,7 @@ def render_unread(answer: UnreadPreflight, columns: int) -> RenderableType:
 
 def _lines(answer: UnreadPreflight) -> Iterator[tuple[str, str]]:
     model, assessment = answer.question.model, answer.assessment
-    yield f"registered: {model.architecture} {_registered(answer.registrations)}", "default"
+    yield f"registered: {model.architecture} {_registration_sentence(answer.registrations)}", "default"
     for obstacle in answer.obstacles:
         yield f"{Severity.BLOCKER}: {obstacle.kind}: {obstacle.text}", STYLES[Severity.BLOCKER]
     for severity in _SHOWN:
@@ -63,7 +63,7 @@ def _lines(answer: UnreadPreflight) -> Iterator[tuple[str, str]]:
         yield f"to read this release: penstock preflight learn {named}", "bold yellow"
 
 
-def _registered(entries: tuple[Registration, ...]) -> str:
+def _registration_sentence(entries: tuple[Registration, ...]) -> str:
     """Say which engines register an architecture since which release, and which do not."""
     has = [f"{one.engine} since {one.since}" if one.since != "?" else one.engine for one in entries if one.since]
     lacks = [f"{one.engine} (read up to {one.last_read})" for one in entries if not one.since]

@@ -1,0 +1,92 @@
+"""Holds the results of `penstock.preflight`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from penstock.api.answer import ApiAnswer, Row, device_label
+from penstock.preflight import (
+    Preflight,
+)
+from penstock.preflight.executed_speed import Speed
+from penstock.preflight.preflight_result import CheckedPool
+from penstock.preflight.strict_failures import strict_failures
+from penstock.report.preflight.document import PreflightDocument
+from penstock.report.preflight.short import EXPLAIN, render_fleet, render_short
+from penstock.report.preflight.terminal import render_matrix, render_preflight
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PreflightAnswer(ApiAnswer):
+    """Preflight results, one per accelerator. The answer of --matrix has one result per accelerator and engine."""
+
+    document_type: ClassVar[type] = PreflightDocument
+    answers: tuple[Preflight, ...]
+    speeds: tuple[Speed | None, ...]
+    instead: tuple[Preflight | None, ...]
+    pools: tuple[CheckedPool | None, ...]
+    """For each result, the pool of the fleet file. None for a deployment that the user asked about directly."""
+    matrix: bool = False
+    strict: bool = False
+    explain: bool = False
+    """Whether `render` shows kernels, reasons and sources, and not only the verdict, the findings and one command."""
+
+    @property
+    def good(self) -> bool:
+        """Return whether no finding blocks a launch or makes answers silently wrong.
+
+        With `strict`, every launch must also be free of risks and of undetermined parts, and its release must have
+        been read. The verdict of a matrix is always positive.
+        """
+        return self.matrix or all(
+            answer.passes and not (self.strict and strict_failures(answer)) for answer in self.answers
+        )
+
+    def rows(self) -> list[Row]:
+        """Return one row per accelerator and engine."""
+        return [_row(answer, speed) for answer, speed in zip(self.answers, self.speeds, strict=True)]
+
+    def render(self, columns: int) -> RenderableType:
+        """Return what `preflight` prints."""
+        if self.matrix:
+            return render_matrix(self.answers)
+        pools = [pool for pool in self.pools if pool is not None]
+        if pools:
+            return render_fleet(pools, self.answers, columns, strict=self.strict)
+        pieces: list[RenderableType] = []
+        for answer, speed, other in zip(self.answers, self.speeds, self.instead, strict=True):
+            pieces += [Text()] if pieces else []
+            if self.explain:
+                pieces.append(render_preflight(answer, speed, other))
+            else:
+                pieces.append(render_short(answer, columns, speed=speed, instead=other, strict=self.strict))
+        return Group(*pieces) if self.explain else Group(*pieces, Text(f"\n{EXPLAIN}", style="dim"))
+
+    def _summary(self) -> tuple[str, Sequence[str]]:
+        return self.answers[0].question.subject.model.name, [
+            f"{device_label(answer.question.accelerator.id, answer.question.asked.parallelism.devices)} "
+            f"{answer.question.engine} {answer.readiness.value}"
+            for answer in self.answers
+        ]
+
+
+def _row(answer: Preflight, speed: Speed | None) -> Row:
+    question, findings = answer.question, answer.assessment.findings
+    worst = [finding.rule.id for finding in findings if finding.rule.severity.value in {"silent-wrong", "blocker"}]
+    return {
+        "accelerator": question.accelerator.id,
+        "devices": question.asked.parallelism.devices,
+        "split": str(question.asked.parallelism),
+        "engine": question.engine,
+        "version": str(question.version),
+        "verdict": answer.readiness.value,
+        "passes": answer.passes,
+        "findings": len(findings),
+        "undetermined": len(answer.assessment.undetermined),
+        "stopped_by": ", ".join(worst),
+        "output_tokens_per_s": None if speed is None else speed.output_tokens_per_s.value,
+        "command": answer.plan.bare(),
+    }
