@@ -185,7 +185,8 @@ def plan_launch(
     if recipe is not None:
         flags += list(recipe.flags)
         variables += list(recipe.variables)
-    if engine == "vllm" and not any(flag.name == "attention-backend" for flag in flags):
+    chosen = any(flag.name == "attention-backend" for flag in flags)
+    if engine == "vllm" and not chosen and isinstance(subject, Subject):
         fast_flags, fast_variables = fast_attention(subject, chip, version, asked.context_tokens)
         flags, variables = flags + fast_flags, variables + fast_variables
     return LaunchPlan(
