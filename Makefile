@@ -15,7 +15,7 @@ WHEEL_TESTS := $(shell grep -rl --include='*.py' 'pytest.mark.wheel' tests)
 # The workers fill the cores; threads of linear algebra beside them only wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help check format lint types imports machine-code test core plans thorough wheel wheel-venv wheel-test docs docs-check claims accuracy calibration disaggregation power drafts routing measurements tables ledger constraints fuzz fuzz-gateway soak bench-fleet bench bench-gateway optima engine clean
+.PHONY: help check format lint types imports machine-code test core plans thorough wheel wheel-venv wheel-test docs docs-check claims accuracy calibration disaggregation power drafts routing measurements tables ledger constraints fuzz fuzz-gateway soak bench-fleet bench bench-gateway optima engine parsers clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
@@ -111,6 +111,11 @@ ledger: $(VENV)/.installed ## record new prices in the append-only ledger
 engine: $(VENV)/.installed ## beside a real vLLM on the CPU (build/vllm, 3.5 GB; ten minutes)
 	tools/install_vllm.sh build/vllm
 	PENSTOCK_VLLM=$(abspath build/vllm)/bin/python $(BIN)/pytest -m engine tests/engine
+
+PARSED ?= vllm==0.33.0 vllm==0.32.0 sglang==0.5.23
+parsers: $(VENV)/.installed ## ask the engines' own parsers what packs say of their releases (a minute per release; PARSED="vllm==0.33.0 ...")
+	test -x build/vllm/bin/vllm || tools/install_vllm.sh build/vllm
+	$(BIN)/python tools/check_parsers.py --python build/vllm/bin/python $(PARSED)
 
 optima: $(VENV)/.installed ## is the cheapest fleet ever missed? 300 demands of the scorecard (half a minute)
 	$(BIN)/python tools/check_optima.py --step 5

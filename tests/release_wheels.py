@@ -35,7 +35,8 @@ def sglang_files(*flags: str) -> dict[str, str]:
         "    tp_size: A[int, Arg(help='', aliases=['--tensor-parallel-size'])] = 1\n"
         "    strict_loading: A[bool, Arg(action=argparse.BooleanOptionalAction)] = True\n"
         "    renamed: A[str, Arg(cli_name='--new-name')] = ''\n"
-        "    hidden: A[bool, Arg(no_cli=True)] = False\n",
+        "    hidden: A[bool, Arg(no_cli=True)] = False\n"
+        "    handler: A[Optional[Callable], NS('device')] = None\n",
         "sglang/srt/environ.py": "class Envs:\n    SGLANG_FAST = EnvBool(False)\n",
         "sglang/srt/function_call/function_call_parser.py": "class P:\n    ToolCallParserEnum: Dict = {'qwen': 1}\n",
         "sglang/srt/models/llama.py": "class LlamaForCausalLM: ...\nEntryClass = [LlamaForCausalLM]\n",

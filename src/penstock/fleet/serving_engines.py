@@ -25,13 +25,16 @@ class EngineProfile:
     """Program that users start. Its flags and release numbers are the engine's."""
     memory_rules: EngineName
     """Engine whose memory accounting Penstock applies."""
-    tuning_flags: Mapping[str, str]
-    """Flags that set the share of device memory (`memory_fraction`) and the tokens per step (`max_batched_tokens`).
-
-    TensorRT-LLM has no flag for the share: its own is a share of the memory that the weights leave free.
-    """
     settings: Mapping[str, int | float] = field(default_factory=dict)
     """Defaults of the engine that differ from those of the engine whose memory accounting applies."""
+
+    @property
+    def tuning_flags(self) -> Mapping[str, str]:
+        """Flags that set the share of device memory (`memory_fraction`) and the tokens per step (`max_batched_tokens`).
+
+        TensorRT-LLM has no flag for the share: its own is a share of the memory that the weights leave free.
+        """
+        return _TUNING_FLAGS[self.server]
 
     @property
     def assumes_memory_rules(self) -> bool:
@@ -40,7 +43,12 @@ class EngineProfile:
 
 
 _VLLM_FLAGS: Final = {"memory_fraction": "gpu-memory-utilization", "max_batched_tokens": "max-num-batched-tokens"}
-_SGLANG_FLAGS: Final = {"memory_fraction": "mem-fraction-static", "max_batched_tokens": "chunked-prefill-size"}
+_TUNING_FLAGS: Final[Mapping[Server, Mapping[str, str]]] = {
+    "vllm": _VLLM_FLAGS,
+    "atom": _VLLM_FLAGS,
+    "sglang": {"memory_fraction": "mem-fraction-static", "max_batched_tokens": "chunked-prefill-size"},
+    "trtllm": {"max_batched_tokens": "max_num_tokens"},
+}
 ENGINES: Final[Mapping[ServingEngine, EngineProfile]] = {
     profile.name: profile
     for profile in (
@@ -50,7 +58,6 @@ ENGINES: Final[Mapping[ServingEngine, EngineProfile]] = {
             what="The vLLM server with its own kernels and kernel libraries.",
             server="vllm",
             memory_rules="vllm",
-            tuning_flags=_VLLM_FLAGS,
         ),
         EngineProfile(
             name="sglang",
@@ -58,7 +65,6 @@ ENGINES: Final[Mapping[ServingEngine, EngineProfile]] = {
             what="The SGLang server with its own kernels and kernel libraries.",
             server="sglang",
             memory_rules="sglang",
-            tuning_flags=_SGLANG_FLAGS,
         ),
         EngineProfile(
             name="vllm-atom",
@@ -66,7 +72,6 @@ ENGINES: Final[Mapping[ServingEngine, EngineProfile]] = {
             what="vLLM's server with AMD's plug-in ATOM, which replaces vLLM's model code, attention and experts.",
             server="vllm",
             memory_rules="vllm",
-            tuning_flags=_VLLM_FLAGS,
         ),
         EngineProfile(
             name="sglang-atom",
@@ -74,7 +79,6 @@ ENGINES: Final[Mapping[ServingEngine, EngineProfile]] = {
             what="SGLang's server with AMD's model package ATOM, which replaces SGLang's model code and attention.",
             server="sglang",
             memory_rules="sglang",
-            tuning_flags=_SGLANG_FLAGS,
         ),
         EngineProfile(
             name="atom",
@@ -82,7 +86,6 @@ ENGINES: Final[Mapping[ServingEngine, EngineProfile]] = {
             what="AMD's own server for Instinct accelerators, built like vLLM on the kernels of AITER.",
             server="atom",
             memory_rules="vllm",
-            tuning_flags=_VLLM_FLAGS,
             # Defaults of atom/model_engine/arg_utils.py, the same in 0.1.2 to 0.1.5.
             settings={"memory_fraction": 0.9, "max_batched_tokens": 16384, "max_sequences": 512},
         ),
@@ -92,7 +95,6 @@ ENGINES: Final[Mapping[ServingEngine, EngineProfile]] = {
             what="NVIDIA's own server, started with `trtllm-serve`; its PyTorch backend is the default.",
             server="trtllm",
             memory_rules="vllm",
-            tuning_flags={"max_batched_tokens": "max_num_tokens"},
             # Defaults of tensorrt_llm/llmapi/llm_args.py: a share of the memory that is free after the weights.
             settings={"memory_fraction": 0.9, "max_batched_tokens": 8192, "max_sequences": 2048},
         ),

@@ -72,7 +72,9 @@ def _field(
     derived = any(isinstance(part, ast.Call) and _name(part.func) == "Derived" for part in parts[1:])
     keywords = {} if call is None else {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
     hidden = keywords.get("no_cli")
-    if name.startswith("_") or derived or not parts or (isinstance(hidden, ast.Constant) and hidden.value is True):
+    # SGLang skips a field that has neither an `Arg` nor a help text.
+    described = call is not None or any(not isinstance(part, ast.Call) for part in parts[1:])
+    if name.startswith("_") or derived or not described or (isinstance(hidden, ast.Constant) and hidden.value is True):
         return
     own = keywords.get("cli_name")
     flag = own.value if isinstance(own, ast.Constant) and isinstance(own.value, str) else name.replace("_", "-")
