@@ -77,7 +77,7 @@ def test_the_days_of_the_software_stand_beneath_the_verdict() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "said"), [(0.97, "round robin meets them too (97%"), (0.9, "with round robin 90% of")]
+    ("share", "said"), [(0.97, "round robin meets them too (97%"), (0.9, "round robin has only 90% of")]
 )
 def test_the_assumed_router_is_said_with_what_a_plain_one_does(share: float, said: str) -> None:
     result = planned(None)

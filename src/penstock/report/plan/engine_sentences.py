@@ -32,8 +32,9 @@ def _software_sentence(result: PlanResult, answer: Answer) -> str:
     used = {
         name for bill in (answer.winner, *answer.by_label.values()) for pool in bill.mix.pools for name in pool.replicas
     }
+    # One engine may have been measured with other releases for another model.
     found = {
-        (entry.accelerator.id, entry.measured_engine): capacity.software
+        (entry.accelerator.id, entry.measured_engine, capacity.software.date, capacity.software.version)
         for entry in result.candidates
         if entry.id in used
         for capacity in entry.capacities
@@ -42,10 +43,10 @@ def _software_sentence(result: PlanResult, answer: Answer) -> str:
     if not found:
         return ""
     said = "; ".join(
-        " ".join(filter(None, (accelerator, "with", engine_label(engine), software.version, f"of {software.date}")))
-        for (accelerator, engine), software in sorted(found.items())
+        " ".join(filter(None, (accelerator, "with", engine_label(engine), version, f"of {day}")))
+        for accelerator, engine, day, version in sorted(found)
     )
-    days = [software.date for software in found.values()]
+    days = [day for _, _, day, _ in found]
     apart = (max(days) - min(days)).days
     months = f" They are {round(apart / 30.4)} months apart." if apart >= _FAR_APART_DAYS else ""
     return f"Speeds are predicted for the newest measured software: {said}.{months}"
@@ -65,9 +66,12 @@ def _router_sentence(answer: Answer) -> str:
     if not answer.round_robin:
         return ""
     shares = ", ".join(f"{in_time_share(check)} of {check.workload} requests in time" for check in answer.round_robin)
-    plain = f"round robin meets them too ({shares})" if _all_met(answer.round_robin) else f"with round robin {shares}"
-    cost = "" if _all_met(answer.round_robin) else "; a fleet sized for round robin is not computed"
-    return f"The SLOs assume `penstock route`; {plain}{cost}."
+    if _all_met(answer.round_robin):
+        return f"The SLOs assume `penstock route`; round robin meets them too ({shares})."
+    return (
+        f"The SLOs assume `penstock route`. At the same peak with its headroom, round robin has only {shares}; what a "
+        "fleet for round robin costs is not computed."
+    )
 
 
 def _all_met(checks: tuple[Check, ...]) -> bool:
