@@ -28,7 +28,7 @@ from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.resolve_plan import LeftOut, Resolved, assumptions, resolve
 from penstock.planning.spec.trace_workload import with_trace
 from penstock.planning.uncertainty.confidence_levels import confidence_levels
-from penstock.planning.uncertainty.joint_fleets import joint_fleets
+from penstock.planning.uncertainty.joint_fleets import joint_fleets, raise_headroom
 from penstock.planning.uncertainty.other_engines import candidates_of, find_engine_saving
 from penstock.planning.uncertainty.plan_headroom import DrawnNeeds, plan_headroom
 from penstock.planning.uncertainty.quantify_uncertainty import find_competing, quantify_uncertainty
@@ -48,7 +48,7 @@ from penstock.planning.uncertainty.verdict import judge
 from penstock.planning.verification.fleet_simulator import FleetSimulator
 from penstock.planning.verification.plain_router import checks_with_router
 from penstock.planning.verification.prove_fleets import Proof, ProvenFleets, add_cheaper_fleets, prove_fleets
-from penstock.planning.verification.verify_fleet import MAY_CARRY, Verified
+from penstock.planning.verification.verify_fleet import MAY_CARRY, Verified, of_same_accelerators
 from penstock.simulation.run_options import StageProgress
 
 RUNNERS_UP = 3
@@ -137,7 +137,10 @@ def _answer(question: _Question, sources: Sources, progress: StageProgress) -> A
         return _describe(ProvenFleets(planned=planned, proof=Proof(verified=())), question, None, progress)
 
     def verify(mix: Mix) -> Verified:
-        return simulator.verify(mix, problem)
+        needs, enough = question.needs, mix
+        if needs is not None:
+            enough = raise_headroom(mix, problem, needs, question.confidence, of_same_accelerators)
+        return replace(simulator.verify(enough, problem), planned=mix)
 
     proven = prove_fleets(planned, problem, verify, progress)
     if not proven.proof.verified[0].met and cheapest(problem) is None:

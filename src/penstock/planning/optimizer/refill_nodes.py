@@ -64,9 +64,9 @@ class Filling:
     def replicas(self, pool: PoolPeriod, name: str, demand: DemandKey) -> float:
         """Return how many replicas of a kind carry a whole demand; infinite if this kind cannot serve its length."""
         kind, carried = self.kinds[name], self._relative_capacity(pool, name)
-        if carried <= 0 or kind.requests_per_s.get(demand[1], 0.0) <= 0:
-            return inf
         allowed = self.problem.allowed_utilisation(name, pool.period)
+        if carried <= 0 or allowed <= 0 or kind.requests_per_s.get(demand[1], 0.0) <= 0:
+            return inf
         each = self.problem.rate_of(kind, demand[1], pool.period) * carried * allowed
         return self.rates[demand][pool.period] / each
 

@@ -78,6 +78,7 @@ node: {host_usd: 70000, network_usd_per_device: 1900, idle_power: 35%, annual_fa
 constraints:
   spare_nodes: 1                # N+1: spare nodes of each pool beyond those that the peak needs
   utilisation: 90%              # of capacity within the SLO
+  confidence: 80%               # share of cases, over uncertain speed and demand, in which the fleet is enough
   min_vendors: 1                # 2: at least two vendors
   # min_vendor_share: 30%       # minimum share of each of these vendors (default: 10%)
   # max_vendor_share: 70%       # maximum share of any vendor

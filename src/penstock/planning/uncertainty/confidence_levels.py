@@ -1,7 +1,7 @@
 """Prices a fleet for several confidences: what it costs to be enough in 50% or in 90% of cases."""
 
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import inf, isfinite
 from typing import Final
 
 from penstock.planning.optimizer.problem import Mix, Problem
@@ -33,6 +33,9 @@ def confidence_levels(mix: Mix, problem: Problem, needs: DrawnNeeds, confidence:
             found.append(ConfidenceLevel(confidence=level, usd=mix.cost_usd, nodes=float(largest), planned=True))
             continue
         other = needs.headroom(level)
+        if any(other[name, pool.period] == inf for pool in mix.pools for name in pool.replicas):
+            found.append(ConfidenceLevel(confidence=level, usd=None, nodes=None))
+            continue
         fleet = replace(mix, headroom={key: factor * other[key] / own[key] for key, factor in mix.headroom.items()})
         known = replace(problem, headroom=other)
         usd, (nodes, _) = resized_usd(fleet, known, one_world())[0], nodes_needed(fleet, known, one_world())

@@ -1,6 +1,6 @@
 """Finds fleets whose pools back each other up: together they are enough with less headroom than each pool alone."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -13,10 +13,14 @@ from penstock.planning.optimizer.problem import Headroom, Mix, Problem, Restrict
 from penstock.planning.optimizer.resize_fleet import nodes_needed
 from penstock.planning.uncertainty.plan_headroom import DrawnNeeds
 
+SolveAgain = Callable[[Problem, Mix], Mix | None]
+"""Function that plans a fleet again on its accelerators, with its own headroom."""
 _DRAWS: Final = 50
 _GAP, _SEARCH_NODES, _ATTEMPTS = 2e-3, 200, 3
 _SAMPLED: Final = 0.005
 """Confidence that a fleet may lack over all draws, because it was found with a sample of the draws."""
+_RAISES: Final = (1.02, 1.04, 1.06, 1.08, 1.1, 1.13, 1.16, 1.2, 1.25, 1.3, 1.4, 1.5, 1.7, 2.0)
+"""Factors on the headroom of a fleet that are tried in turn."""
 _COULD_WIN: Final = 1.15
 """Cost of a fleet, relative to the cheapest, up to which less headroom may make the fleet cheapest."""
 _WORTH_SOLVING: Final = 0.997
@@ -61,6 +65,24 @@ def _enough_together(mix: Mix, family: Family, problem: Problem, needs: DrawnNee
             spread = balance_load(found, known)
             return replace(spread, headroom=_own_headroom(spread, known))
     return None
+
+
+def raise_headroom(mix: Mix, problem: Problem, needs: DrawnNeeds, confidence: float, solve: SolveAgain) -> Mix:
+    """Raise the headroom of a fleet of several accelerators until it is enough with the confidence.
+
+    The headroom of each accelerator is enough for a fleet of that accelerator alone. If requests cannot move freely
+    between accelerators, both must be enough at once, and a fleet of both is enough less often.
+    """
+    if len(mix.support) == 1 or share_enough(mix, problem, needs) >= confidence - _SAMPLED:
+        return mix
+    own = problem.for_fleet(mix).headroom or {}
+    used = {name for pool in mix.pools for name in pool.replicas}
+    for times in _RAISES:
+        raised = {key: factor * times for key, factor in own.items() if key[0] in used}
+        larger = solve(problem, replace(mix, headroom=raised))
+        if larger is not None and share_enough(larger, problem, needs) >= confidence - _SAMPLED:
+            return larger
+    return mix
 
 
 def share_enough(mix: Mix, problem: Problem, needs: DrawnNeeds) -> float:

@@ -96,7 +96,8 @@ def draw_needs(resolved: Resolved, candidates: Sequence[Candidate], *, known: Se
 def with_known(world: InputWorld, candidates: Sequence[Candidate], known: Sequence[Knob]) -> InputWorld:
     """Return the world with the headroom that remains if the values of some inputs are known."""
     needs = draw_needs(world.resolved, candidates, known=known)
-    headroom = needs.headroom(world.resolved.plan.constraints.confidence)
+    found = needs.headroom(world.resolved.plan.constraints.confidence)
+    headroom = {key: min(factor, _HOPELESS) for key, factor in found.items()}
     return replace(world, resolved=replace(world.resolved, headroom=headroom))
 
 

@@ -106,11 +106,11 @@ class Simulator:
             steps: StepSlowdowns = SlowerSteps(runs.run, begin / runs.came, list(runs.trials.values()))
         else:
             steps = _ScaledUnits(self, load, asked, begin)
-        curve = curve_over_errors(steps, self._placed_replica(load).stack.spread)
+        curve = curve_over_errors(steps, self.placed_replica(load).stack.spread)
         sketched = float(curve.at(np.zeros(1))[0])
         return curve.scaled(middle / sketched) if sketched else RateCurve(errors=(0.0,), requests_per_s=(0.0,))
 
-    def _placed_replica(self, load: PoolLoad) -> Placement:
+    def placed_replica(self, load: PoolLoad) -> Placement:
         """Return the replica whose prediction error is the error of the pool: the one that decodes."""
         if load.option.disaggregated is not None:
             return self.placed_disaggregated(load.option, "decode", load.mean_lengths)
@@ -120,6 +120,12 @@ class Simulator:
         """Return the share of requests that meet the SLO at the load's rate; 0 if the queue keeps growing."""
         pools = self.pools(load)
         return self._runs_of(load, pools, self._rate_search(load)).at(load.requests_per_s) if pools else 0.0
+
+    def attained_at(self, load: PoolLoad, log_slowdown: float) -> float:
+        """Return the share of requests that meet the SLO if steps take exp(`log_slowdown`) times as long."""
+        pools, asked = self.pools(load, log_slowdown=log_slowdown), self._rate_search(load)
+        requests = _round_requests(requests_for(pools, asked, load.requests_per_s))
+        return _share(trial(pools, asked, load.requests_per_s, requests=requests)) if pools else 0.0
 
     def bounded(self, load: PoolLoad) -> float:
         """Return the attainment at the load's rate, or at another rate that decides whether the load meets the SLO."""
@@ -149,7 +155,7 @@ class Simulator:
     def pools(self, load: PoolLoad, *, log_slowdown: float = 0.0) -> tuple[ReplicaPool, ...]:
         """Return the pools to simulate: one, or two for disaggregated units; none if a replica does not fit.
 
-        Steps of units take exp(`log_slowdown`) times as long as predicted.
+        Steps take exp(`log_slowdown`) times as long as predicted.
         """
         lengths, unit = load.mean_lengths, load.option.disaggregated
         if unit is not None:
@@ -158,7 +164,8 @@ class Simulator:
             if ahead is None or after is None:
                 return ()
             return disaggregated_pools(unit, ahead, after, name="pool", units=load.replicas)
-        replica = self.place(load.option, lengths).replica
+        placed = self.place(load.option, lengths)
+        replica = placed.at(log_slowdown) if log_slowdown else placed.replica
         return () if replica is None else (ReplicaPool(name="pool", replica=replica, replicas=load.replicas),)
 
     def placed_disaggregated(self, option: Option, phase: Phase, typical_lengths: tuple[int, int]) -> Placement:

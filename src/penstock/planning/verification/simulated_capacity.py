@@ -126,7 +126,7 @@ def verify_by(
     """
 
     def verify(fleet: ServingFleet) -> tuple[Check, ...]:
-        loads = {pool.id: (pool, load) for pool in fleet.pools if (load := _load(fleet, pool)) is not None}
+        loads = {pool.id: (pool, load) for pool in fleet.pools if (load := load_of_pool(fleet, pool)) is not None}
         alike: dict[str, list[str]] = {}
         for pool, _ in loads.values():
             alike.setdefault(pool.option.id, []).append(pool.id)
@@ -187,7 +187,7 @@ def _check_pool(pool: ServingPool, load: PoolLoad, workload: str, by: _Judges) -
     )
 
 
-def _load(fleet: ServingFleet, pool: ServingPool) -> PoolLoad | None:
+def load_of_pool(fleet: ServingFleet, pool: ServingPool) -> PoolLoad | None:
     """Return the load of a pool, scaled to the number of replicas simulated; None if the pool has no load."""
     own = [stream for stream in fleet.streams if stream.shares.get(pool.id, 0.0) > 0]
     rates = [stream.requests_per_s * stream.shares[pool.id] for stream in own]
