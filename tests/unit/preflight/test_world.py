@@ -23,7 +23,10 @@ def test_the_world_is_large_enough_to_contradict() -> None:
     assert len({case.id for case in measured_runs()}) > 400
     assert len(runs) + len(list(verified_recipes())) >= 500
     assert {case.engine for case in runs} == {"vllm", "sglang", "trtllm", "atom"}
-    assert len({case.id for case in known_breaks()}) >= 80
+    assert len({case.id for case in known_breaks()}) >= 100
+    asked = [outcome.case for outcome in outcomes()]
+    assert sum(not case.expected for case in asked) >= 1_450
+    assert sum(bool(case.expected) for case in asked) >= 200
 
 
 def test_every_case_names_a_model_a_part_and_who_says_so() -> None:
@@ -44,7 +47,9 @@ def test_nothing_that_others_ran_is_refused() -> None:
 def test_what_others_saw_break_is_caught_for_its_reason() -> None:
     breaks = [outcome for outcome in outcomes() if outcome.case.expected]
     caught = [outcome for outcome in breaks if outcome.right]
-    assert len(caught) >= 0.9 * len(breaks)
+    assert len(caught) >= 0.92 * len(breaks)
+    fewest = [outcome for outcome in breaks if outcome.place == ("sglang", "amd")]
+    assert sum(outcome.right for outcome in fewest) >= 0.8 * len(fewest) >= 16
     # Whatever is missed is known to be, with why.
     assert {outcome.case.id for outcome in breaks if not outcome.right} == {
         outcome.case.id for outcome in breaks if outcome.case.missed
