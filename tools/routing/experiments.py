@@ -114,7 +114,10 @@ def _run(name: str, drawn: Load, route: Routing, rate: float, requests: int = 20
     asked = RateSearch(
         workload=cast("Workload", drawn), classes=drawn.classes, seed=SEEDS[0], options=Options(routing=route)
     )
-    return trial(fleet(name), asked, rate, requests=requests).outcome
+    found = trial(fleet(name), asked, rate, requests=requests).outcome
+    if found is None:
+        raise ValueError("a trial that was run has an outcome")
+    return found
 
 
 def robust() -> Iterator[Row]:

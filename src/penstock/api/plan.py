@@ -14,6 +14,7 @@ from penstock.api.answer import ApiAnswer, Row
 from penstock.api.arguments.workload_argument import trace_choice
 from penstock.api.compile_notice import compile_first
 from penstock.api.progress import LOG, ProgressListener
+from penstock.api.trial_files import trial_files
 from penstock.catalog import load_accelerator, load_accelerators, load_prices, load_seller_levels
 from penstock.checkpoint import open_checkpoint
 from penstock.fleet.pools import Fleet
@@ -133,8 +134,9 @@ def sources_of(asked: Plan, folder: Path, watch: ProgressListener = LOG) -> Sour
     columns = {workload.trace: workload.columns for workload in asked.workloads if workload.trace is not None}
     efficiencies = shipped_efficiencies()
     screen = UnitScreen(QueuelessScreen(efficiencies), shipped_phase_factors())
-    simulator = Simulator(screen.loop, seed=asked.seed, units=screen)
-    in_turn = Simulator(screen.loop, seed=asked.seed, units=screen, route="round-robin")
+    kept = trial_files()
+    simulator = Simulator(screen.loop, seed=asked.seed, units=screen, cache=kept)
+    in_turn = Simulator(screen.loop, seed=asked.seed, units=screen, route="round-robin", cache=kept)
     return Sources(
         accelerators=tuple(load_accelerator(part.id) for part in asked.accelerators) or load_accelerators(),
         prices_of=load_prices,

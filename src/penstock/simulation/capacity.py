@@ -81,7 +81,12 @@ class Trial:
 
     None if the factor cannot be computed from this run (see `slowdown_limit`).
     """
-    outcome: Outcome
+    saturated: bool
+    """Whether the queue kept growing."""
+    refused: int
+    """Number of requests that no replica could hold."""
+    outcome: Outcome | None
+    """None in a trial that was kept without the times of its requests."""
 
     @property
     def met(self) -> bool:
@@ -89,7 +94,7 @@ class Trial:
 
         Rejected, refused and lost requests count as misses.
         """
-        return self.spare_fraction >= 0 and self.outcome.saturation is None
+        return self.spare_fraction >= 0 and not self.saturated
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,10 +129,13 @@ def capacity(
     asked = RateSearch(workload=workload, classes=classes, seed=seed, requests=requests, options=options or Options())
     ceiling = _saturated_rate(pools, asked)
     best, tried = highest_rate(pools, asked, begin_per_s=ceiling, progress=progress)
+    outcome = (best or min(tried, key=lambda entry: entry.rate_per_s)).outcome
+    if outcome is None:
+        raise ValueError("a trial that was run has an outcome")
     return SustainedRate(
         rate_per_s=0.0 if best is None else best.rate_per_s,
         saturated_rate_per_s=ceiling if best is None else max(ceiling, best.rate_per_s),
-        outcome=(best or min(tried, key=lambda entry: entry.rate_per_s)).outcome,
+        outcome=outcome,
         requests=tried[0].requests,
         trials=len(tried),
     )
@@ -140,19 +148,21 @@ def highest_rate(
     begin_per_s: float,
     first_step: float = FIRST_STEP,
     known: Sequence[Trial] = (),
+    run: Callable[[float], Trial] | None = None,
     progress: CountProgress | None = None,
 ) -> tuple[Trial | None, list[Trial]]:
     """Return the trial with the highest rate that meets the SLOs, or None, and all trials that were run.
 
-    Trials in `known` are not repeated. All trials of all fleets have the same requests and differ only in the arrival
-    rate, so differences between fleets are not due to chance. The search tries the rate `begin_per_s`, and then changes
-    the rate by the factor `first_step`. Each further step squares the factor.
+    Trials in `known` are not repeated. `run` returns the trial at a rate; if it is None, the trial is simulated. All
+    trials of all fleets have the same requests and differ only in the arrival rate, so differences between fleets are
+    not due to chance. The search tries the rate `begin_per_s`, and then changes the rate by the factor `first_step`.
+    Each further step squares the factor.
     """
     tried: list[Trial] = []
     requests = asked.requests or requests_for(pools, asked, begin_per_s)
 
     def attempt(rate_per_s: float) -> Trial:
-        tried.append(trial(pools, asked, rate_per_s, requests=requests))
+        tried.append(trial(pools, asked, rate_per_s, requests=requests) if run is None else run(rate_per_s))
         if progress is not None:
             progress(len(tried))
         return tried[-1]
@@ -195,6 +205,8 @@ def trial(pools: Sequence[ReplicaPool], asked: RateSearch, rate_per_s: float, *,
         attained_fraction=attained,
         spare_fraction=spare,
         slowdown_limit=0.0 if judged is None else slowdown_limit(judged, pools, asked.options),
+        saturated=outcome.saturation is not None,
+        refused=outcome.refused,
         outcome=outcome,
     )
 
@@ -252,7 +264,7 @@ def _place_between(held: Trial, missed: Trial) -> float:
 
     Return 0.5 if the miss is due to a growing queue.
     """
-    if missed.outcome.saturation is not None or missed.spare_fraction >= 0:
+    if missed.saturated or missed.spare_fraction >= 0:
         return 0.5
     return min(1 - _CLOSEST, max(_CLOSEST, held.spare_fraction / (held.spare_fraction - missed.spare_fraction)))
 

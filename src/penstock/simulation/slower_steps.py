@@ -92,7 +92,7 @@ def _limit(entry: Trial) -> float:
     """Return how much slower the steps may be; 0 if the queue keeps growing or any request is refused."""
     if entry.slowdown_limit is None:
         raise ValueError("this fleet has times that do not grow with its steps; simulate it with slower steps")
-    return 0.0 if entry.outcome.saturation is not None or entry.outcome.refused else entry.slowdown_limit
+    return 0.0 if entry.saturated or entry.refused else entry.slowdown_limit
 
 
 def _place_between(held: Trial, missed: Trial, slowdown: float) -> float | None:

@@ -141,5 +141,6 @@ def test_what_is_lost_keeps_no_promise_of_any_kind_where_a_rate_is_judged() -> N
     asked = Workload(name="fixed", arrivals=Poisson(), lengths=Fixed(input_tokens=200, output_tokens=300))
     options = Options(routing=Routing(faults=(dead(20.0),)))
     judged = trial([pool(replicas=4)], RateSearch(workload=asked, classes=kinds, options=options), 20.0, requests=1_000)
+    assert judged.outcome is not None
     assert judged.outcome.lost > 0
     assert judged.attained_fraction < 1.0

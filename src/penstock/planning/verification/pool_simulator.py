@@ -14,6 +14,7 @@ from penstock.planning.candidates.replica_capacity import Option, RateCurve
 from penstock.planning.spec.plan_types import Bucket
 from penstock.planning.verification.rate_over_errors import StepSlowdowns, curve_over_errors
 from penstock.planning.verification.simulated_capacity import PoolLoad
+from penstock.planning.verification.trial_cache import TrialCache, trial_key
 from penstock.simulation.capacity import (
     FIRST_STEP,
     RateSearch,
@@ -53,6 +54,8 @@ class Simulator:
     """Source of prefill-only and decode-only engines; None if no disaggregated units are planned."""
     route: Policy = "least-requests"
     """Policy of the router in front of a pool."""
+    cache: TrialCache | None = None
+    """Trials of earlier processes; None if trials are not kept."""
     _placed: dict[tuple[object, ...], Placement] = field(default_factory=dict)
     _runs: dict[tuple[object, ...], "_Runs"] = field(default_factory=dict)
     _each: dict[tuple[object, ...], float] = field(default_factory=dict)
@@ -144,7 +147,8 @@ class Simulator:
         requests = asked.requests or _round_requests(requests_for(pools, asked, load.requests_per_s))
         key = (_identity(pools), load.mix, load.slo, requests, asked.tolerance)
         if key not in self._runs:
-            self._runs[key] = _Runs(pools=pools, asked=replace(asked, requests=requests), requests=requests)
+            asked = replace(asked, requests=requests)
+            self._runs[key] = _Runs(pools=pools, asked=asked, requests=requests, cache=self.cache)
         return self._runs[key]
 
     def _rate_search(self, load: PoolLoad) -> RateSearch:
@@ -212,19 +216,33 @@ class _Runs:
     """Maps request rate to the trial at that rate."""
     highest: Trial | None = None
     searched: bool = False
+    cache: TrialCache | None = None
     came: float = field(init=False)
+    key: str = field(init=False, default="")
+    cached: dict[float, Trial] = field(init=False, default_factory=dict)
+    """Trials of this process and of earlier processes. A search sees only those that it asks for, so that the cache
+    changes no result."""
 
     def __post_init__(self) -> None:
         self.came = arrivals_per_request(self.asked, self.requests)
+        if self.cache is not None:
+            self.key = trial_key(self.pools, self.asked, self.requests)
+            self.cached = self.cache.read(self.key)
 
     def at(self, rate_per_s: float) -> float:
         """Return the attainment at a rate."""
         return _share(self.run(float(f"{rate_per_s / self.came:.9g}")))
 
     def run(self, asked_per_s: float) -> Trial:
-        """Return the trial at a target rate, without its requests."""
+        """Return the trial at a target rate, without its requests, to save memory."""
         if asked_per_s not in self.trials:
-            self._keep(trial(self.pools, self.asked, asked_per_s, requests=self.requests))
+            found = self.cached.get(asked_per_s)
+            if found is None:
+                found = trial(self.pools, self.asked, asked_per_s, requests=self.requests)
+                self.cached[asked_per_s] = found = replace(found, outcome=None)
+                if self.cache is not None:
+                    self.cache.write(self.key, self.cached)
+            self.trials[asked_per_s] = found
         return self.trials[asked_per_s]
 
     def bound(self, rate_per_s: float) -> float | None:
@@ -245,21 +263,16 @@ class _Runs:
     def highest_per_s(self, begin_per_s: float, first_step: float) -> float:
         """Return the highest rate that meets the SLO; later calls return the result of the first search."""
         if not self.searched:
-            self.highest, tried = highest_rate(
+            self.highest, _ = highest_rate(
                 self.pools,
                 self.asked,
                 begin_per_s=begin_per_s / self.came,
                 first_step=first_step,
                 known=tuple(self.trials.values()),
+                run=self.run,
             )
             self.searched = True
-            for entry in tried:
-                self._keep(entry)
         return 0.0 if self.highest is None or not _holds(self.highest) else self.highest.asked_per_s * self.came
-
-    def _keep(self, found: Trial) -> None:
-        """Store a trial without its simulated requests, to save memory."""
-        self.trials[found.asked_per_s] = replace(found, outcome=replace(found.outcome, served=None))
 
 
 @dataclass(slots=True)
@@ -276,7 +289,8 @@ class _ScaledUnits:
 
     def sustained_per_s(self, slowdown: float) -> float:
         pools = self.simulator.pools(self.load, log_slowdown=log(slowdown))
-        runs = _Runs(pools=pools, asked=self.asked, requests=self.asked.requests or 0)
+        requests, cache = self.asked.requests or 0, self.simulator.cache
+        runs = _Runs(pools=pools, asked=self.asked, requests=requests, cache=cache)
         return runs.highest_per_s(self.begin_per_s / slowdown, FIRST_STEP)
 
 
@@ -286,12 +300,12 @@ def _rate(entry: Trial) -> float:
 
 def _holds(found: Trial) -> bool:
     """Return whether the SLO is met and no request is refused, because a fleet must serve every request."""
-    return found.met and not found.outcome.refused
+    return found.met and not found.refused
 
 
 def _share(found: Trial) -> float:
     """Return the share of requests that met their SLO; 0 if the queue keeps growing or any request is refused."""
-    return 0.0 if found.outcome.saturation is not None or found.outcome.refused else found.attained_fraction
+    return 0.0 if found.saturated or found.refused else found.attained_fraction
 
 
 def _round_requests(requests: int) -> int:
