@@ -76,12 +76,14 @@ def demand_moves(plan: Plan) -> bool:
 
 
 def with_steps(plan: Plan) -> Plan:
-    """Let the fleet change every year if a sequence of contracts with different terms is cheaper than a single term.
+    """Set the step: the default if demand moves, or a year if contracts in turn are cheaper than one term.
 
     The decision is made once, with the prices of the plan. Draws with other prices have the same periods.
     """
-    settled = plan.step_months is not None or demand_moves(plan)
-    if not settled and any(_best_in_turn(planned, plan.horizon_years) for planned in plan.accelerators):
+    if plan.step_months is None and demand_moves(plan):
+        # Other horizons of the same plan have the same step.
+        return replace(plan, step_months=round(step_months(plan)))
+    if plan.step_months is None and any(_best_in_turn(planned, plan.horizon_years) for planned in plan.accelerators):
         return replace(plan, step_months=12)
     return plan
 
