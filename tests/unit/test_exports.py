@@ -147,6 +147,7 @@ EXPORTS = {
         "day_curve",
         "describe",
         "describe_trace",
+        "draw_as_benchmarks",
         "fit_empirical",
         "fit_log_normal",
         "parse_columns",

@@ -8,7 +8,7 @@ from penstock.workload.slo import Slo, SloClass, parse_duration, parse_slo
 from penstock.workload.summary.describe import TraceSummary, WorkloadSummary, describe, describe_trace
 from penstock.workload.summary.length_fit import LogNormalFit, fit_empirical, fit_log_normal
 from penstock.workload.synthetic.arrivals import Arrivals, AsRecorded, ClosedLoop, Diurnal, Gamma, Poisson, day_curve
-from penstock.workload.synthetic.lengths import Empirical, Fixed, LogNormal, Uniform, vary_answers
+from penstock.workload.synthetic.lengths import Empirical, Fixed, LogNormal, Uniform, draw_as_benchmarks, vary_answers
 from penstock.workload.synthetic.sharing import Conversations, SystemPrompts
 from penstock.workload.workload_spec import Workload
 
@@ -39,6 +39,7 @@ __all__ = [
     "day_curve",
     "describe",
     "describe_trace",
+    "draw_as_benchmarks",
     "fit_empirical",
     "fit_log_normal",
     "parse_columns",

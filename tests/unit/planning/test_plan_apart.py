@@ -31,7 +31,7 @@ from penstock.preflight.facts.subject import subject_of
 from penstock.report.plan.terminal import render_plan
 from small_plans import TWO_PARTS, plan_of
 
-WHOLE = f"{TWO_PARTS}draws: 200\n"
+WHOLE = f"{TWO_PARTS}draws: 200\nconstraints: {{confidence: 50%}}\n"
 PLAN = WHOLE.replace("requests_per_s: 40", "requests_per_s: 40\n    disaggregated: true")
 
 

@@ -25,8 +25,10 @@ from penstock.workload import (
     SloClass,
     SystemPrompts,
     Trace,
+    Uniform,
     Workload,
     day_curve,
+    draw_as_benchmarks,
     parse_columns,
     parse_duration,
     parse_slo,
@@ -60,10 +62,13 @@ def workload_choice(
         raise UsageError("a trace already has its shared prefixes; give either --trace or --system-prompts")
     sharing = None if system_prompts is None else _system_prompts(system_prompts)
     typed = f"{tokens[0]:,} in, {tokens[1]:,} out{after_system_prompts(sharing)}"
+    drawn: Fixed | Uniform = Fixed(input_tokens=tokens[0], output_tokens=tokens[1])
+    if users is not None:
+        typed, drawn = f"{typed}, each within 11% of these", draw_as_benchmarks(*tokens)
     workload = Workload(
         name=typed if recording is None else recording.name,
         arrivals=arrivals_choice(arrivals, recorded=recording is not None, users=users, think=think),
-        lengths=Fixed(input_tokens=tokens[0], output_tokens=tokens[1]) if recording is None else recording,
+        lengths=drawn if recording is None else recording,
         sharing=sharing,
         classes=_classes(recording, slo if options.slo is None else options.slo),
         source="synthetic" if recording is None else recording.source,

@@ -66,7 +66,10 @@ class SimulateOptions(WorkloadOptions, DeploymentOptions):
     output_tokens: Tokens = option(_OUT_HELP, default=256, name="--out", metavar="N")
     replicas: int = option("Number of replicas behind one router.", default=1, metavar="N", min=1, max=1024)
     users: int | None = option(
-        "Simulate a closed loop of N users instead of an arrival process.", default=None, metavar="N", min=1
+        "Simulate a closed loop of N users instead of arrivals. Lengths are drawn within 11% of --in and --out.",
+        default=None,
+        metavar="N",
+        min=1,
     )
     think: str = option(
         "Mean think time of a user in a closed loop before the next request: 2s, 500ms. Think times are exponential. "
