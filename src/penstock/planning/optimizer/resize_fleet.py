@@ -14,13 +14,14 @@ capacities, for flips, rules and demand scenarios. `uncertainty/monte_carlo` sol
 `load_balance` neither resizes nor solves again: it spreads the load of a chosen fleet at the plan's own inputs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from penstock.planning.optimizer.acquire_nodes import Acquired, acquire_nodes
+from penstock.planning.optimizer.acquire_nodes import Acquired, AcquiredNodes, acquire_nodes
 from penstock.planning.optimizer.problem import Mix, Offer, OfferKey, PoolPeriod, Problem
 from penstock.planning.optimizer.reassign_load import PoolDemand, reassign_overflow
 from penstock.planning.optimizer.refill_nodes import ROUNDING, Array, Filling
@@ -58,7 +59,20 @@ def one_world(capacity: Mapping[str, float] | None = None) -> Worlds:
     return Worlds(count=1, capacity=factors, bought_usd={}, rented_usd={})
 
 
-def resized_usd(mix: Mix, problem: Problem, worlds: Worlds, *, signed: bool = False) -> Array:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ResizedNodes:
+    """The nodes of each pool that a fleet needs in each draw. They depend on load and capacity, not on prices."""
+
+    served: npt.NDArray[np.bool_]
+    """Whether any number of nodes meets the SLO."""
+    resized: "_Held"
+    as_planned: "_Held | None"
+    """The planned nodes in draws in which all pools together carry the load; None if there is no such draw."""
+
+
+def resized_usd(
+    mix: Mix, problem: Problem, worlds: Worlds, *, signed: bool = False, counted: ResizedNodes | None = None
+) -> Array:
     """Return, for each draw, the cost of a fleet that is resized to the nodes that its load needs in that draw.
 
     If `signed` is true, the planned nodes are kept in every draw, and the nodes that are missing in a draw are added.
@@ -67,23 +81,31 @@ def resized_usd(mix: Mix, problem: Problem, worlds: Worlds, *, signed: bool = Fa
     planned if it carries all load with a different distribution of requests over its pools. The cost may be
     overestimated, never underestimated: the resized fleet is feasible, but not always the cheapest. The cost is
     infinite if a site's power cap or a limit on nodes forbids the fleet, or if its replicas miss the SLO at any rate.
+    If the nodes were `counted` before at the same loads and capacities, they are only priced.
     """
     resizing = _Resizing(mix, problem, worlds)
     if any(pool.offer.key not in resizing.offers for pool in mix.pools):
         return np.full(worlds.count, np.inf)
+    found = counted or resize_nodes(mix, problem, worlds, signed=signed)
+    usd = np.where(found.served, resizing.fleet_usd(found.resized), np.inf)
+    return usd if found.as_planned is None else np.minimum(usd, resizing.fleet_usd(found.as_planned))
+
+
+def resize_nodes(mix: Mix, problem: Problem, worlds: Worlds, *, signed: bool = False) -> ResizedNodes:
+    """Count the nodes that a fleet needs in each draw, as `resized_usd` prices them."""
+    resizing = _Resizing(mix, problem, worlds)
     nodes = {_at(pool): resizing.nodes(pool) for pool in mix.pools}
     served = np.all([np.isfinite(count) for count in nodes.values()], axis=0)
     nodes = {_at(pool): np.where(served, nodes[_at(pool)], pool.nodes) for pool in mix.pools}
     if signed:
         nodes = {_at(pool): np.maximum(nodes[_at(pool)], pool.nodes) for pool in mix.pools}
-    usd = np.where(served, resizing.fleet_usd(nodes), np.inf)
     together = {period: resizing.together(period) for period in resizing.shared_periods}
     if not any(found.any() for found in together.values()):
-        return usd
+        return ResizedNodes(served=served, resized=resizing.acquire(nodes), as_planned=None)
     as_planned = {
         _at(pool): np.where(together.get(pool.period, False), pool.nodes, nodes[_at(pool)]) for pool in mix.pools
     }
-    return np.minimum(usd, resizing.fleet_usd(as_planned))
+    return ResizedNodes(served=served, resized=resizing.acquire(nodes), as_planned=resizing.acquire(as_planned))
 
 
 def nodes_needed(mix: Mix, problem: Problem, worlds: Worlds) -> tuple[Array, npt.NDArray[np.bool_]]:
@@ -113,6 +135,8 @@ def exceeds(amount: Array, limit: float | None) -> npt.NDArray[np.bool_]:
 
 
 _PoolAt = tuple[OfferKey, int]
+_Held = Mapping[OfferKey, tuple[Mapping[int, Array], AcquiredNodes]]
+"""Maps offer to its nodes by period, and to the ways in which they are acquired."""
 
 
 def _at(pool: PoolPeriod) -> _PoolAt:
@@ -124,8 +148,12 @@ class _Resizing:
 
     def __init__(self, mix: Mix, problem: Problem, worlds: Worlds) -> None:
         self.mix, self.problem, self.worlds = mix, problem.for_fleet(mix), worlds
-        self.filling = Filling(self.problem, mix.pools)
         self.offers = {offer.key: offer for offer in problem.offers}
+
+    @cached_property
+    def filling(self) -> Filling:
+        """Return the kinds of replicas on each offer."""
+        return Filling(self.problem, self.mix.pools)
 
     @property
     def shared_periods(self) -> frozenset[int]:
@@ -142,7 +170,21 @@ class _Resizing:
         ]
         return np.broadcast_to(reassign_overflow(asked, self.filling), self.worlds.count)
 
-    def fleet_usd(self, nodes: Mapping[_PoolAt, Array]) -> Array:
+    def acquire(self, nodes: Mapping[_PoolAt, Array]) -> _Held:
+        """Return how the nodes of each offer are acquired in every draw."""
+        found: dict[OfferKey, tuple[dict[int, Array], AcquiredNodes]] = {}
+        for key in dict.fromkeys(pool.offer.key for pool in self.mix.pools):
+            pools = self.pools_of(key)
+            counts = {pool.period: nodes[_at(pool)] for pool in pools}
+            offer = self.offers.get(key, pools[0].offer)
+            found[key] = counts, acquire_nodes(offer, pools, counts, self.worlds.count)
+        return found
+
+    def pools_of(self, key: OfferKey) -> list[PoolPeriod]:
+        """Return the pools of an offer, sorted by period."""
+        return sorted((pool for pool in self.mix.pools if pool.offer.key == key), key=lambda pool: pool.period)
+
+    def fleet_usd(self, held: _Held) -> Array:
         """Return, for each draw, the cost of a fleet with these nodes per pool, including engineers.
 
         The cost is infinite in draws where limits forbid the fleet.
@@ -150,20 +192,19 @@ class _Resizing:
         total = np.zeros(self.worlds.count)
         drawn: dict[tuple[str, int], Array] = {}
         serving: dict[tuple[str, int], Array] = {}
-        held: dict[tuple[str, int], Array] = {}
-        for key in dict.fromkeys(pool.offer.key for pool in self.mix.pools):
-            pools = sorted((pool for pool in self.mix.pools if pool.offer.key == key), key=lambda pool: pool.period)
-            offer, counts = self.offers[key], {pool.period: nodes[_at(pool)] for pool in pools}
-            usd, owned = self.usd(offer, pools, counts)
+        used: dict[tuple[str, int], Array] = {}
+        for key, (counts, acquired) in held.items():
+            offer = self.offers[key]
+            usd, owned = self.usd(offer, counts, acquired)
             total += usd
             for period, count in counts.items():
                 at = (offer.accelerator, period)
-                held[at] = held.get(at, 0.0) + count * offer.nodes_per_unit
+                used[at] = used.get(at, 0.0) + count * offer.nodes_per_unit
                 drawn[offer.site, period] = drawn.get((offer.site, period), 0.0) + owned[period] * offer.node_watts
                 serving[offer.vendor, period] = np.maximum(serving.get((offer.vendor, period), 0.0), count > 0)
         for (site, _), watts in drawn.items():
             total += np.where(exceeds(watts, self.problem.site_watts.get(site)), np.inf, 0.0)
-        for (accelerator, _), count in held.items():
+        for (accelerator, _), count in used.items():
             total += np.where(exceeds(count, self.problem.max_nodes.get(accelerator)), np.inf, 0.0)
         for (vendor, period), present in serving.items():
             costs = self.problem.vendor_usd.get(vendor)
@@ -190,13 +231,11 @@ class _Resizing:
             for workload in self.filling.workloads(pool)
         }
 
-    def usd(
-        self, offer: Offer, pools: Sequence[PoolPeriod], nodes: Mapping[int, Array]
-    ) -> tuple[Array, Mapping[int, Array]]:
+    def usd(self, offer: Offer, nodes: Mapping[int, Array], held: AcquiredNodes) -> tuple[Array, Mapping[int, Array]]:
         """Return the cost of an offer's nodes, and the nodes per period that draw the site's power."""
-        if any(pool.period < offer.first_period and pool.nodes > pool.kept_nodes for pool in pools):
+        early = (pool for pool in self.mix.pools if pool.offer.key == offer.key and pool.period < offer.first_period)
+        if any(pool.nodes > pool.kept_nodes for pool in early):
             return np.full(self.worlds.count, np.inf), nodes
-        held = acquire_nodes(offer, pools, nodes, self.worlds.count)
         usd = np.zeros(self.worlds.count)
         for entry in held.acquired:
             usd += entry.nodes * self._node_usd(offer, entry)

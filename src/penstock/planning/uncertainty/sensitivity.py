@@ -1,7 +1,7 @@
 """Finds the inputs that would change the answer, and the values at which another fleet becomes cheapest."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from typing import Final, Literal
 
@@ -10,8 +10,9 @@ import numpy as np
 from penstock.planning.candidates.candidate_search import Candidate
 from penstock.planning.optimizer.build_problem import build_problem
 from penstock.planning.optimizer.competing_fleets import Family, best_other, cheapest_label, find_family
+from penstock.planning.optimizer.problem import Problem
 from penstock.planning.optimizer.refill_nodes import Array
-from penstock.planning.optimizer.resize_fleet import one_world
+from penstock.planning.optimizer.resize_fleet import ResizedNodes, one_world
 from penstock.planning.uncertainty.drawn_worlds import drawn_worlds
 from penstock.planning.uncertainty.plan_headroom import LOADING, with_known
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob, KnobKind
@@ -104,6 +105,7 @@ class Judge:
     family: Family
     candidates: Sequence[Candidate]
     winner: str
+    _nodes: list[tuple[ResizedNodes, ...]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def costs(self, world: InputWorld, kind: KnobKind) -> Mapping[str, float]:
         """Return the cost of the cheapest fleet of each label, as `price` computes it."""
@@ -121,8 +123,16 @@ class Judge:
             if again is None:
                 return costs, self.family
             return {**costs, **{label: mix.cost_usd for label, mix in again.by_label.items()}}, again
-        found = self.family.costs(problem, one_world(world.capacity))
+        found = self.family.costs(
+            problem, one_world(world.capacity), None if kind in LOADING else self._node_counts(problem)
+        )
         return {label: float(usd[0]) for label, usd in found.items()}, self.family
+
+    def _node_counts(self, problem: Problem) -> tuple[ResizedNodes, ...]:
+        """Return the nodes of every fleet, which prices do not change."""
+        if not self._nodes:
+            self._nodes.append(self.family.count_nodes(problem, one_world()))
+        return self._nodes[0]
 
     def saving(self, world: InputWorld, kind: KnobKind) -> float:
         """Return the winning label's saving over the best other label; negative if the other label is cheaper."""
