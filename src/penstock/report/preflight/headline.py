@@ -6,6 +6,7 @@ from textwrap import indent
 from rich.text import Text
 
 from penstock.catalog import find_model, model_ids
+from penstock.fleet.serving_engines import ENGINES
 from penstock.preflight.executed_speed import LOAD, Speed
 from penstock.preflight.facts.situation import Subject
 from penstock.preflight.launch.launch_plan import HEAD_NODE, LaunchPlan
@@ -118,7 +119,7 @@ def memory_sentence(answer: Preflight) -> str:
         return "fits"
     held = format_gib(memory.budget.weight_bytes)
     text = f"{held} GiB of weights per device, {capacity.tokens:,} tokens of KV cache"
-    if capacity.logged_tokens is not None:
+    if capacity.logged_tokens is not None and ENGINES[answer.question.engine].server == "vllm":
         text += f" (vLLM will log about {capacity.logged_tokens:,})"
     if not memory.certain:
         safe = capacity.safe_context_tokens
