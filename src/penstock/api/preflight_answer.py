@@ -1,6 +1,6 @@
 """Holds the results of `penstock.preflight`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -8,12 +8,11 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from penstock.api.answer import ApiAnswer, Row, device_label
-from penstock.preflight import (
-    Preflight,
-)
+from penstock.preflight import Preflight
 from penstock.preflight.executed_speed import Speed
 from penstock.preflight.preflight_result import CheckedPool
 from penstock.preflight.strict_failures import strict_failures
+from penstock.preflight.unread_preflight import UnreadPreflight
 from penstock.report.preflight.document import PreflightDocument
 from penstock.report.preflight.short import EXPLAIN, render_fleet, render_short
 from penstock.report.preflight.terminal import render_matrix, render_preflight
@@ -66,16 +65,19 @@ class PreflightAnswer(ApiAnswer):
         return Group(*pieces) if self.explain else Group(*pieces, Text(f"\n{EXPLAIN}", style="dim"))
 
     def _summary(self) -> tuple[str, Sequence[str]]:
-        return self.answers[0].question.subject.model.name, [
-            f"{device_label(answer.question.accelerator.id, answer.question.asked.parallelism.devices)} "
-            f"{answer.question.engine} {answer.readiness.value}"
-            for answer in self.answers
-        ]
+        return self.answers[0].question.subject.model.name, [summary_of(answer) for answer in self.answers]
 
 
-def _row(answer: Preflight, speed: Speed | None) -> Row:
-    question, findings = answer.question, answer.assessment.findings
-    worst = [finding.rule.id for finding in findings if finding.rule.severity.value in {"silent-wrong", "blocker"}]
+def summary_of(answer: Preflight | UnreadPreflight) -> str:
+    """Name the devices, the engine and the verdict of one answer."""
+    question = answer.question
+    where = device_label(question.accelerator.id, question.asked.parallelism.devices)
+    return f"{where} {question.engine} {answer.readiness.value}"
+
+
+def row_of(answer: Preflight | UnreadPreflight, *, stopped_by: Iterable[str], output_tokens_per_s: float | None) -> Row:
+    """Return the row of one answer."""
+    question = answer.question
     return {
         "accelerator": question.accelerator.id,
         "devices": question.asked.parallelism.devices,
@@ -84,9 +86,19 @@ def _row(answer: Preflight, speed: Speed | None) -> Row:
         "version": str(question.version),
         "verdict": answer.readiness.value,
         "passes": answer.passes,
-        "findings": len(findings),
+        "findings": len(answer.assessment.findings),
         "undetermined": len(answer.assessment.undetermined),
-        "stopped_by": ", ".join(worst),
-        "output_tokens_per_s": None if speed is None else speed.output_tokens_per_s.value,
+        "stopped_by": ", ".join(stopped_by),
+        "output_tokens_per_s": output_tokens_per_s,
         "command": answer.plan.bare(),
     }
+
+
+def _row(answer: Preflight, speed: Speed | None) -> Row:
+    severe = {"silent-wrong", "blocker"}
+    rules = [finding.rule for finding in answer.assessment.findings]
+    return row_of(
+        answer,
+        stopped_by=(rule.id for rule in rules if rule.severity.value in severe),
+        output_tokens_per_s=None if speed is None else speed.output_tokens_per_s.value,
+    )

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from penstock.api.answer import Row, device_label
+from penstock.api.answer import Row
 from penstock.api.launch_questions import LaunchQuestions
 from penstock.api.options.argument_types import Targets
-from penstock.api.preflight_answer import PreflightAnswer
+from penstock.api.preflight_answer import PreflightAnswer, row_of, summary_of
 from penstock.errors import UnknownArchitecture
 from penstock.preflight.unread_preflight import UnreadPreflight, UnreadQuestion, check_unread, unread_model
 from penstock.report.preflight.unread import UnreadDocument, render_unread
@@ -29,7 +29,10 @@ class UnreadAnswer(PreflightAnswer):
 
     def rows(self) -> list[Row]:
         """Return one row per accelerator. Figures that need the shape are None."""
-        return [_row(answer) for answer in self.unread]
+        return [
+            row_of(answer, stopped_by=(stop.kind for stop in answer.obstacles), output_tokens_per_s=None)
+            for answer in self.unread
+        ]
 
     def render(self, columns: int) -> RenderableType:
         """Return what `preflight` prints."""
@@ -40,29 +43,7 @@ class UnreadAnswer(PreflightAnswer):
         return Group(*pieces)
 
     def _summary(self) -> tuple[str, Sequence[str]]:
-        return self.unread[0].question.model.name, [
-            f"{device_label(one.question.accelerator.id, one.question.asked.parallelism.devices)} "
-            f"{one.question.engine} {one.readiness.value}"
-            for one in self.unread
-        ]
-
-
-def _row(answer: UnreadPreflight) -> Row:
-    question = answer.question
-    return {
-        "accelerator": question.accelerator.id,
-        "devices": question.asked.parallelism.devices,
-        "split": str(question.asked.parallelism),
-        "engine": question.engine,
-        "version": str(question.version),
-        "verdict": answer.readiness.value,
-        "passes": answer.passes,
-        "findings": len(answer.assessment.findings),
-        "undetermined": len(answer.assessment.undetermined),
-        "stopped_by": ", ".join(obstacle.kind for obstacle in answer.obstacles),
-        "output_tokens_per_s": None,
-        "command": answer.plan.bare(),
-    }
+        return self.unread[0].question.model.name, [summary_of(answer) for answer in self.unread]
 
 
 def answer_without_shape(

@@ -77,7 +77,7 @@ def test_some_counts_are_exact_to_the_last_parameter(name: str, stored_params: i
 
 
 def scales(weight: Weight) -> int:
-    """Count the scales that a quantised weight stores beside its elements."""
+    """Count the scales that a quantised weight stores in addition to its elements."""
     stored = weight.format
     if not stored.scale_bits:
         return 0

@@ -12,6 +12,7 @@ from penstock.api.options.file_types import AskedTrace
 from penstock.api.options.simulate_options import WorkloadOptions
 from penstock.api.progress import ProgressListener
 from penstock.errors import UsageError
+from penstock.performance.step.prompt_queue import DRAWN
 from penstock.simulation.run_options import Policy
 from penstock.workload import (
     Arrivals,
@@ -64,7 +65,7 @@ def workload_choice(
     typed = f"{tokens[0]:,} in, {tokens[1]:,} out{after_system_prompts(sharing)}"
     drawn: Fixed | Uniform = Fixed(input_tokens=tokens[0], output_tokens=tokens[1])
     if users is not None:
-        typed, drawn = f"{typed}, each within 11% of these", draw_as_benchmarks(*tokens)
+        typed, drawn = f"{typed}, each within 11% of these", draw_as_benchmarks(*tokens, DRAWN)
     workload = Workload(
         name=typed if recording is None else recording.name,
         arrivals=arrivals_choice(arrivals, recorded=recording is not None, users=users, think=think),

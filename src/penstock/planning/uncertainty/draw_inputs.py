@@ -7,11 +7,11 @@ from zlib import crc32
 
 import numpy as np
 
+from penstock.performance.prediction.predict_deployment import Range
+from penstock.planning.candidates.replica_capacity import RateCurve
 from penstock.planning.optimizer.refill_nodes import Array
 from penstock.planning.uncertainty.uncertain_inputs import Knob
 
-_P10_Z: Final = 1.2815515655446004
-"""Distance between the median and P10 of a normal distribution, in standard deviations."""
 _SHARED: Final = 0.4
 """Assumed correlation of prediction errors between two accelerators of one vendor.
 
@@ -60,10 +60,9 @@ def _stream(seed: int, name: str) -> np.random.Generator:
 
 
 def _factor_at(knob: Knob, errors: Array) -> Array:
-    """Return an accelerator's capacity factor: two-piece log-normal through the P10, the median and the P90."""
+    """Return an accelerator's capacity factor at each error, through the P10, the median and the P90 of the input."""
     entry = knob.input
-    below, above = np.log(entry.low / entry.value) / -_P10_Z, np.log(entry.high / entry.value) / _P10_Z
-    return np.asarray(entry.value * np.exp(np.where(errors < 0, below, above) * errors))
+    return RateCurve.through(Range(value=entry.value, low=entry.low, high=entry.high)).at(errors)
 
 
 def _draw_range(knob: Knob, generator: np.random.Generator, draws: int) -> Array:

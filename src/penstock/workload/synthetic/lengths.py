@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from penstock.errors import UsageError
 from penstock.workload.requests import MAX_TOKENS, Float64s, Int32s, Uint8s
 
-_DRAWN: Final = 1 / 9
-"""Largest deviation of a length from its mean in a closed loop."""
 _ANSWER_SPREAD: Final = 0.1
 
 
@@ -115,22 +113,21 @@ class Empirical:
         return rng.integers(len(self.input_tokens), size=count)
 
 
-def draw_as_benchmarks(input_tokens: int, output_tokens: int) -> Uniform:
-    """Return lengths drawn evenly within a ninth of their means, as InferenceX draws 80 to 100% of nominal lengths.
+def draw_as_benchmarks(input_tokens: int, output_tokens: int, spread: float) -> Uniform:
+    """Return lengths drawn evenly around their means; `spread` is the largest relative deviation.
 
     In a closed loop with equal lengths, requests that start together end together, and their successors wait for each
     other. Benchmarks avoid that by drawing lengths, and predictions are of such benchmarks.
     """
-    bounds = [
-        (max(1, round(mean * (1 - _DRAWN))), max(1, round(mean * (1 + _DRAWN))))
+    (input_low, input_high), (output_low, output_high) = (
+        (max(1, round(mean * (1 - spread))), min(MAX_TOKENS, max(1, round(mean * (1 + spread)))))
         for mean in (input_tokens, output_tokens)
-    ]
-    (input_low, input_high), (output_low, output_high) = bounds
+    )
     return Uniform(
         input_low_tokens=input_low,
-        input_high_tokens=min(input_high, MAX_TOKENS),
+        input_high_tokens=input_high,
         output_low_tokens=output_low,
-        output_high_tokens=min(output_high, MAX_TOKENS),
+        output_high_tokens=output_high,
     )
 
 
