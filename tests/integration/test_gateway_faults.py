@@ -18,6 +18,7 @@ pytest.importorskip("httptools", reason='the gateway is an extra: pip install "p
 
 from gateway_stack import Running, chat, running, until
 from penstock.gateway.picker.decision_receipts import DecisionReceipt, read_receipts
+from penstock.gateway.supervisor import STABLE_UPTIME_S
 from penstock.routing.picker_calls import picker_table, rank
 
 pytestmark = pytest.mark.xdist_group("gateway")
@@ -124,6 +125,8 @@ def test_only_streams_of_a_dead_endpoint_break_off(stack: Running) -> None:
 
 
 def test_a_dead_picker_is_restarted_within_a_second(stack: Running) -> None:
+    # Earlier tests ended pickers, and a picker that ends again soon is restarted only after a back-off.
+    time.sleep(STABLE_UPTIME_S + 0.5)
     before = set(stack.children("picker"))
     one_picker_dies(stack)
     until(lambda: len(stack.children("picker")) == 2 and set(stack.children("picker")) != before, 1.0)

@@ -37,7 +37,7 @@ _END_S: Final = 5.0
 _MISSING_TURNS: Final = 10
 _FLUSH_MS: Final = "10"
 _BACK_OFF_S: Final = (0.0, 0.2, 1.0, 5.0)
-_LASTED_S: Final = 10.0
+STABLE_UPTIME_S: Final = 10.0
 """Uptime in seconds. A process that ends after more than this uptime is restarted without back-off."""
 
 
@@ -196,7 +196,7 @@ class Supervisor:
 
     def _restart(self, child: Child, now_s: float) -> None:
         if child.wait_until_s == 0.0:
-            child.restarts = 0 if now_s - child.started_s > _LASTED_S else child.restarts + 1
+            child.restarts = 0 if now_s - child.started_s > STABLE_UPTIME_S else child.restarts + 1
             child.wait_until_s = now_s + _BACK_OFF_S[min(child.restarts, len(_BACK_OFF_S) - 1)]
             log.warning("%s has exited; restarting it", child.name)
         elif now_s >= child.wait_until_s:
