@@ -9,6 +9,7 @@ from rich.console import Console, RenderableType
 from examples import deployment, model
 from penstock.catalog import load_accelerator, load_accelerators, load_prices
 from penstock.catalog.accelerator_diff import compare
+from penstock.economics.price_diff import compare_prices
 from penstock.performance.memory.minimum_change import report_fit
 from penstock.report.catalog import render_accelerator, render_comparison, render_list, render_prices
 from penstock.report.fit.terminal import render_fit
@@ -28,7 +29,8 @@ def shown(view: RenderableType, width: int = 132) -> str:
 def fit_view(name: str, accelerators: list[tuple[str, int]], context: int, width: int = 132) -> str:
     spec = model(name)
     reports = [report_fit(deployment(spec, accelerator, tp=tp), context) for accelerator, tp in accelerators]
-    return shown(render_fit(spec, reports, context, width), width)
+    unpriced = [None] * len(reports)
+    return shown(render_fit(spec, reports, context, width, (unpriced, unpriced)), width)
 
 
 def test_fit_70b() -> None:
@@ -75,7 +77,11 @@ def test_fit_in_80_columns_cuts_no_number_short(golden: Golden) -> None:
 def test_a_fraction_too_high_still_shows_the_cache_and_what_is_over() -> None:
     placed = deployment("llama-3.1-70b", "mi300x")
     report = report_fit(replace(placed, engine=replace(placed.engine, memory_fraction=1.0)), 8192)
-    bar = next(line for line in shown(render_fit(placed.model, [report], 8192, 132)).splitlines() if "█" in line)
+    bar = next(
+        line
+        for line in shown(render_fit(placed.model, [report], 8192, 132, ([None], [None]))).splitlines()
+        if "█" in line
+    )
     assert "░" in bar
     assert "▚" in bar
 
@@ -90,9 +96,8 @@ def test_lists_in_80_columns_cut_no_number_short() -> None:
 
 
 def test_diff(golden: Golden) -> None:
-    golden(
-        "diff_mi300x_h100.txt", shown(render_comparison(compare(load_accelerator("mi300x"), load_accelerator("h100"))))
-    )
+    pair = load_accelerator("mi300x"), load_accelerator("h100")
+    golden("diff_mi300x_h100.txt", shown(render_comparison(compare(*pair), compare_prices(*pair))))
 
 
 def test_show() -> None:

@@ -12,8 +12,10 @@ from penstock.catalog import load_accelerator, load_accelerators, load_models, l
 from penstock.catalog.accelerator import Accelerator, facts
 from penstock.catalog.accelerator_diff import ComparedFigure, Trap, compare
 from penstock.catalog.catalog_model import PublishedSize
+from penstock.catalog.device_prices import DevicePrice
 from penstock.catalog.price import Price, PriceKind
 from penstock.checkpoint import open_checkpoint
+from penstock.economics.price_diff import compare_prices
 from penstock.errors import UsageError
 from penstock.report.catalog import (
     render_accelerator,
@@ -50,6 +52,8 @@ class CatalogDiffDocument(TypedDict):
     right: str
     rows: list[ComparedFigure]
     traps: list[Trap]
+    price_rows: list[ComparedFigure]
+    prices: list[DevicePrice]
 
 
 class CatalogPricesDocument(TypedDict):
@@ -181,10 +185,10 @@ def _diff(left: str, right: str) -> CatalogAnswer:
     ours, theirs = load_accelerator(left), load_accelerator(right)
     if ours.id == theirs.id:
         raise UsageError(f"'{left}' and '{right}' are both {ours.id}; name two different accelerators")
-    found = compare(ours, theirs)
+    found, money = compare(ours, theirs), compare_prices(ours, theirs)
     rows: list[Row] = [
         {"fact": row.name, ours.id: _cell(row.left), theirs.id: _cell(row.right), "ratio": row.ratio}
-        for row in found.rows
+        for row in (*found.rows, *money.rows)
     ]
     return CatalogAnswer(
         about=f"{ours.id} and {theirs.id}",
@@ -194,9 +198,11 @@ def _diff(left: str, right: str) -> CatalogAnswer:
             right=theirs.id,
             rows=list(found.rows),
             traps=list(found.traps),
+            price_rows=list(money.rows),
+            prices=list(money.prices),
         ),
         table=tuple(rows),
-        draw=lambda _: render_comparison(found),
+        draw=lambda _: render_comparison(found, money),
         shown=(f"{len(rows)} facts", f"{len(found.traps)} traps"),
     )
 

@@ -16,6 +16,8 @@ from penstock.api.arguments.choices import (
 from penstock.api.options.fit_options import FitOptions
 from penstock.api.options.option_fields import takes
 from penstock.catalog.accelerator import Accelerator
+from penstock.catalog.device_prices import DevicePrice, hourly_rent
+from penstock.economics.rent_rates import rent_usd_per_gib_month
 from penstock.errors import UnknownArchitecture, UsageError
 from penstock.fleet import Deployment, Engine, Parallelism
 from penstock.fleet.serving_engines import ENGINES, profile_of, serving_defaults, serving_engine
@@ -35,19 +37,28 @@ class FitAnswer(ApiAnswer):
     model: ModelSpec
     context_tokens: int
     reports: tuple[FitReport, ...]
+    rents: tuple[DevicePrice | None, ...]
+    """Rent of each accelerator by the hour, None if the catalog has no price."""
 
     @property
     def good(self) -> bool:
         """Return whether the model fits on every accelerator."""
         return all(report.fit.fits for report in self.reports)
 
+    @property
+    def kv_rents_usd_per_gib_month(self) -> list[float | None]:
+        """Return the rent per month and GiB left for the KV cache, one for each accelerator."""
+        return [_kv_rent(report, rent) for report, rent in zip(self.reports, self.rents, strict=True)]
+
     def rows(self) -> list[Row]:
         """Return one row per accelerator."""
-        return [_row(report) for report in self.reports]
+        return [_row(report, rent) for report, rent in zip(self.reports, self.rents, strict=True)]
 
     def render(self, columns: int) -> RenderableType:
         """Return what `fit` prints."""
-        return render_fit(self.model, self.reports, self.context_tokens, columns)
+        return render_fit(
+            self.model, self.reports, self.context_tokens, columns, (self.rents, self.kv_rents_usd_per_gib_month)
+        )
 
     def _summary(self) -> tuple[str, Sequence[str]]:
         return self.model.name, [_piece(report) for report in self.reports]
@@ -81,7 +92,8 @@ def fit(options: FitOptions) -> FitAnswer:
             speculative=options.draft,
         )
         reports.append(report_fit(deployment, context_tokens, free=free))
-    return FitAnswer(model=spec, context_tokens=context_tokens, reports=tuple(reports))
+    rents = tuple(hourly_rent(accelerator.id) for accelerator, _ in targets)
+    return FitAnswer(model=spec, context_tokens=context_tokens, reports=tuple(reports), rents=rents)
 
 
 def _engine(options: FitOptions, accelerator: Accelerator, split: Parallelism) -> Engine:
@@ -98,7 +110,7 @@ def _engine(options: FitOptions, accelerator: Accelerator, split: Parallelism) -
     )
 
 
-def _row(report: FitReport) -> Row:
+def _row(report: FitReport, rent: DevicePrice | None) -> Row:
     fit_, budget, capacity = report.fit, report.fit.budget, report.fit.capacity
     placed = fit_.deployment
     return {
@@ -121,10 +133,20 @@ def _row(report: FitReport) -> Row:
         "concurrent_requests": None if capacity is None else capacity.concurrent_requests,
         "longest_context_tokens": None if capacity is None else capacity.longest_context_tokens,
         "fewest_devices": report.fewest_devices,
+        "rent_usd_per_device_hour": None if rent is None else rent.usd_per_device,
+        "rent_usd_per_kv_gib_month": _kv_rent(report, rent),
         "tier": report.tier,
         "flags": " ".join(report.flags) or None,
         "obstacle": None if fit_.obstacle is None else fit_.obstacle.reason,
     }
+
+
+def _kv_rent(report: FitReport, rent: DevicePrice | None) -> float | None:
+    """Return the rent per GiB left for the KV cache. None if nothing is left or the rent is unknown."""
+    budget = report.fit.budget
+    if rent is None or budget is None or not report.fit.fits or budget.kv_bytes <= 0:
+        return None
+    return rent_usd_per_gib_month(rent.usd_per_device, budget.kv_bytes)
 
 
 def _piece(report: FitReport) -> str:

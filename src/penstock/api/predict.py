@@ -12,13 +12,15 @@ from penstock.api.arguments.ignored import refuse_ignored
 from penstock.api.options.option_fields import takes
 from penstock.api.options.predict_options import PredictOptions
 from penstock.catalog import load_measurements
+from penstock.catalog.device_prices import DevicePrice, hourly_rent
 from penstock.catalog.measurement import Measurement
+from penstock.economics.rent_rates import rent_usd_per_output_mtok
 from penstock.model import ModelSpec
 from penstock.performance.disaggregated.disaggregated_prediction import DisaggregatedPrediction
 from penstock.performance.prediction.energy_per_token import Energy, energy_of
 from penstock.performance.prediction.measured_cell import measured_energy, rows_of_cell, with_measured_rate
 from penstock.performance.prediction.nearest_measurements import nearest_measurements
-from penstock.performance.prediction.predict_deployment import Prediction
+from penstock.performance.prediction.predict_deployment import Prediction, Range
 from penstock.performance.shipped.shipped_energy import shipped_power
 from penstock.performance.shipped.shipped_runs import shape_of_name
 from penstock.performance.similarity.cases import shape_of
@@ -38,21 +40,37 @@ class PredictAnswer(ApiAnswer):
     predictions: tuple[Prediction, ...]
     energies: tuple[Energy | None, ...]
     nearest: tuple[tuple[Measurement, ...], ...]
+    rents: tuple[DevicePrice | None, ...]
+    """Rent of each accelerator by the hour, None if the catalog has no price."""
 
     @property
     def good(self) -> bool:
         """Return whether the model fits on every accelerator."""
         return all(prediction.memory.fits for prediction in self.predictions)
 
+    @property
+    def costs_usd_per_output_mtok(self) -> list[Range | None]:
+        """Return the rent per million output tokens at the predicted throughput, one for each accelerator.
+
+        The range is that of the throughput. All of the rent is charged to output tokens, as `simulate` does.
+        """
+        return [_cost(prediction, rent) for prediction, rent in zip(self.predictions, self.rents, strict=True)]
+
     def rows(self) -> list[Row]:
         """Return one row per accelerator."""
-        pairs = zip(self.predictions, self.energies, strict=True)
-        return [_row(prediction, energy, self.output_tokens) for prediction, energy in pairs]
+        known = zip(self.predictions, self.energies, self.costs_usd_per_output_mtok, strict=True)
+        return [_row(prediction, energy, cost, self.output_tokens) for prediction, energy, cost in known]
 
     def render(self, columns: int) -> RenderableType:
         """Return what `predict` prints."""
         return render_predictions(
-            self.model, self.predictions, self.energies, self.nearest, columns, self.output_tokens
+            self.model,
+            self.predictions,
+            self.energies,
+            self.nearest,
+            (self.rents, self.costs_usd_per_output_mtok),
+            columns,
+            self.output_tokens,
         )
 
     def _summary(self) -> tuple[str, Sequence[str]]:
@@ -132,6 +150,7 @@ def _predict_aggregated(placing: RequestedDeployment, load: tuple[int, int, int]
         predictions=tuple(prediction for prediction, _, _ in found),
         energies=tuple(energy for _, energy, _ in found),
         nearest=tuple(nearest for _, _, nearest in found),
+        rents=tuple(hourly_rent(prediction.deployment.accelerator.id) for prediction, _, _ in found),
     )
 
 
@@ -148,7 +167,7 @@ def _family_of(row: Measurement) -> str:
     return shape_of_name(row.model)
 
 
-def _row(prediction: Prediction, energy: Energy | None, output_tokens: int) -> Row:
+def _row(prediction: Prediction, energy: Energy | None, cost: Range | None, output_tokens: int) -> Row:
     placed, fits = prediction.deployment, prediction.memory.fits
     tpot_s = prediction.tpot_s if fits and has_tpot(output_tokens) else None
     return {
@@ -165,11 +184,23 @@ def _row(prediction: Prediction, energy: Energy | None, output_tokens: int) -> R
         **spread_over("ttft_s", prediction.ttft_s if fits else None),
         **spread_over("device_watts", None if energy is None else energy.device_watts),
         **spread_over("joules_per_output_token", None if energy is None else energy.joules_per_output_token),
+        **spread_over("usd_per_output_mtok", cost),
         "bound_by": prediction.step.bound_by if fits else None,
         "software_tax_fraction": prediction.software_tax if fits else None,
         "tier": prediction.tier,
         "obstacle": None if prediction.memory.obstacle is None else prediction.memory.obstacle.reason,
     }
+
+
+def _cost(prediction: Prediction, rent: DevicePrice | None) -> Range | None:
+    """Return the rent per million output tokens. None if the model does not fit or the rent is unknown."""
+    if rent is None or not prediction.memory.fits:
+        return None
+    devices, rate = prediction.deployment.parallelism.devices, prediction.output_tokens_per_s
+    value, low, high = (
+        rent_usd_per_output_mtok(rent.usd_per_device, devices, per_s) for per_s in (rate.value, rate.high, rate.low)
+    )
+    return Range(value=value, low=low, high=high)
 
 
 def _piece(prediction: Prediction) -> str:

@@ -1,6 +1,6 @@
 """Simulates deployments under load: `penstock.simulate`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,9 +15,8 @@ from penstock.api.arguments.workload_argument import route_choice, workload_choi
 from penstock.api.compile_notice import compile_first
 from penstock.api.options.option_fields import takes
 from penstock.api.options.simulate_options import SimulateOptions
-from penstock.catalog import load_prices, load_seller_levels
 from penstock.catalog.accelerator import Accelerator
-from penstock.catalog.price import market_price
+from penstock.catalog.device_prices import DevicePrice, hourly_rent
 from penstock.fleet import Deployment
 from penstock.model import ModelSpec
 from penstock.performance.shipped.shipped_runs import shipped_efficiencies
@@ -39,6 +38,8 @@ class SimulateAnswer(ApiAnswer):
     document_type = SimulateDocument
     model: ModelSpec
     scenarios: tuple[Scenario, ...]
+    rents: tuple[DevicePrice, ...]
+    """Rents by the hour of the accelerators that have a price in the catalog."""
 
     @property
     def good(self) -> bool:
@@ -51,7 +52,7 @@ class SimulateAnswer(ApiAnswer):
 
     def render(self, columns: int) -> RenderableType:
         """Return what `simulate` prints."""
-        return render_simulation(self.scenarios, columns)
+        return render_simulation(self.scenarios, self.rents, columns)
 
     def _summary(self) -> tuple[str, Sequence[str]]:
         return self.model.name, [f"{name_of(scenario)} {_verdict(scenario)}" for scenario in self.scenarios]
@@ -84,7 +85,13 @@ def simulate(options: SimulateOptions) -> SimulateAnswer:
         log_steps=_LOGGED_STEPS if options.log_steps else 0,
     )
     placing = RequestedDeployment(options)
-    return SimulateAnswer(model=placing.spec, scenarios=_scenarios(options, placing, targets, question))
+    found = (hourly_rent(name) for name in dict.fromkeys(accelerator.id for accelerator, _ in targets))
+    rents = {rent.accelerator: rent for rent in found if rent is not None}
+    return SimulateAnswer(
+        model=placing.spec,
+        scenarios=_scenarios(options, placing, targets, question, rents),
+        rents=tuple(rents.values()),
+    )
 
 
 def _scenarios(
@@ -92,6 +99,7 @@ def _scenarios(
     placing: RequestedDeployment,
     targets: Sequence[tuple[Accelerator, int | None]],
     question: SimulationQuestion,
+    rents: Mapping[str, DevicePrice],
 ) -> tuple[Scenario, ...]:
     """Run the simulation on each accelerator."""
     options.watch.progress("reading the workload", 0, 0)
@@ -101,8 +109,8 @@ def _scenarios(
     scenarios = []
     for accelerator, devices in targets:
         prefill, placement = place_replicas(options, placing, (accelerator, devices), tokens)
-        price = market_price(load_prices(accelerator.id), "rent_on_demand", levels=load_seller_levels)
-        per_hour = None if price is None else price.usd_per_device * placement.deployment.parallelism.devices
+        rent = rents.get(accelerator.id)
+        per_hour = None if rent is None else rent.usd_per_device * placement.deployment.parallelism.devices
         scenarios.append(
             run_scenario(placement, question, usd_per_hour=per_hour, prefill=prefill, progress=options.watch.progress)
         )
@@ -219,5 +227,6 @@ def _row(scenario: Scenario) -> Row:
         "kv_peak_fraction": outcome.pools[-1].kv_peak_fraction,
         "preemptions": sum(pool.preemptions for pool in outcome.pools),
         "usd_per_output_mtok": outcome.usd_per_output_mtok,
+        "usd_per_output_mtok_at_capacity": scenario.usd_per_output_mtok_at_capacity,
         **spread_over("capacity_per_s", scenario.capacity_range_per_s),
     }

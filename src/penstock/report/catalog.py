@@ -11,7 +11,9 @@ from penstock.catalog.accelerator import Accelerator, Basis, Precision, Source, 
 from penstock.catalog.accelerator_diff import AcceleratorComparison, Trap
 from penstock.catalog.catalog_model import CatalogModel
 from penstock.catalog.price import Price, instance_sizes, market_price, prices_by_class
+from penstock.economics.price_diff import PriceComparison
 from penstock.report.drawing.comparison_table import measured_width
+from penstock.report.price_note import price_notes
 from penstock.units import GB, GIB, TERA, format_params
 
 _MARK = {Basis.UNVERIFIED: "?", Basis.ESTIMATED: "~", Basis.DERIVED: "=", Basis.MEASURED: "*", Basis.VENDOR_SPEC: ""}
@@ -160,8 +162,8 @@ def format_fact(name: str, value: object) -> str:
     return str(value)
 
 
-def render_comparison(comparison: AcceleratorComparison) -> RenderableType:
-    """Draw two accelerators side by side, then common errors in published comparisons."""
+def render_comparison(comparison: AcceleratorComparison, money: PriceComparison) -> RenderableType:
+    """Draw two accelerators side by side with their prices, then common errors in published comparisons."""
     left, right = comparison.left, comparison.right
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("")
@@ -173,7 +175,10 @@ def render_comparison(comparison: AcceleratorComparison) -> RenderableType:
         table.add_row(
             row.label, _cell(left, row.name, row.left), _cell(right, row.name, row.right), Text(ratio, style="bold")
         )
-    pieces: list[RenderableType] = [table, Text(MARKS, style="dim"), Text()]
+    for row in money.rows:
+        ratio = "" if row.ratio is None else f"{row.ratio:.2f}x"
+        table.add_row(row.label, _usd(row.left), _usd(row.right), Text(ratio, style="bold"))
+    pieces: list[RenderableType] = [table, Text(MARKS, style="dim"), price_notes(money.prices), Text()]
     if comparison.traps:
         pieces.append(Text("Where published comparisons go wrong", style="bold"))
         pieces += [_trap(trap) for trap in comparison.traps]
@@ -184,6 +189,10 @@ def _cell(part: Accelerator, name: str, value: object) -> str:
     if value is None:
         return "-"
     return f"{format_fact(name, value)} {_MARK[part.source_of(name).basis]}".rstrip()
+
+
+def _usd(value: object) -> str:
+    return f"{value:,.2f}" if isinstance(value, float) else "-"
 
 
 def _trap(trap: Trap) -> Text:

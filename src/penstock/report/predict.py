@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from penstock.catalog.device_prices import DevicePrice
 from penstock.catalog.measurement import Measurement
 from penstock.model import ModelSpec
 from penstock.performance.calibration.benchmark_harness import drafted_tokens
@@ -16,6 +17,7 @@ from penstock.performance.prediction.nearest_measurements import reasons_to_diff
 from penstock.performance.prediction.predict_deployment import Prediction, Range
 from penstock.report.drawing.bars import Use, legend, stacked_bar
 from penstock.report.drawing.comparison_table import Column, sheet
+from penstock.report.price_note import price_notes
 
 PARTS = {
     "weights": Use("weights", "█", "cyan"),
@@ -52,17 +54,18 @@ def render_predictions(
     predictions: Sequence[Prediction],
     energies: Sequence[Energy | None],
     nearby: Sequence[Sequence[Measurement]],
+    rents: tuple[Sequence[DevicePrice | None], Sequence[Range | None]],
     width: int,
     output_tokens: int,
 ) -> RenderableType:
-    """Draw the whole answer."""
+    """Draw the whole answer. `rents` are the rents of the devices, and those per million output tokens."""
     pieces: list[RenderableType] = [
         Text(model.name, style="bold"),
         sheet(_COLUMNS, [_row(prediction, output_tokens) for prediction in predictions], width),
         Text(),
         _bars(predictions, width),
     ]
-    pieces += _energy_rows(predictions, energies)
+    pieces += [*_energy_rows(predictions, energies), *_cost_rows(predictions, *rents)]
     for prediction, rows in zip(predictions, nearby, strict=False):
         if prediction.memory.fits:
             pieces.append(_near(prediction, rows))
@@ -155,6 +158,18 @@ def _energy_rows(predictions: Sequence[Prediction], energies: Sequence[Energy | 
         line.append(f"\n{energy.tier}: {grounds}", style="dim")
         grid.add_row(name, line)
     return [grid, Text()] if grid.row_count else []
+
+
+def _cost_rows(
+    predictions: Sequence[Prediction], rents: Sequence[DevicePrice | None], costs: Sequence[Range | None]
+) -> list[RenderableType]:
+    grid = Table.grid(padding=(0, 1))
+    for prediction, cost in zip(predictions, costs, strict=True):
+        if cost is not None:
+            line = Text(f"${_significant(cost.value)} of rent per million output tokens ")
+            line.append(f"({_significant(cost.low)}-{_significant(cost.high)})", style="dim")
+            grid.add_row(_name(prediction), line)
+    return [grid, price_notes(rents), Text()] if grid.row_count else []
 
 
 def _significant(value: float) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from typing_extensions import TypedDict
 
 from penstock.catalog import measurement_sources
+from penstock.catalog.device_prices import DevicePrice
 from penstock.catalog.measurement import Measurement, Side
 from penstock.fleet import Parallelism
 from penstock.performance.calibration.benchmark_harness import Statistic
@@ -90,6 +91,8 @@ class PredictDeployment(TypedDict):
     rows_of_this_setup: Annotated[int, at("seen.rows")]
     software: str | None
     nearest: list[NearDocument]
+    rent: DevicePrice | None
+    usd_per_output_mtok: Range | None
 
 
 def _deployments(answer: Any) -> list[PredictDeployment]:  # noqa: ANN401 - a PredictAnswer
@@ -100,8 +103,17 @@ def _deployments(answer: Any) -> list[PredictDeployment]:  # noqa: ANN401 - a Pr
             tpot_s=prediction.tpot_s if has_tpot(answer.output_tokens) else None,
             energy=energy,
             nearest=nearest,
+            rent=rent,
+            usd_per_output_mtok=cost,
         )
-        for prediction, energy, nearest in zip(answer.predictions, answer.energies, answer.nearest, strict=True)
+        for prediction, energy, nearest, rent, cost in zip(
+            answer.predictions,
+            answer.energies,
+            answer.nearest,
+            answer.rents,
+            answer.costs_usd_per_output_mtok,
+            strict=True,
+        )
     ]
 
 

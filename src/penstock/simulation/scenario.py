@@ -103,6 +103,13 @@ class Scenario:
         """The hours between the first and last arrival, or None if the arrivals follow no daily curve."""
         return hours_covered(self.question.workload, None if self.outcome is None else self.outcome.arrival_span_s)
 
+    @property
+    def usd_per_output_mtok_at_capacity(self) -> float | None:
+        """Rent per million output tokens at the highest rate that meets the SLO. None if no rate does or is known."""
+        if self.capacity is None or not self.capacity.rate_per_s:
+            return None
+        return self.capacity.outcome.usd_per_output_mtok
+
     def quantile_range(self, latency: Callable[[Outcome], Latency], fraction: float) -> Range | None:
         """Return a latency quantile with its P10 and P90, in seconds."""
         outcomes = (self.fast, self.outcome, self.slow)

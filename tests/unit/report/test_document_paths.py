@@ -25,11 +25,13 @@ from penstock.api.catalog import CatalogModelEntry
 from penstock.api.document_schemas import DOCUMENTS
 from penstock.catalog.measurement import Measurement
 from penstock.model import ModelSpec
+from penstock.performance.memory.minimum_change import FitReport
 from penstock.performance.prediction.predict_deployment import Prediction
 from penstock.planning.plan_result import Answer, NoFleet, PlanResult
 from penstock.preflight.executed_speed import Speed
 from penstock.preflight.preflight_result import Preflight
 from penstock.report.drawing.json_document import FieldSource, at
+from penstock.report.fit.document import FitDeployment
 from penstock.report.model_heading import ModelDocument
 from penstock.report.plan.document import FleetDocument, LoadDocument, NoFleetDocument, PlanDocument
 from penstock.report.predict_document import NearDocument, PredictDeployment
@@ -50,7 +52,8 @@ BUILT: Final[tuple[Step, ...]] = (
     (FleetDocument, Answer, frozenset()),
     (NoFleetDocument, NoFleet, frozenset()),
     (ModelDocument, ModelSpec, frozenset()),
-    (PredictDeployment, Prediction, frozenset({"energy", "nearest"})),
+    (PredictDeployment, Prediction, frozenset({"energy", "nearest", "rent", "usd_per_output_mtok"})),
+    (FitDeployment, FitReport, frozenset({"rent", "rent_usd_per_kv_gib_month"})),
     (PreflightDeployment, Preflight, frozenset({"speed", "instead"})),
     (SpeedDocument, Speed, frozenset()),
     (InsteadDocument, Preflight, frozenset()),

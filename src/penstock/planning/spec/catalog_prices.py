@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from penstock.catalog.price import MarketPrice, Price, PriceKind, instance_sizes, market_price
+from penstock.catalog.device_prices import purchase_market
+from penstock.catalog.price import MarketPrice, Price, instance_sizes, market_price
 from penstock.catalog.seller import SellerLevels
 from penstock.planning.spec.plan_types import ContractPlan
 from penstock.planning.spec.sourced_inputs import Input
@@ -13,23 +14,17 @@ TERMS_MONTHS: Final = (12, 36)
 """Contract terms, in months, that are looked up if a plan states no contract."""
 _SEVERAL: Final = 3
 """Number of sellers from which on a device counts as easy to rent."""
-_WITH_HOST: Final[Sequence[PriceKind]] = ("purchase_node", "purchase_rack")
 
 
 def purchase_price(prices: Sequence[Price]) -> tuple[Input, bool] | None:
-    """Return the price of a device, and whether that price includes a share of the host.
-
-    If no device price is published, the price of a server or rack is divided by its number of devices. The result then
-    includes a share of the host.
-    """
-    market = market_price(prices, "purchase_device")
-    if market is not None:
+    """Return the price of a device, and whether that price includes a share of the host."""
+    found = purchase_market(prices)
+    if found is None:
+        return None
+    kind, market = found
+    if kind == "purchase_device":
         return _input(market, "purchase price", "USD/device"), False
-    for kind in _WITH_HOST:
-        market = market_price(prices, kind)
-        if market is not None:
-            return _input(market, f"price of a {kind.removeprefix('purchase_')} over its devices", "USD/device"), True
-    return None
+    return _input(market, f"price of a {kind.removeprefix('purchase_')} over its devices", "USD/device"), True
 
 
 Levels = Callable[[], SellerLevels]

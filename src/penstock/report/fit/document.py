@@ -1,13 +1,14 @@
 """Defines the JSON document of `fit --json`. The document has the values of the printed table, in bytes and tokens."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from typing_extensions import TypedDict
 
+from penstock.catalog.device_prices import DevicePrice
 from penstock.fleet import Engine, Parallelism
 from penstock.performance.memory.budget import CacheCapacity, DoesNotFit
 from penstock.performance.memory.minimum_change import Remedy
-from penstock.report.drawing.json_document import at
+from penstock.report.drawing.json_document import at, build
 from penstock.report.model_heading import ModelDocument
 
 
@@ -45,6 +46,15 @@ class FitDeployment(TypedDict):
     capacity: Annotated[CacheCapacity | None, at("fit.capacity")]
     tier: str
     notes: list[str]
+    rent: DevicePrice | None
+    rent_usd_per_kv_gib_month: float | None
+
+
+def _deployments(answer: Any) -> list[FitDeployment]:  # noqa: ANN401 - a FitAnswer
+    return [
+        build(FitDeployment, report, rent=rent, rent_usd_per_kv_gib_month=usd)
+        for report, rent, usd in zip(answer.reports, answer.rents, answer.kv_rents_usd_per_gib_month, strict=True)
+    ]
 
 
 class FitDocument(TypedDict):
@@ -54,4 +64,4 @@ class FitDocument(TypedDict):
     model: ModelDocument
     context_tokens: int
     fits: Annotated[bool, at("good")]
-    deployments: Annotated[list[FitDeployment], at("reports")]
+    deployments: Annotated[list[FitDeployment], at(_deployments)]

@@ -9,19 +9,27 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from penstock.catalog.device_prices import DevicePrice
 from penstock.fleet import Engine
 from penstock.model import ModelSpec, Part
 from penstock.performance.memory.budget import MemoryBudget, MemoryFit
 from penstock.performance.memory.minimum_change import FitReport
 from penstock.report.drawing.bars import CACHE, EXPERTS, OVER, UNUSED, WEIGHTS, WORK, Use, legend, stacked_bar
 from penstock.report.drawing.comparison_table import measured_width
+from penstock.report.price_note import price_notes
 from penstock.units import GIB, format_gib, format_params
 
 NONE = "-"
 
 
-def render_fit(model: ModelSpec, reports: Sequence[FitReport], context_tokens: int, width: int) -> RenderableType:
-    """Draw the whole answer."""
+def render_fit(
+    model: ModelSpec,
+    reports: Sequence[FitReport],
+    context_tokens: int,
+    width: int,
+    rents: tuple[Sequence[DevicePrice | None], Sequence[float | None]],
+) -> RenderableType:
+    """Draw the whole answer. `rents` are the rents of the devices, and those per GiB left for the KV cache."""
     table = _table(reports, context_tokens)
     # Narrow columns would cut numbers, so the narrow table has fewer columns.
     if measured_width(table) > width:
@@ -30,7 +38,7 @@ def render_fit(model: ModelSpec, reports: Sequence[FitReport], context_tokens: i
     pieces += [_verdict(report) for report in reports if not report.fit.fits]
     pieces += [_with_flags(report) for report in reports if report.flags]
     pieces += [Text(line) for report in reports if (line := _logged_kv_tokens(report))]
-    pieces += [_footnote(reports)]
+    pieces += [_kv_rents(reports, *rents), _footnote(reports)]
     notes = dict.fromkeys((*model.notes, *(note for report in reports for note in report.notes)))
     pieces += [Text(f"Note: {note}", style="dim") for note in notes]
     return Group(*pieces)
@@ -217,6 +225,18 @@ def _logged_kv_tokens(report: FitReport) -> str | None:
         f"{_name(report.fit)}: vLLM {engine.version} with --max-model-len {context} will log about "
         f"{capacity.logged_tokens:,} tokens of KV cache{ranks} for the same bytes, because {how}."
     )
+
+
+def _kv_rents(
+    reports: Sequence[FitReport], rents: Sequence[DevicePrice | None], per_gib: Sequence[float | None]
+) -> RenderableType:
+    """Say what a GiB of the memory left for the KV cache costs in rent, and from which offers."""
+    texts = [
+        f"{_name(report.fit)} ${usd:,.2f}" for report, usd in zip(reports, per_gib, strict=True) if usd is not None
+    ]
+    if not texts:
+        return Text("No rent per GiB of KV cache: nothing is left for it, or the catalog has no price.", style="dim")
+    return Group(Text(f"Rent per GiB of KV cache left, $ a month: {', '.join(texts)}"), price_notes(rents))
 
 
 def _footnote(reports: Sequence[FitReport]) -> Text:

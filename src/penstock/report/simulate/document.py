@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from typing_extensions import TypedDict
 
+from penstock.catalog.device_prices import DevicePrice
 from penstock.fleet import Parallelism
 from penstock.performance.memory.budget import DoesNotFit
 from penstock.performance.prediction.predict_deployment import Range
@@ -151,6 +152,7 @@ class CapacityDocument(TypedDict):
     saturated_rate_per_s: Annotated[float, at("capacity.saturated_rate_per_s")]
     requests: Annotated[int, at("capacity.requests")]
     trials: Annotated[int, at("capacity.trials")]
+    usd_per_output_mtok: Annotated[float | None, at("usd_per_output_mtok_at_capacity")]
 
 
 class PlacedDeployment(TypedDict):
@@ -226,6 +228,7 @@ class SimulateDocument(TypedDict):
     schema: Literal["penstock.simulate/4"]
     model: Annotated[ModelDocument, at(_model)]
     workload: Annotated[WorkloadDocument, at(_workload)]
+    rents: list[DevicePrice]
     deployments: Annotated[
         list[SimulatedDeployment | BlockedDeployment], at(lambda answer: map(_deployment, answer.scenarios))
     ]

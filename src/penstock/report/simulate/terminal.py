@@ -6,21 +6,23 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from penstock.catalog.device_prices import DevicePrice
 from penstock.performance.prediction.predict_deployment import Range
 from penstock.report.drawing.attainment import format_attainment
 from penstock.report.drawing.comparison_table import Column, sheet
 from penstock.report.drawing.sparkline import sparkline
+from penstock.report.price_note import price_notes
 from penstock.report.simulate.heading import arrivals_sentence, clock
 from penstock.simulation.outcome import Latency, Outcome, PoolOutcome
 from penstock.simulation.scenario import Scenario
-from penstock.units import format_s
+from penstock.units import format_digits, format_s
 from penstock.workload import Diurnal, Fixed, Trace, usable_rows_sentence
 
 _LABEL_WIDTH = len(" queue " + " max 10,000,000")
 _SHADES = {"queue": "yellow", "KV": "green", "tok/s": "cyan"}
 
 
-def render_simulation(scenarios: Sequence[Scenario], width: int) -> RenderableType:
+def render_simulation(scenarios: Sequence[Scenario], rents: Sequence[DevicePrice], width: int) -> RenderableType:
     """Draw the whole answer."""
     pieces: list[RenderableType] = [
         _heading(scenarios[0]),
@@ -34,7 +36,7 @@ def render_simulation(scenarios: Sequence[Scenario], width: int) -> RenderableTy
         pieces += [Text(), _timelines(running, width)]
     pieces += [Text(), *(_verdict(scenario) for scenario in scenarios)]
     if running:
-        pieces += [Text(), _grounds(running)]
+        pieces += [Text(), _grounds(running), price_notes(rents)]
     return Group(*pieces)
 
 
@@ -257,9 +259,11 @@ def _capacity(scenario: Scenario) -> str:
     if isinstance(arrivals, Diurnal):
         hours = found.outcome.arrival_span_s / 3600
         of_day = f" as the mean of a day, tested from {clock(arrivals.first_hour)} for {hours:.2g} h"
+    usd = scenario.usd_per_output_mtok_at_capacity
+    cost = "" if usd is None else f" At this capacity, a million output tokens cost ${format_digits(usd)} of rent."
     return (
         f"Capacity {spread.value:,.3g} requests/s{of_day} (P10-P90 {spread.low:,.3g}-{spread.high:,.3g}); throughput "
-        f"at saturation, without an SLO: {found.saturated_rate_per_s:,.3g}."
+        f"at saturation, without an SLO: {found.saturated_rate_per_s:,.3g}.{cost}"
     )
 
 
@@ -300,5 +304,5 @@ def _grounds(scenarios: Sequence[Scenario]) -> Text:
             style="yellow" if lengths.dropped else "",
         )
     text.append(f"Seed {scenarios[0].question.seed}. ")
-    text.append("Dollars are the catalog's median on-demand price for the duration of the run.")
+    text.append("Dollars are rent on demand for the duration of the run:")
     return text
