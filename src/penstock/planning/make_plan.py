@@ -42,7 +42,7 @@ from penstock.planning.uncertainty.scenarios import (
     rule_prices,
 )
 from penstock.planning.uncertainty.solve_again import Sized, as_solved
-from penstock.planning.uncertainty.staffing import people_decide
+from penstock.planning.uncertainty.staffing import people_break_even
 from penstock.planning.uncertainty.step_price import price_step
 from penstock.planning.uncertainty.verdict import judge
 from penstock.planning.verification.fleet_simulator import FleetSimulator
@@ -217,7 +217,7 @@ def _describe(
         runners_up=tuple(billed(mix) for mix in family.runners_up),
         by_label={label: billed(mix) for label, mix in simulated.by_label.items()},
         verdict=judge(simulated, uncertainty.confidence, competing.candidates, uncertainty.flips),
-        people=people_decide(simulated.by_label, terms) if simulated.by_vendor else None,
+        people=people_break_even(simulated.by_label, terms) if simulated.by_vendor else None,
         confidence=uncertainty.confidence,
         swings=uncertainty.swings,
         flips=uncertainty.flips,

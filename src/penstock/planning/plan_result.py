@@ -17,7 +17,7 @@ from penstock.planning.uncertainty.monte_carlo import Confidence
 from penstock.planning.uncertainty.other_engines import EngineSaving
 from penstock.planning.uncertainty.scenarios import DemandScenario, NodeSaving, Owned, RulePrice
 from penstock.planning.uncertainty.sensitivity import Flip, Swing
-from penstock.planning.uncertainty.staffing import PeopleDecide
+from penstock.planning.uncertainty.staffing import PeopleBreakEven
 from penstock.planning.uncertainty.verdict import PlanVerdict
 from penstock.planning.verification.serving_fleet import Check
 from penstock.planning.verification.verify_fleet import Verified
@@ -48,8 +48,8 @@ class Answer:
     runners_up: tuple[Bill, ...]
     by_label: Mapping[str, Bill]
     verdict: PlanVerdict
-    people: PeopleDecide | None
-    """The vendor for which the number of engineers decides the answer; None if hardware decides the answer."""
+    people: PeopleBreakEven | None
+    """The vendor whose fleet is cheaper before engineers are billed; None if hardware and power decide the answer."""
     confidence: Confidence
     swings: tuple[Swing, ...]
     flips: tuple[Flip, ...]

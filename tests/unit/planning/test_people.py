@@ -71,6 +71,32 @@ def test_people_who_grow_with_a_small_fleet_decide_nothing_by_themselves() -> No
     assert people.saved_usd == pytest.approx(stated.people.saved_usd)
 
 
+def test_engineers_by_size_are_added_to_a_stated_floor() -> None:
+    stated = "stacks: {amd: {engineers: 0.1, engineers_per_1000_devices: 10}}\n"
+    answer = answer_of(BY_SIZE + stated)
+    devices = max(pool.nodes * pool.offer.devices for pool in answer.by_label["amd"].mix.pools)
+    people = answer.people
+    assert people is not None
+    assert people.assumed_engineers == pytest.approx(0.1 + devices * 10 / 1000)
+    assert "(you assumed 0." in people_sentence(answer), "a number by size is no default if the plan states it"
+
+
+def test_the_break_even_is_said_however_many_engineers_it_takes() -> None:
+    """Only a break-even up to the two engineers of the source was said."""
+    answer = answer_of(BY_SIZE, {"mi300x": 30.0, "h200_sxm": 6.0})
+    people = answer.people
+    assert people is not None
+    assert people.break_even_engineers > 2
+    below, above = (
+        answer_of(
+            BY_SIZE + f"stacks: {{amd: {{engineers: {people.break_even_engineers * factor}}}}}\n",
+            {"mi300x": 30.0, "h200_sxm": 6.0},
+        ).verdict.winner
+        for factor in (0.98, 1.02)
+    )
+    assert (below, above) == ("amd", "nvidia")
+
+
 def test_where_hardware_decides_people_are_not_named() -> None:
     assert answer_of(TWO_PARTS, {"mi300x": 2.0, "h200_sxm": 9.0}).people is None
     assert people_sentence(replace(answer_of(BY_SIZE), people=None)) == ""

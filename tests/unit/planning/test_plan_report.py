@@ -285,7 +285,7 @@ def test_every_input_stands_under_who_can_confirm_it(page: str) -> None:
     places = [next(at for at, line in enumerate(assumed) if line.startswith(head)) for head in heads]
     assert places == sorted(places)
     assert places[0] < assumed.index("h200_sxm: price") < places[1] < assumed.index("site: PUE") < places[2]
-    assert places[2] < assumed.index("amd: extra engineers") < places[3] < assumed.index("discount rate")
+    assert places[2] < assumed.index("amd: extra engineers, floor") < places[3] < assumed.index("discount rate")
 
 
 def test_the_page_names_every_assumption_with_its_source_and_marks_defaults(result: PlanResult, page: str) -> None:

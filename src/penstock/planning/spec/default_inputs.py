@@ -14,6 +14,9 @@ _PER_CLUSTER = (
     '"two additional full-time engineers per 800-accelerator cluster" is 2.5 per 1,000 ("AMD\'s private inference '
     'stack" scorecard: a claim, not a measurement, and of no smaller fleet); range: none to three times as many'
 )
+_NO_FLOOR = (
+    "no floor: the only source counts engineers of 800 accelerators, and none of a small fleet; state your own team"
+)
 _CBRE = "CBRE, asking rent for 250-500 kW: $194.95 at the end of 2025, $184.06 a year before, $217.30 worldwide"
 _RESALE = (
     "not counted on; high: H100 at 62, 42 and 30% of new after one, two and three years (GLRI, January 2026, low "
@@ -47,7 +50,7 @@ NETWORK_USD: Final = _default(1_900.0, 1_900.0, 4_250.0, "USD/device", _CLUSTER)
 IDLE_POWER: Final = _default(0.35, 0.15, 0.5, "of maximum", _IDLE)
 ANNUAL_FAILURES: Final = _default(0.04, 0.0, 0.061, "of devices/year", _FAILURES)
 ENGINEER_USD: Final = _default(280_000.0, 180_000.0, 400_000.0, "USD/year", _SCORECARD)
-ENGINEERS: Final = _default(0.0, 0.0, 0.0, "engineers", "none that do not grow with the fleet")
+ENGINEERS: Final = _default(0.0, 0.0, 0.0, "engineers", _NO_FLOOR)
 AMD_ENGINEERS_BY_SIZE: Final = _default(2.5, 0.0, 7.5, "engineers/1,000 devices", _PER_CLUSTER)
 ENGINEERS_BY_SIZE: Final = _default(0.0, 0.0, 0.0, "engineers/1,000 devices", "none by size")
 SUPPORT_USD: Final = _default(0.0, 0.0, 0.0, "USD/device/year", "no support contract")

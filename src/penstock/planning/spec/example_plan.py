@@ -61,8 +61,10 @@ sites:                          # (default: one, without a cap)
     # deny: [intel]             # vendors or accelerators not allowed at this site (export, policy)
 
 stacks:                         # extra engineers; support for owned devices, licences for all devices (defaults shown)
-  # `engineers: 1` instead is one engineer for a fleet of any size.
+  # `engineers` is the floor, which even the smallest fleet of the vendor needs: 0 by default. Those by size are added.
+  # `engineers: 1` alone is one engineer for a fleet of any size.
   amd:
+    # engineers: {value: 0, low: 0, high: 2}
     engineers_per_1000_devices: {value: 2.5, low: 0, high: 7.5}
     support_usd_per_device_year: 0
     licence_usd_per_device_year: 0

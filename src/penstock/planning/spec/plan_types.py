@@ -223,9 +223,12 @@ class StackPlan:
     """Engineers, support and licences that a vendor's software needs."""
 
     engineers: Annotated[Input, input_of_file(usual.ENGINEERS)] = usual.ENGINEERS
-    """Extra engineers needed if any node of the vendor serves."""
+    """Floor: extra engineers that even the smallest fleet with nodes of the vendor needs. Default: 0."""
     engineers_per_1000_devices: Annotated[Input, input_of_file(usual.ENGINEERS_BY_SIZE)] = usual.ENGINEERS_BY_SIZE
-    """Extra engineers per 1,000 devices of the vendor. Default for AMD: 2.5, unless `engineers` is stated."""
+    """Extra engineers per 1,000 devices of the vendor, in addition to the floor.
+
+    Default for AMD: 2.5, unless `engineers` is stated.
+    """
     support_usd_per_device_year: Annotated[Input, input_of_file(usual.SUPPORT_USD)] = usual.SUPPORT_USD
     """Support for owned hardware; rent includes support."""
     licence_usd_per_device_year: Annotated[Input, input_of_file(usual.LICENCE_USD)] = usual.LICENCE_USD

@@ -315,7 +315,7 @@ def _run_inputs(plan: Plan) -> _Named:
         ]
     for vendor, entry in plan.stacks.items():
         found += [
-            (f"{vendor}: extra engineers", entry.engineers),
+            (f"{vendor}: extra engineers, floor", entry.engineers),
             (f"{vendor}: engineers by size", entry.engineers_per_1000_devices),
             (f"{vendor}: software gain", entry.software_gain_per_year),
         ]

@@ -2,17 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from penstock.planning.optimizer.node_costs import BillingTerms
 from penstock.planning.optimizer.problem import Mix
-
-CLUSTER_ENGINEERS: Final = 2.0
-"""Extra engineers per cluster, from the source of AMD's default. The source gives no number for smaller fleets."""
+from penstock.planning.spec.plan_file import default_stack
+from penstock.planning.spec.plan_types import StackPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PeopleDecide:
+class PeopleBreakEven:
     """A vendor whose fleet is cheaper before engineers are billed, and the number of engineers that reverses this."""
 
     vendor: str
@@ -24,7 +22,7 @@ class PeopleDecide:
     assumed_engineers: float
     """Mean number of engineers that the plan bills for the vendor, over the time in which the vendor's nodes serve."""
     given: bool
-    """Whether the plan file states a fixed number of engineers, not only a number per device."""
+    """Whether the plan file states a number of engineers other than the default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,39 +36,47 @@ class _Billed:
         return flat + per_1000_devices / 1000 * self.device_years / self.years if self.years else 0.0
 
 
-def people_decide(by_label: Mapping[str, Mix], terms: BillingTerms) -> PeopleDecide | None:
-    """Find the vendor whose number of engineers decides the answer; None if hardware decides or no vendors compete.
+def people_break_even(by_label: Mapping[str, Mix], terms: BillingTerms) -> PeopleBreakEven | None:
+    """Find a vendor whose fleet is cheaper before engineers are billed, and the engineers at which it stops being so.
 
-    Engineers decide if a vendor's fleet is cheaper before engineers are billed, and if the break-even number of
-    engineers is within the plan's range. If the plan states no number, the range extends to `CLUSTER_ENGINEERS`.
+    The result is None if no vendors compete, or if hardware and power decide: then no number of engineers makes a
+    vendor's fleet the cheapest.
     """
+    year_usd = terms.resolved.plan.money.engineer_usd_per_year.value
     for vendor, stack in terms.resolved.plan.stacks.items():
-        own = [(label, mix) for label, mix in by_label.items() if vendor in mix.vendors]
+        own = {label: mix for label, mix in by_label.items() if vendor in mix.vendors}
         rest = [mix for mix in by_label.values() if vendor not in mix.vendors]
-        flat, by_size = stack.engineers, stack.engineers_per_1000_devices
-        if not own or not rest or not (flat.high or by_size.high):
+        if not own or not rest or not year_usd or not (stack.engineers.high or stack.engineers_per_1000_devices.high):
             continue
-        label, mix = min(own, key=lambda entry: entry[1].cost_usd)
         other = min(rest, key=lambda entry: entry.cost_usd)
-        billed = _billed_time(mix, vendor, terms)
-        year_usd = terms.resolved.plan.money.engineer_usd_per_year.value
-        if not billed.years or not year_usd:
-            continue
-        assumed = billed.engineers(flat.value, by_size.value)
-        free_usd = mix.cost_usd - assumed * billed.years * year_usd
-        found = PeopleDecide(
-            vendor=vendor,
-            label=label,
-            saved_usd=_without_people(other, terms) - _without_people(mix, terms),
-            break_even_engineers=(other.cost_usd - free_usd) / (billed.years * year_usd),
-            assumed_engineers=assumed,
-            given=flat.given,
-        )
-        possible = billed.engineers(flat.high, by_size.high)
-        possible = possible if found.given else max(possible, CLUSTER_ENGINEERS)
-        if found.saved_usd > 0 and 0 < found.break_even_engineers <= possible:
-            return found
+        found = [_compare_fleets(vendor, label, mix, other, terms) for label, mix in own.items()]
+        # With the same number of engineers for each, the fleet with the highest break-even is the cheapest of them.
+        best = max((entry for entry in found if entry), key=lambda entry: entry.break_even_engineers, default=None)
+        if best is not None and best.saved_usd > 0 and best.break_even_engineers > 0:
+            return best
     return None
+
+
+def _compare_fleets(vendor: str, label: str, mix: Mix, other: Mix, terms: BillingTerms) -> PeopleBreakEven | None:
+    """Compare a vendor's fleet with the cheapest fleet without the vendor; None if the vendor's nodes never serve."""
+    billed, stack = _billed_time(mix, vendor, terms), terms.resolved.stack_of(vendor)
+    if not billed.years:
+        return None
+    year_usd = terms.resolved.plan.money.engineer_usd_per_year.value
+    assumed = billed.engineers(stack.engineers.value, stack.engineers_per_1000_devices.value)
+    free_usd = mix.cost_usd - assumed * billed.years * year_usd
+    return PeopleBreakEven(
+        vendor=vendor,
+        label=label,
+        saved_usd=_without_people(other, terms) - _without_people(mix, terms),
+        break_even_engineers=(other.cost_usd - free_usd) / (billed.years * year_usd),
+        assumed_engineers=assumed,
+        given=_staff(stack) != _staff(default_stack(vendor)),
+    )
+
+
+def _staff(stack: StackPlan) -> tuple[float, float]:
+    return stack.engineers.value, stack.engineers_per_1000_devices.value
 
 
 def _without_people(mix: Mix, terms: BillingTerms) -> float:

@@ -22,7 +22,7 @@ from penstock.planning.uncertainty.monte_carlo import Blame
 from penstock.planning.uncertainty.other_engines import EngineSaving
 from penstock.planning.uncertainty.scenarios import DemandScenario, NodeSaving, Owned, RulePrice
 from penstock.planning.uncertainty.sensitivity import Flip
-from penstock.planning.uncertainty.staffing import PeopleDecide
+from penstock.planning.uncertainty.staffing import PeopleBreakEven
 from penstock.planning.uncertainty.uncertain_inputs import KnobKind
 from penstock.planning.uncertainty.verdict import Outcome
 from penstock.planning.verification.serving_fleet import Check
@@ -225,7 +225,7 @@ class FleetDocument(TypedDict):
     feasible: Annotated[Literal[True], at(lambda _: True)]
     headline: Annotated[str, at(headline)]
     verdict: VerdictDocument
-    people: PeopleDecide | None
+    people: PeopleBreakEven | None
     winner: BillDocument
     runners_up: list[BillDocument]
     by_label: dict[str, BillDocument]
