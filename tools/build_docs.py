@@ -33,6 +33,7 @@ COMMANDS = (
     ("route",),
     ("top",),
     ("receipts",),
+    ("results",),
     ("tax",),
     ("accuracy",),
     ("audit",),

@@ -16,6 +16,7 @@ from penstock.api.catalog import (
 from penstock.report.audit.document import AuditDocument
 from penstock.report.drawing.json_document import schema_name
 from penstock.report.fit.document import FitDocument
+from penstock.report.load_results import ResultsDocument
 from penstock.report.plan.document import PlanDocument
 from penstock.report.predict_document import PredictDisaggregatedDocument, PredictDocument
 from penstock.report.preflight.document import PreflightDocument
@@ -42,6 +43,7 @@ _TYPES: Final[tuple[type, ...]] = (
     PredictDocument,
     PreflightDocument,
     ReceiptsDocument,
+    ResultsDocument,
     SimulateDocument,
     SimulateFleetDocument,
     UnreadDocument,

@@ -22,7 +22,7 @@ negative verdict."""
 _PANELS: Final = {
     "Plan": ("fit", "predict", "plan", "inspect", "tax", "catalog", "workload"),
     "Run": ("simulate", "emulate", "route", "top", "receipts"),
-    "Prove": ("accuracy", "audit", "preflight", "doctor", "fp8"),
+    "Prove": ("accuracy", "audit", "preflight", "doctor", "fp8", "results"),
 }
 
 

@@ -1,0 +1,96 @@
+"""A disturbed run is refused with its reason, and a report that we write is read as the same run."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from load_results import CLOSED_LOOPS, FOLDER, sample_run
+from penstock.api.results import load_runs
+from penstock.cli.root import app
+from penstock.errors import UnreadableFile
+from penstock.load_tools.benchmark_report import benchmark_report, read_benchmark_report
+from penstock.load_tools.load_run import CountedBy, LatencyStatistics, LoadRun, TokenLength
+from penstock.load_tools.usable_runs import refusals
+from penstock.reading.json_tree import JsonTree
+
+GOOD = LoadRun(
+    tool="aiperf",
+    where="run.json",
+    duration_s=10,
+    completed=100,
+    failed=0,
+    asked_requests=100,
+    asked_rate_per_s=10,
+    input_length=TokenLength(mean=512, counted_by=CountedBy.SERVER, asked=512),
+    output_length=TokenLength(mean=128, counted_by=CountedBy.SERVER, asked=128),
+    ttft=LatencyStatistics(mean_s=0.2, p50_s=0.15, p99_s=0.9),
+    tpot=LatencyStatistics(mean_s=0.02),
+    output_tokens_per_s=1280,
+)
+
+
+def test_an_undisturbed_run_is_used() -> None:
+    assert refusals(GOOD) == ()
+
+
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        (replace(GOOD, completed=0, failed=100), "No request was answered."),
+        (replace(GOOD, completed=98, failed=2), "2 of 100 requests failed"),
+        (replace(GOOD, completed=60), "The run ended early after 60 of 100 requests"),
+        (replace(GOOD, stopped_early=True), "The run ended early"),
+        (replace(GOOD, lateness_s=0.02), "sent requests 20 ms late on average, at a gap of 100 ms"),
+        (replace(GOOD, cached_prompt_fraction=0.95), "95% of the prompt tokens came from the prefix cache"),
+        (replace(GOOD, output_length=replace(GOOD.output_length, mean=90)), "Answers had 90 tokens, not the 128"),
+    ],
+)
+def test_a_disturbed_run_is_refused(run: LoadRun, reason: str) -> None:
+    (only,) = refusals(run)
+    assert reason in only
+
+
+def test_cache_hits_are_accepted_where_prefixes_are_shared_on_purpose() -> None:
+    assert refusals(replace(GOOD, cached_prompt_fraction=0.95), cache_is_stated=True) == ()
+
+
+def test_a_written_report_is_read_as_the_same_run() -> None:
+    report = yaml.safe_load(yaml.safe_dump(benchmark_report(GOOD, "1")))
+    read = read_benchmark_report(JsonTree(report, "report.yaml"))
+    for name in (
+        "duration_s",
+        "completed",
+        "failed",
+        "asked_rate_per_s",
+        "ttft",
+        "tpot",
+        "output_tokens_per_s",
+        "tool",
+    ):
+        assert getattr(read, name) == getattr(GOOD, name)
+
+
+def test_a_report_of_guidellm_gives_the_latency_between_tokens() -> None:
+    report = benchmark_report(replace(GOOD, tool="guidellm"), "1")
+    latency = report["results"]["request_performance"]["aggregate"]["latency"]
+    latency["inter_token_latency"] = {"units": "ms/token", "mean": 17.3}
+    assert read_benchmark_report(JsonTree(report, "report.yaml")).tpot.mean_s == pytest.approx(0.0173)
+
+
+def test_the_command_prints_reads_and_writes_reports(shared: Path, tmp_path: Path) -> None:
+    files = [str(shared / FOLDER / name) for name in CLOSED_LOOPS.values()]
+    asked = CliRunner().invoke(app, ["results", *files, "--report-to", str(tmp_path)], env={"COLUMNS": "80"})
+    assert asked.exit_code == 0, asked.output
+    assert "guidellm 0.8.1" in asked.output
+    runs = {run.tool: run for run in load_runs(tmp_path)}
+    for tool, name in CLOSED_LOOPS.items():
+        assert runs[tool].tpot == sample_run(shared, name).tpot
+
+
+def test_a_file_of_no_load_tool_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text('{"a": 1}')
+    with pytest.raises(UnreadableFile, match="is not a result file of a known load tool"):
+        load_runs(tmp_path / "other.json")
