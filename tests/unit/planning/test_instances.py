@@ -1,14 +1,17 @@
 """Rents come in the sizes that are sold, a spare is one of them, and owned devices count singly."""
 
+from dataclasses import replace
 from math import ceil
 
 import pytest
 
+from penstock.catalog import load_accelerator, load_prices
 from penstock.planning.optimizer.problem import DEVICE, NODE
 from penstock.planning.plan_result import Answer
+from penstock.planning.spec.resolve_plan import resolve
 from penstock.report.plan.buyer_summary import acquisition_plan
 from penstock.report.plan.scenario_sentences import api_sentences, small_fleet
-from small_plans import PLAIN, solved
+from small_plans import PLAIN, plan_of, solved
 
 HOURS = 8766
 RENT = """
@@ -83,6 +86,20 @@ def test_four_owned_devices_serve_with_one_as_a_spare() -> None:
     assert acquisition_plan(mix, result.resolved).endswith(f"keep {kept} x NVIDIA H200 SXM") or kept == 4
     bills = [line.usd for line in result.answer.winner.cost.lines]
     assert sum(bills) == pytest.approx(mix.cost_usd)
+
+
+def test_a_stated_contract_is_signed_in_the_sizes_that_are_rented_by_the_hour() -> None:
+    """A cheaper contract of the plan file was offered in whole servers only, and the fleet was rented by the hour."""
+    entry = "{id: h200, rent_usd_per_hour: 3.2, contracts: [{years: 1, usd_per_hour: 2.7}]}"
+    plan = plan_of(
+        RENT.replace("RATE", "2.0").replace("{id: h200, rent_usd_per_hour: 3, tp: [1], instances: SIZES}", entry)
+    )
+    plan = replace(plan, acquire=("rent", "contract"))
+    found = resolve(plan, (load_accelerator("h200"),), load_prices, named=True)
+    (priced,) = found.plan.accelerators
+    assert priced.instances is not None
+    assert 1 in priced.instances
+    assert [contract.sizes for contract in priced.contracts] == [priced.instances]
 
 
 def test_an_api_is_compared_at_the_price_of_the_plan_only() -> None:

@@ -2,7 +2,11 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from penstock.planning.optimizer.acquire_nodes import acquire_nodes
+from penstock.planning.optimizer.problem import DEVICE, Kept, Offer, PoolPeriod
 from penstock.planning.optimizer.resize_fleet import one_world, resized_usd
 from penstock.planning.plan_result import Answer
 from small_plans import PLAIN, solved
@@ -33,3 +37,29 @@ def test_a_kept_fleet_that_needs_more_takes_it_as_the_plan_allows() -> None:
         usd = float(resized_usd(mix, result.problem, slower)[0])
         assert np.isfinite(usd)
         assert usd > mix.cost_usd
+
+
+@given(planned=st.integers(1, 4), needed=st.lists(st.integers(0, 4), min_size=1, max_size=4))
+def test_owned_devices_that_cannot_be_replaced_are_kept_until_they_are_needed(planned: int, needed: list[int]) -> None:
+    """A fleet that needs fewer devices at first sold them, lacked them later, and counted as impossible."""
+    kept = Kept(nodes=4, node_usd=(1.0,) * len(needed))
+    offer = Offer(accelerator="h100", vendor="nvidia", site="s", devices=1, node_watts=1.0, unit=DEVICE, kept=kept)
+    pools = [
+        PoolPeriod(
+            offer=offer,
+            period=at,
+            owned_nodes=0,
+            rented_nodes=0,
+            spare_nodes=0,
+            replicas={},
+            load={},
+            kept_nodes=planned,
+        )
+        for at in range(len(needed))
+    ]
+    held = acquire_nodes(offer, pools, {at: np.array([float(count)]) for at, count in enumerate(needed)}, 1)
+    assert not held.lacking.any()
+    counts = [int(held.at_site[at][0]) for at in range(len(needed))]
+    assert all(count >= asked for count, asked in zip(counts, needed, strict=True))
+    assert counts == sorted(counts, reverse=True), "a device that was sold does not come back"
+    assert counts == [max(needed[at:]) for at in range(len(needed))], "and none is kept for nothing"

@@ -45,10 +45,13 @@ class AcquiredNodes:
         self.lacking, self.owned = np.zeros(self.count), np.zeros(self.count)
         self._max_kept = np.full(self.count, np.inf)
 
-    def add(self, pool: PoolPeriod, needed: Array) -> None:
-        """Acquire the nodes of one period in the planned proportions; then rent, contract or buy any missing nodes."""
-        kept = self._keep(pool, needed)
-        count = needed - kept
+    def add(self, pool: PoolPeriod, needed: Array, kept_later: Array) -> None:
+        """Acquire the nodes of one period in the planned proportions; then rent, contract or buy any missing nodes.
+
+        At least `kept_later` owned nodes are kept, because a node that is sold cannot serve in a later period.
+        """
+        kept = self._keep(pool, np.maximum(needed, kept_later))
+        count = np.maximum(0.0, needed - kept)
         others = max(1, pool.nodes - pool.kept_nodes)
         self.bought[pool.period] = self._buy(whole(count * pool.owned_nodes / others))
         for number, nodes in enumerate(pool.contract_nodes):
@@ -60,16 +63,10 @@ class AcquiredNodes:
         self.at_site[pool.period] = kept + self.owned
 
     def _keep(self, pool: PoolPeriod, needed: Array) -> Array:
-        """Keep the owned nodes that are needed and return their number, which never increases from period to period.
-
-        At most the planned number of owned nodes is kept; if the plan uses only owned nodes in the pool, all may be
-        kept.
-        """
+        """Keep the owned nodes that are needed and return their number, which never increases from period to period."""
         if self.offer.kept is None or not pool.kept_nodes:
             return np.zeros(self.count)
-        # A fleet that also uses new nodes keeps at most as many as planned, because keeping more was not worth it.
-        limit = self.offer.kept.nodes if pool.nodes == pool.kept_nodes else pool.kept_nodes
-        self._max_kept = np.minimum(np.minimum(needed, limit), self._max_kept)
+        self._max_kept = np.minimum(np.minimum(needed, _keepable(self.offer, pool)), self._max_kept)
         if self._max_kept.any():
             self.acquired.append(Acquired(way="kept", period=pool.period, nodes=self._max_kept))
         return self._max_kept
@@ -105,9 +102,23 @@ class AcquiredNodes:
             self.lacking = self.lacking + lacking
 
 
+def _keepable(offer: Offer, pool: PoolPeriod) -> int:
+    """Return how many owned nodes may be kept: the planned number, or all if the pool has only owned nodes.
+
+    A fleet that also uses new nodes keeps at most as many as planned, because keeping more was not worth it.
+    """
+    if offer.kept is None or not pool.kept_nodes:
+        return 0
+    return offer.kept.nodes if pool.nodes == pool.kept_nodes else pool.kept_nodes
+
+
 def acquire_nodes(offer: Offer, pools: Sequence[PoolPeriod], needed: Mapping[int, Array], worlds: int) -> AcquiredNodes:
     """Acquire the nodes that an offer's pools need in each period, for every draw."""
     nodes = AcquiredNodes(offer=offer, count=worlds)
-    for pool in sorted(pools, key=lambda pool: pool.period):
-        nodes.add(pool, needed[pool.period])
+    in_time = sorted(pools, key=lambda pool: pool.period)
+    later = [np.zeros(worlds)]
+    for pool in reversed(in_time):
+        later.append(np.maximum(later[-1], np.minimum(needed[pool.period], _keepable(offer, pool))))
+    for pool, kept_later in zip(in_time, reversed(later[:-1]), strict=True):
+        nodes.add(pool, needed[pool.period], kept_later)
     return nodes

@@ -50,8 +50,8 @@ class AcceleratorEntry:
     contracts: tuple[ContractEntry, ...] = ()
     """Rents by term. Default: the catalog's."""
     instances: tuple[Annotated[int, whole(low=1, high=64)], ...] | None = None
-    """Devices per instance that can be rented, such as [1, 2, 4, 8]. Default: the sizes of the catalog's SKUs. Whole
-    servers can always be rented."""
+    """Devices per instance that can be rented by the hour or on a stated contract, such as [1, 2, 4, 8]. Default: the
+    sizes of the catalog's hourly SKUs. Whole servers can always be rented."""
     lead_weeks: Annotated[float, number(high=520)] | None = None
     """Weeks from order to service."""
     discounts: tuple[Discount, ...] = ()

@@ -215,7 +215,7 @@ def _with_prices(
     if buy is None:
         buy, with_host = purchase_price(prices) or (None, False)
     sizes = hourly_sizes(prices, quoted=listed.rent is not None) if listed.instances is None else listed.instances
-    stated = tuple(replace(entry, sizes=listed.instances or ()) for entry in listed.contracts)
+    stated = tuple(replace(entry, sizes=sizes) for entry in listed.contracts)
     return replace(
         listed,
         instances=sizes,

@@ -6,6 +6,7 @@ from typing import Final
 
 from penstock.planning.optimizer.problem import Mix, Problem
 from penstock.planning.optimizer.resize_fleet import nodes_needed, one_world, resized_usd
+from penstock.planning.uncertainty.joint_fleets import share_enough
 from penstock.planning.uncertainty.plan_headroom import DrawnNeeds
 
 LEVELS: Final = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
@@ -25,12 +26,16 @@ class ConfidenceLevel:
 
 
 def confidence_levels(mix: Mix, problem: Problem, needs: DrawnNeeds, confidence: float) -> tuple[ConfidenceLevel, ...]:
-    """Resize a fleet for several confidences, by the headroom that each of them requires."""
-    own, found = needs.headroom(confidence), []
+    """Resize a fleet for several confidences, by the headroom that each of them requires.
+
+    The planned fleet itself is the answer for every higher confidence with which it is enough.
+    """
+    own, found, reached = needs.headroom(confidence), [], share_enough(mix, problem, needs)
+    largest = max(sum(p.nodes for p in mix.pools if p.period == at) for at in {p.period for p in mix.pools})
     for level in sorted({*LEVELS, confidence}):
-        if level == confidence:
-            largest = max(sum(p.nodes for p in mix.pools if p.period == at) for at in {p.period for p in mix.pools})
-            found.append(ConfidenceLevel(confidence=level, usd=mix.cost_usd, nodes=float(largest), planned=True))
+        if confidence <= level <= max(confidence, reached):
+            planned = level == confidence
+            found.append(ConfidenceLevel(confidence=level, usd=mix.cost_usd, nodes=float(largest), planned=planned))
             continue
         other = needs.headroom(level)
         if any(other[name, pool.period] == inf for pool in mix.pools for name in pool.replicas):
