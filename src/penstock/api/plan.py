@@ -34,7 +34,6 @@ from penstock.planning.pool_launches import PoolLaunch, launched_fleet, pool_lau
 from penstock.planning.spec.plan_file import parse_plan
 from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.trace_lengths import TraceLengths, trace_lengths
-from penstock.planning.verification.plain_router import attainment_only
 from penstock.planning.verification.pool_simulator import Simulator
 from penstock.planning.verification.simulated_capacity import (
     LoadJudge,
@@ -155,7 +154,7 @@ def sources_of(asked: Plan, folder: Path, watch: ProgressListener = LOG) -> Sour
         obstacle_of=LaunchCheck(cache(_subject), load_knowledge()).obstacle,
         verify_of=verify_by(simulator.sustained, simulator.attained, bounded=simulator.bounded),
         sizing_of=verify_by(simulator.sustained, simulator.bounded, sizing=True),
-        round_robin_of=attainment_only(in_turn.attained),
+        round_robin_of=verify_by(in_turn.sustained, in_turn.attained, bounded=in_turn.bounded, sizing=True),
         sustained_of=simulator.sustained,
         read_trace=lambda name: _lengths(trace_choice(folder / name, columns.get(name), watch)),
         draw_of=power_under_load,

@@ -46,7 +46,7 @@ from penstock.planning.uncertainty.staffing import people_break_even
 from penstock.planning.uncertainty.step_price import price_step
 from penstock.planning.uncertainty.verdict import judge
 from penstock.planning.verification.fleet_simulator import FleetSimulator
-from penstock.planning.verification.plain_router import checks_with_router
+from penstock.planning.verification.plain_router import price_plain_router
 from penstock.planning.verification.prove_fleets import Proof, ProvenFleets, add_cheaper_fleets, prove_fleets
 from penstock.planning.verification.verify_fleet import MAY_CARRY, Verified, of_same_accelerators
 from penstock.simulation.run_options import StageProgress
@@ -168,7 +168,7 @@ def _with_other_software(
     sized = as_solved if simulator is None else simulator.size_without_margins
     family = replace(answer.family, winner=answer.winner.mix)
     saving = find_engine_saving(not_launched, others, question.candidates, question.resolved, family, sized)
-    round_robin = checks_with_router(
+    round_robin = price_plain_router(
         answer.winner.mix,
         question.problem,
         question.candidates,

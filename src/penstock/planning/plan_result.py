@@ -19,7 +19,7 @@ from penstock.planning.uncertainty.scenarios import DemandScenario, NodeSaving, 
 from penstock.planning.uncertainty.sensitivity import Flip, Swing
 from penstock.planning.uncertainty.staffing import PeopleBreakEven
 from penstock.planning.uncertainty.verdict import PlanVerdict
-from penstock.planning.verification.serving_fleet import Check
+from penstock.planning.verification.plain_router import PlainRouter
 from penstock.planning.verification.verify_fleet import Verified
 
 
@@ -66,8 +66,8 @@ class Answer:
     """Maps each vendor with offers but without a fleet of its own to the rules that it breaks, and by how much."""
     engine_saving: EngineSaving | None = None
     """The saving of engines whose launch preflight does not pass; None if there is none of at least 1%."""
-    round_robin: tuple[Check, ...] = ()
-    """The worst check of each workload of the winner with a round-robin router; empty without a simulator."""
+    round_robin: PlainRouter | None = None
+    """The winner with a round-robin router, and the fleet that this router needs; None without a simulator."""
     saving: NodeSaving | None = None
     """The smallest decrease of demand that saves nodes; None if 25% less demand saves none."""
     levels: tuple[ConfidenceLevel, ...] = ()

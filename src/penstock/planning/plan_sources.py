@@ -47,7 +47,7 @@ class Sources:
     sizing_of: VerifyOf | None = None
     """Faster variant of `verify_of`, which finds only whether each pool meets the SLO, without the margin."""
     round_robin_of: VerifyOf | None = None
-    """Variant of `verify_of` with a router that sends requests to the replicas of a pool in turn."""
+    """Variant of `sizing_of` with a router that sends requests to the replicas of a pool in turn."""
     sustained_of: LoadJudge | None = None
     """Function that returns the highest rate that replicas of one kind sustain together."""
     read_trace: ReadTrace | None = None

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import date
+from math import ceil
 
 import pytest
 
@@ -14,13 +15,16 @@ from penstock.planning.make_plan import make_plan
 from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.plan_sources import Sources
 from penstock.planning.spec.plan_types import Bucket
-from penstock.planning.verification.serving_fleet import Check
+from penstock.planning.verification.plain_router import PlainRouter, price_plain_router
+from penstock.planning.verification.serving_fleet import Check, ServingFleet, VerifyOf
 from penstock.report.plan.engine_sentences import engine_sentences
 from penstock.report.plan.sentences import unit_word
 from penstock.workload.slo import Slo
-from small_plans import TWO_PARTS, capacities, plan_of, solved, whole_node_prices
+from small_plans import PLAIN, TWO_PARTS, capacities, plan_of, solved, whole_node_prices
 
 ONE_PART = TWO_PARTS.replace("  - {id: h200, buy_usd: {value: 32000, low: 24000, high: 36000}, tp: [1]}\n", "")
+EACH = {"mi300x": 4.0, "h200_sxm": 6.0}
+"""Requests of a thousand tokens per second and device."""
 DAYS = {"vllm": date(2025, 10, 29), "atom": date(2026, 8, 10)}
 
 
@@ -77,15 +81,64 @@ def test_the_days_of_the_software_stand_beneath_the_verdict() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "said"), [(0.97, "round robin meets them too (97%"), (0.9, "round robin has only 90% of")]
+    ("share", "more", "said"),
+    [
+        (0.97, (0, 0.0), "round robin meets them too (97%"),
+        (
+            0.9,
+            (2, 5000.0),
+            "90% of chat requests in time; a fleet that meets them with it has 2 more",
+        ),
+        (0.9, (0, 5000.0), "a fleet that meets them with it costs $5,000 more."),
+        (0.9, (None, None), "no larger fleet of these accelerators was found"),
+    ],
 )
-def test_the_assumed_router_is_said_with_what_a_plain_one_does(share: float, said: str) -> None:
+def test_the_assumed_router_is_said_with_what_a_plain_one_costs(
+    share: float, more: tuple[int | None, float | None], said: str
+) -> None:
     result = planned(None)
     check = Check(workload="chat", attainment_fraction=share, required_fraction=0.95)
-    answer = replace(answered(result), round_robin=(check,))
+    plain = PlainRouter(checks=(check,), more_nodes=more[0], more_usd=more[1])
+    answer = replace(answered(result), round_robin=plain)
     (router,) = [text for text in engine_sentences(result, answer) if "penstock route" in text]
     assert said in router
-    assert ("not computed" in router) == (share < 0.95)
+
+
+def test_a_fleet_is_sized_for_a_router_with_which_the_planned_one_misses() -> None:
+    """A router with which replicas carry half as much takes the nodes that half the capacity takes."""
+
+    def verify(carried: float) -> VerifyOf:
+        def verify_of(fleet: ServingFleet) -> tuple[Check, ...]:
+            found = []
+            for pool in fleet.pools:
+                most = carried * EACH[pool.option.deployment.accelerator.id] * 1000 / 1280 * pool.replicas
+                share = most / sum(s.requests_per_s * s.shares.get(pool.id, 0.0) for s in fleet.streams)
+                found.append(
+                    Check(
+                        workload="chat",
+                        pool=pool.id,
+                        attainment_fraction=1.0 if share >= 1 - 1e-6 else 0.5,
+                        required_fraction=0.95,
+                        sustained_share=share,
+                    )
+                )
+            return tuple(found)
+
+        return verify_of
+
+    result = solved(PLAIN, spread=0.0, verify_of=verify(1.0))
+    mix = answered(result).winner.mix
+    asked = (mix, result.problem, result.candidates, result.plan.workloads)
+    same, worse = (price_plain_router(*asked, verify(carried)) for carried in (1.0, 0.5))
+    assert same is not None
+    assert worse is not None
+    assert (same.met, same.more_nodes, same.more_usd) == (True, 0, 0.0)
+    assert not worse.met
+    (accelerator,) = mix.support
+    devices = 40 / (0.8 * 0.5 * EACH[accelerator] * 1000 / 1280)
+    assert worse.more_nodes == ceil(devices / 8) + 1 - mix.largest_nodes > 0
+    assert worse.more_usd is not None
+    assert worse.more_usd > 0
 
 
 def test_what_is_rented_is_an_instance_and_what_is_bought_is_a_node() -> None:

@@ -352,6 +352,11 @@ class Mix:
         """Return a key that identifies a fleet: accelerators, cost to the dollar, dates of purchases and contracts."""
         return (self.support, round(self.cost_usd), tuple(sorted(self.purchases)), tuple(sorted(self.contracts)))
 
+    @property
+    def largest_nodes(self) -> int:
+        """Return the number of nodes and instances in the period that has the most of them."""
+        return max(sum(p.nodes for p in self.pools if p.period == at) for at in {p.period for p in self.pools})
+
     def nodes_of(self, accelerator: str, period: int) -> float:
         """Return the number of whole nodes of an accelerator in a period, over all sites; instances count in part."""
         pools = (p for p in self.pools if p.offer.accelerator == accelerator and p.period == period)

@@ -31,11 +31,10 @@ def confidence_levels(mix: Mix, problem: Problem, needs: DrawnNeeds, confidence:
     The planned fleet itself is the answer for every higher confidence with which it is enough.
     """
     own, found, reached = needs.headroom(confidence), [], share_enough(mix, problem, needs)
-    largest = max(sum(p.nodes for p in mix.pools if p.period == at) for at in {p.period for p in mix.pools})
     for level in sorted({*LEVELS, confidence}):
         if confidence <= level <= max(confidence, reached):
-            planned = level == confidence
-            found.append(ConfidenceLevel(confidence=level, usd=mix.cost_usd, nodes=float(largest), planned=planned))
+            same = ConfidenceLevel(confidence=level, usd=mix.cost_usd, nodes=float(mix.largest_nodes))
+            found.append(replace(same, planned=level == confidence))
             continue
         other = needs.headroom(level)
         if any(other[name, pool.period] == inf for pool in mix.pools for name in pool.replicas):

@@ -25,6 +25,7 @@ from penstock.planning.uncertainty.sensitivity import Flip
 from penstock.planning.uncertainty.staffing import PeopleBreakEven
 from penstock.planning.uncertainty.uncertain_inputs import KnobKind
 from penstock.planning.uncertainty.verdict import Outcome
+from penstock.planning.verification.plain_router import PlainRouter
 from penstock.planning.verification.serving_fleet import Check
 from penstock.report.drawing.json_document import at, build
 from penstock.report.plan.sentences import NO_FLEET, headline
@@ -239,6 +240,7 @@ class FleetDocument(TypedDict):
     regret_usd: float | None
     levels: list[ConfidenceLevel]
     engine_saving: EngineSaving | None
+    round_robin: PlainRouter | None
     saving: NodeSaving | None
 
 

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 from penstock.fleet.serving_engines import ENGINES, serving_engine
 from penstock.planning.plan_result import Answer, PlanResult
-from penstock.planning.verification.serving_fleet import Check
+from penstock.planning.verification.plain_router import PlainRouter
 from penstock.report.plan.plan_amounts import usd
-from penstock.report.plan.sentences import in_time_share
+from penstock.report.plan.sentences import in_time_share, unit_word
+from penstock.units import count_text
 
 _FAR_APART_DAYS = 90
 """Difference between the days of two engines' measurements from which on the sentence warns."""
@@ -62,17 +63,23 @@ def _saving_sentence(answer: Answer) -> str:
 
 
 def _router_sentence(answer: Answer) -> str:
-    """State which router the plan assumes, and how many requests are in time with a plain router."""
-    if not answer.round_robin:
+    """State which router the plan assumes, and what a plain router costs: requests in time, nodes and dollars."""
+    plain = answer.round_robin
+    if plain is None:
         return ""
-    shares = ", ".join(f"{in_time_share(check)} of {check.workload} requests in time" for check in answer.round_robin)
-    if _all_met(answer.round_robin):
+    shares = ", ".join(f"{in_time_share(check)} of {check.workload} requests in time" for check in plain.checks)
+    if plain.met:
         return f"The SLOs assume `penstock route`; round robin meets them too ({shares})."
     return (
-        f"The SLOs assume `penstock route`. At the same peak with its headroom, round robin has only {shares}; what a "
-        "fleet for round robin costs is not computed."
+        f"The SLOs assume `penstock route`. At the same peak with its headroom, round robin has only {shares}; "
+        f"{_fleet_for_router(plain, unit_word(answer.winner.mix))}."
     )
 
 
-def _all_met(checks: tuple[Check, ...]) -> bool:
-    return all(check.met for check in checks)
+def _fleet_for_router(plain: PlainRouter, unit: str) -> str:
+    if plain.more_usd is None or plain.more_nodes is None:
+        return "no larger fleet of these accelerators was found that meets them"
+    if plain.more_nodes > 0:
+        more = count_text(plain.more_nodes, f"more {unit}")
+        return f"a fleet that meets them with it has {more} and costs {usd(plain.more_usd)} more"
+    return f"a fleet that meets them with it costs {usd(plain.more_usd)} more"
