@@ -7,6 +7,7 @@ __all__ = [
     "AuditAnswer",
     "CatalogAnswer",
     "FitAnswer",
+    "FitTogetherAnswer",
     "PlanAnswer",
     "PredictAnswer",
     "PredictDisaggregatedAnswer",
@@ -16,6 +17,7 @@ __all__ = [
     "audit",
     "catalog",
     "fit",
+    "fit_together",
     "plan",
     "predict",
     "preflight",
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from penstock.api.audit import AuditAnswer, audit
     from penstock.api.catalog import CatalogAnswer, catalog
     from penstock.api.fit import FitAnswer, fit
+    from penstock.api.fit_together import FitTogetherAnswer, fit_together
     from penstock.api.plan import PlanAnswer, plan
     from penstock.api.predict import PredictAnswer, PredictDisaggregatedAnswer, predict
     from penstock.api.preflight import PreflightAnswer, preflight
@@ -66,6 +69,7 @@ class _FrontDoor(type(sys)):  # type: ignore[misc] # the class of modules, witho
     AuditAnswer = _Lazy("audit")
     CatalogAnswer = _Lazy("catalog")
     FitAnswer = _Lazy("fit")
+    FitTogetherAnswer = _Lazy("fit_together")
     PlanAnswer = _Lazy("plan")
     PredictAnswer = _Lazy("predict")
     PredictDisaggregatedAnswer = _Lazy("predict")
@@ -75,6 +79,7 @@ class _FrontDoor(type(sys)):  # type: ignore[misc] # the class of modules, witho
     audit = _Lazy("audit")
     catalog = _Lazy("catalog")
     fit = _Lazy("fit")
+    fit_together = _Lazy("fit_together")
     plan = _Lazy("plan")
     predict = _Lazy("predict")
     preflight = _Lazy("preflight")

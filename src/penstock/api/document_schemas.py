@@ -16,6 +16,7 @@ from penstock.api.catalog import (
 from penstock.report.audit.document import AuditDocument
 from penstock.report.drawing.json_document import schema_name
 from penstock.report.fit.document import FitDocument
+from penstock.report.fit.together import FitTogetherDocument
 from penstock.report.load_results import ResultsDocument
 from penstock.report.plan.document import PlanDocument
 from penstock.report.predict_document import PredictDisaggregatedDocument, PredictDocument
@@ -35,6 +36,7 @@ _TYPES: Final[tuple[type, ...]] = (
     CatalogPricesDocument,
     CatalogShowDocument,
     FitDocument,
+    FitTogetherDocument,
     HostDocument,
     LearnDocument,
     PacksDocument,

@@ -1,7 +1,7 @@
 """Computes whether a model fits in memory, and how much memory is left for the KV cache: `penstock.fit`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rich.console import RenderableType
 
@@ -9,18 +9,18 @@ from penstock.api.answer import ApiAnswer, Row, device_label
 from penstock.api.arguments.choices import (
     cache_choice,
     counted_targets,
+    engine_choice,
     model_choice,
     split_choice,
     tokens_choice,
 )
 from penstock.api.options.fit_options import FitOptions
 from penstock.api.options.option_fields import takes
-from penstock.catalog.accelerator import Accelerator
 from penstock.catalog.device_prices import DevicePrice, hourly_rent
 from penstock.economics.rent_rates import rent_usd_per_gib_month
 from penstock.errors import UnknownArchitecture, UsageError
-from penstock.fleet import Deployment, Engine, Parallelism
-from penstock.fleet.serving_engines import ENGINES, profile_of, serving_defaults, serving_engine
+from penstock.fleet import Deployment
+from penstock.fleet.serving_engines import ENGINES, profile_of, serving_engine
 from penstock.model import ModelSpec, Part
 from penstock.performance.memory.budget import usual_context_tokens
 from penstock.performance.memory.engine_settings_that_fit import TUNABLE
@@ -86,7 +86,7 @@ def fit(options: FitOptions) -> FitAnswer:
         deployment = Deployment(
             model=spec,
             accelerator=accelerator,
-            engine=_engine(options, accelerator, split),
+            engine=engine_choice(options, accelerator, split),
             parallelism=split,
             cache_dtype=cache_dtype,
             speculative=options.draft,
@@ -94,20 +94,6 @@ def fit(options: FitOptions) -> FitAnswer:
         reports.append(report_fit(deployment, context_tokens, free=free))
     rents = tuple(hourly_rent(accelerator.id) for accelerator, _ in targets)
     return FitAnswer(model=spec, context_tokens=context_tokens, reports=tuple(reports), rents=rents)
-
-
-def _engine(options: FitOptions, accelerator: Accelerator, split: Parallelism) -> Engine:
-    """Return the engine with the given settings. Settings that are not given keep the engine's defaults."""
-    usual = serving_defaults(
-        serving_engine(options.engine), accelerator, version=options.engine_version, tp=split.tp, pp=split.pp
-    )
-    fraction = options.memory_fraction
-    return replace(
-        usual,
-        memory_fraction=usual.memory_fraction if fraction is None else float(fraction),
-        max_batched_tokens=options.batched_tokens or usual.max_batched_tokens,
-        max_sequences=options.sequences or usual.max_sequences,
-    )
 
 
 def _row(report: FitReport, rent: DevicePrice | None) -> Row:

@@ -27,6 +27,10 @@ CASES: dict[str, Case] = {
         ("fit", LLAMA, "--on", "mi300x,h100:2,h100", "--context", "32k"),
         lambda: penstock.fit(LLAMA, "mi300x,h100:2,h100", context="32k"),
     ),
+    "fit together": (
+        ("fit", f"{LLAMA},qwen3-8b", "--on", "mi300x,h100", "--context", "4k"),
+        lambda: penstock.fit_together(f"{LLAMA},qwen3-8b", "mi300x,h100", context="4k"),
+    ),
     "predict": (
         ("predict", R1, "--on", "mi355x:8,h100:2", "--in", "8192", "--concurrency", "32", "--mtp"),
         lambda: penstock.predict(R1, "mi355x:8,h100:2", input_tokens="8k", concurrency=32, mtp=True),

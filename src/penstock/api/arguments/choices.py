@@ -1,17 +1,23 @@
 """Parses argument values. Arguments that are already objects of the library are used unchanged."""
 
+from dataclasses import replace
 from os import fspath
+from typing import TYPE_CHECKING
 
 from penstock.api.options.argument_types import AskedModel, Targets, Tokens
 from penstock.catalog import load_accelerator
 from penstock.catalog.accelerator import Accelerator
 from penstock.checkpoint import open_checkpoint
 from penstock.errors import ConfigError, UnknownName, UsageError
-from penstock.fleet import Parallelism
+from penstock.fleet import Engine, Parallelism
+from penstock.fleet.serving_engines import serving_defaults, serving_engine
 from penstock.model import CacheDtype, ModelSpec, Part, cache_dtype
 from penstock.model.model_spec import model_as_measured
 from penstock.model.weight import FORMATS, FP16, MXFP8
 from penstock.units import parse_tokens
+
+if TYPE_CHECKING:
+    from penstock.api.options.fit_options import FitOptions
 
 
 def counted_targets(on: Targets) -> list[tuple[Accelerator, int | None]]:
@@ -87,6 +93,20 @@ def split_choice(
             f"{split.devices}; change the device count or the split"
         )
     return split
+
+
+def engine_choice(options: "FitOptions", accelerator: Accelerator, split: Parallelism) -> Engine:
+    """Return the engine with the given settings. Settings that are not given keep the engine's defaults."""
+    usual = serving_defaults(
+        serving_engine(options.engine), accelerator, version=options.engine_version, tp=split.tp, pp=split.pp
+    )
+    fraction = options.memory_fraction
+    return replace(
+        usual,
+        memory_fraction=usual.memory_fraction if fraction is None else float(fraction),
+        max_batched_tokens=options.batched_tokens or usual.max_batched_tokens,
+        max_sequences=options.sequences or usual.max_sequences,
+    )
 
 
 def ranks_choice(text: str) -> Parallelism:

@@ -17,14 +17,19 @@ def fit_command(given: Given, *, as_json: AsJson = False) -> None:
     at start-up, which is printed below the table. The result `flags` means that the model fits only with the printed
     engine flags. Exits 1 unless the model fits on every accelerator.
 
+    Several models, with commas between them, share a device: prints which of them fit together, the KV cache left for
+    each, and the seconds to wake or to start each. Exits 1 unless one device of every accelerator holds them all.
+
     Examples:
 
     - `penstock fit llama-3.1-70b --on mi300x,h100,h200,b200`
     - `penstock fit ./DeepSeek-R1 --on mi355x:8,b200:8 --context 128k --kv fp8`
     - `penstock fit hf:Qwen/Qwen3-235B-A22B --on h200:4 --precision fp8 --json`
+    - `penstock fit llama-3.1-8b,qwen3-14b,gpt-oss-20b --on mi355x,h100  # which of them share a device`
     """
     from penstock.api.fit import fit
+    from penstock.api.fit_together import fit_together, names_several
 
     with Watch("reading the checkpoint"):
-        answer = fit(**given)
+        answer = fit_together(**given) if names_several(given["model"]) else fit(**given)
     show(answer, as_json=as_json)
