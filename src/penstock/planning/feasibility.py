@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from penstock.errors import UsageError
+from penstock.model import ModelSpec
 from penstock.planning.candidates.candidate_search import Candidate
 from penstock.planning.optimizer.build_problem import is_denied
 from penstock.planning.spec.resolve_plan import Resolved
@@ -44,13 +45,21 @@ def _refuse_impossible_shares(resolved: Resolved) -> None:
         )
 
 
-def unserved_lengths(resolved: Resolved, candidates: Sequence[Candidate]) -> tuple[str, ...]:
+def unserved_lengths(
+    resolved: Resolved, candidates: Sequence[Candidate], model_of: Callable[[str], ModelSpec]
+) -> tuple[str, ...]:
     """Return, for every length that no candidate can serve, a sentence that says what to change."""
     reasons = []
     splits = ", allow other splits (`tp`)" if any(entry.tp for entry in resolved.plan.accelerators) else ""
     for workload in resolved.plan.workloads:
+        longest = model_of(workload.model).max_context_tokens
         for number, share in enumerate(workload.shares):
-            if not any(entry.rates[number] for entry in candidates if entry.workload == workload.name):
+            if longest is not None and share.bucket.context_tokens > longest:
+                reasons.append(
+                    f"{workload.name}: requests of {share.bucket} tokens exceed the context of {workload.model}, which "
+                    f"is {longest:,} tokens; shorten them or plan another model"
+                )
+            elif not any(entry.rates[number] for entry in candidates if entry.workload == workload.name):
                 reasons.append(
                     f"{workload.name}: no accelerator of the plan serves {share.bucket} tokens within {workload.slo}; "
                     f"loosen the SLO, allow another weight format{splits} or add accelerators"

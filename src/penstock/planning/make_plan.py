@@ -66,7 +66,7 @@ def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_:
     confident = plan_headroom(resolved, choice.candidates)
     resolved, candidates = confident.resolved, confident.candidates
     problem = build_problem(resolved, candidates)
-    unserved = unserved_lengths(resolved, candidates)
+    unserved = unserved_lengths(resolved, candidates, sources.model_of)
     question = _Question(resolved=resolved, candidates=candidates, problem=problem, needs=confident.needs)
     answer = None if unserved else _answer(question, sources, progress)
     if answer is not None:

@@ -85,6 +85,33 @@ def test_a_win_inside_the_interval_is_too_close_to_call_and_says_what_to_measure
     assert "benchmark llama-3.1-8b on" in answer.verdict.measure[0]
 
 
+def test_an_input_that_no_bill_depends_on_settles_nothing() -> None:
+    """The draws of any input correlate a little with the saving, and a fleet without purchases was told to determine
+    its depreciation."""
+    rented = TWO_PARTS.replace("acquire: [buy]", "acquire: [rent]").replace(
+        "buy_usd: {value: 15000, low: 12000, high: 18000}", "rent_usd_per_hour: {value: 2, low: 1.6, high: 2.4}"
+    )
+    rented = rented.replace(
+        "buy_usd: {value: 32000, low: 24000, high: 36000}", "rent_usd_per_hour: {value: 3, low: 2.5, high: 3.5}"
+    ).replace(PEOPLE, "")
+    answer = answer_of(solved(rented))
+    assert answer.confidence.blame
+    assert not {entry.id for entry in answer.confidence.blame} & {
+        "money/depreciation_years",
+        "money/salvage",
+        "node/host_usd",
+    }
+    assert all(entry.variance_fraction >= 0.01 for entry in answer.confidence.blame)
+
+
+def test_requests_beyond_the_context_of_a_model_are_no_matter_of_the_slo() -> None:
+    answer = solved(TWO_PARTS.replace("input: 8k", "input: 200k")).answer
+    assert isinstance(answer, NoFleet)
+    assert answer.reasons[0].endswith(
+        "exceed the context of llama-3.1-8b, which is 131,072 tokens; shorten them or plan another model"
+    )
+
+
 def test_the_same_seed_gives_the_same_confidence_and_probabilities_are_whole() -> None:
     first, second = (answer_of(solved(TWO_PARTS, again=True)).confidence for _ in range(2))
     assert first == second

@@ -18,6 +18,8 @@ from penstock.planning.uncertainty.drawn_worlds import drawn_worlds
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob, KnobKind
 
 _MAX_BLAMED: Final = 3
+_MIN_BLAMED: Final = 0.01
+"""Smallest share of the variance that an input must explain to be named. Draws of any input correlate a little."""
 _COULD_BE: Final = 0.1
 """The winner's loss counts as possible if the winner is not cheapest in at least this share of draws.
 
@@ -184,4 +186,5 @@ def _blame(knobs: Sequence[Knob], values: Mapping[str, Array], saving: Array) ->
         for knob in knobs
         if values[knob.id].std() > 0
     ]
+    found = [entry for entry in found if entry.variance_fraction >= _MIN_BLAMED]
     return tuple(sorted(found, key=lambda entry: (-entry.variance_fraction, entry.name))[:_MAX_BLAMED])

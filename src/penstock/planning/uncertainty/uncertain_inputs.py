@@ -254,6 +254,8 @@ def _sites(sites: Sequence[SitePlan]) -> Iterator[Knob]:
             )
 
 
+PRICE_CHANGE: Final = "money/price_change_per_year"
+"""Id of the input that changes later prices."""
 _SINGULAR: Final = {"device failures": "rate of device failures"}
 """Names of inputs for sentences of the form "if the ... is below a value"."""
 

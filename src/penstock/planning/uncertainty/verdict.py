@@ -8,6 +8,7 @@ from penstock.planning.candidates.candidate_search import Candidate
 from penstock.planning.optimizer.competing_fleets import Family
 from penstock.planning.uncertainty.monte_carlo import Blame, Confidence, Span
 from penstock.planning.uncertainty.sensitivity import Flip
+from penstock.planning.uncertainty.uncertain_inputs import PRICE_CHANGE
 
 Outcome = Literal["wins", "too close to call", "only choice"]
 _HAIR: Final = 0.01
@@ -91,6 +92,8 @@ def _measure(blame: Blame, family: Family, candidates: tuple[Candidate, ...]) ->
         "software_gain": f"determine the {subject}",
         "rate": f"determine the {subject}",
     }
+    if blame.id == PRICE_CHANGE:
+        return "agree on prices for the whole plan, because later prices are uncertain"
     if blame.kind in settled:
         return settled[blame.kind]
     running = {

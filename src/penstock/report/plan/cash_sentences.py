@@ -38,7 +38,8 @@ def _money_sentences(cash: Cash) -> Iterator[tuple[str, str]]:
     if cash.orders:
         yield "order", "; ".join(_order_sentence(order) for order in cash.orders)
     years = ", ".join(f"from {paid.start:%Y-%m} {usd(paid.total_usd)}" for paid in cash.years)
-    yield "cash", f"capex {usd(cash.capex_usd)}, opex {usd(cash.opex_usd)}; per year: {years}"
+    sales = ", less sales" if any(paid.sales_usd for paid in cash.years) else ""
+    yield "cash", f"capex {usd(cash.capex_usd)}, opex {usd(cash.opex_usd)}; per year{sales}: {years}"
     left = []
     if cash.capex_usd:
         left.append(

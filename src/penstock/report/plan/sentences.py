@@ -1,6 +1,7 @@
 """Writes the sentences and amounts that both the terminal report and the HTML report of a plan show."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Final, Literal
 
 from penstock.catalog.accelerator import Accelerator
@@ -281,7 +282,8 @@ def owned_sentences(owned: Owned, names: Mapping[str, str] | None = None) -> Ite
     """
     called = names or {}
     for entry in owned.nodes:
-        kept = "all" if min(entry.kept) == entry.nodes else " then ".join(str(count) for count in entry.kept)
+        changes = " then ".join(str(count) for count, _ in groupby(entry.kept))
+        kept = "all" if min(entry.kept) == entry.nodes else changes
         kept = kept if any(entry.kept) else "none"
         new = f", a new one {usd(entry.new_usd)}" if entry.new_usd is not None else ""
         name = called.get(entry.accelerator, entry.accelerator)
@@ -289,7 +291,7 @@ def owned_sentences(owned: Owned, names: Mapping[str, str] | None = None) -> Ite
         yield f"{kept} of {entry.nodes} {name} {entry.unit}s kept: {cost}{new}"
     if owned.without_usd is not None and owned.saved_usd is not None:
         instead = f"{usd(owned.without_usd)} ({plain_label(owned.without_accelerators, called)})"
-        more = f"{usd(owned.saved_usd)} more in total"
+        more = f"{usd(owned.saved_usd)} more, with the price for which they sell"
         yield f"if you owned no nodes to use or sell, the plan would cost {instead}: {more}"
 
 

@@ -258,7 +258,7 @@ def _verification(answer: Answer) -> Iterator[Text]:
     in_time = ", ".join(f"{in_time_share(check)} of {check.workload} requests in time" for check in first.checks)
     more = f", after adding {usd(first.added_usd)}" if first.added_usd > 0 else ""
     cheaper = cheaper_fleet_sentence(answer)
-    text = f"{verdict}: {in_time}{more}" + (f"; {cheaper}." if cheaper else ".")
+    text = f"{verdict}, at the peak with its headroom: {in_time}{more}" + (f"; {cheaper}." if cheaper else ".")
     yield Text(text, style="" if first.met else "bold red")
 
 
