@@ -8,6 +8,7 @@ __all__ = [
     "CatalogAnswer",
     "FitAnswer",
     "FitTogetherAnswer",
+    "GuideAnswer",
     "PlanAnswer",
     "PredictAnswer",
     "PredictDisaggregatedAnswer",
@@ -18,6 +19,7 @@ __all__ = [
     "catalog",
     "fit",
     "fit_together",
+    "guide",
     "plan",
     "predict",
     "preflight",
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from penstock.api.catalog import CatalogAnswer, catalog
     from penstock.api.fit import FitAnswer, fit
     from penstock.api.fit_together import FitTogetherAnswer, fit_together
+    from penstock.api.guide import GuideAnswer, guide
     from penstock.api.plan import PlanAnswer, plan
     from penstock.api.predict import PredictAnswer, PredictDisaggregatedAnswer, predict
     from penstock.api.preflight import PreflightAnswer, preflight
@@ -70,6 +73,7 @@ class _FrontDoor(type(sys)):  # type: ignore[misc] # the class of modules, witho
     CatalogAnswer = _Lazy("catalog")
     FitAnswer = _Lazy("fit")
     FitTogetherAnswer = _Lazy("fit_together")
+    GuideAnswer = _Lazy("guide")
     PlanAnswer = _Lazy("plan")
     PredictAnswer = _Lazy("predict")
     PredictDisaggregatedAnswer = _Lazy("predict")
@@ -80,6 +84,7 @@ class _FrontDoor(type(sys)):  # type: ignore[misc] # the class of modules, witho
     catalog = _Lazy("catalog")
     fit = _Lazy("fit")
     fit_together = _Lazy("fit_together")
+    guide = _Lazy("guide")
     plan = _Lazy("plan")
     predict = _Lazy("predict")
     preflight = _Lazy("preflight")

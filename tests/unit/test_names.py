@@ -16,6 +16,7 @@ VIEWS: Final = frozenset({"terminal", "document", "page", "chart"})
 EXCEPTIONS: Final = {
     "audit": "the package that judges claims, and the command that runs it",
     "catalog": "the package of shipped data, and the command that prints it",
+    "guide": "the package that maps workloads, and the command that prints the map",
     "preflight": "the package that checks launches, and the command that runs it",
     "workload": "the package of requests, and the command that describes a trace",
     "fp8": "the package that scans FP8 weights, and the command that runs it",

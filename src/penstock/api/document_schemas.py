@@ -17,6 +17,7 @@ from penstock.report.audit.document import AuditDocument
 from penstock.report.drawing.json_document import schema_name
 from penstock.report.fit.document import FitDocument
 from penstock.report.fit.together import FitTogetherDocument
+from penstock.report.guide.document import GuideDocument
 from penstock.report.load_results import ResultsDocument
 from penstock.report.plan.document import PlanDocument
 from penstock.report.predict_document import PredictDisaggregatedDocument, PredictDocument
@@ -37,6 +38,7 @@ _TYPES: Final[tuple[type, ...]] = (
     CatalogShowDocument,
     FitDocument,
     FitTogetherDocument,
+    GuideDocument,
     HostDocument,
     LearnDocument,
     PacksDocument,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from functools import cache
+from functools import cache, partial
 from os import PathLike
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -26,6 +26,7 @@ from penstock.planning.candidates.disaggregated_screen import UnitScreen
 from penstock.planning.candidates.disaggregated_units import find_units
 from penstock.planning.candidates.launch_obstacles import LaunchCheck
 from penstock.planning.candidates.queueless_screen import QueuelessScreen
+from penstock.planning.candidates.replica_limit import replica_limit
 from penstock.planning.make_plan import make_plan
 from penstock.planning.plan_result import Bill, NoFleet, PlanResult
 from penstock.planning.plan_sources import Sources
@@ -155,6 +156,7 @@ def sources_of(asked: Plan, folder: Path, watch: ProgressListener = LOG) -> Sour
         verify_of=verify_by(simulator.sustained, simulator.attained, bounded=simulator.bounded),
         sizing_of=verify_by(simulator.sustained, simulator.bounded, sizing=True),
         round_robin_of=verify_by(in_turn.sustained, in_turn.attained, bounded=in_turn.bounded, sizing=True),
+        limit_of=partial(replica_limit, screen.loop),
         sustained_of=simulator.sustained,
         read_trace=lambda name: _lengths(trace_choice(folder / name, columns.get(name), watch)),
         draw_of=power_under_load,

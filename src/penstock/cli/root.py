@@ -20,7 +20,7 @@ EXIT_BUG = 70
 negative verdict."""
 
 _PANELS: Final = {
-    "Plan": ("fit", "predict", "plan", "inspect", "tax", "catalog", "workload"),
+    "Plan": ("fit", "predict", "guide", "plan", "inspect", "tax", "catalog", "workload"),
     "Run": ("simulate", "emulate", "route", "top", "receipts"),
     "Prove": ("accuracy", "audit", "preflight", "doctor", "fp8", "results"),
 }

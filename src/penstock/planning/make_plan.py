@@ -60,7 +60,7 @@ _ANSWERED_AGAIN = 2
 
 def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_: None) -> PlanResult:
     """Compute the result of a plan."""
-    resolved, trace_notes = _resolve(plan, sources)
+    resolved, trace_notes = resolve_inputs(plan, sources)
     refuse_impossible(resolved, sources.engines_of_vendor)
     choice = search_candidates(resolved, sources, progress)
     confident = plan_headroom(resolved, choice.candidates)
@@ -105,7 +105,7 @@ class _Question:
         return terms_of(self.resolved)
 
 
-def _resolve(plan: Plan, sources: Sources) -> tuple[Resolved, tuple[LeftOut, ...]]:
+def resolve_inputs(plan: Plan, sources: Sources) -> tuple[Resolved, tuple[LeftOut, ...]]:
     """Fill in the inputs that the plan does not state; also return notes on trace features that the planner ignores."""
     traced = [with_trace(entry, sources.read_trace, sources.model_of) for entry in plan.workloads]
     # Small models run well on devices that cost a quarter of an H100 and are hardly measured; large models do not.

@@ -10,6 +10,7 @@ from penstock.planning.candidates.deployment_options import DraftsOf
 from penstock.planning.candidates.disaggregated_units import UnitsOf
 from penstock.planning.candidates.launch_obstacles import ObstacleOf
 from penstock.planning.candidates.replica_capacity import CapacityOf
+from penstock.planning.candidates.replica_limit import LimitOf
 from penstock.planning.spec.catalog_prices import Levels
 from penstock.planning.spec.resolve_plan import DrawOf, PricesOf
 from penstock.planning.spec.trace_workload import ReadTrace
@@ -48,6 +49,8 @@ class Sources:
     """Faster variant of `verify_of`, which finds only whether each pool meets the SLO, without the margin."""
     round_robin_of: VerifyOf | None = None
     """Variant of `sizing_of` with a router that sends requests to the replicas of a pool in turn."""
+    limit_of: LimitOf = lambda *_: None
+    """Function that returns the resource that limits a replica at the highest load within its SLO."""
     sustained_of: LoadJudge | None = None
     """Function that returns the highest rate that replicas of one kind sustain together."""
     read_trace: ReadTrace | None = None

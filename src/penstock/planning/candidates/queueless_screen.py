@@ -1,5 +1,6 @@
 """Estimates the capacity of many deployments quickly, before simulation, by the rate of a replica without queueing."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp, inf
 from typing import Final
@@ -37,15 +38,24 @@ class CompiledSteps:
     drafted: DraftedCurve | None = None
     """Measured runs with these drafts."""
 
-    def times(self, together: Array, bucket: Bucket) -> tuple[Array, Array, Array]:
-        """Return, per concurrency: seconds per token, seconds to the first token, prefill's share of step time."""
-        loop = LoopLoad(
+    def _loop(self, together: Array, bucket: Bucket) -> LoopLoad:
+        return LoopLoad(
             users=together,
             input_tokens=bucket.input_tokens,
             output_tokens=bucket.output_tokens,
             batched_tokens=self.work.deployment.batched_tokens,
             drafted_tokens=0 if self.speculation is None else self.speculation.drafted_tokens,
         )
+
+    def parts_s(self, together: float, bucket: Bucket) -> Mapping[str, tuple[float, float]]:
+        """Return the seconds per token of each component of a step: at the roofline, and as predicted."""
+        (light,) = self._step(self._loop(np.array([float(together)]), bucket))
+        predicted = light * self.stack.slowdowns
+        return {name: (float(light[at]), float(predicted[at])) for at, name in enumerate(COMPONENTS)}
+
+    def times(self, together: Array, bucket: Bucket) -> tuple[Array, Array, Array]:
+        """Return, per concurrency: seconds per token, seconds to the first token, prefill's share of step time."""
+        loop = self._loop(together, bucket)
         light, prompts = self._step(loop), COMPONENTS.index("prefill")
         token_s = light @ self.stack.slowdowns
         prefill = light[:, prompts] * self.stack.slowdowns[prompts] / token_s
@@ -82,22 +92,14 @@ class QueuelessScreen:
 
     def alone(self, option: Option, bucket: Bucket, slo: Slo) -> Capacity:
         """Return the capacity of an option for one length."""
-        memory = self.memory(option.deployment, bucket.context_tokens)
         longest = self.memory(option.deployment, bucket.longest_tokens)
         if not longest.fits:
             return cannot(longest.obstacle.reason if longest.obstacle else "does not fit")
-        compiled = self.compiled(option)
-        cached = 0 if memory.capacity is None else memory.capacity.tokens
-        limit = running_requests(
-            cached or inf, bucket.input_tokens, bucket.output_tokens, max_requests=batch_limit(option.deployment)
-        )
-        together = _concurrencies(int(max(1, min(limit, _MOST))))
-        tpot_s, ttft_s, prefill = compiled.times(together, bucket)
-        kept = np.flatnonzero(_within(tpot_s, ttft_s, bucket, slo))
-        if not kept.size:
+        found = self.highest_load(option, bucket, slo)
+        if found is None:
             return cannot("misses the SLO with one request alone")
-        best, stack = int(kept[-1]), compiled.stack
-        rate = float(together[best] / tpot_s[best] / bucket.output_tokens)
+        compiled, (together, tpot_s, prefill) = self.compiled(option), found
+        stack, rate = compiled.stack, together / tpot_s / bucket.output_tokens
         drafts = compiled.speculation
         fast, slow = stack.spread if drafts is None else drafts.widened(stack.spread)
         return Capacity(
@@ -105,10 +107,31 @@ class QueuelessScreen:
             tier=stack.tier if drafts is None else drafts.tier_on(stack),
             grounds=f"{option.measured_engine}, from {' > '.join(stack.path)}; "
             + ("" if drafts is None else f"{drafts.grounds}; ")
-            + f"closed loop of {together[best]:,.0f}, no queue",
-            prefill_fraction=float(prefill[best]),
+            + f"closed loop of {together:,.0f}, no queue",
+            prefill_fraction=prefill,
             measured_engine=option.measured_engine,
             software=stack.software,
+        )
+
+    def highest_load(self, option: Option, bucket: Bucket, slo: Slo) -> tuple[float, float, float] | None:
+        """Return the largest closed-loop load within the SLO; None if one request alone misses it.
+
+        The load is the number of requests; its seconds per token and prefill's share of step time follow.
+        """
+        together = _concurrencies(int(max(1, min(self.most_together(option, bucket), _MOST))))
+        tpot_s, ttft_s, prefill = self.compiled(option).times(together, bucket)
+        kept = np.flatnonzero(_within(tpot_s, ttft_s, bucket, slo))
+        if not kept.size:
+            return None
+        best = int(kept[-1])
+        return float(together[best]), float(tpot_s[best]), float(prefill[best])
+
+    def most_together(self, option: Option, bucket: Bucket) -> float:
+        """Return how many requests of one length a replica holds at once, by its memory and the engine's limit."""
+        memory = self.memory(option.deployment, bucket.context_tokens)
+        cached = 0 if memory.capacity is None else memory.capacity.tokens
+        return running_requests(
+            cached or inf, bucket.input_tokens, bucket.output_tokens, max_requests=batch_limit(option.deployment)
         )
 
     def memory(self, deployment: Deployment, context_tokens: int) -> MemoryFit:

@@ -90,19 +90,30 @@ def _capacity_by(scale_of: Callable[[PoolLoad], Callable[[RateCurve], RateCurve]
 
     def capacity(option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
         light = predicted(option, workload)
-        served = zip(workload.shares, light, strict=True)
-        fractions = tuple(share.fraction if seen.meets_slo else 0.0 for share, seen in served)
-        each = mixed_rate(fractions, tuple(seen.requests_per_s.value for seen in light))
-        if not each:
+        load = reference_load(option, workload, light)
+        if load is None:
             return light
-        needed = ceil(workload.peak_requests_per_s * sum(fractions) / each)
-        replicas = _simulated_replicas(option, min(_REFERENCE, max(1, needed)))
-        mix = _mix([(share.bucket, fraction) for share, fraction in zip(workload.shares, fractions, strict=True)])
-        load = PoolLoad(option=option, replicas=replicas, mix=mix, requests_per_s=each * replicas, slo=workload.slo)
         scale = scale_of(load)
-        return tuple(_with_simulated_curve(seen, scale, replicas) for seen in light)
+        return tuple(_with_simulated_curve(seen, scale, load.replicas) for seen in light)
 
     return capacity
+
+
+def reference_load(option: Option, workload: WorkloadPlan, light: Sequence[Capacity]) -> PoolLoad | None:
+    """Return the pool with which a candidate is simulated first; None if it serves no length.
+
+    `light` are the predicted capacities, without queues. The pool has as many replicas as the workload needs, up to
+    eight.
+    """
+    served = zip(workload.shares, light, strict=True)
+    fractions = tuple(share.fraction if seen.meets_slo else 0.0 for share, seen in served)
+    each = mixed_rate(fractions, tuple(seen.requests_per_s.value for seen in light))
+    if not each:
+        return None
+    needed = ceil(workload.peak_requests_per_s * sum(fractions) / each)
+    replicas = simulated_size(option, min(_REFERENCE, max(1, needed)))
+    mix = _mix([(share.bucket, fraction) for share, fraction in zip(workload.shares, fractions, strict=True)])
+    return PoolLoad(option=option, replicas=replicas, mix=mix, requests_per_s=each * replicas, slo=workload.slo)
 
 
 def _with_simulated_curve(seen: Capacity, scale: Callable[[RateCurve], RateCurve], replicas: int) -> Capacity:
@@ -193,7 +204,7 @@ def load_of_pool(fleet: ServingFleet, pool: ServingPool) -> PoolLoad | None:
     rates = [stream.requests_per_s * stream.shares[pool.id] for stream in own]
     if not sum(rates):
         return None
-    replicas = _simulated_replicas(pool.option, pool.replicas)
+    replicas = simulated_size(pool.option, pool.replicas)
     return PoolLoad(
         option=pool.option,
         replicas=replicas,
@@ -203,13 +214,22 @@ def load_of_pool(fleet: ServingFleet, pool: ServingPool) -> PoolLoad | None:
     )
 
 
-def _simulated_replicas(option: Option, replicas: int) -> int:
+def simulated_size(option: Option, replicas: int) -> int:
     """Return how many replicas are simulated to represent a pool of `replicas` replicas."""
     unit, ranks = option.disaggregated, option.deployment.parallelism.dp
     if unit is not None:
         ahead, after = unit.prefill_replicas * unit.prefill.parallelism.dp, unit.decode_replicas * ranks
         ranks = min(ahead, after)
     return max(size for size in _SIZES if size <= replicas and (size == 1 or size * ranks <= _SCHEDULERS))
+
+
+def pool_of_size(load: PoolLoad, replicas: int) -> PoolLoad:
+    """Return the load of a pool with another number of replicas, at the same rate per replica.
+
+    The pool has at most as many replicas as are simulated.
+    """
+    size = simulated_size(load.option, replicas)
+    return replace(load, replicas=size, requests_per_s=load.requests_per_s / load.replicas * size)
 
 
 def _mix(weights: list[tuple[Bucket, float]]) -> tuple[tuple[Bucket, float], ...]:

@@ -1,0 +1,121 @@
+"""Compares the cheapest fleets of the vendors for one workload at one load."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+
+from penstock.economics.finance import HOURS_PER_YEAR
+from penstock.economics.token_price import MTOK
+from penstock.guide.cheapest_fleet import FleetSearch, SizedFleet, SizedPool
+from penstock.guide.fleet_draws import ShapeDraws
+from penstock.guide.guide_result import Binding, GuideCell, GuideFleet, GuidePool
+from penstock.guide.shape_capacity import ShapeCapacity, vendors_of
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ShapeJudge:
+    """Judges the cells of one workload shape."""
+
+    capacity: ShapeCapacity
+    draws: ShapeDraws
+
+    def fleets(self, requests_per_s: float) -> list[SizedFleet]:
+        """Return the cheapest fleet of each vendor at a load, the cheapest first."""
+        search, kinds = FleetSearch(self.capacity, requests_per_s), self.capacity.kinds
+        found = (search.cheapest([kind for kind in kinds if kind.vendor == vendor]) for vendor in vendors_of(kinds))
+        return sorted((fleet for fleet in found if fleet is not None), key=lambda fleet: fleet.cost_usd)
+
+    def cell(self, requests_per_s: float) -> GuideCell:
+        """Return the cell at a load."""
+        fleets = self.fleets(requests_per_s)
+        if not fleets:
+            reasons = [entry.why for entry in self.capacity.left_out if entry.what.startswith("guide on")]
+            return GuideCell(
+                shape=self.capacity.shape,
+                requests_per_s=requests_per_s,
+                fleets=(),
+                probability=None,
+                low_usd=None,
+                high_usd=None,
+                binding=None,
+                flip_rent_usd=None,
+                rival_flip_rent_usd=None,
+                why_none=reasons[0] if reasons else "no accelerator keeps the SLO",
+            )
+        winner, rival = fleets[0], fleets[1] if len(fleets) > 1 else None
+        odds = self.draws.odds(fleets, requests_per_s)
+        flip = None if rival is None else self.draws.flip_rent(winner, rival.cost_usd)
+        rival_flip = None if rival is None else self.draws.flip_rent(rival, winner.cost_usd)
+        return GuideCell(
+            shape=self.capacity.shape,
+            requests_per_s=requests_per_s,
+            fleets=tuple(self._describe(fleet, requests_per_s) for fleet in fleets),
+            probability=odds.probability[winner.vendor],
+            low_usd=odds.low_usd,
+            high_usd=odds.high_usd,
+            binding=None if rival is None else self._binding(winner, rival),
+            flip_rent_usd=None if flip is None else flip[1],
+            rival_flip_rent_usd=None if rival_flip is None else rival_flip[1],
+        )
+
+    def _binding(self, winner: SizedFleet, rival: SizedFleet) -> Binding | None:
+        """Return what decides for the winner.
+
+        It is the price if the rival needs no more devices. It is software if the rival would be cheaper with both
+        stacks at the same share of their hardware limit. Otherwise it is the resource that limits the rival's replicas.
+        """
+        if _serving_devices(rival) <= _serving_devices(winner):
+            return "price"
+        shape, limit_of = self.capacity.shape, self.capacity.sources.limit_of
+        bucket = self.capacity.workload(1.0).shares[0].bucket
+        own, other = (limit_of(fleet.pools[0].kind.candidate.option, bucket, shape.slo) for fleet in (winner, rival))
+        if own is None or other is None:
+            return None
+        if rival.cost_usd * other.roofline_fraction / own.roofline_fraction < winner.cost_usd:
+            return "software"
+        return other.resource
+
+    def _describe(self, fleet: SizedFleet, requests_per_s: float) -> GuideFleet:
+        plan = self.capacity.resolved.plan
+        mean_per_s = requests_per_s * plan.workloads[0].mean_load.value
+        tokens = mean_per_s * self.capacity.shape.context_tokens * plan.horizon_years * HOURS_PER_YEAR * 3600
+        rents = [self.draws.usd_per_rent(pool) for pool in fleet.pools]
+        known = [rent for rent in rents if rent is not None]
+        rented = len(known) == len(rents)
+        return GuideFleet(
+            vendor=fleet.vendor,
+            pools=self._pools(fleet.pools, requests_per_s),
+            cost_usd=fleet.cost_usd,
+            usd_per_mtok=fleet.cost_usd / tokens * MTOK if tokens else inf,
+            rent_usd_per_device_hour=known[0][0].input.value if rented else None,
+            usd_per_rent=sum(usd for _, usd in known) if rented else None,
+        )
+
+    def _pools(self, pools: Sequence[SizedPool], requests_per_s: float) -> tuple[GuidePool, ...]:
+        found = [self.capacity.candidate_at(pool.kind, requests_per_s) for pool in pools]
+        rates = [self.capacity.find_rate(pool.kind, pool.replicas) for pool in pools]
+        carried = [
+            pool.replicas * rate / headroom for pool, rate, (_, headroom) in zip(pools, rates, found, strict=True)
+        ]
+        spare = self.capacity.problem.spare_nodes
+        return tuple(
+            GuidePool(
+                accelerator=pool.kind.offer.accelerator,
+                unit_devices=pool.kind.offer.devices,
+                units=pool.units + spare,
+                spare_units=spare,
+                replicas=pool.replicas,
+                way=entry.way,
+                weights=entry.weights,
+                engine=entry.measured_engine,
+                tier=entry.capacities[0].tier,
+                rate_per_s=rate,
+                headroom=headroom,
+                share_fraction=load / sum(carried),
+            )
+            for pool, rate, load, (entry, headroom) in zip(pools, rates, carried, found, strict=True)
+        )
+
+
+def _serving_devices(fleet: SizedFleet) -> int:
+    return sum(pool.units * pool.kind.offer.devices for pool in fleet.pools)

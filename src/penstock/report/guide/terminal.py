@@ -1,0 +1,139 @@
+"""Renders a guide for the terminal: one map per model, output and SLO, then what turns the answer."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from penstock.guide.grid import WorkloadShape
+from penstock.guide.guide_result import GuideCell, GuideResult
+from penstock.report.guide.guide_sentences import (
+    VENDOR_NAMES,
+    binding_sentence,
+    conclusion,
+    crossing_sentence,
+    doubt_sentence,
+    is_close,
+    price_sentences,
+    short_name,
+    tokens_text,
+)
+from penstock.units import count_text, format_digits
+
+_STYLES: Final = {"amd": "red", "nvidia": "green"}
+_MAX_LINES: Final = 6
+_ROW_LABEL: Final = 8
+_GAP: Final = 2
+
+
+def render_guide(result: GuideResult, next_command: str, width: int) -> RenderableType:
+    """Draw the whole answer."""
+    pieces: list[RenderableType] = [
+        Text(result.name, style="bold"),
+        Text(
+            f"{count_text(result.horizon_years, 'year')} from {result.start}, all in; fleets are enough in "
+            f"{result.confidence:.0%} of cases",
+            style="dim",
+        ),
+    ]
+    for shape, cells in _maps(result):
+        pieces += [Text(), _map_title(shape, result), *_map(cells, result, width)]
+    pieces += [Text(), _legend(result), Text(), Text(conclusion(result), style="bold")]
+    turns = [crossing_sentence(crossing) for crossing in result.crossings]
+    pieces += _section("Where the answer turns", turns)
+    pieces += _section("Prices that turn it", list(price_sentences(result, _MAX_LINES)))
+    pieces += [Text(), Text(binding_sentence(result)), Text(doubt_sentence(result))]
+    pieces += [Text(f"Next: {next_command}", style="dim")]
+    return Group(*pieces)
+
+
+def _section(title: str, lines: Sequence[str]) -> list[RenderableType]:
+    if not lines:
+        return []
+    more = len(lines) - _MAX_LINES
+    shown: list[RenderableType] = [_item(line) for line in lines[:_MAX_LINES]]
+    if more > 0:
+        shown.append(_item(f"and {more} more; --json lists all"))
+    return [Text(), Text(title, style="bold"), *shown]
+
+
+def _item(line: str) -> Padding:
+    """Draw a line two columns to the right; what does not fit continues below, two columns further."""
+    grid = Table.grid(padding=(0, 1))
+    grid.add_row("-", line)
+    return Padding(grid, (0, 0, 0, 2))
+
+
+def _maps(result: GuideResult) -> Iterator[tuple[WorkloadShape, list[GuideCell]]]:
+    """Yield the cells of each model, output and SLO; the first shape stands for all."""
+    found: dict[tuple[object, ...], list[GuideCell]] = {}
+    for cell in result.cells:
+        shape = cell.shape
+        slo = (shape.slo.tpot_s, shape.slo.e2e_s, shape.slo.attainment_fraction, _base_ttft(shape, result))
+        found.setdefault((shape.model, shape.output_tokens, slo), []).append(cell)
+    yield from ((cells[0].shape, cells) for cells in found.values())
+
+
+def _base_ttft(shape: WorkloadShape, result: GuideResult) -> float | None:
+    if shape.slo.ttft_s is None:
+        return None
+    return round(shape.slo.ttft_s - result.grid.ttft_per_1k_s * shape.input_tokens / 1000, 6)
+
+
+def _map_title(shape: WorkloadShape, result: GuideResult) -> Text:
+    slo, per_1k = f"{shape.slo}", result.grid.ttft_per_1k_s
+    base = _base_ttft(shape, result)
+    if base is not None and per_1k and shape.slo.ttft_s is not None:
+        limits = slo.split(",", 1)
+        slo = f"ttft={base:g}s + {per_1k * 1e3:g}ms per 1k,{limits[1] if len(limits) > 1 else ''}"
+    title = Text(shape.model, style="bold")
+    title.append(f", {shape.output_tokens:,} output tokens, {slo}", style="not bold")
+    return title
+
+
+def _map(cells: Sequence[GuideCell], result: GuideResult, width: int) -> Iterator[RenderableType]:
+    """Draw rows of prompts and columns of loads, in as many blocks as the width takes."""
+    loads = result.grid.loads
+    names = [short_name(cell.winner.accelerator) for cell in cells if cell.winner is not None]
+    column = max([6, *(len(name) for name in names)]) + _GAP
+    per_block = max(1, (width - _ROW_LABEL) // column)
+    by_key = {(cell.shape.input_tokens, cell.requests_per_s): cell for cell in cells}
+    prompts = sorted({cell.shape.input_tokens for cell in cells})
+    for start in range(0, len(loads), per_block):
+        block = loads[start : start + per_block]
+        yield Text(f"{'prompt':{_ROW_LABEL}}requests/s at the peak", style="dim")
+        yield Text(f"{'tokens':{_ROW_LABEL}}" + "".join(f"{format_digits(load):{column}}" for load in block))
+        for prompt in prompts:
+            row = [by_key.get((prompt, load)) for load in block]
+            first, second = Text(f"{tokens_text(prompt):{_ROW_LABEL}}"), Text(" " * _ROW_LABEL)
+            for cell in row:
+                name, margin, style = _cell(cell)
+                first.append(f"{name:{column}}", style=style)
+                second.append(f"{margin:{column}}", style="dim")
+            yield first
+            yield second
+
+
+def _cell(cell: GuideCell | None) -> tuple[str, str, str]:
+    """Return the two lines of a cell, and the style of the first."""
+    if cell is None or cell.winner is None:
+        return "-", "", "dim"
+    style = f"bold {_STYLES.get(cell.winner.vendor, 'blue')}"
+    margin = "only" if cell.margin_fraction is None else f"+{min(9.99, cell.margin_fraction):.0%}"
+    return short_name(cell.winner.accelerator), margin + ("~" if is_close(cell) else ""), style
+
+
+def _legend(result: GuideResult) -> Text:
+    winners = [cell.winner for cell in result.served if cell.winner is not None]
+    text = Text(style="dim")
+    for vendor in sorted({fleet.vendor for fleet in winners}):
+        names = sorted({short_name(fleet.accelerator) for fleet in winners if fleet.vendor == vendor})
+        text.append(f"{VENDOR_NAMES.get(vendor, vendor)}: ", style=f"bold {_STYLES.get(vendor, 'blue')}")
+        text.append(f"{', '.join(names)}.  ")
+    text.append(
+        "+20%: the other vendor costs 20% more.  ~: close.  -: none keeps the SLO.  only: no other vendor does."
+    )
+    return text

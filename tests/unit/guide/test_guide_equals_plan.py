@@ -1,0 +1,109 @@
+"""A cell of the guide is the plan of its workload: same fleet, same cost, same odds."""
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from examples import model
+from penstock.catalog import load_accelerator
+from penstock.guide.guide_file import GuideQuestion, parse_guide
+from penstock.guide.guide_result import GuideCell, GuideResult
+from penstock.guide.make_guide import make_guide
+from penstock.planning.candidates.replica_capacity import length_by_length
+from penstock.planning.make_plan import make_plan
+from penstock.planning.plan_result import Answer
+from penstock.planning.plan_sources import Sources
+from small_plans import TODAY, capacities, whole_node_prices
+
+GUIDE = """
+start: 2026-12-01
+grid: {models: llama-3.1-8b, prompts: [1k, 8k], loads: [2, 20, 90], slos: ["ttft=1s,tpot=50ms"], ttft_per_1k: 1us}
+accelerators:
+  - {id: mi300x, rent_usd_per_hour: {value: 2.0, low: 1.7, high: 2.6}, instances: [1, 2]}
+  - {id: h200, rent_usd_per_hour: {value: 3.4, low: 3.0, high: 4.0}, instances: [1]}
+draws: 500
+"""
+
+
+def sources_of(question: GuideQuestion, mi300x: float, h200: float, spread: float) -> Sources:
+    made_up = capacities({"mi300x": mi300x, "h200_sxm": h200}, spread=spread)
+    return Sources(
+        accelerators=tuple(load_accelerator(part.id) for part in question.template.accelerators),
+        prices_of=whole_node_prices,
+        model_of=model,
+        capacity_of=length_by_length(made_up),
+        capacity_note="made up",
+    )
+
+
+def guided(text: str = GUIDE, mi300x: float = 4.0, h200: float = 6.0, spread: float = 0.2) -> GuideResult:
+    question = parse_guide(text, "guide.yaml", today=TODAY)
+    return make_guide(question, sources_of(question, mi300x, h200, spread))
+
+
+def planned(cell: GuideCell, mi300x: float, h200: float, spread: float) -> Answer:
+    question = parse_guide(GUIDE, "guide.yaml", today=TODAY)
+    plan = cell.shape.plan(question.template, cell.requests_per_s)
+    answer = make_plan(plan, sources_of(question, mi300x, h200, spread)).answer
+    assert isinstance(answer, Answer)
+    return answer
+
+
+@settings(max_examples=3, deadline=None)
+@given(mi300x=st.floats(2.0, 8.0), h200=st.floats(2.0, 8.0), spread=st.floats(0.05, 0.4), number=st.integers(0, 5))
+def test_a_cell_is_the_plan_of_its_workload(mi300x: float, h200: float, spread: float, number: int) -> None:
+    cell = guided(mi300x=mi300x, h200=h200, spread=spread).cells[number]
+    answer = planned(cell, mi300x, h200, spread)
+    best = min(mix.mix.cost_usd for label, mix in answer.by_label.items() if label != "mix")
+    assert cell.winner is not None
+    assert cell.winner.cost_usd == pytest.approx(best, rel=1e-4)
+
+
+def test_the_odds_of_a_cell_are_those_of_the_plan() -> None:
+    cell = guided().cells[1]
+    answer = planned(cell, 4.0, 6.0, 0.2)
+    assert cell.winner is not None
+    assert cell.probability is not None
+    share = answer.confidence.probability
+    assert cell.probability == pytest.approx(share[cell.winner.vendor] + share.get("mix", 0.0), abs=0.06)
+
+
+def test_more_load_or_a_longer_prompt_never_costs_less() -> None:
+    result = guided()
+    for one, other in product(result.cells, repeat=2):
+        shorter = one.shape.input_tokens <= other.shape.input_tokens and one.requests_per_s <= other.requests_per_s
+        if shorter and one.winner and other.winner:
+            assert one.winner.cost_usd <= other.winner.cost_usd * (1 + 1e-9)
+
+
+def test_a_rent_beyond_its_flip_turns_the_cell() -> None:
+    for cell in guided().cells[1::3]:
+        assert cell.winner is not None
+        assert cell.rival is not None
+        turn, ident = cell.flip_rent_usd, cell.winner.accelerator
+        assert turn is not None
+        now = cell.winner.rent_usd_per_device_hour
+        assert now is not None
+        for factor, same in ((0.99, True), (1.01, False)):
+            usd = turn * factor
+            text = GUIDE.replace("value: 2.0", f"value: {usd}") if ident == "mi300x" else GUIDE
+            text = text if ident == "mi300x" else GUIDE.replace("value: 3.4", f"value: {usd}")
+            text = text.replace("low: 1.7, high: 2.6", "low: 0.01, high: 99")
+            text = text.replace("low: 3.0, high: 4.0", "low: 0.01, high: 99")
+            after = guided(text).cell(cell.shape, cell.requests_per_s)
+            assert after.winner is not None
+            assert (after.winner.vendor == cell.winner.vendor) is same
+
+
+def test_a_crossing_of_loads_has_different_winners_on_both_sides() -> None:
+    text = GUIDE.replace("[2, 20, 90]", "[0.5, 400]") + "stacks: {amd: {engineers: 1}}\n"
+    result = guided(text)
+    crossings = [crossing for crossing in result.crossings if crossing.axis == "load"]
+    assert crossings
+    for crossing in crossings:
+        sides = guided(text.replace("[0.5, 400]", f"[{crossing.low}, {crossing.high}]"))
+        ends = [sides.cell(replace(crossing.shape), load) for load in (crossing.low, crossing.high)]
+        assert [end.winner.vendor for end in ends if end.winner] == [crossing.below_vendor, crossing.above_vendor]
