@@ -8,7 +8,7 @@ from penstock.planning.candidates.launch_obstacles import SubjectOf
 from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.planned_fleet import planned_fleet
 from penstock.preflight import Preflight, Subject
-from penstock.preflight.pool_check import check_pool, quantised_at_load, stores_own_format
+from penstock.preflight.pool_check import check_pool, launched_checkpoint, quantised_at_load
 from penstock.preflight.rules.knowledge import Knowledge
 
 
@@ -69,7 +69,9 @@ def _launch(pool: Pool, subject: Subject, answer: Preflight) -> PoolLaunch:
     note = f"{pool.engine.name} {answer.question.version}; preflight: {answer.readiness.value}"
     if quantised_at_load(pool, subject) is not None:
         note += f"; converts the published weights to {pool.weights} at load"
-    elif not stores_own_format(pool, subject):
+    elif (launched := launched_checkpoint(pool, subject)) is not None:
+        note += "" if launched is subject else f"; {pool.weights} weights of {launched.name}"
+    else:
         # How a checkpoint was quantised decides which kernels run, and this checkpoint has no name yet.
         note = (
             f"{pool.engine.name} {answer.question.version}; fill in your {pool.weights} checkpoint and run "

@@ -13,6 +13,7 @@ from penstock.fleet.release import Release
 from penstock.fleet.serving_engines import ServingEngine, serving_defaults, serving_engine
 from penstock.model import ModelSpec
 from penstock.preflight.check import check
+from penstock.preflight.facts.published_format import published_format
 from penstock.preflight.facts.quantisation_scheme import read_scheme
 from penstock.preflight.facts.situation import Subject
 from penstock.preflight.launch.launch_choices import LaunchChoices
@@ -38,21 +39,32 @@ def quantised_at_load(pool: Pool, subject: Subject) -> str | None:
     return "fp8" if converts else None
 
 
+def launched_checkpoint(pool: Pool, subject: Subject) -> Subject | None:
+    """Return the checkpoint with which a pool is launched; None if none is published in its weight format.
+
+    This is the published checkpoint if the engine serves or converts it, or else a published checkpoint of the same
+    weights in the pool's format.
+    """
+    if quantised_at_load(pool, subject) is not None or stores_own_format(pool, subject):
+        return subject
+    return published_format(pool.model, pool.weights)
+
+
 def check_pool(
     pool: Pool, accelerator: Accelerator, subject: Subject, converted: ModelSpec, knowledge: Knowledge
 ) -> Preflight:
     """Check the proposed launch of one replica. `converted` is the model in the pool's weight format.
 
-    The engine quantises the published weights at load if it can. Otherwise the pool needs a checkpoint that has no
-    name yet.
+    The engine quantises the published weights at load if it can. Otherwise the pool is launched with a published
+    checkpoint in its weight format, or needs a checkpoint that has no name yet.
     """
-    method = quantised_at_load(pool, subject)
-    if method is None and not stores_own_format(pool, subject):
+    method, launched = quantised_at_load(pool, subject), launched_checkpoint(pool, subject)
+    if launched is None:
         unnamed = f"YOUR-{pool.weights.upper()}-CHECKPOINT"
-        subject = replace(subject, model=converted, scheme=read_scheme(converted, None, None), name=unnamed)
+        launched = replace(subject, model=converted, scheme=read_scheme(converted, None, None), name=unnamed)
     engine = serving_engine(pool.engine.name)
     question = PreflightQuestion(
-        subject=subject,
+        subject=launched,
         accelerator=accelerator,
         engine=engine,
         version=_release(pool, engine),

@@ -10,6 +10,7 @@ from penstock.api.arguments.fleet_argument import deployed_pool
 from penstock.catalog import load_accelerator
 from penstock.checkpoint import open_checkpoint
 from penstock.fleet.serving_engines import ENGINES, ServingEngine
+from penstock.model.model_spec import model_as_measured
 from penstock.planning.candidates.candidate_search import Choice, find_candidates
 from penstock.planning.candidates.launch_obstacles import LaunchCheck
 from penstock.planning.candidates.option_pools import option_pools
@@ -47,6 +48,22 @@ def test_a_launch_that_preflight_cannot_print_for_several_machines_is_an_obstacl
     assert why is not None
     assert why.startswith("preflight does not pass trtllm 1.3.0rc18: 16 devices are 2 machines")
     assert check.obstacle(option("vllm", "h200", tp=1, dp=16), "deepseek-r1") is None
+
+
+def test_weights_that_nobody_publishes_and_the_engine_does_not_make_are_an_obstacle() -> None:
+    """The launch named YOUR-FP8-CHECKPOINT, and the plan called it launchable."""
+    check = LaunchCheck(subject, load_knowledge())
+
+    def fp8(name: str, engine: ServingEngine) -> Option:
+        placed = deployment(name, "h200", tp=1, engine=engine)
+        converted = replace(placed, model=model_as_measured(placed.model, "fp8"))
+        return Option(id=f"{name} {engine}", weights="fp8", deployment=converted, measured_engine=engine)
+
+    assert check.obstacle(fp8("qwen2.5-32b", "vllm"), "qwen2.5-32b") is None
+    assert check.obstacle(fp8("qwen3-32b", "trtllm"), "qwen3-32b") is None
+    assert check.obstacle(fp8("qwen2.5-32b", "trtllm"), "qwen2.5-32b") == (
+        "the catalog has no fp8 checkpoint of qwen2.5-32b, and trtllm makes none at load"
+    )
 
 
 def found_with(obstacle: str | None, *, asked: tuple[str, ...] = ()) -> Choice:

@@ -23,6 +23,7 @@ from penstock.fleet.serving_engines import ENGINES, ServingEngine, serving_defau
 from penstock.model.model_spec import model_as_measured
 from penstock.preflight import LaunchChoices, Preflight, PreflightQuestion, Readiness, check, load_knowledge
 from penstock.preflight.facts.launch_command import parse_command
+from penstock.preflight.facts.published_format import published_format
 from penstock.preflight.facts.stated_split import stated_split
 from penstock.preflight.facts.subject import subject_of
 from penstock.preflight.launch.server_program import program_of
@@ -195,10 +196,29 @@ def test_a_pool_is_launched_under_the_name_of_the_published_weights() -> None:
     converted = checked(pool(weights="fp8")).plan.bare()
     assert "meta-llama/Llama-3.1-8B-Instruct" in converted
     assert "--quantization fp8" in converted
-    assert (
-        "YOUR-FP8-CHECKPOINT"
-        in checked(pool(weights="fp8", engine=PoolEngine(name="atom", version="unstated"))).plan.bare()
-    )
+    atom = PoolEngine(name="atom", version="unstated")
+    assert "RedHatAI/Meta-Llama-3.1-8B-Instruct-FP8-dynamic" in checked(pool(weights="fp8", engine=atom)).plan.bare()
+    unpublished = checked(pool(model="qwen2.5-32b", weights="fp8", engine=atom)).plan.bare()
+    assert "YOUR-FP8-CHECKPOINT" in unpublished
+
+
+@pytest.mark.parametrize(
+    ("model", "weights", "found"),
+    [
+        ("llama-3.1-70b", "fp8", "nvidia/Llama-3.1-70B-Instruct-FP8"),
+        ("qwen3-32b", "fp8", "Qwen/Qwen3-32B-FP8"),
+        ("qwen3-235b-a22b", "fp8", "Qwen/Qwen3-235B-A22B-FP8"),
+        ("qwen2.5-32b", "fp8", None),
+        ("llama-3.1-70b", "mxfp4", None),
+        ("/no/such/checkpoint", "fp8", None),
+    ],
+)
+def test_a_published_checkpoint_has_the_weights_of_the_model_in_the_format(
+    model: str, weights: str, found: str | None
+) -> None:
+    """Weights of another version of the model (qwen3-235b-a22b-2507-fp8) are other weights."""
+    subject = published_format(model, weights)
+    assert (None if subject is None else subject.name) == found
 
 
 def test_settings_of_a_pool_become_flags_if_they_differ_from_the_defaults() -> None:

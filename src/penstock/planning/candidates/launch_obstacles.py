@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from penstock.planning.candidates.option_pools import option_pools
 from penstock.planning.candidates.replica_capacity import Option
 from penstock.preflight import Preflight, Subject
-from penstock.preflight.pool_check import check_pool
+from penstock.preflight.pool_check import check_pool, launched_checkpoint
 from penstock.preflight.rules.knowledge import Knowledge
 
 SubjectOf = Callable[[str], Subject]
@@ -32,8 +32,11 @@ class LaunchCheck:
 
     def _check(self, option: Option, model: str) -> str | None:
         for pool in option_pools(option, name="pool", model=model, site="site", replicas=1):
-            deployment = option.deployment
-            answer = check_pool(pool, deployment.accelerator, self.subject_of(model), deployment.model, self.knowledge)
+            deployment, subject = option.deployment, self.subject_of(model)
+            if launched_checkpoint(pool, subject) is None:
+                unpublished = f"the catalog has no {pool.weights} checkpoint of {model}"
+                return f"{unpublished}, and {pool.engine.name} makes none at load"
+            answer = check_pool(pool, deployment.accelerator, subject, deployment.model, self.knowledge)
             if not answer.passes:
                 return _reason(answer)
         return None
