@@ -34,6 +34,7 @@ COMMANDS = (
     ("top",),
     ("receipts",),
     ("results",),
+    ("calibrate",),
     ("tax",),
     ("accuracy",),
     ("audit",),

@@ -14,6 +14,7 @@ from penstock.api.catalog import (
     CatalogShowDocument,
 )
 from penstock.report.audit.document import AuditDocument
+from penstock.report.calibrate import CalibrateDocument
 from penstock.report.drawing.json_document import schema_name
 from penstock.report.fit.document import FitDocument
 from penstock.report.fit.together import FitTogetherDocument
@@ -31,6 +32,7 @@ from penstock.report.simulate_fleet.document import SimulateFleetDocument
 
 _TYPES: Final[tuple[type, ...]] = (
     AuditDocument,
+    CalibrateDocument,
     CatalogDiffDocument,
     CatalogListDocument,
     CatalogModelsDocument,

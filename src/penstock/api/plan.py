@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 from rich.console import RenderableType
 
 from penstock.api.answer import ApiAnswer, Row
+from penstock.api.arguments.own_corrections import efficiencies_with
 from penstock.api.arguments.workload_argument import trace_choice
 from penstock.api.compile_notice import compile_first
 from penstock.api.progress import LOG, ProgressListener
@@ -21,7 +22,7 @@ from penstock.fleet.pools import Fleet
 from penstock.performance.shipped.shipped_disaggregated import shipped_phase_factors
 from penstock.performance.shipped.shipped_drafts import own_drafts
 from penstock.performance.shipped.shipped_energy import power_under_load
-from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies
+from penstock.performance.shipped.shipped_runs import model_of
 from penstock.planning.candidates.disaggregated_screen import UnitScreen
 from penstock.planning.candidates.disaggregated_units import find_units
 from penstock.planning.candidates.launch_obstacles import LaunchCheck
@@ -112,12 +113,15 @@ class PlanAnswer(ApiAnswer):
         return self.result.plan.name, [text[:120] for text in said]
 
 
-def plan(file: AskedPlan, *, watch: ProgressListener = LOG) -> PlanAnswer:
-    """Plan a fleet, as `penstock plan` does: `plan("plan.yaml")`. `penstock plan --init` prints an example file."""
+def plan(file: AskedPlan, *, calibration: str | None = None, watch: ProgressListener = LOG) -> PlanAnswer:
+    """Plan a fleet, as `penstock plan` does: `plan("plan.yaml")`. `penstock plan --init` prints an example file.
+
+    `calibration` names files of `penstock calibrate`, which correct the setups that the user has measured.
+    """
     asked = file if isinstance(file, Plan) else read_plan(Path(file))
     folder = Path() if isinstance(file, Plan) else Path(file).parent
     compile_first(watch)
-    sources = sources_of(asked, folder, watch)
+    sources = sources_of(asked, folder, watch, calibration)
     return PlanAnswer(result=make_plan(asked, sources, watch.progress), sustained=sources.sustained_of)
 
 
@@ -129,10 +133,10 @@ def read_plan(file: Path) -> Plan:
     return replace(asked, owned=tuple(replace(entry, id=load_accelerator(entry.id).id) for entry in asked.owned))
 
 
-def sources_of(asked: Plan, folder: Path, watch: ProgressListener = LOG) -> Sources:
+def sources_of(asked: Plan, folder: Path, watch: ProgressListener = LOG, calibration: str | None = None) -> Sources:
     """Build the plan's data sources: catalog, models and simulator."""
     columns = {workload.trace: workload.columns for workload in asked.workloads if workload.trace is not None}
-    efficiencies = shipped_efficiencies()
+    efficiencies = efficiencies_with(calibration)
     screen = UnitScreen(QueuelessScreen(efficiencies), shipped_phase_factors())
     kept = trial_files()
     simulator = Simulator(screen.loop, seed=asked.seed, units=screen, cache=kept)

@@ -9,6 +9,7 @@ from penstock.api.answer import ApiAnswer, Row, device_label, spread_over
 from penstock.api.arguments.choices import counted_targets, tokens_choice
 from penstock.api.arguments.deployment_argument import RequestedDeployment
 from penstock.api.arguments.ignored import refuse_ignored
+from penstock.api.arguments.own_corrections import require_used
 from penstock.api.options.option_fields import takes
 from penstock.api.options.predict_options import PredictOptions
 from penstock.catalog import load_measurements
@@ -16,6 +17,7 @@ from penstock.catalog.device_prices import DevicePrice, hourly_rent
 from penstock.catalog.measurement import Measurement
 from penstock.economics.rent_rates import rent_usd_per_output_mtok
 from penstock.model import ModelSpec
+from penstock.performance.calibration.own_correction import fingerprint_of
 from penstock.performance.disaggregated.disaggregated_prediction import DisaggregatedPrediction
 from penstock.performance.prediction.energy_per_token import Energy, energy_of
 from penstock.performance.prediction.measured_cell import measured_energy, rows_of_cell, with_measured_rate
@@ -143,6 +145,8 @@ def _predict_aggregated(placing: RequestedDeployment, load: tuple[int, int, int]
         _with_evidence(placing.predict(accelerator, devices, load, roofline=roofline), family)
         for accelerator, devices in counted_targets(placing.options.on)
     ]
+    if not roofline:
+        require_used(placing.efficiencies, (fingerprint_of(one.deployment, one.measured_engine) for one, _, _ in found))
     return PredictAnswer(
         model=placing.spec,
         input_tokens=load[0],

@@ -11,6 +11,7 @@ from penstock.api.answer import ApiAnswer, Row, spread_over
 from penstock.api.arguments.choices import counted_targets, tokens_choice
 from penstock.api.arguments.deployment_argument import RequestedDeployment
 from penstock.api.arguments.ignored import refuse_ignored
+from penstock.api.arguments.own_corrections import require_used
 from penstock.api.arguments.workload_argument import route_choice, workload_choice
 from penstock.api.compile_notice import compile_first
 from penstock.api.options.option_fields import takes
@@ -19,7 +20,7 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.catalog.device_prices import DevicePrice, hourly_rent
 from penstock.fleet import Deployment
 from penstock.model import ModelSpec
-from penstock.performance.shipped.shipped_runs import shipped_efficiencies
+from penstock.performance.calibration.own_correction import fingerprint_of
 from penstock.performance.step.step_work import ReplicaWork
 from penstock.report.simulate.document import SimulateDocument
 from penstock.report.simulate.terminal import e2e_of, name_of, render_simulation, tpot_of, ttft_of
@@ -114,6 +115,8 @@ def _scenarios(
         scenarios.append(
             run_scenario(placement, question, usd_per_hour=per_hour, prefill=prefill, progress=options.watch.progress)
         )
+    placed = [(one.placement.deployment, one.placement.measured_engine) for one in scenarios]
+    require_used(placing.efficiencies, (fingerprint_of(one, engine) for one, engine in placed if engine is not None))
     return tuple(scenarios)
 
 
@@ -152,7 +155,7 @@ def _place(
     placement = place(
         _with_settings(options, prediction.deployment),
         prediction.measured_engine,
-        shipped_efficiencies(),
+        placing.efficiencies,
         typical_lengths=tokens,
         prefix_caching=options.prefix_caching,
         speculation=prediction.speculation,

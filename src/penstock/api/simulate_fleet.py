@@ -13,6 +13,7 @@ from penstock.api.answer import ApiAnswer, Row
 from penstock.api.arguments.choices import tokens_choice
 from penstock.api.arguments.fleet_argument import deployed_pool, fleet_choice, fleet_tokens, placed_pool
 from penstock.api.arguments.fleet_events import FleetEvents, fleet_events_argument
+from penstock.api.arguments.own_corrections import efficiencies_with, require_used
 from penstock.api.arguments.policy_names import policies_choice
 from penstock.api.arguments.static_weights import weights_choice
 from penstock.api.arguments.workload_argument import after_system_prompts, workload_choice
@@ -24,6 +25,8 @@ from penstock.api.progress import ProgressListener
 from penstock.errors import UsageError
 from penstock.fleet.disaggregated_replica import Disaggregated
 from penstock.fleet.pools import Fleet, Pool
+from penstock.performance.calibration.efficiencies import Efficiencies
+from penstock.performance.calibration.own_correction import fingerprint_of
 from penstock.performance.disaggregated.disaggregated_prediction import transfer_token_s
 from penstock.performance.disaggregated.steady_state import HANDOVER_S
 from penstock.report.drawing.attainment import format_attainment
@@ -91,7 +94,10 @@ def simulate_fleet(options: SimulateFleetOptions) -> SimulateFleetAnswer:
         raise UsageError("a trace has its own lengths; give either --trace, or --in and --out")
     if options.trace is None and options.columns is not None:
         raise UsageError("--columns needs a trace; add `--trace requests.csv`")
-    fleets = _by_model(fleet_choice(options.fleet))
+    asked = fleet_choice(options.fleet)
+    setups = (fingerprint_of(deployed_pool(pool), pool.engine.name) for pool in asked.pools)
+    require_used(efficiencies_with(options.calibration), setups)
+    fleets = _by_model(asked)
     if len(fleets) > 1 and options.trace is not None:
         raise UsageError("a trace is of one model; keep only the pools of one model in the fleet file")
     total = sum(_rate(fleet) for fleet in fleets)
@@ -103,7 +109,7 @@ def simulate_fleet(options: SimulateFleetOptions) -> SimulateFleetAnswer:
 def _simulate_model(options: SimulateFleetOptions, fleet: Fleet, share: float) -> SimulateFleetAnswer:
     """Simulate the pools of one model, which get `share` of the stated rate and requests."""
     unstated = options.input_tokens is None and options.output_tokens is None
-    policies, pools = policies_choice(options.policy), _pools(fleet)
+    policies, pools = policies_choice(options.policy), _pools(fleet, efficiencies_with(options.calibration))
     rate_per_s = options.rate * share if options.rate is not None else _peak(fleet, recorded=options.trace is not None)
     workload, count = workload_choice(
         options,
@@ -164,7 +170,7 @@ def _own_events(options: SimulateFleetOptions, fleet: Fleet) -> Sequence[str]:
     return [line for line in options.events if not any(f" {name}/" in f" {line}" for name in others)]
 
 
-def _pools(fleet: Fleet) -> list[ReplicaPool]:
+def _pools(fleet: Fleet, efficiencies: Efficiencies) -> list[ReplicaPool]:
     decoding = [pool for pool in fleet.pools if pool.role == "decode"]
     if decoding and (len(decoding) > 1 or any(pool.role == "both" for pool in fleet.pools)):
         raise UsageError(
@@ -173,7 +179,7 @@ def _pools(fleet: Fleet) -> list[ReplicaPool]:
     return [
         ReplicaPool(
             name=pool.name,
-            replica=placed_pool(fleet, pool),
+            replica=placed_pool(fleet, pool, efficiencies),
             replicas=pool.replicas,
             role=pool.role,
             transfer=_transfer(pool, decoding[0]) if pool.role == "prefill" else None,

@@ -22,7 +22,7 @@ negative verdict."""
 _PANELS: Final = {
     "Plan": ("fit", "predict", "guide", "plan", "inspect", "tax", "catalog", "workload"),
     "Run": ("simulate", "emulate", "route", "top", "receipts"),
-    "Prove": ("accuracy", "audit", "preflight", "doctor", "fp8", "results"),
+    "Prove": ("accuracy", "audit", "preflight", "doctor", "fp8", "results", "calibrate"),
 }
 
 

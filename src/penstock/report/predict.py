@@ -15,6 +15,7 @@ from penstock.performance.memory.engine_settings_that_fit import engine_flags
 from penstock.performance.prediction.energy_per_token import Energy
 from penstock.performance.prediction.nearest_measurements import reasons_to_differ
 from penstock.performance.prediction.predict_deployment import Prediction, Range
+from penstock.report.correction_note import correction_note
 from penstock.report.drawing.bars import Use, legend, stacked_bar
 from penstock.report.drawing.comparison_table import Column, sheet
 from penstock.report.price_note import price_notes
@@ -70,6 +71,10 @@ def render_predictions(
         if prediction.memory.fits:
             pieces.append(_near(prediction, rows))
     pieces.append(_grounds(predictions))
+    corrected = [
+        one.stack.correction for one in predictions if one.stack is not None and one.stack.correction is not None
+    ]
+    pieces += [correction_note(corrected)] if corrected else []
     return Group(*pieces)
 
 

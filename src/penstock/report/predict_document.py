@@ -88,6 +88,7 @@ class PredictDeployment(TypedDict):
     ttft_statistic: Statistic
     novelty: str
     borrowed_from: list[str]
+    corrected_by: Annotated[str | None, at("stack.correction.source")]
     rows_of_this_setup: Annotated[int, at("seen.rows")]
     software: str | None
     nearest: list[NearDocument]

@@ -14,6 +14,7 @@ FLEET = Path(__file__).resolve().parents[3] / "examples" / "fleets" / "chat-h100
 READ = {
     *("fleet", "fleet_schema", "policy", "events", "reports", "pickers", "trace", "columns", "input_tokens"),
     *("output_tokens", "arrivals", "rate", "requests", "system_prompts", "slo", "seed", "chart", "as_json", "help"),
+    "calibration",
 }
 
 

@@ -5,11 +5,13 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, partial
 
 from penstock.api.arguments.choices import cache_choice, model_choice, ranks_choice, split_choice
+from penstock.api.arguments.own_corrections import efficiencies_with
 from penstock.api.options.model_options import DeploymentOptions
 from penstock.catalog.accelerator import Accelerator
 from penstock.errors import UsageError
 from penstock.fleet import Parallelism
 from penstock.model import CacheDtype, ModelSpec
+from penstock.performance.calibration.efficiencies import Efficiencies
 from penstock.performance.disaggregated.disaggregated_prediction import (
     DisaggregatedEvidence,
     DisaggregatedPrediction,
@@ -23,7 +25,6 @@ from penstock.performance.prediction.predict_deployment import Prediction
 from penstock.performance.prediction.speculation import Speculation
 from penstock.performance.shipped.shipped_disaggregated import measured_pools, shipped_phase_factors
 from penstock.performance.shipped.shipped_drafts import shipped_drafts
-from penstock.performance.shipped.shipped_runs import shipped_efficiencies
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,11 @@ class RequestedDeployment:
         """Return the name of the engine whose measurements are used."""
         return self.options.engine.strip().lower()
 
+    @cached_property
+    def efficiencies(self) -> Efficiencies:
+        """Return the shipped evidence, corrected by the user's own runs."""
+        return efficiencies_with(self.options.calibration)
+
     def _split(self, accelerator: Accelerator, devices: int | None) -> Parallelism:
         return split_choice(accelerator, devices, tp=None, pp=1, dp=self.options.dp, ep=self.options.ep)
 
@@ -67,7 +73,7 @@ class RequestedDeployment:
             cache_dtype=self.cache_dtype,
             measured_engine=self.measured_engine,
             load=load,
-            efficiencies=None if roofline else shipped_efficiencies(),
+            efficiencies=None if roofline else self.efficiencies,
             speculate=self._speculate(accelerator),
         )
 
@@ -95,7 +101,7 @@ class RequestedDeployment:
             cache_dtype=self.cache_dtype,
             measured_engine=self.measured_engine,
             demand=PoolsDemand(users=users, input_tokens=tokens[0], output_tokens=tokens[1]),
-            efficiencies=shipped_efficiencies(),
+            efficiencies=self.efficiencies,
             evidence=DisaggregatedEvidence(factors=shipped_phase_factors(), measured_of=measured_pools),
             speculate=self._speculate(accelerator),
         )

@@ -16,6 +16,7 @@ from penstock.fleet.engines import Engine
 from penstock.fleet.fleet_file import read_fleet
 from penstock.fleet.pools import UNSTATED, Fleet, Pool
 from penstock.fleet.serving_engines import ENGINES, serving_defaults, serving_engine
+from penstock.performance.calibration.efficiencies import Efficiencies
 from penstock.performance.disaggregated.disaggregated_prediction import stack_in_phase
 from penstock.performance.prediction.drafted_load import drafted_curve
 from penstock.performance.prediction.multi_token_prediction import multi_token_prediction
@@ -64,12 +65,16 @@ def _mean_tokens(fleet: Fleet, rates: Sequence[float]) -> tuple[int, int]:
     return max(1, round(inputs)), max(1, round(outputs))
 
 
-def placed_pool(fleet: Fleet, pool: Pool) -> Replica:
-    """Place one replica of a pool on the measured stack. Raise an error if the model does not fit."""
+def placed_pool(fleet: Fleet, pool: Pool, efficiencies: Efficiencies | None = None) -> Replica:
+    """Place one replica of a pool on the measured stack. Raise an error if the model does not fit.
+
+    `efficiencies` is the shipped evidence, unless own runs correct it.
+    """
+    evidence = efficiencies or shipped_efficiencies()
     work = ReplicaWork(deployed_pool(pool))
-    stack = stack_of(work, pool.engine.name, shipped_efficiencies())
+    stack = stack_of(work, pool.engine.name, evidence)
     drafts = _drafts(pool)
-    drafted = drafted_curve(stack, work, pool.engine.name, shipped_efficiencies(), drafts)
+    drafted = drafted_curve(stack, work, pool.engine.name, evidence, drafts)
     if pool.role != "both":
         stack = stack_in_phase(stack, work.deployment, pool.engine.name, pool.role, shipped_phase_factors())
     placement = place_on(

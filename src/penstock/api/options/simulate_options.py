@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.api.options.model_options import DeploymentOptions
+from penstock.api.options.model_options import CALIBRATION_HELP, DeploymentOptions
 from penstock.api.options.option_fields import argument, option, options
 from penstock.api.progress import LOG, ProgressListener
 
@@ -106,6 +106,7 @@ class SimulateFleetOptions(WorkloadOptions):
         "sglang-cache-aware, static-weight.",
         default="penstock",
     )
+    calibration: str | None = option(CALIBRATION_HELP, default=None, metavar="FILE")
     events: Sequence[str] = option(
         "A fault or load spike: 'death of h100/0 at 60s for 30s', 'slow h100/0 x3 at 60s', 'silence of h100/0 at "
         "60s', 'loss 5%', 'crowd x3 at 60s for 20s'. Repeat for more. Faults are possible in pools that both "

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from penstock.api.options.option_fields import Flag
-from penstock.cli.flags.shared_flags import AsJson
+from penstock.cli.flags.shared_flags import AsJson, CalibrationFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +55,7 @@ def plan_command(
             show_default=False,
         ),
     ] = None,
+    calibration: CalibrationFiles = None,
     as_json: AsJson = False,
 ) -> None:
     """Which fleet should be bought?
@@ -69,10 +70,7 @@ def plan_command(
         click.echo(EXAMPLE_PLAN, nl=False)
         return
     if schema:
-        from penstock.planning.spec.plan_file import PLAN_FILE
-        from penstock.report.drawing.plain_json import to_json
-
-        click.echo(to_json(PLAN_FILE.schema()))
+        _print_plan_schema()
         return
     if file is None:
         raise click.BadParameter("name a plan file, or print an example with --init", param_hint="FILE")
@@ -85,12 +83,20 @@ def plan_command(
     from penstock.planning.plan_result import NoFleet
 
     with Watch("planning") as watch:
-        answer = plan(file, watch=watch)
+        answer = plan(file, calibration=calibration, watch=watch)
     found = answer.result.answer
     if not isinstance(found, NoFleet):
         for path, text, note in _files(answer, found, html=html, fleet=fleet, rfp=rfp):
             write_file(path, text, note=note)
     show(answer, as_json=as_json)
+
+
+def _print_plan_schema() -> None:
+    """Print the JSON schema of plan files."""
+    from penstock.planning.spec.plan_file import PLAN_FILE
+    from penstock.report.drawing.plain_json import to_json
+
+    click.echo(to_json(PLAN_FILE.schema()))
 
 
 def _files(

@@ -9,10 +9,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from penstock.fleet.deployment import Deployment
 from penstock.model import ModelSpec
 from penstock.performance.calibration.error_summary import EVERYWHERE, Logs
 from penstock.performance.calibration.first_token_regression import Calibration, Factors, FittedLevel, Software
 from penstock.performance.calibration.first_token_waits import FIRST
+from penstock.performance.calibration.own_correction import OwnCorrection, fingerprint_of
 from penstock.performance.similarity.cases import (
     WORDS,
     DrivenEngine,
@@ -67,6 +69,15 @@ class Efficiencies:
     fitted_on: str
     drafted: DraftEvidence | None = None
     """Measured runs with drafts. None while they are fitted, which takes the rest of the evidence."""
+    corrections: tuple[OwnCorrection, ...] = ()
+    """Corrections by the user's own runs, at most one for each setup."""
+
+    def correction_of(self, deployment: Deployment, measured_engine: str) -> OwnCorrection | None:
+        """Return the correction of exactly this setup, or None if the user has not measured it."""
+        if not self.corrections:
+            return None
+        setup = fingerprint_of(deployment, measured_engine)
+        return next((one for one in self.corrections if one.setup == setup), None)
 
     def interval(self, novelty: Novelty, accelerator: str, uncertainty: float) -> Logs:
         """Return P10 and P90 of measured over predicted time, as logarithms.

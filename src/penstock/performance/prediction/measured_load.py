@@ -119,6 +119,8 @@ def time_per_token_at(
     rank, load = per_rank(work, load)
     own = stack.curve.own
     factor = float(stack.curve.correction(load.logs)[0])
+    if stack.correction is not None:
+        return CorrectedTime(log_factor=factor, spread=stack.spread, tier=stack.tier)
     if load.is_among(own.loads):
         rows = efficiencies.rows_of(rank, measured_engine)
         day = float(efficiencies.evidence.newest.toordinal())
@@ -153,13 +155,15 @@ def first_token_at(
     stack: Stack, work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies, load: RequestedLoad
 ) -> CorrectedTime:
     """Return the correction of the time to first token at a load."""
+    far = CorrectedTime(log_factor=0.0, spread=stack.first_spread, tier=stack.tier)
+    if stack.correction is not None:
+        return far
     rank, load = per_rank(work, load)
     evidence = efficiencies.evidence
     known = efficiencies.rows_of(rank, measured_engine)
     known = known[np.isfinite(evidence.measured.first_s[known])]
     same = np.abs(np.log(evidence.measured.seconds[known]) - stack.curve.log_seconds(evidence.cases.take(known)))
     rows = newest_first_tokens(evidence.measured, known[same <= SAME_SOFTWARE])
-    far = CorrectedTime(log_factor=0.0, spread=stack.first_spread, tier=stack.tier)
     times = QueuedFirstToken(stack=stack, rank=rank, measured_engine=measured_engine)
     return correct_first_token(times, evidence.measured, rows, load, far, efficiencies.first_repeats)
 

@@ -4,12 +4,15 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Literal
 
+import numpy as np
+
 from penstock.fleet.deployment import Deployment
 from penstock.performance.calibration.benchmark_harness import Sending
 from penstock.performance.calibration.efficiencies import Efficiencies, Novelty, ObservedSetups
 from penstock.performance.calibration.error_summary import Logs
 from penstock.performance.calibration.first_token_regression import FittedLevel, Software
 from penstock.performance.calibration.first_token_waits import FIRST, configuration_of, stack_path
+from penstock.performance.calibration.own_correction import OwnCorrection
 from penstock.performance.similarity.blas_threads import one_thread
 from penstock.performance.similarity.cases import family_of
 from penstock.performance.similarity.curve import Curve, curve_of, uncertainty_of
@@ -49,11 +52,27 @@ class Stack:
     """Labels of the most similar measured setups, from the vendor to the most specific label."""
     seen: ObservedSetups
     """Measurements of exactly this setup."""
+    correction: OwnCorrection | None = None
+    """Correction by the user's own runs, which the other fields include; None if the user has not measured it."""
 
     @property
     def slowdowns(self) -> Array:
         """Return the factor for each component of a step. `step_cost(work, slowdowns)` gives the time of a step."""
         return self.curve.slowdowns
+
+    def with_correction(self, correction: OwnCorrection) -> "Stack":
+        """Return the stack corrected by the user's own runs. It keeps the predicted shape over loads."""
+        first_factor = float(np.exp(correction.first_log))
+        return replace(
+            self,
+            curve=self.curve.with_factor(float(np.exp(correction.step_log))),
+            request_s=self.request_s * first_factor,
+            first_ratio=self.first_ratio * first_factor,
+            spread=correction.step_spread,
+            first_spread=correction.first_spread,
+            tier="calibrated",
+            correction=correction,
+        )
 
     def unqueued_first_token_s(self, work: ReplicaWork, loop: LoopLoad) -> Array:
         """Return the time to first token of a prompt that waits for no other prompt, for each number of users."""
@@ -77,7 +96,7 @@ def stack_of(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies
     beyond = dict(zip(FIRST, first.slowdowns * _first_factor(deployment, first), strict=True))
     software = _software(work, measured_engine, efficiencies)
     curve = curve_of(efficiencies.evidence, work, measured_engine, software.date)
-    return Stack(
+    found = Stack(
         curve=curve,
         request_s=float(beyond["request_s"]),
         first_ratio=float(beyond["ratio"]),
@@ -93,6 +112,8 @@ def stack_of(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies
         path=_grounds(work, measured_engine, efficiencies),
         seen=seen,
     )
+    correction = efficiencies.correction_of(deployment, measured_engine)
+    return found if correction is None else found.with_correction(correction)
 
 
 def independent_rank(work: ReplicaWork) -> tuple[ReplicaWork, int]:

@@ -4,7 +4,7 @@ The slowdowns give the time of any step. At loads of exactly this setup that wer
 predicted time equal to the measured time.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Final, Self
 
@@ -45,6 +45,10 @@ class Curve:
         """Return the curve that passes through measurements, given the work at each of their loads."""
         differences = own.log_seconds - np.log(own_roofline @ slowdowns)
         return cls(slowdowns=slowdowns, own=own, differences=np.asarray(differences))
+
+    def with_factor(self, factor: float) -> "Curve":
+        """Return the curve with every time multiplied by a factor."""
+        return replace(self, slowdowns=self.slowdowns * factor)
 
     def without_corrections(self, factor: float) -> "Curve":
         """Return the slowdowns times a factor, without the corrections, for engines that run only one phase."""

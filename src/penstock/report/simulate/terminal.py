@@ -8,6 +8,7 @@ from rich.text import Text
 
 from penstock.catalog.device_prices import DevicePrice
 from penstock.performance.prediction.predict_deployment import Range
+from penstock.report.correction_note import correction_note
 from penstock.report.drawing.attainment import format_attainment
 from penstock.report.drawing.comparison_table import Column, sheet
 from penstock.report.drawing.sparkline import sparkline
@@ -37,6 +38,9 @@ def render_simulation(scenarios: Sequence[Scenario], rents: Sequence[DevicePrice
     pieces += [Text(), *(_verdict(scenario) for scenario in scenarios)]
     if running:
         pieces += [Text(), _grounds(running), price_notes(rents)]
+    stacks = [scenario.placement.stack for scenario in scenarios]
+    corrected = [stack.correction for stack in stacks if stack.correction is not None]
+    pieces += [correction_note(corrected)] if corrected else []
     return Group(*pieces)
 
 

@@ -1,0 +1,137 @@
+"""Corrects predictions by the user's own runs: `penstock calibrate`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from rich.console import RenderableType
+
+from penstock.api.answer import ApiAnswer, Row
+from penstock.api.arguments.choices import counted_targets
+from penstock.api.arguments.deployment_argument import RequestedDeployment
+from penstock.api.compile_notice import compile_first
+from penstock.api.options.calibrate_options import CalibrateOptions
+from penstock.api.options.option_fields import takes
+from penstock.api.results import load_runs
+from penstock.errors import UsageError
+from penstock.load_tools.load_run import LoadRun
+from penstock.load_tools.usable_runs import refusals
+from penstock.own_runs.calibration_file import CalibratedTimes, calibration_of, write_calibration
+from penstock.own_runs.fit_correction import FittedCorrection, fit_correction
+from penstock.own_runs.replay_run import replay_run
+from penstock.performance.calibration.own_correction import fingerprint_of
+from penstock.report.calibrate import CalibrateDocument, render_calibration
+from penstock.simulation.placement import place
+
+_ENGINES: Final = ("vllm", "sglang", "vllm-atom", "sglang-atom", "atom", "trtllm")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CalibrateAnswer(ApiAnswer):
+    """Correction of one setup's predictions, and the runs that it was found from."""
+
+    document_type = CalibrateDocument
+    calibration: CalibratedTimes
+    fitted: FittedCorrection
+    refused: tuple[str, ...]
+    """Runs that were left out, each with the reason."""
+
+    @property
+    def good(self) -> bool:
+        """Return whether every given run was used."""
+        return not self.refused
+
+    def rows(self) -> list[Row]:
+        """Return one row per run."""
+        return [
+            {
+                "file": one.run.where,
+                "tool": one.run.tool,
+                "measured_tpot_s": one.run.tpot.mean_s,
+                "tpot_before_s": one.before.tpot_s,
+                "tpot_after_s": one.after.tpot_s,
+                "measured_ttft_s": one.run.ttft.mean_s,
+                "ttft_before_s": one.before.ttft_s,
+                "ttft_after_s": one.after.ttft_s,
+            }
+            for one in self.fitted.runs
+        ]
+
+    def render(self, columns: int) -> RenderableType:
+        """Return what `calibrate` prints."""
+        return render_calibration(self.calibration, self.fitted.runs, self.refused, columns)
+
+    def text(self) -> str:
+        """Return the calibration file."""
+        return write_calibration(self.calibration)
+
+    def _summary(self) -> tuple[str, Sequence[str]]:
+        return self.calibration.setup.model, [f"steps x{self.calibration.steps.factor:.3f}"]
+
+
+@takes(CalibrateOptions)
+def calibrate(options: CalibrateOptions) -> CalibrateAnswer:
+    """Correct predictions by own runs, as `penstock calibrate` does.
+
+    `calibrate(["c16.json"], "h100:2", model="llama-3.1-70b", engine="vllm", precision="fp8", kv="fp8")`
+    """
+    runs, refused = _usable(options)
+    if options.engine not in _ENGINES:
+        raise UsageError(f"--engine: '{options.engine}' is not an engine; write one of {', '.join(_ENGINES)}")
+    targets = counted_targets(options.on)
+    if len(targets) > 1:
+        raise UsageError("--on: runs are of one setup; name one accelerator, such as h100:2")
+    placing = RequestedDeployment(options.deployment(_model(options, runs)))
+    tokens = tuple(max(1, round(median(lengths))) for lengths in zip(*map(_lengths, runs), strict=True))
+    prediction = placing.predict(*targets[0], (tokens[0], tokens[1], 64))
+    compile_first(options.watch)
+    placement = place(
+        prediction.deployment,
+        prediction.measured_engine,
+        placing.efficiencies,
+        typical_lengths=(tokens[0], tokens[1]),
+        prefix_caching=options.shared_prefixes,
+    )
+    total = len(runs)
+    options.watch.progress(f"simulating {total} runs", 0, 0)
+    fitted = fit_correction(
+        runs,
+        lambda run, log_factor: replay_run(run, placement, log_factor),
+        prior=placement.stack.spread,
+        first_prior=placement.stack.first_spread,
+    )
+    calibration = calibration_of(
+        fitted,
+        fingerprint_of(prediction.deployment, prediction.measured_engine),
+        model=_model(options, runs),
+        engine_version=options.engine_version or runs[0].engine_version or "not stated",
+    )
+    return CalibrateAnswer(calibration=calibration, fitted=fitted, refused=refused)
+
+
+def _usable(options: CalibrateOptions) -> tuple[list[LoadRun], tuple[str, ...]]:
+    """Read all runs, and separate those that were disturbed."""
+    found = [run for path in options.files for run in load_runs(Path(path))]
+    reasons = {id(run): refusals(run, cache_is_stated=options.shared_prefixes) for run in found}
+    refused = tuple(f"{run.where}. {reason}" for run in found for reason in reasons[id(run)][:1])
+    usable = [run for run in found if not reasons[id(run)]]
+    if not usable:
+        raise UsageError(f"no run can be used: {refused[0] if refused else 'no file was given'}")
+    return usable, refused
+
+
+def _model(options: CalibrateOptions, runs: Sequence[LoadRun]) -> str:
+    """Return the model of the runs: the stated one, or the one that all files name."""
+    if options.model is not None:
+        return options.model
+    names = {run.model for run in runs if run.model is not None}
+    if len(names) != 1:
+        named = ", ".join(sorted(names)) or "none"
+        raise UsageError(f"the files name {named} as the model; add --model with a name from `catalog models`")
+    return names.pop()
+
+
+def _lengths(run: LoadRun) -> tuple[float, float]:
+    return run.input_length.mean, run.output_length.mean

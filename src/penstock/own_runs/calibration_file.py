@@ -1,0 +1,144 @@
+"""Declares the calibration file, which `calibrate` writes and every prediction accepts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import exp, log
+from typing import Annotated, ClassVar, Final
+
+import yaml
+
+from penstock.load_tools.load_run import LoadRun
+from penstock.own_runs.fit_correction import FittedCorrection
+from penstock.performance.calibration.own_correction import OwnCorrection, SetupFingerprint
+from penstock.reading.file_shape import FileShape, file_config
+from penstock.reading.scalars import Number, Text, number
+
+CALIBRATION_VERSION: Final = 1
+_DIGITS: Final = 6
+_HEAD: Final = (
+    "# Correction of Penstock's predictions by your own runs of exactly this setup. Times are multiplied by `factor`;\n"
+    "# a further run lies between `p10` and `p90` of the corrected prediction in 80% of cases.\n"
+)
+Factor = Annotated[float, number(low=0.01, high=100.0, digits=_DIGITS)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibratedFactor:
+    """Factor on a predicted time, and the P10 and P90 of a further run over the corrected prediction."""
+
+    factor: Factor
+    p10: Factor
+    p90: Factor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibratedSetup:
+    """The measured setup."""
+
+    model: Text
+    shape: Text
+    weights: Text
+    kv: Text
+    accelerator: Text
+    split: Text
+    engine: Text
+    engine_version: Text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationRun:
+    """One run that the correction was found from."""
+
+    tool: Text
+    file: Text
+    load: Text
+    tpot_ms: Number
+    ttft_ms: Number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibratedTimes:
+    """The whole file."""
+
+    __pydantic_config__: ClassVar[Mapping[str, object]] = file_config()
+
+    setup: CalibratedSetup
+    steps: CalibratedFactor
+    """Factor on the time of every engine step."""
+    first_token: CalibratedFactor
+    """Further factor on the time to first token."""
+    runs: tuple[CalibrationRun, ...]
+    version: Number = CALIBRATION_VERSION
+
+
+CALIBRATION_FILE: Final = FileShape(
+    of=CalibratedTimes,
+    kind="calibration",
+    written_by="penstock calibrate RESULTS --to calibration.yaml",
+    title="A correction of predictions by own runs, as `penstock calibrate` writes it",
+    version=CALIBRATION_VERSION,
+)
+
+
+def calibration_of(
+    fitted: FittedCorrection, setup: SetupFingerprint, *, model: str, engine_version: str
+) -> CalibratedTimes:
+    """Return the file of a fitted correction."""
+    return CalibratedTimes(
+        setup=CalibratedSetup(
+            model=model,
+            shape=setup.shape,
+            weights=setup.weights,
+            kv=setup.kv,
+            accelerator=setup.accelerator,
+            split=setup.split,
+            engine=setup.engine,
+            engine_version=engine_version,
+        ),
+        steps=_factor(fitted.step.log_factor, fitted.step.spread),
+        first_token=_factor(fitted.first.log_factor, fitted.first.spread),
+        runs=tuple(_run(compared.run) for compared in fitted.runs),
+    )
+
+
+def write_calibration(calibration: CalibratedTimes) -> str:
+    """Return a calibration as YAML, which `read_correction` parses."""
+    body: str = yaml.safe_dump(CALIBRATION_FILE.document(calibration), sort_keys=False, allow_unicode=True, width=110)
+    return _HEAD + body
+
+
+def read_correction(text: str, name: str) -> OwnCorrection:
+    """Read a calibration file as the correction of its setup. `name` is the file name."""
+    found = CALIBRATION_FILE.read(text, name)
+    setup = found.setup
+    return OwnCorrection(
+        setup=SetupFingerprint(
+            shape=setup.shape,
+            weights=setup.weights,
+            kv=setup.kv,
+            accelerator=setup.accelerator,
+            engine=setup.engine,
+            split=setup.split,
+        ),
+        step_log=log(found.steps.factor),
+        step_spread=(log(found.steps.p10), log(found.steps.p90)),
+        first_log=log(found.first_token.factor),
+        first_spread=(log(found.first_token.p10), log(found.first_token.p90)),
+        source=name,
+    )
+
+
+def _factor(log_factor: float, spread: tuple[float, float]) -> CalibratedFactor:
+    low, high = spread
+    return CalibratedFactor(factor=exp(log_factor), p10=exp(low), p90=exp(high))
+
+
+def _run(run: LoadRun) -> CalibrationRun:
+    load = f"{run.users} users" if run.users is not None else f"{run.asked_rate_per_s or run.requests_per_s:.3g}/s"
+    return CalibrationRun(
+        tool=run.tool,
+        file=run.where.rpartition("/")[2],
+        load=f"{load}, {run.input_length.mean:.0f}/{run.output_length.mean:.0f} tokens",
+        tpot_ms=round(run.tpot.mean_s * 1e3, 4),
+        ttft_ms=round(run.ttft.mean_s * 1e3, 3),
+    )

@@ -1,0 +1,71 @@
+"""Simulates a recorded run of a load tool on a replica whose steps are faster or slower than predicted."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.errors import UsageError
+from penstock.load_tools.load_run import LoadRun
+from penstock.simulation.placement import Placement
+from penstock.simulation.replica import ReplicaPool
+from penstock.simulation.run import simulate
+from penstock.simulation.run_options import Options
+from penstock.workload import Requests
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedRun:
+    """Means that a load tool would have reported."""
+
+    ttft_s: float
+    tpot_s: float
+    output_tokens_per_s: float
+
+
+def replay_run(run: LoadRun, placement: Placement, log_factor: float) -> SimulatedRun:
+    """Simulate the requests of a run. Every step takes exp(`log_factor`) times as long as predicted.
+
+    If the file lists every request, the requests start when they started. Otherwise the users of a closed loop send
+    their next request at once, and the requests of an open loop arrive at random at the rate that was applied.
+    """
+    replica = placement.at(log_factor)
+    if replica is None:
+        raise UsageError("the model does not fit on this accelerator, so these runs cannot have been measured on it")
+    pool = ReplicaPool(name="measured", replica=replica, replicas=1)
+    users = None if run.has_all_records else run.users
+    outcome = simulate([pool], _requests(run), options=Options(users=users))
+    ttft_s, tpot_s = outcome.classes[0].ttft.mean_s, outcome.classes[0].tpot.mean_s
+    if ttft_s is None or tpot_s is None:
+        raise UsageError(f"{run.where}: the simulated server answers none of its requests")
+    return SimulatedRun(ttft_s=ttft_s, tpot_s=tpot_s, output_tokens_per_s=outcome.output_tokens_per_s)
+
+
+def _requests(run: LoadRun) -> Iterator[Requests]:
+    if run.has_all_records:
+        starts = np.array([record.start_s for record in run.records], np.float64)
+        inputs = np.array([max(1, record.input_tokens) for record in run.records], np.int32)
+        outputs = np.array([max(1, record.output_tokens) for record in run.records], np.int32)
+    else:
+        count = run.completed
+        starts = np.zeros(count)
+        if run.users is None:
+            starts = np.cumsum(np.random.default_rng(0).exponential(1.0 / _arrival_rate(run), count))
+        inputs = np.full(count, max(1, round(run.input_length.mean)), np.int32)
+        outputs = np.full(count, max(1, round(run.output_length.mean)), np.int32)
+    yield Requests(
+        arrival_s=starts, input_tokens=inputs, output_tokens=outputs, slo_class=np.zeros(len(starts), np.uint8)
+    )
+
+
+def _arrival_rate(run: LoadRun) -> float:
+    """Return the requests per second of an open loop.
+
+    The time in which requests arrived is the duration without the last answer. A load tool that draws its gaps at
+    random applies a rate that differs from the one that was asked for.
+    """
+    answer_s = 0.0 if run.request_latency is None else run.request_latency.mean_s
+    span_s = run.duration_s - answer_s
+    if span_s <= 0:
+        return run.asked_rate_per_s or run.requests_per_s
+    return run.completed / span_s

@@ -1,0 +1,140 @@
+"""Own runs correct predictions: a hidden speed is found, and the answer is corrected for exactly the measured setup."""
+
+from dataclasses import replace
+from functools import cache, partial
+from math import exp, log
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from load_results import CLOSED_LOOPS, FOLDER
+from penstock.api.arguments.choices import counted_targets
+from penstock.api.arguments.deployment_argument import RequestedDeployment
+from penstock.api.calibrate import calibrate
+from penstock.api.options.predict_options import PredictOptions
+from penstock.api.predict import PredictAnswer, predict
+from penstock.errors import UsageError
+from penstock.load_tools.load_run import CountedBy, LatencyStatistics, LoadRun, RequestRecord, TokenLength
+from penstock.own_runs.calibration_file import read_correction
+from penstock.own_runs.fit_correction import FittedCorrection, fit_correction
+from penstock.own_runs.replay_run import replay_run
+from penstock.performance.shipped.shipped_runs import shipped_efficiencies
+from penstock.simulation.placement import Placement, place
+
+SETUP: dict[str, Any] = {"engine": "vllm", "precision": "fp8", "kv": "fp8"}
+
+
+@cache
+def placement() -> Placement:
+    """Return the predicted replica of the emulated endpoint that the sample runs measured."""
+    placing = RequestedDeployment(PredictOptions("llama-3.1-70b", "h100:2", **SETUP))
+    prediction = placing.predict(*counted_targets("h100:2")[0], (512, 128, 16))
+    return place(prediction.deployment, "vllm", shipped_efficiencies(), typical_lengths=(512, 128))
+
+
+def run_of(users: int | None, rate_per_s: float | None = None) -> LoadRun:
+    """Return a run whose times are not measured yet."""
+    placeholder = LatencyStatistics(mean_s=1.0)
+    return LoadRun(
+        tool="vllm",
+        where="hidden.json",
+        duration_s=100.0,
+        completed=100,
+        failed=0,
+        users=users,
+        asked_rate_per_s=rate_per_s,
+        input_length=TokenLength(mean=512, counted_by=CountedBy.SERVER),
+        output_length=TokenLength(mean=128, counted_by=CountedBy.SERVER),
+        ttft=placeholder,
+        tpot=placeholder,
+        output_tokens_per_s=128.0,
+    )
+
+
+def measured(run: LoadRun, hidden_log: float, first_log: float = 0.0) -> LoadRun:
+    """Return a run as a server with a hidden speed answers it."""
+    seen = replay_run(run, placement(), hidden_log)
+    return replace(
+        run,
+        tpot=LatencyStatistics(mean_s=seen.tpot_s),
+        ttft=LatencyStatistics(mean_s=seen.ttft_s * exp(first_log)),
+        output_tokens_per_s=seen.output_tokens_per_s,
+    )
+
+
+def fitted(*runs: LoadRun) -> FittedCorrection:
+    stack = placement().stack
+    return fit_correction(
+        runs, lambda run, at: replay_run(run, placement(), at), prior=stack.spread, first_prior=stack.first_spread
+    )
+
+
+@pytest.mark.parametrize("hidden", [0.7, 1.0, 1.4])
+def test_a_hidden_speed_is_found_from_six_runs(hidden: float) -> None:
+    loads = [(1, None), (4, None), (16, None), (64, None), (None, 1.0), (None, 3.0)]
+    found = fitted(*(measured(run_of(users, rate), log(hidden), log(1.2)) for users, rate in loads))
+    assert exp(found.step.log_factor) == pytest.approx(hidden, rel=0.05)
+    assert exp(found.first.log_factor) == pytest.approx(1.2, rel=0.1)
+    low, high = found.step.spread
+    before_low, before_high = placement().stack.spread
+    assert before_low < low < 0 < high < before_high
+
+
+def test_a_run_with_listed_starts_is_replayed() -> None:
+    """Requests that start one at a time wait for nobody, although the tool names a closed loop of 16 users."""
+    draw = np.random.default_rng(1)
+    records = tuple(
+        RequestRecord(start_s=4.0 * number, input_tokens=512, output_tokens=128, ttft_s=0.1, latency_s=2.0)
+        for number in range(int(draw.integers(20, 30)))
+    )
+    run = replace(run_of(16), records=records, completed=len(records))
+    assert replay_run(run, placement(), 0.0).ttft_s < 0.5 * replay_run(run_of(16), placement(), 0.0).ttft_s
+
+
+def test_one_run_moves_a_certain_prediction_little() -> None:
+    run = measured(run_of(16), log(1.2))
+    replay = partial(replay_run, placement=placement())
+    certain = fit_correction(
+        [run], lambda one, at: replay(one, log_factor=at), prior=(-0.01, 0.01), first_prior=(-0.1, 0.1)
+    )
+    assert exp(certain.step.log_factor) < 1.02
+
+
+def test_seven_tools_give_the_same_correction(shared: Path) -> None:
+    """Their times to first token differ by a factor of 2.2."""
+    found = [
+        calibrate([shared / FOLDER / name], "h100:2", model="llama-3.1-70b", **SETUP).calibration.steps.factor
+        for name in CLOSED_LOOPS.values()
+    ]
+    assert max(found) / min(found) < 1.05
+
+
+def test_predictions_are_corrected_for_exactly_this_setup(shared: Path, tmp_path: Path) -> None:
+    files = [shared / FOLDER / f"vllm-bench-0.33.0/{load}.json" for load in ("c4", "c16")]
+    answer = calibrate(files, "h100:2", **SETUP)
+    text = answer.text().replace(f"factor: {answer.calibration.steps.factor:.6g}", "factor: 1.5", 1)
+    (tmp_path / "calibration.yaml").write_text(text)
+    assert exp(read_correction(text, "calibration.yaml").step_log) == pytest.approx(1.5)
+    load: dict[str, Any] = {"input_tokens": 1024, "output_tokens": 1024, "concurrency": 16, **SETUP}
+    plain = predict("llama-3.1-70b", "h100:2,mi300x", **load)
+    own = predict("llama-3.1-70b", "h100:2,mi300x", calibration=str(tmp_path / "calibration.yaml"), **load)
+    assert isinstance(plain, PredictAnswer)
+    assert isinstance(own, PredictAnswer)
+    changed, other = (a.tpot_s.value / b.tpot_s.value for a, b in zip(own.predictions, plain.predictions, strict=True))
+    assert changed == pytest.approx(1.5, rel=1e-6)
+    assert other == 1
+    assert own.predictions[0].tier == "calibrated"
+    with pytest.raises(UsageError, match="kv: fp8, not bf16"):
+        predict("llama-3.1-70b", "h100:2", calibration=str(tmp_path / "calibration.yaml"), **{**load, "kv": "bf16"})
+
+
+def test_a_disturbed_run_is_left_out_with_the_reason(shared: Path) -> None:
+    files = [shared / FOLDER / "vllm-bench-0.33.0/c4.json", shared / FOLDER / "genai-bench-0.0.5/c4"]
+    answer = calibrate(files, "h100:2", **SETUP)
+    assert not answer.good
+    assert len(answer.fitted.runs) == 1
+    assert "Answers had 92 tokens" in answer.refused[0]
+    with pytest.raises(UsageError, match="no run can be used"):
+        calibrate(files[1:], "h100:2", **SETUP)
