@@ -144,9 +144,10 @@ typedef struct penstock_control {
   double cache_delay_s;
   int64_t next_fault;
   double look_s;
+  int64_t swaps;
   uint8_t hits_said;
 } penstock_control;
-PENSTOCK_SIZE(penstock_control, 184);
+PENSTOCK_SIZE(penstock_control, 192);
 
 typedef struct penstock_row {
   int64_t number;
@@ -180,6 +181,7 @@ typedef struct penstock_row {
   uint8_t state;
   uint8_t building;
   uint8_t received;
+  uint8_t cold;
 } penstock_row;
 PENSTOCK_SIZE(penstock_row, 224);
 
@@ -200,6 +202,12 @@ typedef struct penstock_replica {
   double request_s;
   double first_ratio;
   double slowness;
+  double wake_s;
+  double sleep_s;
+  double patience_s;
+  double rate_per_s;
+  double used_at_s;
+  double wanting_s;
   int64_t step;
   int64_t steps;
   int64_t next_event;
@@ -243,6 +251,11 @@ typedef struct penstock_replica {
   int64_t rank_turn;
   int64_t prompts_wait;
   int64_t waited;
+  int64_t device;
+  int64_t next_on_device;
+  int64_t swap_bytes;
+  int64_t cold_starts;
+  int64_t evictions;
   uint8_t caching;
   uint8_t prefills_only;
   uint8_t decodes_only;
@@ -250,8 +263,13 @@ typedef struct penstock_replica {
   uint8_t silent;
   uint8_t ahead;
   uint8_t together;
+  uint8_t residency;
+  uint8_t kept_awake;
+  uint8_t due;
+  uint8_t wanting;
+  uint8_t draining;
 } penstock_replica;
-PENSTOCK_SIZE(penstock_replica, 480);
+PENSTOCK_SIZE(penstock_replica, 576);
 
 typedef struct penstock_cost {
   double step_s;
@@ -350,6 +368,25 @@ typedef struct penstock_fault {
 } penstock_fault;
 PENSTOCK_SIZE(penstock_fault, 32);
 
+typedef struct penstock_device {
+  int64_t free_bytes;
+  int64_t least_free_bytes;
+  double link_free_s;
+  int64_t stepping;
+  int64_t models;
+  int64_t wanting;
+  int64_t eviction;
+} penstock_device;
+PENSTOCK_SIZE(penstock_device, 56);
+
+typedef struct penstock_swap {
+  double at_s;
+  double ready_s;
+  int64_t replica;
+  int64_t kind;
+} penstock_swap;
+PENSTOCK_SIZE(penstock_swap, 32);
+
 typedef struct penstock_world {
   penstock_control *control;
   int64_t control_shape[1];
@@ -417,6 +454,10 @@ typedef struct penstock_world {
   int64_t promises_shape[1];
   penstock_fault *faults;
   int64_t faults_shape[1];
+  penstock_device *devices;
+  int64_t devices_shape[1];
+  penstock_swap *swaps;
+  int64_t swaps_shape[1];
 } penstock_world;
 
 typedef struct penstock_class_tables {
@@ -476,22 +517,22 @@ typedef int64_t (*penstock_policy)(penstock_request *request, penstock_endpoint 
 /* Advance until the caller must act, or for `budget` events. */
 int64_t penstock_run(const penstock_world *w, int64_t budget, penstock_policy pick);
 extern const int64_t penstock_run_layout;
-#define PENSTOCK_RUN_LAYOUT INT64_C(2025868649585543499)
+#define PENSTOCK_RUN_LAYOUT INT64_C(4147382813841456486)
 
 /* Return the first row that is not finished, from `base` on. */
 int64_t penstock_settled(const penstock_world *w, int64_t base);
 extern const int64_t penstock_settled_layout;
-#define PENSTOCK_SETTLED_LAYOUT INT64_C(4840272451744994788)
+#define PENSTOCK_SETTLED_LAYOUT INT64_C(3931539254974393185)
 
 /* Integrate every queue up to now. */
 void penstock_count_queues(const penstock_world *w);
 extern const int64_t penstock_count_queues_layout;
-#define PENSTOCK_COUNT_QUEUES_LAYOUT INT64_C(8623564646579524110)
+#define PENSTOCK_COUNT_QUEUES_LAYOUT INT64_C(4510241852530371845)
 
 /* Record when the client sees each request's first and last token, and compare both with the SLO of the class. */
 void penstock_tally(const penstock_world *w, const penstock_class_tables *tables, int64_t base, int64_t warm_up);
 extern const int64_t penstock_tally_layout;
-#define PENSTOCK_TALLY_LAYOUT INT64_C(3441138122975502225)
+#define PENSTOCK_TALLY_LAYOUT INT64_C(1119941582963548513)
 
 /* Write the predicted latency of a request at each endpoint, in seconds; infinity if the request does not fit. */
 void penstock_predict_latency(const penstock_latency_table *t);

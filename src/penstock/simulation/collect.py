@@ -28,8 +28,10 @@ from penstock.simulation.loop.world import (
     USED,
     World,
 )
+from penstock.simulation.model_swapping import SwappingDevice
 from penstock.simulation.outcome import (
     ClassOutcome,
+    DeviceOutcome,
     Latency,
     Outcome,
     PoolOutcome,
@@ -42,7 +44,7 @@ from penstock.simulation.replica import ReplicaPool
 from penstock.workload import SloClass
 
 _TTFT, _TPOT, _E2E = range(3)
-_REQUESTS, _MET, _TOKENS, _GOOD, _REJECTED, _LOST, _UNJUDGED = range(7)
+_REQUESTS, _MET, _TOKENS, _GOOD, _REJECTED, _LOST, _UNJUDGED, _COLD, _COLD_MISSED = range(9)
 _GROWTH_FRACTION = 0.02
 """Queue growth, as a share of the arrival rate, above which the fleet does not keep up with the arrivals."""
 _QUEUE_PER_REPLICA = 8
@@ -95,6 +97,9 @@ def tally(w: World, tables: ClassTables, base: int, warm_up: int) -> None:
         for counts in (tables.counts[group], tables.by_replica[row.replica]):
             counts[_REQUESTS if judged else _UNJUDGED] += 1
             counts[_TOKENS] += row.output_tokens
+            if row.cold and judged:
+                counts[_COLD] += 1
+                counts[_COLD_MISSED] += not met
             if met:
                 counts[_MET] += judged
                 counts[_GOOD] += row.output_tokens
@@ -128,8 +133,8 @@ class Collected:
             bins=np.zeros((count, 3, BINS), np.int64),
             sums=np.zeros((count, 3)),
             peaks=np.zeros((count, 3)),
-            counts=np.zeros((count, 7), np.int64),
-            by_replica=np.zeros((replicas, 7), np.int64),
+            counts=np.zeros((count, 9), np.int64),
+            by_replica=np.zeros((replicas, 9), np.int64),
             last_seen_s=np.zeros(1),
             observed_s=np.zeros((0, 2)),
         )
@@ -160,7 +165,14 @@ class Collected:
             self.kept.append(_serve(world, self.base, observed_s))
         self.base = upto
 
-    def outcome(self, world: World, pools: Sequence[ReplicaPool], *, stopped: bool) -> Outcome:
+    def outcome(
+        self,
+        world: World,
+        pools: Sequence[ReplicaPool],
+        *,
+        stopped: bool,
+        devices: Sequence[SwappingDevice] = (),
+    ) -> Outcome:
         """Build the outcome of a run that has ended."""
         count_queues(world)
         control = world.control[0]
@@ -183,6 +195,8 @@ class Collected:
             saturation=None if control["closed"] else _saturation(world, start_s, span_s, last, stopped=stopped),
             served=_join(self.kept) if self.kept is not None else None,
             log=world.log[: int(control["log_size"])],
+            devices=_devices(world, devices, makespan_s),
+            swaps=world.swaps[: int(control["swaps"])] if len(world.swaps) else None,
         )
 
     def _replica(self, world: World, head: int, pools: Sequence[ReplicaPool], makespan_s: float) -> ReplicaOutcome:
@@ -214,7 +228,9 @@ class Collected:
             )
             for what in range(3)
         ]
-        requests, met, tokens, good, rejected, lost, unjudged = (int(value) for value in tables.counts[index])
+        requests, met, tokens, good, rejected, lost, unjudged, cold, cold_missed = (
+            int(value) for value in tables.counts[index]
+        )
         return ClassOutcome(
             name=item.name,
             slo=item.slo,
@@ -222,6 +238,8 @@ class Collected:
             rejected=rejected,
             lost=lost,
             unjudged=unjudged,
+            cold=cold,
+            cold_missed=cold_missed,
             refused=int(self.refused_by_class[index]),
             met=met,
             output_tokens=tokens,
@@ -289,7 +307,27 @@ def _pool(world: World, index: int, pool: ReplicaPool, makespan_s: float) -> Poo
         kv_peak_fraction=float(mine["peak_used"].max()) / blocks,
         itl=Latency(counts=gaps, sum_s=float((gaps[seen] * middles).sum()), max_s=float(middles.max(initial=0.0))),
         usd=None if price is None else price * available_s / 3600,
+        cold_starts=int(mine["cold_starts"].sum()),
+        evictions=int(mine["evictions"].sum()),
     )
+
+
+def _devices(world: World, shared: Sequence[SwappingDevice], makespan_s: float) -> tuple[DeviceOutcome, ...]:
+    found = []
+    for index, device in enumerate(shared):
+        mine = world.replicas[world.replicas["device"] == index]
+        least_free = int(world.devices[index]["least_free_bytes"])
+        found.append(
+            DeviceOutcome(
+                name=device.name,
+                capacity_bytes=device.capacity_bytes,
+                peak_bytes=device.capacity_bytes - least_free,
+                busy_fraction=float(mine["busy_s"].sum()) / makespan_s if makespan_s else 0.0,
+                cold_starts=int(mine["cold_starts"].sum()),
+                evictions=int(mine["evictions"].sum()),
+            )
+        )
+    return tuple(found)
 
 
 def _timeline(world: World, index: int, pool: ReplicaPool) -> Timeline:

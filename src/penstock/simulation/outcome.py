@@ -65,6 +65,10 @@ class ClassOutcome:
     """Requests longer than any replica could hold."""
     lost: int = 0
     """Requests whose replica died after their first token, so that no retry is possible."""
+    cold: int = 0
+    """Requests that arrived while their model slept or woke, on shared devices."""
+    cold_missed: int = 0
+    """Requests of `cold` that missed their SLO."""
     unjudged: int = 0
     """Finished requests of a closed loop's warm-up, in which not all users have begun.
 
@@ -124,6 +128,10 @@ class PoolOutcome:
     itl: Latency
     """Inter-token latency: time between two tokens of a request."""
     usd: float | None
+    cold_starts: int = 0
+    """Number of times that a model of the pool was woken, on shared devices."""
+    evictions: int = 0
+    """Number of times that a model of the pool was put to sleep."""
 
     @property
     def mean_in_batches(self) -> float:
@@ -155,6 +163,19 @@ class ReplicaOutcome:
     mean_waiting: float
     kv_mean_fraction: float
     kv_peak_fraction: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceOutcome:
+    """The outcome of one device that models share."""
+
+    name: str
+    capacity_bytes: int
+    peak_bytes: int
+    """Maximum memory of the models that were awake and of the engines that slept."""
+    busy_fraction: float
+    cold_starts: int
+    evictions: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,6 +256,9 @@ class Outcome:
     served: Served | None
     log: NDArray[Any]
     """Engine steps in order, if a log was requested."""
+    devices: tuple[DeviceOutcome, ...] = ()
+    swaps: NDArray[Any] | None = None
+    """Sleeps and wakes of models in order, if a log was requested."""
 
     @property
     def output_tokens(self) -> int:
@@ -261,6 +285,12 @@ class Outcome:
     def asked(self) -> int:
         """All requests that arrived, served or not."""
         return sum(item.asked + item.unjudged for item in self.classes)
+
+    @property
+    def cold_missed_fraction(self) -> float | None:
+        """Share of the missed SLOs whose model slept or woke at their arrival. None if no request missed its SLO."""
+        missed = sum(item.asked - item.met for item in self.classes)
+        return sum(item.cold_missed for item in self.classes) / missed if missed else None
 
     @property
     def rejected(self) -> int:

@@ -68,7 +68,7 @@ def simulate(
             collected.refuse(feed(world, pools, block, chosen, refused=collected.refused))
             users.pause(world, first)
         elif why != events.PAUSED:
-            return collected.outcome(world, pools, stopped=why == events.SATURATED)
+            return collected.outcome(world, pools, stopped=why == events.SATURATED, devices=chosen.devices)
 
 
 def _check(pools: Sequence[ReplicaPool]) -> None:

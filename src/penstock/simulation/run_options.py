@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from penstock.errors import UsageError
 from penstock.routing.policy_function import Pick, is_compiled
 from penstock.routing.records import Records
+from penstock.simulation.model_swapping import SwappingDevice
 from penstock.workload import Requests
 
 Policy = Literal["round-robin", "least-requests", "least-tokens"]
@@ -133,6 +134,10 @@ class Options:
 
     The router then chooses only among the replicas of this pool.
     """
+    devices: tuple[SwappingDevice, ...] = ()
+    """Devices that models share. Pools that no device names have devices of their own. Only without `routing`."""
+    log_swaps: int = 0
+    """Number of sleeps and wakes of models to keep."""
     users: int | None = None
     """Number of users in a closed loop. Arrival times are then ignored."""
     think_s: float = 0.0
@@ -147,3 +152,9 @@ class Options:
     log_steps: int = 0
     stop_waiting: int = 200_000
     """Queue length of one replica at which a run counts as saturated and stops."""
+
+    def __post_init__(self) -> None:
+        if self.devices and self.routing is not None:
+            raise UsageError(
+                "models on shared devices are simulated with a router that sees the fleet; leave out `routing`"
+            )

@@ -76,7 +76,7 @@ def begin(w: World, r: int, now_s: float) -> None:
     """
     replica = w.replicas[r]
     preemptions = replica.preemptions
-    pair_s = schedule(w, r, now_s, False)  # noqa: FBT003 - compiled code takes no keywords
+    pair_s = schedule(w, r, now_s, replica.draining != 0)
     late = replica.ahead and release_finished(w, r)
     if replica.running == 0:
         replica.steps = 0

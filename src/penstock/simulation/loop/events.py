@@ -7,11 +7,12 @@ from penstock.compiled.marks import cold, compiled
 from penstock.compiled.policy_call import call_policy
 from penstock.routing.policy_function import Pick
 from penstock.simulation.loop.batching import begin, end, enqueue
+from penstock.simulation.loop.device_turns import note_arrival, take_turn
 from penstock.simulation.loop.queues import can_hold, forget_first, leave_transfers
 from penstock.simulation.loop.ranks import begin_together, end_together
 from penstock.simulation.loop.replica_faults import apply_fault, ask_again, give_up, suspect
 from penstock.simulation.loop.visibility import introduce, note_sent, pass_reports, say_request
-from penstock.simulation.loop.world import DONE, NONE, UNASKED, World
+from penstock.simulation.loop.world import ASLEEP, DONE, NONE, UNASKED, World
 
 FINISHED, MORE_ROWS, SATURATED, PAUSED, SAMPLED, IMPOSSIBLE = range(6)
 """Reasons why the simulation loop returned to its caller.
@@ -139,6 +140,8 @@ def _proceed(w: World, r: int, now_s: float) -> None:
     # A request sent at this very moment is queued before the next step is scheduled, unless scheduling is asynchronous.
     if not w.replicas[r].ahead and _asks_again(w, now_s):
         w.replicas[r].steps = 0
+    elif w.replicas[r].device != NONE:
+        take_turn(w, r, now_s)
     else:
         begin(w, r, now_s)
 
@@ -173,6 +176,8 @@ def _hand(w: World, number: int, r: int, now_s: float) -> None:
     if control.pauses:
         forget_first(w)
     w.replicas[r].outstanding_tokens += row.input_tokens
+    if w.replicas[r].device != NONE:
+        note_arrival(w, r, number, now_s)
     enqueue(w, r, number, now_s)
 
 
@@ -232,6 +237,8 @@ def choose(w: World, number: int, pool: int, decode: bool) -> int:  # noqa: FBT0
             load = float(replica.outstanding_tokens)
         if replica.ranks > 1 and control.policy != ROUND_ROBIN:
             load = _load(w, r)
+        if replica.device != NONE and replica.residency == ASLEEP and control.policy != ROUND_ROBIN:
+            load += replica.max_requests  # a model that sleeps is woken when the batches of those awake are full
         if load < best_load:
             best, best_load = r, load
     control.turn = best + 1

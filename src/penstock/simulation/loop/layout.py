@@ -21,20 +21,27 @@ from penstock.simulation.loop.initial_visibility import (
 from penstock.simulation.loop.segment_places import SegmentPlaces
 from penstock.simulation.loop.step_events import FAR
 from penstock.simulation.loop.world import (
+    ASLEEP,
+    AWAKE,
     BINS,
     CACHED,
     CONTROL,
     COST,
+    DEVICE,
     EVENT,
+    EVICT_BY_HARM,
+    EVICT_BY_USE,
     NONE,
     REPLICA,
     ROW,
     SEGMENT,
+    SWAP,
     TIMELINE,
     UNASKED,
     World,
     power_of_two,
 )
+from penstock.simulation.model_swapping import SwappingDevice, assign_replicas
 from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.run_options import Options, Routing
 from penstock.workload import ClosedLoop, Prefixes, Requests, SloClass
@@ -51,6 +58,7 @@ def build(pools: Sequence[ReplicaPool], options: Options, classes: Sequence[SloC
     control = np.zeros(1, CONTROL)
     control["policy"], control["stop_waiting"], control["width_s"] = policy, options.stop_waiting, _FIRST_WIDTH_S
     routing, replicas = options.routing or Routing(), _replicas(pools)
+    _place_on_devices(replicas, pools, options.devices)
     heads = np.unique(replicas["head"])
     known = 1 if options.routing is None else len(heads)
     _route(control, routing, len(heads), asked=options.routing is not None)
@@ -95,6 +103,8 @@ def build(pools: Sequence[ReplicaPool], options: Options, classes: Sequence[SloC
         lengths=new_lengths(max(1, len(classes)), answer_tokens=routing.answer_tokens),
         promises=promises_of(classes, routing),
         faults=faults_of(routing, pools),
+        devices=_devices(options.devices),
+        swaps=np.zeros(options.log_swaps, SWAP),
     )
 
 
@@ -129,6 +139,38 @@ def _replicas(pools: Sequence[ReplicaPool]) -> NDArray[Any]:
         mine["max_tokens"], mine["max_requests"] = replica.max_batched_tokens, replica.max_sequences
         mine["prefills_only"], mine["decodes_only"] = pool.role == "prefill", pool.role == "decode"
     return replicas
+
+
+def _devices(shared: Sequence[SwappingDevice]) -> NDArray[Any]:
+    devices = np.zeros(len(shared), DEVICE)
+    for entry, device in zip(devices, shared, strict=True):
+        entry["free_bytes"] = entry["least_free_bytes"] = device.capacity_bytes - device.awake_bytes
+        entry["stepping"], entry["models"] = NONE, len(device.models)
+        entry["eviction"] = EVICT_BY_HARM if device.eviction == "least-harm" else EVICT_BY_USE
+    return devices
+
+
+def _place_on_devices(replicas: NDArray[Any], pools: Sequence[ReplicaPool], shared: Sequence[SwappingDevice]) -> None:
+    """Write the devices that replicas share into their records, and link the replicas of each device in a circle."""
+    replicas["device"], replicas["residency"] = NONE, AWAKE
+    if not shared:
+        return
+    if any(pool.replica.ranks > 1 or pool.role != "both" for pool in pools):
+        raise DeploymentError("models on shared devices need engines of one rank that both prefill and decode")
+    last: dict[int, int] = {}
+    assigned = assign_replicas(shared, [(pool.name, pool.replicas) for pool in pools])
+    for r, (index, place) in enumerate(assigned):
+        if index == NONE:
+            continue
+        model, entry = shared[index].models[place], replicas[r]
+        entry["device"], entry["swap_bytes"] = index, model.awake_bytes - model.asleep_bytes
+        entry["wake_s"], entry["sleep_s"], entry["patience_s"] = model.wake_s, model.sleep_s, model.patience_s
+        entry["residency"] = AWAKE if model.awake or model.kept_awake else ASLEEP
+        entry["kept_awake"] = model.kept_awake
+        before = last.get(index, r)
+        entry["next_on_device"] = replicas[before]["next_on_device"] if before != r else r
+        replicas[before]["next_on_device"] = r
+        last[index] = r
 
 
 def _costs(pools: Sequence[ReplicaPool]) -> NDArray[Any]:

@@ -21,6 +21,11 @@ PREFILL: Final = 1
 DECODE: Final = 2
 DONE: Final = 3
 
+ASLEEP, WAKING, AWAKE = range(3)
+"""Residency of a model on a shared device. While a model wakes, its memory is taken and its weights are copied."""
+SWAP_SLEEP, SWAP_WAKE = range(2)
+EVICT_BY_USE, EVICT_BY_HARM = range(2)
+
 ROW: Final = np.dtype(
     [
         ("number", "i8"),  # index among all sent requests, including those no replica could hold
@@ -54,6 +59,7 @@ ROW: Final = np.dtype(
         ("state", "u1"),
         ("building", "u1"),  # it computes the newest segment it entered, for all requests that share it
         ("received", "u1"),  # its prompt's KV came from a prefill replica
+        ("cold", "u1"),  # its model had yet to wake when it arrived
     ],
     align=True,
 )
@@ -76,6 +82,12 @@ REPLICA: Final = np.dtype(
         ("request_s", "f8"),  # seconds outside the engine, per request
         ("first_ratio", "f8"),  # client's time to first token over the duration of the steps since admission
         ("slowness", "f8"),  # factor by which its steps are longer than its cost model says
+        ("wake_s", "f8"),
+        ("sleep_s", "f8"),
+        ("patience_s", "f8"),  # time to first token that its requests may take
+        ("rate_per_s", "f8"),  # decayed arrival rate at `used_at_s`
+        ("used_at_s", "f8"),  # newest arrival, or end of its last wake
+        ("wanting_s", "f8"),  # since when it waits for memory
         ("step", "i8"),  # engine steps ended
         ("steps", "i8"),  # steps in progress
         ("next_event", "i8"),  # step at which a decoding request finishes or fills an attention window
@@ -119,6 +131,11 @@ REPLICA: Final = np.dtype(
         ("rank_turn", "i8"),  # in the head: rank at which the next pick starts
         ("prompts_wait", "i8"),  # maximum steps for which prompts wait for the other ranks
         ("waited", "i8"),  # in the head: steps for which they have waited
+        ("device", "i8"),  # the shared device on which it steps in turn; NONE: a device of its own
+        ("next_on_device", "i8"),  # next replica of the device, in a circle
+        ("swap_bytes", "i8"),  # memory that its model gives up when it sleeps
+        ("cold_starts", "i8"),
+        ("evictions", "i8"),
         ("caching", "u1"),
         ("prefills_only", "u1"),
         ("decodes_only", "u1"),
@@ -126,6 +143,11 @@ REPLICA: Final = np.dtype(
         ("silent", "u1"),  # its reports do not arrive
         ("ahead", "u1"),  # schedules a step before the tokens of the previous one are known
         ("together", "u1"),  # the ranks of its engine end every step together
+        ("residency", "u1"),  # of its model on a shared device
+        ("kept_awake", "u1"),
+        ("due", "u1"),  # waits for its turn on a shared device
+        ("wanting", "u1"),  # waits for memory of a shared device
+        ("draining", "u1"),  # admits no request, and sleeps when its running requests are done
     ],
     align=True,
 )
@@ -196,10 +218,28 @@ CONTROL: Final = np.dtype(
         ("cache_delay_s", "f8"),  # seconds until a picker knows of a prefix that is computed
         ("next_fault", "i8"),
         ("look_s", "f8"),  # time of the next report or fault: until then pickers need no update
+        ("swaps", "i8"),  # entries in the log of swaps
         ("hits_said", "u1"),  # whether `hits` belongs to a prompt with shared segments
     ],
     align=True,
 )
+
+DEVICE: Final = np.dtype(
+    [
+        ("free_bytes", "i8"),
+        ("least_free_bytes", "i8"),  # minimum of `free_bytes` in the run
+        ("link_free_s", "f8"),  # when its link to the host is idle
+        ("stepping", "i8"),  # replica whose steps are in progress
+        ("models", "i8"),
+        ("wanting", "i8"),  # replicas that wait for memory
+        ("eviction", "i8"),
+    ],
+    align=True,
+)
+"""A device that several replicas share."""
+
+SWAP: Final = np.dtype([("at_s", "f8"), ("ready_s", "f8"), ("replica", "i8"), ("kind", "i8")], align=True)
+"""A model that goes to sleep or wakes: its memory changes hands at `at_s`, its weights are moved by `ready_s`."""
 
 EVENT: Final = np.dtype(
     [
@@ -310,6 +350,9 @@ class World(NamedTuple):
     lengths: Annotated[Any, ArrayOf(LENGTH, 2)]
     promises: Annotated[Any, ArrayOf(PROMISE)]
     faults: Annotated[Any, ArrayOf(FAULT)]
+    devices: Annotated[Any, ArrayOf(DEVICE)]
+    swaps: Annotated[Any, ArrayOf(SWAP)]
+    """Log of the swaps of models."""
 
 
 Rows = npt.NDArray[np.void]
