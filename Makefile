@@ -15,7 +15,7 @@ WHEEL_TESTS := $(shell grep -rl --include='*.py' 'pytest.mark.wheel' tests)
 # The workers fill the cores; threads of linear algebra beside them only wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help check format lint types imports machine-code test core plans thorough wheel wheel-venv wheel-test docs docs-check claims accuracy calibration disaggregation power drafts routing measurements tables ledger constraints fuzz fuzz-gateway soak bench-fleet bench bench-gateway optima engine parsers clean capacities confidence
+.PHONY: help check format lint types imports machine-code test core plans thorough wheel wheel-venv wheel-test docs docs-check claims accuracy calibration disaggregation power drafts routing measurements tables ledger constraints fuzz fuzz-gateway soak bench-fleet bench bench-gateway optima engine parsers clean capacities confidence replays
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
@@ -125,6 +125,9 @@ capacities: $(VENV)/.installed ## do `plan` and `simulate --capacity` give the s
 
 confidence: $(VENV)/.installed ## are planned fleets enough as often as planned? 8 plans, 150 simulated worlds each (ten minutes)
 	$(BIN)/python tools/check_confidence.py
+
+replays: $(VENV)/.installed ## do other seeds cost the same, and do planned fleets keep their SLOs and launch? 30 random plans (ten minutes; PART=examples for the shipped ones)
+	$(BIN)/python tools/check_replays.py $(PART)
 
 bench: $(VENV)/.installed ## requests a second through the simulator, ten thousand to ten million (two minutes)
 	$(BIN)/python tools/bench_simulator.py --most 10000000
