@@ -14,8 +14,11 @@ from ports import free_ports
 
 pytest.importorskip("httptools", reason='emulating needs the extra: pip install "penstock[gateway]"')
 
+
 from penstock.emulator.emulated_endpoint import EmulatedReplica
 from penstock.emulator.emulator_server import emulate
+from penstock.emulator.server_facts import ServerFacts
+from penstock.fleet.deployment import Parallelism
 from penstock.performance.step.step_cost import StepCost
 from penstock.simulation.replica import Replica
 
@@ -55,6 +58,17 @@ def chat(tokens: int, *, stream: bool = False, prompt: str = "hello", model: str
     return {"model": model, "messages": said, "max_tokens": tokens, "ignore_eos": True, "stream": stream}
 
 
+FACTS = ServerFacts(
+    version="0.32.0",
+    weights="bf16",
+    cache_dtype="bf16",
+    split=Parallelism(),
+    max_sequences=256,
+    max_batched_tokens=8192,
+    prefix_caching=True,
+)
+
+
 def emulated(port: int, *, pool: str = "pool", model: str = MODEL, engine: str = "vllm") -> EmulatedReplica:
     return EmulatedReplica(
         address=f"127.0.0.1:{port}",
@@ -62,6 +76,7 @@ def emulated(port: int, *, pool: str = "pool", model: str = MODEL, engine: str =
         model=model,
         engine=engine,
         simulated=Replica(cost=COST, kv_blocks=200),
+        facts=FACTS,
         max_tokens=3200,
         usual_output_tokens=20,
     )

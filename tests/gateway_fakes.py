@@ -71,4 +71,4 @@ def state(**more: int) -> EngineState:
     observed.output_tokens.add(25, 4)
     totals = Totals(prompt_tokens=4000, output_tokens=100)
     sizes = {"running": 3, "waiting": 2, "used_blocks": 50, "blocks": 200, "block_tokens": 16} | more
-    return EngineState(model="m", totals=totals, observed=observed, **sizes)
+    return EngineState(model="m", totals=totals, observed=observed, cache_dtype="auto", prefix_caching=True, **sizes)

@@ -270,10 +270,21 @@ def _serve_endpoints(stack: Stack) -> None:
 
     from penstock.emulator.emulated_endpoint import EmulatedReplica  # noqa: PLC0415
     from penstock.emulator.emulator_server import emulate  # noqa: PLC0415
+    from penstock.emulator.server_facts import ServerFacts  # noqa: PLC0415
+    from penstock.fleet.deployment import Parallelism  # noqa: PLC0415
     from penstock.performance.step.step_cost import StepCost  # noqa: PLC0415
     from penstock.simulation.replica import Replica  # noqa: PLC0415
 
     cost = StepCost(step_s=stack.step_s, decode_s=0.0, prefill_token_s=1e-7)
+    facts = ServerFacts(
+        version="0.32.0",
+        weights="bf16",
+        cache_dtype="bf16",
+        split=Parallelism(),
+        max_sequences=256,
+        max_batched_tokens=8192,
+        prefix_caching=True,
+    )
     replicas = [
         EmulatedReplica(
             address=address,
@@ -282,6 +293,7 @@ def _serve_endpoints(stack: Stack) -> None:
             adapters=stack.adapters if index == 0 and not stack.unloaded else (),
             engine="sglang" if index % 2 else "vllm",
             simulated=Replica(cost=cost, kv_blocks=40_000),
+            facts=facts,
             max_tokens=600_000,
             usual_output_tokens=20,
         )

@@ -77,6 +77,8 @@ def page_us(times: int) -> tuple[float, int]:
         used_blocks=50,
         blocks=20_000,
         block_tokens=16,
+        cache_dtype="auto",
+        prefix_caching=True,
         totals=Totals(),
         observed=Observed(),
     )

@@ -5,16 +5,18 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
-from penstock.api.arguments.fleet_argument import fleet_choice, placed_pool, typical_tokens
+from penstock.api.arguments.fleet_argument import deployed_pool, fleet_choice, placed_pool, typical_tokens
 from penstock.api.options.file_types import AskedFleet
 from penstock.api.options.gateway_options import EmulateOptions
 from penstock.api.options.option_fields import takes
 from penstock.errors import MissingExtra, UsageError
+from penstock.fleet.engine_settings import caches_prefixes
 from penstock.fleet.pools import Fleet, Pool
 from penstock.simulation.replica import Replica
 
 if TYPE_CHECKING:
     from penstock.emulator.emulated_endpoint import EmulatedReplica
+    from penstock.emulator.server_facts import ServerFacts
 
 _BLOCK_TOKENS: Final = 16
 """Minimum size of an emulated KV block in tokens. Engines with blocks of one token are emulated with this size."""
@@ -65,11 +67,29 @@ def _replicas(fleet: Fleet, pool: Pool) -> "list[EmulatedReplica]":
             adapters=pool.adapters,
             engine=pool.engine.name,
             simulated=replica,
+            facts=_facts(pool),
             max_tokens=replica.max_tokens,
             usual_output_tokens=typical_tokens(fleet, pool)[1],
         )
         for address in pool.endpoints
     ]
+
+
+def _facts(pool: Pool) -> "ServerFacts":
+    """Return what the server says about its setup."""
+    from penstock.emulator.server_facts import ServerFacts  # noqa: PLC0415 - needs the extra
+
+    engine = deployed_pool(pool).engine
+    return ServerFacts(
+        version=pool.engine.version,
+        weights=pool.weights,
+        cache_dtype=pool.kv,
+        split=pool.split,
+        max_sequences=engine.max_sequences,
+        max_batched_tokens=engine.max_batched_tokens,
+        prefix_caching=caches_prefixes(pool.engine.settings),
+        drafted_tokens=pool.drafted_tokens,
+    )
 
 
 def _coarse(replica: Replica) -> Replica:

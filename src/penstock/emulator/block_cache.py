@@ -87,3 +87,8 @@ class BlockCache:
             else:
                 del self._held[key]
                 self._idle[key] = None
+
+    def forget_idle(self) -> None:
+        """Drop the content of all blocks that no request holds, as a flush of the prefix cache does."""
+        self._blank += len(self._idle)
+        self._idle.clear()

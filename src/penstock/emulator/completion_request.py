@@ -100,14 +100,25 @@ class CompletionRequest:
         return self.prompts[choice // self.choices_per_prompt]
 
 
-def read_completion(path: bytes, body: bytes) -> CompletionRequest:
-    """Parse a completion request. Raise an error for values that vLLM rejects and for options that are not emulated."""
+def read_prompt(body: bytes) -> Prompt:
+    """Parse the prompt, or the messages of a chat, of a request to /tokenize."""
+    fields = _fields(body)
+    return _chat_prompt(fields["messages"]) if "messages" in fields else _text_prompt(fields.get("prompt"))
+
+
+def _fields(body: bytes) -> Mapping[str, object]:
     try:
         fields = json.loads(body)
     except (ValueError, RecursionError):
         raise UsageError("the request body is not JSON") from None
     if not isinstance(fields, dict):
         raise UsageError("the request body is not a JSON object")
+    return fields
+
+
+def read_completion(path: bytes, body: bytes) -> CompletionRequest:
+    """Parse a completion request. Raise an error for values that vLLM rejects and for options that are not emulated."""
+    fields = _fields(body)
     chat = path.startswith(b"/v1/chat/")
     _reject_unemulated(fields, chat=chat)
     _check_sampling(fields)

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
@@ -12,6 +12,14 @@ from penstock.emulator.emulated_engine import EmulatedEngine, EmulatedRequest, T
 from penstock.emulator.endpoint_faults import EndpointFault
 from penstock.emulator.metrics_page import EngineState, Observed, sglang_page, vllm_page
 from penstock.emulator.openai_responses import CompletionAnswer, Ending, models_body
+from penstock.emulator.server_facts import (
+    ServedLimits,
+    ServerFacts,
+    model_info_body,
+    server_info_body,
+    tokenize_body,
+    version_body,
+)
 from penstock.errors import UsageError
 from penstock.http_server import Exchange, error_body
 from penstock.prometheus_text import CONTENT_TYPE
@@ -23,8 +31,17 @@ _METHODS: Final[dict[bytes, tuple[bytes, ...]]] = {
     b"/v1/models": (b"GET",),
     b"/metrics": (b"GET",),
     b"/health": (b"GET",),
+    b"/tokenize": (b"POST",),
     b"/ping": (b"GET", b"POST"),
 }
+_ENGINE_METHODS: Final[dict[str, dict[bytes, tuple[bytes, ...]]]] = {
+    "vllm": {b"/version": (b"GET",), b"/reset_prefix_cache": (b"POST",)},
+    "sglang": {
+        **dict.fromkeys((b"/server_info", b"/get_server_info", b"/model_info", b"/get_model_info"), (b"GET",)),
+        b"/flush_cache": (b"GET", b"POST"),
+    },
+}
+"""Paths that only one engine serves."""
 _EVENTS: Final = b"text/event-stream; charset=utf-8"
 _TRIES: Final = 3
 """Maximum attempts to plan a step. A step must be planned again if the only running request was preempted."""
@@ -41,6 +58,7 @@ class EmulatedReplica:
     """Names of the LoRA adapters that the endpoint serves in addition to the base model."""
     engine: str
     simulated: Replica
+    facts: ServerFacts
     max_tokens: int
     """Maximum tokens of a request, prompt and output together."""
     usual_output_tokens: int
@@ -119,7 +137,7 @@ class EmulatedEndpoint:
             self._hung.append(exchange)
             return
         path = exchange.path.partition(b"?")[0]
-        methods = _METHODS.get(path)
+        methods = _METHODS.get(path) or _ENGINE_METHODS.get(self.replica.engine, {}).get(path)
         if methods is None:
             exchange.reply(404, error_body("Not Found", "NotFoundError", 404))
         elif exchange.method not in methods:
@@ -132,7 +150,32 @@ class EmulatedEndpoint:
         elif path == b"/v1/models":
             exchange.reply(200, models_body(self.replica.model, self.replica.adapters, self.replica.max_tokens))
         else:
-            exchange.reply(200, b"")
+            self._describe(exchange, path)
+
+    def _describe(self, exchange: Exchange, path: bytes) -> None:
+        """Reply with a fact about the server, tokenize a prompt, or empty the prefix cache."""
+        replica, facts = self.replica, self.replica.facts
+        model = ServedLimits(
+            name=replica.model,
+            max_tokens=replica.max_tokens,
+            kv_blocks=replica.simulated.kv_blocks,
+            block_tokens=replica.simulated.block_tokens,
+        )
+        try:
+            if path == b"/version":
+                exchange.reply(200, version_body(facts))
+            elif path.endswith(b"server_info"):
+                exchange.reply(200, server_info_body(facts, model))
+            elif path.endswith(b"model_info"):
+                exchange.reply(200, model_info_body(facts, model))
+            elif path == b"/tokenize":
+                exchange.reply(200, tokenize_body(exchange.body, replica.max_tokens))
+            else:
+                if path in {b"/flush_cache", b"/reset_prefix_cache"}:
+                    self.engine.cache.forget_idle()
+                exchange.reply(200, b"")
+        except UsageError as error:
+            exchange.reply(400, error_body(str(error), "BadRequestError", 400))
 
     def set_fault(self, fault: EndpointFault) -> None:
         """Set the endpoint's fault. The fault named `none` clears the current fault."""
@@ -175,7 +218,11 @@ class EmulatedEndpoint:
                 exchange.reply(404, error_body(message, "NotFoundError", 404))
                 return
             served = _Completion(
-                completion, CompletionAnswer(completion, model, self.requests, int(time.time())), exchange
+                completion,
+                CompletionAnswer(
+                    completion, model, self.requests, int(time.time()), own_end=self.replica.engine == "sglang"
+                ),
+                exchange,
             )
             self._create_choices(served)
         except UsageError as error:
@@ -294,7 +341,8 @@ class EmulatedEndpoint:
             return
         if served.completion.stream:
             opening = served.answer.opening() if served.sent == 1 else b""
-            served.exchange.send(opening + served.answer.token(choice.number, choice.sent, last=choice.complete))
+            ending = choice.ending if choice.complete else None
+            served.exchange.send(opening + served.answer.token(choice.number, choice.sent, ending))
         if choice.complete:
             self._finish(choice)
 
@@ -309,7 +357,7 @@ class EmulatedEndpoint:
         served.complete += 1
         if served.complete < len(served.choices):
             return
-        endings = [one.ending for one in served.choices]
+        endings = [_with_hits(one) for one in served.choices]
         if served.completion.stream:
             served.exchange.send(served.answer.closing(endings))
             served.exchange.finish()
@@ -330,7 +378,15 @@ class EmulatedEndpoint:
             used_blocks=0 if lying else engine.cache.used,
             blocks=replica.kv_blocks,
             block_tokens=replica.block_tokens,
+            cache_dtype=self.replica.facts.cache_dtype,
+            prefix_caching=replica.prefix_caching,
             totals=Totals() if lying else engine.totals,
             observed=Observed() if lying else self._observed,
         )
         return sglang_page(state) if self.replica.engine == "sglang" else vllm_page(state)
+
+
+def _with_hits(choice: _Choice) -> Ending:
+    """Return the ending of a choice with its prompt's cached tokens. The first choice of a prompt counts them."""
+    is_first = choice.number % choice.served.completion.choices_per_prompt == 0
+    return replace(choice.ending, cached_tokens=choice.request.hit_tokens or 0) if is_first else choice.ending

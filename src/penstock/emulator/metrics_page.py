@@ -60,6 +60,8 @@ class EngineState:
     used_blocks: int
     blocks: int
     block_tokens: int
+    cache_dtype: str
+    prefix_caching: bool
     totals: Totals
     observed: Observed
 
@@ -99,8 +101,8 @@ def vllm_page(state: EngineState) -> bytes:
     size, blocks = state.block_tokens, state.blocks
     config = {
         "block_size": str(size),
-        "cache_dtype": "auto",
-        "enable_prefix_caching": "True",
+        "cache_dtype": state.cache_dtype,
+        "enable_prefix_caching": str(state.prefix_caching),
         "engine": "0",
         "kv_cache_size_tokens": str(size * blocks),
         "num_gpu_blocks": str(blocks),

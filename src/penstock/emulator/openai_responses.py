@@ -24,13 +24,19 @@ class Ending:
     reason: str
     stop: str | None = None
     """Stop string that ended the choice, or None if the choice ended for another reason."""
+    cached_tokens: int = 0
+    """Prompt tokens that were found in the prefix cache."""
 
 
 class CompletionAnswer:
     """Writer of one response with one or more choices."""
 
-    def __init__(self, request: CompletionRequest, model: str, number: int, created: int) -> None:
+    def __init__(
+        self, request: CompletionRequest, model: str, number: int, created: int, *, own_end: bool = False
+    ) -> None:
         self._request = request
+        self._own_end = own_end and request.chat
+        """Whether the finish reason has an event of its own, as in SGLang's chats. vLLM adds it to the last token."""
         prefix, kind = ("chatcmpl", "chat.completion") if request.chat else ("cmpl", "text_completion")
         self._head = {
             "id": f"{prefix}-{number:x}",
@@ -53,24 +59,28 @@ class CompletionAnswer:
         count = len(self._request.prompts) * self._request.choices_per_prompt
         return b"".join(self._event(choice, role, 0) for choice in range(count))
 
-    def token(self, choice: int, number: int, *, last: bool) -> bytes:
-        """Return the stream event of token `number` of a choice. `last` is true for the last token of the choice."""
-        if self._events_equal:
+    def token(self, choice: int, number: int, ending: Ending | None = None) -> bytes:
+        """Return the stream event of token `number` of a choice. `ending` is given for the last token of the choice."""
+        shown = None if self._own_end else ending
+        if self._events_equal and shown is None:
             if choice not in self._pieces:
-                self._pieces[choice] = self._token_event(choice, 1, last=False)
+                self._pieces[choice] = self._token_event(choice, 1, None, last=False)
             return self._pieces[choice]
-        return self._token_event(choice, number, last=last)
+        return self._token_event(choice, number, shown, last=ending is not None)
 
-    def _token_event(self, choice: int, number: int, *, last: bool) -> bytes:
+    def _token_event(self, choice: int, number: int, ending: Ending | None, *, last: bool) -> bytes:
         request = self._request
         before = chars_after(number - 1, request.stop, held_chars=request.held_chars, last=False)
         now = chars_after(number, request.stop, held_chars=request.held_chars, last=last)
         text = text_between(before, now)
         content = {"delta": {"content": text}} if request.chat else {"text": text}
-        return self._event(choice, {**content, "logprobs": None, "finish_reason": None}, number)
+        finish = {"finish_reason": None} if ending is None else _finish_fields(ending)
+        return self._event(choice, {**content, "logprobs": None, **finish}, number)
 
     def end(self, choice: int, ending: Ending) -> bytes:
-        """Return the last stream event of a choice, which contains the finish reason."""
+        """Return the event with the finish reason of a choice; nothing if the last token's event has it."""
+        if not self._own_end:
+            return b""
         content: dict[str, object] = {"delta": {}} if self._request.chat else {"text": ""}
         return self._event(choice, {**content, "logprobs": None, **_finish_fields(ending)}, ending.tokens)
 
@@ -78,7 +88,7 @@ class CompletionAnswer:
         """Return the last events of a stream: the usage, if the client asked for usage, and `[DONE]`."""
         text = b""
         if self._request.usage_in_stream:
-            usage = _usage(self._request.input_tokens, sum(one.tokens for one in endings))
+            usage = _usage(self._request.input_tokens, endings)
             text = _line({**self._head, "choices": [], "usage": usage})
         return text + b"data: [DONE]\n\n"
 
@@ -89,13 +99,13 @@ class CompletionAnswer:
             text = text_between(0, chars_after(ending.tokens, request.stop, held_chars=0, last=True))
             content = {"message": {"role": "assistant", "content": text}} if request.chat else {"text": text}
             choices.append({"index": choice, **content, "logprobs": None, **_finish_fields(ending)})
-        usage = _usage(request.input_tokens, sum(one.tokens for one in endings))
+        usage = _usage(request.input_tokens, endings)
         return json.dumps({**self._head, "choices": choices, "usage": usage}).encode()
 
     def _event(self, choice: int, content: Mapping[str, object], tokens: int) -> bytes:
         event: dict[str, object] = {**self._head, "choices": [{"index": choice, **content}]}
         if self._request.usage_in_every_event:
-            event["usage"] = _usage(self._request.prompt_of(choice).tokens, tokens)
+            event["usage"] = _counts(self._request.prompt_of(choice).tokens, tokens)
         return _line(event)
 
 
@@ -107,5 +117,12 @@ def _line(event: dict[str, object]) -> bytes:
     return b"data: " + json.dumps(event).encode() + b"\n\n"
 
 
-def _usage(prompt: int, generated: int) -> dict[str, int]:
+def _usage(prompt: int, endings: Sequence[Ending]) -> dict[str, object]:
+    """Return the usage of a complete response, with the prompt tokens that were cached."""
+    cached = sum(one.cached_tokens for one in endings)
+    details = {"prompt_tokens_details": {"cached_tokens": cached}}
+    return {**_counts(prompt, sum(one.tokens for one in endings)), **details}
+
+
+def _counts(prompt: int, generated: int) -> dict[str, int]:
     return {"prompt_tokens": prompt, "completion_tokens": generated, "total_tokens": prompt + generated}

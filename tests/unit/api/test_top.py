@@ -34,6 +34,8 @@ ENGINE = vllm_page(
         used_blocks=2,
         blocks=200,
         block_tokens=16,
+        cache_dtype="auto",
+        prefix_caching=True,
         totals=Totals(),
         observed=Observed(),
     )
