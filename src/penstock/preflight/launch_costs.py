@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from penstock.model.sequence_mixers import GroupedAttention
 from penstock.performance.prediction.predict_deployment import Prediction, Range
+from penstock.preflight.facts.drafting import drafting_of
 from penstock.preflight.preflight_result import Preflight
 
 _AITER_CHIPS: Final = ("gfx942", "gfx950")
@@ -63,20 +64,23 @@ def launch_costs(answer: Preflight, prediction: Prediction, table: Mapping[str, 
         step_s = prediction.step.seconds + sum(cost.extra_s[1] for cost in priced)
         low, middle, high = (max(0.0, least - step_s) for least in floor_s)
         priced.append(_cost("--enforce-eager", (low, middle, high), entry))
-    return LaunchCosts(step_s=prediction.step.seconds, priced=tuple(priced), unpriced=tuple(_list_unpriced(answer)))
+    unpriced = tuple(_list_unpriced(answer, prediction))
+    return LaunchCosts(step_s=prediction.step.seconds, priced=tuple(priced), unpriced=unpriced)
 
 
 def _attention(answer: Preflight, prediction: Prediction, table: Mapping[str, Any]) -> Iterator[LaunchCost]:
     """Yield the cost of the attention backend on AMD, if a faster one is published."""
     if answer.question.engine != "vllm" or answer.facts["chip"] not in _AITER_CHIPS:
         return
-    backend, asked = answer.backend.name, answer.facts["launch.attention_backend"] != "auto"
+    backend = answer.backend.name
+    # Measurements of this very model include the backend that serves it; other models were measured with AITER's.
+    own_choice = answer.facts["launch.attention_backend"] != "auto" or prediction.tier != "measured"
     reading_s = prediction.roofline_parts_s["cache"]
     if backend == "ROCM_ATTN" and any(found.rule.id == _KERNEL_SKIPPED for found in answer.assessment.findings):
         entry = table["rocm_attn_without_its_kernel"]
         walked = _walked_tokens(answer, prediction.load.input_tokens + prediction.load.output_tokens / 2)
         yield _cost("attention by ROCM_ATTN", _scale(entry["seconds_per_token_and_layer"], walked), entry)
-    elif backend == "TRITON_ATTN" and asked:
+    elif backend == "TRITON_ATTN" and own_choice:
         entry = table["triton_attn"]
         yield _cost("attention by TRITON_ATTN", _scale(entry["times_reading_the_cache"], reading_s), entry)
     elif backend == "TRITON_MLA":
@@ -92,11 +96,13 @@ def _walked_tokens(answer: Preflight, context_tokens: float) -> int:
     )
 
 
-def _list_unpriced(answer: Preflight) -> Iterator[str]:
+def _list_unpriced(answer: Preflight, prediction: Prediction) -> Iterator[str]:
     """Yield the settings of the user's launch that change the speed by an unknown factor."""
     if not answer.launch.typed:
         return
     facts, engine = answer.facts, answer.question.engine
+    if prediction.speculation is None and (drafts := drafting_of(answer.launch)) is not None:
+        yield f"drafting by {drafts.method[:40]}"
     named = facts["launch.attention_backend"]
     if named != "auto" and (engine != "vllm" or facts["chip"] not in _AITER_CHIPS):
         yield f"--attention-backend {named}"

@@ -10,6 +10,7 @@ from penstock.fleet.release import Release
 from penstock.fleet.serving_engines import ENGINES, EngineProfile, ServingEngine
 from penstock.model import ModelSpec
 from penstock.performance import MemoryFit
+from penstock.preflight.facts.drafting import drafting_of
 from penstock.preflight.facts.launched_model import compare_served
 from penstock.preflight.facts.situation import Launch, Subject
 from penstock.preflight.launch.launch_choices import LaunchChoices
@@ -145,6 +146,8 @@ class Preflight:
         found = [] if config is None else [f"--config {config} is not read, so its settings are not checked"]
         if served is not None and compare_served(subject, served) == "cannot_tell":
             found.append(f"cannot tell whether {served} is {subject.name}, which the verdict is about")
+        if (drafts := drafting_of(self.launch)) is not None and drafts.uncounted is not None:
+            found.append(drafts.uncounted)
         return tuple(found) if self.launch.typed else ()
 
     @property
@@ -209,9 +212,19 @@ def _obstacles(answer: Preflight) -> Iterator[StartObstacle]:
         if group.kernel is KernelClass.NONE:
             yield StartObstacle(kind="kernel", text=f"no kernel for {group.format} {group.group}: {group.by}")
     if answer.backend.determined and answer.backend.name is None:
-        reasons = ", ".join(f"{name}: {reason}" for name, reason in answer.backend.rejected.items())
-        yield StartObstacle(kind="backend", text=f"no attention backend serves it ({reasons})")
+        yield StartObstacle(kind="backend", text=_no_backend(answer))
     yield from flag_obstacles(answer.flags)
+
+
+def _no_backend(answer: Preflight) -> str:
+    """Say why no attention backend serves the launch, and what to change."""
+    rejected = answer.backend.rejected
+    reasons = ", ".join(f"{name}: {reason}" for name, reason in rejected.items())
+    by_cache = all(reason.endswith(" cache") for reason in rejected.values())
+    named = answer.facts["launch.attention_backend"] != "auto"
+    hints = ["leave --attention-backend out"] if named else []
+    hints += ["use --kv-cache-dtype fp8 or bfloat16"] if by_cache else []
+    return f"no attention backend serves it ({reasons})" + (f"; {', or '.join(hints)}" if hints else "")
 
 
 def _model_of_the_line(answer: Preflight) -> Iterator[StartObstacle]:

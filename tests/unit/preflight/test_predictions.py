@@ -127,6 +127,50 @@ def test_backends_passed_over_say_why() -> None:
 
 
 @pytest.mark.parametrize(
+    ("model", "on", "flags", "backend"),
+    [
+        ("llama-3.1-8b", "h100", {"kv-cache-dtype": "fp8_e5m2"}, "FLASHINFER"),
+        ("llama-3.1-8b", "h100", {"kv-cache-dtype": "fp8_e4m3"}, "FLASH_ATTN"),
+        ("llama-3.1-8b", "h100", {"kv-cache-dtype": "fp8_e5m2", "attention-backend": "FLASH_ATTN"}, None),
+        ("llama-3.1-8b", "h100", {"kv-cache-dtype": "fp8_per_token_head"}, "TRITON_ATTN"),
+        ("kimi-k2.5", "h200", {"kv-cache-dtype": "fp8_e5m2"}, None),
+        ("kimi-k2.5", "h200", {"kv-cache-dtype": "fp8"}, "FLASHMLA"),
+    ],
+)
+def test_a_backend_takes_the_cache_types_that_it_lists(
+    model: str, on: str, flags: dict[str, str], backend: str | None
+) -> None:
+    answer = ask(model, on, version="0.32.0", launch=Launch(flags=flags))
+    assert answer.backend.determined
+    assert answer.backend.name == backend
+    assert ("use --kv-cache-dtype fp8 or bfloat16" in " ".join(o.text for o in answer.obstacles)) == (backend is None)
+
+
+@pytest.mark.parametrize(
+    ("on", "version", "flags", "backend"),
+    [
+        ("mi300x", "0.32.0", {}, "TRITON_ATTN"),
+        ("mi300x", "0.31.0", {}, "ROCM_ATTN"),
+        ("mi300x", "0.31.0", {"attention-backend": "ROCM_AITER_FA"}, None),
+        ("mi300x", "0.32.0", {"attention-backend": "ROCM_AITER_UNIFIED_ATTN"}, None),
+        ("mi300x", "0.32.0", {"language-model-only": "true"}, "ROCM_ATTN"),
+        ("mi300x", "0.32.0", {"limit-mm-per-prompt": '{"image": 0}'}, "ROCM_ATTN"),
+        ("mi300x", "0.32.0", {"limit-mm-per-prompt": '{"image": 2}'}, "TRITON_ATTN"),
+        ("h100", "0.32.0", {}, "TRITON_FLASH_ATTN"),
+        ("h100", "0.27.1", {}, "TRITON_ATTN"),
+        ("h100", "0.12.0", {}, "FLASH_ATTN"),
+    ],
+)
+def test_image_attention_in_both_directions_excludes_backends(
+    on: str, version: str, flags: dict[str, str], backend: str | None
+) -> None:
+    launch = Launch(flags=flags, environment={"VLLM_ROCM_USE_AITER": "1"})
+    answer = ask("gemma-3-27b", on, version=version, tp=1, launch=launch)
+    assert answer.backend.name == backend
+    assert any(found.kind == "backend" for found in answer.obstacles) == (backend is None)
+
+
+@pytest.mark.parametrize(
     ("version", "drafts", "decode"),
     [("0.27.1", 3, "piecewise"), ("0.27.1", 0, "full"), ("0.32.0", 3, "full"), ("0.25.0", 3, "full")],
 )

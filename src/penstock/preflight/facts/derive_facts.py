@@ -1,5 +1,6 @@
 """Derives every fact that rules may use. A fact that cannot be derived stays unknown."""
 
+import re
 from collections.abc import Callable, Mapping
 from math import ceil
 from typing import Final
@@ -30,6 +31,12 @@ _ASKED_VARIABLES = (
     "HIP_VISIBLE_DEVICES",
     "CUDA_VISIBLE_DEVICES",
 )
+_MM_PREFIX: Final = frozenset({"Gemma3ForConditionalGeneration"})
+"""Architectures whose image tokens attend to each other in both directions (MM_PREFIX_LM_MODELS in vLLM's
+model_arch_config_convertor.py). Gemma 4 is another, and is served by one backend in any case."""
+_NO_IMAGES: Final = re.compile(r"""^0$|image["']?\s*[:=]\s*0(?!\d)""")
+_TEXT_ONLY_SINCE: Final = Release("0.27.0")
+"""First release of vLLM that drops this attention if the launch takes no images (config/model.py)."""
 
 
 def derive_facts(situation: Situation) -> Facts:
@@ -110,6 +117,7 @@ def _model(situation: Situation) -> Mapping[str, Value | Unknown]:
     return {
         "model.architecture": model.architecture,
         "model.attention": attention_kinds(model),
+        "model.mm_prefix": model.architecture in _MM_PREFIX and not _serves_text_only(situation),
         "model.head_dim": max((mixer.key_dim for mixer in grouped), default=_latent_dim(model)),
         "model.gqa_ratio": max((mixer.query_heads // mixer.kv_heads for mixer in grouped), default=1),
         "model.moe": has_experts,
@@ -123,6 +131,14 @@ def _model(situation: Situation) -> Mapping[str, Value | Unknown]:
         "model.context": _or_unknown(model.max_context_tokens, "the config states no limit"),
         "weights.formats": frozenset(model.formats),
     }
+
+
+def _serves_text_only(situation: LaunchSituation) -> bool:
+    """Return whether the launch refuses images, so that the engine attends as in a model without images."""
+    launch = situation.launch
+    limit = launch.flag("limit-mm-per-prompt", "limit-mm-per-prompt.image") or ""
+    no_images = launch.flag("language-model-only") is not None or _NO_IMAGES.search(limit) is not None
+    return no_images and situation.version >= _TEXT_ONLY_SINCE
 
 
 def attention_kinds(model: ModelSpec) -> frozenset[str]:

@@ -1,12 +1,13 @@
 """Parses a pasted launch command: `vllm serve`, `sglang.launch_server`, ATOM, `trtllm-serve` or `docker run`."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 from penstock.errors import UsageError
 from penstock.fleet.serving_engines import ServingEngine
+from penstock.preflight.facts.drafting import speculative_config
 from penstock.preflight.facts.shell_words import shell_words, substitute_variables
 from penstock.preflight.facts.situation import Launch
 
@@ -42,6 +43,10 @@ _SAME: Final = {
 _CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl"})
 _SWITCHES: Final = frozenset({"--rm", "--privileged", "--init", "--detach", "--interactive", "--tty", "--read-only"})
 """Options of `docker run` that take no value. One-letter options may be combined, as in -itd."""
+_SEPARATORS: Final = frozenset({"&&", "||", ";", "|", "&"})
+_SERVERS: Final = frozenset(
+    {"sglang.launch_server", "trtllm-serve", "vllm.entrypoints.openai.api_server", "atom.entrypoints.openai_server"}
+)
 _OTHER_VERBS: Final = frozenset({"bench", "chat", "complete", "collect-env", "run-batch"})
 _MAX_COMMAND: Final = 20_000
 
@@ -53,7 +58,7 @@ def parse_command(text: str) -> tuple[ServingEngine | None, Launch]:
     read = shell_words(text)
     environment = dict(_variables(read.words))
     _refuse_other_programs(read.words)
-    tokens = [substitute_variables(word, environment) for word in read.words]
+    tokens = [substitute_variables(word, environment) for word in _server_words(read.words)]
     image, arguments = _after_image(tokens)
     inner = dict(_variables(arguments))
     given = dict(_flags(arguments))
@@ -70,6 +75,28 @@ def parse_command(text: str) -> tuple[ServingEngine | None, Launch]:
         torn=read.torn,
         visible_devices=_visible(tokens, environment | inner),
     )
+
+
+def _server_words(words: Sequence[str]) -> list[str]:
+    """Return the words of the command that starts a server, of a line of several commands.
+
+    Variables that earlier commands set count. The whole line is returned if no command of it starts a server.
+    """
+    commands: list[list[str]] = [[]]
+    for word in words:
+        if word in _SEPARATORS:
+            commands.append([])
+            continue
+        commands[-1].append(word.removesuffix(";"))
+        if word.endswith(";"):
+            commands.append([])
+    return next((command for command in commands if _starts_server(command)), list(words))
+
+
+def _starts_server(command: Sequence[str]) -> bool:
+    names = {word.rpartition("/")[2] for word in command}
+    runs = any(pair in {(tool, "run") for tool in _CONTAINERS} for pair in pairwise(command))
+    return runs or bool(names & _SERVERS) or ("serve" in names and bool(names & {"vllm", "sglang"}))
 
 
 def _visible(tokens: Sequence[str], environment: Mapping[str, str]) -> int | None:
@@ -128,7 +155,7 @@ def _variables(tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the environment variables set before the program, and those set by docker's `-e NAME=VALUE`."""
     leading = True
     for number, token in enumerate(tokens):
-        match = _VARIABLE.fullmatch(token)
+        match = _VARIABLE.fullmatch(token.removesuffix(";"))
         given = number > 0 and tokens[number - 1] in {"-e", "--env"}
         if match and (leading or given):
             yield match[1], match[2]
@@ -214,27 +241,10 @@ def _speculation(flags: Mapping[str, str]) -> dict[str, str]:
 
     The number of drafted tokens is stored under the name of SGLang's flag, so that one fact covers both engines.
     """
-    raw = flags.get("speculative-config")
-    if raw is None:
-        dotted = {
-            name.partition(".")[2]: value for name, value in flags.items() if name.startswith("speculative-config.")
-        }
-        config: object = {name.replace("-", "_"): value for name, value in dotted.items()}
-        if not dotted:
-            return {}
-    else:
-        config = _json(raw)
-    if not isinstance(config, dict):
-        # A value that is not a JSON object is reported by the check of flag values.
+    config = speculative_config(flags)
+    if config is None:
         return {}
     return {
         "speculative-num-draft-tokens": str(config.get("num_speculative_tokens", 0)),
         "speculative-method": str(config.get("method", "draft_model")),
     }
-
-
-def _json(raw: str) -> object:
-    try:
-        return json.loads(raw)
-    except (ValueError, RecursionError):
-        return None

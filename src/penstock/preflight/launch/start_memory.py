@@ -13,6 +13,7 @@ from penstock.model import CacheDtype, ModelSpec, cache_dtype
 from penstock.performance import MemoryFit, fit, minimum_devices
 from penstock.performance.memory.budget import DeviceRoom, usual_context_tokens
 from penstock.performance.memory.engine_settings_that_fit import MAX_HUNDREDTHS, TUNABLE, with_room
+from penstock.preflight.facts.drafting import drafting_of
 from penstock.preflight.facts.situation import Launch
 from penstock.preflight.launch.launch_plan import LaunchPlan
 from penstock.preflight.launch.setting import Setting
@@ -45,7 +46,7 @@ def deployment_of(
 ) -> Deployment:
     """Build the deployment that a launch describes. Flags that the launch does not set have the engine's defaults."""
     settings = serving_defaults(engine, accelerator, version=str(version), tp=split.tp, pp=split.pp)
-    fraction = launch.flag("gpu-memory-utilization", "mem-fraction-static")
+    fraction, drafts = launch.flag("gpu-memory-utilization", "mem-fraction-static"), drafting_of(launch)
     return Deployment(
         model=executed,
         accelerator=accelerator,
@@ -63,6 +64,7 @@ def deployment_of(
         ),
         parallelism=split,
         cache_dtype=_cache_dtype(launch.flag("kv-cache-dtype")),
+        speculative=drafts is not None and drafts.own_layers,
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, Final
 
-from penstock.fleet.release import Release
+from penstock.fleet.release import Release, ReleaseRange
 from penstock.preflight.rules.condition import Facts
 
 
@@ -81,8 +81,18 @@ def predict_backend(facts: Facts, table: Mapping[str, Any]) -> Backend:
 
 def _reads_cache(facts: Facts, backends: Mapping[str, Mapping[str, Any]]) -> bool:
     """Return whether the table lists at least one backend for this KV cache type."""
-    stored = facts.get("kv.stored")
-    return any(stored in entry["kv"] for entry in backends.values())
+    wanted = _cache_type(facts)
+    return any(wanted in entry["kv"] for entry in backends.values())
+
+
+def _cache_type(facts: Facts) -> object:
+    """Return the KV cache type by which backends are chosen.
+
+    Some types share the byte size of FP8, and backends that take FP8 (E4M3) refuse them.
+    """
+    asked = facts.get("kv.dtype")
+    apart = isinstance(asked, str) and asked.startswith("fp8_") and asked != "fp8_e4m3"
+    return asked if apart else facts.get("kv.stored")
 
 
 def _sglang_backend(facts: Facts, table: Mapping[str, Any]) -> Backend:
@@ -135,12 +145,13 @@ def _order(facts: Facts, orders: Mapping[str, list[str]]) -> list[str] | None:
     if kind == "sparse_gqa":
         return list(orders[kind])
     kind = "standard" if kind == "sinks" else kind
-    blackwell = f"{platform}_{kind}_10" if chip in {"sm_100", "sm_103"} else f"{platform}_{kind}"
-    return list(orders.get(blackwell) or orders[f"{platform}_{kind}"])
+    suffix = "_10" if chip in {"sm_100", "sm_103"} else ""
+    first = orders.get(f"{platform}_mm_prefix{suffix}", []) if facts.get("model.mm_prefix") is True else []
+    return [*first, *(orders.get(f"{platform}_{kind}{suffix}") or orders[f"{platform}_{kind}"])]
 
 
 def _obstacle(entry: Mapping[str, Any], facts: Facts) -> str | None:
-    chip, kv, head = facts.get("chip"), facts.get("kv.stored"), facts.get("model.head_dim")
+    chip, kv, head = facts.get("chip"), _cache_type(facts), facts.get("model.head_dim")
     if "chips" in entry and chip not in entry["chips"]:
         return f"not for {chip}"
     if (missing := _aiter_obstacle(entry.get("aiter"), facts)) is not None:
@@ -154,7 +165,14 @@ def _obstacle(entry: Mapping[str, Any], facts: Facts) -> str | None:
         return "no attention sinks"
     if facts.get("launch.kv_connector") is True and not entry["connector"]:
         return "no KV connector"
+    if facts.get("model.mm_prefix") is True and not _takes_mm_prefix(entry, facts.get("version")):
+        return "no attention to image tokens in both directions"
     return None
+
+
+def _takes_mm_prefix(entry: Mapping[str, Any], version: object) -> bool:
+    span = entry.get("mm_prefix")
+    return span is not None and isinstance(version, Release) and ReleaseRange.parse(span).holds(version)
 
 
 def _aiter_obstacle(needed: str | None, facts: Facts) -> str | None:

@@ -34,6 +34,7 @@ VOCABULARY: Final[Mapping[str, Fact]] = {
         Kind.TEXTS,
         "gqa, mla, sparse, sliding, chunked, sinks, linear, compressed: the kinds of attention in its layers",
     ),
+    "model.mm_prefix": Fact(Kind.FLAG, "whether image tokens attend to each other in both directions"),
     "model.head_dim": Fact(Kind.NUMBER, "width of the widest attention head"),
     "model.gqa_ratio": Fact(Kind.NUMBER, "query heads per key-value head, the most of any layer"),
     "model.moe": Fact(Kind.FLAG, "whether it has routed experts"),
