@@ -1,6 +1,7 @@
 """Builds the questions of `penstock.preflight` from its options and the launch command."""
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from penstock.api.arguments.choices import counted_targets, split_choice, tokens_choice
 from penstock.api.doctor import host_of
@@ -25,6 +26,9 @@ from penstock.preflight.launch.images import image_release
 from penstock.preflight.launch.release_flags import expand_abbreviations
 from penstock.preflight.rules.knowledge import Knowledge
 
+_ENGINES_OWN: Final = frozenset({"rocm", "triton", "python", "install"})
+"""Facts about the environment of an engine. The host's are not those of a container."""
+
 
 class LaunchQuestions:
     """Builder of one preflight question per deployment from the options.
@@ -41,8 +45,8 @@ class LaunchQuestions:
         host = options.host
         texts = [f"{name}={value}" for name, value in host.items()] if isinstance(host, Mapping) else list(host)
         hosts = [host_of(text) for text in texts if "=" not in text]
-        self.host = {name: value for one in hosts for name, value in one.stated.items()}
-        self.host.update(_pair(text) for text in texts if "=" in text)
+        self._read_host = {name: value for one in hosts for name, value in one.stated.items()}
+        self._stated_host = dict(_pair(text) for text in texts if "=" in text)
         self.target = next((one.target for one in hosts), None)
         installed = next((one.packages for one in hosts), {})
         if self.version is None and options.command is None and self.engine in installed:
@@ -67,6 +71,14 @@ class LaunchQuestions:
         stated = stated_split(self.launch, engine)
         self.tp, self.pp = self.tp or stated.tp, max(self.pp, stated.pp)
         self.dp, self.ep = max(self.dp, stated.dp), self.ep or stated.spreads_experts
+
+    @property
+    def host(self) -> dict[str, str]:
+        """Return the facts about the host. A container in the command has its own ROCm, Python and packages."""
+        contained = self.launch is not None and self.launch.image is not None
+        outside = contained and self._read_host.get("install") != "docker"
+        read = {name: value for name, value in self._read_host.items() if not outside or name not in _ENGINES_OWN}
+        return read | self._stated_host
 
     @property
     def model(self) -> str | None:

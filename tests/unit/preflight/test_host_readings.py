@@ -3,18 +3,21 @@
 import json
 import os
 import stat
+from io import StringIO
 from pathlib import Path
 from time import perf_counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 import penstock
 from penstock.api.doctor import doctor, host_of
 from penstock.catalog import accelerator_ids
 from penstock.errors import PenstockError, UsageError
 from penstock.preflight.facts.host_readings import _ACCELERATORS, MAX_CHARACTERS, parse_host
+from penstock.report.preflight.host import render_host
 
 HOSTS = Path(__file__).parents[2] / "data/hosts"
 READINGS = (
@@ -65,7 +68,8 @@ def test_a_host_of_which_little_was_recorded() -> None:
 
 def test_rocm_of_the_container_counts_before_that_of_the_host() -> None:
     readings = {"/opt/rocm/.info/version": "7.2.3-90\n", "amd-smi version": "ROCm version: 6.4.3"}
-    assert parse_host(readings).stated == {"rocm": "7.2.3"}
+    readings["container"] = "docker"
+    assert parse_host(readings).stated == {"rocm": "7.2.3", "install": "docker"}
 
 
 def test_a_saved_host_decides_rules_and_names_devices_and_release(tmp_path: Path) -> None:
@@ -147,3 +151,50 @@ def test_a_saved_fact_that_no_rule_knows_is_refused(tmp_path: Path) -> None:
 def test_a_python_that_does_not_run_is_named() -> None:
     with pytest.raises(UsageError, match="is not a Python that runs"):
         doctor(python="/nowhere/python")
+
+
+def test_the_rocm_of_a_host_without_an_engine_is_not_the_engines() -> None:
+    readings = {"/opt/rocm/.info/version": "6.2.0", "amd-smi version": "x", "python": "3.10.1"}
+    assert "rocm" not in parse_host(readings).stated
+    assert parse_host(readings | {"packages": "vllm==0.28.0"}).stated["rocm"] == "6.2.0"
+    assert parse_host(readings | {"container": "docker"}).stated["rocm"] == "6.2.0"
+
+
+def test_a_container_in_the_command_has_its_own_rocm(tmp_path: Path) -> None:
+    saved = tmp_path / "host.json"
+    saved.write_text(doctor(recorded=HOSTS / "mi300x").to_json())
+    line = "docker run --device /dev/kfd vllm/vllm-openai-rocm:v0.28.0 openai/gpt-oss-120b"
+    for host, rocm in ((str(saved), "7.2.3"), ("rocm=7.1", "7.1")):
+        (answer,) = penstock.preflight("gpt-oss-120b", "mi300x:1", command=line, host=[host]).answers
+        assert str(answer.facts["host.rocm"]) == rocm
+
+
+MIG = """GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)
+  MIG 1g.10gb     Device  0: (UUID: MIG-2)
+  MIG 1g.10gb     Device  1: (UUID: MIG-3)
+GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-4)
+"""
+
+
+def test_a_slice_of_a_device_is_not_the_device() -> None:
+    host = parse_host({"nvidia-smi -L": MIG})
+    found = {one.name: (one.accelerator, one.count) for one in host.devices}
+    assert found["NVIDIA H100 80GB HBM3"] == ("h100_sxm", 1)
+    assert found["NVIDIA H100 80GB HBM3 MIG 1g.10gb"] == (None, 2)
+    assert host.target is None
+    agent = "Agent 1\n  Marketing Name: AMD Instinct MI300X\n  Device Type: GPU\n  Compute Unit: {}\n"
+    assert parse_host({"rocminfo": agent.format(304)}).target == "mi300x:1"
+    assert parse_host({"rocminfo": agent.format(38)}).target is None
+
+
+def test_the_last_line_names_the_devices_that_are_there() -> None:
+    mixed = "GPU 0: NVIDIA H100 80GB HBM3 (UUID: a)\nGPU 1: NVIDIA L40S (UUID: b)\n"
+    texts = {}
+    for name, listed in (("mixed", mixed), ("none", "")):
+        console = Console(file=StringIO(), width=120)
+        console.print(render_host(parse_host({"nvidia-smi -L": listed}), ()))
+        texts[name] = console.file.getvalue()
+    assert "--on h100_sxm:1 " in texts["mixed"]
+    assert "--on l40s:1 " in texts["mixed"]
+    assert "mi300x" not in texts["mixed"] + texts["none"]
+    assert "--on ACCELERATOR:COUNT" in texts["none"]

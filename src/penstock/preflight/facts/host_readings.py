@@ -54,6 +54,8 @@ _ACCELERATORS: Final[tuple[tuple[str, str], ...]] = (
     (r"RTX PRO 6000 Blackwell Server", "rtx_pro_6000_server"),
 )
 """Names that drivers print, and the accelerators of the catalog. The first that is found counts."""
+_COMPUTE_UNITS: Final = ((r"MI3(?:00|25)X", 304), (r"MI35[05]X", 256))
+"""Compute units of whole devices that can be partitioned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +113,9 @@ def parse_host(readings: Mapping[str, str]) -> Host:
     if "triton" in packages and engine is not None:
         found.append(HostFact(name="triton", value=packages["triton"], reading="packages"))
     if engine is None:
-        # A Python without an engine is not the one that the engine runs in.
-        found = [fact for fact in found if fact.name != "python"]
+        # Without an engine, this Python is not the engine's. Outside a container, this ROCm is not either.
+        inside = any(fact.name == "install" and fact.value == "docker" for fact in found)
+        found = [fact for fact in found if fact.name != "python" and (inside or fact.name != "rocm")]
     elif not any(fact.name == "install" for fact in found):
         found.append(HostFact(name="install", value="wheel", reading="packages"))
     return Host(
@@ -191,13 +194,33 @@ def _rocm_devices(text: str) -> list[str]:
             agents.append({})
         elif agents:
             agents[-1].setdefault(field.strip(), value.strip())
-    return [agent.get("Marketing Name", "") for agent in agents if agent.get("Device Type") == "GPU"]
+    return [_whole_or_partition(agent) for agent in agents if agent.get("Device Type") == "GPU"]
+
+
+def _whole_or_partition(agent: Mapping[str, str]) -> str:
+    """Return the name of an agent. A compute partition (CPX, QPX, DPX) has the name of the whole device."""
+    name, units = agent.get("Marketing Name", ""), agent.get("Compute Unit", "")
+    whole = next((count for pattern, count in _COMPUTE_UNITS if re.search(pattern, name)), None)
+    partition = whole is not None and units.isdecimal() and len(units) <= 4 and int(units) <= whole // 2
+    return f"{name} partition of {units} CUs" if partition else name
 
 
 def _cuda_devices(text: str) -> list[str]:
-    """Return the devices that nvidia-smi lists. A MIG slice is a part of the device above it."""
-    return re.findall(r"(?m)^GPU \d+: (.*?) \(UUID: ", text)
+    """Return the devices that nvidia-smi lists. A device with MIG slices is replaced by its slices."""
+    found: list[str] = []
+    whole: str | None = None
+    for line in text.splitlines():
+        if (device := re.match(r"GPU \d+: (.*?) \(UUID: ", line)) is not None:
+            whole = device[1]
+            found.append(whole)
+        elif whole is not None and (part := re.match(r"\s+MIG (\S{1,20})\s+Device", line)) is not None:
+            if found[-1] == whole:
+                found.pop()
+            found.append(f"{whole} MIG {part[1]}")
+    return found
 
 
 def _accelerator(name: str) -> str | None:
+    if re.search(r" MIG | partition of ", name):
+        return None  # the catalog has whole devices only
     return next((known for pattern, known in _ACCELERATORS if re.search(pattern, name)), None)

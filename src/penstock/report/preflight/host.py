@@ -55,5 +55,16 @@ def render_host(host: Host, missing: Sequence[str]) -> RenderableType:
     ]
     if missing:
         pieces.append(Text(f"  not installed here: {', '.join(missing)}", style="dim"))
-    pieces.append(Text(f"\npenstock preflight MODEL --on {host.target or 'mi300x:8'} --host here", style="green"))
+    pieces += _next_step(host)
     return Group(*pieces)
+
+
+def _next_step(host: Host) -> list[Text]:
+    """Say what to ask next. Of several kinds of devices, one command each; without a known device, none is named."""
+    known = [f"{one.accelerator}:{one.count}" for one in host.devices if one.accelerator is not None]
+    lines = [Text(f"  penstock preflight MODEL --on {target} --host here", style="green") for target in known]
+    if len(known) > 1:
+        return [Text("\nThe devices differ, and a replica has devices of one kind:"), *lines]
+    if known:
+        return [Text(), Text(lines[0].plain.strip(), style="green")]
+    return [Text("\nName the accelerator yourself: penstock preflight MODEL --on ACCELERATOR:COUNT", style="green")]
