@@ -16,6 +16,7 @@ from penstock.catalog import load_measurements
 from penstock.catalog.device_prices import DevicePrice, hourly_rent
 from penstock.catalog.measurement import Measurement
 from penstock.economics.rent_rates import rent_usd_per_output_mtok
+from penstock.errors import DeploymentError
 from penstock.model import ModelSpec
 from penstock.performance.calibration.own_correction import fingerprint_of
 from penstock.performance.disaggregated.disaggregated_prediction import DisaggregatedPrediction
@@ -26,6 +27,8 @@ from penstock.performance.prediction.predict_deployment import Prediction, Range
 from penstock.performance.shipped.shipped_energy import shipped_power
 from penstock.performance.shipped.shipped_runs import shape_of_name
 from penstock.performance.similarity.cases import shape_of
+from penstock.preflight.predictions.weight_kernels import emulation_sentence, kernels_of
+from penstock.preflight.rules._rule_files import load_table
 from penstock.report.predict import has_tpot, render_predictions
 from penstock.report.predict_disaggregated import render_disaggregated
 from penstock.report.predict_document import PredictDisaggregatedDocument, PredictDocument
@@ -141,6 +144,8 @@ def predict(options: PredictOptions) -> PredictAnswer | PredictDisaggregatedAnsw
 def _predict_aggregated(placing: RequestedDeployment, load: tuple[int, int, int], *, roofline: bool) -> PredictAnswer:
     """Predict deployments whose replicas both prefill and decode."""
     family = shape_of(placing.spec)
+    if not roofline:
+        _refuse_emulated(placing)
     found = [
         _with_evidence(placing.predict(accelerator, devices, load, roofline=roofline), family)
         for accelerator, devices in counted_targets(placing.options.on)
@@ -156,6 +161,16 @@ def _predict_aggregated(placing: RequestedDeployment, load: tuple[int, int, int]
         nearest=tuple(nearest for _, _, nearest in found),
         rents=tuple(hourly_rent(prediction.deployment.accelerator.id) for prediction, _, _ in found),
     )
+
+
+def _refuse_emulated(placing: RequestedDeployment) -> None:
+    """Raise an error if engines would emulate the weights, because no measurement says how slow that is."""
+    for accelerator, _ in counted_targets(placing.options.on):
+        kernels = kernels_of(placing.spec, "vllm", accelerator, load_table("kernels"))
+        if (reason := emulation_sentence(kernels, "vllm", accelerator.id)) is not None:
+            raise DeploymentError(
+                f"the speed of {placing.spec.name} is {reason}; leave {accelerator.id} out, or add --roofline"
+            )
 
 
 def _with_evidence(predicted: Prediction, family: str) -> tuple[Prediction, Energy | None, tuple[Measurement, ...]]:

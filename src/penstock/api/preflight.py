@@ -13,6 +13,7 @@ from penstock.api.progress import ProgressListener
 from penstock.checkpoint import open_checkpoint
 from penstock.checkpoint.fp8.scan import scan_bytes, scan_fp8
 from penstock.errors import UnknownArchitecture, UsageError
+from penstock.performance.shipped.shipped_drafts import shipped_drafts
 from penstock.performance.shipped.shipped_runs import shipped_efficiencies
 from penstock.preflight import (
     Subject,
@@ -69,7 +70,9 @@ def preflight(options: PreflightOptions) -> PreflightAnswer:
         answers.append(check(question, knowledge))
     return PreflightAnswer(
         answers=tuple(answers),
-        speeds=tuple(predicted_speed(answer, shipped_efficiencies(), knowledge.speed) for answer in answers),
+        speeds=tuple(
+            predicted_speed(answer, shipped_efficiencies(), knowledge.speed, shipped_drafts) for answer in answers
+        ),
         instead=tuple(nearest(answer, knowledge) for answer in answers),
         pools=(None,) * len(answers),
         matrix=options.matrix,

@@ -1,14 +1,18 @@
 """Predicts the speed of a launch from the formats that the kernels multiply."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from penstock.errors import UnsupportedPrecision
+from penstock.errors import DeploymentError, UnsupportedPrecision
+from penstock.performance.calibration.draft_acceptance import DraftModel
 from penstock.performance.calibration.efficiencies import Efficiencies
+from penstock.performance.prediction.multi_token_prediction import multi_token_prediction
 from penstock.performance.prediction.predict_deployment import Prediction, Range, predict
+from penstock.performance.prediction.speculation import Speculation
+from penstock.preflight.facts.drafting import drafting_of
 from penstock.preflight.launch_costs import LaunchCosts, launch_costs
-from penstock.preflight.predictions.weight_kernels import KernelClass
+from penstock.preflight.predictions.weight_kernels import KernelClass, emulation_sentence
 from penstock.preflight.preflight_result import Preflight, Readiness
 
 LOAD: Final = (1024, 1024, 32)
@@ -44,11 +48,20 @@ class Speed:
         return 1 - self.prediction.output_tokens_per_s.value / self.if_native.output_tokens_per_s.value
 
 
-def predicted_speed(answer: Preflight, efficiencies: Efficiencies, table: Mapping[str, Any]) -> Speed | None:
+def undetermined_speed(answer: Preflight) -> str | None:
+    """Say why the speed of a launch that runs is not known, or return None."""
+    if answer.readiness is Readiness.BLOCKED or answer.measured_as_asked:
+        return None
+    return emulation_sentence(answer.kernels, answer.question.engine, answer.question.accelerator.id)
+
+
+def predicted_speed(
+    answer: Preflight, efficiencies: Efficiencies, table: Mapping[str, Any], drafts: Callable[[], DraftModel]
+) -> Speed | None:
     """Predict the speed of the launch under the load `LOAD`. `table` says what settings of a launch cost.
 
-    Return None if the launch is blocked or does not fit, if a kernel is missing or unknown, or if the accelerator has
-    no measurements with this engine.
+    `drafts` loads the measured acceptance of drafted tokens. Return None if the launch is blocked or does not fit, if a
+    kernel is missing, unknown or emulated, or if the accelerator has no measurements with this engine.
     """
     engine, accelerator = answer.question.engine, answer.question.accelerator
     kernels = {group.kernel for group in answer.kernels}
@@ -57,17 +70,33 @@ def predicted_speed(answer: Preflight, efficiencies: Efficiencies, table: Mappin
     # Measurements with this engine include its kernels, even if it was not read which kernels those are.
     if KernelClass.NONE in kernels or (KernelClass.UNDETERMINED in kernels and not answer.measured_as_asked):
         return None
+    if undetermined_speed(answer) is not None:
+        return None
     if engine not in efficiencies.engines(accelerator.id):
         return None
-    prediction = _predict(answer, efficiencies, executed=True)
+    speculation = _speculation(answer, drafts)
+    prediction = _predict(answer, efficiencies, speculation, executed=True)
     if prediction is None:
         return None
     model = answer.question.subject.model
-    native = None if answer.executed_model is model else _predict(answer, efficiencies, executed=False)
+    native = None if answer.executed_model is model else _predict(answer, efficiencies, speculation, executed=False)
     return Speed(prediction=prediction, if_native=native, costs=launch_costs(answer, prediction, table))
 
 
-def _predict(answer: Preflight, efficiencies: Efficiencies, *, executed: bool) -> Prediction | None:
+def _speculation(answer: Preflight, drafts: Callable[[], DraftModel]) -> Speculation | None:
+    """Return how the checkpoint's own layers draft in this launch, or None if nothing that was measured drafts."""
+    found = drafting_of(answer.launch)
+    if found is None or not found.own_layers or not found.tokens:
+        return None
+    try:
+        return multi_token_prediction(answer.question.subject.model, drafts(), drafted_tokens=found.tokens)
+    except DeploymentError:
+        return None
+
+
+def _predict(
+    answer: Preflight, efficiencies: Efficiencies, speculation: Speculation | None, *, executed: bool
+) -> Prediction | None:
     placed = answer.memory.deployment
     if not executed:
         placed = replace(placed, model=answer.question.subject.model)
@@ -80,6 +109,7 @@ def _predict(answer: Preflight, efficiencies: Efficiencies, *, executed: bool) -
             output_tokens=output,
             concurrency=requests,
             efficiencies=efficiencies,
+            speculation=speculation,
         )
     except UnsupportedPrecision:
         return None

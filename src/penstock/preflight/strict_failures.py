@@ -34,6 +34,8 @@ def _undetermined_parts(answer: Preflight) -> Iterator[str]:
         yield f"undetermined: no rule covers {answer.question.accelerator.id}"
     for entry in answer.assessment.open_questions:
         yield f"undetermined: {entry.rule.id} ({'; '.join(dict.fromkeys(entry.missing.values()))})"
+    if any(group.kernel is KernelClass.EMULATED for group in answer.kernels) and not answer.measured_as_asked:
+        yield "undetermined: the speed of emulated weights"
     yield from (f"undetermined: {unknown}" for unknown in answer.unknown)
     yield from (f"undetermined: {note}" for note in answer.notes)
     if answer.readiness is Readiness.UNDETERMINED and answer.memory.budget is None:

@@ -3,9 +3,11 @@
 import pytest
 
 import penstock
+from penstock.errors import DeploymentError
 from penstock.performance.prediction.predict_deployment import Prediction
-from penstock.preflight import Preflight, load_knowledge
-from penstock.preflight.executed_speed import Speed
+from penstock.preflight import Preflight, load_knowledge, parse_command
+from penstock.preflight.executed_speed import Speed, undetermined_speed
+from penstock.preflight.facts.drafting import Drafting, drafting_of
 from penstock.preflight.launch_costs import LaunchCost, LaunchCosts
 from penstock.preflight.rules._rule_files import load_table
 from penstock.preflight.rules.rule import Reference
@@ -125,3 +127,47 @@ def test_every_figure_has_a_source_and_an_order() -> None:
         assert 0 <= low <= middle <= high
         assert entry["sources"]
         assert all(Reference(source).url for source in entry["sources"])
+
+
+def test_the_speed_of_emulated_weights_is_undetermined_in_preflight_and_in_predict() -> None:
+    found = penstock.preflight("deepseek-r1-0528-mxfp4", "mi300x:8")
+    (answer,), (speed,) = found.answers, found.speeds
+    assert answer.passes
+    assert speed is None
+    assert (undetermined_speed(answer) or "").startswith("undetermined: vllm converts all mxfp4 weights")
+    with pytest.raises(DeploymentError, match="undetermined: vllm converts all mxfp4 weights"):
+        penstock.predict("deepseek-r1-0528-mxfp4", "mi300x:8")
+    native = penstock.preflight("deepseek-r1-0528-mxfp4", "mi355x:8")
+    assert native.speeds[0] is not None
+    assert undetermined_speed(native.answers[0]) is None
+
+
+R1 = "VLLM_ROCM_USE_AITER=1 vllm serve deepseek-ai/DeepSeek-R1 -tp 8"
+
+
+@pytest.mark.parametrize(
+    ("command", "own"),
+    [
+        (R1 + """ --speculative-config '{"method": "mtp", "num_speculative_tokens": 3}'""", True),
+        (R1 + " --speculative-config.method deepseek_mtp --speculative-config.num_speculative_tokens 3", True),
+        (R1 + """ --speculative-config '{"method": "ngram", "num_speculative_tokens": 3}'""", False),
+        (R1 + """ --speculative-config '{"model": "me/small", "num_speculative_tokens": 3}'""", False),
+    ],
+)
+def test_drafting_in_a_pasted_line_changes_memory_and_speed_or_is_said_not_to(command: str, own: bool) -> None:  # noqa: FBT001
+    plain, plain_speed = asked(R1)
+    answer, speed = asked(command)
+    budget, without = answer.memory.budget, plain.memory.budget
+    assert budget is not None
+    assert without is not None
+    assert (budget.weight_bytes > without.weight_bytes) == own
+    assert (speed.output_tokens_per_s.value > plain_speed.output_tokens_per_s.value) == own
+    assert any(setting.startswith("drafting by ") for setting in speed.costs.unpriced) != own
+    assert any("me/small is not counted" in note for note in answer.notes) == ("me/small" in command)
+
+
+def test_sglang_drafts_with_the_checkpoints_own_layers_unless_a_drafter_is_named() -> None:
+    line = "python3 -m sglang.launch_server --model-path deepseek-ai/DeepSeek-R1 --tp 8 --speculative-algorithm "
+    own, named = (parse_command(line + end)[1] for end in ("NEXTN", "EAGLE3 --speculative-draft-model-path a/b"))
+    assert drafting_of(own) == Drafting(method="NEXTN", tokens=0, own_layers=True, model=None)
+    assert drafting_of(named) == Drafting(method="EAGLE3", tokens=0, own_layers=False, model="a/b")

@@ -8,7 +8,9 @@ from rich.console import Console
 
 import penstock
 from penstock.errors import UsageError
-from penstock.preflight import Preflight, parse_command
+from penstock.fleet.release import Release
+from penstock.preflight import Preflight, load_knowledge, parse_command
+from penstock.preflight.launch.images import image_release, rocm_of_image
 
 LLAMA = "meta-llama/Llama-3.3-70B-Instruct"
 
@@ -261,3 +263,45 @@ def test_a_model_that_cannot_be_compared_is_noted(served: str) -> None:
     assert note.startswith(f"cannot tell whether {served} is meta-llama/Llama-3.1-70B-Instruct")
     assert answer.good
     assert list(answer.document()["deployments"][0]["notes"]) == [note]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("image", "release", "rocm"),
+    [
+        ("rocm/vllm:rocm7.0.0_vllm_0.11.2_20251210", "0.11.2", "7.0.0"),
+        ("rocm/vllm:rocm6.3.1_instinct_vllm0.8.3_20250410", "0.8.3", "6.3.1"),
+        ("docker.io/vllm/vllm-openai:v0.12.0", "0.12.0", None),
+        ("vllm/vllm-openai:v0.12.0-cu129", "0.12.0", None),
+        ("lmsysorg/sglang:v0.5.9-rocm700-mi35x", "0.5.9", "7.0.0"),
+        ("rocm/sgl-dev:v0.5.8.post1-rocm720-mi35x-20260219", "0.5.8.post1", "7.2.0"),
+        ("rocm/atom:rocm7.2.4_ubuntu24.04_py3.12_pytorch_release_2.10.0_atom0.1.3", "0.1.3", "7.2.4"),
+        ("rocm/vllm:latest", None, None),
+        ("rocm/atom-dev:nightly_202606161823", None, None),
+    ],
+)
+def test_the_tag_of_a_vendors_image_names_the_release(image: str, release: str | None, rocm: str | None) -> None:
+    found = image_release(image)
+    assert found == (None if release is None else Release(release))
+    assert rocm_of_image(image, found or Release("0.12.0"), load_knowledge().images) == rocm
+
+
+def test_a_line_is_judged_by_the_release_of_its_image() -> None:
+    line = "docker run --rm rocm/vllm:rocm7.0.0_vllm_0.11.2_20251210 vllm serve openai/gpt-oss-120b"
+    (answer,) = penstock.preflight("gpt-oss-120b", "mi300x:1", command=line).answers
+    assert str(answer.question.version) == "0.11.2"
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "docker pull vllm/vllm-openai:v0.12.0 &&",
+        "pip install --upgrade vllm;",
+        "export VLLM_ROCM_USE_AITER=1; cd /tmp &&",
+        "source env.sh ;",
+    ],
+)
+def test_of_several_commands_the_one_that_starts_the_server_is_read(before: str) -> None:
+    engine, launch = parse_command(f"{before} vllm serve a/b --max-model-len 4096 | tee log.txt")
+    assert engine == "vllm"
+    assert launch.flags == {"model-path": "a/b", "max-model-len": "4096"}
+    assert launch.environment == ({"VLLM_ROCM_USE_AITER": "1"} if "AITER" in before else {})

@@ -7,14 +7,16 @@ from typing import Any, Final, Literal
 from penstock.fleet.release import Release
 from penstock.fleet.serving_engines import ServingEngine
 
+_VERSION: Final = r"v?(\d+\.\d+\.\d+(?:\.?post\d+|rc\d+)?)"
 _TAGGED: Final = re.compile(
-    r"(?:lmsysorg/sglang|vllm/vllm-openai(?:-rocm)?|nvcr\.io/nvidia/tensorrt-llm/release|rocm/atom-dev:(?:vllm|sglang)-v)"
-    r":?v?(\d+\.\d+\.\d+(?:\.?post\d+|rc\d+)?)(?:-.*)?"
+    r"(?:lmsysorg/sglang:|rocm/sgl-dev:|vllm/vllm-openai(?:-rocm)?:|nvcr\.io/nvidia/tensorrt-llm/release:"
+    rf"|rocm/atom-dev:(?:vllm|sglang)-){_VERSION}(?:[-_].*)?"
 )
-"""Names of official images that have a release in their tag.
-
-The name of a toolkit may follow the release in the tag.
-"""
+"""Names of images that begin their tag with a release. The name of a toolkit may follow the release in the tag."""
+_NAMED_IN_TAG: Final = re.compile(rf"rocm/[\w.-]+:.*?(?:vllm_?|sgl-dev-|atom){_VERSION}(?:[._-].*)?")
+"""AMD's images, which name the engine before its release: `rocm/vllm:rocm7.0.0_vllm_0.11.2_20251210`."""
+_REGISTRY: Final = re.compile(r"^(?:docker\.io|index\.docker\.io|registry-1\.docker\.io)/")
+_ROCM_WORD: Final = re.compile(r"rocm(\d)(\d)(\d)(?!\d)|rocm(\d+(?:\.\d+)+)")
 
 _ATOM_IMAGES: Final[Mapping[str, str]] = {
     "atom": "rocm/atom-dev:latest",
@@ -25,18 +27,19 @@ _ATOM_IMAGES: Final[Mapping[str, str]] = {
 
 
 def image_release(image: str | None) -> Release | None:
-    """Return the engine release that an official image contains.
+    """Return the engine release that the tag of a vendor's image names.
 
-    Return None for other images, `latest` and nightly builds.
+    Return None for other images, `latest` and nightly builds without a release.
     """
-    match = _TAGGED.fullmatch(image or "")
+    name = _REGISTRY.sub("", image or "")
+    match = _TAGGED.fullmatch(name) or _NAMED_IN_TAG.fullmatch(name)
     return Release(match[1]) if match else None
 
 
 def image_platform(image: str | None) -> Literal["rocm", "cuda"] | None:
     """Return the platform for which an engine's image is built. Return None for an unknown image."""
-    name, _, tag = (image or "").partition(":")
-    if name in {"vllm/vllm-openai-rocm", "rocm/vllm", "rocm/vllm-dev", "rocm/sgl-dev", "rocm/atom", "rocm/atom-dev"}:
+    name, _, tag = _REGISTRY.sub("", image or "").partition(":")
+    if name == "vllm/vllm-openai-rocm" or name.startswith("rocm/"):
         return "rocm"
     if name == "lmsysorg/sglang":
         return "rocm" if "rocm" in tag else "cuda"
@@ -72,12 +75,13 @@ def rocm_of_image(image: str | None, version: Release, table: Mapping[str, Any])
     """
     if image is None:
         return None
+    image = _REGISTRY.sub("", image)
     if image.startswith("vllm/vllm-openai-rocm:"):
         found = [(Release(since), rocm) for since, rocm in table["vllm"].items() if since != "last_read"]
         held = [rocm for since, rocm in sorted(found, key=lambda pair: pair[0]) if since <= version]
         return held[-1] if held else None
-    word = next((word for word in image.split("-") if word.startswith("rocm") and word[4:].isdecimal()), None)
-    return None if word is None else ".".join(word[4:])
+    word = _ROCM_WORD.search(image.partition(":")[2])
+    return None if word is None else word[4] or ".".join(word.groups()[:3])
 
 
 def released_image(engine: ServingEngine, version: Release, table: Mapping[str, Any]) -> str | None:

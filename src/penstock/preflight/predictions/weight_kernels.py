@@ -1,13 +1,15 @@
 """Predicts the kernel class of each group of weights, and the model with the formats that the kernels multiply."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from penstock.catalog.accelerator import Accelerator
 from penstock.model import ModelSpec, Part, Weight
 from penstock.model.weight import BF16
-from penstock.preflight.rules.condition import Facts
+from penstock.preflight.facts.derive_facts import chip_of
+from penstock.preflight.rules.condition import Facts, Unknown
 
 _NARROW_BITS = 16
 
@@ -58,6 +60,15 @@ def predict_kernels(model: ModelSpec, facts: Facts, table: Mapping[str, Any]) ->
     return tuple(sorted(found, key=lambda entry: -entry.stored_bytes))
 
 
+def kernels_of(
+    model: ModelSpec, engine: str, accelerator: Accelerator, table: Mapping[str, Any]
+) -> tuple[WeightGroup, ...]:
+    """Look up the kernels of a model without a launch."""
+    platform = {"amd": "rocm", "nvidia": "cuda"}.get(accelerator.vendor, "other")
+    chip = chip_of(accelerator.compute_target) or Unknown("no compiler target")
+    return predict_kernels(model, {"engine": engine, "chip": chip, "platform": platform}, table)
+
+
 def as_executed(model: ModelSpec, groups: tuple[WeightGroup, ...]) -> ModelSpec:
     """Return the model with the weight formats that the kernels multiply, for speed predictions.
 
@@ -78,6 +89,23 @@ def as_executed(model: ModelSpec, groups: tuple[WeightGroup, ...]) -> ModelSpec:
         return weight
 
     return replace(model, weights=tuple(executed(weight) for weight in model.weights))
+
+
+def emulation_sentence(groups: Iterable[WeightGroup], engine: str, accelerator: str) -> str | None:
+    """Say that the speed of emulated weights is not known. Return None if no weights are emulated.
+
+    vLLM converts emulated weights to 16 bits in every step, all experts of a layer included
+    (fused_moe/experts/ocp_mx_emulation_moe.py#L192-L206 in 0.32.0). Its authors call that impractically slow
+    (vllm#34481, vllm#50814); no throughput is published.
+    """
+    formats = dict.fromkeys(group.format for group in groups if group.kernel is KernelClass.EMULATED)
+    if not formats:
+        return None
+    names = " and ".join(formats)
+    return (
+        f"undetermined: {engine} converts all {names} weights to 16 bits in every step on {accelerator}, and "
+        "no measurement of that is published (vllm#50814)"
+    )
 
 
 def _group(weight: Weight) -> str:

@@ -10,7 +10,7 @@ from penstock.fleet.release import Release
 from penstock.performance.memory.budget import CacheCapacity, DoesNotFit
 from penstock.performance.prediction.predict_deployment import Range
 from penstock.performance.prediction.serving_stack import Tier
-from penstock.preflight.executed_speed import LOAD
+from penstock.preflight.executed_speed import LOAD, undetermined_speed
 from penstock.preflight.launch.launch_plan import LaunchPlan
 from penstock.preflight.launch.recipe import SOURCE
 from penstock.preflight.launch.setting import Setting
@@ -183,6 +183,7 @@ class PreflightDeployment(TypedDict):
     launch: Annotated[LaunchDocument, at("plan")]
     facts: Annotated[dict[str, Any], at(lambda answer: _facts(dict(sorted(answer.facts.items()))))]
     speed: SpeedDocument | None
+    speed_undetermined: Annotated[str | None, at(undetermined_speed)]
     instead: InsteadDocument | None
 
 

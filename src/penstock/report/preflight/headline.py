@@ -7,7 +7,7 @@ from rich.text import Text
 
 from penstock.catalog import find_model, model_ids
 from penstock.fleet.serving_engines import ENGINES
-from penstock.preflight.executed_speed import LOAD, Speed
+from penstock.preflight.executed_speed import LOAD, Speed, undetermined_speed
 from penstock.preflight.facts.situation import Subject
 from penstock.preflight.launch.launch_plan import HEAD_NODE, LaunchPlan
 from penstock.preflight.launch.release_flags import FlagFinding
@@ -127,6 +127,14 @@ def memory_sentence(answer: Preflight) -> str:
     return text
 
 
+def speed_line(answer: Preflight, speed: Speed | None) -> str | None:
+    """Say how fast the launch is predicted to be, or why that is undetermined. None if there is nothing to say."""
+    if speed is not None:
+        return speed_sentence(speed)
+    reason = undetermined_speed(answer)
+    return None if reason is None else f"speed {reason}"
+
+
 def speed_sentence(speed: Speed) -> str:
     """Say how fast the launch is predicted to be, and what missing kernels and slow settings cost."""
     rate, (prompt, output, requests) = speed.output_tokens_per_s, LOAD
@@ -134,6 +142,8 @@ def speed_sentence(speed: Speed) -> str:
         f"{rate.value:,.0f} output tok/s ({rate.low:,.0f}-{rate.high:,.0f}, {speed.prediction.tier}) with {requests} "
         f"requests of {prompt}/{output} tokens"
     )
+    if (drafts := speed.prediction.speculation) is not None:
+        text += f"; {drafts.drafted_tokens} drafted tokens per step give {drafts.accepted_tokens:.1f} tokens"
     lost = speed.lost_fraction
     if lost is not None and lost >= 0.005:  # less would be shown as 0%
         text += f"; formats without their own kernels cost {lost:.0%} of it"

@@ -21,7 +21,7 @@ from penstock.report.preflight.headline import (
     memory_sentence,
     name_instead,
     obstacle_sentences,
-    speed_sentence,
+    speed_line,
 )
 
 _SHOWN: Final = (Severity.SILENT_WRONG, Severity.BLOCKER, Severity.WARNING, Severity.SLOW)
@@ -61,8 +61,8 @@ def render_short(
         pieces += [_indent_lines(line, "dim") for line in _open_points(answer)]
     if answer.readiness is not Readiness.BLOCKED:
         pieces.append(_indent_lines(memory_sentence(answer), "default"))
-    if speed is not None:
-        pieces.append(_indent_lines(speed_sentence(speed), "default"))
+    if (line := speed_line(answer, speed)) is not None:
+        pieces.append(_indent_lines(line, "default"))
     pieces += _command(answer, instead, columns)
     return Group(*pieces)
 

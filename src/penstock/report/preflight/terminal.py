@@ -28,7 +28,7 @@ from penstock.report.preflight.headline import (
     memory_sentence,
     name_instead,
     obstacle_sentences,
-    speed_sentence,
+    speed_line,
 )
 from penstock.units import GIB, format_gib
 
@@ -125,8 +125,8 @@ def _predictions(answer: Preflight, speed: Speed | None) -> RenderableType:
     if answer.cut is not None:
         keeps = " or ".join(keeps_whole_context(answer.memory.deployment)) or "not possible within 16 machines"
         grid.add_row("context", f"to keep all {answer.cut.model_tokens:,} tokens: {keeps}")
-    if speed is not None:
-        grid.add_row("speed", speed_sentence(speed))
+    if (line := speed_line(answer, speed)) is not None:
+        grid.add_row("speed", line.removeprefix("speed "))
     if answer.recipe is not None:
         started = answer.readiness is not Readiness.BLOCKED and not answer.launch.typed
         grid.add_row("recipe", _recipe(answer.recipe, followed=started))
