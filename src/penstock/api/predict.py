@@ -27,7 +27,7 @@ from penstock.performance.prediction.predict_deployment import Prediction, Range
 from penstock.performance.shipped.shipped_energy import shipped_power
 from penstock.performance.shipped.shipped_runs import shape_of_name
 from penstock.performance.similarity.cases import shape_of
-from penstock.preflight.predictions.weight_kernels import emulation_sentence, kernels_of
+from penstock.preflight.executed_speed import emulated_speed
 from penstock.preflight.rules._rule_files import load_table
 from penstock.report.predict import has_tpot, render_predictions
 from penstock.report.predict_disaggregated import render_disaggregated
@@ -166,8 +166,7 @@ def _predict_aggregated(placing: RequestedDeployment, load: tuple[int, int, int]
 def _refuse_emulated(placing: RequestedDeployment) -> None:
     """Raise an error if engines would emulate the weights, because no measurement says how slow that is."""
     for accelerator, _ in counted_targets(placing.options.on):
-        kernels = kernels_of(placing.spec, "vllm", accelerator, load_table("kernels"))
-        if (reason := emulation_sentence(kernels, "vllm", accelerator.id)) is not None:
+        if (reason := emulated_speed(placing.spec, accelerator, load_table("kernels"))) is not None:
             raise DeploymentError(
                 f"the speed of {placing.spec.name} is {reason}; leave {accelerator.id} out, or add --roofline"
             )

@@ -4,16 +4,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from penstock.catalog.accelerator import Accelerator
 from penstock.errors import DeploymentError, UnsupportedPrecision
+from penstock.model import ModelSpec
 from penstock.performance.calibration.draft_acceptance import DraftModel
 from penstock.performance.calibration.efficiencies import Efficiencies
 from penstock.performance.prediction.multi_token_prediction import multi_token_prediction
 from penstock.performance.prediction.predict_deployment import Prediction, Range, predict
 from penstock.performance.prediction.speculation import Speculation
+from penstock.preflight.facts.derive_facts import chip_of
 from penstock.preflight.facts.drafting import drafting_of
 from penstock.preflight.launch_costs import LaunchCosts, launch_costs
-from penstock.preflight.predictions.weight_kernels import KernelClass, emulation_sentence
+from penstock.preflight.predictions.weight_kernels import KernelClass, emulation_sentence, predict_kernels
 from penstock.preflight.preflight_result import Preflight, Readiness
+from penstock.preflight.rules.condition import Unknown
 
 LOAD: Final = (1024, 1024, 32)
 """Prompt tokens, answer tokens and concurrent requests of the predicted load.
@@ -53,6 +57,14 @@ def undetermined_speed(answer: Preflight) -> str | None:
     if answer.readiness is Readiness.BLOCKED or answer.measured_as_asked:
         return None
     return emulation_sentence(answer.kernels, answer.question.engine, answer.question.accelerator.id)
+
+
+def emulated_speed(model: ModelSpec, accelerator: Accelerator, table: Mapping[str, Any]) -> str | None:
+    """Say why the speed of a model is not known if vLLM emulates its weights, or return None. No launch is needed."""
+    platform = {"amd": "rocm", "nvidia": "cuda"}.get(accelerator.vendor, "other")
+    chip = chip_of(accelerator.compute_target) or Unknown("no compiler target")
+    kernels = predict_kernels(model, {"engine": "vllm", "chip": chip, "platform": platform}, table)
+    return emulation_sentence(kernels, "vllm", accelerator.id)
 
 
 def predicted_speed(

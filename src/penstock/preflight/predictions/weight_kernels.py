@@ -5,11 +5,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from penstock.catalog.accelerator import Accelerator
 from penstock.model import ModelSpec, Part, Weight
 from penstock.model.weight import BF16
-from penstock.preflight.facts.derive_facts import chip_of
-from penstock.preflight.rules.condition import Facts, Unknown
+from penstock.preflight.rules.condition import Facts
 
 _NARROW_BITS = 16
 
@@ -58,15 +56,6 @@ def predict_kernels(model: ModelSpec, facts: Facts, table: Mapping[str, Any]) ->
         kernel, by = _lookup(row, model.architecture, facts, table)
         found.append(WeightGroup(group=group, format=stored, stored_bytes=stored_bytes, kernel=kernel, by=by))
     return tuple(sorted(found, key=lambda entry: -entry.stored_bytes))
-
-
-def kernels_of(
-    model: ModelSpec, engine: str, accelerator: Accelerator, table: Mapping[str, Any]
-) -> tuple[WeightGroup, ...]:
-    """Look up the kernels of a model without a launch."""
-    platform = {"amd": "rocm", "nvidia": "cuda"}.get(accelerator.vendor, "other")
-    chip = chip_of(accelerator.compute_target) or Unknown("no compiler target")
-    return predict_kernels(model, {"engine": engine, "chip": chip, "platform": platform}, table)
 
 
 def as_executed(model: ModelSpec, groups: tuple[WeightGroup, ...]) -> ModelSpec:
