@@ -15,6 +15,7 @@ __all__ = [
     "PreflightAnswer",
     "SimulateAnswer",
     "SimulateFleetAnswer",
+    "SweepAnswer",
     "audit",
     "catalog",
     "fit",
@@ -25,6 +26,7 @@ __all__ = [
     "preflight",
     "simulate",
     "simulate_fleet",
+    "sweep",
 ]
 
 TYPE_CHECKING = False  # `typing` would be imported for its name alone; type checkers know this one as well
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from penstock.api.preflight import PreflightAnswer, preflight
     from penstock.api.simulate import SimulateAnswer, simulate
     from penstock.api.simulate_fleet import SimulateFleetAnswer, simulate_fleet
+    from penstock.api.sweep import SweepAnswer, sweep
 
 
 class _Lazy:
@@ -80,6 +83,7 @@ class _FrontDoor(type(sys)):  # type: ignore[misc] # the class of modules, witho
     PreflightAnswer = _Lazy("preflight")
     SimulateAnswer = _Lazy("simulate")
     SimulateFleetAnswer = _Lazy("simulate_fleet")
+    SweepAnswer = _Lazy("sweep")
     audit = _Lazy("audit")
     catalog = _Lazy("catalog")
     fit = _Lazy("fit")
@@ -90,6 +94,7 @@ class _FrontDoor(type(sys)):  # type: ignore[misc] # the class of modules, witho
     preflight = _Lazy("preflight")
     simulate = _Lazy("simulate")
     simulate_fleet = _Lazy("simulate_fleet")
+    sweep = _Lazy("sweep")
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *__all__})

@@ -15,7 +15,7 @@ from click import Context
 from click.testing import CliRunner
 
 from fp8_checkpoints import block_checkpoint, write_safetensors
-from penstock.api import audit, catalog, fit, predict, preflight, simulate
+from penstock.api import audit, catalog, fit, predict, preflight, simulate, sweep
 from penstock.cli import console
 from penstock.cli.root import app
 from penstock.performance.calibration import software_tax
@@ -29,6 +29,7 @@ COMMANDS: dict[str, str | list[str]] = {
     "audit": ["audit", "llama-3.1-405b fp8 on 8x mi300x with vllm in 1k/1k at 64 users: 6000 tok/s"],
     "fit": f"fit deepseek-r1 --on {EVERYWHERE} --context 128k",
     "predict": f"predict deepseek-r1 --on {EVERYWHERE} --in 8192 --mtp",
+    "predict a curve": "predict llama-3.3-70b --on h200:2,mi355x,mi325x:2 --precision fp8 --concurrency 1,4,16,64",
     "predict apart": "predict deepseek-r1 --on gb200:8 --ep --replicas 4 --prefill 1 --prefill-split dp8,ep",
     "simulate": "simulate llama-3.1-70b --on mi300x:1,h100:2,h100:1,rtx_pro_6000_server:8 --rate 2 --requests 100"
     " --slo ttft=1s,tpot=50ms --capacity",
@@ -46,7 +47,7 @@ COMMANDS: dict[str, str | list[str]] = {
 }
 
 
-FIGURES = {"fit", "predict", "predict apart", "simulate", "tax"}
+FIGURES = {"fit", "predict", "predict a curve", "predict apart", "simulate", "tax"}
 """Commands whose every figure is shown at every width."""
 WORDS = {"inspect", "catalog prices", "catalog models"}
 """Commands that break no word in a narrow terminal."""
@@ -57,6 +58,7 @@ COMPUTED: tuple[tuple[ModuleType, str], ...] = (
     (predict, "predict"),
     (preflight, "preflight"),
     (simulate, "simulate"),
+    (sweep, "sweep"),
     (software_tax, "delivered_over_time"),
 )
 """The functions that compute what commands print."""

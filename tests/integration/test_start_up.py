@@ -83,3 +83,7 @@ def test_a_shell_completes_commands_and_flags() -> None:
 
     assert completed("penstock pre", 1) == {"predict", "preflight"}
     assert {"--context", "--kv"} <= completed("penstock fit --", 2)
+    assert completed("penstock fit llama-3.3", 2) >= {"llama-3.3-70b"}
+    assert completed("penstock predict llama-3.3-70b --on h20", 4) >= {"h200_sxm"}
+    assert completed("penstock simulate m --on h200:2,mi35", 4) >= {"h200:2,mi355x", "h200:2,mi350x"}
+    assert completed("penstock catalog show mi35", 3) >= {"mi350x", "mi355x"}

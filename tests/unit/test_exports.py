@@ -22,6 +22,7 @@ EXPORTS = {
         "PreflightAnswer",
         "SimulateAnswer",
         "SimulateFleetAnswer",
+        "SweepAnswer",
         "audit",
         "catalog",
         "fit",
@@ -32,6 +33,7 @@ EXPORTS = {
         "preflight",
         "simulate",
         "simulate_fleet",
+        "sweep",
     ],
     "penstock.catalog": [
         "accelerator_ids",

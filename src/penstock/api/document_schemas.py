@@ -29,6 +29,7 @@ from penstock.report.preflight.unread import UnreadDocument
 from penstock.report.receipts import ReceiptsDocument
 from penstock.report.simulate.document import SimulateDocument
 from penstock.report.simulate_fleet.document import SimulateFleetDocument
+from penstock.report.sweep_document import SweepDocument
 
 _TYPES: Final[tuple[type, ...]] = (
     AuditDocument,
@@ -52,6 +53,7 @@ _TYPES: Final[tuple[type, ...]] = (
     ResultsDocument,
     SimulateDocument,
     SimulateFleetDocument,
+    SweepDocument,
     UnreadDocument,
 )
 DOCUMENTS: Final[Mapping[str, Any]] = {schema_name(document): document for document in _TYPES}

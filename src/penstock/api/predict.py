@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 
 from penstock.api.answer import ApiAnswer, Row, device_label, spread_over
 from penstock.api.arguments.choices import counted_targets, tokens_choice
 from penstock.api.arguments.deployment_argument import RequestedDeployment
 from penstock.api.arguments.ignored import refuse_ignored
 from penstock.api.arguments.own_corrections import require_used
+from penstock.api.arguments.repeated_flags import simulate_command
 from penstock.api.options.option_fields import takes
-from penstock.api.options.predict_options import PredictOptions
+from penstock.api.options.predict_options import ClosedLoopOptions, PredictOptions
 from penstock.catalog import load_measurements
 from penstock.catalog.device_prices import DevicePrice, hourly_rent
 from penstock.catalog.measurement import Measurement
@@ -32,6 +33,7 @@ from penstock.preflight.rules._rule_files import load_table
 from penstock.report.predict import has_tpot, render_predictions
 from penstock.report.predict_disaggregated import render_disaggregated
 from penstock.report.predict_document import PredictDisaggregatedDocument, PredictDocument
+from penstock.report.predict_summary import next_commands, weights_name
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -47,6 +49,8 @@ class PredictAnswer(ApiAnswer):
     nearest: tuple[tuple[Measurement, ...], ...]
     rents: tuple[DevicePrice | None, ...]
     """Rent of each accelerator by the hour, None if the catalog has no price."""
+    follow_up: str
+    """The command that asks for the request rate of the same deployments."""
 
     @property
     def good(self) -> bool:
@@ -68,7 +72,7 @@ class PredictAnswer(ApiAnswer):
 
     def render(self, columns: int) -> RenderableType:
         """Return what `predict` prints."""
-        return render_predictions(
+        answer = render_predictions(
             self.model,
             self.predictions,
             self.energies,
@@ -77,6 +81,7 @@ class PredictAnswer(ApiAnswer):
             columns,
             self.output_tokens,
         )
+        return Group(answer, *next_commands({"the request rate that keeps an SLO": self.follow_up}, columns))
 
     def _summary(self) -> tuple[str, Sequence[str]]:
         return self.model.name, [_piece(prediction) for prediction in self.predictions]
@@ -117,6 +122,13 @@ def predict(options: PredictOptions) -> PredictAnswer | PredictDisaggregatedAnsw
 
     `input_tokens` and `output_tokens` are the flags --in and --out, because `in` is a keyword of Python.
     """
+    return predict_at(options, [options.concurrency])[0]
+
+
+def predict_at(
+    options: ClosedLoopOptions, concurrency: Sequence[int]
+) -> list[PredictAnswer | PredictDisaggregatedAnswer]:
+    """Predict a deployment at several numbers of requests in flight. Return one answer per number."""
     refuse_ignored(
         options,
         decode_replicas=options.replicas,
@@ -128,29 +140,35 @@ def predict(options: PredictOptions) -> PredictAnswer | PredictDisaggregatedAnsw
     placing = RequestedDeployment(options, drafted=options.drafted, accepted=accepted)
     tokens = tokens_choice(options.input_tokens), tokens_choice(options.output_tokens)
     if not options.prefill:
-        return _predict_aggregated(placing, (*tokens, options.concurrency), roofline=options.roofline)
+        return [_predict_aggregated(placing, (*tokens, users), options) for users in concurrency]
+    return [_predict_disaggregated(placing, tokens, users, options.replicas) for users in concurrency]
+
+
+def _predict_disaggregated(
+    placing: RequestedDeployment, tokens: tuple[int, int], users: int, replicas: int
+) -> PredictDisaggregatedAnswer:
+    """Predict deployments with separate prefill and decode replicas."""
     predictions = tuple(
         placing.predict_disaggregated_deployment(
-            accelerator,
-            placing.disaggregated_split(accelerator, devices, options.replicas),
-            tokens,
-            options.concurrency,
+            accelerator, placing.disaggregated_split(accelerator, devices, replicas), tokens, users
         )
-        for accelerator, devices in counted_targets(options.on)
+        for accelerator, devices in counted_targets(placing.options.on)
     )
     return PredictDisaggregatedAnswer(model=placing.spec, predictions=predictions)
 
 
-def _predict_aggregated(placing: RequestedDeployment, load: tuple[int, int, int], *, roofline: bool) -> PredictAnswer:
+def _predict_aggregated(
+    placing: RequestedDeployment, load: tuple[int, int, int], options: ClosedLoopOptions
+) -> PredictAnswer:
     """Predict deployments whose replicas both prefill and decode."""
     family = shape_of(placing.spec)
-    if not roofline:
+    if not options.roofline:
         _refuse_emulated(placing)
     found = [
-        _with_evidence(placing.predict(accelerator, devices, load, roofline=roofline), family)
+        _with_evidence(placing.predict(accelerator, devices, load, roofline=options.roofline), family)
         for accelerator, devices in counted_targets(placing.options.on)
     ]
-    if not roofline:
+    if not options.roofline:
         require_used(placing.efficiencies, (fingerprint_of(one.deployment, one.measured_engine) for one, _, _ in found))
     return PredictAnswer(
         model=placing.spec,
@@ -160,6 +178,7 @@ def _predict_aggregated(placing: RequestedDeployment, load: tuple[int, int, int]
         energies=tuple(energy for _, energy, _ in found),
         nearest=tuple(nearest for _, _, nearest in found),
         rents=tuple(hourly_rent(prediction.deployment.accelerator.id) for prediction, _, _ in found),
+        follow_up=simulate_command(options),
     )
 
 
@@ -189,6 +208,12 @@ def _row(prediction: Prediction, energy: Energy | None, cost: Range | None, outp
     placed, fits = prediction.deployment, prediction.memory.fits
     tpot_s = prediction.tpot_s if fits and has_tpot(output_tokens) else None
     return {
+        "model": placed.model.name,
+        "weights": weights_name(placed.model),
+        "kv_cache": placed.chosen_cache_dtype.value,
+        "input_tokens": prediction.load.input_tokens,
+        "output_tokens": prediction.load.output_tokens,
+        "drafted_tokens": 0 if prediction.speculation is None else prediction.speculation.drafted_tokens,
         "accelerator": placed.accelerator.id,
         "devices": placed.parallelism.devices,
         "split": str(placed.parallelism),
@@ -199,6 +224,7 @@ def _row(prediction: Prediction, energy: Energy | None, cost: Range | None, outp
         **spread_over("output_tokens_per_s", prediction.output_tokens_per_s if fits else None),
         "output_tokens_per_s_per_device": prediction.output_tokens_per_s_per_device if fits else None,
         **spread_over("tpot_s", tpot_s),
+        "tokens_per_s_per_user": None if tpot_s is None else 1 / tpot_s.value,
         **spread_over("ttft_s", prediction.ttft_s if fits else None),
         **spread_over("device_watts", None if energy is None else energy.device_watts),
         **spread_over("joules_per_output_token", None if energy is None else energy.joules_per_output_token),
@@ -231,6 +257,12 @@ def _piece(prediction: Prediction) -> str:
 def _disaggregated_row(prediction: DisaggregatedPrediction) -> Row:
     deployed, fits = prediction.deployed, prediction.fits
     return {
+        "model": deployed.decode.model.name,
+        "weights": weights_name(deployed.decode.model),
+        "kv_cache": deployed.decode.chosen_cache_dtype.value,
+        "input_tokens": prediction.demand.input_tokens,
+        "output_tokens": prediction.demand.output_tokens,
+        "drafted_tokens": 0 if prediction.speculation is None else prediction.speculation.drafted_tokens,
         "accelerator": deployed.decode.accelerator.id,
         "devices": deployed.devices,
         "prefill_replicas": deployed.prefill_replicas,

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, get_args, get_origin
 import click
 
 from penstock.api.options.option_fields import Flag
+from penstock.cli.flags.completion import COMPLETERS
 
 _INTERRUPTED: Final = 130
 _TYPES: Final["Mapping[type, click.ParamType[Any]]"] = {
@@ -152,6 +153,7 @@ def _parameter(declared: inspect.Parameter) -> click.Parameter:
         "type": _click_type(kind, flag),
         "metavar": flag.metavar,
         "required": declared.default is inspect.Parameter.empty,
+        "shell_complete": None if flag.values is None else COMPLETERS[flag.values],
     }
     if declared.default not in {inspect.Parameter.empty, None}:
         attributes["default"] = declared.default

@@ -18,6 +18,7 @@ from penstock.performance.prediction.predict_deployment import Prediction, Range
 from penstock.report.correction_note import correction_note
 from penstock.report.drawing.bars import Use, legend, stacked_bar
 from penstock.report.drawing.comparison_table import Column, sheet
+from penstock.report.predict_summary import conclusion, deployment_name, setup_line
 from penstock.report.price_note import price_notes
 
 PARTS = {
@@ -61,8 +62,11 @@ def render_predictions(
 ) -> RenderableType:
     """Draw the whole answer. `rents` are the rents of the devices, and those per million output tokens."""
     pieces: list[RenderableType] = [
-        Text(model.name, style="bold"),
+        setup_line(model, predictions),
+        Text(),
         sheet(_COLUMNS, [_row(prediction, output_tokens) for prediction in predictions], width),
+        Text(),
+        conclusion(predictions),
         Text(),
         _bars(predictions, width),
     ]
@@ -83,13 +87,8 @@ def has_tpot(output_tokens: float) -> bool:
     return output_tokens > 1
 
 
-def _name(prediction: Prediction) -> str:
-    devices = prediction.deployment.parallelism.devices
-    return prediction.deployment.accelerator.id + (f" x{devices}" if devices > 1 else "")
-
-
 def _row(prediction: Prediction, output_tokens: int) -> list[str | Text]:
-    name, engine = _name(prediction), prediction.measured_engine
+    name, engine = deployment_name(prediction), prediction.measured_engine
     if not prediction.memory.fits:
         return [name, engine, Text("does not fit", style="bold red"), "-", "-", "-", "-", "-", "-"]
     return [
@@ -119,7 +118,7 @@ def _bars(every: Sequence[Prediction], width: int) -> RenderableType:
     if not predictions:
         return Text()
     longest = max(prediction.step.seconds for prediction in predictions)
-    names = max(len(_name(prediction)) for prediction in predictions)
+    names = max(len(deployment_name(prediction)) for prediction in predictions)
     room = max(20, min(width, 110) - names - len(_step(longest)) - 2)
     grid = Table.grid(padding=(0, 1))
     for prediction in predictions:
@@ -129,7 +128,7 @@ def _bars(every: Sequence[Prediction], width: int) -> RenderableType:
         whole = prediction.step.seconds
         parts = [(PARTS[name], seconds) for name, seconds in shares.items()]
         bar = stacked_bar(parts, full=whole, width=max(1, round(room * whole / longest)))
-        grid.add_row(_name(prediction), bar, Text(_step(whole), style="dim"))
+        grid.add_row(deployment_name(prediction), bar, Text(_step(whole), style="dim"))
     return Group(grid, legend(list(PARTS.values())), Text())
 
 
@@ -150,7 +149,7 @@ def _energy_rows(predictions: Sequence[Prediction], energies: Sequence[Energy | 
     for prediction, energy in zip(predictions, energies, strict=True):
         if not prediction.memory.fits or prediction.tier == "roofline":
             continue
-        name = _name(prediction)
+        name = deployment_name(prediction)
         if energy is None:
             grid.add_row(name, Text("power unknown: the catalog has no board power for this accelerator", style="dim"))
             continue
@@ -173,7 +172,7 @@ def _cost_rows(
         if cost is not None:
             line = Text(f"${_significant(cost.value)} of rent per million output tokens ")
             line.append(f"({_significant(cost.low)}-{_significant(cost.high)})", style="dim")
-            grid.add_row(_name(prediction), line)
+            grid.add_row(deployment_name(prediction), line)
     return [grid, price_notes(rents), Text()] if grid.row_count else []
 
 
@@ -188,7 +187,7 @@ def _drafts(row: Measurement) -> str:
 
 
 def _near(prediction: Prediction, rows: Sequence[Measurement]) -> Text:
-    where = _name(prediction)
+    where = deployment_name(prediction)
     if not rows:
         return Text(f"{where}: no public serving measurement of this model family", style="dim")
     text = Text(f"{where}, nearest public measurements:", style="dim")
@@ -214,14 +213,14 @@ def _grounds(predictions: Sequence[Prediction]) -> Text:
         obstacle = prediction.memory.obstacle
         if obstacle is not None:
             fix = _shorter_prompt(prediction) or f"{obstacle.reason}; `penstock fit` lists what would fit"
-            text.append(f"{_name(prediction)}: {fix}\n")
+            text.append(f"{deployment_name(prediction)}: {fix}\n")
             continue
         grounds = " > ".join(prediction.borrowed_from) or "no measurements"
         new = {"shape": "this setup with other lengths", "configuration": "this model with another split or format"}
         seen = new.get(prediction.novelty, f"only another {prediction.novelty}")
         if prediction.seen.rows:
             seen = f"this setup, {prediction.seen.rows:,} rows"
-        text.append(f"{_name(prediction)}: estimated from {grounds}; measured: {seen}")
+        text.append(f"{deployment_name(prediction)}: estimated from {grounds}; measured: {seen}")
         if prediction.software is not None:
             text.append(f"; software of {prediction.software.date}")
         drafts = prediction.speculation
@@ -246,7 +245,7 @@ def _first_token_note(predictions: Sequence[Prediction]) -> str:
     names: dict[str, list[str]] = {}
     for prediction in predictions:
         if prediction.ttft_s is not None and prediction.memory.fits:
-            names.setdefault(prediction.ttft_statistic, []).append(_name(prediction))
+            names.setdefault(prediction.ttft_statistic, []).append(deployment_name(prediction))
     if not names:
         return ""
     which = " and ".join(

@@ -47,6 +47,12 @@ CASES: dict[str, Case] = {
         ("predict", R1, "--on", "gb200:8", "--ep", "--replicas", "4", "--prefill", "1", "--prefill-split", "dp8,ep"),
         lambda: penstock.predict(R1, "gb200:8", ep=True, replicas=4, prefill=1, prefill_split="dp8,ep"),
     ),
+    "predict a curve": (
+        ("predict", LLAMA, "--on", "mi300x,h100:4", "--in", "2k", "--out", "400", "--concurrency", "1,16,64"),
+        lambda: penstock.sweep(
+            LLAMA, "mi300x,h100:4", input_tokens="2k", output_tokens=400, concurrency=[64, 1, 16, 16]
+        ),
+    ),
     "simulate": (
         (
             *("simulate", LLAMA, "--on", "mi300x,h100", "--in", "512", "--out", "64", "--rate", "2", "--capacity"),
@@ -180,6 +186,10 @@ def test_a_promise_may_be_typed_or_read() -> None:
         (lambda: penstock.fit(LLAMA, "h100", memory_fraction=0.0), "memory_fraction must be at least 0.05, not 0"),
         (lambda: penstock.predict(LLAMA, "h100", concurrency=0), "concurrency must be at least 1, not 0"),
         (lambda: penstock.predict(LLAMA, "h100", concurrency=-1), "concurrency must be at least 1, not -1"),
+        (lambda: penstock.sweep(LLAMA, "h100", concurrency="1,x"), "'x' is not a number of requests in flight"),
+        (lambda: penstock.sweep(LLAMA, "h100", concurrency=[1, -4]), "'-4' is not a number of requests in flight"),
+        (lambda: penstock.sweep(LLAMA, "h100", concurrency=[]), "concurrency takes from 1 to 64 numbers, not 0"),
+        (lambda: penstock.sweep(R1, "gb200:8", concurrency="1,2", prefill=1), "no prediction with --prefill"),
         (lambda: penstock.simulate(LLAMA, "h100"), "no load is given"),
         (lambda: penstock.catalog("show"), "takes 1 accelerators, not 0"),
         (lambda: penstock.preflight(LLAMA), "no accelerator is named"),

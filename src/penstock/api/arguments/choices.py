@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 from os import fspath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from penstock.api.options.argument_types import AskedModel, Targets, Tokens
+from penstock.api.options.argument_types import AskedModel, Loads, Targets, Tokens
 from penstock.catalog import load_accelerator
 from penstock.catalog.accelerator import Accelerator
 from penstock.checkpoint import open_checkpoint
@@ -18,6 +18,9 @@ from penstock.units import parse_tokens
 
 if TYPE_CHECKING:
     from penstock.api.options.fit_options import FitOptions
+
+MAX_LOADS: Final = 64
+"""Maximum number of points of one curve."""
 
 
 def counted_targets(on: Targets) -> list[tuple[Accelerator, int | None]]:
@@ -73,6 +76,23 @@ def _is_known(name: str) -> bool:
 def tokens_choice(given: Tokens) -> int:
     """Parse a token count."""
     return parse_tokens(str(given))
+
+
+def loads_choice(given: Loads) -> tuple[int, ...]:
+    """Parse numbers of requests in flight. Return them in ascending order, each once."""
+    pieces = given.split(",") if isinstance(given, str) else [given] if isinstance(given, int) else given
+    loads = {_load(str(piece).strip()) for piece in pieces}
+    if not 1 <= len(loads) <= MAX_LOADS:
+        raise UsageError(f"concurrency takes from 1 to {MAX_LOADS} numbers, not {len(loads)}")
+    return tuple(sorted(loads))
+
+
+def _load(typed: str) -> int:
+    if not (typed.isdecimal() and typed.isascii() and len(typed) <= 9):
+        raise UsageError(f"'{typed[:40]}' is not a number of requests in flight; use `64` or `1,4,16,64`, for example")
+    if int(typed) < 1:
+        raise UsageError(f"concurrency must be at least 1, not {int(typed)}")
+    return int(typed)
 
 
 def split_choice(

@@ -14,3 +14,5 @@ Targets: TypeAlias = Target | Sequence[Target]
 """`mi300x,h100:2,8xb200`, an accelerator, or a sequence of them, each optionally with a device count."""
 Tokens: TypeAlias = int | str
 """A token count: 4096, `32k` or `1M`."""
+Loads: TypeAlias = int | str | Sequence[int]
+"""Numbers of requests in flight: 64, `1,4,16,64` or a sequence of numbers."""

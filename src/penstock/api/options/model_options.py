@@ -19,8 +19,10 @@ class ModelOptions:
     """A model on accelerators."""
 
     panel: ClassVar[str | None] = "Deployment"
-    model: AskedModel = argument(MODEL_HELP)
-    on: Targets = option("Accelerators, comma separated; `h100:2` is two per replica.", show_default=False)
+    model: AskedModel = argument(MODEL_HELP, values="models")
+    on: Targets = option(
+        "Accelerators, comma separated; `h100:2` is two per replica.", show_default=False, values="accelerators"
+    )
     _: KW_ONLY
     precision: str | None = option(
         "Weight format: bf16, fp16, fp8, mxfp4, nvfp4 or int4. Default: the format of the checkpoint.", default=None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import wraps
 from inspect import signature
-from typing import Any, ParamSpec, TypeVar, dataclass_transform
+from typing import Any, Literal, ParamSpec, TypeVar, dataclass_transform
 
 from penstock.errors import UsageError
 
@@ -31,6 +31,8 @@ class Flag:
     positional: bool = False
     panel: str | None = None
     """Title of the panel in which the help lists the option. None stands for the usual panel."""
+    values: Literal["models", "accelerators"] | None = None
+    """Names of the catalog that a shell completes."""
 
 
 def option(
@@ -42,15 +44,22 @@ def option(
     min: float | None = None,  # noqa: A002 - as click calls it
     max: float | None = None,  # noqa: A002 - as click calls it
     show_default: bool = True,
+    values: Literal["models", "accelerators"] | None = None,
 ) -> Any:  # noqa: ANN401 - a dataclass field
     """Declare an option with its flag. The minimum `min` is checked both in Python calls and on the command line."""
-    flag = Flag(help=help, name=name, metavar=metavar, min=min, max=max, show_default=show_default)
+    flag = Flag(help=help, name=name, metavar=metavar, min=min, max=max, show_default=show_default, values=values)
     return field(default=default, metadata={_FLAG: flag})
 
 
-def argument(help: str, *, default: Any = MISSING) -> Any:  # noqa: ANN401, A002 - a dataclass field
+def argument(
+    help: str,  # noqa: A002 - as click calls it
+    *,
+    default: Any = MISSING,  # noqa: ANN401 - of the field's type
+    values: Literal["models", "accelerators"] | None = None,
+) -> Any:  # noqa: ANN401 - a dataclass field
     """Declare a positional argument of the command."""
-    return field(default=default, metadata={_FLAG: Flag(help=help, positional=True, show_default=False)})
+    flag = Flag(help=help, positional=True, show_default=False, values=values)
+    return field(default=default, metadata={_FLAG: flag})
 
 
 @dataclass_transform(eq_default=False, frozen_default=True, field_specifiers=(option, argument, field))

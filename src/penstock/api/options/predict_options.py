@@ -1,4 +1,4 @@
-"""Options of `predict`."""
+"""Options of `predict` and `sweep`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from penstock.api.options.model_options import DeploymentOptions
 from penstock.api.options.option_fields import option, options
 
 if TYPE_CHECKING:
-    from penstock.api.options.argument_types import Tokens
+    from penstock.api.options.argument_types import Loads, Tokens
 
 
 @options
-class PredictOptions(DeploymentOptions):
-    """A deployment under a closed loop of users."""
+class ClosedLoopOptions(DeploymentOptions):
+    """A deployment under a closed loop of users, without the number of users."""
 
     _: KW_ONLY
     input_tokens: Tokens = option("Prompt tokens per request: 1024, 8k.", default=1024, name="--in", metavar="N")
     output_tokens: Tokens = option("Answer tokens per request: 1024, 8k.", default=1024, name="--out", metavar="N")
-    concurrency: int = option("Number of requests in flight, in a closed loop.", default=64, min=1)
     drafted: int = option(
         "Number of draft tokens per step. With 0, nothing is drafted, except that --mtp drafts as many as measured "
         "runs.",
@@ -31,3 +30,24 @@ class PredictOptions(DeploymentOptions):
     )
     replicas: int = option("With --prefill: number of replicas that only decode.", default=1, min=1, max=1024)
     roofline: bool = option("Print the hardware limit (roofline) instead of an estimate.", default=False)
+
+
+@options
+class PredictOptions(ClosedLoopOptions):
+    """A deployment under a closed loop of users."""
+
+    _: KW_ONLY
+    concurrency: int = option("Number of requests in flight, in a closed loop.", default=64, min=1)
+
+
+@options
+class SweepOptions(ClosedLoopOptions):
+    """A deployment under closed loops of several numbers of users."""
+
+    _: KW_ONLY
+    concurrency: Loads = option(
+        "Number of requests in flight, in a closed loop. A list such as 1,4,16,64 prints a curve of throughput per "
+        "device over speed per user.",
+        default=64,
+        metavar="N[,N...]",
+    )

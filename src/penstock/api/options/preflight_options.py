@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 class PreflightOptions:
     """A checkpoint, accelerators, an engine, and optionally the user's own launch command."""
 
-    model: str | PathLike[str] | None = argument(MODEL_HELP, default=None)
-    on: Targets | None = option("Accelerators, comma separated; `mi300x:8` is eight MI300X.", default=None)
+    model: str | PathLike[str] | None = argument(MODEL_HELP, default=None, values="models")
+    on: Targets | None = option(
+        "Accelerators, comma separated; `mi300x:8` is eight MI300X.", default=None, values="accelerators"
+    )
     _: KW_ONLY
     engine: str = option("Engine: vllm, sglang, vllm-atom, sglang-atom, atom or trtllm.", default="vllm")
     engine_version: str | None = option(

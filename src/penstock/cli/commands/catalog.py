@@ -38,7 +38,8 @@ def list_command(
 
 @catalog_command.declare("show")
 def show_command(
-    name: Annotated[str, Flag(positional=True, help="An accelerator, such as mi300x or h100.")], as_json: Json = False
+    name: Annotated[str, Flag(positional=True, values="accelerators", help="An accelerator, such as mi300x or h100.")],
+    as_json: Json = False,
 ) -> None:
     """Show every fact about one accelerator, with its source, date and basis.
 
@@ -51,8 +52,8 @@ def show_command(
 
 @catalog_command.declare("diff")
 def diff_command(
-    left: Annotated[str, Flag(positional=True, help="An accelerator.")],
-    right: Annotated[str, Flag(positional=True, help="Another accelerator.")],
+    left: Annotated[str, Flag(positional=True, values="accelerators", help="An accelerator.")],
+    right: Annotated[str, Flag(positional=True, values="accelerators", help="Another accelerator.")],
     as_json: Json = False,
 ) -> None:
     """Compare two accelerators, and list common errors in published comparisons.
@@ -66,7 +67,7 @@ def diff_command(
 
 @catalog_command.declare("prices")
 def prices_command(
-    name: Annotated[str, Flag(positional=True, help="An accelerator.")],
+    name: Annotated[str, Flag(positional=True, values="accelerators", help="An accelerator.")],
     kind: Annotated[
         str | None, Flag(name="--kind", help="List only prices of this kind, such as rent_on_demand.")
     ] = None,

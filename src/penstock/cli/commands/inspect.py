@@ -11,7 +11,9 @@ def inspect_command(
     model: Annotated[
         str | None,
         Flag(
-            positional=True, help="A config.json, a checkpoint directory, a name from `catalog models`, or hf:org/name."
+            positional=True,
+            values="models",
+            help="A config.json, a checkpoint directory, a name from `catalog models`, or hf:org/name.",
         ),
     ] = None,
     architectures: Annotated[

@@ -1,7 +1,7 @@
 """The `simulate` command."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import click
 
@@ -16,6 +16,8 @@ from penstock.errors import UsageError
 if TYPE_CHECKING:
     from penstock.api.simulate import SimulateAnswer
 
+ON_HELP: Final = "Accelerators to compare, comma separated; `h100:2` is two per replica."
+
 
 @with_flags(SimulateFleetOptions, SimulateOptions)
 def simulate_command(
@@ -25,6 +27,7 @@ def simulate_command(
         str | None,
         Flag(
             positional=True,
+            values="models",
             help="A config.json, a checkpoint directory, a name from `catalog models`, or hf:org/name. With --fleet, "
             "the fleet file names the model.",
             show_default=False,
@@ -32,11 +35,7 @@ def simulate_command(
     ] = None,
     on: Annotated[
         str | None,
-        Flag(
-            name="--on",
-            help="Accelerators to compare, comma separated; `h100:2` is two per replica.",
-            show_default=False,
-        ),
+        Flag(name="--on", values="accelerators", help=ON_HELP, show_default=False),
     ] = None,
     fleet: Annotated[
         Path | None,

@@ -1,0 +1,117 @@
+"""Writes the setup, the conclusion, the uncertainty and the next commands of a prediction."""
+
+from collections.abc import Mapping, Sequence
+from textwrap import wrap
+from typing import TYPE_CHECKING, Final
+
+from rich.text import Text
+
+from penstock.model import ModelSpec
+from penstock.performance.prediction.predict_deployment import Prediction
+
+if TYPE_CHECKING:
+    from datetime import date
+
+_MIN_SHARE: Final = 0.1
+"""Formats with a smaller share of the weight bytes are not named."""
+_MAX_AGE_GAP_DAYS: Final = 90
+_UNMEASURED: Final[Mapping[str, str]] = {
+    "calibrated": "this model was measured on it, but not this setup and load",
+    "transferred": "only other models, engines or accelerators were measured",
+    "roofline": "a bound from the data sheet, not an estimate",
+}
+
+
+def deployment_name(prediction: Prediction) -> str:
+    """Return the accelerator with its device count: `h200_sxm x2`."""
+    devices = prediction.deployment.parallelism.devices
+    return prediction.deployment.accelerator.id + (f" x{devices}" if devices > 1 else "")
+
+
+def weights_name(model: ModelSpec) -> str:
+    """Return the formats of the weights: `fp8`, or `mxfp4 + bf16`."""
+    least = _MIN_SHARE * sum(model.formats.values())
+    return " + ".join(name for name, size in model.formats.items() if size >= least)
+
+
+def cache_name(predictions: Sequence[Prediction]) -> str:
+    """Return the data types of the KV caches: `bf16`."""
+    return "/".join(sorted({one.deployment.chosen_cache_dtype.value for one in predictions}))
+
+
+def setup_line(model: ModelSpec, predictions: Sequence[Prediction]) -> Text:
+    """Write what the prediction assumes: formats, lengths and the numbers of requests in flight."""
+    load = predictions[0].load
+    users = ", ".join(dict.fromkeys(f"{one.concurrency:,.0f}" for one in predictions))
+    line = Text(model.name, style="bold")
+    line.append(
+        f", {weights_name(model)} weights, {cache_name(predictions)} KV cache; "
+        f"{load.input_tokens:,.0f} in, {load.output_tokens:,.0f} out; {users} in flight",
+        style="default not bold",
+    )
+    return line
+
+
+def conclusion(predictions: Sequence[Prediction]) -> Text:
+    """Write which deployment delivers the most per device, and what is uncertain about it."""
+    fitting = sorted(
+        (one for one in predictions if one.memory.fits), key=lambda one: -one.output_tokens_per_s_per_device
+    )
+    if not fitting:
+        return Text("Result: the model fits on none of these accelerators.")
+    best, *others = fitting
+    told = f"Result: {deployment_name(best)} delivers {best.output_tokens_per_s_per_device:,.0f} tok/s per device"
+    if others:
+        second = others[0]
+        less = 1 - second.output_tokens_per_s_per_device / best.output_tokens_per_s_per_device
+        told += f", the most of those compared; {deployment_name(second)} delivers {less:.0%} less"
+    return Text.assemble(f"{told}.\n", (_uncertainty(fitting), "dim"))
+
+
+def _uncertainty(fitting: Sequence[Prediction]) -> str:
+    reasons = []
+    if len(fitting) > 1 and _per_device_p10(fitting[0]) < _per_device_p90(fitting[1]):
+        reasons.append(f"the P10-P90 of {deployment_name(fitting[0])} and {deployment_name(fitting[1])} overlap")
+    return uncertainty_line([*reasons, *reasons_to_doubt(fitting)])
+
+
+def uncertainty_line(reasons: Sequence[str]) -> str:
+    """Write the reasons why a prediction may be wrong."""
+    return f"Uncertain: {'; '.join(reasons) or 'within P10-P90; this setup was measured on each'}."
+
+
+def reasons_to_doubt(fitting: Sequence[Prediction]) -> list[str]:
+    """Name deployments that were not measured, engines that differ, and software dates that are far apart."""
+    reasons = []
+    for tier, meaning in _UNMEASURED.items():
+        names = [deployment_name(one) for one in fitting if one.tier == tier]
+        if names:
+            reasons.append(f"{', '.join(names)}: {meaning} ({tier})")
+    engines = {one.measured_engine for one in fitting}
+    if len(engines) > 1:
+        reasons.append(f"engines differ ({', '.join(sorted(engines))}); --engine vllm compares one")
+    dates: dict[date, str] = {}
+    for one in fitting:
+        if one.software is not None:
+            dates.setdefault(one.software.date, deployment_name(one))
+    if dates and (max(dates) - min(dates)).days > _MAX_AGE_GAP_DAYS:
+        reasons.append("software is " + " and ".join(f"of {day} on {dates[day]}" for day in (min(dates), max(dates))))
+    return reasons
+
+
+def _per_device_p10(prediction: Prediction) -> float:
+    return prediction.output_tokens_per_s.low / prediction.deployment.parallelism.devices
+
+
+def _per_device_p90(prediction: Prediction) -> float:
+    return prediction.output_tokens_per_s.high / prediction.deployment.parallelism.devices
+
+
+def next_commands(commands: Mapping[str, str], width: int) -> list[Text]:
+    """Write the commands that come next, each with its purpose. Long commands continue after a backslash."""
+    lines = []
+    for purpose, command in commands.items():
+        lines.append(Text(f"Next: {purpose}:", style="dim"))
+        pieces = wrap(command, max(30, width - 6), break_long_words=False, break_on_hyphens=False)
+        lines.append(Text("  " + " \\\n    ".join(pieces), style="green", no_wrap=True, overflow="ignore"))
+    return lines
