@@ -15,7 +15,7 @@ WHEEL_TESTS := $(shell grep -rl --include='*.py' 'pytest.mark.wheel' tests)
 # The workers fill the cores; threads of linear algebra beside them only wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help check format lint types imports machine-code test core plans thorough wheel wheel-venv wheel-test docs docs-check claims accuracy calibration disaggregation power drafts routing measurements tables ledger constraints fuzz fuzz-gateway soak bench-fleet bench bench-gateway optima engine parsers clean capacities confidence replays
+.PHONY: help check format lint types imports machine-code test core plans thorough wheel wheel-venv wheel-test docs docs-check claims accuracy calibration disaggregation power drafts routing measurements tables ledger constraints fuzz fuzz-gateway soak bench-fleet bench bench-gateway optima engine parsers clean capacities confidence replays walk site
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
@@ -73,6 +73,7 @@ wheel-venv: wheel ## install the wheel in a clean environment
 
 wheel-test: ## run the command-line tests against the wheel that `make wheel-venv` installed
 	cd build && PENSTOCK_COMMAND=$(abspath $(WHEEL_VENV))/bin/penstock $(abspath $(BIN))/pytest -m wheel -n $(WORKERS) --rootdir .. $(WHEEL_TESTS:%=../%)
+	$(BIN)/python tools/walk_tutorials.py --bin $(WHEEL_VENV)/bin --cheap
 
 docs: $(VENV)/.installed ## regenerate docs/help.md and the pictures from the real command
 	$(BIN)/python tools/build_docs.py
@@ -80,6 +81,9 @@ docs: $(VENV)/.installed ## regenerate docs/help.md and the pictures from the re
 docs-check: machine-code ## fail when generated docs are out of date
 	$(BIN)/python tools/build_docs.py --check
 	$(BIN)/python tools/build_claims.py --check
+
+walk: wheel-venv ## run every command of the tutorials with the wheel, from an empty directory, and write their output
+	$(BIN)/python tools/walk_tutorials.py --bin $(WHEEL_VENV)/bin --write
 
 claims: $(VENV)/.installed ## audit the ledger again and write docs/claims.md and its charts (a minute)
 	$(BIN)/python tools/build_claims.py

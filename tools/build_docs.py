@@ -19,6 +19,8 @@ from penstock.catalog import load_accelerator
 from penstock.report.drawing.plain_json import to_json
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+from reference_pages import reference_pages
+
 from published_logs import LOGS, error, predicted, tokens_as_logged
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -188,6 +190,7 @@ def main() -> int:
     wanted = {
         DOCS / "help.md": help_page(),
         DOCS / "memory-accuracy.md": memory_page(),
+        **reference_pages(),
         **{
             DOCS / "schemas" / f"{name.replace('/', '-')}.json": to_json(json_schema(name)) + "\n" for name in DOCUMENTS
         },

@@ -1,0 +1,148 @@
+"""Writes the reference pages of the documentation from the code: commands, `plan.yaml`, exit codes, llms.txt."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+
+from penstock.cli.declared_commands import CommandWithActions, DeclaredGroup
+from penstock.cli.root import app
+
+REPOSITORY: Final = Path(__file__).resolve().parents[1]
+DOCS: Final = REPOSITORY / "docs"
+EXIT_CODES: Final = (
+    (0, "the question is answered, and the verdict is positive"),
+    (1, "a negative verdict: it does not fit, breaks, or is impossible"),
+    (2, "usage: an argument is wrong or missing; one line says how to fix it"),
+    (3, "an expected failure: a file that cannot be read, a network that does not answer"),
+    (70, "a bug; the traceback is printed"),
+    (130, "interrupted with Ctrl-C"),
+)
+_LISTED: Final = {
+    "Start": ("index.md", "start/install.md", "start/ten-minutes.md", "questions.md", "reference/glossary.md"),
+    "Tutorials": (
+        "tutorials/1-h200-or-mi355x.md",
+        "tutorials/2-from-plan-to-endpoint.md",
+        "tutorials/3-page-for-finance.md",
+        "tutorials/4-notebook-on-agent-traffic.md",
+    ),
+    "How to": ("how-to.md",),
+    "Reference": ("reference/commands.md", "reference/plan-file.md", "api.md", "help.md", "versions.md"),
+    "Explanation": (
+        "evidence.md",
+        "methodology.md",
+        "accuracy.md",
+        "memory-accuracy.md",
+        "preflight.md",
+        "audit.md",
+        "routing.md",
+        "gateway.md",
+        "disaggregation.md",
+        "scale.md",
+        "architecture.md",
+    ),
+    "Generated reports": ("claims.md", "data.md"),
+    "Help": (
+        "support/troubleshooting.md",
+        "support/faq.md",
+        "support/known-weaknesses.md",
+        "comparison.md",
+    ),
+}
+"""Pages by section, in reading order. A page that is not listed is an explanation."""
+
+
+def menu() -> dict[str, tuple[str, ...]]:
+    """Return the pages of the site by section, in reading order."""
+    listed = {name for names in _LISTED.values() for name in names}
+    found = {path.name for path in DOCS.glob("*.md") if not path.name.endswith(".template.md")}
+    return {**_LISTED, "Explanation": (*_LISTED["Explanation"], *sorted(found - listed))}
+
+
+def commands_page() -> str:
+    """Return the page with a table of flags for each command."""
+    lines = [
+        "# Commands",
+        "",
+        "Generated from the commands by `make docs`. `penstock COMMAND --help` prints the same.",
+        "",
+    ]
+    lines += ["| Exit code | Meaning |", "|---|---|"]
+    lines += [f"| {code} | {meaning} |" for code, meaning in EXIT_CODES]
+    for name, command in _commands(app, "penstock"):
+        lines += ["", f"## {name}", "", (command.help or "").split("\n\n")[0].replace("\n", " "), ""]
+        rows = [_row(parameter) for parameter in command.params]
+        if rows:
+            lines += ["| Argument | Default | Meaning |", "|---|---|---|", *rows]
+    return "\n".join(lines) + "\n"
+
+
+def _commands(group: DeclaredGroup, prefix: str) -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, DeclaredGroup):
+            yield from _commands(command, f"{prefix} {name}")
+        elif command is not None:
+            yield f"{prefix} {name}", command
+            if isinstance(command, CommandWithActions):
+                for action, below in command.actions.items():
+                    yield f"{prefix} {name} {action}", below
+
+
+def _row(parameter: click.Parameter) -> str:
+    is_flag = isinstance(parameter, click.Option)
+    name = f"`{parameter.opts[0]}`" if is_flag else f"`{(parameter.name or '').upper()}`"
+    default = parameter.default
+    plain = default is None or default is False or not isinstance(default, str | int | float)
+    shown = "required" if parameter.required else "" if plain else f"`{default}`"
+    meaning = (getattr(parameter, "help", None) or "").replace("|", "\\|").replace("\n", " ")
+    return f"| {name} | {shown} | {meaning} |"
+
+
+def plan_page() -> str:
+    """Return the page with the commented plan file."""
+    shown = subprocess.run(
+        [sys.executable, "-m", "penstock", "plan", "--init"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "COLUMNS": "120"},
+    ).stdout.rstrip()
+    return (
+        "# plan.yaml\n\nPrinted by `penstock plan --init`. `penstock plan --schema` prints its JSON schema.\n\n"
+        f"```yaml\n{shown}\n```\n"
+    )
+
+
+def llms_text(pages: dict[Path, str]) -> str:
+    """Return llms.txt: one line per page, with its title. `pages` are pages that are generated in the same run."""
+    lines = [
+        "# Penstock",
+        "",
+        "> Which AMD or NVIDIA GPUs serve an LLM, how fast, for how much, and will it start?",
+        "",
+        "Every command takes --json and exits 0 (yes), 1 (negative verdict), 2 (usage) or 3 (expected failure).",
+    ]
+    for section, names in menu().items():
+        lines += ["", f"## {section}", ""]
+        for name in names:
+            path = DOCS / name
+            text = pages.get(path) or path.read_text(encoding="utf-8")
+            title = re.search(r"^# (.+)$", text, re.MULTILINE)
+            lines.append(f"- [{title[1] if title else name}]({name})")
+    return "\n".join(lines) + "\n"
+
+
+def reference_pages() -> dict[Path, str]:
+    """Return the generated pages by path."""
+    pages = {
+        DOCS / "reference" / "commands.md": commands_page(),
+        DOCS / "reference" / "plan-file.md": plan_page(),
+    }
+    return {**pages, DOCS / "llms.txt": llms_text(pages)}
