@@ -35,6 +35,7 @@ COMMANDS = (
     ("route",),
     ("top",),
     ("receipts",),
+    ("export",),
     ("results",),
     ("calibrate",),
     ("tax",),

@@ -1,0 +1,69 @@
+"""Writes a fleet's constants in the formats of other routers and autoscalers: `penstock export`."""
+
+from penstock.api.arguments.fleet_argument import fleet_choice, placed_pool
+from penstock.api.arguments.own_corrections import efficiencies_with
+from penstock.api.arguments.static_weights import capacities
+from penstock.api.compile_notice import compile_first
+from penstock.api.options.file_types import AskedFleet
+from penstock.api.progress import LOG, ProgressListener
+from penstock.errors import UsageError
+from penstock.exports.pool_constants import PoolConstants
+from penstock.exports.router_files import FORMATS
+from penstock.fleet.pools import Fleet, Pool, Route
+from penstock.routing.autoscaler.sustained import LoadKind
+from penstock.simulation.replica import ReplicaPool
+
+
+def export(fleet: AskedFleet, to: str, *, calibration: str | None = None, watch: ProgressListener = LOG) -> str:
+    """Return a fleet in another program's format, as `penstock export` prints it: `export("fleet.yaml", "litellm")`."""
+    if to not in FORMATS:
+        raise UsageError(f"--to: '{to}' is not a format; write one of {', '.join(FORMATS)}")
+    chosen = fleet_choice(fleet)
+    apart = next((pool for pool in chosen.pools if pool.role != "both"), None)
+    if apart is not None:
+        raise UsageError(f"pool '{apart.name}' has the role {apart.role}; only pools with `role: both` can be exported")
+    unknown = next((pool for pool in chosen.pools if not pool.endpoints), None)
+    if unknown is not None and to != "keda":
+        raise UsageError(f"pool '{unknown.name}' has no endpoints; write host:port of each replica in the fleet file")
+    compile_first(watch)
+    return FORMATS[to](constants_of(chosen, calibration))
+
+
+def constants_of(fleet: Fleet, calibration: str | None = None) -> list[PoolConstants]:
+    """Return each pool with the rate that one replica sustains within the SLO of the routes that it serves."""
+    efficiencies = efficiencies_with(calibration)
+    found = []
+    for pool in fleet.pools:
+        routes = [route for route in fleet.routes if pool.name in route.weights]
+        if not routes:
+            raise UsageError(f"no route of the fleet file sends requests to pool '{pool.name}'; remove the pool")
+        placed = ReplicaPool(name=pool.name, replica=placed_pool(fleet, pool, efficiencies), replicas=1)
+        (rate,) = capacities([placed], _kinds(routes, pool))
+        found.append(PoolConstants(pool=pool, requests_per_s=rate, output_tokens=_output_tokens(routes, pool)))
+    return found
+
+
+def _kinds(routes: list[Route], pool: Pool) -> tuple[LoadKind, ...]:
+    rates = _rates(routes, pool)
+    return tuple(
+        LoadKind(
+            share=rate / sum(rates),
+            input_tokens=route.input_tokens,
+            output_tokens=route.output_tokens,
+            **{
+                name: limit_s
+                for name in ("ttft_s", "tpot_s", "e2e_s")
+                if (limit_s := getattr(route.slo, name)) is not None
+            },
+        )
+        for route, rate in zip(routes, rates, strict=True)
+    )
+
+
+def _rates(routes: list[Route], pool: Pool) -> list[float]:
+    return [route.peak_requests_per_s * route.weights[pool.name] for route in routes]
+
+
+def _output_tokens(routes: list[Route], pool: Pool) -> float:
+    rates = _rates(routes, pool)
+    return sum(rate * route.output_tokens for rate, route in zip(rates, routes, strict=True)) / sum(rates)

@@ -1,0 +1,31 @@
+"""The `export` command."""
+
+from pathlib import Path
+from typing import Annotated
+
+import click
+
+from penstock.api.options.option_fields import Flag
+from penstock.cli.flags.shared_flags import CalibrationFiles
+
+
+def export_command(
+    fleet: Annotated[Path, Flag(positional=True, help="A fleet file with the endpoints of its pools.")],
+    to: Annotated[str, Flag(name="--to", help="Format: envoy, litellm, sglang-router or keda.")],
+    calibration: CalibrationFiles = None,
+) -> None:
+    """How do I use these numbers with my own router?
+
+    Prints the pools of a fleet in another program's format. The weight of an endpoint is the rate that its replica
+    sustains within the SLO, from the same model that plans and simulates. envoy: endpoint discovery resources.
+    litellm: the proxy's model list with weights, requests per minute and dollars per token. sglang-router: one body per
+    line for POST /workers. keda: one ScaledObject per pool.
+
+    Example: `penstock export fleet.yaml --to litellm > config.yaml`
+    """
+    from penstock.api.export import export
+    from penstock.cli.console import Watch
+
+    with Watch("computing sustained rates") as watch:
+        text = export(fleet, to, calibration=calibration, watch=watch)
+    click.echo(text, nl=False)
