@@ -8,6 +8,7 @@
 6. Bill the fleets, and price the rules, the demand scenarios and the nodes owned already.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from penstock.audit.saving_claim import check_claim
@@ -31,7 +32,12 @@ from penstock.planning.uncertainty.confidence_levels import confidence_levels
 from penstock.planning.uncertainty.joint_fleets import joint_fleets, raise_headroom
 from penstock.planning.uncertainty.other_engines import candidates_of, find_engine_saving
 from penstock.planning.uncertainty.plan_headroom import DrawnNeeds, plan_headroom
-from penstock.planning.uncertainty.quantify_uncertainty import find_competing, quantify_uncertainty
+from penstock.planning.uncertainty.quantify_uncertainty import (
+    CompetingFleets,
+    Uncertainty,
+    find_competing,
+    quantify_uncertainty,
+)
 from penstock.planning.uncertainty.scenarios import (
     RulePrice,
     demand_scenarios,
@@ -47,7 +53,7 @@ from penstock.planning.uncertainty.step_price import price_step
 from penstock.planning.uncertainty.verdict import judge
 from penstock.planning.verification.fleet_simulator import FleetSimulator
 from penstock.planning.verification.plain_router import price_plain_router
-from penstock.planning.verification.prove_fleets import Proof, ProvenFleets, add_cheaper_fleets, prove_fleets
+from penstock.planning.verification.prove_fleets import Proof, ProvenFleets, Verify, add_cheaper_fleets, prove_fleets
 from penstock.planning.verification.verify_fleet import MAY_CARRY, Verified, of_same_accelerators
 from penstock.simulation.run_options import StageProgress
 
@@ -55,7 +61,7 @@ RUNNERS_UP = 3
 _SMALL_MODEL_BYTES = 40e9
 """Weights up to this size fit, with room for KV cache, on one device of 48 GB."""
 _ANSWERED_AGAIN = 2
-"""Maximum number of times the answer is computed again because the uncertainty analysis found a cheaper fleet."""
+"""Maximum number of times the uncertainty analysis starts again because it found a cheaper fleet."""
 
 
 def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_: None) -> PlanResult:
@@ -127,14 +133,15 @@ def _answer(question: _Question, sources: Sources, progress: StageProgress) -> A
     """Return the plan's answer; None if no fleet satisfies every rule, even with replica rates times `MAY_CARRY`.
 
     The uncertainty analysis solves for fleets with changed inputs. If a fleet solved for changed inputs is also cheaper
-    at the plan's own inputs, this fleet joins the proven fleets, and the answer is computed again.
+    at the plan's own inputs, this fleet joins the proven fleets, and the analysis starts again.
     """
     problem, simulator = question.problem, _simulator(question, sources)
     planned = _optimise(problem, progress, may_carry=None if simulator is None else MAY_CARRY)
     if planned is None:
         return None
     if simulator is None:
-        return _describe(ProvenFleets(planned=planned, proof=Proof(verified=())), question, None, progress)
+        unproven = ProvenFleets(planned=planned, proof=Proof(verified=()))
+        return _describe(_analyse(unproven, question, None, progress), question, None)
 
     def verify(mix: Mix) -> Verified:
         needs, enough = question.needs, mix
@@ -149,14 +156,47 @@ def _answer(question: _Question, sources: Sources, progress: StageProgress) -> A
         family = proven.as_simulated(problem)
         together = joint_fleets(family, problem, question.needs, question.confidence)
         proven = add_cheaper_fleets(proven, problem, tuple(together), verify) or proven
-    answer = _describe(proven, question, simulator, progress)
-    for _ in range(_ANSWERED_AGAIN):
-        cheaper = add_cheaper_fleets(proven, problem, answer.family.of_other_worlds, verify)
+    return _describe(_analyse(proven, question, simulator, progress, verify), question, simulator)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Analysed:
+    """The proven fleets, the fleets that compete if inputs change, and the uncertainty of the answer."""
+
+    proven: ProvenFleets
+    simulated: Family
+    competing: CompetingFleets
+    uncertainty: Uncertainty
+
+
+def _analyse(
+    proven: ProvenFleets,
+    question: _Question,
+    simulator: FleetSimulator | None,
+    progress: StageProgress,
+    verify: Verify | None = None,
+) -> _Analysed:
+    """Quantify the uncertainty of the proven fleets; start again if this finds a cheaper fleet, at most twice.
+
+    The fleets that win in a few draws are known before the flips are searched, so they are tried first.
+    """
+    problem, sized = question.problem, as_solved if simulator is None else simulator.size
+
+    def with_cheaper(fleets: Sequence[Mix], restarts: int) -> ProvenFleets | None:
+        return None if verify is None or not restarts else add_cheaper_fleets(proven, problem, fleets, verify)
+
+    for restarts in range(_ANSWERED_AGAIN, -1, -1):
+        simulated = proven.as_simulated(problem)
+        competing = find_competing(simulated, question.resolved, question.candidates, progress)
+        drawn = competing.family.of_other_worlds
+        cheaper = with_cheaper(drawn, restarts)
+        if cheaper is None:
+            uncertainty = quantify_uncertainty(competing, sized, progress)
+            cheaper = with_cheaper(uncertainty.family.of_other_worlds[len(drawn) :], restarts)
         if cheaper is None:
             break
         proven = cheaper
-        answer = _describe(proven, question, simulator, progress)
-    return answer
+    return _Analysed(proven=proven, simulated=simulated, competing=competing, uncertainty=uncertainty)
 
 
 def _with_other_software(
@@ -198,14 +238,11 @@ def _optimise(problem: Problem, progress: StageProgress, *, may_carry: float | N
     return find_family(problem, runner_up_count=RUNNERS_UP, may_carry=may_carry, step=step)
 
 
-def _describe(
-    proven: ProvenFleets, question: _Question, simulator: FleetSimulator | None, progress: StageProgress
-) -> Answer:
-    """Quantify the uncertainty of the proven fleets, bill them, and price rules, scenarios and owned nodes."""
-    resolved, problem, terms = question.resolved, question.problem, question.terms
-    simulated = proven.as_simulated(problem)
-    competing = find_competing(simulated, resolved, question.candidates, progress)
-    uncertainty = quantify_uncertainty(competing, as_solved if simulator is None else simulator.size, progress)
+def _describe(analysed: _Analysed, question: _Question, simulator: FleetSimulator | None) -> Answer:
+    """Bill the analysed fleets, and price rules, scenarios and owned nodes."""
+    problem, terms = question.problem, question.terms
+    simulated, competing, uncertainty = analysed.simulated, analysed.competing, analysed.uncertainty
+    proof = analysed.proven.proof
     family, sized = competing.family, as_solved if simulator is None else simulator.size_without_margins
 
     def billed(mix: Mix) -> Bill:
@@ -224,8 +261,8 @@ def _describe(
         rules=_rule_prices(question, family, sized),
         scenarios=demand_scenarios(family, competing.world, competing.candidates, competing.knobs, sized),
         owned=owned_worth(problem, family, sized),
-        verified=proven.proof.verified,
-        regret_usd=proven.proof.regret_usd,
+        verified=proof.verified,
+        regret_usd=proof.regret_usd,
         missing=missing_vendors(family.with_simulated_capacities(problem), simulated.by_label),
         saving=next_saving(problem, family.winner),
         levels=()
