@@ -1,6 +1,7 @@
 """Converts a deployment into a simulated replica: its step times, KV blocks and scheduler limits."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from penstock.fleet.deployment import Deployment
 from penstock.fleet.disaggregated_replica import Disaggregated
 from penstock.performance.calibration.efficiencies import Efficiencies
+from penstock.performance.calibration.error_summary import Logs
 from penstock.performance.disaggregated.disaggregated_prediction import transfer_token_s
 from penstock.performance.disaggregated.steady_state import HANDOVER_S
 from penstock.performance.memory.budget import MemoryFit, fit
@@ -97,7 +99,8 @@ def place_on(
     yielded = 1.0
     if speculation is not None:
         yielded = speculation.accepted_tokens
-        stack = replace(stack, spread=speculation.widened(stack.spread), tier=speculation.tier_on(stack))
+        widened = partial(_widened_spread, stack, speculation)
+        stack = replace(stack, spread_of=widened, tier=speculation.tier_on(stack))
         cost = drafting_cost(work, stack.slowdowns, speculation.drafted_tokens, yielded)
         factors = () if drafted is None else drafted.factors_by_users(*typical_lengths, speculation.log_factor)
         cost = replace(cost.scaled(float(np.exp(speculation.log_factor))), batch_factors=factors)
@@ -120,6 +123,10 @@ def place_on(
             first_ratio=stack.first_ratio,
         )
     return Placement(deployment=deployment, memory=memory, stack=stack, replica=replica, speculation=speculation)
+
+
+def _widened_spread(stack: Stack, speculation: Speculation) -> Logs:
+    return speculation.widened(stack.spread)
 
 
 def disaggregated_pools(

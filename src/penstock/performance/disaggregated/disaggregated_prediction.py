@@ -172,7 +172,7 @@ def stack_in_phase(
     return replace(
         stack,
         curve=stack.curve.without_corrections(exp(factors.log_factor(phase, labels))),
-        spread=spread.tpot,
+        spread_of=lambda: spread.tpot,
         first_spread=spread.ttft,
         tier="calibrated" if measured else "transferred",
     )

@@ -1,7 +1,9 @@
 """Determines the slowdowns and the first-token overhead that apply to one deployment today, with their evidence."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import cache, cached_property
 from typing import Literal
 
 import numpy as np
@@ -40,8 +42,8 @@ class Stack:
     first_ratio: float
     """Factor on the seconds in the queue of prompts and in the steps of the prompt. The time to first token is
     `request_s + first_ratio * seconds`."""
-    spread: Logs
-    """P10 and P90 of the ratio of measured to predicted time per output token, as logarithms."""
+    spread_of: Callable[[], Logs]
+    """Function that returns `spread`. It is called on first use, because few stacks of a plan need their spread."""
     first_spread: Logs
     """P10 and P90 of the ratio of measured to predicted time to first token, as logarithms."""
     tier: Tier
@@ -54,6 +56,11 @@ class Stack:
     """Measurements of exactly this setup."""
     correction: OwnCorrection | None = None
     """Correction by the user's own runs, which the other fields include; None if the user has not measured it."""
+
+    @cached_property
+    def spread(self) -> Logs:
+        """Return P10 and P90 of the ratio of measured to predicted time per output token, as logarithms."""
+        return self.spread_of()
 
     @property
     def slowdowns(self) -> Array:
@@ -68,7 +75,7 @@ class Stack:
             curve=self.curve.with_factor(float(np.exp(correction.step_log))),
             request_s=self.request_s * first_factor,
             first_ratio=self.first_ratio * first_factor,
-            spread=correction.step_spread,
+            spread_of=lambda: correction.step_spread,
             first_spread=correction.first_spread,
             tier="calibrated",
             correction=correction,
@@ -96,15 +103,18 @@ def stack_of(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies
     beyond = dict(zip(FIRST, first.slowdowns * _first_factor(deployment, first), strict=True))
     software = _software(work, measured_engine, efficiencies)
     curve = curve_of(efficiencies.evidence, work, measured_engine, software.date)
+
+    @cache
+    @one_thread()
+    def spread() -> Logs:
+        uncertainty = uncertainty_of(efficiencies.evidence, work, measured_engine, curve.own)
+        return efficiencies.interval(novelty, deployment.accelerator.id, uncertainty)
+
     found = Stack(
         curve=curve,
         request_s=float(beyond["request_s"]),
         first_ratio=float(beyond["ratio"]),
-        spread=efficiencies.interval(
-            novelty,
-            deployment.accelerator.id,
-            uncertainty_of(efficiencies.evidence, work, measured_engine, curve.own),
-        ),
+        spread_of=spread,
         first_spread=efficiencies.first_spreads[_first_novelty(deployment, wanted_path, first_path, first)],
         tier="calibrated" if novelty in {"shape", "configuration"} else "transferred",
         novelty=novelty,

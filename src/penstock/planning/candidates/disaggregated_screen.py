@@ -64,6 +64,10 @@ class UnitScreen:
             return self.loop(option, workload)
         return tuple(self._alone(option, option.disaggregated, share.bucket, workload.slo) for share in workload.shares)
 
+    def medians(self, option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
+        """Return the same rates; options that are not units have no uncertainty, which takes longer to compute."""
+        return self(option, workload) if option.disaggregated is not None else self.loop.medians(option, workload)
+
     def engine(self, deployment: Deployment, measured_engine: str, phase: Phase) -> PhaseEngine:
         """Return a prefill-only or decode-only replica of a deployment; results are cached."""
         both = self.loop.compiled_on(deployment, measured_engine)

@@ -61,6 +61,12 @@ class CompiledSteps:
         prefill = light[:, prompts] * self.stack.slowdowns[prompts] / token_s
         return token_s, self.stack.unqueued_first_token_s(self.work, loop), prefill
 
+    def rates_around(self, rate: float) -> RateCurve:
+        """Return the curve of a rate over the prediction error of the steps."""
+        spread, drafts = self.stack.spread, self.speculation
+        fast, slow = spread if drafts is None else drafts.widened(spread)
+        return RateCurve.through(Range(value=rate, low=rate / exp(slow), high=rate / exp(fast)))
+
     def _step(self, loop: LoopLoad) -> Array:
         """Return the work of one step, divided by the output tokens that each request gets in the step."""
         drafts = self.speculation
@@ -90,7 +96,11 @@ class QueuelessScreen:
         """Return, for each length, the rate of the largest closed-loop load that meets the SLO."""
         return tuple(self.alone(option, share.bucket, workload.slo) for share in workload.shares)
 
-    def alone(self, option: Option, bucket: Bucket, slo: Slo) -> Capacity:
+    def medians(self, option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
+        """Return the same rates without their uncertainty, which takes longer to compute than the rates."""
+        return tuple(self.alone(option, share.bucket, workload.slo, uncertain=False) for share in workload.shares)
+
+    def alone(self, option: Option, bucket: Bucket, slo: Slo, *, uncertain: bool = True) -> Capacity:
         """Return the capacity of an option for one length."""
         longest = self.memory(option.deployment, bucket.longest_tokens)
         if not longest.fits:
@@ -101,9 +111,8 @@ class QueuelessScreen:
         compiled, (together, tpot_s, prefill) = self.compiled(option), found
         stack, rate = compiled.stack, together / tpot_s / bucket.output_tokens
         drafts = compiled.speculation
-        fast, slow = stack.spread if drafts is None else drafts.widened(stack.spread)
         return Capacity(
-            curve=RateCurve.through(Range(value=rate, low=rate / exp(slow), high=rate / exp(fast))),
+            curve=compiled.rates_around(rate) if uncertain else RateCurve(errors=(0.0,), requests_per_s=(rate,)),
             tier=stack.tier if drafts is None else drafts.tier_on(stack),
             grounds=f"{option.measured_engine}, from {' > '.join(stack.path)}; "
             + ("" if drafts is None else f"{drafts.grounds}; ")
