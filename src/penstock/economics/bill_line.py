@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 
 
 class Item(StrEnum):
@@ -44,19 +45,22 @@ def line(item: Item, label: str, formula: str, **inputs: float) -> Line:
 
 def _product(formula: str, inputs: Mapping[str, float]) -> float:
     total = 1.0
-    for factor in formula.replace(" ", "").split("*("):
-        total *= _factor(factor.rstrip(")"), inputs)
+    for factor in _parsed(formula):
+        difference = 0.0
+        for number, names in enumerate(factor):
+            product = 1.0
+            for name in names:
+                product *= inputs[name] if name in inputs else float(name)
+            difference += product if number == 0 else -product
+        total *= difference
     return total
 
 
-def _factor(text: str, inputs: Mapping[str, float]) -> float:
-    result = 0.0
-    for number, term in enumerate(text.split("-")):
-        product = 1.0
-        for name in term.split("*"):
-            product *= inputs[name] if name in inputs else float(name)
-        result += product if number == 0 else -product
-    return result
+@cache
+def _parsed(formula: str) -> tuple[tuple[tuple[str, ...], ...], ...]:
+    """Return the factors of a formula; the first term of a factor counts positive, and its other terms negative."""
+    factors = (factor.rstrip(")") for factor in formula.replace(" ", "").split("*("))
+    return tuple(tuple(tuple(term.split("*")) for term in factor.split("-")) for factor in factors)
 
 
 def total_usd(lines: tuple[Line, ...]) -> float:

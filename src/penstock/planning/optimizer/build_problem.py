@@ -33,6 +33,10 @@ MAX_INSTANCE_NODES: Final = 2
 """Whole nodes' worth of devices up to which a pool is planned in smaller instances. A larger pool is planned in whole
 nodes: clouds limit how many single devices one customer gets, and prices of hundreds of them are not recorded."""
 
+_MAX_KNOWN: Final = 2000
+_KNOWN: Final[dict[tuple[object, ...], tuple[tuple[object, ...], tuple[Offer, ...]]]] = {}
+"""Maps the identity of everything that offers depend on to these parts and to the offers."""
+
 
 def peak_requests_per_s(workload: WorkloadPlan, period: Period) -> float:
     """Return the highest request rate of a period: at its end if demand grows, at its start if demand shrinks."""
@@ -51,7 +55,7 @@ def build_problem(
         for planned in plan.accelerators
         for site in plan.sites
         if not is_denied(site, resolved.accelerators[planned.id])
-        for offer in _offers(terms, planned, site, sorted(size for ident, size in sizes if ident == planned.id))
+        for offer in _known_offers(terms, planned, site, tuple(sorted(size for at, size in sizes if at == planned.id)))
     )
     vendors = dict.fromkeys(offer.vendor for offer in offers)
     periods = range(len(terms.periods))
@@ -126,6 +130,26 @@ def _offer(terms: BillingTerms, planned: AcceleratorPlan, site: SitePlan) -> Off
         first_bought=_period_from(terms, delivered_years(terms.resolved.plan, planned)),
         lot_nodes=accelerator.rack_nodes,
     )
+
+
+def _known_offers(
+    terms: BillingTerms, planned: AcceleratorPlan, site: SitePlan, replica_devices: tuple[int, ...]
+) -> tuple[Offer, ...]:
+    """Return the offers of an accelerator at a site, from the cache if nothing that they depend on has changed.
+
+    Most changed inputs of a plan belong to one accelerator, and the offers of all others stay the same.
+    """
+    plan, accelerator = terms.resolved.plan, terms.resolved.accelerators[planned.id]
+    power, stack = terms.resolved.power[planned.id], terms.resolved.stack_of(accelerator.vendor)
+    parts = (planned, site, plan.node, plan.money, plan.owned, accelerator, power, stack)
+    dates = (plan.start, plan.orders_from, terms.periods, terms.finance, terms.load_fraction)
+    key = (*(id(part) for part in parts), dates, replica_devices)
+    if key not in _KNOWN:
+        if len(_KNOWN) >= _MAX_KNOWN:
+            _KNOWN.clear()
+        # The parts are kept with the offers, so that no other object gets the identity of a part.
+        _KNOWN[key] = parts, tuple(_offers(terms, planned, site, replica_devices))
+    return _KNOWN[key][1]
 
 
 def _offers(
