@@ -8,8 +8,10 @@ import pytest
 from penstock.planning.optimizer.build_problem import build_problem
 from penstock.planning.optimizer.cheapest_mix import cheapest
 from penstock.planning.optimizer.problem import Restriction
+from penstock.planning.optimizer.resize_fleet import one_world
 from penstock.planning.plan_result import Answer, PlanResult
-from penstock.planning.uncertainty.plan_headroom import with_known
+from penstock.planning.uncertainty.fleet_prices import FleetPrices
+from penstock.planning.uncertainty.plan_headroom import LOADING, with_known
 from penstock.planning.uncertainty.sensitivity import Flip, Judge, flips, nearest_first, tornado
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob, capacity_spreads, knobs_of
 from small_plans import PEOPLE, TWO_PARTS, solved
@@ -54,6 +56,19 @@ def test_a_bar_is_the_difference_of_two_plain_solves(result: PlanResult, judge: 
     assert (swing.saving_at_low_usd, swing.saving_at_high_usd) == pytest.approx((low_saving, high_saving), rel=1e-4)
     assert (swing.cost_at_low_usd, swing.cost_at_high_usd) == pytest.approx((low_cost, high_cost), rel=1e-4)
     assert swing.width_usd == pytest.approx(abs(high_saving - low_saving), rel=1e-3)
+
+
+def test_prices_of_counted_nodes_are_those_of_fleets_that_are_resized_at_these_prices(
+    result: PlanResult, judge: Judge
+) -> None:
+    world = InputWorld(resolved=result.resolved)
+    counted = FleetPrices.of(judge.family, build_problem(world.resolved, result.candidates))
+    for knob in knobs(result).values():
+        if knob.kind not in (*LOADING, "delivery"):
+            for value in (knob.minimum, knob.maximum):
+                problem = build_problem(knob.apply(world, value).resolved, result.candidates)
+                resized = {label: usd[0] for label, usd in judge.family.costs(problem, one_world()).items()}
+                assert counted.costs(problem) == pytest.approx(resized, rel=1e-12)
 
 
 def test_bars_are_sorted_and_what_has_no_range_or_moves_nothing_has_none(result: PlanResult, judge: Judge) -> None:

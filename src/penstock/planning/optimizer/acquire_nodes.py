@@ -1,6 +1,6 @@
 """Splits the nodes that a fleet needs in each draw into kept, bought, contracted and hourly nodes, as in the plan."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -61,6 +61,15 @@ class AcquiredNodes:
         if lacking.any():
             self._fill(pool.period, lacking)
         self.at_site[pool.period] = kept + self.owned
+
+    def nodes_to_reach_levels(self) -> Iterator[Array]:
+        """Yield, for each price level of the offer, the extra nodes that must be bought to reach its minimum."""
+        offer, volume = self.offer, np.zeros(self.count)
+        for count in self.bought.values():
+            volume = volume + count * offer.devices
+        for tier in offer.tiers:
+            lots = np.ceil(np.maximum(0.0, tier.min_devices - volume) / offer.devices / offer.lot_nodes)
+            yield lots * offer.lot_nodes
 
     def _keep(self, pool: PoolPeriod, needed: Array) -> Array:
         """Keep the owned nodes that are needed and return their number, which never increases from period to period."""

@@ -1,6 +1,6 @@
 """Finds competing fleets: winner, runners-up, and the best fleet of each vendor, each accelerator and a vendor mix."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
@@ -12,7 +12,7 @@ from penstock.planning.in_parallel import in_parallel
 from penstock.planning.optimizer.cheapest_mix import cheapest, runners_up
 from penstock.planning.optimizer.problem import Mix, PoolKey, Problem, Restriction
 from penstock.planning.optimizer.refill_nodes import Array
-from penstock.planning.optimizer.resize_fleet import ResizedNodes, Worlds, resize_nodes, resized_usd
+from penstock.planning.optimizer.resize_fleet import Worlds, resized_usd
 
 NOTHING: Final = "nothing"
 """Label for the case that no fleet satisfies every rule."""
@@ -143,24 +143,11 @@ class Family:
     def _elsewhere(self) -> bool:
         return any(self.label(mix) not in self.by_label for mix in self.of_other_worlds)
 
-    def count_nodes(self, problem: Problem, worlds: Worlds) -> tuple[ResizedNodes, ...]:
-        """Count the nodes of every fleet in every draw, for `costs` with other prices."""
-        known = {offer.key for offer in problem.offers}
-        return tuple(
-            resize_nodes(mix, problem, worlds)
-            for mix in (*self.fleets, *self.of_other_worlds)
-            if all(pool.offer.key in known for pool in mix.pools)
-        )
-
-    def costs(
-        self, problem: Problem, worlds: Worlds, counted: Sequence[ResizedNodes] | None = None
-    ) -> dict[str, Array]:
+    def costs(self, problem: Problem, worlds: Worlds) -> dict[str, Array]:
         """Map each label to the cost, in every draw, of its fleet that is cheapest in that draw."""
         found: dict[str, Array] = {}
-        mixes = (*self.fleets, *self.of_other_worlds)
-        known = (None,) * len(mixes) if counted is None or len(counted) != len(mixes) else counted
-        for mix, nodes in zip(mixes, known, strict=True):
-            usd, label = resized_usd(mix, problem, worlds, counted=nodes), self.label(mix)
+        for mix in (*self.fleets, *self.of_other_worlds):
+            usd, label = resized_usd(mix, problem, worlds), self.label(mix)
             found[label] = np.minimum(found.get(label, np.full(worlds.count, inf)), usd)
         return found
 

@@ -14,7 +14,7 @@ capacities, for flips, rules and demand scenarios. `uncertainty/monte_carlo` sol
 `load_balance` neither resizes nor solves again: it spreads the load of a chosen fleet at the plan's own inputs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -59,20 +59,22 @@ def one_world(capacity: Mapping[str, float] | None = None) -> Worlds:
     return Worlds(count=1, capacity=factors, bought_usd={}, rented_usd={})
 
 
+HeldNodes = Mapping[OfferKey, tuple[Mapping[int, Array], AcquiredNodes]]
+"""Maps offer to its nodes by period, and to the ways in which they are acquired."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ResizedNodes:
+class _ResizedNodes:
     """The nodes of each pool that a fleet needs in each draw. They depend on load and capacity, not on prices."""
 
     served: npt.NDArray[np.bool_]
     """Whether any number of nodes meets the SLO."""
-    resized: "_Held"
-    as_planned: "_Held | None"
+    resized: HeldNodes
+    as_planned: HeldNodes | None
     """The planned nodes in draws in which all pools together carry the load; None if there is no such draw."""
 
 
-def resized_usd(
-    mix: Mix, problem: Problem, worlds: Worlds, *, signed: bool = False, counted: ResizedNodes | None = None
-) -> Array:
+def resized_usd(mix: Mix, problem: Problem, worlds: Worlds, *, signed: bool = False) -> Array:
     """Return, for each draw, the cost of a fleet that is resized to the nodes that its load needs in that draw.
 
     If `signed` is true, the planned nodes are kept in every draw, and the nodes that are missing in a draw are added.
@@ -81,19 +83,29 @@ def resized_usd(
     planned if it carries all load with a different distribution of requests over its pools. The cost may be
     overestimated, never underestimated: the resized fleet is feasible, but not always the cheapest. The cost is
     infinite if a site's power cap or a limit on nodes forbids the fleet, or if its replicas miss the SLO at any rate.
-    If the nodes were `counted` before at the same loads and capacities, they are only priced.
     """
     resizing = _Resizing(mix, problem, worlds)
     if any(pool.offer.key not in resizing.offers for pool in mix.pools):
         return np.full(worlds.count, np.inf)
-    found = counted or resize_nodes(mix, problem, worlds, signed=signed)
+    found = _resize_nodes(resizing, signed=signed)
     usd = np.where(found.served, resizing.fleet_usd(found.resized), np.inf)
     return usd if found.as_planned is None else np.minimum(usd, resizing.fleet_usd(found.as_planned))
 
 
-def resize_nodes(mix: Mix, problem: Problem, worlds: Worlds, *, signed: bool = False) -> ResizedNodes:
-    """Count the nodes that a fleet needs in each draw, as `resized_usd` prices them."""
-    resizing = _Resizing(mix, problem, worlds)
+def priced_ways(mix: Mix, problem: Problem, world: Worlds) -> Iterator[HeldNodes]:
+    """Yield the ways to acquire a fleet in a single draw that `resized_usd` prices, without those that are forbidden.
+
+    Every offer of the fleet must be in the problem.
+    """
+    resizing = _Resizing(mix, problem, world)
+    found = _resize_nodes(resizing, signed=False)
+    ways = (found.resized if found.served[0] else None, found.as_planned)
+    yield from (held for held in ways if held is not None and np.isfinite(resizing.fleet_usd(held)[0]))
+
+
+def _resize_nodes(resizing: "_Resizing", *, signed: bool) -> _ResizedNodes:
+    """Count the nodes that a fleet needs in each draw."""
+    mix = resizing.mix
     nodes = {_at(pool): resizing.nodes(pool) for pool in mix.pools}
     served = np.all([np.isfinite(count) for count in nodes.values()], axis=0)
     nodes = {_at(pool): np.where(served, nodes[_at(pool)], pool.nodes) for pool in mix.pools}
@@ -101,11 +113,11 @@ def resize_nodes(mix: Mix, problem: Problem, worlds: Worlds, *, signed: bool = F
         nodes = {_at(pool): np.maximum(nodes[_at(pool)], pool.nodes) for pool in mix.pools}
     together = {period: resizing.together(period) for period in resizing.shared_periods}
     if not any(found.any() for found in together.values()):
-        return ResizedNodes(served=served, resized=resizing.acquire(nodes), as_planned=None)
+        return _ResizedNodes(served=served, resized=resizing.acquire(nodes), as_planned=None)
     as_planned = {
         _at(pool): np.where(together.get(pool.period, False), pool.nodes, nodes[_at(pool)]) for pool in mix.pools
     }
-    return ResizedNodes(served=served, resized=resizing.acquire(nodes), as_planned=resizing.acquire(as_planned))
+    return _ResizedNodes(served=served, resized=resizing.acquire(nodes), as_planned=resizing.acquire(as_planned))
 
 
 def nodes_needed(mix: Mix, problem: Problem, worlds: Worlds) -> tuple[Array, npt.NDArray[np.bool_]]:
@@ -135,8 +147,6 @@ def exceeds(amount: Array, limit: float | None) -> npt.NDArray[np.bool_]:
 
 
 _PoolAt = tuple[OfferKey, int]
-_Held = Mapping[OfferKey, tuple[Mapping[int, Array], AcquiredNodes]]
-"""Maps offer to its nodes by period, and to the ways in which they are acquired."""
 
 
 def _at(pool: PoolPeriod) -> _PoolAt:
@@ -170,7 +180,7 @@ class _Resizing:
         ]
         return np.broadcast_to(reassign_overflow(asked, self.filling), self.worlds.count)
 
-    def acquire(self, nodes: Mapping[_PoolAt, Array]) -> _Held:
+    def acquire(self, nodes: Mapping[_PoolAt, Array]) -> HeldNodes:
         """Return how the nodes of each offer are acquired in every draw."""
         found: dict[OfferKey, tuple[dict[int, Array], AcquiredNodes]] = {}
         for key in dict.fromkeys(pool.offer.key for pool in self.mix.pools):
@@ -184,7 +194,7 @@ class _Resizing:
         """Return the pools of an offer, sorted by period."""
         return sorted((pool for pool in self.mix.pools if pool.offer.key == key), key=lambda pool: pool.period)
 
-    def fleet_usd(self, held: _Held) -> Array:
+    def fleet_usd(self, held: HeldNodes) -> Array:
         """Return, for each draw, the cost of a fleet with these nodes per pool, including engineers.
 
         The cost is infinite in draws where limits forbid the fleet.
@@ -240,7 +250,7 @@ class _Resizing:
         for entry in held.acquired:
             usd += entry.nodes * self._node_usd(offer, entry)
         usd += np.where(held.lacking > 0, np.inf, 0.0)
-        return (usd + self._cheapest_level(offer, held.bought) if held.owned.any() else usd), held.at_site
+        return (usd + self._cheapest_level(offer, held) if held.owned.any() else usd), held.at_site
 
     def _node_usd(self, offer: Offer, entry: Acquired) -> Array | float:
         if entry.way == "kept":
@@ -263,18 +273,12 @@ class _Resizing:
             return np.inf
         return self.worlds.rented_usd.get((offer.key, period), offer.rent_usd[period])
 
-    def _cheapest_level(self, offer: Offer, bought: Mapping[int, Array]) -> Array:
+    def _cheapest_level(self, offer: Offer, held: AcquiredNodes) -> Array:
         """Return the cost at the cheapest price level, including extra nodes bought to reach the level's minimum."""
-        volume = np.zeros(self.worlds.count)
-        for count in bought.values():
-            volume = volume + count * offer.devices
-        best = np.full(self.worlds.count, np.inf)
-        for level, tier in enumerate(offer.tiers):
-            lots = np.ceil(np.maximum(0.0, tier.min_devices - volume) / offer.devices / offer.lot_nodes)
-            lacking = lots * offer.lot_nodes
-            first = min(bought)
+        best, first = np.full(self.worlds.count, np.inf), min(held.bought)
+        for level, lacking in enumerate(held.nodes_to_reach_levels()):
             usd = lacking * self._price(offer, level, first)
-            for period, count in bought.items():
+            for period, count in held.bought.items():
                 usd = usd + count * self._price(offer, level, period)
             best = np.minimum(best, usd)
         return best

@@ -13,17 +13,12 @@ from penstock.planning.optimizer.refill_nodes import Array
 from penstock.planning.optimizer.resize_fleet import Worlds
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob
 
-_BOUGHT, _RENTED, _CONTRACT, _KEPT, _VENDOR, _DEMAND, _GAIN = (
-    "bought",
-    "rented",
-    "contract",
-    "kept",
-    "vendor",
-    "demand",
-    "gain",
-)
+BOUGHT, RENTED, CONTRACT, KEPT, VENDOR = "bought", "rented", "contract", "kept", "vendor"
+"""Kinds of figures in dollars: a node in each way of acquisition, and the engineers of a vendor."""
+_DEMAND, _GAIN = "demand", "gain"
 _FACTORS: Final = (_DEMAND, _GAIN)
 Key = tuple[object, ...]
+"""Kind of a figure, and the offer, vendor, workload or accelerator, level and period that it belongs to."""
 
 
 def drawn_worlds(
@@ -47,7 +42,7 @@ def drawn_worlds(
     """
     errors = errors or {}
     count = len(next(iter(values.values()))) if values else 1
-    base = dict(_figures(problem))
+    base = dict(figures_of(problem))
     factors = {key: np.ones(count) for key in base}
     added = {key: np.zeros(count) for key, figure in base.items() if not figure}
     capacity: dict[str, Array] = {}
@@ -74,7 +69,7 @@ def _drawn_figures(
     """Yield each figure that a given input changes, with the figure's value in every draw."""
     entry = knob.input
     ends = [
-        dict(_figures(build_problem(knob.apply(world, end).resolved, candidates))) for end in (entry.low, entry.high)
+        dict(figures_of(build_problem(knob.apply(world, end).resolved, candidates))) for end in (entry.low, entry.high)
     ]
     for key, figure in base.items():
         low, high = (end.get(key, figure) for end in ends)
@@ -85,18 +80,18 @@ def _drawn_figures(
         yield key, np.interp(drawn, [place for place, _ in places], [at for _, at in places])
 
 
-def _figures(problem: Problem) -> Iterator[tuple[Key, float]]:
+def figures_of(problem: Problem) -> Iterator[tuple[Key, float]]:
     """Yield every figure of a problem that an input other than throughput may change."""
     for offer in problem.offers:
         for level, tier in enumerate(offer.tiers):
-            yield from (((_BOUGHT, offer.key, level, at), usd) for at, usd in enumerate(tier.node_usd))
+            yield from (((BOUGHT, offer.key, level, at), usd) for at, usd in enumerate(tier.node_usd))
         for number, contract in enumerate(offer.contracts):
-            yield from (((_CONTRACT, offer.key, number, at), usd) for at, usd in enumerate(contract.node_usd))
-        yield from (((_RENTED, offer.key, at), usd) for at, usd in enumerate(offer.rent_usd or ()))
+            yield from (((CONTRACT, offer.key, number, at), usd) for at, usd in enumerate(contract.node_usd))
+        yield from (((RENTED, offer.key, at), usd) for at, usd in enumerate(offer.rent_usd or ()))
         if offer.kept is not None:
-            yield from (((_KEPT, offer.key, at), usd) for at, usd in enumerate(offer.kept.node_usd))
+            yield from (((KEPT, offer.key, at), usd) for at, usd in enumerate(offer.kept.node_usd))
     for vendor, costs in problem.vendor_usd.items():
-        yield from (((_VENDOR, vendor, at), usd) for at, usd in enumerate(costs))
+        yield from (((VENDOR, vendor, at), usd) for at, usd in enumerate(costs))
     for demand in problem.demands:
         yield from (((_DEMAND, demand.key[0], at), _peak(problem, demand.key[0], at)) for at in range(problem.periods))
     for accelerator in dict.fromkeys(offer.accelerator for offer in problem.offers):
@@ -116,9 +111,7 @@ def _as_worlds(
     base: Mapping[Key, float],
 ) -> Worlds:
     """Return the figures of every draw as `Worlds`: dollars per node, and factors on demand and capacity."""
-    found: dict[str, dict[Any, Array]] = {
-        name: {} for name in (_BOUGHT, _RENTED, _CONTRACT, _KEPT, _VENDOR, _DEMAND, _GAIN)
-    }
+    found: dict[str, dict[Any, Array]] = {name: {} for name in (BOUGHT, RENTED, CONTRACT, KEPT, VENDOR, _DEMAND, _GAIN)}
     for key, factor in factors.items():
         name, *rest = key
         usd = factor * base[key] + added.get(key, 0.0)
@@ -126,11 +119,11 @@ def _as_worlds(
     return Worlds(
         count=count,
         capacity=capacity,
-        bought_usd=found[_BOUGHT],
-        rented_usd=found[_RENTED],
-        contract_usd=found[_CONTRACT],
-        kept_usd=found[_KEPT],
-        vendor_usd=found[_VENDOR],
+        bought_usd=found[BOUGHT],
+        rented_usd=found[RENTED],
+        contract_usd=found[CONTRACT],
+        kept_usd=found[KEPT],
+        vendor_usd=found[VENDOR],
         demand=found[_DEMAND],
         gain=found[_GAIN],
     )

@@ -12,8 +12,9 @@ from penstock.planning.optimizer.build_problem import build_problem
 from penstock.planning.optimizer.competing_fleets import Family, best_other, cheapest_label, find_family
 from penstock.planning.optimizer.problem import Problem
 from penstock.planning.optimizer.refill_nodes import Array
-from penstock.planning.optimizer.resize_fleet import ResizedNodes, one_world
+from penstock.planning.optimizer.resize_fleet import one_world
 from penstock.planning.uncertainty.drawn_worlds import drawn_worlds
+from penstock.planning.uncertainty.fleet_prices import FleetPrices
 from penstock.planning.uncertainty.plan_headroom import LOADING, with_known
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob, KnobKind
 
@@ -105,7 +106,7 @@ class Judge:
     family: Family
     candidates: Sequence[Candidate]
     winner: str
-    _nodes: list[tuple[ResizedNodes, ...]] = field(default_factory=list, init=False, repr=False, compare=False)
+    _counted: list[FleetPrices] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def costs(self, world: InputWorld, kind: KnobKind) -> Mapping[str, float]:
         """Return the cost of the cheapest fleet of each label, as `price` computes it."""
@@ -123,16 +124,16 @@ class Judge:
             if again is None:
                 return costs, self.family
             return {**costs, **{label: mix.cost_usd for label, mix in again.by_label.items()}}, again
-        found = self.family.costs(
-            problem, one_world(world.capacity), None if kind in LOADING else self._node_counts(problem)
-        )
-        return {label: float(usd[0]) for label, usd in found.items()}, self.family
+        if kind in LOADING:
+            found = self.family.costs(problem, one_world(world.capacity))
+            return {label: float(usd[0]) for label, usd in found.items()}, self.family
+        return self._prices(problem).costs(problem), self.family
 
-    def _node_counts(self, problem: Problem) -> tuple[ResizedNodes, ...]:
-        """Return the nodes of every fleet, which prices do not change."""
-        if not self._nodes:
-            self._nodes.append(self.family.count_nodes(problem, one_world()))
-        return self._nodes[0]
+    def _prices(self, problem: Problem) -> FleetPrices:
+        """Return the fleets with their node counts, which are the same at all prices."""
+        if not self._counted:
+            self._counted.append(FleetPrices.of(self.family, problem))
+        return self._counted[0]
 
     def saving(self, world: InputWorld, kind: KnobKind) -> float:
         """Return the winning label's saving over the best other label; negative if the other label is cheaper."""
@@ -218,15 +219,16 @@ def _nearest_loss(judge: Judge, world: InputWorld, knob: Knob, bound: float) -> 
     if knob.kind not in _STAIRS:
         return None if judge.saving(knob.apply(world, bound), knob.kind) >= 0 else _Loss(holds=current, lost=bound)
     places = _places(current, bound)
-    # All values are priced at once, like draws, with linearly interpolated costs. A loss is then checked exactly.
+    # All values are priced at once, like draws, with linearly interpolated costs. A loss is then checked exactly, unless
+    # throughput changes, which changes no cost.
     wide = replace(knob, input=replace(knob.input, low=min(current, bound), high=max(current, bound)))
     problem = build_problem(world.resolved, judge.candidates)
     drawn = drawn_worlds(world, judge.candidates, problem, {knob.id: places}, [wide])
     costs = judge.family.costs(problem, drawn)
     margins = [judge.margin({label: float(usd[n]) for label, usd in costs.items()}) for n in range(len(places))]
-    before = current
+    before, exact = current, knob.kind == "throughput"
     for number, place in enumerate(places.tolist()):
-        if margins[number] < 0 and judge.saving(knob.apply(world, place), knob.kind) < 0:
+        if margins[number] < 0 and (exact or judge.saving(knob.apply(world, place), knob.kind) < 0):
             return _Loss(holds=before, lost=place, returns=max(margins[number:]) > 0)
         before = place
     return None
