@@ -15,7 +15,7 @@ from penstock.api.arguments.own_corrections import efficiencies_with
 from penstock.api.arguments.workload_argument import trace_choice
 from penstock.api.compile_notice import compile_first
 from penstock.api.progress import LOG, ProgressListener
-from penstock.api.trial_files import trial_files
+from penstock.api.trial_files import program_files, trial_files
 from penstock.catalog import load_accelerator, load_accelerators, load_prices, load_seller_levels
 from penstock.checkpoint import open_checkpoint
 from penstock.fleet.pools import Fleet
@@ -29,6 +29,7 @@ from penstock.planning.candidates.launch_obstacles import LaunchCheck
 from penstock.planning.candidates.queueless_screen import QueuelessScreen
 from penstock.planning.candidates.replica_limit import replica_limit
 from penstock.planning.make_plan import make_plan
+from penstock.planning.optimizer.solved_programs import keep_solutions
 from penstock.planning.plan_result import Bill, NoFleet, PlanResult
 from penstock.planning.plan_sources import Sources
 from penstock.planning.planned_fleet import period_starts
@@ -122,7 +123,9 @@ def plan(file: AskedPlan, *, calibration: str | None = None, watch: ProgressList
     folder = Path() if isinstance(file, Plan) else Path(file).parent
     compile_first(watch)
     sources = sources_of(asked, folder, watch, calibration)
-    return PlanAnswer(result=make_plan(asked, sources, watch.progress), sustained=sources.sustained_of)
+    with keep_solutions(program_files()):
+        result = make_plan(asked, sources, watch.progress)
+    return PlanAnswer(result=result, sustained=sources.sustained_of)
 
 
 def read_plan(file: Path) -> Plan:
@@ -149,7 +152,7 @@ def sources_of(asked: Plan, folder: Path, watch: ProgressListener = LOG, calibra
         capacity_of=simulated_capacity(simulator.sketched, screen),
         capacity_note="Capacity within the SLO is simulated: replicas behind one router, Poisson arrivals with the "
         "workload's mix of lengths, and the engine with the highest capacity.",
-        screen=screen,
+        screen=screen.medians,
         curve_of=capacity_with_curve(simulator.curve, screen),
         engines_of=efficiencies.engines,
         engines_of_vendor=efficiencies.engines_of,

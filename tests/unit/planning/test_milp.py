@@ -4,7 +4,8 @@ from math import ceil
 
 import pytest
 
-from penstock.planning.optimizer.milp import Milp, Optimum
+from penstock.planning.optimizer.milp import Milp
+from penstock.planning.optimizer.solved_programs import Optimum
 
 DEVICES, DISCOUNT_FROM, UTILISATION = 8, 200, 0.9
 # The scorecard's 800 accelerators: requests/s of an MI325X and of an H200, a node at list and at volume price, people.

@@ -82,7 +82,7 @@ def test_the_oldest_files_are_deleted_when_there_are_too_many(tmp_path: Path, mo
     monkeypatch.setattr(module, "_KEPT_FILES", 2)
     for number in range(6):
         (tmp_path / f"{number}.json").touch()
-    TrialFiles(tmp_path).prune()
+    TrialFiles(tmp_path).files.prune()
     assert len(list(tmp_path.iterdir())) == 2
 
 

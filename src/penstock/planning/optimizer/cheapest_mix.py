@@ -3,9 +3,9 @@
 from typing import Final
 
 from penstock.planning.optimizer.fleet_program import FleetProgram
-from penstock.planning.optimizer.milp import Optimum
 from penstock.planning.optimizer.problem import DemandKey, Mix, Offer, PoolPeriod, Problem, Restriction
 from penstock.planning.optimizer.serve_draws import LoadDraws, serve_draws
+from penstock.planning.optimizer.solved_programs import Optimum
 
 _SMALL, _LARGE_GAP, _PERIODS_GAP, _SMALL_GAP = 500, 1e-3, 2e-4, 1e-5
 """Maximum number of placements of a small problem, and the optimality gaps at which the solver stops.

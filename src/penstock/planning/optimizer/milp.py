@@ -1,12 +1,16 @@
 """Wraps HiGHS as a typed solver for mixed-integer linear programs."""
 
+import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from typing import Final
 
 import highspy
 import numpy as np
+
+from penstock.planning.optimizer.solved_programs import Optimum, recall_or_solve
 
 _FEASIBILITY: Final = 1e-6
 """Feasibility tolerance, HiGHS' default. Below a tolerance of about 1e-8, presolve of HiGHS 1.15 loses the optimum and
@@ -21,23 +25,6 @@ solve and took as long as the first.
 _LAST_RESORT_S: Final = 600.0
 """Time limit in seconds. Effort is limited by nodes of the search tree, so that an answer does not depend on machine
 load. Only a solve that exceeds this time limit is stopped early, and the optimality gap of its solution shows that."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Optimum:
-    """The best solution found, and an upper bound on the fraction by which a better solution could be cheaper."""
-
-    values: tuple[float, ...]
-    cost: float
-    gap_fraction: float
-    seconds: float
-
-    def or_cheaper(self, other: "Optimum") -> "Optimum":
-        """Return the cheaper of two solutions of one program, with the bound that was proven for `self`."""
-        if self.cost <= other.cost:
-            return self
-        bound = self.cost * (1 - self.gap_fraction)
-        return replace(other, gap_fraction=max(0.0, 1 - bound / other.cost))
 
 
 @dataclass(slots=True)
@@ -75,6 +62,20 @@ class Milp:
 
     def solve(self, *, gap_fraction: float, search_nodes: int) -> Optimum | None:
         """Return the cheapest solution; None if the program is infeasible or the search ended without a solution."""
+        key = self._digest(gap_fraction, search_nodes)
+        asked = partial(self._solve_and_check, gap_fraction=gap_fraction, search_nodes=search_nodes)
+        return recall_or_solve(key, len(self.costs), asked)
+
+    def _digest(self, gap_fraction: float, search_nodes: int) -> str:
+        """Return a digest of everything that decides the solution, except for the version of the solver."""
+        digest = hashlib.sha256(repr((gap_fraction, search_nodes)).encode())
+        for column in (self.costs, self.lower, self.upper, self.row_lower, self.row_upper, self.coefficients):
+            digest.update(np.array([len(column), *column], np.float64).tobytes())
+        for numbers in (self.whole, self.starts, self.indices):
+            digest.update(np.array([len(numbers), *numbers], np.int64).tobytes())
+        return digest.hexdigest()
+
+    def _solve_and_check(self, *, gap_fraction: float, search_nodes: int) -> Optimum | None:
         found = self._solve(gap_fraction=gap_fraction, search_nodes=search_nodes)
         if found is None or len(self.costs) > _SMALL:
             return found

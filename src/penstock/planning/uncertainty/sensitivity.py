@@ -219,8 +219,8 @@ def _nearest_loss(judge: Judge, world: InputWorld, knob: Knob, bound: float) -> 
     if knob.kind not in _STAIRS:
         return None if judge.saving(knob.apply(world, bound), knob.kind) >= 0 else _Loss(holds=current, lost=bound)
     places = _places(current, bound)
-    # All values are priced at once, like draws, with linearly interpolated costs. A loss is then checked exactly, unless
-    # throughput changes, which changes no cost.
+    # All values are priced at once, like draws, with linearly interpolated costs. A loss is then checked exactly; a
+    # changed throughput changes no cost and needs no check.
     wide = replace(knob, input=replace(knob.input, low=min(current, bound), high=max(current, bound)))
     problem = build_problem(world.resolved, judge.candidates)
     drawn = drawn_worlds(world, judge.candidates, problem, {knob.id: places}, [wide])
