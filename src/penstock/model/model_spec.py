@@ -93,6 +93,16 @@ class ModelSpec:
         return sum(weight.stored_bytes for weight in self.weights if weight.part is not Part.MTP)
 
     @cached_property
+    def weight_kinds(self) -> tuple[tuple[Weight, ...], tuple[int, ...]]:
+        """Return one weight of each kind, and the kind of every weight. Equal kinds differ only in module and layer.
+
+        A model has hundreds of weights of about ten kinds, so figures are computed per kind.
+        """
+        kinds: dict[Weight, int] = {}
+        which = [kinds.setdefault(replace(weight, module="", layer=None), len(kinds)) for weight in self.weights]
+        return tuple(kinds), tuple(which)
+
+    @cached_property
     def layer_kinds(self) -> Mapping[str, int]:
         """Return the number of layers per kind of sequence mixer."""
         return Counter(layer.mixer.kind for layer in self.layers if layer.mixer is not None)

@@ -32,13 +32,14 @@ def weight_bytes_by_part(deployment: Deployment, stage: int) -> dict[Part, int]:
     model, parallelism = deployment.model, deployment.parallelism
     stages = stage_of_layers(len(model.layers), parallelism.pp)
     tied = not any(weight.part is Part.LM_HEAD for weight in model.weights)
+    kinds, kind_of = model.weight_kinds
+    held = [device_bytes(kind, deployment) for kind in kinds]
     totals: dict[Part, int] = {}
-    for weight in model.weights:
+    for weight, kind in zip(model.weights, kind_of, strict=True):
         if weight.part is Part.MTP and not deployment.speculative:
             continue
         if stage in _stages_holding(weight, stages, parallelism.pp, tied=tied):
-            held = device_bytes(weight, deployment)
-            totals[weight.part] = totals.get(weight.part, 0) + held
+            totals[weight.part] = totals.get(weight.part, 0) + held[kind]
     return totals
 
 

@@ -95,20 +95,21 @@ class ReplicaWork:
         self.widened_dense_bytes = self.widened_expert_bytes = 0.0
         self.token_s = self.routed_token_s = 0.0
         tied = not any(weight.part is Part.LM_HEAD for weight in model.weights)
-        for weight in model.weights:
-            if weight.part in {Part.VISION, Part.MTP} or (weight.part is Part.EMBEDDING and not tied):
+        kinds, kind_of = model.weight_kinds
+        per_kind = [self._held_widened_and_s(kind) for kind in kinds]
+        skipped = {Part.VISION, Part.MTP} if tied else {Part.VISION, Part.MTP, Part.EMBEDDING}
+        for kind in kind_of:
+            if kinds[kind].part in skipped:
                 continue
-            held = device_bytes(weight, deployment)
-            seconds = self._multiply_s(weight)
-            widened = held if widens(weight, accelerator) else 0.0
-            if weight.part is Part.ROUTED_EXPERTS:
+            held, widened, seconds = per_kind[kind]
+            if kinds[kind].part is Part.ROUTED_EXPERTS:
                 self.expert_bytes += held
                 self.widened_expert_bytes += widened
-                self.routed_token_s += seconds / (parallelism.tp * parallelism.dp)
+                self.routed_token_s += seconds
             else:
                 self.dense_bytes += held
                 self.widened_dense_bytes += widened
-                self.token_s += seconds * held / max(1, weight.stored_bytes)
+                self.token_s += seconds
         self.layers = len(model.layers)
         self.mixers = Counter(layer.mixer for layer in model.layers if layer.mixer is not None)
         self.exchange_token_s, exchanges = exchange(deployment)
@@ -123,6 +124,17 @@ class ReplicaWork:
             "exchanges": exchanges,
         }
         self.attention_flops_per_s = accelerator.peak_flops_per_s(Precision.BF16)
+
+    def _held_widened_and_s(self, weight: Weight) -> tuple[float, float, float]:
+        """Return the bytes of a weight on a device, those that are widened, and the seconds per token at peak speed."""
+        deployment, split = self.deployment, self.deployment.parallelism
+        held = device_bytes(weight, deployment)
+        seconds = self._multiply_s(weight)
+        if weight.part is Part.ROUTED_EXPERTS:
+            seconds /= split.tp * split.dp
+        else:
+            seconds = seconds * held / max(1, weight.stored_bytes)
+        return held, held if widens(weight, deployment.accelerator) else 0.0, seconds
 
     def _multiply_s(self, weight: Weight) -> float:
         """Return the seconds at peak speed to multiply one token with a weight that is not split."""
