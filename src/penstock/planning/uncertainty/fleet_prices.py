@@ -90,12 +90,12 @@ def _ways(mix: Mix, problem: Problem) -> Iterator[_Way]:
 
 
 def _way(held: HeldNodes, offers: Mapping[OfferKey, Offer]) -> _Way:
-    certain: _Counts = {}
-    serving = {
-        (offers[key].vendor, period) for key, (nodes, _) in held.items() for period, at in nodes.items() if at[0] > 0
+    certain: _Counts = {
+        (VENDOR, offers[key].vendor, period): 1.0
+        for key, (nodes, _) in held.items()
+        for period, count in nodes.items()
+        if count[0] > 0
     }
-    for key in ((VENDOR, *place) for place in serving):
-        certain[key] = 1.0
     groups = [[certain]]
     for key, (_, acquired) in held.items():
         for entry in acquired.acquired:
