@@ -164,7 +164,7 @@ def _refused_widths(deployment: Deployment) -> str | None:
     """
     kinds = {
         (weight.part, weight.split, _cut_size(weight), weight.units, _block(weight), weight.copies > 1)
-        for weight in deployment.model.weights
+        for weight in deployment.model.weight_kinds[0]
         if weight.split in {Split.COLUMN, Split.ROW} and weight.part is not Part.VISION
     }
     for part, _, size, units, block, routed in sorted(kinds, key=str):
