@@ -45,7 +45,7 @@ def line(item: Item, label: str, formula: str, **inputs: float) -> Line:
 
 def _product(formula: str, inputs: Mapping[str, float]) -> float:
     total = 1.0
-    for factor in _parsed(formula):
+    for factor in _parse_formula(formula):
         difference = 0.0
         for number, names in enumerate(factor):
             product = 1.0
@@ -57,7 +57,7 @@ def _product(formula: str, inputs: Mapping[str, float]) -> float:
 
 
 @cache
-def _parsed(formula: str) -> tuple[tuple[tuple[str, ...], ...], ...]:
+def _parse_formula(formula: str) -> tuple[tuple[tuple[str, ...], ...], ...]:
     """Return the factors of a formula; the first term of a factor counts positive, and its other terms negative."""
     factors = (factor.rstrip(")") for factor in formula.replace(" ", "").split("*("))
     return tuple(tuple(tuple(term.split("*")) for term in factor.split("-")) for factor in factors)
