@@ -15,7 +15,7 @@ WHEEL_TESTS := $(shell grep -rl --include='*.py' 'pytest.mark.wheel' tests)
 # The workers fill the cores; threads of linear algebra beside them only wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help check format lint types imports machine-code test core plans thorough wheel wheel-venv wheel-test docs docs-check claims accuracy calibration disaggregation power drafts routing measurements tables ledger constraints fuzz fuzz-gateway soak bench-fleet bench bench-gateway optima engine parsers clean capacities confidence replays walk site
+.PHONY: help check format lint types imports machine-code test core plans thorough wheel wheel-venv wheel-test docs docs-check claims accuracy calibration disaggregation power drafts routing measurements tables ledger constraints fuzz fuzz-gateway soak bench-fleet bench bench-gateway optima engine parsers clean capacities confidence replays walk site shared-devices
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
@@ -126,6 +126,9 @@ optima: $(VENV)/.installed ## is the cheapest fleet ever missed? 300 demands of 
 
 capacities: $(VENV)/.installed ## do `plan` and `simulate --capacity` give the same rates? 20 deployments (two minutes)
 	$(BIN)/python tools/check_capacities.py
+
+shared-devices: $(VENV)/.installed ## 50 models with Zipf popularity over a day: dedicated, swapped or shared devices (two minutes)
+	$(BIN)/python tools/compare_shared_devices.py
 
 confidence: $(VENV)/.installed ## are planned fleets enough as often as planned? 8 plans, 150 simulated worlds each (ten minutes)
 	$(BIN)/python tools/check_confidence.py

@@ -10,6 +10,7 @@ __all__ = [
     "FitTogetherAnswer",
     "GuideAnswer",
     "PlanAnswer",
+    "PlanSharedAnswer",
     "PredictAnswer",
     "PredictDisaggregatedAnswer",
     "PreflightAnswer",
@@ -22,6 +23,7 @@ __all__ = [
     "fit_together",
     "guide",
     "plan",
+    "plan_shared",
     "predict",
     "preflight",
     "simulate",
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from penstock.api.fit_together import FitTogetherAnswer, fit_together
     from penstock.api.guide import GuideAnswer, guide
     from penstock.api.plan import PlanAnswer, plan
+    from penstock.api.plan_shared import PlanSharedAnswer, plan_shared
     from penstock.api.predict import PredictAnswer, PredictDisaggregatedAnswer, predict
     from penstock.api.preflight import PreflightAnswer, preflight
     from penstock.api.simulate import SimulateAnswer, simulate
@@ -78,6 +81,7 @@ class _FrontDoor(type(sys)):  # type: ignore[misc] # the class of modules, witho
     FitTogetherAnswer = _Lazy("fit_together")
     GuideAnswer = _Lazy("guide")
     PlanAnswer = _Lazy("plan")
+    PlanSharedAnswer = _Lazy("plan_shared")
     PredictAnswer = _Lazy("predict")
     PredictDisaggregatedAnswer = _Lazy("predict")
     PreflightAnswer = _Lazy("preflight")
@@ -90,6 +94,7 @@ class _FrontDoor(type(sys)):  # type: ignore[misc] # the class of modules, witho
     fit_together = _Lazy("fit_together")
     guide = _Lazy("guide")
     plan = _Lazy("plan")
+    plan_shared = _Lazy("plan_shared")
     predict = _Lazy("predict")
     preflight = _Lazy("preflight")
     simulate = _Lazy("simulate")

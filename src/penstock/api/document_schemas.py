@@ -21,6 +21,7 @@ from penstock.report.fit.together import FitTogetherDocument
 from penstock.report.guide.document import GuideDocument
 from penstock.report.load_results import ResultsDocument
 from penstock.report.plan.document import PlanDocument
+from penstock.report.plan.shared import SharedPlanDocument
 from penstock.report.predict_document import PredictDisaggregatedDocument, PredictDocument
 from penstock.report.preflight.document import PreflightDocument
 from penstock.report.preflight.host import HostDocument
@@ -51,6 +52,7 @@ _TYPES: Final[tuple[type, ...]] = (
     PreflightDocument,
     ReceiptsDocument,
     ResultsDocument,
+    SharedPlanDocument,
     SimulateDocument,
     SimulateFleetDocument,
     SweepDocument,

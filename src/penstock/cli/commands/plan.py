@@ -22,6 +22,7 @@ Examples:
 - `penstock plan plan.yaml --html report.html --fleet fleet.yaml`
 - `penstock plan plan.yaml --rfp request/`
 - `penstock plan plan.yaml --json`
+- `penstock plan plan.yaml --share  # many small models on shared devices`
 """
 
 
@@ -56,6 +57,10 @@ def plan_command(
         ),
     ] = None,
     calibration: CalibrationFiles = None,
+    share: Annotated[
+        bool,
+        Flag(name="--share", help="Place all models on shared devices instead, each kept awake or woken on demand."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Which fleet should be bought?
@@ -63,6 +68,9 @@ def plan_command(
     Finds the cheapest fleet, of AMD, NVIDIA or both, that serves the workloads within their SLOs. Prints the fleet's
     accelerators, its total cost, the confidence in the choice, and the inputs that would change the choice. Exits 1 if
     no fleet satisfies every rule of the plan.
+
+    With --share, prints the fewest devices of each accelerator on which all models together keep their SLOs in
+    simulation, at the peak rate of the first year, and the rent by model.
     """
     if init:
         from penstock.planning.spec.example_plan import EXAMPLE_PLAN
@@ -74,6 +82,11 @@ def plan_command(
         return
     if file is None:
         raise click.BadParameter("name a plan file, or print an example with --init", param_hint="FILE")
+    if share:
+        if any((html, fleet, rfp, calibration)):
+            raise click.BadParameter("leave out --html, --fleet, --rfp and --calibration", param_hint="--share")
+        _share(file, as_json=as_json)
+        return
     if html is not None:
         from penstock.report.drawing.chart_files import check_drawable
 
@@ -97,6 +110,16 @@ def _print_plan_schema() -> None:
     from penstock.report.drawing.plain_json import to_json
 
     click.echo(to_json(PLAN_FILE.schema()))
+
+
+def _share(file: Path, *, as_json: bool) -> None:
+    """Plan shared devices and print the result."""
+    from penstock.api.plan_shared import plan_shared
+    from penstock.cli.console import Watch, show
+
+    with Watch("simulating shared devices") as watch:
+        answer = plan_shared(file, watch=watch)
+    show(answer, as_json=as_json)
 
 
 def _files(

@@ -1,0 +1,74 @@
+"""Plans many models on shared devices: `penstock.plan_shared`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import RenderableType
+
+from penstock.api.answer import ApiAnswer, Row
+from penstock.api.compile_notice import compile_first
+from penstock.api.plan import AskedPlan, read_plan
+from penstock.api.progress import LOG, ProgressListener
+from penstock.catalog import load_accelerator, load_accelerators, load_prices
+from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies
+from penstock.planning.sharing.shared_plan import ModelBill, SharedChoice, SharedPlan, SharedSources
+from penstock.planning.sharing.shared_plan import plan_shared as find_shared_devices
+from penstock.planning.spec.plan_types import Plan
+from penstock.report.plan.shared import SharedPlanDocument, render_shared_plan
+from penstock.simulation.placement import place
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PlanSharedAnswer(ApiAnswer):
+    """The fewest shared devices of each accelerator on which every model keeps its SLO."""
+
+    document_type = SharedPlanDocument
+    result: SharedPlan
+
+    @property
+    def good(self) -> bool:
+        """Return whether an accelerator serves every workload on shared devices."""
+        return any(not choice.too_large for choice in self.result.choices)
+
+    def rows(self) -> list[Row]:
+        """Return one row per accelerator and model."""
+        return [_row(choice, bill) for choice in self.result.choices for bill in choice.bills]
+
+    def render(self, columns: int) -> RenderableType:
+        """Return what `plan --share` prints."""
+        return render_shared_plan(self.result, columns)
+
+    def _summary(self) -> tuple[str, Sequence[str]]:
+        pieces = [f"{choice.devices} {choice.accelerator}" for choice in self.result.choices]
+        return self.result.name, pieces or ["no shared devices"]
+
+
+def plan_shared(file: AskedPlan, *, watch: ProgressListener = LOG) -> PlanSharedAnswer:
+    """Plan shared devices, as `penstock plan --share` does: `plan_shared("plan.yaml")`."""
+    asked = file if isinstance(file, Plan) else read_plan(Path(file))
+    compile_first(watch)
+    efficiencies = shipped_efficiencies()
+    sources = SharedSources(
+        accelerators=tuple(load_accelerator(part.id) for part in asked.accelerators) or load_accelerators(),
+        model_of=model_of,
+        place=lambda deployment, lengths: place(deployment, "vllm", efficiencies, typical_lengths=lengths),
+        prices_of=load_prices,
+    )
+    return PlanSharedAnswer(result=find_shared_devices(asked, sources))
+
+
+def _row(choice: SharedChoice, bill: ModelBill) -> Row:
+    return {
+        "accelerator": choice.accelerator,
+        "devices": choice.devices,
+        "spare_devices": choice.spare_devices,
+        "workload": bill.workload,
+        "device": bill.device,
+        "kept_awake": bill.kept_awake,
+        "memory_bytes": bill.memory_bytes,
+        "attained_fraction": bill.attained_fraction,
+        "cold_starts": bill.cold_starts,
+        "share_fraction": bill.share_fraction,
+        "usd": bill.usd,
+    }

@@ -1,0 +1,1 @@
+"""Places many models on shared devices, as an alternative to devices of their own."""

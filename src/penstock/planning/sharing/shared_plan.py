@@ -1,0 +1,210 @@
+"""Plans many models on shared devices: the fewest devices of each accelerator, and the bill by model."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Final
+
+from penstock.catalog.accelerator import Accelerator
+from penstock.catalog.price import Price
+from penstock.economics.finance import HOURS_PER_YEAR
+from penstock.errors import UsageError
+from penstock.fleet.deployment import Deployment
+from penstock.fleet.serving_engines import serving_defaults
+from penstock.model import ModelSpec, cache_dtype
+from penstock.model.model_spec import model_as_measured
+from penstock.performance.residency.transition_times import TransitionSeconds
+from penstock.planning.sharing.model_loads import ModelLoad, PlaceOf, size_model
+from penstock.planning.sharing.shared_fleet import SharedFleet, dedicated_devices, smallest_fleet
+from penstock.planning.spec.catalog_prices import hourly_price, hourly_sizes
+from penstock.planning.spec.plan_types import AcceleratorPlan, Plan, WorkloadPlan
+
+SIMULATED_HOURS: Final = 2.0
+_ENGINE: Final = "vllm"
+"""The engine whose sleep times are published."""
+_LONGER: Final = 1.1
+"""Longest answer over the mean answer: simulated answers vary by 10%."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelBill:
+    """One model's part of the shared devices."""
+
+    workload: str
+    model: str
+    device: int
+    """Number of its device, from 1."""
+    kept_awake: bool
+    """Whether the model never sleeps. Otherwise it is woken on demand."""
+    memory_bytes: int
+    attained_fraction: float | None
+    """Share of its requests within the SLO."""
+    cold_starts: int
+    wake: TransitionSeconds | None
+    share_fraction: float
+    usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedChoice:
+    """All models on shared devices of one accelerator."""
+
+    accelerator: str
+    vendor: str
+    devices: int
+    spare_devices: int
+    rented_devices: int
+    """Devices that are paid for: those needed, in instances of the smallest size that is rented."""
+    dedicated_devices: int
+    """Devices without sharing and without spares: at least one per model."""
+    usd_per_device_hour: float
+    usd: float
+    """Rent of `rented_devices` over the horizon."""
+    worst_attained_fraction: float
+    busy_fraction: float
+    """Busy share of the busiest device, with the P90 of all step times."""
+    cold_missed_fraction: float | None
+    """Share of missed SLOs whose model slept or woke at their arrival."""
+    bills: tuple[ModelBill, ...]
+    too_large: tuple[str, ...]
+    """Workloads whose model does not fit on one device with its KV cache. They need devices of their own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedPlan:
+    """Shared devices for the workloads of a plan, one choice per accelerator, the cheapest first."""
+
+    name: str
+    horizon_years: float
+    simulated_hours: float
+    choices: tuple[SharedChoice, ...]
+    left_out: tuple[str, ...]
+    """Why an accelerator has no choice."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedSources:
+    """Where a shared plan gets its accelerators, models, step times and prices."""
+
+    accelerators: Sequence[Accelerator]
+    model_of: Callable[[str], ModelSpec]
+    place: PlaceOf
+    prices_of: Callable[[str], Sequence[Price]]
+
+
+def plan_shared(asked: Plan, sources: SharedSources) -> SharedPlan:
+    """Find the fewest shared devices of each accelerator on which every workload keeps its SLO in simulation."""
+    loads = [_load(workload, sources.model_of) for workload in asked.workloads]
+    stated = {entry.id: entry for entry in asked.accelerators}
+    denied = {name for site in asked.sites[:1] for name in site.deny}
+    choices, left_out = [], []
+    for accelerator in sources.accelerators:
+        if denied & {accelerator.id, accelerator.vendor}:
+            left_out.append(f"{accelerator.id}: the site excludes it")
+            continue
+        found = _choice(asked, accelerator, stated.get(accelerator.id), loads, sources)
+        if isinstance(found, str):
+            left_out.append(f"{accelerator.id}: {found}")
+        else:
+            choices.append(found)
+    return SharedPlan(
+        name=asked.name,
+        horizon_years=asked.horizon_years,
+        simulated_hours=SIMULATED_HOURS,
+        choices=tuple(sorted(choices, key=lambda choice: (len(choice.too_large), choice.usd))),
+        left_out=tuple(left_out),
+    )
+
+
+def _load(workload: WorkloadPlan, model_of: Callable[[str], ModelSpec]) -> ModelLoad:
+    shares = workload.shares
+    if not shares:
+        raise UsageError(f"workload '{workload.name}': shared devices need stated lengths instead of a trace")
+    spec, chosen = model_of(workload.model), workload.weights[0]
+    total = sum(share.fraction for share in shares)
+    longest = max(share.bucket.input_tokens + ceil(_LONGER * share.bucket.output_tokens) for share in shares)
+    return ModelLoad(
+        name=workload.name,
+        model=spec if chosen == "checkpoint" else model_as_measured(spec, chosen),
+        slo=workload.slo,
+        requests_per_s=workload.peak_requests_per_s,
+        input_tokens=round(sum(share.fraction * share.bucket.input_tokens for share in shares) / total),
+        output_tokens=round(sum(share.fraction * share.bucket.output_tokens for share in shares) / total),
+        longest_tokens=min(longest, spec.max_context_tokens or longest),
+        cache_dtype=None if workload.kv == "auto" else cache_dtype(workload.kv),
+    )
+
+
+def _choice(
+    asked: Plan,
+    accelerator: Accelerator,
+    stated: AcceleratorPlan | None,
+    loads: Sequence[ModelLoad],
+    sources: SharedSources,
+) -> SharedChoice | str:
+    prices = sources.prices_of(accelerator.id)
+    rent = (stated.rent if stated is not None else None) or hourly_price(prices)
+    if rent is None:
+        return "no rent by the hour is known; state `rent_usd`"
+    sized = {load.name: size_model(load, _deployment(load, accelerator), sources.place, host=True) for load in loads}
+    models = [model for model in sized.values() if model is not None]
+    if not models:
+        return "no model fits on one device"
+    fleet = smallest_fleet(models, hours=SIMULATED_HOURS, seed=asked.seed, eviction="least-harm")
+    if fleet is None:
+        return "a model misses its SLO on a device of its own, with the P90 of its step times"
+    spare = asked.constraints.spare_nodes
+    sizes = (stated.instances if stated is not None else None) or hourly_sizes(prices, quoted=False)
+    smallest = min(sizes, default=accelerator.node.devices)
+    rented = ceil((len(fleet.devices) + spare) / smallest) * smallest
+    usd = rented * rent.value * HOURS_PER_YEAR * asked.horizon_years
+    return SharedChoice(
+        accelerator=accelerator.id,
+        vendor=accelerator.vendor,
+        devices=len(fleet.devices),
+        spare_devices=spare,
+        rented_devices=rented,
+        dedicated_devices=dedicated_devices(models),
+        usd_per_device_hour=rent.value,
+        usd=usd,
+        worst_attained_fraction=fleet.worst_attained_fraction,
+        busy_fraction=max(device.busy_fraction for device in fleet.outcome.devices),
+        cold_missed_fraction=fleet.outcome.cold_missed_fraction,
+        bills=_bills(fleet, usd),
+        too_large=tuple(name for name, model in sized.items() if model is None),
+    )
+
+
+def _deployment(load: ModelLoad, accelerator: Accelerator) -> Deployment:
+    return Deployment(
+        model=load.model,
+        accelerator=accelerator,
+        engine=serving_defaults(_ENGINE, accelerator, version=None, tp=1, pp=1),
+        cache_dtype=load.cache_dtype,
+    )
+
+
+def _bills(fleet: SharedFleet, usd: float) -> tuple[ModelBill, ...]:
+    awake = {one.pool: one.kept_awake for device in fleet.devices for one in device.models}
+    return tuple(
+        ModelBill(
+            workload=model.load.name,
+            model=model.load.model.name,
+            device=device + 1,
+            kept_awake=awake[pool.name],
+            memory_bytes=model.awake_bytes,
+            attained_fraction=judged.met_fraction,
+            cold_starts=pool.cold_starts,
+            wake=model.wake,
+            share_fraction=share,
+            usd=share * usd,
+        )
+        for model, device, share, pool, judged in zip(
+            fleet.models,
+            fleet.device_of,
+            fleet.cost_shares,
+            fleet.outcome.pools,
+            fleet.outcome.classes,
+            strict=True,
+        )
+    )

@@ -1,0 +1,101 @@
+"""Many models on shared devices: few devices keep every SLO, and the bill adds up."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import penstock
+from penstock.catalog import load_accelerator
+from penstock.cli.root import app
+from penstock.errors import UsageError
+from penstock.fleet import Deployment
+from penstock.fleet.serving_engines import serving_defaults
+from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies
+from penstock.planning.sharing.model_loads import ModelLoad, SizedModel, size_model
+from penstock.planning.sharing.shared_fleet import assign, draw_requests, simulate_fleet, smallest_fleet
+from penstock.simulation.placement import place
+from penstock.workload import parse_slo
+
+DOZEN = Path(__file__).parents[3] / "examples/shared-devices/dozen.yaml"
+NAMES = ("llama-3.1-8b", "qwen3-8b", "mistral-7b", "qwen3-4b", "llama-3.2-3b", "gpt-oss-20b")
+
+
+def sized(names: tuple[str, ...], accelerator_id: str, rate_per_s: float) -> list[SizedModel]:
+    accelerator = load_accelerator(accelerator_id)
+    found = []
+    for name in names:
+        load = ModelLoad(
+            name=name,
+            model=model_of(name),
+            slo=parse_slo("ttft=5s,tpot=60ms,attain=95%"),
+            requests_per_s=rate_per_s,
+            input_tokens=512,
+            output_tokens=128,
+            longest_tokens=700,
+        )
+        engine = serving_defaults("vllm", accelerator, version=None, tp=1, pp=1)
+        one = size_model(
+            load,
+            Deployment(model=load.model, accelerator=accelerator, engine=engine),
+            lambda deployment, lengths: place(deployment, "vllm", shipped_efficiencies(), typical_lengths=lengths),
+            host=True,
+        )
+        assert one is not None
+        found.append(one)
+    return found
+
+
+def test_a_dozen_small_models_take_two_devices_and_a_spare() -> None:
+    answer = penstock.plan_shared(DOZEN)
+    assert answer.good
+    for choice in answer.result.choices:
+        assert len(choice.bills) == choice.dedicated_devices == 12
+        assert all(bill.attained_fraction is not None and bill.attained_fraction >= 0.95 for bill in choice.bills)
+        assert sum(bill.usd for bill in choice.bills) == pytest.approx(choice.usd)
+        assert choice.rented_devices >= choice.devices + choice.spare_devices
+    devices = {choice.accelerator: choice.devices for choice in answer.result.choices}
+    assert max(devices[name] for name in ("mi300x", "mi355x", "b200_sxm")) <= 2
+    assert answer.result.choices[0].devices + answer.result.choices[0].spare_devices <= 3
+
+
+def test_more_load_never_takes_fewer_devices() -> None:
+    counts = []
+    for rate_per_s in (0.05, 0.5, 1.0):
+        fleet = smallest_fleet(sized(NAMES, "mi300x", rate_per_s), hours=0.5, seed=1, eviction="least-harm")
+        counts.append(99 if fleet is None else len(fleet.devices))
+    assert counts == sorted(counts)
+
+
+def test_one_model_pays_for_its_device() -> None:
+    fleet = smallest_fleet(sized(NAMES[:1], "h100", 0.1), hours=0.5, seed=0, eviction="least-recently-used")
+    assert fleet is not None
+    assert fleet.cost_shares == (1.0,)
+    assert len(fleet.devices) == 1
+
+
+@settings(max_examples=15, deadline=None)
+@given(count=st.integers(1, 6), rate_per_s=st.floats(0.001, 0.2))
+def test_every_model_has_one_device_and_devices_hold_what_is_kept_awake(count: int, rate_per_s: float) -> None:
+    models = sized(NAMES, "h100", rate_per_s)
+    device_of = assign(models, count)
+    if device_of is None:
+        return
+    asked = draw_requests(models, hours=0.2, seed=3)
+    fleet = simulate_fleet(models, device_of, asked, eviction="least-harm")
+    assert fleet.outcome.requests == len(asked)
+    assert sum(fleet.cost_shares) == pytest.approx(1.0)
+    assert all(device.peak_bytes <= device.capacity_bytes for device in fleet.outcome.devices)
+    named = [one.pool for device in fleet.devices for one in device.models]
+    assert len(named) == len(set(named)) == len(models)
+
+
+def test_a_trace_is_refused_and_files_of_other_plans_too(tmp_path: Path) -> None:
+    text = DOZEN.read_text().replace("lengths: [{input: 1k, output: 256}]", "trace: t.csv", 1)
+    (tmp_path / "plan.yaml").write_text(text)
+    with pytest.raises(UsageError, match="instead of a trace"):
+        penstock.plan_shared(tmp_path / "plan.yaml")
+    result = CliRunner().invoke(app, ["plan", str(DOZEN), "--share", "--html", "x.html"])
+    assert result.exit_code == 2
