@@ -18,6 +18,7 @@ pytest.importorskip("httptools", reason='emulating needs the extra: pip install 
 from penstock.emulator.emulated_endpoint import EmulatedReplica
 from penstock.emulator.emulator_server import emulate
 from penstock.emulator.server_facts import ServerFacts
+from penstock.emulator.sleep_mode import SleepTimes
 from penstock.fleet.deployment import Parallelism
 from penstock.performance.step.step_cost import StepCost
 from penstock.simulation.replica import Replica
@@ -79,6 +80,7 @@ def emulated(port: int, *, pool: str = "pool", model: str = MODEL, engine: str =
         facts=FACTS,
         max_tokens=3200,
         usual_output_tokens=20,
+        sleep=SleepTimes(sleep_s=(0.2, 0.05), wake_s=(0.3, 0.6)),
     )
 
 

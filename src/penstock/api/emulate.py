@@ -12,11 +12,14 @@ from penstock.api.options.option_fields import takes
 from penstock.errors import MissingExtra, UsageError
 from penstock.fleet.engine_settings import caches_prefixes
 from penstock.fleet.pools import Fleet, Pool
+from penstock.performance.memory.budget import fit
+from penstock.performance.residency.transition_times import discard, sleep_to_host, wake_from_disk, wake_from_host
 from penstock.simulation.replica import Replica
 
 if TYPE_CHECKING:
     from penstock.emulator.emulated_endpoint import EmulatedReplica
     from penstock.emulator.server_facts import ServerFacts
+    from penstock.emulator.sleep_mode import SleepTimes
 
 _BLOCK_TOKENS: Final = 16
 """Minimum size of an emulated KV block in tokens. Engines with blocks of one token are emulated with this size."""
@@ -68,6 +71,7 @@ def _replicas(fleet: Fleet, pool: Pool) -> "list[EmulatedReplica]":
             engine=pool.engine.name,
             simulated=replica,
             facts=_facts(pool),
+            sleep=_sleep_times(pool),
             max_tokens=replica.max_tokens,
             usual_output_tokens=typical_tokens(fleet, pool)[1],
         )
@@ -90,6 +94,24 @@ def _facts(pool: Pool) -> "ServerFacts":
         prefix_caching=caches_prefixes(pool.engine.settings),
         drafted_tokens=pool.drafted_tokens,
     )
+
+
+def _sleep_times(pool: Pool) -> "SleepTimes | None":
+    """Return the median times to sleep and to wake, from published times. None if they are undetermined."""
+    from penstock.emulator.sleep_mode import SleepTimes  # noqa: PLC0415 - needs the extra
+
+    deployment = deployed_pool(pool)
+    budget = fit(deployment, 1).budget
+    weights = 0 if budget is None else budget.weight_bytes
+    accelerator, engine = deployment.accelerator, deployment.engine.name
+    taken = (
+        sleep_to_host(accelerator, engine, weights),
+        discard(accelerator, engine),
+        wake_from_host(accelerator, engine, weights),
+        wake_from_disk(accelerator, engine, weights),
+    )
+    known = [one.median_s for one in taken if one is not None]
+    return SleepTimes(sleep_s=(known[0], known[1]), wake_s=(known[2], known[3])) if len(known) == len(taken) else None
 
 
 def _coarse(replica: Replica) -> Replica:

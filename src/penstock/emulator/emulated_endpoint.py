@@ -12,36 +12,18 @@ from penstock.emulator.emulated_engine import EmulatedEngine, EmulatedRequest, T
 from penstock.emulator.endpoint_faults import EndpointFault
 from penstock.emulator.metrics_page import EngineState, Observed, sglang_page, vllm_page
 from penstock.emulator.openai_responses import CompletionAnswer, Ending, models_body
+from penstock.emulator.served_paths import SLEEP_PATHS, allowed_methods
 from penstock.emulator.server_facts import (
     ServedLimits,
     ServerFacts,
-    model_info_body,
-    server_info_body,
-    tokenize_body,
-    version_body,
+    describe,
 )
+from penstock.emulator.sleep_mode import SleepMode, SleepTimes
 from penstock.errors import UsageError
 from penstock.http_server import Exchange, error_body
 from penstock.prometheus_text import CONTENT_TYPE
 from penstock.simulation.replica import Replica
 
-_METHODS: Final[dict[bytes, tuple[bytes, ...]]] = {
-    b"/v1/chat/completions": (b"POST",),
-    b"/v1/completions": (b"POST",),
-    b"/v1/models": (b"GET",),
-    b"/metrics": (b"GET",),
-    b"/health": (b"GET",),
-    b"/tokenize": (b"POST",),
-    b"/ping": (b"GET", b"POST"),
-}
-_ENGINE_METHODS: Final[dict[str, dict[bytes, tuple[bytes, ...]]]] = {
-    "vllm": {b"/version": (b"GET",), b"/reset_prefix_cache": (b"POST",)},
-    "sglang": {
-        **dict.fromkeys((b"/server_info", b"/get_server_info", b"/model_info", b"/get_model_info"), (b"GET",)),
-        b"/flush_cache": (b"GET", b"POST"),
-    },
-}
-"""Paths that only one engine serves."""
 _EVENTS: Final = b"text/event-stream; charset=utf-8"
 _TRIES: Final = 3
 """Maximum attempts to plan a step. A step must be planned again if the only running request was preempted."""
@@ -63,6 +45,8 @@ class EmulatedReplica:
     """Maximum tokens of a request, prompt and output together."""
     usual_output_tokens: int
     """Mean output length, in tokens, of requests that do not set an output length."""
+    sleep: SleepTimes | None = None
+    """Times of the engine's sleep mode. None if the server is started without it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -125,6 +109,7 @@ class EmulatedEndpoint:
         self._end_s = 0.0
         self._page: bytes | None = None
         self._hung: list[Exchange] = []
+        self._sleep = SleepMode(self.replica.sleep or SleepTimes(sleep_s=(0.0, 0.0), wake_s=(0.0, 0.0)), self._later)
 
     @property
     def now_s(self) -> float:
@@ -137,7 +122,7 @@ class EmulatedEndpoint:
             self._hung.append(exchange)
             return
         path = exchange.path.partition(b"?")[0]
-        methods = _METHODS.get(path) or _ENGINE_METHODS.get(self.replica.engine, {}).get(path)
+        methods = allowed_methods(path, self.replica.engine, sleeps=self.replica.sleep is not None)
         if methods is None:
             exchange.reply(404, error_body("Not Found", "NotFoundError", 404))
         elif exchange.method not in methods:
@@ -147,6 +132,8 @@ class EmulatedEndpoint:
             self._complete(exchange, path)
         elif path == b"/metrics":
             exchange.reply(200, self._metrics(), CONTENT_TYPE)
+        elif path in SLEEP_PATHS.get(self.replica.engine, {}):
+            self._change_residency(exchange, path)
         elif path == b"/v1/models":
             exchange.reply(200, models_body(self.replica.model, self.replica.adapters, self.replica.max_tokens))
         else:
@@ -154,7 +141,7 @@ class EmulatedEndpoint:
 
     def _describe(self, exchange: Exchange, path: bytes) -> None:
         """Reply with a fact about the server, tokenize a prompt, or empty the prefix cache."""
-        replica, facts = self.replica, self.replica.facts
+        replica = self.replica
         model = ServedLimits(
             name=replica.model,
             max_tokens=replica.max_tokens,
@@ -162,20 +149,35 @@ class EmulatedEndpoint:
             block_tokens=replica.simulated.block_tokens,
         )
         try:
-            if path == b"/version":
-                exchange.reply(200, version_body(facts))
-            elif path.endswith(b"server_info"):
-                exchange.reply(200, server_info_body(facts, model))
-            elif path.endswith(b"model_info"):
-                exchange.reply(200, model_info_body(facts, model))
-            elif path == b"/tokenize":
-                exchange.reply(200, tokenize_body(exchange.body, replica.max_tokens))
-            else:
-                if path in {b"/flush_cache", b"/reset_prefix_cache"}:
-                    self.engine.cache.forget_idle()
-                exchange.reply(200, b"")
+            if path in {b"/flush_cache", b"/reset_prefix_cache"}:
+                self.engine.cache.forget_idle()
+            exchange.reply(200, describe(path, exchange.body, replica.facts, model))
         except UsageError as error:
             exchange.reply(400, error_body(str(error), "BadRequestError", 400))
+
+    def _change_residency(self, exchange: Exchange, path: bytes) -> None:
+        """Sleep, wake, or say whether the engine sleeps."""
+        forget = self.engine.cache.forget_idle
+        if path == b"/sleep":
+            self._sleep.sleep(exchange, idle=self.engine.idle, abort=self._end_all, forget=forget)
+        elif path == b"/release_memory_occupation":
+            self._sleep.release(exchange, idle=self.engine.idle, forget=forget)
+        elif path == b"/is_sleeping":
+            exchange.reply(200, self._sleep.state_body())
+        else:
+            self._sleep.wake(exchange, self._wake)
+
+    def _end_all(self) -> None:
+        """End all requests with the tokens sent so far, as vLLM does before it sleeps."""
+        self._stop()
+        for served in {id(choice.served): choice.served for choice in self._choices.values()}.values():
+            self._abort(served)
+            for one in served.choices:
+                if not one.complete:
+                    one.ending = replace(one.ending, tokens=one.sent, reason="abort")
+                    if served.completion.stream:
+                        served.exchange.send(served.answer.cut(one.number, one.ending))
+            self._close(served)
 
     def set_fault(self, fault: EndpointFault) -> None:
         """Set the endpoint's fault. The fault named `none` clears the current fault."""
@@ -288,7 +290,7 @@ class EmulatedEndpoint:
             self._observed.ended["abort"] += not choice.complete
 
     def _wake(self) -> None:
-        if self._timer is None and self.fault.name != "hang" and not self.engine.idle:
+        if self._timer is None and self.fault.name != "hang" and not self.engine.idle and not self._sleep.asleep:
             self._begin(self.now_s)
 
     def _begin(self, now_s: float) -> None:
@@ -316,7 +318,9 @@ class EmulatedEndpoint:
             if request.finished:
                 del self._choices[id(request)]
             self._later(choice.lag_s, lambda choice=choice: self._deliver(choice))  # type: ignore[misc]
-        if not self.engine.idle:
+        if self.engine.idle:
+            self._sleep.begin_waiting()
+        else:
             # Start the next step at the planned end of this step, not at the current time. So delays do not add up.
             self._begin(now_s)
 
@@ -355,8 +359,11 @@ class EmulatedEndpoint:
         if served.completion.stream:
             served.exchange.send(served.answer.end(choice.number, choice.ending))
         served.complete += 1
-        if served.complete < len(served.choices):
-            return
+        if served.complete == len(served.choices):
+            self._close(served)
+
+    def _close(self, served: _Completion) -> None:
+        """End the response of a request whose choices have all ended."""
         endings = [_with_hits(one) for one in served.choices]
         if served.completion.stream:
             served.exchange.send(served.answer.closing(endings))

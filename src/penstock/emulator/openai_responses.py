@@ -79,8 +79,10 @@ class CompletionAnswer:
 
     def end(self, choice: int, ending: Ending) -> bytes:
         """Return the event with the finish reason of a choice; nothing if the last token's event has it."""
-        if not self._own_end:
-            return b""
+        return self.cut(choice, ending) if self._own_end else b""
+
+    def cut(self, choice: int, ending: Ending) -> bytes:
+        """Return an event with the finish reason alone, for a choice that is cut off."""
         content: dict[str, object] = {"delta": {}} if self._request.chat else {"text": ""}
         return self._event(choice, {**content, "logprobs": None, **_finish_fields(ending)}, ending.tokens)
 

@@ -36,6 +36,17 @@ class ServedLimits:
     block_tokens: int
 
 
+def describe(path: bytes, body: bytes, facts: ServerFacts, model: ServedLimits) -> bytes:
+    """Return the body that a path answers: a fact about the server, the tokens of a prompt, or nothing."""
+    if path == b"/version":
+        return version_body(facts)
+    if path.endswith(b"server_info"):
+        return server_info_body(facts, model)
+    if path.endswith(b"model_info"):
+        return model_info_body(facts, model)
+    return tokenize_body(body, model.max_tokens) if path == b"/tokenize" else b""
+
+
 def version_body(facts: ServerFacts) -> bytes:
     """Return the body of vLLM's /version."""
     return _body({"version": facts.version})
