@@ -9,7 +9,7 @@ from penstock.planning.in_parallel import in_parallel
 from penstock.planning.optimizer.problem import Mix, Problem
 from penstock.planning.plan_result import Answer
 from penstock.planning.uncertainty.scenarios import DemandScenario, RulePrice, rule_prices
-from penstock.report.plan.scenario_sentences import rule_usd, scenario_usd, small_fleet
+from penstock.report.plan.scenario_sentences import idle_models, rule_usd, scenario_usd, small_fleet
 from small_plans import PLAIN, TWO_PARTS, solved
 
 DUAL = TWO_PARTS + "constraints: {min_vendors: 2, min_vendor_share: 40%, spare_nodes: 1}\n"
@@ -98,6 +98,17 @@ def test_a_load_of_a_few_devices_is_told_that_nodes_are_whole() -> None:
     assert isinstance(many.answer, Answer)
     assert "instances with fewer devices" in small_fleet(few, few.answer)
     assert small_fleet(many, many.answer) == ""
+
+
+def test_several_models_that_leave_devices_idle_are_told_of_shared_devices() -> None:
+    first = PLAIN[PLAIN.index("  - name: chat") : PLAIN.index("accelerators:")]
+    idle = first.replace("requests_per_s: 40", "requests_per_s: 0.05")
+    several = solved(PLAIN.replace(first, idle + idle.replace("name: chat", "name: other")))
+    one = solved(PLAIN.replace(first, idle))
+    busy = solved(PLAIN.replace(first, first + first.replace("name: chat", "name: other")))
+    for result, told in ((several, True), (one, False), (busy, False)):
+        assert isinstance(result.answer, Answer)
+        assert ("--share" in idle_models(result, result.answer)) == told
 
 
 def test_questions_side_by_side_are_answered_in_their_order() -> None:

@@ -15,6 +15,8 @@ from penstock.report.plan.sentences import label_name
 
 _SMALL_DEVICES: Final = 16
 _ROUNDING: Final = 1e-6
+_IDLE: Final = 0.9
+"""Idle share of a fleet of several models from which on shared devices are worth a look."""
 
 
 def scenario_sentence(scenario: DemandScenario) -> str:
@@ -90,3 +92,14 @@ def small_fleet(result: PlanResult, answer: Answer) -> str:
         idle += " State `api:` prices of the workload to compare the fleet with an API."
     smaller = any(offer.unit != NODE and offer.kept is None for offer in problem.offers)
     return idle if smaller else f"{idle} Ask also for instances with fewer devices; state them under `instances:`."
+
+
+def idle_models(result: PlanResult, answer: Answer) -> str:
+    """Return a hint if several models leave their devices idle. Otherwise return an empty text."""
+    models, idle = len(result.plan.workloads), 1 - answer.winner.cost.busy_fraction
+    if models < 2 or idle < _IDLE:
+        return ""
+    return (
+        f"{models} models leave these devices idle for {idle:.0%} of the time. "
+        "`penstock plan FILE --share` places the models on shared devices."
+    )

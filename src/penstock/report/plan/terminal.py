@@ -20,6 +20,7 @@ from penstock.report.plan.plan_amounts import per_mtok, spread, usd
 from penstock.report.plan.price_sentences import price_sentences
 from penstock.report.plan.scenario_sentences import (
     api_sentences,
+    idle_models,
     missing_sentences,
     rule_usd,
     saving_sentence,
@@ -104,8 +105,8 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
     if enough := enough_sentence(answer, unit=unit_word(answer.winner.mix)):
         yield Text(f"enough {enough}")
     yield from (Text(f"{head:<6} {sentence}") for head, sentence in money_with_site(answer.winner.cash, result.plan))
-    if small := small_fleet(result, answer):
-        yield Text(f"note   {small}", style="yellow")
+    for hint in filter(None, (small_fleet(result, answer), idle_models(result, answer))):
+        yield Text(f"note   {hint}", style="yellow")
     if saving := saving_sentence(answer):
         yield Text(f"less   {saving}")
     yield from (Text(f"API    {sentence}") for sentence in api_sentences(result, answer))
