@@ -12,8 +12,8 @@ from penstock.api.plan import AskedPlan, read_plan
 from penstock.api.progress import LOG, ProgressListener
 from penstock.catalog import load_accelerator, load_accelerators, load_prices
 from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies
-from penstock.planning.sharing.shared_plan import ModelBill, SharedChoice, SharedPlan, SharedSources
-from penstock.planning.sharing.shared_plan import plan_shared as find_shared_devices
+from penstock.planning.shared_placement.shared_plan import ModelBill, SharedChoice, SharedPlan, SharedSources
+from penstock.planning.shared_placement.shared_plan import plan_shared as find_shared_devices
 from penstock.planning.spec.plan_types import Plan
 from penstock.report.plan.shared import SharedPlanDocument, render_shared_plan
 from penstock.simulation.placement import place

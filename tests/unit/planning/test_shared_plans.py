@@ -14,8 +14,8 @@ from penstock.errors import UsageError
 from penstock.fleet import Deployment
 from penstock.fleet.serving_engines import serving_defaults
 from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies
-from penstock.planning.sharing.model_loads import ModelLoad, SizedModel, size_model
-from penstock.planning.sharing.shared_fleet import assign, draw_requests, simulate_fleet, smallest_fleet
+from penstock.planning.shared_placement.model_loads import ModelLoad, SizedModel, size_model
+from penstock.planning.shared_placement.shared_fleet import assign, draw_requests, simulate_fleet, smallest_fleet
 from penstock.simulation.placement import place
 from penstock.workload import parse_slo
 

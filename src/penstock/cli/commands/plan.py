@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from penstock.planning.plan_result import Answer
 
 EXAMPLES = """
+With --share, prints the fewest devices of each accelerator on which all models together keep their SLOs in simulation,
+at the peak rate of the first year, and the rent by model.
+
 Examples:
 
 - `penstock plan --init > plan.yaml  # a commented plan to start from`
@@ -57,10 +60,7 @@ def plan_command(
         ),
     ] = None,
     calibration: CalibrationFiles = None,
-    share: Annotated[
-        bool,
-        Flag(name="--share", help="Place all models on shared devices instead, each kept awake or woken on demand."),
-    ] = False,
+    share: Annotated[bool, Flag(name="--share", help="Place all models on shared devices instead.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Which fleet should be bought?
@@ -68,14 +68,9 @@ def plan_command(
     Finds the cheapest fleet, of AMD, NVIDIA or both, that serves the workloads within their SLOs. Prints the fleet's
     accelerators, its total cost, the confidence in the choice, and the inputs that would change the choice. Exits 1 if
     no fleet satisfies every rule of the plan.
-
-    With --share, prints the fewest devices of each accelerator on which all models together keep their SLOs in
-    simulation, at the peak rate of the first year, and the rent by model.
     """
     if init:
-        from penstock.planning.spec.example_plan import EXAMPLE_PLAN
-
-        click.echo(EXAMPLE_PLAN, nl=False)
+        _print_example()
         return
     if schema:
         _print_plan_schema()
@@ -83,9 +78,7 @@ def plan_command(
     if file is None:
         raise click.BadParameter("name a plan file, or print an example with --init", param_hint="FILE")
     if share:
-        if any((html, fleet, rfp, calibration)):
-            raise click.BadParameter("leave out --html, --fleet, --rfp and --calibration", param_hint="--share")
-        _share(file, as_json=as_json)
+        _share(file, as_json=as_json, ignored=(html, fleet, rfp, calibration))
         return
     if html is not None:
         from penstock.report.drawing.chart_files import check_drawable
@@ -104,6 +97,12 @@ def plan_command(
     show(answer, as_json=as_json)
 
 
+def _print_example() -> None:
+    from penstock.planning.spec.example_plan import EXAMPLE_PLAN
+
+    click.echo(EXAMPLE_PLAN, nl=False)
+
+
 def _print_plan_schema() -> None:
     """Print the JSON schema of plan files."""
     from penstock.planning.spec.plan_file import PLAN_FILE
@@ -112,8 +111,10 @@ def _print_plan_schema() -> None:
     click.echo(to_json(PLAN_FILE.schema()))
 
 
-def _share(file: Path, *, as_json: bool) -> None:
-    """Plan shared devices and print the result."""
+def _share(file: Path, *, as_json: bool, ignored: tuple[object, ...]) -> None:
+    """Plan shared devices and print the result. Options that would be ignored are refused."""
+    if any(ignored):
+        raise click.BadParameter("leave out --html, --fleet, --rfp and --calibration", param_hint="--share")
     from penstock.api.plan_shared import plan_shared
     from penstock.cli.console import Watch, show
 

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 from typing_extensions import TypedDict
 
-from penstock.planning.sharing.shared_plan import ModelBill, SharedChoice, SharedPlan
+from penstock.planning.shared_placement.shared_plan import ModelBill, SharedChoice, SharedPlan
 from penstock.report.drawing.comparison_table import Column, sheet
 from penstock.report.drawing.json_document import at
 from penstock.report.plan.plan_amounts import usd

@@ -14,8 +14,8 @@ from penstock.fleet.serving_engines import serving_defaults
 from penstock.model import ModelSpec, cache_dtype
 from penstock.model.model_spec import model_as_measured
 from penstock.performance.residency.transition_times import TransitionSeconds
-from penstock.planning.sharing.model_loads import ModelLoad, PlaceOf, size_model
-from penstock.planning.sharing.shared_fleet import SharedFleet, dedicated_devices, smallest_fleet
+from penstock.planning.shared_placement.model_loads import ModelLoad, PlaceOf, size_model
+from penstock.planning.shared_placement.shared_fleet import SharedFleet, dedicated_devices, smallest_fleet
 from penstock.planning.spec.catalog_prices import hourly_price, hourly_sizes
 from penstock.planning.spec.plan_types import AcceleratorPlan, Plan, WorkloadPlan
 

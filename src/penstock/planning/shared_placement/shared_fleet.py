@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from penstock.planning.sharing.model_loads import SizedModel
+from penstock.planning.shared_placement.model_loads import SizedModel
 from penstock.simulation.model_swapping import Eviction, SwappedModel, SwappingDevice
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import ReplicaPool
@@ -117,7 +117,7 @@ def simulate_fleet(
             SwappingDevice(
                 name=f"device {number + 1}",
                 capacity_bytes=models[0].available_bytes,
-                models=tuple(_swapped(index, models[index], awake=awake) for index in members),
+                models=tuple(_swapped_model(index, models[index], awake=awake) for index in members),
                 eviction=eviction,
             )
         )
@@ -174,7 +174,7 @@ def _pool(index: int, model: SizedModel, steps: StepTimes) -> ReplicaPool:
     return ReplicaPool(name=f"{index} {model.load.name}", replica=replica)
 
 
-def _swapped(index: int, model: SizedModel, *, awake: bool) -> SwappedModel:
+def _swapped_model(index: int, model: SizedModel, *, awake: bool) -> SwappedModel:
     return SwappedModel(
         pool=f"{index} {model.load.name}",
         awake_bytes=model.awake_bytes,
