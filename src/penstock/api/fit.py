@@ -20,6 +20,8 @@ from penstock.catalog.device_prices import DevicePrice, hourly_rent
 from penstock.economics.rent_rates import rent_usd_per_gib_month
 from penstock.errors import UnknownArchitecture, UsageError
 from penstock.fleet import Deployment
+from penstock.fleet.deployment import default_cache_dtype
+from penstock.fleet.release import Release
 from penstock.fleet.serving_engines import ENGINES, profile_of, serving_engine
 from penstock.model import ModelSpec, Part
 from penstock.performance.memory.budget import usual_context_tokens
@@ -83,12 +85,13 @@ def fit(options: FitOptions) -> FitAnswer:
     reports = []
     for accelerator, devices in targets:
         split = split_choice(accelerator, devices, tp=options.tp, pp=options.pp, dp=options.dp, ep=options.ep)
+        engine = engine_choice(options, accelerator, split)
         deployment = Deployment(
             model=spec,
             accelerator=accelerator,
-            engine=engine_choice(options, accelerator, split),
+            engine=engine,
             parallelism=split,
-            cache_dtype=cache_dtype,
+            cache_dtype=cache_dtype or default_cache_dtype(spec, accelerator, engine.name, Release(engine.version)),
             speculative=options.draft,
         )
         reports.append(report_fit(deployment, context_tokens, free=free))

@@ -39,7 +39,7 @@ class UnreadAnswer(PreflightAnswer):
         pieces: list[RenderableType] = []
         for answer in self.unread:
             pieces += [Text()] if pieces else []
-            pieces.append(render_unread(answer, columns))
+            pieces.append(render_unread(answer, columns, strict=self.strict))
         return Group(*pieces)
 
     def _summary(self) -> tuple[str, Sequence[str]]:

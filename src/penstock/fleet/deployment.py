@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from penstock.catalog.accelerator import Accelerator
 from penstock.errors import DeploymentError
 from penstock.fleet.engines import Engine
+from penstock.fleet.release import Release
 from penstock.model import CacheDtype, ModelSpec
 from penstock.reading.scalars import Count, Flag
 
@@ -36,6 +37,18 @@ class Parallelism:
         parts += [f"dp{self.dp}"] if self.dp > 1 else []
         parts += ["ep"] if self.expert_parallel else []
         return " ".join(parts)
+
+
+def default_cache_dtype(model: ModelSpec, accelerator: Accelerator, engine: str, release: Release) -> CacheDtype:
+    """Return the data type of the KV cache that an engine chooses for `auto`.
+
+    vLLM stores the cache of GlmMoeDsaForCausalLM in FP8 on compute capability 10.x (model_executor/models/config.py
+    since 0.32.0). Otherwise the checkpoint decides.
+    """
+    blackwell = (accelerator.compute_target or "").startswith(("sm_100", "sm_103"))
+    if engine == "vllm" and model.architecture == "GlmMoeDsaForCausalLM" and blackwell and release >= Release("0.32.0"):
+        return CacheDtype.FP8
+    return model.cache_dtype
 
 
 @dataclass(frozen=True, kw_only=True)

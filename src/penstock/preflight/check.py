@@ -69,7 +69,7 @@ def check(question: PreflightQuestion, knowledge: Knowledge) -> Preflight:
         ),
         plan=plan,
         recipe=recipe,
-        served=engines_measured_with(question.subject.model.name, question.accelerator.id, knowledge.served),
+        served=engines_measured_with(question.subject.model, question.accelerator.id, knowledge.served),
         newer_than_read=last_read_release(question.engine, question.version, knowledge.standings),
         unknown=tuple(knowledge.engines.get(question.engine, {}).get("unknown", ())),
     )

@@ -56,7 +56,9 @@ def launch_costs(answer: Preflight, prediction: Prediction, table: Mapping[str, 
     priced = list(_attention(answer, prediction, table))
     if answer.facts["chip"] in _AITER_CHIPS and answer.question.engine == "vllm" and not _aiter_on(answer):
         entry = table["aiter_off"]
-        extra = _scale(entry["fraction_of_the_step"], prediction.step.seconds)
+        mixture = answer.question.subject.model.experts is not None
+        fractions = entry["fraction_of_the_step_with_experts" if mixture else "fraction_of_the_step"]
+        extra = _scale(fractions, prediction.step.seconds)
         priced.append(_cost("AITER is off, which", extra, entry))
     if answer.facts["launch.graphs"] is False and answer.question.engine == "vllm":
         entry, layers = table["no_graphs"], len(answer.question.subject.model.layers)

@@ -6,10 +6,39 @@ from typing import Final
 
 from penstock.fleet import Parallelism
 from penstock.preflight.check import check
+from penstock.preflight.facts.launch_command import long_name
+from penstock.preflight.launch.launch_plan import LaunchPlan
+from penstock.preflight.launch.setting import Setting, first_of_each
 from penstock.preflight.preflight_result import Preflight
 from penstock.preflight.rules.knowledge import Knowledge
 
 _MAX_TRIED: Final = 24
+_KEPT: Final = "from your command"
+_OURS: Final = frozenset(
+    {
+        *("model-path", "config", "tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "ep-size"),
+        *("enable-expert-parallel", "enable-dp-attention", "nnodes", "node-rank", "dist-init-addr", "master-addr"),
+    }
+)
+"""Flags of the user's command that the proposal decides."""
+_FROM_JSON: Final = frozenset({"speculative-num-draft-tokens", "speculative-method"})
+"""Flags that stand for parts of vLLM's JSON for speculative decoding."""
+_CHOICES: Final = frozenset(
+    {
+        *("attention-backend", "moe-backend", "moe-runner-backend", "kv-cache-dtype", "quantization", "dtype"),
+        *(
+            "max-model-len",
+            "context-length",
+            "gpu-memory-utilization",
+            "mem-fraction-static",
+            "block-size",
+            "page-size",
+        ),
+        *("max-num-batched-tokens", "chunked-prefill-size", "max-num-seqs", "max-running-requests", "load-format"),
+        *("page-size", "kv-cache-memory-bytes", "cpu-offload-gb", "speculative-config", "speculative-algorithm"),
+    }
+)
+"""Flags that may be in the way of a launch."""
 _ANSWERED_BY_A_SPLIT: Final = {"split", "memory", "context", "nodes"}
 
 
@@ -22,7 +51,7 @@ def nearest(answer: Preflight, knowledge: Knowledge) -> Preflight | None:
     if answer.passes:
         return None
     if answer.launch.typed and (ours := check(replace(answer.question, launch=None), knowledge)).passes:
-        return ours
+        return _with_kept_flags(ours, answer, knowledge)
     if not kinds & _ANSWERED_BY_A_SPLIT or kinds - _ANSWERED_BY_A_SPLIT:
         return None
     question = answer.question
@@ -34,6 +63,38 @@ def nearest(answer: Preflight, knowledge: Knowledge) -> Preflight | None:
         if tried.passes:
             return tried
     return None
+
+
+def _with_kept_flags(ours: Preflight, answer: Preflight, knowledge: Knowledge) -> Preflight:
+    """Return the proposed launch with the flags and variables of the user's command, as far as it passes with them.
+
+    Flags that were found wrong, or that the proposal sets itself, are left out. Flags that choose kernels, formats and
+    sizes are added one by one, and each stays if the launch still passes.
+    """
+    wrong = {flag.name.removeprefix("--").partition(" ")[0] for flag in answer.flags}
+    set_by_us = {name for flag in ours.plan.flags for name in (flag.name, long_name(flag.name))}
+    left_out = wrong | set_by_us | _OURS | (_FROM_JSON if "speculative-config" in answer.launch.flags else set())
+    typed = [
+        Setting(name=name, value=None if name in answer.launch.bare else value, why=_KEPT)
+        for name, value in answer.launch.flags.items()
+        if name not in left_out
+    ]
+    variables = tuple(
+        Setting(name=name, value=value, why=_KEPT)
+        for name, value in answer.launch.environment.items()
+        if name not in wrong and not name.endswith("VISIBLE_DEVICES")
+    )
+    plan = replace(ours.plan, variables=first_of_each((*ours.plan.variables, *variables)))
+    kept = _passing(ours, plan.with_flags(*(flag for flag in typed if flag.name not in _CHOICES)), knowledge) or ours
+    for flag in typed:
+        if flag.name in _CHOICES:
+            kept = _passing(kept, kept.plan.with_flags(flag), knowledge) or kept
+    return kept
+
+
+def _passing(answer: Preflight, plan: LaunchPlan, knowledge: Knowledge) -> Preflight | None:
+    checked = check(replace(answer.question, launch=plan.as_launch()), knowledge)
+    return replace(checked, plan=plan) if checked.passes else None
 
 
 def _candidates(answer: Preflight, *, grow: bool) -> Iterator[Parallelism]:

@@ -11,7 +11,7 @@ from penstock.fleet.engines import NEWEST
 from penstock.fleet.pools import UNSTATED, Pool
 from penstock.fleet.release import Release
 from penstock.fleet.serving_engines import ServingEngine, serving_defaults, serving_engine
-from penstock.model import ModelSpec
+from penstock.model import CacheDtype, ModelSpec
 from penstock.preflight.check import check
 from penstock.preflight.facts.published_format import published_format
 from penstock.preflight.facts.quantisation_scheme import read_scheme
@@ -58,6 +58,9 @@ def check_pool(
     The engine quantises the published weights at load if it can. Otherwise the pool is launched with a published
     checkpoint in its weight format, or needs a checkpoint that has no name yet.
     """
+    if pool.kv not in _CACHE_FLAG and pool.kv not in set(CacheDtype):
+        known = ", ".join(dict.fromkeys((*CacheDtype, *_CACHE_FLAG)))
+        raise UsageError(f"pool '{pool.name}': kv is '{pool.kv[:40]}'; write one of {known}")
     method, launched = quantised_at_load(pool, subject), launched_checkpoint(pool, subject)
     if launched is None:
         unnamed = f"YOUR-{pool.weights.upper()}-CHECKPOINT"

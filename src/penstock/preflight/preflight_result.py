@@ -8,7 +8,7 @@ from typing import Final
 from penstock.catalog.accelerator import Accelerator
 from penstock.fleet.release import Release
 from penstock.fleet.serving_engines import ENGINES, EngineProfile, ServingEngine
-from penstock.model import ModelSpec
+from penstock.model import ModelSpec, Part
 from penstock.performance import MemoryFit
 from penstock.preflight.facts.drafting import drafting_of
 from penstock.preflight.facts.launched_model import compare_served
@@ -137,7 +137,8 @@ class Preflight:
         """
         unread = (flag for flag in self.flags if flag.stops and not flag.certain)
         short = () if (narrow := self.narrow) is None else (narrow,)
-        return (*short, *(StartObstacle(kind="flag", text=flag.message) for flag in unread))
+        drafts = _missing_draft_layers(self)
+        return (*short, *drafts, *(StartObstacle(kind="flag", text=flag.message) for flag in unread))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -214,6 +215,14 @@ def _obstacles(answer: Preflight) -> Iterator[StartObstacle]:
     if answer.backend.determined and answer.backend.name is None:
         yield StartObstacle(kind="backend", text=_no_backend(answer))
     yield from flag_obstacles(answer.flags)
+
+
+def _missing_draft_layers(answer: Preflight) -> Iterator[StartObstacle]:
+    """Yield an obstacle if the checkpoint's own layers are to draft, and none of them are known."""
+    model, drafts = answer.question.subject.model, drafting_of(answer.launch)
+    if drafts is not None and drafts.own_layers and not any(weight.part is Part.MTP for weight in model.weights):
+        text = f"{drafts.method[:40]} drafts with the checkpoint's own layers, and {model.name} is known to have none"
+        yield StartObstacle(kind="model", text=text)
 
 
 def _no_backend(answer: Preflight) -> str:

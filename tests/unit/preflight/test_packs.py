@@ -49,12 +49,12 @@ RULE = """\
 id = "mine-no-h100-for-llama"
 severity = "blocker"
 confidence = "issue"
-when = "chip == 'sm_90' and model.architecture == 'LlamaForCausalLM'"
+when = "accelerator == 'h100_sxm' and model.architecture == 'LlamaForCausalLM'"
 message = "We keep our H100 for other models."
 fix = "Use MI300X."
 sources = ["https://example.com/why"]
-fires = { chip = "sm_90", "model.architecture" = "LlamaForCausalLM" }
-quiet = { chip = "gfx942" }
+fires = { accelerator = "h100_sxm", "model.architecture" = "LlamaForCausalLM" }
+quiet = { accelerator = "h200_sxm" }
 """
 
 
@@ -198,6 +198,7 @@ def test_a_rule_of_ten_lines_changes_a_verdict(tmp_path: Path) -> None:
     assert not refused.good
     assert [finding.rule.id for finding in refused.answers[0].assessment.findings] == ["mine-no-h100-for-llama"]
     assert preflight("llama-3.1-8b", "mi300x", rules=tmp_path).good
+    assert preflight("llama-3.1-8b", "h200", rules=tmp_path).good
     assert list_packs(rules=tmp_path).user_rules == ("mine-no-h100-for-llama",)
 
 
@@ -212,22 +213,22 @@ def test_a_rule_of_the_same_name_replaces_the_shipped_one(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (("chip == 'sm_90'", "chipp == 'sm_90'"), "mine.toml:2: .*no fact is called chipp"),
+        (("accelerator == 'h100_sxm'", "acelerator == 'h100_sxm'"), "mine.toml:2: .*no fact is called acelerator"),
         (
-            ('fires = { chip = "sm_90"', 'fires = { chip = "gfx942"'),
+            ('fires = { accelerator = "h100_sxm"', 'fires = { accelerator = "mi300x"'),
             "mine.toml:1: .*does not apply in its",
         ),
         (
-            ('quiet = { chip = "gfx942" }', 'quiet = { chip = "sm_90" }'),
+            ('quiet = { accelerator = "h200_sxm" }', 'quiet = { accelerator = "h100_sxm" }'),
             "mine.toml:1: .*still applies in its",
         ),
         (('severity = "blocker"', 'severity = "bad"'), "mine.toml:1: .*severity"),
         (('fix = "Use MI300X."', 'fixx = "Use MI300X."'), "mine.toml:1: "),
         (('sources = ["https://example.com/why"]', "sources = []"), "mine.toml:2: .*at least one source"),
         (("[[rule]]", "[[rule]"), "mine.toml.*line 1"),
-        (("chip == 'sm_90'", "not " * 5000 + "(chip == 'sm_90')"), "mine.toml"),
-        (("chip == 'sm_90'", "(" * 5000 + "chip == 'sm_90'" + ")" * 5000), "mine.toml"),
-        (("chip == 'sm_90'", "__import__('os').system('true')"), "mine.toml:2: .*not allowed in a condition"),
+        (("accelerator == 'h100_sxm'", "not " * 5000 + "(accelerator == 'h100_sxm')"), "mine.toml"),
+        (("accelerator == 'h100_sxm'", "(" * 5000 + "accelerator == 'h100_sxm'" + ")" * 5000), "mine.toml"),
+        (("accelerator == 'h100_sxm'", "__import__('os').system('true')"), "mine.toml:2: .*not allowed in a condition"),
     ],
 )
 def test_a_broken_rule_is_refused_with_its_line(tmp_path: Path, change: tuple[str, str], problem: str) -> None:

@@ -238,6 +238,11 @@ def test_a_pool_with_a_version_that_does_not_parse_is_refused_with_its_name() ->
         checked(pool(engine=PoolEngine(name="vllm", version="newest")))
 
 
+def test_a_pool_with_a_cache_type_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(UsageError, match="pool 'chat': kv is 'zebra'; write one of fp32, bf16"):
+        checked(pool(kv="zebra"))
+
+
 def test_a_fleet_is_checked_pool_by_pool(tmp_path: Path) -> None:
     file = Path(__file__).parents[3] / "examples" / "fleets" / "chat-h100-mi300x.yaml"
     answer = preflight(fleet=file)

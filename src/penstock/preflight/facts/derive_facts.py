@@ -6,6 +6,7 @@ from math import ceil
 from typing import Final
 
 from penstock.errors import UsageError
+from penstock.fleet.deployment import default_cache_dtype
 from penstock.fleet.release import Release
 from penstock.model import LatentAttention, ModelSpec, Part
 from penstock.model.sequence_mixers import CompressedAttention, GroupedAttention
@@ -101,6 +102,7 @@ def _device(situation: LaunchSituation) -> Mapping[str, Value | Unknown]:
     return {
         "engine": situation.engine,
         "version": situation.version,
+        "accelerator": accelerator.id,
         "platform": _PLATFORMS.get(accelerator.vendor, "other"),
         "chip": chip_of(accelerator.compute_target)
         or Unknown(f"the catalog has no compiler target for {accelerator.id}"),
@@ -241,7 +243,8 @@ def _launch_of_model(situation: Situation) -> Mapping[str, Value | Unknown]:
     """Return the facts of a launch for which the model's own settings stand in."""
     launch, model = situation.launch, situation.subject.model
     asked = launch.flag("kv-cache-dtype") or "auto"
-    stored = model.cache_dtype.value if asked == "auto" else ("fp8" if asked.startswith("fp8") else asked)
+    default = default_cache_dtype(model, situation.accelerator, situation.engine, situation.version)
+    stored = default.value if asked == "auto" else ("fp8" if asked.startswith("fp8") else asked)
     return {
         "kv.stored": {"bfloat16": "bf16", "float16": "fp16"}.get(stored, stored),
         "launch.max_model_len": _or_unknown(

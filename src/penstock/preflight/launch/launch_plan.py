@@ -67,14 +67,11 @@ class LaunchPlan:
     def with_published_image(self, releases: Sequence[str]) -> "LaunchPlan":
         """Return the plan with the image tag under which the release was published.
 
-        If the release was never published, the plan has no image. A release that is newer than all known releases keeps
-        its image.
+        If no release of this number is known, the plan has no image, because the image may not exist.
         """
         if self.image is None:
             return self
         tag = next((text for text in releases if Release(text) == self.version), None)
-        if tag is None and self.version > max(Release(text) for text in releases):
-            tag = str(self.version) + ".0" * (2 - str(self.version).count("."))
         image = None if tag is None else self.image.replace(f":v{self.version}", f":v{tag}")
         return replace(self, image=image, unreleased=tag is None)
 
@@ -98,7 +95,7 @@ class LaunchPlan:
             devices = ["--device /dev/kfd --device /dev/dri --group-add video --cap-add SYS_PTRACE"]
             devices.append("--security-opt seccomp=unconfined")
         program = program_of(self.engine)
-        port = program.port
+        port = next((flag.value for flag in self.flags if flag.name == "port"), program.port)
         reached = f"-p {port}:{port}" if self.nodes == 1 else "--network host"
         model, mount = self._model_path_and_mount()
         run = ["docker run --rm", *devices, f"--ipc host {reached}", mount]
@@ -108,7 +105,10 @@ class LaunchPlan:
         if self.engine in IMAGES_THAT_SERVE:
             run.append(f"{self.image} {quote(model)}")
         else:
-            run += [f"{self.image} {program.start(model)}", *([program.listens] if program.listens else [])]
+            run += [
+                f"{self.image} {program.start(model)}",
+                *([program.listens] if program.listens and not self.has("host") else []),
+            ]
         return self._written_file() + _LINE_BREAK.join([*run, *self._flag_words()])
 
     def _model_path_and_mount(self) -> tuple[str, str]:

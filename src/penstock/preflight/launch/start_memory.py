@@ -7,6 +7,7 @@ from typing import Final
 from penstock.catalog.accelerator import Accelerator
 from penstock.errors import ConfigError, UsageError
 from penstock.fleet import Deployment, Parallelism
+from penstock.fleet.deployment import default_cache_dtype
 from penstock.fleet.release import Release
 from penstock.fleet.serving_engines import ENGINES, ServingEngine, serving_defaults
 from penstock.model import CacheDtype, ModelSpec, cache_dtype
@@ -63,7 +64,8 @@ def deployment_of(
             redundant_experts=_redundant(launch),
         ),
         parallelism=split,
-        cache_dtype=_cache_dtype(launch.flag("kv-cache-dtype")),
+        cache_dtype=_cache_dtype(launch.flag("kv-cache-dtype"))
+        or default_cache_dtype(executed, accelerator, engine, version),
         speculative=drafts is not None and drafts.own_layers,
     )
 

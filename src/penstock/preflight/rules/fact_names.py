@@ -27,6 +27,7 @@ VOCABULARY: Final[Mapping[str, Fact]] = {
     "version": Fact(Kind.RELEASE, "the engine's release", "state it with --engine-version"),
     "platform": Fact(Kind.TEXT, "rocm, cuda or other"),
     "chip": Fact(Kind.TEXT, "the compiler target: gfx942, gfx950, sm_90, sm_100"),
+    "accelerator": Fact(Kind.TEXT, "the accelerator's id in the catalog: mi300x, h100_sxm, h200_sxm"),
     "chip.fp8": Fact(Kind.TEXT, "the dialect its matrix units read: ocp, fnuz or none"),
     "chip.fp4": Fact(Kind.TEXTS, "fp4 formats its matrix units read"),
     "model.architecture": Fact(Kind.TEXT, "the architecture config.json names"),

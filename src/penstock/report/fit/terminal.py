@@ -248,4 +248,6 @@ def _footnote(reports: Sequence[FitReport]) -> Text:
         assumed.setdefault(settings, []).append(_name(report.fit))
     pieces = [settings + (f" ({', '.join(ids)})" if len(assumed) > 1 else "") for settings, ids in assumed.items()]
     tiers = ", ".join(sorted({report.tier for report in reports}))
+    tokens = f"{reports[0].fit.context_tokens:,}"
+    pieces.append(f"requests of {tokens} tokens (--context sets it; preflight checks the model's whole context)")
     return Text(f"Assumed: {'; '.join(pieces)}. Tier: {tiers}; P10-P90 intervals come from engine logs.", style="dim")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from textwrap import indent
+from typing import Final
 
 from rich.text import Text
 
@@ -12,7 +13,10 @@ from penstock.preflight.facts.situation import Subject
 from penstock.preflight.launch.launch_plan import HEAD_NODE, LaunchPlan
 from penstock.preflight.launch.release_flags import FlagFinding
 from penstock.preflight.packs.pack import LEARNABLE
+from penstock.preflight.predictions.weight_kernels import KernelClass
 from penstock.preflight.preflight_result import Preflight, Readiness
+from penstock.preflight.rules.condition import Unknown
+from penstock.preflight.rules.fact_names import VOCABULARY
 from penstock.preflight.rules.rule import Severity
 from penstock.units import format_gib
 
@@ -29,8 +33,10 @@ READINESS: Mapping[Readiness, tuple[str, str]] = {
     Readiness.RISK: ("runs{with}, with a risk", "bold yellow"),
     Readiness.SLOW: ("runs{with}, slower than the chip allows", "yellow"),
     Readiness.RUNS: ("runs{with}; no known problem", "bold green"),
-    Readiness.UNDETERMINED: ("undetermined: the rules do not cover this engine and chip", "bold"),
+    Readiness.UNDETERMINED: ("undetermined", "bold"),
 }
+_STATED_BY_HOST: Final = frozenset({"launch.install", *(name for name in VOCABULARY if name.startswith("host."))})
+"""Facts that `--host` states."""
 _COUNTED: Mapping[Severity, str] = {
     Severity.SILENT_WRONG: "silent-wrong",
     Severity.BLOCKER: "blocking",
@@ -52,7 +58,7 @@ def headline(answer: Preflight) -> Text:
     read = answer.newer_than_read
     unread = "" if read is None else f" (this release was not read; checked as {read})"
     text.append(f" on {where}, {question.engine} {question.version}{unread}: ", style="not bold")
-    text.append(words.replace("{with}", _context_note(answer)), style=style)
+    text.append(words.replace("{with}", _context_note(answer)) + _undetermined_part(answer), style=style)
     if read is not None and question.engine in LEARNABLE:
         learn = f"penstock preflight learn {question.engine}=={question.version}"
         text.append(f"\nto read this release: {learn}", style="bold yellow")
@@ -60,6 +66,44 @@ def headline(answer: Preflight) -> Text:
     if answer.unknown:
         text.append(f"\n{question.engine}: {question.profile.what}", style="not bold")
     return text
+
+
+def _undetermined_part(answer: Preflight) -> str:
+    """Name what leaves the verdict undetermined, or return nothing if the verdict is another one."""
+    if answer.readiness is not Readiness.UNDETERMINED:
+        return ""
+    question, support = answer.question, answer.architecture
+    if isinstance(answer.facts["chip"], Unknown) or answer.facts["platform"] == "other":
+        return f": no rule covers {question.accelerator.id}"
+    if support.since is None:
+        return f": no release of {question.engine} that was read lists {support.registered}"
+    formats = dict.fromkeys(group.format for group in answer.kernels if group.kernel is KernelClass.UNDETERMINED)
+    return (
+        f": which kernels {question.engine} has for {' and '.join(formats)} on {question.accelerator.id} was not read"
+    )
+
+
+def undecided_sentences(answer: Preflight) -> list[str]:
+    """Name the rules that are undecided, and the facts to state, with one sentence per set of facts."""
+    rules: dict[str, list[str]] = {}
+    for entry in answer.assessment.open_questions:
+        host = [f"--host {name.rpartition('.')[2]}=..." for name in entry.missing if name in _STATED_BY_HOST]
+        steps = [f"state {' and '.join(host)}, or use --host here"] if host else []
+        steps += [why for name, why in entry.missing.items() if name not in _STATED_BY_HOST]
+        rules.setdefault("; ".join(dict.fromkeys(steps)), []).append(entry.rule.id)
+    return [f"{' and '.join(names)}; to decide, {settle}" for settle, names in rules.items()]
+
+
+def unlisted_reasons(answer: Preflight) -> list[tuple[Severity, str]]:
+    """Return the reasons for the verdict that are no finding: the recipe, and weights without native kernels."""
+    found = []
+    if answer.unsupported_by_recipe:
+        found.append((Severity.WARNING, "vLLM's recipe calls this chip unsupported; its settings are left out"))
+    for group in answer.kernels:
+        if answer.lags(group) and not answer.assessment.of(Severity.SLOW):
+            text = f"{group.format} {group.group} have no kernels of this chip's own here: {group.kernel} ({group.by})"
+            found.append((Severity.SLOW, text))
+    return found
 
 
 def model_name(subject: Subject) -> str:
@@ -84,6 +128,8 @@ def _counts(answer: Preflight) -> str:
     found = {severity: len(answer.assessment.of(severity)) for severity in Severity}
     found[Severity.BLOCKER] += len(answer.obstacles)
     found[Severity.WARNING] += len(answer.possible_obstacles)
+    for severity, _ in unlisted_reasons(answer):
+        found[severity] += 1
     words = [f"{count} {_COUNTED[severity]}" for severity, count in found.items() if count]
     ignored, open_questions = len(harmless_flags(answer)), len(answer.assessment.open_questions)
     words += [f"{ignored} ignored"] if ignored else []
@@ -118,9 +164,11 @@ def memory_sentence(answer: Preflight) -> str:
     if memory.budget is None or capacity is None:
         return "fits"
     held = format_gib(memory.budget.weight_bytes)
-    text = f"{held} GiB of weights per device, {capacity.tokens:,} tokens of KV cache"
+    stored = memory.deployment.chosen_cache_dtype.value
+    text = f"{held} GiB of weights per device, {capacity.tokens:,} tokens of KV cache in {stored}"
     if capacity.logged_tokens is not None and ENGINES[answer.question.engine].server == "vllm":
         text += f" (vLLM will log about {capacity.logged_tokens:,})"
+    text += f", for requests of up to {memory.context_tokens:,} tokens"
     if not memory.certain:
         safe = capacity.safe_context_tokens
         text += f"; tight: if the engine refuses {memory.context_tokens:,} tokens at start-up, use {safe:,}"

@@ -22,6 +22,8 @@ from penstock.report.preflight.headline import (
     name_instead,
     obstacle_sentences,
     speed_line,
+    undecided_sentences,
+    unlisted_reasons,
 )
 
 _SHOWN: Final = (Severity.SILENT_WRONG, Severity.BLOCKER, Severity.WARNING, Severity.SLOW)
@@ -78,16 +80,15 @@ def _findings(answer: Preflight) -> Iterator[tuple[str, str]]:
         for found in answer.assessment.of(severity):
             yield f"{severity}: {found.rule.message}", STYLES[severity]
             yield f"fix: {found.rule.fix}", "default"
+        unlisted = (line for kind, line in unlisted_reasons(answer) if kind is severity)
+        yield from ((f"{severity}: {line}", STYLES[severity]) for line in unlisted)
     yield from ((f"ignored: {flag.message}", "yellow") for flag in harmless_flags(answer))
 
 
 def _open_points(answer: Preflight) -> Iterator[str]:
     """Yield what was not checked, the rules that are undecided, and what is not known of the engine."""
     yield from (f"not checked: {note}" for note in answer.notes)
-    undecided: dict[str, list[str]] = {}
-    for entry in answer.assessment.open_questions:
-        undecided.setdefault("; ".join(dict.fromkeys(entry.missing.values())), []).append(entry.rule.id)
-    yield from (f"undecided: {', '.join(rules)}: {settle}" for settle, rules in undecided.items())
+    yield from (f"undecided: {sentence}" for sentence in undecided_sentences(answer))
     yield from (f"not known: {unknown}" for unknown in answer.unknown)
 
 

@@ -23,7 +23,7 @@ _NO_SHAPE: Final = "undetermined: the shape of this model is not read"
 _SHOWN: Final = (Severity.SILENT_WRONG, Severity.BLOCKER, Severity.WARNING, Severity.SLOW)
 
 
-def render_unread(answer: UnreadPreflight, columns: int) -> RenderableType:
+def render_unread(answer: UnreadPreflight, columns: int, *, strict: bool = False) -> RenderableType:
     """Draw the verdict, the releases that register the architecture, the findings, and one command."""
     question, plan = answer.question, answer.plan
     devices = question.asked.parallelism.devices
@@ -35,6 +35,12 @@ def render_unread(answer: UnreadPreflight, columns: int) -> RenderableType:
     text.append(_NO_SHAPE if answer.readiness is Readiness.UNDETERMINED else words, style=style)
     pieces: list[RenderableType] = [text]
     pieces += [Padding(Text(line, style=colour), (0, 0, 0, 2)) for line, colour in _lines(answer)]
+    if strict:
+        reasons = ["undetermined: memory, kernels and speed, because the shape is not read"]
+        reasons += (
+            [] if answer.newer_than_read is None else [f"unread: {question.engine} {question.version} was not read"]
+        )
+        pieces += [Padding(Text(f"--strict fails: {one}", style="bold yellow"), (0, 0, 0, 2)) for one in reasons]
     if answer.readiness is not Readiness.BLOCKED or not answer.launch.typed:
         pieces.append(Text(f"image: {plan.image or 'none is published'}", style="dim"))
         pieces.append(command_text(pack_command(plan.bare(), columns)))

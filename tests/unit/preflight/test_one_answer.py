@@ -1,0 +1,113 @@
+"""Answers that belong together agree: preflight and fit, the verdict and its reasons, the proposal and the command."""
+
+import shlex
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+import penstock
+from penstock.preflight import Preflight, Readiness
+
+LLAMA = "vllm serve meta-llama/Llama-3.1-8B-Instruct"
+
+
+def shown(answer: penstock.PreflightAnswer) -> str:
+    written = StringIO()
+    Console(file=written, width=200).print(answer.render(200))
+    return written.getvalue()
+
+
+@pytest.mark.parametrize(("on", "version", "kv"), [("b200:8", "0.32.0", "fp8"), ("b200:8", "0.31.0", "bf16")])
+def test_fit_and_preflight_take_the_cache_type_that_the_engine_chooses(on: str, version: str, kv: str) -> None:
+    line = "vllm serve zai-org/GLM-5.2-FP8 -tp 8"
+    (answer,) = penstock.preflight("glm-5.2-fp8", on, command=line, engine_version=version).answers
+    (row,) = penstock.fit("glm-5.2-fp8", on, engine_version=version).rows()
+    assert row["cache_dtype"] == answer.facts["kv.stored"] == kv
+    assert answer.memory.capacity is not None
+    assert row["kv_tokens"] == answer.memory.capacity.tokens
+    text = shown(penstock.preflight("glm-5.2-fp8", on, command=line, engine_version=version))
+    assert ("tokens of KV cache in fp8, for requests of up to 1,048,576 tokens" in text) == (kv == "fp8")
+
+
+def test_an_image_is_named_only_for_a_release_that_is_known() -> None:
+    for version, named in (("0.33.0", True), ("0.40.0", False)):
+        (answer,) = penstock.preflight("llama-3.1-8b", "h100", engine_version=version).answers
+        assert (answer.plan.image is not None) == named
+
+
+def test_measurements_of_the_same_shape_and_format_decide_the_kernels() -> None:
+    def verdict(model: str) -> Readiness:
+        return penstock.preflight(model, "mi355x:8", engine="atom").answers[0].readiness
+
+    assert verdict("deepseek-r1-0528-mxfp4") is Readiness.RUNS
+    assert verdict("llama-3.1-405b-mxfp4") is Readiness.UNDETERMINED
+
+
+def test_aiter_off_costs_more_with_experts() -> None:
+    lost = {}
+    for model, line in (
+        ("llama-3.1-70b", "meta-llama/Llama-3.1-70B-Instruct"),
+        ("mixtral-8x7b", "mistralai/Mixtral-8x7B-Instruct-v0.1"),
+    ):
+        (speed,) = penstock.preflight(model, "mi300x:4", command=f"vllm serve {line} -tp 4").speeds
+        assert speed is not None
+        (cost,) = [one for one in speed.costs.priced if one.setting.startswith("AITER")]
+        lost[model] = speed.costs.lost_fractions(cost)[1]
+    assert lost["mixtral-8x7b"] == pytest.approx(0.11 / 1.11)
+    assert lost["llama-3.1-70b"] == pytest.approx(0.05 / 1.05)
+
+
+def kept(command: str, on: str) -> list[str]:
+    found = penstock.preflight(on=on, command=command)
+    assert not found.answers[0].passes
+    (ours,) = found.instead
+    assert isinstance(ours, Preflight)
+    assert ours.passes
+    return shlex.split(ours.plan.bare().replace("\\\n", " "))
+
+
+def test_the_proposal_keeps_the_flags_that_were_right() -> None:
+    words = kept(
+        f"OMP_NUM_THREADS=4 {LLAMA} --swap-space 4 --max-model-len 32k --served-model-name me --port 9000", "h100"
+    )
+    assert {"OMP_NUM_THREADS=4", "--max-model-len", "32k", "--served-model-name", "me", "--port", "9000"} <= set(words)
+    assert "--swap-space" not in words
+
+
+def test_the_proposal_leaves_out_what_is_in_the_way() -> None:
+    words = kept(f"{LLAMA} --kv-cache-dtype fp8_e5m2 --attention-backend FLASH_ATTN --max-num-seqs 64", "h100")
+    assert {"fp8_e5m2", "--max-num-seqs"} <= set(words)
+    assert "FLASH_ATTN" not in words
+    sglang = "python3 -m sglang.launch_server --model-path deepseek-ai/DeepSeek-R1 --tp 8 --enable-dp-atention"
+    words = kept(f"{sglang} --host 0.0.0.0 --speculative-algorithm EAGLE --speculative-num-draft-tokens 4", "h200:8")
+    assert words.count("--host") == words.count("--speculative-num-draft-tokens") == 1
+
+
+def test_a_verdict_names_its_reason() -> None:
+    slow = penstock.preflight("qwen3-32b-fp8", "l40s:2")
+    assert slow.answers[0].readiness is Readiness.SLOW
+    assert "slow: " in shown(slow)
+    unread = shown(penstock.preflight("llama-3.1-405b-mxfp4", "mi355x:8", engine="atom"))
+    assert "undetermined: which kernels atom has for mxfp4 and bf16 on mi355x was not read" in unread.replace("\n", " ")
+    other = shown(penstock.preflight("llama-3.1-8b", "gaudi3"))
+    assert "undetermined: no rule covers gaudi3" in other.replace("\n", " ")
+    command = shown(penstock.preflight("deepseek-r1", "mi300x:8", command="vllm serve deepseek-ai/DeepSeek-R1 -tp 8"))
+    assert (
+        "host-mec-firmware; to decide, state --host mec_firmware=... and --host install=..., or use --host here"
+        in command
+    )
+
+
+def test_a_model_that_is_not_read_prints_why_strict_fails() -> None:
+    answer = penstock.preflight("deepseek-ai/DeepSeek-V4.1-Flash", "mi355x:8", strict=True)
+    assert not answer.good
+    assert "--strict fails: undetermined: memory, kernels and speed" in shown(answer)
+
+
+def test_drafting_without_draft_layers_is_a_risk() -> None:
+    drafts = """ --speculative-config '{"method": "mtp", "num_speculative_tokens": 1}'"""
+    (answer,) = penstock.preflight("llama-3.1-8b", "h100", command=LLAMA + drafts).answers
+    assert answer.readiness is Readiness.RISK
+    line = "vllm serve deepseek-ai/DeepSeek-R1 -tp 8" + drafts
+    assert penstock.preflight("deepseek-r1", "h200:8", command=line).answers[0].readiness is Readiness.RUNS
