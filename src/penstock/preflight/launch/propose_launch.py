@@ -45,7 +45,9 @@ def propose_launch(
         plan = plan.with_flags(*cookbook_settings(model.name, version, knowledge.cookbook, choices))
     if engine not in knowledge.images["released"]:
         return replace(plan, image=plan.image and (released_image(engine, version, knowledge.images) or plan.image))
-    return plan.with_published_image(knowledge.images["released"][engine])
+    # Every release that was read was published, so that it has an image.
+    read = (str(release) for release in knowledge.flags[ENGINES[engine].server].flags.read)
+    return plan.with_published_image((*knowledge.images["released"][engine], *read))
 
 
 def host_of(launch: Launch, version: Release, stated: Mapping[str, str], knowledge: Knowledge) -> dict[str, str]:

@@ -146,7 +146,8 @@ def _order(facts: Facts, orders: Mapping[str, list[str]]) -> list[str] | None:
         return list(orders[kind])
     kind = "standard" if kind == "sinks" else kind
     suffix = "_10" if chip in {"sm_100", "sm_103"} else ""
-    first = orders.get(f"{platform}_mm_prefix{suffix}", []) if facts.get("model.mm_prefix") is True else []
+    hopper = "_9" if chip == "sm_90" else suffix
+    first = orders.get(f"{platform}_mm_prefix{hopper}", []) if facts.get("model.mm_prefix") is True else []
     return [*first, *(orders.get(f"{platform}_{kind}{suffix}") or orders[f"{platform}_{kind}"])]
 
 
