@@ -6,7 +6,6 @@ from typing import Any
 
 from penstock.checkpoint import open_checkpoint
 from penstock.model import ModelSpec
-from penstock.performance.similarity.cases import shape_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,4 +47,10 @@ def _same_shape(model: ModelSpec, table: Mapping[str, Any]) -> Iterator[str]:
     """Yield the measured models that have the shape of a model and share the beginning of its name."""
     word = model.name.partition("-")[0]
     known = (name for name in table if name.partition("-")[0] == word)
-    yield from (name for name in known if shape_of(open_checkpoint(name).spec) == shape_of(model))
+    yield from (name for name in known if _shape(open_checkpoint(name).spec) == _shape(model))
+
+
+def _shape(model: ModelSpec) -> tuple[object, ...]:
+    experts = model.experts
+    routed = None if experts is None else (experts.routed, experts.per_token)
+    return model.architecture, len(model.layers), model.query_heads, routed
