@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from penstock.fleet.release import Release
+from penstock.preflight.packs.vllm_release import DATACLASSES, constructor_fields
 
 ROOT = Path(__file__).resolve().parent.parent
 WRITTEN = ROOT / "src/penstock/preflight/data/choices.toml"
@@ -90,6 +91,8 @@ def vllm_choices(read: Reader, listed: list[str]) -> Choices:
     found["tokenizer-mode"] |= _keys(read("vllm/tokenizers/registry.py"), "_VLLM_TOKENIZERS")
     for flag, word in (("tool-call-parser", "tool_parsers/"), ("reasoning-parser", "reasoning")):
         found[flag] = registered(read(path) for path in listed if word in path)
+    for flag, (path, name) in DATACLASSES.items():
+        found[f"{flag}.keys"] = set(constructor_fields(ast.parse(read(path)), name))
     return found
 
 

@@ -44,7 +44,12 @@ def check(question: PreflightQuestion, knowledge: Knowledge) -> Preflight:
     else:
         room = DeviceRoom(placed)
         cut = fitting_context(room) if question.profile.server == "vllm" else None
-        memory = room.at(start_context(launch, question.asked.context_tokens, placed))
+        context = start_context(launch, question.asked.context_tokens, placed)
+        memory = room.at(context)
+        if memory.obstacle is not None and placed.speculative:
+            # The reserves are known from logs without drafts, so that the draft layers alone refuse no launch.
+            plain = DeviceRoom(replace(placed, speculative=False)).at(context)
+            memory = memory if plain.obstacle is not None and plain.certain else plain
     backend = predict_backend(facts, knowledge.attention)
     if backend.name is not None:
         facts["launch.attention"] = backend.name

@@ -13,6 +13,7 @@ from penstock.performance import MemoryFit
 from penstock.preflight.facts.drafting import drafting_of
 from penstock.preflight.facts.launched_model import compare_served
 from penstock.preflight.facts.situation import Launch, Subject
+from penstock.preflight.launch.json_keys import unchecked_keys
 from penstock.preflight.launch.launch_choices import LaunchChoices
 from penstock.preflight.launch.launch_plan import LaunchPlan
 from penstock.preflight.launch.online_quantisation import mismatch
@@ -147,8 +148,12 @@ class Preflight:
         found = [] if config is None else [f"--config {config} is not read, so its settings are not checked"]
         if served is not None and compare_served(subject, served) == "cannot_tell":
             found.append(f"cannot tell whether {served} is {subject.name}, which the verdict is about")
-        if (drafts := drafting_of(self.launch)) is not None and drafts.uncounted is not None:
+        drafts = drafting_of(self.launch)
+        if drafts is not None and drafts.uncounted is not None:
             found.append(drafts.uncounted)
+        elif drafts is not None and drafts.own_layers and not self.memory.deployment.speculative:
+            found.append("the memory of the draft layers is not counted; with them the context may not fit")
+        found += unchecked_keys(self.launch)
         return tuple(found) if self.launch.typed else ()
 
     @property

@@ -279,3 +279,32 @@ def test_the_variable_is_read_only_in_releases_that_have_it() -> None:
     )
     assert (early.passes, late.passes) == (False, True)
     assert [flag.problem for flag in late.flags] == ["removed"]
+
+
+SPECULATIVE = """vllm serve deepseek-ai/DeepSeek-R1 -tp 8 --speculative-config '{"method": "mtp", "%s": 2}'"""
+COMPILATION = """vllm serve deepseek-ai/DeepSeek-R1 -tp 8 --compilation-config '{"%s": true}'"""
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "version", "found"),
+    [
+        (SPECULATIVE, "num_speculative_tokens", "0.32.0", None),
+        (SPECULATIVE, "num_speculative_token", "0.32.0", "did you mean num_speculative_tokens"),
+        (SPECULATIVE, "speculative_token_tree", "0.32.0", "was removed in 0.21.0"),
+        (SPECULATIVE, "xpress_topc", "0.32.0", "exists from 0.33.0 only"),
+        (COMPILATION, "cudagraph_mod", "0.32.0", "did you mean cudagraph_mode"),
+        (COMPILATION, "full_cuda_graph", "0.32.0", "was removed in 0.11.1"),
+        (COMPILATION, "full_cuda_graph", "0.11.0", None),
+    ],
+)
+def test_keys_inside_json_are_checked(line: str, key: str, version: str, found: str | None) -> None:
+    answer = penstock.preflight(on="h200:8", command=line % key, engine_version=version).answers[0]
+    texts = [flag.message for flag in answer.flags]
+    assert texts == [] if found is None else found in texts[0]
+    assert answer.passes == ("did you mean" not in (found or ""))
+
+
+def test_json_whose_keys_are_not_checked_is_named() -> None:
+    line = """vllm serve deepseek-ai/DeepSeek-R1 -tp 8 --hf-overrides '{"anything": 1}'"""
+    answer = penstock.preflight(on="h200:8", command=line).answers[0]
+    assert answer.notes == ("the keys inside --hf-overrides are not checked",)

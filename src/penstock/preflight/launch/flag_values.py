@@ -8,6 +8,7 @@ from typing import Final
 
 from penstock.fleet.release import Release
 from penstock.preflight.facts.situation import Launch
+from penstock.preflight.launch.json_keys import check_keys
 from penstock.preflight.launch.release_flags import FlagFinding, release_finding, was_read
 from penstock.preflight.launch.value_kinds import wrong_kind
 from penstock.preflight.rules.history import History
@@ -68,7 +69,12 @@ def check_values(
         wrong = kind and _wrong(f"--{name}", None if name in launch.bare else value, kind)
         if finding := wrong or _number(name, value, engine) or _choice(name, value, launch, version, choices):
             found.append(finding)
-    return (*found, *_backend_variable(launch, engine, version, knowledge), *_together(launch, engine, context_tokens))
+    return (
+        *found,
+        *check_keys(launch, engine, version, choices),
+        *_backend_variable(launch, engine, version, knowledge),
+        *_together(launch, engine, context_tokens),
+    )
 
 
 def requested_backend(launch: Launch, engine: str, version: Release, knowledge: Knowledge) -> str | None:

@@ -28,6 +28,11 @@ _DEFAULTS: Final = {
     "DEFAULT_MAX_NUM_BATCHED_TOKENS": "vllm/config/scheduler.py",
     "DEFAULT_MAX_NUM_SEQS": "vllm/config/scheduler.py",
 }
+DATACLASSES: Final = {
+    "speculative-config": ("vllm/config/speculative.py", "SpeculativeConfig"),
+    "compilation-config": ("vllm/config/compilation.py", "CompilationConfig"),
+}
+"""Files and names of the dataclasses behind flags that take JSON."""
 
 
 def read_vllm(source: ReleaseSource) -> ReleaseTables:
@@ -82,7 +87,27 @@ def _choices(source: ReleaseSource) -> dict[str, frozenset[str]]:
     found["tokenizer-mode"] |= dict_keys(parse_python(source, "vllm/tokenizers/registry.py"), "_VLLM_TOKENIZERS")
     for flag, folder in (("tool-call-parser", "vllm/tool_parsers/"), ("reasoning-parser", "vllm/reasoning/")):
         found[flag] = _parser_names(source.read(f"{folder}__init__.py"))
+    for flag, (path, name) in DATACLASSES.items():
+        if keys := constructor_fields(parse_python(source, path), name):
+            found[f"{flag}.keys"] = keys
     return found
+
+
+def constructor_fields(tree: ast.Module, name: str) -> frozenset[str]:
+    """Return the fields of a dataclass that its constructor takes."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            lines = [
+                line for line in node.body if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)
+            ]
+            return frozenset(line.target.id for line in lines if _is_given(line) and isinstance(line.target, ast.Name))
+    return frozenset()
+
+
+def _is_given(line: ast.AnnAssign) -> bool:
+    hidden = isinstance(line.target, ast.Name) and line.target.id.startswith("_")
+    default = "" if line.value is None else ast.unparse(line.value)
+    return not hidden and "ClassVar" not in ast.unparse(line.annotation) and "init=False" not in default
 
 
 def _literal(tree: ast.Module, name: str) -> frozenset[str]:
