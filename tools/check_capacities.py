@@ -100,7 +100,7 @@ def rates_of(case: Case) -> tuple[Range, Range]:
     resolved = resolve(plan, sources.accelerators, sources.prices_of, named=True, draw_of=sources.draw_of)
     (found,) = search_candidates(resolved, sources, lambda *_: None).candidates
     (capacity,) = found.capacities
-    replicas = int(capacity.grounds.partition("mix of lengths on ")[2].partition(";")[0])
+    replicas = capacity.simulated_replicas or 1
     answer = simulate(
         case.model,
         f"{case.accelerator}:{case.tp}",

@@ -20,7 +20,7 @@ from penstock.planning.candidates.queueless_screen import QueuelessScreen
 from penstock.planning.optimizer.problem import Mix
 from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.spec.plan_file import parse_plan
-from penstock.planning.uncertainty.draw_inputs import draw_errors, draw_inputs
+from penstock.planning.uncertainty.draw_inputs import draw_inputs
 from penstock.planning.uncertainty.drawn_worlds import drawn_worlds
 from penstock.planning.uncertainty.plan_headroom import LOADING
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, capacity_spreads, knobs_of
@@ -119,13 +119,15 @@ class Worlds:
 def draw_worlds(result: PlanResult, count: int) -> Worlds:
     """Draw worlds with a seed of their own."""
     knobs = [knob for knob in knobs_of(result.resolved, capacity_spreads(result.candidates)) if knob.kind in LOADING]
-    uncertain, values = draw_inputs(knobs, SEED, count)
-    drawn = drawn_worlds(InputWorld(resolved=result.resolved), result.candidates, result.problem, values, uncertain)
+    inputs = draw_inputs(knobs, SEED, count)
+    drawn = drawn_worlds(
+        InputWorld(resolved=result.resolved), result.candidates, result.problem, inputs.values, inputs.knobs
+    )
     one = np.ones(count)
     periods = range(result.problem.periods)
     workloads = {demand.key[0] for demand in result.problem.demands}
     return Worlds(
-        errors=draw_errors(uncertain, SEED, count),
+        errors=dict(inputs.errors),
         demand={(name, at): drawn.demand.get((name, at), one) for name in workloads for at in periods},
         gain={key: np.asarray(values) for key, values in drawn.gain.items()},
     )

@@ -13,7 +13,7 @@ from penstock.planning.candidates.candidate_search import Candidate
 from penstock.planning.optimizer.problem import Demand, Mix, PoolPeriod, Problem, ReplicaKind
 from penstock.planning.optimizer.refill_nodes import Array
 from penstock.planning.optimizer.resize_fleet import Worlds, resized_usd
-from penstock.planning.uncertainty.draw_inputs import draw_errors, draw_inputs
+from penstock.planning.uncertainty.draw_inputs import draw_inputs
 from penstock.planning.uncertainty.drawn_worlds import drawn_worlds
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob, capacity_spreads, knobs_of
 
@@ -48,10 +48,9 @@ class ShapeDraws:
     def _draws(self) -> tuple[Worlds, Mapping[str, Array]]:
         """Return the draws of everything but the speed of candidates, and the prediction errors."""
         plan, problem = self.capacity.resolved.plan, replace(self.capacity.problem, headroom=None)
-        uncertain, values = draw_inputs(self.knobs, plan.seed, plan.draws)
-        errors = draw_errors(uncertain, plan.seed, plan.draws)
-        world = InputWorld(resolved=self.capacity.resolved)
-        return drawn_worlds(world, self.candidates, problem, values, uncertain, errors=errors), errors
+        inputs = draw_inputs(self.knobs, plan.seed, plan.draws)
+        world, errors = InputWorld(resolved=self.capacity.resolved), inputs.errors
+        return drawn_worlds(world, self.candidates, problem, inputs.values, inputs.knobs, errors=errors), errors
 
     def odds(self, fleets: Sequence[SizedFleet], requests_per_s: float) -> Odds:
         """Return how often the fleet of each vendor is cheapest; the first fleet is the winner."""

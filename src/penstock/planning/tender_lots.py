@@ -18,7 +18,7 @@ _ROUNDING: Final = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LotSizes:
-    """Numbers of nodes of one accelerator to request from its vendor.
+    """Numbers of nodes, or of rented instances, of one accelerator to request from its vendor.
 
     Both numbers are None if no fleet of this vendor alone satisfies every rule.
     """
@@ -27,6 +27,8 @@ class LotSizes:
     """Nodes for the whole demand; if the vendor's cheapest fleet has several accelerators, they share the demand."""
     shared_nodes: int | None
     """Nodes for `shared_fraction` of the demand; None if vendors do not share the demand."""
+    devices: int | None = None
+    """Devices of one instance if the fleet has instances that are smaller than a node; None for whole nodes."""
 
 
 def shared_fraction(result: PlanResult, answer: Answer) -> float | None:
@@ -49,10 +51,12 @@ def nodes_to_request(result: PlanResult, answer: Answer) -> Mapping[str, LotSize
     share, chosen = shared_fraction(result, answer), answer.winner.mix.support
     found: dict[str, LotSizes] = {}
     for ident, mix in sorted(_whole_fleets(result, answer), key=lambda entry: entry[0] not in chosen):
-        whole = None if mix is None else _most((pool, pool.nodes) for pool in _pools(mix, ident))
-        shared = None if mix is None or share is None else _nodes_for_share(mix, ident, result.problem, share)
+        node = result.resolved.accelerators[ident].node.devices
+        unit = min((pool.offer.devices for pool in _pools(mix, ident)), default=node) if mix is not None else node
+        whole = None if mix is None else _most(((pool, pool.nodes) for pool in _pools(mix, ident)), unit)
+        shared = None if mix is None or share is None else _nodes_for_share(mix, ident, result.problem, share, unit)
         if whole != 0:
-            found[ident] = LotSizes(whole_nodes=whole, shared_nodes=shared)
+            found[ident] = LotSizes(whole_nodes=whole, shared_nodes=shared, devices=unit if unit < node else None)
     return found
 
 
@@ -92,25 +96,25 @@ def _of_one(answer: Answer, ident: str) -> Mix | None:
     return min(fleets, key=lambda mix: mix.cost_usd, default=None)
 
 
-def _nodes_for_share(mix: Mix, ident: str, problem: Problem, share: float) -> int:
-    """Return the number of nodes of an accelerator that are needed for a share of every demand."""
+def _nodes_for_share(mix: Mix, ident: str, problem: Problem, share: float, unit: int) -> int:
+    """Return the number of nodes with `unit` devices that are needed for a share of every demand."""
     filling = Filling(problem, mix.pools)
 
     def nodes(pool: PoolPeriod) -> int:
         load = dict.fromkeys(filling.workloads(pool), np.array([share]))
         return int(filling.nodes(pool, load)[0]) + pool.spare_nodes
 
-    return _most((pool, nodes(pool)) for pool in _pools(mix, ident))
+    return _most(((pool, nodes(pool)) for pool in _pools(mix, ident)), unit)
 
 
 def _pools(mix: Mix, ident: str) -> list[PoolPeriod]:
     return [pool for pool in mix.pools if pool.offer.accelerator == ident]
 
 
-def _most(nodes: Iterable[tuple[PoolPeriod, int]]) -> int:
-    """Return the largest number of nodes in any period, not counting nodes owned already."""
-    had: dict[int, float] = {}
+def _most(nodes: Iterable[tuple[PoolPeriod, int]], unit: int) -> int:
+    """Return the largest number of nodes with `unit` devices in any period, not counting nodes owned already."""
+    had: dict[int, int] = {}
     for pool, count in nodes:
-        new = max(0, count - pool.kept_nodes) * pool.offer.nodes_per_unit
-        had[pool.period] = had.get(pool.period, 0.0) + new
-    return ceil(max(had.values()) - _ROUNDING)
+        new = max(0, count - pool.kept_nodes) * pool.offer.devices
+        had[pool.period] = had.get(pool.period, 0) + new
+    return ceil(max(had.values()) / unit - _ROUNDING)

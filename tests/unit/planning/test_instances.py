@@ -9,6 +9,7 @@ from penstock.catalog import load_accelerator, load_prices
 from penstock.planning.optimizer.problem import DEVICE, NODE
 from penstock.planning.plan_result import Answer
 from penstock.planning.spec.resolve_plan import resolve
+from penstock.planning.tender_lots import LotSizes, nodes_to_request
 from penstock.report.plan.buyer_summary import acquisition_plan
 from penstock.report.plan.scenario_sentences import api_sentences, small_fleet
 from small_plans import PLAIN, plan_of, solved
@@ -73,6 +74,15 @@ def test_the_order_names_instances() -> None:
         "Rent 3 instances of 1 NVIDIA H200 SXM by the hour"
     )
     assert "instances" not in small_fleet(result, result.answer)
+
+
+def test_a_request_for_proposals_counts_instances_in_their_own_size() -> None:
+    """Three single devices were asked for as one server of eight."""
+    result = solved(RENT.replace("RATE", "9.0").replace("SIZES", "[1]"), spread=0.0)
+    assert isinstance(result.answer, Answer)
+    assert nodes_to_request(result, result.answer) == {
+        "h200_sxm": LotSizes(whole_nodes=3, shared_nodes=None, devices=1)
+    }
 
 
 def test_four_owned_devices_serve_with_one_as_a_spare() -> None:

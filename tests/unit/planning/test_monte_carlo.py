@@ -224,7 +224,7 @@ def test_errors_of_one_stack_go_together_and_of_two_stacks_do_not() -> None:
     spreads = {"mi300x": (0.8, 1.2), "mi325x": (0.8, 1.2), "h200_sxm": (0.8, 1.2)}
     text = EXACT.replace("accelerators:", "accelerators:\n  - {id: mi325x, buy_usd: 20000, tp: [1]}")
     knobs = [knob for knob in knobs_of(resolved(text), spreads) if knob.kind == "throughput"]
-    drawn_values = draw_inputs(knobs, 0, 20_000)[1]
+    drawn_values = draw_inputs(knobs, 0, 20_000).values
     logs = {name: np.log(values) for name, values in drawn_values.items()}
     together = np.corrcoef(logs["accelerators/mi300x/throughput"], logs["accelerators/mi325x/throughput"])[0, 1]
     apart = np.corrcoef(logs["accelerators/mi300x/throughput"], logs["accelerators/h200_sxm/throughput"])[0, 1]
@@ -236,8 +236,8 @@ def test_errors_of_one_stack_go_together_and_of_two_stacks_do_not() -> None:
 
 def test_an_input_that_is_left_out_or_moved_does_not_move_the_draws_of_others() -> None:
     knobs = knobs_of(resolved(TWO_PARTS), {"mi300x": (0.8, 1.2), "h200_sxm": (0.8, 1.2)})
-    whole = draw_inputs(knobs, 3, 50)[1]
-    fewer = draw_inputs(knobs[:0:-1], 3, 50)[1]
+    whole = draw_inputs(knobs, 3, 50).values
+    fewer = draw_inputs(knobs[:0:-1], 3, 50).values
     assert 2 < len(fewer) < len(whole)
     for name, values in fewer.items():
         assert (values == whole[name]).all(), name

@@ -32,9 +32,9 @@ def test_the_price_of_two_vendors_is_the_difference_to_the_plan_without_the_rule
 def test_every_rule_that_says_something_is_priced_and_none_is_a_gain() -> None:
     capped = PLAIN.replace("pue: 1.2,", "pue: 1.2, power_cap_kw: 70,").replace("rent_usd_per_hour: 3, ", "")
     found = {rule.rule: rule.usd for rule in answer_of(capped + "acquire: [buy]\n").rules}
-    assert set(found) == {"the sites' power caps", "the spare nodes"}
+    assert set(found) == {"the sites' power caps", "the spares"}
     assert all(usd >= 0 for usd in found.values())
-    assert found["the spare nodes"] > 0
+    assert found["the spares"] > 0
 
 
 def test_what_is_dearer_without_a_rule_than_with_it_is_not_sized_and_prices_nothing() -> None:

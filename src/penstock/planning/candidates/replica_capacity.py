@@ -82,6 +82,8 @@ class Capacity:
     """The rate over the prediction error: simulated for candidates, derived from the predicted interval otherwise."""
     tier: str
     grounds: str
+    simulated_replicas: int | None = None
+    """Replicas of the simulated pool; None if the rate was not simulated."""
     """Sentence about the source of the rate: the measurements, the engine, and whether the rate was simulated."""
     prefill_fraction: float | None
     """Share of busy device time that prefill takes; None if unknown."""

@@ -1,6 +1,7 @@
 """Draws the uncertain inputs of a plan: prediction errors, demand, prices and everything else that has a range."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import sqrt
 from typing import Final
 from zlib import crc32
@@ -24,19 +25,32 @@ _NOT_DRAWN: Final = ("delivery",)
 again for each date."""
 
 
-def draw_inputs(knobs: Sequence[Knob], seed: int, draws: int) -> tuple[list[Knob], dict[str, Array]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnInputs:
+    """Draws of the uncertain inputs; every array has one entry per draw."""
+
+    knobs: tuple[Knob, ...]
+    """The inputs that are drawn."""
+    values: Mapping[str, Array]
+    """Maps the id of an input to its values."""
+    errors: Mapping[str, Array]
+    """Maps accelerator to the prediction errors from which the values of its throughput follow."""
+
+
+def draw_inputs(knobs: Sequence[Knob], seed: int, draws: int) -> DrawnInputs:
     """Draw each uncertain input from a separate random stream, so that a new input does not change the other draws."""
-    uncertain = [knob for knob in knobs if knob.input.uncertain and knob.kind not in _NOT_DRAWN]
-    errors = draw_errors(uncertain, seed, draws)
-    return uncertain, {
+    uncertain = tuple(knob for knob in knobs if knob.input.uncertain and knob.kind not in _NOT_DRAWN)
+    errors = _draw_errors(uncertain, seed, draws)
+    values = {
         knob.id: _factor_at(knob, errors[knob.subject])
         if knob.kind == "throughput"
         else _draw_range(knob, _stream(seed, f"input {knob.id}"), draws)
         for knob in uncertain
     }
+    return DrawnInputs(knobs=uncertain, values=values, errors=errors)
 
 
-def draw_errors(knobs: Sequence[Knob], seed: int, draws: int) -> dict[str, Array]:
+def _draw_errors(knobs: Sequence[Knob], seed: int, draws: int) -> dict[str, Array]:
     """Draw the prediction error of each accelerator, in standard deviations; negative is slower than predicted.
 
     The errors of two accelerators of one vendor are correlated.

@@ -13,7 +13,7 @@ from penstock.planning.optimizer.cheapest_mix import cheapest
 from penstock.planning.optimizer.competing_fleets import Family, questions
 from penstock.planning.optimizer.refill_nodes import Array
 from penstock.planning.optimizer.resize_fleet import nodes_needed
-from penstock.planning.uncertainty.draw_inputs import draw_errors, draw_inputs
+from penstock.planning.uncertainty.draw_inputs import draw_inputs
 from penstock.planning.uncertainty.drawn_worlds import drawn_worlds
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob, KnobKind
 
@@ -99,13 +99,12 @@ def add_fleets_of_drawn_worlds(
     other accelerators or shares may be cheaper. On the examples, fleets from a handful of draws close most of the gap
     to solving every draw again (docs/methodology.md, "Plan").
     """
-    uncertain, values = draw_inputs(knobs, seed, _SOLVED_WORLDS)
-    found = []
-    for number in range(_SOLVED_WORLDS if uncertain else 0):
-        drawn = world
-        for knob in uncertain:
-            drawn = knob.apply(drawn, float(values[knob.id][number]))
-        problem = family.with_simulated_capacities(drawn.problem(candidates))
+    drawn, found = draw_inputs(knobs, seed, _SOLVED_WORLDS), []
+    for number in range(_SOLVED_WORLDS if drawn.knobs else 0):
+        one = world
+        for knob in drawn.knobs:
+            one = knob.apply(one, float(drawn.values[knob.id][number]))
+        problem = family.with_simulated_capacities(one.problem(candidates))
         for _, restriction in questions(problem):
             if restriction.only_accelerators is None:
                 mix = cheapest(problem, restriction, gap_fraction=_WORLD_GAP, search_nodes=_WORLD_NODES)
@@ -128,11 +127,10 @@ def draw_confidence(
     counted instead of solved for, because thousands of integer programs would take an hour. The cost of a fleet may be
     overestimated, never underestimated.
     """
-    uncertain, values = draw_inputs(knobs, seed, draws)
+    drawn = draw_inputs(knobs, seed, draws)
     # A draw says what speed and demand turn out to be, so nothing is added to its load.
     problem = replace(build_problem(world.resolved, candidates), headroom=None)
-    errors = draw_errors(uncertain, seed, draws)
-    worlds = drawn_worlds(world, candidates, problem, values, uncertain, errors=errors)
+    worlds = drawn_worlds(world, candidates, problem, drawn.values, drawn.knobs, errors=drawn.errors)
     costs = family.signed_costs(problem, worlds)
     labels = sorted(costs)
     stacked = np.vstack([costs[label] for label in labels])
@@ -155,7 +153,7 @@ def draw_confidence(
         fleet_usd=_span(costs[winner]),
         cost_usd={label: _span(costs[label]) for label in labels},
         saving_usd=None if saving is None else _span(saving),
-        blame=() if decided is None else _blame(uncertain, values, decided),
+        blame=() if decided is None else _blame(drawn.knobs, drawn.values, decided),
         enough_fraction=float(np.mean(enough)),
         nodes=_span(nodes),
     )

@@ -14,7 +14,7 @@ from penstock.planning.optimizer.refill_nodes import Array
 from penstock.planning.optimizer.resize_fleet import Worlds
 from penstock.planning.optimizer.serve_draws import LoadDraws
 from penstock.planning.spec.resolve_plan import LeftOut, Resolved
-from penstock.planning.uncertainty.draw_inputs import draw_errors, draw_inputs
+from penstock.planning.uncertainty.draw_inputs import draw_inputs
 from penstock.planning.uncertainty.drawn_worlds import drawn_worlds
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob, capacity_spreads, knobs_of
 
@@ -77,10 +77,9 @@ def draw_needs(resolved: Resolved, candidates: Sequence[Candidate], *, known: Se
     world, ids = InputWorld(resolved=resolved), {knob.id for knob in known}
     found = knobs_of(resolved, capacity_spreads(candidates))
     knobs = [knob for knob in found if knob.kind in LOADING and knob.id not in ids]
-    uncertain, values = draw_inputs(knobs, _SEED, _DRAWS)
+    drawn = draw_inputs(knobs, _SEED, _DRAWS)
     problem = build_problem(resolved, candidates)
-    errors = draw_errors(uncertain, _SEED, _DRAWS)
-    worlds = drawn_worlds(world, candidates, problem, values, uncertain, errors=errors)
+    worlds = drawn_worlds(world, candidates, problem, drawn.values, drawn.knobs, errors=drawn.errors)
     needs = {
         (entry.id, period): _need(entry, period, worlds) for entry in candidates for period in range(problem.periods)
     }

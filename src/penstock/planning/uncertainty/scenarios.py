@@ -131,7 +131,7 @@ def without_each_rule(problem: Problem) -> Mapping[str, Problem]:
         "the limits on nodes": replace(problem, max_nodes={}),
         "the minimum number of vendors": replace(problem, min_vendors=1),
         "the maximum share of one vendor": replace(problem, max_vendor_share=None),
-        "the spare nodes": replace(problem, spare_nodes=0),
+        "the spares": replace(problem, spare_nodes=0),
         "delivery dates": replace(problem, offers=instantly),
     }
     if problem.min_vendors > 1 and problem.max_vendor_share is not None:

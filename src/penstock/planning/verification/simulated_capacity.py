@@ -120,7 +120,7 @@ def _with_simulated_curve(seen: Capacity, scale: Callable[[RateCurve], RateCurve
     if not seen.meets_slo:
         return seen
     grounds = f"simulated with Poisson arrivals and the workload's mix of lengths on {replicas}; {seen.grounds}"
-    found = replace(seen, curve=scale(seen.curve), grounds=grounds)
+    found = replace(seen, curve=scale(seen.curve), grounds=grounds, simulated_replicas=replicas)
     return found if found.meets_slo else cannot("simulated: misses the SLO at every rate")
 
 

@@ -56,7 +56,7 @@ ITEM_NAMES: Final = {
     Item.LICENCES: "licences",
     Item.SUPPORT: "support",
     Item.FAILURES: "failures",
-    Item.SPARES: "spare nodes",
+    Item.SPARES: "spares",
     Item.SOFTWARE: "software engineers",
 }
 LABEL_COLOURS: Final = {"amd": "#c8401f", "nvidia": "#4c8c2b", "mix": "#5a5fc7"}

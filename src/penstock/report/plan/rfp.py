@@ -284,15 +284,15 @@ def _lots(share: float | None) -> Iterator[str]:
 
 
 def _span(sheet: VendorSheet, share: float | None) -> str:
-    devices = sheet.accelerator.node.devices
     if share is None:
-        return _about(sheet.nodes.whole_nodes, devices)
-    return f"lot 1 {_about(sheet.nodes.whole_nodes, devices)}, lot 2 {_about(sheet.nodes.shared_nodes, devices)}"
+        return _about(sheet.nodes.whole_nodes, sheet)
+    return f"lot 1 {_about(sheet.nodes.whole_nodes, sheet)}, lot 2 {_about(sheet.nodes.shared_nodes, sheet)}"
 
 
-def _about(nodes: int | None, devices: int) -> str:
-    each = count_text(devices, "device")
-    return f"as many nodes of {each} as needed" if nodes is None else f"about {count_text(nodes, 'node')} of {each}"
+def _about(nodes: int | None, sheet: VendorSheet) -> str:
+    each = count_text(sheet.nodes.devices or sheet.accelerator.node.devices, "device")
+    unit = "node" if sheet.nodes.devices is None else "instance"
+    return f"as many {unit}s of {each} as needed" if nodes is None else f"about {count_text(nodes, unit)} of {each}"
 
 
 def _workload_lines(result: PlanResult, workload: WorkloadPlan) -> Iterator[str]:
