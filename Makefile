@@ -85,6 +85,14 @@ docs-check: machine-code ## fail when generated docs are out of date
 walk: wheel-venv ## run every command of the tutorials with the wheel, from an empty directory, and write their output
 	$(BIN)/python tools/walk_tutorials.py --bin $(WHEEL_VENV)/bin --write
 
+site: $(VENV)/.installed build/site-venv/.installed ## build the documentation as a site into build/site/html, and check its links
+	PYTHONPATH=tools $(BIN)/python tools/build_site.py $(abspath build/site-venv)/bin/zensical
+
+build/site-venv/.installed: constraints/site.txt
+	$(PYTHON) -m venv build/site-venv
+	build/site-venv/bin/python -m pip install --quiet --require-hashes --requirement constraints/site.txt
+	touch $@
+
 claims: $(VENV)/.installed ## audit the ledger again and write docs/claims.md and its charts (a minute)
 	$(BIN)/python tools/build_claims.py
 
@@ -166,6 +174,8 @@ constraints: $(VENV)/.installed ## pin versions and hashes again
 	    $$( [ $$target = dev ] && echo "--all-extras constraints/dev.in" ) \
 	    --output-file constraints/$$target.txt pyproject.toml; \
 	done
+	$(BIN)/pip-compile --quiet --upgrade --generate-hashes --strip-extras --allow-unsafe --no-emit-index-url --no-emit-trusted-host \
+	  --no-emit-find-links --no-header --no-annotate --output-file constraints/site.txt constraints/site.in
 
 clean: ## remove everything generated
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
