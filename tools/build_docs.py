@@ -36,6 +36,7 @@ COMMANDS = (
     ("top",),
     ("receipts",),
     ("export",),
+    ("mcp",),
     ("results",),
     ("calibrate",),
     ("tax",),

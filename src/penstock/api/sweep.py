@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import RenderableType
 
@@ -10,7 +11,7 @@ from penstock.api.arguments.choices import loads_choice
 from penstock.api.arguments.repeated_flags import simulate_command
 from penstock.api.options.option_fields import takes
 from penstock.api.options.predict_options import SweepOptions
-from penstock.api.predict import PredictAnswer, predict_at
+from penstock.api.predict import PredictAnswer, PredictDisaggregatedAnswer, predict, predict_at
 from penstock.errors import UsageError
 from penstock.model import ModelSpec
 from penstock.report.predict_summary import weights_name
@@ -75,3 +76,9 @@ def sweep(options: SweepOptions) -> SweepAnswer:
         answers=answers,
         follow_up=simulate_command(options),
     )
+
+
+def predict_loads(**given: Any) -> PredictAnswer | PredictDisaggregatedAnswer | SweepAnswer:  # noqa: ANN401 - options
+    """Predict one load, or sweep several, as the command `predict` does."""
+    loads = loads_choice(given.pop("concurrency", 64))
+    return predict(**given, concurrency=loads[0]) if len(loads) == 1 else sweep(**given, concurrency=loads)

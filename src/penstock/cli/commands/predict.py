@@ -24,12 +24,8 @@ def predict_command(given: Given, *, as_json: AsJson = False) -> None:
     - `penstock predict deepseek-r1 --on gb200:8 --ep --replicas 4 --prefill 1 --prefill-split dp8,ep --concurrency 128`
     - `penstock predict ./my-model --on mi300x --roofline  # an upper bound instead of an estimate`
     """
-    from penstock.api.arguments.choices import loads_choice
-    from penstock.api.predict import predict
-    from penstock.api.sweep import sweep
+    from penstock.api.sweep import predict_loads
 
-    loads = loads_choice(given.pop("concurrency"))
     with Watch("predicting"):
-        one = len(loads) == 1
-        answer = predict(**given, concurrency=loads[0]) if one else sweep(**given, concurrency=loads)
+        answer = predict_loads(**given)
     show(answer, as_json=as_json)
