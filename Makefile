@@ -182,3 +182,7 @@ constraints: $(VENV)/.installed ## pin versions and hashes again
 
 clean: ## remove everything generated
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+.PHONY: guide-check
+guide-check: machine-code ## cells and crossings of a guide against their plans (12 cells: 15 minutes)
+	$(BIN)/python tools/check_guide.py llama-3.1-70b --cells $(or $(CELLS),12) --crossings $(or $(CROSSINGS),4)

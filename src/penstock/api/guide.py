@@ -11,11 +11,13 @@ from rich.console import RenderableType
 from penstock.api.answer import ApiAnswer, Row
 from penstock.api.arguments.choices import tokens_choice
 from penstock.api.arguments.workload_argument import trace_choice
+from penstock.api.capacity_files import guide_files
 from penstock.api.compile_notice import compile_first
 from penstock.api.options.guide_options import GuideOptions
 from penstock.api.options.option_fields import takes
 from penstock.api.plan import sources_of
 from penstock.errors import UsageError
+from penstock.fleet.pools import Fleet
 from penstock.guide.guide_file import (
     DEFAULT_LOADS,
     DEFAULT_OUTPUTS,
@@ -29,6 +31,7 @@ from penstock.guide.guide_file import (
     question_of,
 )
 from penstock.guide.guide_result import GuideCell, GuideResult
+from penstock.guide.guide_routes import guide_fleet
 from penstock.guide.make_guide import make_guide
 from penstock.planning.spec.accelerator_entries import AcceleratorEntry
 from penstock.planning.spec.trace_lengths import trace_lengths
@@ -62,6 +65,10 @@ class GuideAnswer(ApiAnswer):
         """Return one row per workload and load."""
         return [_row(cell) for cell in self.result.cells]
 
+    def fleet(self, requests_per_s: float | None = None) -> Fleet:
+        """Return one fleet with a route for each workload, each at the same load; the middle load by default."""
+        return guide_fleet(self.result, requests_per_s)
+
     def render(self, columns: int) -> RenderableType:
         """Return what `guide` prints."""
         return render_guide(self.result, f"penstock guide {self.what} --html guide.html --routes fleet.yaml", columns)
@@ -76,7 +83,7 @@ def guide(options: GuideOptions) -> GuideAnswer:
     question = guide_question(options)
     compile_first(options.watch)
     sources = sources_of(question.template, Path(), options.watch)
-    result = make_guide(question, sources, options.watch.progress)
+    result = make_guide(question, sources, options.watch.progress, guide_files())
     return GuideAnswer(result=result, what=str(options.what))
 
 

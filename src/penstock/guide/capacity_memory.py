@@ -1,9 +1,20 @@
 """Keeps the capacities that were found for one workload shape, by kind of replica and pool size."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from penstock.planning.candidates.replica_capacity import Capacity, RateCurve
+
+
+class CapacityFiles(Protocol):
+    """Capacities of earlier processes."""
+
+    def read(self, key: str) -> Mapping[str, Any] | None:
+        """Return what was kept under a key; None if nothing was."""
+
+    def write(self, key: str, kept: Mapping[str, object]) -> None:
+        """Keep something under a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,49 +24,82 @@ class KnownCapacity:
     errors: tuple[float, ...]
     requests_per_s: tuple[float, ...]
     headroom: float
+    tier: str
 
     @classmethod
     def of(cls, capacity: Capacity, headroom: float) -> "KnownCapacity":
         """Return what is kept of a capacity."""
         curve = capacity.curve
-        return cls(errors=tuple(curve.errors), requests_per_s=tuple(curve.requests_per_s), headroom=headroom)
+        return cls(
+            errors=tuple(curve.errors),
+            requests_per_s=tuple(curve.requests_per_s),
+            headroom=headroom,
+            tier=capacity.tier,
+        )
 
-    def capacity_like(self, other: Capacity) -> Capacity:
-        """Return the capacity with this curve; its grounds and tier are those of another pool of the same kind."""
-        return replace(other, curve=RateCurve(errors=self.errors, requests_per_s=self.requests_per_s))
+    def capacity(self, engine: str) -> Capacity:
+        """Return the capacity of a replica with this curve."""
+        return Capacity(
+            curve=RateCurve(errors=self.errors, requests_per_s=self.requests_per_s),
+            tier=self.tier,
+            grounds="simulated for the guide",
+            prefill_fraction=None,
+            measured_engine=engine,
+        )
 
 
 @dataclass(slots=True)
 class ShapeMemory:
-    """What is known of one workload shape."""
+    """What is known of one workload shape. A kind is a split with its engine."""
 
-    curves: dict[tuple[str, int], KnownCapacity] = field(default_factory=dict)
-    """Maps kind of replica and number of simulated replicas to the curve."""
-    rates_by_size: dict[str, dict[int, float]] = field(default_factory=dict)
-    """Maps kind of replica to its simulated rate per replica, by the number of simulated replicas."""
-    screened_rates: dict[str, float] = field(default_factory=dict)
-    """Maps kind of replica to its predicted rate without queues."""
+    kinds: list[str] = field(default_factory=list)
+    """Kinds that were found at the highest load."""
+    curves: dict[str, dict[int, KnownCapacity]] = field(default_factory=dict)
+    """Maps kind and number of simulated replicas to the curve."""
+    rates: dict[str, dict[int, float]] = field(default_factory=dict)
+    """Maps kind to its simulated rate per replica, by the number of simulated replicas."""
+    sketches: dict[str, dict[int, float]] = field(default_factory=dict)
+    """Maps kind to the quick estimate by which engines are compared, by the number of simulated replicas."""
+    screened: dict[str, float] = field(default_factory=dict)
+    """Maps kind to its predicted rate without queues."""
+    changed: bool = False
 
-    def curve(self, name: str, replicas: int) -> KnownCapacity | None:
-        """Return the curve of a kind in a pool; None if it is not known."""
-        return self.curves.get((name, replicas))
+    def plain(self) -> dict[str, object]:
+        """Return everything as JSON types."""
+        curves = {
+            name: {
+                str(size): [known.errors, known.requests_per_s, known.headroom, known.tier]
+                for size, known in by.items()
+            }
+            for name, by in self.curves.items()
+        }
+        return {
+            "kinds": self.kinds,
+            "curves": curves,
+            "rates": self.rates,
+            "sketches": self.sketches,
+            "screened": self.screened,
+        }
 
-    def keep_curve(self, name: str, replicas: int, found: KnownCapacity) -> None:
-        """Keep the curve of a kind in a pool."""
-        self.curves[name, replicas] = found
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> "ShapeMemory":
+        """Return a memory from JSON types."""
+        return cls(
+            kinds=list(kept["kinds"]),
+            curves={
+                name: {
+                    int(size): KnownCapacity(
+                        errors=tuple(entry[0]), requests_per_s=tuple(entry[1]), headroom=float(entry[2]), tier=entry[3]
+                    )
+                    for size, entry in by.items()
+                }
+                for name, by in kept["curves"].items()
+            },
+            rates=_by_size(kept["rates"]),
+            sketches=_by_size(kept["sketches"]),
+            screened=dict(kept["screened"]),
+        )
 
-    def rates(self, name: str) -> Mapping[int, float]:
-        """Return the known rates per replica by pool size."""
-        return self.rates_by_size.get(name, {})
 
-    def keep_rate(self, name: str, replicas: int, rate: float) -> None:
-        """Keep the rate per replica in a pool of this size."""
-        self.rates_by_size.setdefault(name, {})[replicas] = rate
-
-    def screened_rate(self, name: str) -> float | None:
-        """Return the predicted rate of a kind; None if it is not known."""
-        return self.screened_rates.get(name)
-
-    def keep_screened(self, name: str, rate: float) -> None:
-        """Keep the predicted rate of a kind."""
-        self.screened_rates[name] = rate
+def _by_size(kept: Mapping[str, Mapping[str, float]]) -> dict[str, dict[int, float]]:
+    return {name: {int(size): rate for size, rate in by.items()} for name, by in kept.items()}

@@ -12,6 +12,7 @@ from math import ceil, inf, isfinite
 from typing import Final
 
 from penstock.guide.shape_capacity import PoolKind, ShapeCapacity
+from penstock.planning.candidates.candidate_search import Candidate
 from penstock.planning.optimizer.problem import Offer, Problem
 from penstock.planning.spec.plan_types import Acquisition
 
@@ -54,8 +55,9 @@ class FleetSearch:
 
     def __init__(self, capacity: ShapeCapacity, requests_per_s: float) -> None:
         self.capacity, self.load = capacity, requests_per_s
-        self.need = requests_per_s / capacity.utilisation
-        self._headroom: dict[str, float] = {}
+        self.need = requests_per_s / capacity.problem.utilisation_fraction
+        self._settled = dict[str, tuple[Candidate, float]]()
+        """Maps each split to its candidate at this load and its headroom, once they are known."""
 
     def cheapest(self, kinds: Sequence[PoolKind]) -> SizedFleet | None:
         """Return the cheapest fleet of these kinds; None if none of them can serve the load."""
@@ -66,20 +68,21 @@ class FleetSearch:
 
     def _settle(self, pool: SizedPool) -> bool:
         """Simulate what is only bounded of a pool; return whether nothing had to be simulated."""
-        kind, name = pool.kind, pool.kind.candidate.id
-        if name not in self._headroom:
-            self._headroom[name] = self.capacity.candidate_at(kind, self.load)[1]
+        entry = pool.kind.candidate
+        if entry.id not in self._settled:
+            self._settled[entry.id] = self.capacity.candidate_at(entry, self.load)
             return False
-        if not self.capacity.rate_bound(kind, pool.replicas)[1]:
-            self.capacity.find_rate(kind, pool.replicas)
+        if not self.capacity.rate_bound(entry, pool.replicas)[1]:
+            self.capacity.find_rate(entry, pool.replicas)
             return False
         return True
 
     def _fleets(self, kinds: Sequence[PoolKind]) -> Iterator[SizedFleet]:
         """Yield the smallest fleet of each kind, and of each two kinds of one accelerator."""
-        for kind in kinds:
+        known = [self._with_engine(kind) for kind in kinds]
+        for kind in known:
             yield from self._fleet((kind, self._smallest(kind, self.need)))
-        for one, other in combinations(kinds, 2):
+        for one, other in combinations(known, 2):
             if one.offer.accelerator == other.offer.accelerator and one.offer.key != other.offer.key:
                 yield from self._pairs(*sorted((one, other), key=lambda kind: kind.offer.devices))
 
@@ -101,15 +104,22 @@ class FleetSearch:
         pools = tuple(SizedPool(kind=kind, units=units) for kind, units in asked if units is not None)
         yield SizedFleet(pools=pools, cost_usd=usd + vendor_usd)
 
+    def _with_engine(self, kind: PoolKind) -> PoolKind:
+        """Return the kind with the engine that a plan of this load chooses, once it is known."""
+        known = self._settled.get(kind.candidate.id)
+        return kind if known is None else PoolKind(candidate=known[0], offer=kind.offer)
+
     def headroom(self, kind: PoolKind) -> float:
         """Return the headroom of a kind at this load, or a lower bound on it."""
-        known = self._headroom.get(kind.candidate.id)
-        return self.capacity.headroom_bound(kind) if known is None else known
+        known = self._settled.get(kind.candidate.id)
+        return self.capacity.headroom_bound(kind.candidate) if known is None else known[1]
 
     def _capacity_of(self, kind: PoolKind, units: int) -> float:
         """Return an upper bound on the load, without headroom, that a number of units carry."""
         replicas = kind.replicas(units)
-        return replicas * self.capacity.rate_bound(kind, replicas)[0] / self.headroom(kind) if replicas else 0.0
+        return (
+            replicas * self.capacity.rate_bound(kind.candidate, replicas)[0] / self.headroom(kind) if replicas else 0.0
+        )
 
     def _smallest(self, kind: PoolKind, need: float) -> int | None:
         """Return the fewest units that carry a load; None if the headroom is infinite."""
@@ -117,7 +127,7 @@ class FleetSearch:
         if not isfinite(headroom):
             return None
         # No pool carries more per replica than the bound for the largest size.
-        best = self.capacity.rate_bound(kind, 10**6)[0] / headroom
+        best = self.capacity.rate_bound(kind.candidate, 10**6)[0] / headroom
         step = kind.unit_step
         units = max(1, ceil(need / best * kind.candidate.devices / kind.offer.devices / step - _ROUNDING)) * step
         while self._capacity_of(kind, units) < need * (1 - _ROUNDING):

@@ -82,8 +82,8 @@ class ShapeDraws:
         """Return, for each pool, its candidate and the rate of a replica in the pool relative to the candidate's."""
         found = []
         for pool in fleet.pools:
-            entry, _ = self.capacity.candidate_at(pool.kind, requests_per_s)
-            found.append((entry, self.capacity.find_rate(pool.kind, pool.replicas) / entry.rates[0]))
+            entry, _ = self.capacity.candidate_at(pool.kind.candidate, requests_per_s)
+            found.append((entry, self.capacity.find_rate(entry, pool.replicas) / entry.rates[0]))
         return found
 
     def _problem(self, entries: Sequence[Candidate], requests_per_s: float) -> Problem:

@@ -16,7 +16,7 @@ from penstock.reading.file_shape import FieldError, FileShape, file_config
 from penstock.reading.scalars import LOWER_CASE, Day, Flag, OrText, Parsed, Tokens, Word, number, whole
 from penstock.workload.slo import Slo, parse_duration, parse_slo
 
-DEFAULT_PROMPTS: Final = (1_000, 4_000, 16_000, 64_000)
+DEFAULT_PROMPTS: Final = (1024, 4096, 16_384, 65_536)
 DEFAULT_OUTPUTS: Final = (256,)
 DEFAULT_LOADS: Final = (0.25, 1.0, 4.0, 16.0, 64.0)
 DEFAULT_SLO: Final = Slo(ttft_s=2.0, tpot_s=0.06)

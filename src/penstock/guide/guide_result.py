@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from penstock.guide.grid import Grid, WorkloadShape
+from penstock.planning.candidates.replica_capacity import Option
 from penstock.planning.spec.resolve_plan import LeftOut
 
 Binding = Literal["capacity", "bandwidth", "compute", "interconnect", "software", "price"]
@@ -16,6 +17,8 @@ Axis = Literal["load", "context"]
 class GuidePool:
     """Units of one kind in a fleet."""
 
+    kind: str
+    """Split, weights and engine of a replica."""
     accelerator: str
     unit_devices: int
     units: int
@@ -145,6 +148,8 @@ class GuideResult:
     left_out: tuple[LeftOut, ...]
     prices: Mapping[str, str] = field(default_factory=dict)
     """Maps accelerator to the source of its rent."""
+    options: Mapping[str, Option] = field(default_factory=dict)
+    """Maps the kinds of the guide's pools to their deployment."""
 
     @property
     def served(self) -> Sequence[GuideCell]:

@@ -9,7 +9,7 @@ from penstock.economics.token_price import MTOK
 from penstock.guide.cheapest_fleet import FleetSearch, SizedFleet, SizedPool
 from penstock.guide.fleet_draws import ShapeDraws
 from penstock.guide.guide_result import Binding, GuideCell, GuideFleet, GuidePool
-from penstock.guide.shape_capacity import ShapeCapacity, vendors_of
+from penstock.guide.shape_capacity import ShapeCapacity, kind_name, vendors_of
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -92,14 +92,15 @@ class ShapeJudge:
         )
 
     def _pools(self, pools: Sequence[SizedPool], requests_per_s: float) -> tuple[GuidePool, ...]:
-        found = [self.capacity.candidate_at(pool.kind, requests_per_s) for pool in pools]
-        rates = [self.capacity.find_rate(pool.kind, pool.replicas) for pool in pools]
+        found = [self.capacity.candidate_at(pool.kind.candidate, requests_per_s) for pool in pools]
+        rates = [self.capacity.find_rate(entry, pool.replicas) for pool, (entry, _) in zip(pools, found, strict=True)]
         carried = [
             pool.replicas * rate / headroom for pool, rate, (_, headroom) in zip(pools, rates, found, strict=True)
         ]
         spare = self.capacity.problem.spare_nodes
         return tuple(
             GuidePool(
+                kind=kind_name(entry.option),
                 accelerator=pool.kind.offer.accelerator,
                 unit_devices=pool.kind.offer.devices,
                 units=pool.units + spare,

@@ -3,20 +3,28 @@
 from collections.abc import Iterator
 
 from penstock.errors import UsageError
+from penstock.guide.capacity_memory import CapacityFiles
 from penstock.guide.crossings import context_crossings, load_crossings
 from penstock.guide.fleet_draws import ShapeDraws
 from penstock.guide.grid import Grid, WorkloadShape
 from penstock.guide.guide_file import GuideQuestion
 from penstock.guide.guide_result import Crossing, GuideCell, GuideResult
 from penstock.guide.judge_cell import ShapeJudge
-from penstock.guide.shape_capacity import search_shape
+from penstock.guide.search_shapes import ShapeSearch
+from penstock.guide.shape_capacity import kind_name
+from penstock.planning.candidates.replica_capacity import Option
 from penstock.planning.plan_sources import Sources
 from penstock.planning.spec.resolve_plan import LeftOut
 from penstock.simulation.run_options import StageProgress
 
 
-def make_guide(question: GuideQuestion, sources: Sources, progress: StageProgress = lambda *_: None) -> GuideResult:
-    """Compute the result of a guide."""
+def make_guide(
+    question: GuideQuestion,
+    sources: Sources,
+    progress: StageProgress = lambda *_: None,
+    files: CapacityFiles | None = None,
+) -> GuideResult:
+    """Compute the result of a guide. `files` keep capacities between processes."""
     grid, template = question.grid, question.template
     shapes = [shape for shape in grid.shapes() if _within_context(shape, sources)]
     if not shapes:
@@ -25,13 +33,17 @@ def make_guide(question: GuideQuestion, sources: Sources, progress: StageProgres
     crossings: list[Crossing] = []
     left_out = dict[str, LeftOut]()
     prices: dict[str, str] = {}
+    options = dict[str, Option]()
+    search = ShapeSearch(template=template, highest_load=grid.loads[-1], sources=sources, files=files)
     for number, shape in enumerate(shapes):
         progress(f"{shape.model} {shape.input_tokens:,}/{shape.output_tokens:,}", number, len(shapes))
-        capacity = search_shape(shape, template, grid.loads[-1], sources, lambda *_: None)
+        capacity = search.search(shape)
         judge = ShapeJudge(capacity=capacity, draws=ShapeDraws(capacity=capacity))
         row = [judge.cell(load) for load in grid.loads]
         cells += row
         crossings += load_crossings(row, judge.fleets)
+        search.keep(capacity)
+        options |= {kind_name(one): one for engines in capacity.engines.values() for one in engines}
         left_out |= {entry.what: entry for entry in capacity.resolved.left_out}
         prices |= {
             entry.id: entry.rent.source for entry in capacity.resolved.plan.accelerators if entry.rent is not None
@@ -50,6 +62,7 @@ def make_guide(question: GuideQuestion, sources: Sources, progress: StageProgres
         accelerators=tuple(prices),
         left_out=tuple(left_out.values()),
         prices=prices,
+        options=options,
     )
 
 

@@ -5,28 +5,28 @@ by pool size, so that loads only add arithmetic.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf
 
-from penstock.errors import UsageError
 from penstock.guide.capacity_memory import KnownCapacity, ShapeMemory
 from penstock.guide.grid import WorkloadShape
-from penstock.planning.candidates.candidate_search import Candidate
-from penstock.planning.candidates.replica_capacity import Capacity
-from penstock.planning.candidates_by_workload import search_candidates
-from penstock.planning.make_plan import resolve_inputs
-from penstock.planning.optimizer.build_problem import build_problem
+from penstock.planning.candidates.candidate_search import Candidate, judge_option
+from penstock.planning.candidates.replica_capacity import Capacity, Option, RateCurve
 from penstock.planning.optimizer.problem import Offer, Problem
 from penstock.planning.plan_sources import Sources
-from penstock.planning.spec.plan_types import Plan, WorkloadPlan
+from penstock.planning.spec.plan_types import WorkloadPlan
 from penstock.planning.spec.resolve_plan import LeftOut, Resolved
 from penstock.planning.uncertainty.plan_headroom import plan_headroom
 from penstock.planning.verification.simulated_capacity import PoolLoad, pool_of_size, reference_load, simulated_size
 from penstock.planning.verification.verify_fleet import MAY_CARRY
-from penstock.simulation.run_options import StageProgress
 
 _LOWER_HEADROOM = 0.97
 """Factor on the headroom at the highest load, below which the headroom at a lower load is never assumed."""
+
+
+def kind_name(option: Option) -> str:
+    """Return the name of a kind of replica: its split and its engine."""
+    return f"{option.id} with {option.measured_engine}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -61,124 +61,116 @@ class ShapeCapacity:
     problem: Problem
     """The offers, the costs per vendor and the spare units; its demand is not used."""
     kinds: tuple[PoolKind, ...]
+    engines: dict[str, tuple[Option, ...]]
+    """Maps each split to its options, one for each engine that can be launched."""
     left_out: tuple[LeftOut, ...]
     memory: ShapeMemory
-    _sized: dict[tuple[str, int], tuple[Candidate, float]] = field(default_factory=dict)
 
     @property
-    def utilisation(self) -> float:
-        """Return the highest planned utilisation."""
-        return self.problem.utilisation_fraction
+    def highest_load(self) -> float:
+        """Return the load at which the candidates were searched."""
+        return self.resolved.plan.workloads[0].peak_requests_per_s
 
     def workload(self, requests_per_s: float) -> WorkloadPlan:
         """Return the workload at a load."""
         return self.shape.workload(self.resolved.plan.workloads[0], requests_per_s)
 
-    def at_load(self, requests_per_s: float) -> Resolved:
-        """Return the inputs of the plan at a load."""
-        plan = replace(self.resolved.plan, workloads=(self.workload(requests_per_s),))
-        return replace(self.resolved, plan=plan)
+    def candidate_at(self, entry: Candidate, requests_per_s: float) -> tuple[Candidate, float]:
+        """Return the candidate as a plan of this load simulates it, and its headroom; infinite if it is too unsure.
 
-    def candidate_at(self, kind: PoolKind, requests_per_s: float) -> tuple[Candidate, float]:
-        """Return the candidate as a plan of this load simulates it, and its headroom; infinite if it is too unsure."""
-        entry = kind.candidate
-        reference = self._reference(entry, requests_per_s)
-        key = (entry.id, reference.replicas)
-        if key not in self._sized:
-            known = self.memory.curve(*key)
-            if known is None:
-                known = self._simulate(entry, reference, requests_per_s)
-                self.memory.keep_curve(*key, known)
-            found = replace(entry, capacities=(known.capacity_like(entry.capacities[0]),))
-            self._sized[key] = found, known.headroom
-        return self._sized[key]
+        As in a plan, the engine is the one with the highest quick estimate at this load.
+        """
+        options = self.engines.get(entry.id, (entry.option,))
+        option = max(options, key=lambda one: self._sketch(one, requests_per_s))
+        reference = self._reference(option, requests_per_s)
+        if reference is None:
+            return entry, inf
+        curves = self.memory.curves.setdefault(kind_name(option), {})
+        if reference.replicas not in curves:
+            curves[reference.replicas] = self._simulate(option, reference, requests_per_s)
+            self.memory.changed = True
+        known = curves[reference.replicas]
+        found = _candidate(option, entry.workload, known.capacity(option.measured_engine))
+        return found, known.headroom
 
-    def _reference(self, entry: Candidate, requests_per_s: float) -> PoolLoad:
-        light = self.memory.screened_rate(entry.id)
-        if light is None:
+    def _sketch(self, option: Option, requests_per_s: float) -> float:
+        """Return the quick estimate of an option's rate; 0 if it serves no request in time."""
+        if len(self.engines.get(option.id, ())) < 2:
+            return 1.0
+        reference = self._reference(option, requests_per_s)
+        if reference is None:
+            return 0.0
+        known = self.memory.sketches.setdefault(kind_name(option), {})
+        if reference.replicas not in known:
+            found = judge_option(self.workload(requests_per_s), option, self.sources.capacity_of)
+            known[reference.replicas] = found.rates[0]
+            self.memory.changed = True
+        return known[reference.replicas]
+
+    def _reference(self, option: Option, requests_per_s: float) -> PoolLoad | None:
+        """Return the pool in which a plan of this load simulates an option; None if it serves no request in time."""
+        name, known = kind_name(option), self.memory.screened
+        if name not in known:
             screen = self.sources.screen or self.sources.capacity_of
-            light = screen(entry.option, self.workload(requests_per_s))[0].requests_per_s.value
-            self.memory.keep_screened(entry.id, light)
-        found = reference_load(entry.option, self.workload(requests_per_s), (_rate_only(entry.capacities[0], light),))
-        if found is None:
-            raise ValueError(f"{entry.id} serves no request of the workload")
-        return found
+            known[name] = screen(option, self.workload(requests_per_s))[0].requests_per_s.value
+            self.memory.changed = True
+        return reference_load(option, self.workload(requests_per_s), (_rate_alone(known[name]),))
 
-    def _simulate(self, entry: Candidate, reference: PoolLoad, requests_per_s: float) -> KnownCapacity:
+    def _simulate(self, option: Option, reference: PoolLoad, requests_per_s: float) -> KnownCapacity:
         workload = self.workload(requests_per_s)
-        curve_of = self.sources.curve_of or self.sources.capacity_of
-        (capacity,) = curve_of(entry.option, workload)
+        (capacity,) = (self.sources.curve_of or self.sources.capacity_of)(option, workload)
         if not capacity.meets_slo:
             return KnownCapacity.of(capacity, inf)
-        self.memory.keep_rate(entry.id, reference.replicas, capacity.requests_per_s.value)
-        confident = plan_headroom(self.at_load(requests_per_s), (replace(entry, capacities=(capacity,)),))
-        headroom = (confident.resolved.headroom or {}).get((entry.id, 0), inf)
-        return KnownCapacity.of(capacity, headroom)
+        self.memory.rates.setdefault(kind_name(option), {})[reference.replicas] = capacity.requests_per_s.value
+        resolved = replace(self.resolved, plan=replace(self.resolved.plan, workloads=(workload,)))
+        confident = plan_headroom(resolved, (_candidate(option, workload.name, capacity),))
+        return KnownCapacity.of(capacity, confident.resolved.headroom.get((option.id, 0), inf))
 
-    def headroom_bound(self, kind: PoolKind) -> float:
-        """Return a lower bound on the headroom of a kind at any load up to the highest."""
-        return max(
-            1.0, self.candidate_at(kind, self.resolved.plan.workloads[0].peak_requests_per_s)[1] * _LOWER_HEADROOM
-        )
+    def headroom_bound(self, entry: Candidate) -> float:
+        """Return a lower bound on the headroom of a candidate at any load up to the highest."""
+        return max(1.0, self.candidate_at(entry, self.highest_load)[1] * _LOWER_HEADROOM)
 
-    def rate_bound(self, kind: PoolKind, replicas: int) -> tuple[float, bool]:
+    def rate_bound(self, entry: Candidate, replicas: int) -> tuple[float, bool]:
         """Return an upper bound on the rate of one replica in a pool of this size, and whether it is exact."""
         if self.sources.sustained_of is None:
-            return kind.candidate.rates[0], True
-        entry, size = kind.candidate, simulated_size(kind.candidate.option, replicas)
-        known = self.memory.rates(entry.id)
+            return entry.rates[0], True
+        size, known = simulated_size(entry.option, replicas), self.memory.rates.get(kind_name(entry.option), {})
         if size in known:
             return known[size], True
         larger = [rate for other, rate in known.items() if other > size]
         highest = max(known.values(), default=entry.rates[0]) * MAY_CARRY
         return min([highest, *larger]), False
 
-    def find_rate(self, kind: PoolKind, replicas: int) -> float:
+    def find_rate(self, entry: Candidate, replicas: int) -> float:
         """Return the simulated rate of one replica in a pool of this size; the estimate if there is no simulator."""
-        entry = kind.candidate
         if self.sources.sustained_of is None:
             return entry.rates[0]
-        load = pool_of_size(self._reference(entry, self.resolved.plan.workloads[0].peak_requests_per_s), replicas)
-        known = self.memory.rates(entry.id)
-        if load.replicas not in known:
-            self.memory.keep_rate(entry.id, load.replicas, self.sources.sustained_of(load) / load.replicas)
-        return self.memory.rates(entry.id)[load.replicas]
+        size, known = simulated_size(entry.option, replicas), self.memory.rates.setdefault(kind_name(entry.option), {})
+        if size not in known:
+            reference = self._reference(entry.option, self.highest_load)
+            if reference is None:
+                return 0.0
+            load = pool_of_size(reference, size)
+            known[size] = self.sources.sustained_of(load) / size
+            self.memory.changed = True
+        return known[size]
 
 
-def _rate_only(like: Capacity, rate: float) -> Capacity:
-    return replace(like, curve=type(like.curve)(errors=(0.0,), requests_per_s=(rate,)))
-
-
-def search_shape(
-    shape: WorkloadShape, template: Plan, highest_load: float, sources: Sources, progress: StageProgress
-) -> ShapeCapacity:
-    """Find the candidates of a shape, as a plan of its highest load does."""
-    resolved = resolve_inputs(shape.plan(template, highest_load), sources)[0]
-    choice = search_candidates(resolved, sources, progress)
-    memory = ShapeMemory()
-    problem = build_problem(resolved, choice.candidates)
-    if problem.periods > 1:
-        raise UsageError("a guide plans one period; shorten `horizon_years`, or use `acquire: [rent]`")
-    kinds = tuple(
-        PoolKind(candidate=entry, offer=offer)
-        for entry in choice.candidates
-        for offer in problem.offers
-        if entry.accelerator.id == offer.accelerator and _holds(offer, entry)
-    )
-    return ShapeCapacity(
-        shape=shape,
-        resolved=resolved,
-        sources=sources,
-        problem=problem,
-        kinds=kinds,
-        left_out=(*resolved.left_out, *choice.left_out),
-        memory=memory,
+def _rate_alone(rate: float) -> Capacity:
+    return Capacity(
+        curve=RateCurve(errors=(0.0,), requests_per_s=(rate,)), tier="", grounds="predicted", prefill_fraction=None
     )
 
 
-def _holds(offer: Offer, entry: Candidate) -> bool:
-    most = offer.max_replica_devices
-    return offer.min_replica_devices <= entry.devices and (most is None or entry.devices <= most)
+def _candidate(option: Option, workload: str, capacity: Capacity) -> Candidate:
+    return Candidate(
+        id=option.id,
+        workload=workload,
+        weights=option.weights,
+        deployment=option.deployment,
+        capacities=(capacity,),
+        speculation=option.speculation,
+    )
 
 
 def vendors_of(kinds: Sequence[PoolKind]) -> tuple[str, ...]:

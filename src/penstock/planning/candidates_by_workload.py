@@ -4,8 +4,15 @@ from collections.abc import Iterator, Sequence
 
 from penstock.catalog.accelerator import Accelerator
 from penstock.model import ModelSpec
-from penstock.planning.candidates.candidate_search import Choice, EnginesOf, find_candidates, with_curves
-from penstock.planning.candidates.replica_capacity import CapacityOf
+from penstock.planning.candidates.candidate_search import (
+    Choice,
+    EnginesOf,
+    engines_to_consider,
+    find_candidates,
+    with_curves,
+)
+from penstock.planning.candidates.deployment_options import WorkloadOnAccelerator, options_of
+from penstock.planning.candidates.replica_capacity import CapacityOf, Option
 from penstock.planning.plan_sources import Sources
 from penstock.planning.spec.plan_types import AcceleratorPlan, WorkloadPlan
 from penstock.planning.spec.resolve_plan import Resolved
@@ -47,6 +54,20 @@ def search_candidates(resolved: Resolved, sources: Sources, progress: StageProgr
         left_out=tuple(entry for choice in choices for entry in choice.left_out),
         not_launched=tuple(entry for choice in choices for entry in choice.not_launched),
     )
+
+
+def workload_options(workload: WorkloadPlan, resolved: Resolved, sources: Sources) -> tuple[Option, ...]:
+    """Return every option of a workload that holds its shortest request, with every engine."""
+    model, found = sources.model_of(workload.model), list[Option]()
+    for planned in resolved.plan.accelerators:
+        accelerator = resolved.accelerators[planned.id]
+        measured = _engines_of(workload, resolved, sources)(accelerator.id, None if workload.engines else model)
+        engines = engines_to_consider(workload.engines, measured=measured)
+        placing = WorkloadOnAccelerator(
+            workload=workload, accelerator=accelerator, planned=planned, drafts_of=sources.drafts_of
+        )
+        found += [] if engines is None else options_of(model, placing, engines)[0]
+    return tuple(found)
 
 
 def _with_curves(

@@ -1,12 +1,13 @@
 """The `guide` command."""
 
+from pathlib import Path
 from typing import Annotated
 
 import click
 
 from penstock.api.options.guide_options import GuideOptions
 from penstock.api.options.option_fields import Flag
-from penstock.cli.console import Watch, show
+from penstock.cli.console import Watch, show, write_file
 from penstock.cli.flags.option_flags import Given, with_flags
 from penstock.cli.flags.shared_flags import AsJson
 
@@ -20,6 +21,31 @@ def guide_command(
     ] = None,
     *,
     init: Annotated[bool, Flag(name="--init", help="Print a commented example of a guide file and exit.")] = False,
+    html: Annotated[
+        Path | None,
+        Flag(
+            name="--html",
+            help="Write the guide as one self-contained HTML file (needs the `report` extra).",
+            show_default=False,
+        ),
+    ] = None,
+    routes: Annotated[
+        Path | None,
+        Flag(
+            name="--routes",
+            help="Write the cheapest fleets as a fleet file with a route per workload, for `penstock route` and "
+            "`simulate --fleet`.",
+            show_default=False,
+        ),
+    ] = None,
+    routes_load: Annotated[
+        float | None,
+        Flag(
+            name="--routes-load",
+            help="Requests per second of each workload in --routes. Default: the middle load of the grid.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Which workloads belong on which accelerators?
@@ -33,7 +59,7 @@ def guide_command(
 
     - `penstock guide llama-3.1-70b`
     - `penstock guide llama-3.1-70b --prompts 2k,32k --loads 1,8,64 --on mi325x,mi355x,h200,b200`
-    - `penstock guide guide.yaml --json`
+    - `penstock guide guide.yaml --html guide.html --routes fleet.yaml`
     """
     if init:
         from penstock.guide.guide_file import EXAMPLE_GUIDE
@@ -42,8 +68,20 @@ def guide_command(
         return
     if what is None:
         raise click.BadParameter("name a model or a guide file, or print an example with --init", param_hint="WHAT")
+    if html is not None:
+        from penstock.report.drawing.chart_files import check_drawable
+
+        check_drawable(".html")
     from penstock.api.guide import guide
 
     with Watch("mapping workloads") as watch:
         answer = guide(what, **given, watch=watch)
+    if routes is not None:
+        from penstock.fleet.fleet_file import write_fleet
+
+        write_file(routes, write_fleet(answer.fleet(routes_load)))
+    if html is not None:
+        from penstock.report.guide.page import guide_html
+
+        write_file(html, guide_html(answer.result))
     show(answer, as_json=as_json)

@@ -10,6 +10,7 @@ from penstock.units import count_text, format_digits
 VENDOR_NAMES: Final = {"amd": "AMD", "nvidia": "NVIDIA", "intel": "Intel", "google": "Google"}
 SURE: Final = 0.9
 """Share of draws from which on a winner is not marked as close."""
+_KILO: Final = 1024
 _FORM_FACTORS: Final = ("_sxm", "_server")
 
 
@@ -21,8 +22,10 @@ def short_name(accelerator: str) -> str:
 
 
 def tokens_text(tokens: float) -> str:
-    """Format tokens as on the axis of the map: 512, 4k, 16k."""
-    return f"{tokens / 1000:.3g}k" if tokens >= 1000 else f"{tokens:.0f}"
+    """Format tokens as users write them: 512, 4k for 4,096, 3.5k for 3,500."""
+    if tokens >= _KILO and tokens % _KILO == 0:
+        return f"{tokens / _KILO:.0f}k"
+    return f"{tokens / 1000:.3g}k" if tokens >= _KILO else f"{tokens:.0f}"
 
 
 def is_close(cell: GuideCell) -> bool:

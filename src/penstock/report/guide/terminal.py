@@ -10,6 +10,7 @@ from rich.text import Text
 
 from penstock.guide.grid import WorkloadShape
 from penstock.guide.guide_result import GuideCell, GuideResult
+from penstock.report.guide.guide_maps import map_title, maps_of
 from penstock.report.guide.guide_sentences import (
     VENDOR_NAMES,
     binding_sentence,
@@ -39,8 +40,8 @@ def render_guide(result: GuideResult, next_command: str, width: int) -> Renderab
             style="dim",
         ),
     ]
-    for shape, cells in _maps(result):
-        pieces += [Text(), _map_title(shape, result), *_map(cells, result, width)]
+    for shape, cells in maps_of(result):
+        pieces += [Text(), _title(shape, result), *_map(cells, result, width)]
     pieces += [Text(), _legend(result), Text(), Text(conclusion(result), style="bold")]
     turns = [crossing_sentence(crossing) for crossing in result.crossings]
     pieces += _section("Where the answer turns", turns)
@@ -67,31 +68,9 @@ def _item(line: str) -> Padding:
     return Padding(grid, (0, 0, 0, 2))
 
 
-def _maps(result: GuideResult) -> Iterator[tuple[WorkloadShape, list[GuideCell]]]:
-    """Yield the cells of each model, output and SLO; the first shape stands for all."""
-    found: dict[tuple[object, ...], list[GuideCell]] = {}
-    for cell in result.cells:
-        shape = cell.shape
-        slo = (shape.slo.tpot_s, shape.slo.e2e_s, shape.slo.attainment_fraction, _base_ttft(shape, result))
-        found.setdefault((shape.model, shape.output_tokens, slo), []).append(cell)
-    yield from ((cells[0].shape, cells) for cells in found.values())
-
-
-def _base_ttft(shape: WorkloadShape, result: GuideResult) -> float | None:
-    if shape.slo.ttft_s is None:
-        return None
-    return round(shape.slo.ttft_s - result.grid.ttft_per_1k_s * shape.input_tokens / 1000, 6)
-
-
-def _map_title(shape: WorkloadShape, result: GuideResult) -> Text:
-    slo, per_1k = f"{shape.slo}", result.grid.ttft_per_1k_s
-    base = _base_ttft(shape, result)
-    if base is not None and per_1k and shape.slo.ttft_s is not None:
-        limits = slo.split(",", 1)
-        slo = f"ttft={base:g}s + {per_1k * 1e3:g}ms per 1k,{limits[1] if len(limits) > 1 else ''}"
-    title = Text(shape.model, style="bold")
-    title.append(f", {shape.output_tokens:,} output tokens, {slo}", style="not bold")
-    return title
+def _title(shape: WorkloadShape, result: GuideResult) -> Text:
+    title, rest = Text(shape.model, style="bold"), map_title(shape, result).removeprefix(shape.model)
+    return title.append(rest, style="not bold")
 
 
 def _map(cells: Sequence[GuideCell], result: GuideResult, width: int) -> Iterator[RenderableType]:

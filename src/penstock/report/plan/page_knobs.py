@@ -16,7 +16,8 @@ from penstock.planning.optimizer.problem import Mix
 from penstock.planning.plan_result import Answer, Bill, PlanResult
 from penstock.planning.uncertainty.rebill import LOADS, Rebilled, Unit, rebill_fleets
 from penstock.report.drawing.html_template import as_html, template_text
-from penstock.report.plan.plan_charts import ACCELERATOR_COLOURS, LABEL_COLOURS
+from penstock.report.drawing.label_colours import LABEL_COLOURS
+from penstock.report.plan.plan_charts import ACCELERATOR_COLOURS
 from penstock.report.plan.sentences import label_name, product_names
 from penstock.units import count_text
 

@@ -13,6 +13,7 @@ from penstock.planning.optimizer.cash_flow import Cash
 from penstock.planning.plan_result import Answer, Bill
 from penstock.planning.uncertainty.sensitivity import Swing
 from penstock.report.drawing.html_template import as_html
+from penstock.report.drawing.label_colours import LABEL_COLOURS
 from penstock.report.plan.plan_amounts import spread, usd
 from penstock.report.plan.sentences import fleet_name, label_name, plain_label, swing_name
 
@@ -59,7 +60,6 @@ ITEM_NAMES: Final = {
     Item.SPARES: "spares",
     Item.SOFTWARE: "software engineers",
 }
-LABEL_COLOURS: Final = {"amd": "#c8401f", "nvidia": "#4c8c2b", "mix": "#5a5fc7"}
 ACCELERATOR_COLOURS: Final = ("#17405f", "#c8401f", "#4c8c2b", "#7b5ea7", "#d99a00", "#5b6f80")
 _BARS_SHOWN = 8
 _VISIBLE = 0.01

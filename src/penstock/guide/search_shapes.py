@@ -1,0 +1,116 @@
+"""Searches the candidates of workload shapes, or remembers them from an earlier process."""
+
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+
+from penstock.errors import UsageError
+from penstock.guide.capacity_memory import CapacityFiles, ShapeMemory
+from penstock.guide.grid import WorkloadShape
+from penstock.guide.shape_capacity import PoolKind, ShapeCapacity, kind_name
+from penstock.planning.candidates.candidate_search import Candidate
+from penstock.planning.candidates.replica_capacity import Option
+from penstock.planning.candidates_by_workload import search_candidates, workload_options
+from penstock.planning.make_plan import resolve_inputs
+from penstock.planning.optimizer.build_problem import build_problem
+from penstock.planning.optimizer.problem import Offer
+from penstock.planning.plan_sources import Sources
+from penstock.planning.spec.plan_types import Plan
+from penstock.planning.spec.resolve_plan import LeftOut, Resolved
+
+
+@dataclass(kw_only=True, eq=False)
+class ShapeSearch:
+    """Searches shapes of one guide. Inputs and options are found once for each model."""
+
+    template: Plan
+    highest_load: float
+    sources: Sources
+    files: CapacityFiles | None
+    _inputs: dict[str, tuple[Resolved, tuple[Option, ...]]] = field(default_factory=dict)
+
+    def search(self, shape: WorkloadShape) -> ShapeCapacity:
+        """Return the capacities of a shape; its candidates are those of a plan of its highest load."""
+        resolved, options = self._of_model(shape)
+        plan = replace(resolved.plan, workloads=(shape.workload(resolved.plan.workloads[0], self.highest_load),))
+        resolved = replace(resolved, plan=plan)
+        kept = None if self.files is None else self.files.read(self._key(shape, resolved))
+        memory = ShapeMemory() if kept is None else ShapeMemory.of(kept)
+        left_out: tuple[LeftOut, ...] = ()
+        if kept is None:
+            choice = search_candidates(resolved, self.sources, lambda *_: None)
+            left_out, memory.changed = choice.left_out, True
+            memory.kinds = [kind_name(entry.option) for entry in choice.candidates]
+        return self._capacity(shape, resolved, options, memory, left_out)
+
+    def keep(self, capacity: ShapeCapacity) -> None:
+        """Keep what was found for a shape, for later processes."""
+        if self.files is not None and capacity.memory.changed and capacity.memory.kinds:
+            self.files.write(self._key(capacity.shape, capacity.resolved), capacity.memory.plain())
+
+    def _of_model(self, shape: WorkloadShape) -> tuple[Resolved, tuple[Option, ...]]:
+        """Return the inputs of a model's plans and its options; the first shape of a model has its shortest prompt."""
+        if shape.model not in self._inputs:
+            resolved = resolve_inputs(shape.plan(self.template, self.highest_load), self.sources)[0]
+            options = workload_options(resolved.plan.workloads[0], resolved, self.sources)
+            self._inputs[shape.model] = resolved, options
+        return self._inputs[shape.model]
+
+    def _capacity(
+        self,
+        shape: WorkloadShape,
+        resolved: Resolved,
+        options: tuple[Option, ...],
+        memory: ShapeMemory,
+        left_out: tuple[LeftOut, ...],
+    ) -> ShapeCapacity:
+        found = [option for option in options if kind_name(option) in memory.kinds]
+        empty = ShapeCapacity(
+            shape=shape,
+            resolved=resolved,
+            sources=self.sources,
+            problem=build_problem(resolved, ()),
+            kinds=(),
+            engines={},
+            left_out=(*resolved.left_out, *left_out),
+            memory=memory,
+        )
+        if empty.problem.periods > 1:
+            raise UsageError("a guide plans one period; shorten `horizon_years`, or use `acquire: [rent]`")
+        named = {option.id for option in found}
+        empty.engines = {
+            name: tuple(option for option in options if option.id == name and self._launchable(option, shape))
+            for name in named
+        }
+        entries = [empty.candidate_at(_unsized(option), self.highest_load)[0] for option in found]
+        problem = build_problem(resolved, entries)
+        kinds = tuple(
+            PoolKind(candidate=entry, offer=offer)
+            for entry in entries
+            for offer in problem.offers
+            if entry.accelerator.id == offer.accelerator and _holds(offer, entry)
+        )
+        return replace(empty, problem=problem, kinds=kinds)
+
+    def _launchable(self, option: Option, shape: WorkloadShape) -> bool:
+        named = self.template.workloads[0].engines
+        return option.measured_engine in named or self.sources.obstacle_of(option, shape.model) is None
+
+    def _key(self, shape: WorkloadShape, resolved: Resolved) -> str:
+        """Return a digest of what decides the capacities of a shape, except for the program."""
+        plan, workload = resolved.plan, resolved.plan.workloads[0]
+        asked = (workload.weights, workload.kv, workload.engines, workload.mtp, workload.demand)
+        parts = tuple((entry.id, entry.tp) for entry in plan.accelerators)
+        rules = (plan.constraints.confidence, plan.constraints.utilisation, plan.seed)
+        gains = tuple((vendor, stack.software_gain_per_year) for vendor, stack in plan.stacks.items())
+        return sha256(repr((shape, asked, parts, rules, gains, self.highest_load)).encode()).hexdigest()
+
+
+def _unsized(option: Option) -> Candidate:
+    return Candidate(
+        id=option.id, workload="guide", weights=option.weights, deployment=option.deployment, capacities=()
+    )
+
+
+def _holds(offer: Offer, entry: Candidate) -> bool:
+    most = offer.max_replica_devices
+    return offer.min_replica_devices <= entry.devices and (most is None or entry.devices <= most)
