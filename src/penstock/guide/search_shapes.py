@@ -81,7 +81,7 @@ class ShapeSearch:
             name: tuple(option for option in options if option.id == name and self._launchable(option, shape))
             for name in named
         }
-        entries = [empty.candidate_at(_unsized(option), self.highest_load)[0] for option in found]
+        entries = [empty.candidate_at(_without_capacity(option), self.highest_load)[0] for option in found]
         problem = build_problem(resolved, entries)
         kinds = tuple(
             PoolKind(candidate=entry, offer=offer)
@@ -105,7 +105,7 @@ class ShapeSearch:
         return sha256(repr((shape, asked, parts, rules, gains, self.highest_load)).encode()).hexdigest()
 
 
-def _unsized(option: Option) -> Candidate:
+def _without_capacity(option: Option) -> Candidate:
     return Candidate(
         id=option.id, workload="guide", weights=option.weights, deployment=option.deployment, capacities=()
     )
