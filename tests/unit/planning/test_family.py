@@ -10,6 +10,7 @@ from penstock.planning.optimizer.cheapest_mix import cheapest
 from penstock.planning.optimizer.competing_fleets import Family, find_family
 from penstock.planning.optimizer.milp import Milp
 from penstock.planning.optimizer.problem import Demand, Mix, Offer, Problem, ReplicaKind, Tier
+from penstock.planning.optimizer.resize_fleet import one_world
 from penstock.planning.plan_result import Answer
 from penstock.planning.verification.prove_fleets import (
     Proof,
@@ -56,6 +57,19 @@ def test_no_restricted_fleet_is_cheaper_than_the_unrestricted_optimum() -> None:
         assert all(family.winner.cost_usd <= mix.cost_usd for mix in family.fleets)
         # The first of the others is the unrestricted solution itself.
         assert isclose(family.others[0].cost_usd, family.winner.cost_usd, rel_tol=1e-5)
+
+
+def test_a_fleet_that_seems_cheaper_at_the_plans_own_inputs_does_not_compete_in_flips() -> None:
+    """Before, every input seemed to change the winner within 0.1% of its value."""
+    problem = solved(SCORECARD.format(rate=1160), PER_DEVICE).problem
+    found = find_family(problem, runner_up_count=1)
+    assert found is not None
+    label = found.label(found.winner)
+    other = next(mix for mix in found.others if found.label(mix) != label)
+    kept = found.joined_by([other]).without_refuted(problem, one_world())
+    assert kept.of_other_worlds == (other,)
+    refuted = replace(found, winner=other).joined_by([found.winner]).without_refuted(problem, one_world())
+    assert refuted.of_other_worlds == ()
 
 
 def test_cost_never_falls_as_demand_rises() -> None:

@@ -78,6 +78,20 @@ class Family:
         seen = {mix.identity: mix for mix in (*self.of_other_worlds, *fleets)}
         return replace(self, of_other_worlds=tuple(seen.values()))
 
+    def without_refuted(self, problem: Problem, own_inputs: Worlds) -> "Family":
+        """Drop fleets of other inputs that seem cheaper than the winner at the plan's own inputs.
+
+        The winner was found for these inputs and simulated, so a fleet of another label that is only resized and seems
+        cheaper does not keep the SLO. With such a fleet, every input would seem to change the winner at once.
+        """
+        label, winner_usd = self.label(self.winner), float(resized_usd(self.winner, problem, own_inputs)[0])
+        kept = tuple(
+            mix
+            for mix in self.of_other_worlds
+            if self.label(mix) == label or float(resized_usd(mix, problem, own_inputs)[0]) >= winner_usd
+        )
+        return replace(self, of_other_worlds=kept)
+
     def with_simulated_capacities(self, problem: Problem) -> Problem:
         """Return the problem with simulated capacities of replicas, so that fleets are compared on the same basis."""
         return replace(problem, carried=self.carried)

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from penstock.planning.candidates.candidate_search import Candidate
+from penstock.planning.optimizer.build_problem import build_problem
 from penstock.planning.optimizer.competing_fleets import Family
+from penstock.planning.optimizer.resize_fleet import one_world
 from penstock.planning.spec.resolve_plan import Resolved
 from penstock.planning.uncertainty.monte_carlo import Confidence, add_fleets_of_drawn_worlds, draw_confidence
 from penstock.planning.uncertainty.sensitivity import Flip, Judge, Swing, tornado
@@ -70,9 +72,13 @@ def quantify_uncertainty(competing: CompetingFleets, sized: Sized, progress: Sta
     family, world, knobs, plan = competing.family, competing.world, competing.knobs, competing.world.resolved.plan
     progress(_STAGE, 1, _STEPS)
     confidence = draw_confidence(family, world, competing.candidates, knobs, seed=plan.seed, draws=plan.draws)
-    judge = Judge(family=family, candidates=competing.candidates, winner=family.label(family.winner))
+    problem = build_problem(world.resolved, competing.candidates)
+    unrefuted = family.without_refuted(problem, one_world(world.capacity))
+    judge = Judge(family=unrefuted, candidates=competing.candidates, winner=family.label(family.winner))
     progress(_STAGE, 2, _STEPS)
     swings = tornado(judge, world, knobs)
     progress(_STAGE, 3, _STEPS)
     flips, with_solved = settled_flips(judge, world, knobs, sized)
-    return Uncertainty(confidence=confidence, swings=swings, flips=flips, family=with_solved)
+    return Uncertainty(
+        confidence=confidence, swings=swings, flips=flips, family=family.joined_by(with_solved.of_other_worlds)
+    )
