@@ -251,7 +251,7 @@ typedef struct penstock_replica {
   int64_t rank_turn;
   int64_t prompts_wait;
   int64_t waited;
-  int64_t device;
+  int64_t on_device;
   int64_t next_on_device;
   int64_t swap_bytes;
   int64_t cold_starts;
@@ -517,22 +517,22 @@ typedef int64_t (*penstock_policy)(penstock_request *request, penstock_endpoint 
 /* Advance until the caller must act, or for `budget` events. */
 int64_t penstock_run(const penstock_world *w, int64_t budget, penstock_policy pick);
 extern const int64_t penstock_run_layout;
-#define PENSTOCK_RUN_LAYOUT INT64_C(4147382813841456486)
+#define PENSTOCK_RUN_LAYOUT INT64_C(2411124095006221833)
 
 /* Return the first row that is not finished, from `base` on. */
 int64_t penstock_settled(const penstock_world *w, int64_t base);
 extern const int64_t penstock_settled_layout;
-#define PENSTOCK_SETTLED_LAYOUT INT64_C(3931539254974393185)
+#define PENSTOCK_SETTLED_LAYOUT INT64_C(1436836316954135571)
 
 /* Integrate every queue up to now. */
 void penstock_count_queues(const penstock_world *w);
 extern const int64_t penstock_count_queues_layout;
-#define PENSTOCK_COUNT_QUEUES_LAYOUT INT64_C(4510241852530371845)
+#define PENSTOCK_COUNT_QUEUES_LAYOUT INT64_C(6542463562749972971)
 
 /* Record when the client sees each request's first and last token, and compare both with the SLO of the class. */
 void penstock_tally(const penstock_world *w, const penstock_class_tables *tables, int64_t base, int64_t warm_up);
 extern const int64_t penstock_tally_layout;
-#define PENSTOCK_TALLY_LAYOUT INT64_C(1119941582963548513)
+#define PENSTOCK_TALLY_LAYOUT INT64_C(3354083624726510311)
 
 /* Write the predicted latency of a request at each endpoint, in seconds; infinity if the request does not fit. */
 void penstock_predict_latency(const penstock_latency_table *t);

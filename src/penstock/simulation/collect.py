@@ -315,7 +315,7 @@ def _pool(world: World, index: int, pool: ReplicaPool, makespan_s: float) -> Poo
 def _devices(world: World, shared: Sequence[SwappingDevice], makespan_s: float) -> tuple[DeviceOutcome, ...]:
     found = []
     for index, device in enumerate(shared):
-        mine = world.replicas[world.replicas["device"] == index]
+        mine = world.replicas[world.replicas["on_device"] == index]
         least_free = int(world.devices[index]["least_free_bytes"])
         found.append(
             DeviceOutcome(

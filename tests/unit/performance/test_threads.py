@@ -44,7 +44,8 @@ def test_a_prediction_takes_one_thread_and_leaves_the_setting_as_it_was(
         return spread(evidence, asked)
 
     monkeypatch.setattr(posterior.Evidence, "spread", counted)
-    stack_of(ReplicaWork(deployment("llama-3.1-8b", "h100")), "vllm", shipped_efficiencies())
+    found = stack_of(ReplicaWork(deployment("llama-3.1-8b", "h100")), "vllm", shipped_efficiencies())
+    assert found.spread[0] < found.spread[1]
     assert set(inside) == {1}
     assert blas.threads() == THREADS
 

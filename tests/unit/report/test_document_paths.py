@@ -38,6 +38,7 @@ from penstock.report.predict_document import NearDocument, PredictDeployment
 from penstock.report.preflight.document import InsteadDocument, PreflightDeployment, SpeedDocument
 from penstock.report.receipts import ReceiptLineDocument
 from penstock.report.simulate.document import BlockedDeployment, CapacityDocument, SimulatedDeployment, WorkloadDocument
+from penstock.report.sweep_document import SweepPoint
 from penstock.routing.replay import ReceiptLine
 from penstock.simulation.compare_policies import SharedLoad
 from penstock.simulation.scenario import Scenario, SimulationQuestion
@@ -53,6 +54,7 @@ BUILT: Final[tuple[Step, ...]] = (
     (NoFleetDocument, NoFleet, frozenset()),
     (ModelDocument, ModelSpec, frozenset()),
     (PredictDeployment, Prediction, frozenset({"energy", "nearest", "rent", "usd_per_output_mtok"})),
+    (SweepPoint, Prediction, frozenset({"prediction"})),
     (FitDeployment, FitReport, frozenset({"rent", "rent_usd_per_kv_gib_month"})),
     (PreflightDeployment, Preflight, frozenset({"speed", "instead"})),
     (SpeedDocument, Speed, frozenset()),

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Final
 
 from penstock.errors import UsageError
-from penstock.own_runs.calibration_file import read_correction
 from penstock.performance.calibration.efficiencies import Efficiencies
 from penstock.performance.calibration.own_correction import SetupFingerprint
 from penstock.performance.shipped.shipped_runs import shipped_efficiencies
@@ -19,6 +18,8 @@ def efficiencies_with(calibration: str | None) -> Efficiencies:
     """Return the shipped evidence, with the corrections of calibration files that are named with commas between."""
     if calibration is None:
         return shipped_efficiencies()
+    from penstock.own_runs.calibration_file import read_correction  # noqa: PLC0415 - reads YAML, which `predict` needs not
+
     names = [name.strip() for name in str(calibration).split(",") if name.strip()]
     corrections = tuple(read_correction(read_text(Path(name), _REMEDY), Path(name).name) for name in names)
     setups = [one.setup for one in corrections]

@@ -36,7 +36,7 @@ def _rate_per_s(w: World, r: int, now_s: float) -> float:
 def take_turn(w: World, r: int, now_s: float) -> None:
     """Ask for a turn of a replica whose steps have ended, or that has got work or memory. Give the next turn."""
     replica = w.replicas[r]
-    device = w.devices[replica.device]
+    device = w.devices[replica.on_device]
     replica.steps = 0
     if device.stepping == r:
         device.stepping = NONE
@@ -61,7 +61,7 @@ def take_turn(w: World, r: int, now_s: float) -> None:
 @compiled
 def _give_turn(w: World, after: int, now_s: float) -> None:
     """Let the next replica that is due step. If a replica steps, end its leap early, so that others get a turn."""
-    device = w.devices[w.replicas[after].device]
+    device = w.devices[w.replicas[after].on_device]
     if device.stepping != NONE:
         if w.replicas[device.stepping].steps > 1:
             cut_short(w, device.stepping, now_s)
@@ -93,7 +93,7 @@ def _is_another_due(w: World, r: int) -> bool:
 @cold
 def _find_memory(w: World, any_on_device: int, now_s: float) -> None:
     """Wake the models that have waited longest for memory, as far as memory allows."""
-    device = w.devices[w.replicas[any_on_device].device]
+    device = w.devices[w.replicas[any_on_device].on_device]
     while device.wanting > 0:
         r = _longest_wanting(w, any_on_device)
         needed = w.replicas[r].swap_bytes
@@ -108,7 +108,7 @@ def _find_memory(w: World, any_on_device: int, now_s: float) -> None:
 @cold
 def _longest_wanting(w: World, any_on_device: int) -> int:
     best, best_s, r = NONE, math.inf, any_on_device
-    for _ in range(w.devices[w.replicas[any_on_device].device].models):
+    for _ in range(w.devices[w.replicas[any_on_device].on_device].models):
         replica = w.replicas[r]
         if replica.wanting and replica.wanting_s < best_s:
             best, best_s = r, replica.wanting_s
@@ -137,7 +137,7 @@ def _evictable_bytes(w: World, r: int) -> int:
 @cold
 def _victim(w: World, r: int, busy: bool, now_s: float) -> int:  # noqa: FBT001 - compiled code takes no keywords
     """Return the model that should sleep next, with work if `busy`, else without. NONE if there is none."""
-    least_harm = w.devices[w.replicas[r].device].eviction == EVICT_BY_HARM
+    least_harm = w.devices[w.replicas[r].on_device].eviction == EVICT_BY_HARM
     best, best_value, other = NONE, math.inf, w.replicas[r].next_on_device
     while other != r:
         replica = w.replicas[other]
@@ -174,7 +174,7 @@ def _drain(w: World, r: int, now_s: float) -> None:
     if victim == NONE:
         return
     replica = w.replicas[victim]
-    if w.devices[replica.device].eviction == EVICT_BY_HARM:
+    if w.devices[replica.on_device].eviction == EVICT_BY_HARM:
         away_s = replica.sleep_s + w.replicas[r].wake_s + replica.wake_s
         if w.replicas[r].waiting <= replica.waiting + _rate_per_s(w, victim, now_s) * away_s:
             return
@@ -185,7 +185,7 @@ def _drain(w: World, r: int, now_s: float) -> None:
 def _sleep(w: World, r: int, now_s: float) -> None:
     """Put a model without running requests to sleep. Its KV cache is lost, and its queue stays."""
     replica = w.replicas[r]
-    device = w.devices[replica.device]
+    device = w.devices[replica.on_device]
     replica.residency, replica.draining, replica.due = ASLEEP, 0, 0
     replica.evictions += 1
     device.free_bytes += replica.swap_bytes
@@ -216,7 +216,7 @@ def _forget_cache(w: World, r: int) -> None:
 def _wake(w: World, r: int, now_s: float) -> None:
     """Give a model its memory, and copy its weights as soon as the link to the host is free."""
     replica = w.replicas[r]
-    device = w.devices[replica.device]
+    device = w.devices[replica.on_device]
     replica.wanting = 0
     device.wanting -= 1
     replica.residency = WAKING
@@ -235,7 +235,7 @@ def _log(w: World, r: int, kind: int, now_s: float) -> None:
         entry = w.swaps[control.swaps]
         entry.at_s, entry.ready_s, entry.replica, entry.kind = (
             now_s,
-            w.devices[w.replicas[r].device].link_free_s,
+            w.devices[w.replicas[r].on_device].link_free_s,
             r,
             kind,
         )

@@ -140,7 +140,7 @@ def _proceed(w: World, r: int, now_s: float) -> None:
     # A request sent at this very moment is queued before the next step is scheduled, unless scheduling is asynchronous.
     if not w.replicas[r].ahead and _asks_again(w, now_s):
         w.replicas[r].steps = 0
-    elif w.replicas[r].device != NONE:
+    elif w.replicas[r].on_device != NONE:
         take_turn(w, r, now_s)
     else:
         begin(w, r, now_s)
@@ -176,7 +176,7 @@ def _hand(w: World, number: int, r: int, now_s: float) -> None:
     if control.pauses:
         forget_first(w)
     w.replicas[r].outstanding_tokens += row.input_tokens
-    if w.replicas[r].device != NONE:
+    if w.replicas[r].on_device != NONE:
         note_arrival(w, r, number, now_s)
     enqueue(w, r, number, now_s)
 
@@ -237,7 +237,7 @@ def choose(w: World, number: int, pool: int, decode: bool) -> int:  # noqa: FBT0
             load = float(replica.outstanding_tokens)
         if replica.ranks > 1 and control.policy != ROUND_ROBIN:
             load = _load(w, r)
-        if replica.device != NONE and replica.residency == ASLEEP and control.policy != ROUND_ROBIN:
+        if replica.on_device != NONE and replica.residency == ASLEEP and control.policy != ROUND_ROBIN:
             load += replica.max_requests  # a model that sleeps is woken when the batches of those awake are full
         if load < best_load:
             best, best_load = r, load

@@ -152,7 +152,7 @@ def _devices(shared: Sequence[SwappingDevice]) -> NDArray[Any]:
 
 def _place_on_devices(replicas: NDArray[Any], pools: Sequence[ReplicaPool], shared: Sequence[SwappingDevice]) -> None:
     """Write the devices that replicas share into their records, and link the replicas of each device in a circle."""
-    replicas["device"], replicas["residency"] = NONE, AWAKE
+    replicas["on_device"], replicas["residency"] = NONE, AWAKE
     if not shared:
         return
     if any(pool.replica.ranks > 1 or pool.role != "both" for pool in pools):
@@ -163,7 +163,7 @@ def _place_on_devices(replicas: NDArray[Any], pools: Sequence[ReplicaPool], shar
         if index == NONE:
             continue
         model, entry = shared[index].models[place], replicas[r]
-        entry["device"], entry["swap_bytes"] = index, model.awake_bytes - model.asleep_bytes
+        entry["on_device"], entry["swap_bytes"] = index, model.awake_bytes - model.asleep_bytes
         entry["wake_s"], entry["sleep_s"], entry["patience_s"] = model.wake_s, model.sleep_s, model.patience_s
         entry["residency"] = AWAKE if model.awake or model.kept_awake else ASLEEP
         entry["kept_awake"] = model.kept_awake

@@ -131,7 +131,7 @@ REPLICA: Final = np.dtype(
         ("rank_turn", "i8"),  # in the head: rank at which the next pick starts
         ("prompts_wait", "i8"),  # maximum steps for which prompts wait for the other ranks
         ("waited", "i8"),  # in the head: steps for which they have waited
-        ("device", "i8"),  # the shared device on which it steps in turn; NONE: a device of its own
+        ("on_device", "i8"),  # the shared device on which it steps in turn; NONE: a device of its own
         ("next_on_device", "i8"),  # next replica of the device, in a circle
         ("swap_bytes", "i8"),  # memory that its model gives up when it sleeps
         ("cold_starts", "i8"),
