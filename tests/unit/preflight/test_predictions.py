@@ -147,6 +147,17 @@ def test_a_backend_takes_the_cache_types_that_it_lists(
 
 
 @pytest.mark.parametrize(
+    ("version", "backend"), [("0.11.2", None), ("0.16.0", "ROCM_AITER_FA"), ("0.32.0", "ROCM_AITER_FA")]
+)
+def test_a_launch_may_name_aiters_attention_without_its_variable(version: str, backend: str | None) -> None:
+    """Attack: the launch was refused with "AITER is off", although vLLM asks for the variable only by default."""
+    answer = ask(
+        "qwen3-14b", "mi300x", version=version, tp=1, launch=Launch(flags={"attention-backend": "ROCM_AITER_FA"})
+    )
+    assert answer.backend.name == backend
+
+
+@pytest.mark.parametrize(
     ("on", "version", "flags", "backend"),
     [
         ("mi300x", "0.32.0", {}, "TRITON_ATTN"),

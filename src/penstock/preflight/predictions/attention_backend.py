@@ -42,6 +42,9 @@ class GraphMode:
     why: str
 
 
+_AITER_BY_NAME: Final = Release("0.16.0")
+"""First release read in which a launch may name ROCM_AITER_FA without VLLM_ROCM_USE_AITER: the platform then only
+validates the backend, which does not ask for the variable (vllm@v0.16.0:vllm/_aiter_ops.py, vllm/platforms/rocm.py)."""
 _UNREAD: Final = Backend(name=None, determined=False, block="", graphs=None, rejected={})
 _AITER_MLA_HEADS: Final = frozenset({16, 128})
 """Numbers of heads per device for which SGLang uses AITER's MLA. For other numbers of heads, SGLang uses Triton."""
@@ -177,7 +180,10 @@ def _takes_mm_prefix(entry: Mapping[str, Any], version: object) -> bool:
 
 
 def _aiter_obstacle(needed: str | None, facts: Facts) -> str | None:
-    on = facts.get("env.VLLM_ROCM_USE_AITER") == "1"
+    on, version = facts.get("env.VLLM_ROCM_USE_AITER") == "1", facts.get("version")
+    named = isinstance(facts.get("launch.attention_backend"), str)
+    if needed == "on" and named and isinstance(version, Release) and version >= _AITER_BY_NAME:
+        return None
     if needed in {"on", "mla"} and not on:
         return "AITER is off"
     if needed == "mla" and facts.get("env.VLLM_ROCM_USE_AITER_MLA") == "0":
