@@ -147,6 +147,28 @@ def test_a_backend_takes_the_cache_types_that_it_lists(
 
 
 @pytest.mark.parametrize(
+    ("model", "method", "stops"),
+    [
+        ("deepseek-v3.1", "awq", True),
+        ("deepseek-v3.1", "fp8", False),
+        ("gpt-oss-120b", "fp8", True),
+        ("gpt-oss-120b", "mxfp4", False),
+        ("qwen3-14b", "fp8", False),
+        ("qwen3-14b", "awq", True),
+    ],
+)
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_a_quantisation_that_contradicts_the_checkpoint_stops(
+    model: str, method: str, engine: EngineName, *, stops: bool
+) -> None:
+    """Attack: `--quantization awq` passed on an FP8 checkpoint, where both engines raise an error."""
+    version = "0.27.1" if engine == "vllm" else "0.5.18"
+    launch = Launch(flags={"quantization": method})
+    answer = ask(model, "h200", version=version, engine=engine, launch=launch)
+    assert any("--quantization" in one.text for one in answer.obstacles) == stops
+
+
+@pytest.mark.parametrize(
     ("version", "backend"), [("0.11.2", None), ("0.16.0", "ROCM_AITER_FA"), ("0.32.0", "ROCM_AITER_FA")]
 )
 def test_a_launch_may_name_aiters_attention_without_its_variable(version: str, backend: str | None) -> None:

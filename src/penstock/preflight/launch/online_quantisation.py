@@ -45,6 +45,14 @@ _STORED: Final = {
 }
 """Methods that need a quantised checkpoint, each with the method's name in the checkpoint's config."""
 
+_EITHER: Final = {"fp8": "fp8", "mxfp4": "mxfp4"}
+"""Methods that a checkpoint may have stored, and that engines may also apply at load. With a checkpoint of another
+method, both engines stop with "Quantization method specified in the model config does not match"
+(vllm@v0.28.0rc2:vllm/config/model.py, sglang@v0.5.18:python/sglang/srt/configs/model_config.py)."""
+
+_READ_BY_OTHERS: Final = frozenset({"modelopt", "quark"})
+"""Methods of checkpoints that a launch may serve with `--quantization fp8`: InferenceX ran nvidia/GLM-5-NVFP4 so."""
+
 
 def as_launched(subject: Subject, method: str | None) -> Subject:
     """Return the checkpoint with the weights that the engine holds after loading.
@@ -70,13 +78,16 @@ def mismatch(subject: Subject, method: str | None) -> str | None:
 
     Return None if it can, or if this is unknown.
     """
-    needed = None if method is None else _STORED.get(method)
+    needed = None if method is None else _STORED.get(method) or _EITHER.get(method)
     if needed is None:
         return None
     has = subject.scheme.method
     if has == "none":
-        return f"--quantization {method} needs a quantised checkpoint, and this one is not quantised"
-    families = set(_STORED.values())
-    if has in families and has != needed:
+        stored_only = method in _STORED
+        reason = f"--quantization {method} needs a quantised checkpoint, and this one is not quantised"
+        return reason if stored_only else None
+    if method in _EITHER and has in _READ_BY_OTHERS:
+        return None
+    if has in {*_STORED.values(), *_EITHER.values()} and has != needed:
         return f"--quantization {method} does not read this checkpoint, whose config says {has}; leave the flag out"
     return None
