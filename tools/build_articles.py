@@ -1,4 +1,4 @@
-"""Writes docs/articles.md: tables of published articles beside the figures of this catalog.
+"""Writes docs/articles.md: tables of published articles, each next to the figures of this catalog.
 
     python tools/build_articles.py
 

@@ -1,4 +1,4 @@
-"""Writes what a release needs beside its files: a software bill of materials (CycloneDX 1.6) and SHA-256 checksums.
+"""Writes the files that accompany a release: a software bill of materials (CycloneDX 1.6) and SHA-256 checksums.
 
 python tools/build_sbom.py dist
 """

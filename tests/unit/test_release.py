@@ -1,4 +1,4 @@
-"""What a release carries beside its files, and that its parts agree on the version."""
+"""A release has a bill of materials and checksums, and its parts agree on the version."""
 
 import hashlib
 import re

@@ -114,9 +114,9 @@ def calibrate(options: CalibrateOptions) -> CalibrateAnswer:
 def _usable(options: CalibrateOptions) -> tuple[list[LoadRun], tuple[str, ...]]:
     """Read all runs, and separate those that were disturbed."""
     found = [run for path in options.files for run in load_runs(Path(path))]
-    reasons = {id(run): refusals(run, cache_is_stated=options.shared_prefixes) for run in found}
-    refused = tuple(f"{run.where}. {reason}" for run in found for reason in reasons[id(run)][:1])
-    usable = [run for run in found if not reasons[id(run)]]
+    judged = [(run, refusals(run, cache_is_stated=options.shared_prefixes)) for run in found]
+    refused = tuple(f"{run.where}. {reasons[0]}" for run, reasons in judged if reasons)
+    usable = [run for run, reasons in judged if not reasons]
     if not usable:
         raise UsageError(f"no run can be used: {refused[0] if refused else 'no file was given'}")
     return usable, refused

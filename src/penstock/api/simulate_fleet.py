@@ -96,20 +96,23 @@ def simulate_fleet(options: SimulateFleetOptions) -> SimulateFleetAnswer:
         raise UsageError("--columns needs a trace; add `--trace requests.csv`")
     asked = fleet_choice(options.fleet)
     setups = (fingerprint_of(deployed_pool(pool), pool.engine.name) for pool in asked.pools)
-    require_used(efficiencies_with(options.calibration), setups)
+    efficiencies = efficiencies_with(options.calibration)
+    require_used(efficiencies, setups)
     fleets = _by_model(asked)
     if len(fleets) > 1 and options.trace is not None:
         raise UsageError("a trace is of one model; keep only the pools of one model in the fleet file")
     total = sum(_rate(fleet) for fleet in fleets)
     shares = [_rate(fleet) / total if total else 1.0 for fleet in fleets]
-    first, *others = (_simulate_model(options, *part) for part in zip(fleets, shares, strict=True))
+    first, *others = (_simulate_model(options, efficiencies, *part) for part in zip(fleets, shares, strict=True))
     return replace(first, others=tuple(others))
 
 
-def _simulate_model(options: SimulateFleetOptions, fleet: Fleet, share: float) -> SimulateFleetAnswer:
+def _simulate_model(
+    options: SimulateFleetOptions, efficiencies: Efficiencies, fleet: Fleet, share: float
+) -> SimulateFleetAnswer:
     """Simulate the pools of one model, which get `share` of the stated rate and requests."""
     unstated = options.input_tokens is None and options.output_tokens is None
-    policies, pools = policies_choice(options.policy), _pools(fleet, efficiencies_with(options.calibration))
+    policies, pools = policies_choice(options.policy), _pools(fleet, efficiencies)
     rate_per_s = options.rate * share if options.rate is not None else _peak(fleet, recorded=options.trace is not None)
     workload, count = workload_choice(
         options,

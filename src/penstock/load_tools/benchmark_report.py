@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from penstock.load_tools.load_run import CountedBy, LatencyStatistics, LoadRun, TokenLength
+from penstock.load_tools.read_statistics import latency_of_table
 from penstock.reading.json_tree import JsonTree
 
 VERSION: Final = "0.2.1"
@@ -108,19 +109,7 @@ def _latency(table: JsonTree) -> LatencyStatistics:
     units = table.text("units")
     if units not in _UNITS:
         raise table.at("units").error(f"must be one of {', '.join(_UNITS)}")
-    unit_s = _UNITS[units]
-
-    def value(name: str) -> float | None:
-        found = table.number_or_none(name)
-        return None if found is None else found * unit_s
-
-    return LatencyStatistics(
-        mean_s=table.number("mean") * unit_s,
-        p50_s=value("p50"),
-        p90_s=value("p90"),
-        p95_s=value("p95"),
-        p99_s=value("p99"),
-    )
+    return latency_of_table(table, _UNITS[units])
 
 
 def _length(requests: JsonTree, load: JsonTree | None, side: str) -> TokenLength:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from penstock.load_tools.load_run import CountedBy, LatencyStatistics, LoadRun, TokenLength
-from penstock.load_tools.read_statistics import MILLISECONDS, SECONDS
+from penstock.load_tools.read_statistics import MILLISECONDS, SECONDS, latency_of
 from penstock.reading.json_tree import JsonTree
 
 
@@ -58,14 +58,7 @@ def _latency(
     document: JsonTree, mean: str, by_percentile: dict[str, JsonTree], name: str, unit_s: float
 ) -> LatencyStatistics:
     def value(percentile: str) -> float | None:
-        row = by_percentile.get(percentile)
-        found = None if row is None else row.number_or_none(name)
-        return None if found is None else found * unit_s
+        row = by_percentile.get(f"{percentile.removeprefix('p')}%")
+        return None if row is None else row.number_or_none(name)
 
-    return LatencyStatistics(
-        mean_s=document.number(mean) * unit_s,
-        p50_s=value("50%"),
-        p90_s=value("90%"),
-        p95_s=value("95%"),
-        p99_s=value("99%"),
-    )
+    return latency_of(document.number(mean), value, unit_s)

@@ -11,6 +11,7 @@ from penstock.load_tools.read_statistics import (
     MILLISECONDS,
     SECONDS,
     from_first_start,
+    latency_of,
 )
 from penstock.reading.json_tree import JsonTree
 
@@ -78,17 +79,7 @@ def _users(strategy: JsonTree, kind: str) -> int:
 
 
 def _latency(table: JsonTree, unit_s: float) -> LatencyStatistics:
-    def percentile(name: str) -> float | None:
-        value = table.number_or_none("percentiles", name)
-        return None if value is None else value * unit_s
-
-    return LatencyStatistics(
-        mean_s=table.number("mean") * unit_s,
-        p50_s=percentile("p50"),
-        p90_s=percentile("p90"),
-        p95_s=percentile("p95"),
-        p99_s=percentile("p99"),
-    )
+    return latency_of(table.number("mean"), lambda name: table.number_or_none("percentiles", name), unit_s)
 
 
 def _records(benchmark: JsonTree) -> tuple[RequestRecord, ...]:

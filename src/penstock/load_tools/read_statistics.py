@@ -1,6 +1,6 @@
 """Reads latencies from the tables in which load tools write their statistics."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Final
@@ -25,16 +25,17 @@ def latency_of_keys(
     """Read a latency from keys such as `mean_ttft_ms`. The pattern has a place for the statistic."""
 
     def value(statistic: str) -> float | None:
-        found = table.number_or_none(pattern.format(statistic))
-        return None if found is None else found * unit_s
+        return table.number_or_none(pattern.format(median if statistic == "p50" else statistic))
 
-    return LatencyStatistics(
-        mean_s=table.number(pattern.format(mean)) * unit_s,
-        p50_s=value(median),
-        p90_s=value("p90"),
-        p95_s=value("p95"),
-        p99_s=value("p99"),
+    return latency_of(table.number(pattern.format(mean)), value, unit_s)
+
+
+def latency_of(mean: float, percentile: Callable[[str], float | None], unit_s: float) -> LatencyStatistics:
+    """Convert the mean and the percentiles `p50` to `p99` of a latency to seconds."""
+    p50, p90, p95, p99 = (
+        None if (value := percentile(name)) is None else value * unit_s for name in ("p50", "p90", "p95", "p99")
     )
+    return LatencyStatistics(mean_s=mean * unit_s, p50_s=p50, p90_s=p90, p95_s=p95, p99_s=p99)
 
 
 def unit_of(table: JsonTree) -> float:
