@@ -1,6 +1,7 @@
 """Writes the files of Envoy, LiteLLM, SGLang's gateway and KEDA from the constants of a fleet's pools."""
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from penstock.exports.pool_constants import PoolConstants, whole_weights
 
 _TARGET_FRACTION: Final = 0.85
 """Share of the sustained rate at which an autoscaler adds a replica."""
+_MAX_NAME: Final = 63
 _ENDPOINT_TYPE: Final = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
 _LITELLM_PROVIDER: Final = {"vllm": "hosted_vllm", "vllm-atom": "hosted_vllm"}
 """LiteLLM's provider for an engine. Other engines are called with the plain OpenAI provider."""
@@ -85,14 +87,19 @@ def _scaled_object(one: PoolConstants) -> dict[str, Any]:
     return {
         "apiVersion": "keda.sh/v1alpha1",
         "kind": "ScaledObject",
-        "metadata": {"name": pool.name},
+        "metadata": {"name": _object_name(pool.name)},
         "spec": {
-            "scaleTargetRef": {"name": pool.name},
+            "scaleTargetRef": {"name": _object_name(pool.name)},
             "minReplicaCount": 1,
             "maxReplicaCount": pool.replicas,
             "triggers": [{"type": "prometheus", "metricType": "AverageValue", "metadata": trigger}],
         },
     }
+
+
+def _object_name(pool: str) -> str:
+    """Return a pool's name as Kubernetes allows it: lower-case letters, digits and dashes, at most 63 characters."""
+    return re.sub(r"[^a-z0-9]+", "-", pool.lower())[:_MAX_NAME].strip("-")
 
 
 def _token_price(one: PoolConstants) -> dict[str, float]:
