@@ -88,10 +88,10 @@ def test_keda_scales_before_the_sustained_rate() -> None:
 
 def test_names_of_scaled_objects_are_names_of_kubernetes() -> None:
     """A plan names its pools after accelerators, such as `chat-h200_sxm-tp1`."""
-    first, *rest = fleet().pools
-    named = replace(fleet(), pools=(replace(first, name="Chat-h200_sxm-tp1"), *rest))
-    routes = tuple(replace(one, weights={"Chat-h200_sxm-tp1": 1.0}) for one in named.routes)
-    made = yaml.safe_load(export(replace(named, pools=named.pools[:1], routes=routes), "keda"))
+    given, name = fleet(), "Chat-h200_sxm-tp1"
+    pools = (replace(given.pools[0], name=name),)
+    routes = tuple(replace(one, weights={name: 1.0}) for one in given.routes)
+    made = yaml.safe_load(export(replace(given, pools=pools, routes=routes), "keda"))
     assert made["metadata"]["name"] == made["spec"]["scaleTargetRef"]["name"] == "chat-h200-sxm-tp1"
     assert 'pool="Chat-h200_sxm-tp1"' in made["spec"]["triggers"][0]["metadata"]["query"]
 
