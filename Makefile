@@ -15,7 +15,7 @@ WHEEL_TESTS := $(shell grep -rl --include='*.py' 'pytest.mark.wheel' tests)
 # The workers fill the cores; threads of linear algebra beside them only wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help check format lint types imports machine-code test core plans thorough wheel wheel-venv wheel-test docs docs-check claims accuracy calibration disaggregation power drafts routing measurements tables ledger constraints fuzz fuzz-gateway soak bench-fleet bench bench-gateway optima engine parsers clean capacities confidence replays walk site shared-devices flip
+.PHONY: help check format lint types imports machine-code test core plans thorough wheel wheel-venv wheel-test docs docs-check claims accuracy calibration disaggregation power drafts routing overload measurements tables ledger constraints fuzz fuzz-gateway soak bench-fleet bench bench-gateway optima engine parsers clean capacities confidence replays seeds walk site shared-devices flip plan-times
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
@@ -138,6 +138,9 @@ optima: $(VENV)/.installed ## is the cheapest fleet ever missed? 300 demands of 
 capacities: $(VENV)/.installed ## do `plan` and `simulate --capacity` give the same rates? 20 deployments (two minutes)
 	$(BIN)/python tools/check_capacities.py
 
+plan-times: $(VENV)/.installed ## processor time of plans by phase, with an empty and with a warm memory (two minutes; TIMED="plan.yaml ...")
+	$(BIN)/python tools/time_plan.py $(TIMED)
+
 shared-devices: $(VENV)/.installed ## 50 models with Zipf popularity over a day: dedicated, swapped or shared devices (two minutes)
 	$(BIN)/python tools/compare_shared_devices.py
 
@@ -147,11 +150,17 @@ confidence: $(VENV)/.installed ## are planned fleets enough as often as planned?
 replays: $(VENV)/.installed ## do other seeds cost the same, and do planned fleets keep their SLOs and launch? 30 random plans (ten minutes; PART=examples for the shipped ones)
 	$(BIN)/python tools/check_replays.py $(PART)
 
+seeds: $(VENV)/.installed ## do ten plans cost the same with the seeds 0 to 9? (five minutes)
+	$(BIN)/python tools/check_replays.py seeds
+
 bench: $(VENV)/.installed ## requests a second through the simulator, ten thousand to ten million (two minutes)
 	$(BIN)/python tools/bench_simulator.py --most 10000000
 
 routing: $(VENV)/.installed ## run the experiments of docs/routing.md again and write its tables (an hour; needs the traces)
 	$(BIN)/python tools/bench_routing.py highest wrong robust flatness speed elasticity --tables
+
+overload: $(VENV)/.installed ## compare policies from 50% to 150% of capacity and write the tables of docs/overload.md (half an hour; needs the traces)
+	PYTHONPATH=tools $(BIN)/python tools/bench_overload.py
 
 bench-gateway: $(VENV)/.installed ## the gateway beside bare Envoy, in turns (ten minutes; needs gcc and ../shared/tools)
 	$(BIN)/python tools/bench_gateway.py
@@ -186,3 +195,11 @@ clean: ## remove everything generated
 .PHONY: guide-check
 guide-check: machine-code ## cells and crossings of a guide against their plans (12 cells: 15 minutes)
 	$(BIN)/python tools/check_guide.py llama-3.1-70b --cells $(or $(CELLS),12) --crossings $(or $(CROSSINGS),4)
+
+.PHONY: guide-routes
+guide-routes: machine-code ## routes of a guide against one vendor for everything, on a mixed trace (five minutes the first time)
+	$(BIN)/python tools/compare_routes.py llama-3.1-8b --loads 0.25,1,4,16,64
+
+.PHONY: guide-world
+guide-world: machine-code ## winners of the guide against winners of public measurements at the same prices (CELLS=20: five minutes)
+	$(BIN)/python tools/check_guide_world.py --cells $(or $(CELLS),20)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from penstock.fleet.release import Release
-from penstock.preflight.packs.vllm_release import DATACLASSES, constructor_fields
+from penstock.preflight.packs.vllm_release import DATACLASSES, constructor_fields, literal_texts
 
 ROOT = Path(__file__).resolve().parent.parent
 WRITTEN = ROOT / "src/penstock/preflight/data/choices.toml"
@@ -93,6 +93,8 @@ def vllm_choices(read: Reader, listed: list[str]) -> Choices:
         found[flag] = registered(read(path) for path in listed if word in path)
     for flag, (path, name) in DATACLASSES.items():
         found[f"{flag}.keys"] = set(constructor_fields(ast.parse(read(path)), name))
+    speculation = ast.parse(read(DATACLASSES["speculative-config"][0]))
+    found["speculative-config.method"] = set(literal_texts(speculation, "SpeculativeMethod"))
     return found
 
 

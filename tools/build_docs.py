@@ -6,7 +6,6 @@ import re
 import statistics
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,7 @@ COMMANDS = (
     ("receipts",),
     ("export",),
     ("mcp",),
+    ("bench",),
     ("results",),
     ("calibrate",),
     ("tax",),
@@ -101,14 +101,14 @@ def diff_picture() -> str:
 
 
 def predict_picture() -> str:
-    """`penstock predict` on four eight-device nodes, without the measurements nearby."""
-    on = "mi355x:8,mi300x:8,b200:8,h200:8"
-    answer = penstock.predict("deepseek-r1", on, input_tokens=8192, output_tokens=1024, concurrency=64)
-    if not isinstance(answer, penstock.PredictAnswer):
-        raise TypeError(answer)
+    """`penstock predict` as README shows it."""
+    on = "h200:2,mi325x:2,mi355x"
+    answer = penstock.predict(
+        "llama-3.3-70b", on, precision="fp8", input_tokens=2048, output_tokens=400, engine="vllm", concurrency=64
+    )
     return picture(
-        replace(answer, nearest=()).render(WIDTH),
-        f"penstock predict deepseek-r1 --on {on} --in 8192 --out 1024 --concurrency 64",
+        answer.render(WIDTH),
+        f"penstock predict llama-3.3-70b --on {on} --precision fp8 --in 2k --out 400 --engine vllm",
     )
 
 

@@ -1,12 +1,14 @@
 """Checks plans against themselves: other seeds cost the same, and planned fleets keep their promise when replayed.
 
-`seeds` plans ten small plans with the seeds 0 to 9. Their costs must be within 1%. `random` plans 20 random plans, and
-`examples` the shipped ones. Each fleet is then simulated at its peak, with other seeds and with the router
-that the fleet file names, and preflight checks the launch of every pool.
+`seeds` plans ten small plans with the seeds 0 to 9. Their costs must be within 1%; how far P10, median and P90 of the
+draws are apart is printed beside them. `trials` plans them with other requests in every simulated trial, and says how
+far the costs are apart. `random` plans 20 random plans, and `examples` the shipped ones. Each fleet is then simulated
+at its peak, with other seeds and with the router that the fleet file names, and preflight checks the launch of every
+pool.
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -14,16 +16,17 @@ from pathlib import Path
 import numpy as np
 
 from penstock.api.fleet_check import check_fleet
-from penstock.api.plan import plan
+from penstock.api.plan import plan, sources_of
 from penstock.api.progress import LOG
 from penstock.api.simulate_fleet import simulate_fleet
-from penstock.planning.plan_result import Answer
+from penstock.planning.make_plan import make_plan
+from penstock.planning.plan_result import Answer, NoFleet
 from penstock.planning.spec.plan_file import parse_plan
 from penstock.planning.spec.plan_types import Plan
 from penstock.preflight import load_knowledge
 
 TODAY = date(2026, 11, 18)
-SEEDS = range(10)
+SEEDS, TRIAL_SEEDS = range(10), range(4)
 REPLAYED = (101, 20_261_118)
 """Seeds of the replays, which no plan uses."""
 MAX_SPREAD = 0.01
@@ -80,11 +83,36 @@ def check_seeds(count: int) -> Iterator[tuple[bool, str]]:
     for number in range(count):
         asked = random_plan(number)
         found = [plan(replace(asked, seed=seed)).result.answer for seed in SEEDS]
-        costs = [answer.winner.mix.cost_usd for answer in found if isinstance(answer, Answer)]
-        winners = {answer.verdict.winner for answer in found if isinstance(answer, Answer)}
-        spread = max(costs) / min(costs) - 1 if len(costs) == len(found) else float("inf")
-        told = f"{asked.name}: ${min(costs):,.0f} to ${max(costs):,.0f} ({spread:.2%}), {', '.join(sorted(winners))}"
-        yield spread <= MAX_SPREAD, told
+        yield compare_answers(asked.name, found, intervals=True)
+
+
+def check_trials(count: int) -> Iterator[tuple[bool, str]]:
+    """Yield, for each plan, whether its costs with four sets of simulated requests are within 1%, in words."""
+    for number in range(count):
+        asked = random_plan(number)
+        found = [make_plan(asked, sources_of(asked, Path(), trial_seed=seed)).answer for seed in TRIAL_SEEDS]
+        yield compare_answers(asked.name, found, intervals=False)
+
+
+def compare_answers(name: str, found: Sequence[Answer | NoFleet], *, intervals: bool) -> tuple[bool, str]:
+    """Return whether answers of one plan are within 1%, and their figures in words."""
+    answers = [answer for answer in found if isinstance(answer, Answer)]
+    if len(answers) < len(found):
+        return False, f"{name}: {len(found) - len(answers)} of {len(found)} have no fleet"
+    spans = [answer.confidence.fleet_usd for answer in answers]
+    figures = {"cost": [answer.winner.mix.cost_usd for answer in answers]}
+    if intervals:
+        figures |= {
+            "P10": [span.low for span in spans],
+            "median": [span.median for span in spans],
+            "P90": [span.high for span in spans],
+        }
+    apart = {what: max(costs) / min(costs) - 1 for what, costs in figures.items()}
+    told = ", ".join(
+        f"{what} ${min(costs):,.0f} to ${max(costs):,.0f} ({apart[what]:.2%})" for what, costs in figures.items()
+    )
+    winners = ", ".join(sorted({answer.verdict.winner for answer in answers}))
+    return apart["cost"] <= MAX_SPREAD, f"{name}: {told}; {winners}"
 
 
 def check_replays(asked: Plan | Path) -> Iterator[tuple[bool, str]]:
@@ -106,13 +134,17 @@ def check_replays(asked: Plan | Path) -> Iterator[tuple[bool, str]]:
 def main() -> None:
     """Print every check; exit 1 if any fails."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", nargs="*", choices=("seeds", "random", "examples"), default=("seeds", "random"))
-    parser.add_argument("--seeded", type=int, default=10, help="plans of `seeds`")
+    parser.add_argument(
+        "part", nargs="*", choices=("seeds", "trials", "random", "examples"), default=("seeds", "random")
+    )
+    parser.add_argument("--seeded", type=int, default=10, help="plans of `seeds` and `trials`")
     parser.add_argument("--replayed", type=int, default=20, help="plans of `random`")
     given = parser.parse_args()
     checks: list[Iterator[tuple[bool, str]]] = []
     if "seeds" in given.part:
         checks.append(check_seeds(given.seeded))
+    if "trials" in given.part:
+        checks.append(check_trials(given.seeded))
     if "random" in given.part:
         checks += [check_replays(random_plan(number)) for number in range(given.replayed)]
     if "examples" in given.part:

@@ -14,6 +14,7 @@ from penstock.fleet.serving_engines import serving_defaults
 from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies
 from penstock.planning.shared_placement.model_loads import ModelLoad, SizedModel, size_model
 from penstock.planning.shared_placement.shared_fleet import SharedFleet, assign, draw_requests, simulate_fleet
+from penstock.planning.spec.plan_types import Bucket, Share
 from penstock.simulation.model_swapping import Eviction
 from penstock.simulation.placement import place
 from penstock.workload import Requests, parse_slo
@@ -44,9 +45,7 @@ def sized_models(accelerator_id: str) -> list[SizedModel]:
             model=model,
             slo=parse_slo(SLO),
             requests_per_s=TOTAL_PER_S * weight / sum(weights),
-            input_tokens=INPUT_TOKENS,
-            output_tokens=OUTPUT_TOKENS,
-            longest_tokens=INPUT_TOKENS + round(1.1 * OUTPUT_TOKENS) + 1,
+            shares=(Share(bucket=Bucket(input_tokens=INPUT_TOKENS, output_tokens=OUTPUT_TOKENS), fraction=1.0),),
         )
         engine = serving_defaults("vllm", accelerator, version=None, tp=1, pp=1)
         sized = size_model(

@@ -36,6 +36,11 @@ _LISTED: Final = {
     "Explanation": (
         "evidence.md",
         "methodology.md",
+        "methodology/memory.md",
+        "methodology/speed.md",
+        "methodology/simulation.md",
+        "methodology/power.md",
+        "methodology/plan.md",
         "accuracy.md",
         "memory-accuracy.md",
         "preflight.md",

@@ -73,8 +73,9 @@ class Exchange:
         self._connection.write(b"HTTP/1.1 200 OK\r\ncontent-type: " + kind + b"\r\ntransfer-encoding: chunked\r\n\r\n")
 
     def send(self, piece: bytes) -> None:
-        """Send one chunk."""
-        self._connection.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        """Send one chunk. An empty piece sends nothing, because an empty chunk ends the response."""
+        if piece:
+            self._connection.write(b"%x\r\n%b\r\n" % (len(piece), piece))
 
     def finish(self) -> None:
         """End the chunked response."""

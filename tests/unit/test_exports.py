@@ -140,6 +140,7 @@ EXPORTS = {
         "Gamma",
         "LogNormal",
         "LogNormalFit",
+        "Overload",
         "Poisson",
         "Prefixes",
         "Records",

@@ -144,6 +144,8 @@ def comment_text(checked: list[CheckedLine]) -> str:
             verdict = WORDS[deployment["verdict"]]
             rows.append(f"| {place} | {on} | {verdict if one.passes else f'**{verdict}**'} |")
             details += _details(place, deployment, strict=bool(one.document["strict"]))
+        if "missing" in one.document:
+            details += ["", f"**{place}**", "", f"- memory, kernels and speed: {_escaped(one.document['missing'])}"]
     return "\n".join([*rows, *details]) + "\n"
 
 
@@ -155,9 +157,10 @@ def _details(place: str, deployment: Mapping[str, Any], *, strict: bool) -> list
         for finding in deployment["findings"]
         if finding["severity"] != "info"
     ]
-    found += [f"- maybe {doubt['kind']}: {_escaped(doubt['text'])}" for doubt in deployment["doubts"]]
-    found += [f"- `--strict`: {_escaped(reason)}" for reason in deployment["strict_failures"] if strict]
-    instead = deployment["instead"]
+    # A document about a model whose shape is not read has none of these.
+    found += [f"- maybe {doubt['kind']}: {_escaped(doubt['text'])}" for doubt in deployment.get("doubts", ())]
+    found += [f"- `--strict`: {_escaped(reason)}" for reason in deployment.get("strict_failures", ()) if strict]
+    instead = deployment.get("instead")
     if instead is not None:
         fence = "`" * 4
         found += ["", "Launch that would run:", "", f"{fence}sh", instead["launch"]["bare"], fence]

@@ -34,7 +34,9 @@ _TYPES: Final[Mapping[str, tuple[str, tuple[type, ...]]]] = {
     "float": ("number", (int, float)),
     "bool": ("boolean", (bool,)),
 }
-_WITHHELD: Final = frozenset({"calibration", "columns", "fleet", "host", "log_steps", "rules", "scan", "trace"})
+_WITHHELD: Final = frozenset(
+    {"calibration", "columns", "explain", "fleet", "host", "log_steps", "rules", "scan", "trace"}
+)
 """Options that read files of the host, or write them."""
 
 
@@ -110,7 +112,7 @@ class AgentTool:
 
 
 def _arguments(declared: type, *, also_without: frozenset[str] = frozenset()) -> dict[str, ToolArgument]:
-    """Return the arguments that a class of options declares, without those that read or write files."""
+    """Return the arguments that a class of options declares, without those about files or text."""
     made = {}
     for name, (flag, field) in flags_of(declared).items():
         if name in _WITHHELD | also_without:
@@ -180,7 +182,7 @@ TOOLS: Final[Mapping[str, AgentTool]] = {
         AgentTool(
             name="preflight",
             question="Will this checkpoint start and compute correctly on this accelerator, and with which command?",
-            arguments=_arguments(PreflightOptions, also_without=frozenset({"explain", "matrix"})),
+            arguments=_arguments(PreflightOptions, also_without=frozenset({"matrix"})),
             documents=_documents("penstock.preflight", "penstock.preflight-unread"),
             ask=preflight,
         ),

@@ -1,7 +1,7 @@
 """Corrects predictions by the user's own runs: `penstock calibrate`."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -9,19 +9,21 @@ from typing import Final
 from rich.console import RenderableType
 
 from penstock.api.answer import ApiAnswer, Row
-from penstock.api.arguments.choices import counted_targets
+from penstock.api.arguments.choices import counted_targets, model_choice
 from penstock.api.arguments.deployment_argument import RequestedDeployment
 from penstock.api.compile_notice import compile_first
+from penstock.api.observed_runs import is_gateway, observed_runs
 from penstock.api.options.calibrate_options import CalibrateOptions
 from penstock.api.options.option_fields import takes
 from penstock.api.results import load_runs
-from penstock.errors import UsageError
+from penstock.errors import PenstockError, UsageError
 from penstock.load_tools.load_run import LoadRun
 from penstock.load_tools.usable_runs import refusals
 from penstock.own_runs.calibration_file import CalibratedTimes, calibration_of, write_calibration
-from penstock.own_runs.fit_correction import FittedCorrection, fit_correction
+from penstock.own_runs.fit_correction import FittedCorrection, fit_correction, implausible_runs
 from penstock.own_runs.replay_run import replay_run
 from penstock.performance.calibration.own_correction import fingerprint_of
+from penstock.performance.similarity.cases import shape_of
 from penstock.report.calibrate import CalibrateDocument, render_calibration
 from penstock.simulation.placement import place
 
@@ -37,11 +39,13 @@ class CalibrateAnswer(ApiAnswer):
     fitted: FittedCorrection
     refused: tuple[str, ...]
     """Runs that were left out, each with the reason."""
+    doubts: tuple[str, ...] = ()
+    """Reasons to doubt that the runs measured the stated setup."""
 
     @property
     def good(self) -> bool:
-        """Return whether every given run was used."""
-        return not self.refused
+        """Return whether every given run was used, and measured a plausible time."""
+        return not self.refused and not self.doubts
 
     def rows(self) -> list[Row]:
         """Return one row per run."""
@@ -61,7 +65,10 @@ class CalibrateAnswer(ApiAnswer):
 
     def render(self, columns: int) -> RenderableType:
         """Return what `calibrate` prints."""
-        return render_calibration(self.calibration, self.fitted.runs, self.refused, columns)
+        return render_calibration(self.calibration, self.fitted.runs, self._warnings(), columns)
+
+    def _warnings(self) -> list[str]:
+        return [*(f"Refused: {reason}" for reason in self.refused), *(f"Doubtful: {reason}" for reason in self.doubts)]
 
     def text(self) -> str:
         """Return the calibration file."""
@@ -86,6 +93,8 @@ def calibrate(options: CalibrateOptions) -> CalibrateAnswer:
     placing = RequestedDeployment(options.deployment(_model(options, runs)))
     tokens = tuple(max(1, round(median(lengths))) for lengths in zip(*map(_lengths, runs), strict=True))
     prediction = placing.predict(*targets[0], (tokens[0], tokens[1], 64))
+    limit = placing.predict(*targets[0], (tokens[0], tokens[1], 1), roofline=True)
+    runs, refused = _possible(runs, refused, limit.tpot_s.value)
     compile_first(options.watch)
     placement = place(
         prediction.deployment,
@@ -108,18 +117,60 @@ def calibrate(options: CalibrateOptions) -> CalibrateAnswer:
         model=_model(options, runs),
         engine_version=options.engine_version or runs[0].engine_version or "not stated",
     )
-    return CalibrateAnswer(calibration=calibration, fitted=fitted, refused=refused)
+    doubts = (*implausible_runs(fitted.runs, placement.stack.spread), *_other_models(runs, options.model))
+    return CalibrateAnswer(calibration=calibration, fitted=fitted, refused=refused, doubts=doubts)
 
 
 def _usable(options: CalibrateOptions) -> tuple[list[LoadRun], tuple[str, ...]]:
     """Read all runs, and separate those that were disturbed."""
-    found = [run for path in options.files for run in load_runs(Path(path))]
-    judged = [(run, refusals(run, cache_is_stated=options.shared_prefixes)) for run in found]
+    found: list[LoadRun] = []
+    for source in options.files:
+        if is_gateway(str(source)):
+            found += observed_runs(str(source), options.pool, options.seconds, options.watch)
+        else:
+            found += load_runs(Path(source))
+    judged = [
+        (run, (*refusals(run, cache_is_stated=options.shared_prefixes), *_repetition(run, found[:number])))
+        for number, run in enumerate(found)
+    ]
     refused = tuple(f"{run.where}. {reasons[0]}" for run, reasons in judged if reasons)
     usable = [run for run, reasons in judged if not reasons]
     if not usable:
         raise UsageError(f"no run can be used: {refused[0] if refused else 'no file was given'}")
     return usable, refused
+
+
+def _possible(
+    runs: Sequence[LoadRun], refused: tuple[str, ...], limit_s: float
+) -> tuple[list[LoadRun], tuple[str, ...]]:
+    """Move runs that are faster than the hardware limit of one user to the refused ones."""
+    faster = [run for run in runs if run.tpot.mean_s < limit_s]
+    reasons = [
+        f"{run.where}. TPOT of {run.tpot.mean_s * 1e3:.3g} ms is below the hardware limit of {limit_s * 1e3:.3g} ms; "
+        "check the setup, the unit and drafting."
+        for run in faster
+    ]
+    if len(faster) == len(runs):
+        raise UsageError(f"no run can be used: {reasons[0]}")
+    return [run for run in runs if run not in faster], (*refused, *reasons)
+
+
+def _repetition(run: LoadRun, before: Sequence[LoadRun]) -> Iterator[str]:
+    """Yield a reason if an earlier file has the same run. A run that is given twice is one measurement."""
+    same = next((one.where for one in before if replace(one, where=run.where) == run), None)
+    if same is not None:
+        yield f"It is the same run as {same}."
+
+
+def _other_models(runs: Sequence[LoadRun], model: str | None) -> Iterator[str]:
+    """Yield the models that files name and that are another model of the catalog than the stated one."""
+    for name in {run.model for run in runs if run.model is not None and model is not None}:
+        try:
+            stated, named = model_choice(model or "", None), model_choice(name, None)
+        except PenstockError:
+            continue  # the name by which a server serves its model is free
+        if shape_of(stated) != shape_of(named):
+            yield f"A file names {name}, not {model}."
 
 
 def _model(options: CalibrateOptions, runs: Sequence[LoadRun]) -> str:

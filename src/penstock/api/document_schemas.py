@@ -14,6 +14,7 @@ from penstock.api.catalog import (
     CatalogShowDocument,
 )
 from penstock.report.audit.document import AuditDocument
+from penstock.report.bench import BenchDocument
 from penstock.report.calibrate import CalibrateDocument
 from penstock.report.drawing.json_document import schema_name
 from penstock.report.fit.document import FitDocument
@@ -34,6 +35,7 @@ from penstock.report.sweep_document import SweepDocument
 
 _TYPES: Final[tuple[type, ...]] = (
     AuditDocument,
+    BenchDocument,
     CalibrateDocument,
     CatalogDiffDocument,
     CatalogListDocument,

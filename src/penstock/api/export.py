@@ -1,20 +1,25 @@
 """Writes a fleet's constants in the formats of other routers and autoscalers: `penstock export`."""
 
+from typing import Literal
+
 from penstock.api.arguments.fleet_argument import fleet_choice, placed_pool
 from penstock.api.arguments.own_corrections import efficiencies_with
 from penstock.api.arguments.static_weights import capacities
 from penstock.api.compile_notice import compile_first
+from penstock.api.options.calibration_choice import AskedCalibration
 from penstock.api.options.file_types import AskedFleet
 from penstock.api.progress import LOG, ProgressListener
 from penstock.errors import UsageError
 from penstock.exports.pool_constants import PoolConstants
-from penstock.exports.router_files import FORMATS
+from penstock.exports.router_files import FORMATS, NEED_NO_ENDPOINTS
 from penstock.fleet.pools import Fleet, Pool, Route
 from penstock.routing.autoscaler.sustained import LoadKind
 from penstock.simulation.replica import ReplicaPool
 
 
-def export(fleet: AskedFleet, to: str, *, calibration: str | None = None, watch: ProgressListener = LOG) -> str:
+def export(
+    fleet: AskedFleet, to: str, *, calibration: AskedCalibration | None = None, watch: ProgressListener = LOG
+) -> str:
     """Return a fleet in another program's format, as `penstock export` prints it: `export("fleet.yaml", "litellm")`."""
     if to not in FORMATS:
         raise UsageError(f"--to: '{to}' is not a format; write one of {', '.join(FORMATS)}")
@@ -23,13 +28,13 @@ def export(fleet: AskedFleet, to: str, *, calibration: str | None = None, watch:
     if apart is not None:
         raise UsageError(f"pool '{apart.name}' has the role {apart.role}; only pools with `role: both` can be exported")
     unknown = next((pool for pool in chosen.pools if not pool.endpoints), None)
-    if unknown is not None and to != "keda":
+    if unknown is not None and to not in NEED_NO_ENDPOINTS:
         raise UsageError(f"pool '{unknown.name}' has no endpoints; write host:port of each replica in the fleet file")
     compile_first(watch)
     return FORMATS[to](constants_of(chosen, calibration))
 
 
-def constants_of(fleet: Fleet, calibration: str | None = None) -> list[PoolConstants]:
+def constants_of(fleet: Fleet, calibration: AskedCalibration | None = None) -> list[PoolConstants]:
     """Return each pool with the rate that one replica sustains within the SLO of the routes that it serves."""
     efficiencies = efficiencies_with(calibration)
     found = []
@@ -39,7 +44,16 @@ def constants_of(fleet: Fleet, calibration: str | None = None) -> list[PoolConst
             raise UsageError(f"no route of the fleet file sends requests to pool '{pool.name}'; remove the pool")
         placed = ReplicaPool(name=pool.name, replica=placed_pool(fleet, pool, efficiencies), replicas=1)
         (rate,) = capacities([placed], _kinds(routes, pool))
-        found.append(PoolConstants(pool=pool, requests_per_s=rate, output_tokens=_output_tokens(routes, pool)))
+        found.append(
+            PoolConstants(
+                pool=pool,
+                requests_per_s=rate,
+                input_tokens=_mean_tokens(routes, pool, "input_tokens"),
+                output_tokens=_mean_tokens(routes, pool, "output_tokens"),
+                replica=placed.replica,
+                slo=max(routes, key=lambda route: route.peak_requests_per_s * route.weights[pool.name]).slo,
+            )
+        )
     return found
 
 
@@ -64,6 +78,7 @@ def _rates(routes: list[Route], pool: Pool) -> list[float]:
     return [route.peak_requests_per_s * route.weights[pool.name] for route in routes]
 
 
-def _output_tokens(routes: list[Route], pool: Pool) -> float:
+def _mean_tokens(routes: list[Route], pool: Pool, kind: Literal["input_tokens", "output_tokens"]) -> float:
     rates = _rates(routes, pool)
-    return sum(rate * route.output_tokens for rate, route in zip(rates, routes, strict=True)) / sum(rates)
+    total = sum(rate * getattr(route, kind) for rate, route in zip(rates, routes, strict=True))
+    return float(total / sum(rates))

@@ -20,6 +20,7 @@ from penstock.api.options.option_fields import takes
 from penstock.catalog.accelerator import Accelerator
 from penstock.errors import UsageError
 from penstock.fleet import Deployment, Parallelism
+from penstock.fleet.serving_engines import ENGINES, serving_engine
 from penstock.model import ModelSpec
 from penstock.performance.memory.budget import usual_context_tokens
 from penstock.performance.residency.packing import pack
@@ -73,7 +74,8 @@ def fit_together(options: FitOptions) -> FitTogetherAnswer:
         split = split_choice(accelerator, devices, tp=options.tp, pp=1, dp=1, ep=False)
         placed = [_deployment(options, spec, accelerator, split) for spec in specs]
         contexts = [_context_tokens(options, spec) for spec in specs]
-        shared.append(describe_packing(placed, pack(placed, contexts)))
+        server = ENGINES[serving_engine(options.engine)].server
+        shared.append(describe_packing(placed, pack(placed, contexts), server))
     return FitTogetherAnswer(models=tuple(spec.name for spec in specs), shared=tuple(shared))
 
 
@@ -118,6 +120,7 @@ def _row(shared: SharedDevices, model: ModelOnDevice) -> Row:
         "kv_tokens": model.kv_tokens,
         "concurrent_requests": model.concurrent_requests,
         "asleep_bytes": model.asleep_bytes,
+        "memory_fraction": model.memory_fraction,
         "wake_s": None if wake is None else wake.median_s,
         "wake_s_p10": None if wake is None else wake.low_s,
         "wake_s_p90": None if wake is None else wake.high_s,

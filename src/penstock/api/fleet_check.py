@@ -8,7 +8,7 @@ from penstock.catalog import load_accelerator
 from penstock.checkpoint import open_checkpoint
 from penstock.preflight import Preflight
 from penstock.preflight.facts.subject import subject_of
-from penstock.preflight.pool_check import check_pool
+from penstock.preflight.pool_check import check_pool, place_replica
 from penstock.preflight.preflight_result import CheckedPool
 from penstock.preflight.rules.knowledge import Knowledge
 
@@ -22,5 +22,5 @@ def check_fleet(
         watch.progress("checking", done, len(fleet.pools))
         subject = subject_of(open_checkpoint(pool.model), pool.model)
         accelerator, converted = load_accelerator(pool.accelerator), model_choice(pool.model, pool.weights)
-        answers.append(check_pool(pool, accelerator, subject, converted, knowledge))
+        answers.append(place_replica(check_pool(pool, accelerator, subject, converted, knowledge), pool))
     return tuple(CheckedPool(name=pool.name, replicas=pool.replicas) for pool in fleet.pools), tuple(answers)

@@ -1,5 +1,6 @@
 """Maps workloads to the cheapest accelerators: `penstock.guide`."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -24,6 +25,8 @@ from penstock.guide.guide_file import (
     DEFAULT_PROMPTS,
     DEFAULT_SLO,
     DEFAULT_TTFT_PER_1K_S,
+    MAX_LOAD,
+    MIN_LOAD,
     GridEntry,
     GuideFile,
     GuideQuestion,
@@ -53,8 +56,8 @@ class GuideAnswer(ApiAnswer):
 
     document_type = GuideDocument
     result: GuideResult
-    what: str
-    """The model or guide file that was asked about."""
+    command: str
+    """The command that gives this answer."""
 
     @property
     def good(self) -> bool:
@@ -71,7 +74,8 @@ class GuideAnswer(ApiAnswer):
 
     def render(self, columns: int) -> RenderableType:
         """Return what `guide` prints."""
-        return render_guide(self.result, f"penstock guide {self.what} --html guide.html --routes fleet.yaml", columns)
+        routes = " --routes fleet.yaml" if self.result.served else ""
+        return render_guide(self.result, f"{self.command} --html guide.html{routes}", columns)
 
     def _summary(self) -> tuple[str, Sequence[str]]:
         return self.result.name, [conclusion(self.result)[:150]]
@@ -84,7 +88,18 @@ def guide(options: GuideOptions) -> GuideAnswer:
     compile_first(options.watch)
     sources = sources_of(question.template, Path(), options.watch)
     result = make_guide(question, sources, options.watch.progress, guide_files())
-    return GuideAnswer(result=result, what=str(options.what))
+    return GuideAnswer(result=result, command=command_of(options))
+
+
+_FLAGS: Final = ("prompts", "outputs", "loads", "slo", "on", "weights", "trace")
+"""Options that a guide file states itself."""
+
+
+def command_of(options: GuideOptions) -> str:
+    """Return the command that asks the same question."""
+    stated = [(name, getattr(options, name)) for name in _FLAGS]
+    flags = [f" --{name} {shlex.quote(str(value))}" for name, value in stated if value is not None]
+    return f"penstock guide {shlex.quote(str(options.what))}{''.join(flags)}"
 
 
 def guide_question(options: GuideOptions) -> GuideQuestion:
@@ -133,7 +148,7 @@ def _axes_of_trace(options: GuideOptions, entry: GridEntry) -> GridEntry:
 
 
 def _refuse_flags(options: GuideOptions) -> None:
-    for name in ("prompts", "outputs", "loads", "slo", "on", "weights", "trace"):
+    for name in _FLAGS:
         if getattr(options, name) is not None:
             raise UsageError(f"--{name} has no effect with a guide file; write it in the file")
 
@@ -153,8 +168,8 @@ def _numbers(text: str | None) -> tuple[float, ...]:
         loads = tuple(float(word) for word in _words(text))
     except ValueError:
         raise UsageError(f"--loads '{text}' is not a list of numbers; write requests per second: 0.5,2,8") from None
-    if not loads or min(loads) <= 0:
-        raise UsageError("--loads must be above 0; write requests per second: 0.5,2,8")
+    if not loads or not all(MIN_LOAD <= load <= MAX_LOAD for load in loads):
+        raise UsageError(f"--loads must be above 0 and at most {MAX_LOAD:,.0f}; write requests per second: 0.5,2,8")
     return loads
 
 

@@ -1,6 +1,7 @@
 """Builds the questions of `penstock.preflight` from its options and the launch command."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from penstock.api.arguments.choices import counted_targets, split_choice, tokens_choice
@@ -97,11 +98,11 @@ class LaunchQuestions:
 
     def questions(self, subject: Subject, on: Targets) -> Iterable[PreflightQuestion]:
         """Yield one question per accelerator."""
-        for accelerator, split in self.splits(on):
-            yield self.question(subject, accelerator, split)
+        for accelerator, split, present in self.splits(on):
+            yield replace(self.question(subject, accelerator, split), present_devices=present)
 
-    def splits(self, on: Targets) -> Iterable[tuple[Accelerator, Parallelism]]:
-        """Yield each accelerator with the split that the options state for it."""
+    def splits(self, on: Targets) -> Iterable[tuple[Accelerator, Parallelism, int | None]]:
+        """Yield each accelerator with the split that the options state for it, and how many devices are there."""
         for accelerator, present in counted_targets(on):
             tp, pp = self.tp, self.pp
             # If a shell variable gives the count, or the count does not parse, all devices are assumed.
@@ -110,12 +111,12 @@ class LaunchQuestions:
             if devices is not None and tp is None and self._spans_nodes(accelerator, devices, pp):
                 # No fast link joins the nodes, so tensor parallelism stays within a node. Nodes are pipeline stages.
                 tp, pp = accelerator.node.devices, devices // accelerator.node.devices
-            yield accelerator, split_choice(accelerator, devices, tp=tp, pp=pp, dp=self.dp, ep=self.ep)
+            yield accelerator, split_choice(accelerator, devices, tp=tp, pp=pp, dp=self.dp, ep=self.ep), present
 
     def _used_devices(self, devices: int | None, tp: int) -> int | None:
-        """Return the number of devices that the launch command uses, which may be fewer than the host has."""
+        """Return the number of devices that the launch command uses, which may differ from what the host has."""
         ranks = tp * self.pp * self.dp
-        return ranks if self.launch is not None and devices is not None and ranks < devices else devices
+        return ranks if self.launch is not None and devices is not None else devices
 
     def _spans_nodes(self, accelerator: Accelerator, devices: int, pp: int) -> bool:
         """Return whether the devices fill several nodes that are not joined by a fast link.

@@ -14,6 +14,7 @@ from penstock.api.answer import ApiAnswer, Row
 from penstock.api.arguments.own_corrections import efficiencies_with
 from penstock.api.arguments.workload_argument import trace_choice
 from penstock.api.compile_notice import compile_first
+from penstock.api.options.calibration_choice import AskedCalibration
 from penstock.api.progress import LOG, ProgressListener
 from penstock.api.trial_files import program_files, trial_files
 from penstock.catalog import load_accelerator, load_accelerators, load_prices, load_seller_levels
@@ -114,7 +115,7 @@ class PlanAnswer(ApiAnswer):
         return self.result.plan.name, [text[:120] for text in said]
 
 
-def plan(file: AskedPlan, *, calibration: str | None = None, watch: ProgressListener = LOG) -> PlanAnswer:
+def plan(file: AskedPlan, *, calibration: AskedCalibration | None = None, watch: ProgressListener = LOG) -> PlanAnswer:
     """Plan a fleet, as `penstock plan` does: `plan("plan.yaml")`. `penstock plan --init` prints an example file.
 
     `calibration` names files of `penstock calibrate`, which correct the setups that the user has measured.
@@ -136,14 +137,25 @@ def read_plan(file: Path) -> Plan:
     return replace(asked, owned=tuple(replace(entry, id=load_accelerator(entry.id).id) for entry in asked.owned))
 
 
-def sources_of(asked: Plan, folder: Path, watch: ProgressListener = LOG, calibration: str | None = None) -> Sources:
-    """Build the plan's data sources: catalog, models and simulator."""
+def sources_of(
+    asked: Plan,
+    folder: Path,
+    watch: ProgressListener = LOG,
+    calibration: AskedCalibration | None = None,
+    *,
+    trial_seed: int = 0,
+) -> Sources:
+    """Build the plan's data sources: catalog, models and simulator.
+
+    The requests of simulated trials follow from `trial_seed`, not from the plan's seed: whether a small fleet has an
+    instance more or less must not be decided by the seed of its uncertainty analysis.
+    """
     columns = {workload.trace: workload.columns for workload in asked.workloads if workload.trace is not None}
     efficiencies = efficiencies_with(calibration)
     screen = UnitScreen(QueuelessScreen(efficiencies), shipped_phase_factors())
-    kept = trial_files()
-    simulator = Simulator(screen.loop, seed=asked.seed, units=screen, cache=kept)
-    in_turn = Simulator(screen.loop, seed=asked.seed, units=screen, route="round-robin", cache=kept)
+    kept, launches = trial_files(), LaunchCheck(cache(_subject), load_knowledge())
+    simulator = Simulator(screen.loop, seed=trial_seed, units=screen, cache=kept)
+    in_turn = Simulator(screen.loop, seed=trial_seed, units=screen, route="round-robin", cache=kept)
     return Sources(
         accelerators=tuple(load_accelerator(part.id) for part in asked.accelerators) or load_accelerators(),
         prices_of=load_prices,
@@ -159,7 +171,8 @@ def sources_of(asked: Plan, folder: Path, watch: ProgressListener = LOG, calibra
         served=lambda part: bool(efficiencies.engines(part)),
         drafts_of=own_drafts,
         units_of=lambda model, placing: find_units(model, placing, screen),
-        obstacle_of=LaunchCheck(cache(_subject), load_knowledge()).obstacle,
+        obstacle_of=launches.obstacle,
+        is_undetermined=launches.is_undetermined,
         verify_of=verify_by(simulator.sustained, simulator.attained, bounded=simulator.bounded),
         sizing_of=verify_by(simulator.sustained, simulator.bounded, sizing=True),
         round_robin_of=verify_by(in_turn.sustained, in_turn.attained, bounded=in_turn.bounded, sizing=True),

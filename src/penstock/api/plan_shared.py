@@ -10,7 +10,7 @@ from penstock.api.answer import ApiAnswer, Row
 from penstock.api.compile_notice import compile_first
 from penstock.api.plan import AskedPlan, read_plan
 from penstock.api.progress import LOG, ProgressListener
-from penstock.catalog import load_accelerator, load_accelerators, load_prices
+from penstock.catalog import load_accelerator, load_accelerators, load_prices, load_seller_levels
 from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies
 from penstock.planning.shared_placement.shared_plan import ModelBill, SharedChoice, SharedPlan, SharedSources
 from penstock.planning.shared_placement.shared_plan import plan_shared as find_shared_devices
@@ -54,6 +54,7 @@ def plan_shared(file: AskedPlan, *, watch: ProgressListener = LOG) -> PlanShared
         model_of=model_of,
         place=lambda deployment, lengths: place(deployment, "vllm", efficiencies, typical_lengths=lengths),
         prices_of=load_prices,
+        seller_levels=load_seller_levels,
     )
     return PlanSharedAnswer(result=find_shared_devices(asked, sources))
 

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from rich.console import Group, RenderableType
+from rich.text import Text
 
 from penstock.api.answer import ApiAnswer, Row, device_label, spread_over
 from penstock.api.arguments.choices import counted_targets, tokens_choice
@@ -17,7 +19,7 @@ from penstock.catalog import load_measurements
 from penstock.catalog.device_prices import DevicePrice, hourly_rent
 from penstock.catalog.measurement import Measurement
 from penstock.economics.rent_rates import rent_usd_per_output_mtok
-from penstock.errors import DeploymentError
+from penstock.errors import DeploymentError, UsageError
 from penstock.model import ModelSpec
 from penstock.performance.calibration.own_correction import fingerprint_of
 from penstock.performance.disaggregated.disaggregated_prediction import DisaggregatedPrediction
@@ -35,6 +37,8 @@ from penstock.report.predict_disaggregated import render_disaggregated
 from penstock.report.predict_document import PredictDisaggregatedDocument, PredictDocument
 from penstock.report.predict_summary import next_commands, weights_name
 
+_MORE: Final = "--explain shows the time of a step by component, power, rents and the nearest public measurements."
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PredictAnswer(ApiAnswer):
@@ -51,6 +55,8 @@ class PredictAnswer(ApiAnswer):
     """Rent of each accelerator by the hour, None if the catalog has no price."""
     follow_up: str
     """The command that asks for the request rate of the same deployments."""
+    explain: bool = False
+    """Whether `render` shows the time of a step, power, the sources of rents, and the nearest measurements."""
 
     @property
     def good(self) -> bool:
@@ -80,8 +86,10 @@ class PredictAnswer(ApiAnswer):
             (self.rents, self.costs_usd_per_output_mtok),
             columns,
             self.output_tokens,
+            explain=self.explain,
         )
-        return Group(answer, *next_commands({"the request rate that keeps an SLO": self.follow_up}, columns))
+        more = [] if self.explain else [Text(_MORE, style="dim")]
+        return Group(answer, *more, *next_commands({"the request rate that keeps an SLO": self.follow_up}, columns))
 
     def _summary(self) -> tuple[str, Sequence[str]]:
         return self.model.name, [_piece(prediction) for prediction in self.predictions]
@@ -139,6 +147,8 @@ def predict_at(
     accepted = None if options.accepted is None else float(options.accepted)
     placing = RequestedDeployment(options, drafted=options.drafted, accepted=accepted)
     tokens = tokens_choice(options.input_tokens), tokens_choice(options.output_tokens)
+    if options.prefill and options.explain:
+        raise UsageError("--explain would change nothing with --prefill; drop it")
     if not options.prefill:
         return [_predict_aggregated(placing, (*tokens, users), options) for users in concurrency]
     return [_predict_disaggregated(placing, tokens, users, options.replicas) for users in concurrency]
@@ -162,6 +172,10 @@ def _predict_aggregated(
 ) -> PredictAnswer:
     """Predict deployments whose replicas both prefill and decode."""
     family = shape_of(placing.spec)
+    if options.roofline and isinstance(options.calibration, str):
+        raise UsageError(
+            "--calibration: the hardware limit is not corrected by own runs; drop --calibration or --roofline"
+        )
     if not options.roofline:
         _refuse_emulated(placing)
     found = [
@@ -179,6 +193,7 @@ def _predict_aggregated(
         nearest=tuple(nearest for _, _, nearest in found),
         rents=tuple(hourly_rent(prediction.deployment.accelerator.id) for prediction, _, _ in found),
         follow_up=simulate_command(options),
+        explain=options.explain,
     )
 
 

@@ -12,7 +12,7 @@ from penstock.api.preflight_answer import PreflightAnswer
 from penstock.api.progress import ProgressListener
 from penstock.checkpoint import open_checkpoint
 from penstock.checkpoint.fp8.scan import scan_bytes, scan_fp8
-from penstock.errors import UnknownArchitecture, UsageError
+from penstock.errors import UnknownArchitecture, UnknownName, UsageError
 from penstock.performance.shipped.shipped_drafts import shipped_drafts
 from penstock.performance.shipped.shipped_runs import shipped_efficiencies
 from penstock.preflight import (
@@ -48,7 +48,7 @@ def preflight(options: PreflightOptions) -> PreflightAnswer:
         raise UsageError("no model is named; give a config.json, a checkpoint directory, a catalog name or hf:org/name")
     try:
         subject = _subject(named, options.watch, scan=options.scan)
-    except UnknownArchitecture as reason:
+    except (UnknownArchitecture, UnknownName) as reason:
         on = options.on or choices.target
         if on is None or options.matrix or options.scan:
             raise

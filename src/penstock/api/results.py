@@ -10,7 +10,7 @@ from typing import Final
 from rich.console import RenderableType
 
 from penstock.api.answer import ApiAnswer, Row
-from penstock.errors import UsageError
+from penstock.errors import UnreadableFile, UsageError
 from penstock.load_tools.benchmark_report import benchmark_report
 from penstock.load_tools.load_run import LoadRun
 from penstock.load_tools.result_files import KNOWN_TOOLS, read_runs, run_files
@@ -28,6 +28,8 @@ class ResultsAnswer(ApiAnswer):
 
     document_type = ResultsDocument
     runs: tuple[JudgedRun, ...]
+    skipped: tuple[str, ...] = ()
+    """Documents of folders that were not read, each with the reason."""
 
     @property
     def good(self) -> bool:
@@ -55,7 +57,7 @@ class ResultsAnswer(ApiAnswer):
 
     def render(self, columns: int) -> RenderableType:
         """Return what `results` prints."""
-        return render_results(self.runs, columns)
+        return render_results(self.runs, self.skipped, columns)
 
     def write_reports(self, folder: Path) -> list[Path]:
         """Write one Benchmark Report 0.2.1 per run into a folder. Return the paths of the files."""
@@ -81,25 +83,38 @@ def results(files: Sequence[str | Path], *, shared_prefixes: bool = False) -> Re
 
     `shared_prefixes` says that the prompts share prefixes on purpose, so that hits of the prefix cache are no fault.
     """
-    found = [run for path in files for run in load_runs(Path(path))]
+    skipped: list[str] = []
+    found = [run for path in files for run in load_runs(Path(path), skipped)]
     if not found:
         raise UsageError(_REMEDY)
     return ResultsAnswer(
+        skipped=tuple(skipped),
         runs=tuple(
             JudgedRun(run=run, refusals=refusals(run, cache_is_stated=shared_prefixes), unstated=missing_facts(run))
             for run in found
-        )
+        ),
     )
 
 
-def load_runs(path: Path) -> list[LoadRun]:
-    """Read every run of a result file, or of the folder that a load tool wrote."""
+def load_runs(path: Path, skipped: list[str] | None = None) -> list[LoadRun]:
+    """Read every run of a result file, or of a folder.
+
+    A document in a folder that no load tool wrote is left out, and its path is added to `skipped`.
+    """
     if not path.is_dir():
         return list(_runs_of_file(path))
-    inside = run_files(path)
-    if not inside:
-        raise UsageError(f"{path}: has no result file; {_REMEDY}")
-    return [run for one in inside for run in _runs_of_file(one)]
+    found: list[LoadRun] = []
+    reasons: list[UnreadableFile] = []
+    for one in run_files(path):
+        try:
+            found += _runs_of_file(one)
+        except UnreadableFile as error:
+            reasons.append(error)
+            if skipped is not None:
+                skipped.append(str(error))
+    if not found:
+        raise reasons[0] if reasons else UsageError(f"{path}: has no result file; {_REMEDY}")
+    return found
 
 
 def _runs_of_file(path: Path) -> tuple[LoadRun, ...]:

@@ -77,6 +77,7 @@ def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool =
                 tpot_s=route.slo.tpot_s,
                 e2e_s=route.slo.e2e_s,
                 requests_per_s=route.peak_requests_per_s,
+                overload=route.overload,
             )
             for route in fleet.routes
         ),

@@ -122,6 +122,8 @@ def _simulate_model(
     )
     if options.trace is None and unstated:
         workload = _of_routes(workload, fleet, own_slos=options.slo is None)
+    else:
+        workload = replace(workload, classes=tuple(_in_overload(item, fleet) for item in workload.classes))
     events = fleet_events_argument(_own_events(options, fleet), pools)
     sight = RouterVisibility(
         report_interval_s=parse_duration(options.reports),
@@ -222,7 +224,7 @@ def _of_routes(workload: Workload, fleet: Fleet, *, own_slos: bool) -> Workload:
     is returned unchanged.
     """
     if len(fleet.routes) < 2:  # one length is no mix
-        return workload
+        return replace(workload, classes=tuple(_in_overload(item, fleet) for item in workload.classes))
     rates = np.array([route.peak_requests_per_s for route in fleet.routes])
     counts = np.maximum(1, np.rint(_PAIRS * rates / rates.sum()).astype(np.int64))
     inputs = np.array([route.input_tokens for route in fleet.routes], np.int32)
@@ -230,23 +232,35 @@ def _of_routes(workload: Workload, fleet: Fleet, *, own_slos: bool) -> Workload:
     name = f"{inputs.min():,} to {inputs.max():,} in, {outputs.min():,} to {outputs.max():,} out, as its routes say"
     name += after_system_prompts(workload.sharing)
     lengths = Empirical(input_tokens=np.repeat(inputs, counts), output_tokens=np.repeat(outputs, counts))
-    slos = list(dict.fromkeys(route.slo for route in fleet.routes))
+    slos = list(dict.fromkeys((route.slo, route.overload) for route in fleet.routes))
     if not own_slos or len(slos) == 1:
-        return replace(workload, name=name, lengths=lengths)
-    places = np.array([slos.index(route.slo) for route in fleet.routes], np.uint8)
+        classes = tuple(_in_overload(item, fleet) for item in workload.classes)
+        return replace(workload, name=name, lengths=lengths, classes=classes)
+    places = np.array([slos.index((route.slo, route.overload)) for route in fleet.routes], np.uint8)
     return replace(
         workload,
         name=name,
         lengths=replace(lengths, slo_class=np.repeat(places, counts)),
         classes=tuple(
             SloClass(
-                name=" and ".join(dict.fromkeys(route.workload for route in fleet.routes if route.slo == slo)),
+                name=" and ".join(
+                    dict.fromkeys(
+                        route.workload for route, own in zip(fleet.routes, places, strict=True) if own == place
+                    )
+                ),
                 share_fraction=float(counts[places == place].sum() / counts.sum()),
                 slo=slo,
+                overload=overload,
             )
-            for place, slo in enumerate(slos)
+            for place, (slo, overload) in enumerate(slos)
         ),
     )
+
+
+def _in_overload(item: SloClass, fleet: Fleet) -> SloClass:
+    """Return a class of all requests with the `overload` of the fleet's routes, or unchanged if the routes differ."""
+    stated = {route.overload for route in fleet.routes}
+    return replace(item, overload=next(iter(stated))) if len(stated) == 1 else item
 
 
 def _peak(fleet: Fleet, *, recorded: bool) -> float | None:
@@ -281,6 +295,7 @@ def _row(model: str, run: PolicyRun) -> Row:
         "requests": outcome.asked,
         "served": outcome.requests,
         "rejected": outcome.rejected,
+        "held": outcome.held,
         "refused": outcome.refused,
         "lost": outcome.lost,
         "worst_met_fraction": run.worst_met_fraction,

@@ -66,6 +66,8 @@ def sweep(options: SweepOptions) -> SweepAnswer:
     """Predict curves, as `penstock predict` with a list: `sweep("llama-3.3-70b", "h200:2", concurrency=[1, 8, 64])`."""
     if options.prefill:
         raise UsageError("a list of loads has no prediction with --prefill; give one --concurrency")
+    if options.explain:
+        raise UsageError("--explain explains one load; give one --concurrency")
     loads = loads_choice(options.concurrency)
     answers = tuple(answer for answer in predict_at(options, loads) if isinstance(answer, PredictAnswer))
     return SweepAnswer(

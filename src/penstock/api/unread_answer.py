@@ -1,7 +1,9 @@
 """Answers `penstock.preflight` for a model whose shape is not read."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -10,9 +12,18 @@ from penstock.api.answer import Row
 from penstock.api.launch_questions import LaunchQuestions
 from penstock.api.options.argument_types import Targets
 from penstock.api.preflight_answer import PreflightAnswer, row_of, summary_of
-from penstock.errors import UnknownArchitecture
-from penstock.preflight.unread_preflight import UnreadPreflight, UnreadQuestion, check_unread, unread_model
+from penstock.errors import UnknownArchitecture, UnknownName
+from penstock.preflight.unread_preflight import (
+    UnreadPreflight,
+    UnreadQuestion,
+    check_unread,
+    unknown_repository,
+    unread_model,
+)
 from penstock.report.preflight.unread import UnreadDocument, render_unread
+
+_REPOSITORY: Final = re.compile(r"\w[\w.-]{0,95}/\w[\w.-]{0,95}")
+"""Form of a repository on the hub: an owner and a name."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -47,10 +58,18 @@ class UnreadAnswer(PreflightAnswer):
 
 
 def answer_without_shape(
-    named: str, reason: UnknownArchitecture, choices: LaunchQuestions, on: Targets, *, strict: bool
+    named: str, reason: UnknownArchitecture | UnknownName, choices: LaunchQuestions, on: Targets, *, strict: bool
 ) -> UnreadAnswer:
-    """Check what needs no shape for a model whose shape could not be read for a reason."""
-    model = unread_model(named, reason)
+    """Check what needs no shape for a model whose shape could not be read for a reason.
+
+    A name that the catalog does not have is answered if it has the form of a repository.
+    """
+    if isinstance(reason, UnknownArchitecture):
+        model = unread_model(named, reason)
+    elif _REPOSITORY.fullmatch(named):
+        model = unknown_repository(named)
+    else:
+        raise reason
     questions = [
         UnreadQuestion(
             model=model,
@@ -60,8 +79,9 @@ def answer_without_shape(
             asked=choices.launch_choices(split),
             launch=choices.launch,
             host=choices.host,
+            present_devices=present,
         )
-        for accelerator, split in choices.splits(on)
+        for accelerator, split, present in choices.splits(on)
     ]
     found = tuple(check_unread(question, choices.knowledge) for question in questions)
     return UnreadAnswer(answers=(), speeds=(), instead=(), pools=(), strict=strict, unread=found)

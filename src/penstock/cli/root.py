@@ -22,7 +22,7 @@ negative verdict."""
 _PANELS: Final = {
     "Plan": ("fit", "predict", "guide", "plan", "inspect", "tax", "catalog", "workload"),
     "Run": ("simulate", "emulate", "route", "top", "receipts", "export", "mcp"),
-    "Prove": ("accuracy", "audit", "preflight", "doctor", "fp8", "results", "calibrate"),
+    "Prove": ("accuracy", "audit", "preflight", "doctor", "fp8", "bench", "results", "calibrate"),
 }
 
 

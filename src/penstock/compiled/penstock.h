@@ -31,8 +31,9 @@ typedef struct penstock_request {
   int64_t sheddable;
   int64_t number;
   int64_t turn;
+  double waited_s;
 } penstock_request;
-PENSTOCK_SIZE(penstock_request, 112);
+PENSTOCK_SIZE(penstock_request, 120);
 
 typedef struct penstock_endpoint {
   int64_t pool;
@@ -89,6 +90,7 @@ typedef struct penstock_endpoint {
   int64_t outstanding_prompt_tokens;
   double outstanding_prompt_s;
   int64_t resident_tokens;
+  int64_t shared_tokens;
   int64_t resident_output_tokens;
   double prompt_load_fraction;
   double prompt_squares_s;
@@ -97,7 +99,7 @@ typedef struct penstock_endpoint {
   int64_t prefilling_then;
   int64_t resident_tokens_then;
 } penstock_endpoint;
-PENSTOCK_SIZE(penstock_endpoint, 512);
+PENSTOCK_SIZE(penstock_endpoint, 520);
 
 typedef struct penstock_parameters {
   double doubt_fraction;
@@ -112,9 +114,18 @@ typedef struct penstock_parameters {
   double class_tpot_s[4];
   double class_e2e_s[4];
   double class_weight[4];
+  double given_up_misses;
+  double class_requests[4];
+  double class_admitted[4];
+  double class_kept[4];
+  double class_outcomes[4];
+  double class_price[4];
+  double class_factor[4];
+  double price_slope;
+  double admission_misses;
   double tuning[8];
 } penstock_parameters;
-PENSTOCK_SIZE(penstock_parameters, 232);
+PENSTOCK_SIZE(penstock_parameters, 448);
 
 typedef struct penstock_control {
   int64_t next_row;
@@ -146,8 +157,13 @@ typedef struct penstock_control {
   double look_s;
   int64_t swaps;
   uint8_t hits_said;
+  double arrived_s;
+  int64_t held;
+  int64_t max_held;
+  int64_t max_tries;
+  int64_t returning;
 } penstock_control;
-PENSTOCK_SIZE(penstock_control, 192);
+PENSTOCK_SIZE(penstock_control, 232);
 
 typedef struct penstock_row {
   int64_t number;
@@ -182,6 +198,8 @@ typedef struct penstock_row {
   uint8_t building;
   uint8_t received;
   uint8_t cold;
+  uint8_t held;
+  uint8_t tries;
 } penstock_row;
 PENSTOCK_SIZE(penstock_row, 224);
 
@@ -328,8 +346,12 @@ typedef struct penstock_flight {
   double prompt_s;
   double ttft_s;
   double decode_s;
+  double waited_s;
+  double ttft_limit_s;
+  double tpot_limit_s;
+  double e2e_limit_s;
 } penstock_flight;
-PENSTOCK_SIZE(penstock_flight, 80);
+PENSTOCK_SIZE(penstock_flight, 112);
 
 typedef struct penstock_report {
   double asked_s;
@@ -355,10 +377,23 @@ typedef struct penstock_promise {
   double tpot_s;
   double e2e_s;
   double weight;
-  int64_t sheddable;
+  int64_t overload;
+  double hold_s;
   int64_t limit_tokens;
 } penstock_promise;
-PENSTOCK_SIZE(penstock_promise, 48);
+PENSTOCK_SIZE(penstock_promise, 56);
+
+typedef struct penstock_held {
+  int64_t first;
+  int64_t last;
+} penstock_held;
+PENSTOCK_SIZE(penstock_held, 16);
+
+typedef struct penstock_return {
+  double at_s;
+  int64_t number;
+} penstock_return;
+PENSTOCK_SIZE(penstock_return, 16);
 
 typedef struct penstock_fault {
   double at_s;
@@ -447,11 +482,15 @@ typedef struct penstock_world {
   int64_t *hits;
   int64_t hits_shape[1];
   penstock_parameters *parameters;
-  int64_t parameters_shape[1];
+  int64_t parameters_shape[2];
   penstock_length *lengths;
   int64_t lengths_shape[2];
   penstock_promise *promises;
   int64_t promises_shape[1];
+  penstock_held *held;
+  int64_t held_shape[1];
+  penstock_return *returns;
+  int64_t returns_shape[1];
   penstock_fault *faults;
   int64_t faults_shape[1];
   penstock_device *devices;
@@ -517,117 +556,127 @@ typedef int64_t (*penstock_policy)(penstock_request *request, penstock_endpoint 
 /* Advance until the caller must act, or for `budget` events. */
 int64_t penstock_run(const penstock_world *w, int64_t budget, penstock_policy pick);
 extern const int64_t penstock_run_layout;
-#define PENSTOCK_RUN_LAYOUT INT64_C(2411124095006221833)
+#define PENSTOCK_RUN_LAYOUT INT64_C(5116207765773571698)
 
 /* Return the first row that is not finished, from `base` on. */
 int64_t penstock_settled(const penstock_world *w, int64_t base);
 extern const int64_t penstock_settled_layout;
-#define PENSTOCK_SETTLED_LAYOUT INT64_C(1436836316954135571)
+#define PENSTOCK_SETTLED_LAYOUT INT64_C(3463628357529384932)
 
 /* Integrate every queue up to now. */
 void penstock_count_queues(const penstock_world *w);
 extern const int64_t penstock_count_queues_layout;
-#define PENSTOCK_COUNT_QUEUES_LAYOUT INT64_C(6542463562749972971)
+#define PENSTOCK_COUNT_QUEUES_LAYOUT INT64_C(1019186620221812761)
 
 /* Record when the client sees each request's first and last token, and compare both with the SLO of the class. */
 void penstock_tally(const penstock_world *w, const penstock_class_tables *tables, int64_t base, int64_t warm_up);
 extern const int64_t penstock_tally_layout;
-#define PENSTOCK_TALLY_LAYOUT INT64_C(3354083624726510311)
+#define PENSTOCK_TALLY_LAYOUT INT64_C(2710669268136137044)
 
 /* Write the predicted latency of a request at each endpoint, in seconds; infinity if the request does not fit. */
 void penstock_predict_latency(const penstock_latency_table *t);
 extern const int64_t penstock_predict_latency_layout;
-#define PENSTOCK_PREDICT_LATENCY_LAYOUT INT64_C(6573741483809467033)
+#define PENSTOCK_PREDICT_LATENCY_LAYOUT INT64_C(4480330491414318873)
 
 /* Fill `order` with the endpoints to try, first choice first, and return their number. */
 int64_t penstock_rank(const penstock_picker_table *t);
 extern const int64_t penstock_rank_layout;
-#define PENSTOCK_RANK_LAYOUT INT64_C(1568673260624542495)
+#define PENSTOCK_RANK_LAYOUT INT64_C(1055078309308115416)
+
+/* Count the request, which has just count_arrival, so that each class counts alike. */
+void penstock_count_arrival(const penstock_picker_table *t);
+extern const int64_t penstock_count_arrival_layout;
+#define PENSTOCK_COUNT_ARRIVAL_LAYOUT INT64_C(6387648683570007769)
+
+/* Count the request as refused: it did not meet its SLO. */
+void penstock_count_refusal(const penstock_picker_table *t);
+extern const int64_t penstock_count_refusal_layout;
+#define PENSTOCK_COUNT_REFUSAL_LAYOUT INT64_C(4749676076395563445)
 
 /* Compute the derived fields of an endpoint's record after any change. */
 void penstock_refresh(const penstock_picker_table *t, int64_t endpoint, double now_s);
 extern const int64_t penstock_refresh_layout;
-#define PENSTOCK_REFRESH_LAYOUT INT64_C(8177039803301605674)
+#define PENSTOCK_REFRESH_LAYOUT INT64_C(7754794403856975817)
 
 /* Record in `flights[place]` that the request was sent to an endpoint. */
 void penstock_sent(const penstock_picker_table *t, int64_t endpoint, int64_t place);
 extern const int64_t penstock_sent_layout;
-#define PENSTOCK_SENT_LAYOUT INT64_C(863832094202762360)
+#define PENSTOCK_SENT_LAYOUT INT64_C(4376584427412093947)
 
 /* Record the first token of the request in `flights[place]`. */
 void penstock_first_token(const penstock_picker_table *t, int64_t place, double now_s);
 extern const int64_t penstock_first_token_layout;
-#define PENSTOCK_FIRST_TOKEN_LAYOUT INT64_C(4210787501936156815)
+#define PENSTOCK_FIRST_TOKEN_LAYOUT INT64_C(7204419544986889185)
 
 /* Record the end of an answer of `output_tokens` tokens. */
 void penstock_finished(const penstock_picker_table *t, int64_t place, int64_t output_tokens, double now_s);
 extern const int64_t penstock_finished_layout;
-#define PENSTOCK_FINISHED_LAYOUT INT64_C(751730980947849564)
+#define PENSTOCK_FINISHED_LAYOUT INT64_C(4577674201334396558)
 
 /* Record that a request will not be answered by its endpoint. */
 void penstock_lost(const penstock_picker_table *t, int64_t place, double now_s);
 extern const int64_t penstock_lost_layout;
-#define PENSTOCK_LOST_LAYOUT INT64_C(2912943562166413303)
+#define PENSTOCK_LOST_LAYOUT INT64_C(6700140078222202487)
 
 /* Store the picker's own counts for an endpoint in `reports[place]`, when the picker requests a report. */
 void penstock_begin_report(const penstock_picker_table *t, int64_t endpoint, int64_t place, double now_s);
 extern const int64_t penstock_begin_report_layout;
-#define PENSTOCK_BEGIN_REPORT_LAYOUT INT64_C(9063154687757320326)
+#define PENSTOCK_BEGIN_REPORT_LAYOUT INT64_C(9051130298255712855)
 
 /* Apply the report in `reports[place]`. */
 int64_t penstock_reported(const penstock_picker_table *t, int64_t endpoint, int64_t place, double now_s);
 extern const int64_t penstock_reported_layout;
-#define PENSTOCK_REPORTED_LAYOUT INT64_C(79536542329278775)
+#define PENSTOCK_REPORTED_LAYOUT INT64_C(4531773046802009884)
 
 /* Assign to one of several pickers its share of the endpoints of every pool. */
 void penstock_divide(const penstock_picker_table *t, int64_t picker, int64_t pickers);
 extern const int64_t penstock_divide_layout;
-#define PENSTOCK_DIVIDE_LAYOUT INT64_C(6702599226694950097)
+#define PENSTOCK_DIVIDE_LAYOUT INT64_C(4535879281018000915)
 
 /* Return the endpoint of least expected harm, or REJECTED if none can hold the request or it must be shed. */
 int64_t penstock_pick(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_layout;
-#define PENSTOCK_PICK_LAYOUT INT64_C(6980162270736300082)
+#define PENSTOCK_PICK_LAYOUT INT64_C(5896342228271086842)
 
 /* Take endpoints in turn (GIE `pkg/lwepp`, 84436a9; Envoy ROUND_ROBIN). */
 int64_t penstock_pick_round_robin(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_round_robin_layout;
-#define PENSTOCK_PICK_ROUND_ROBIN_LAYOUT INT64_C(8743111368926144340)
+#define PENSTOCK_PICK_ROUND_ROBIN_LAYOUT INT64_C(1778510351232099578)
 
 /* Take endpoints in turn, in proportion to static weights (Envoy's EDF scheduler, `edf_scheduler.h`, v1.35). */
 int64_t penstock_pick_weighted_round_robin(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_weighted_round_robin_layout;
-#define PENSTOCK_PICK_WEIGHTED_ROUND_ROBIN_LAYOUT INT64_C(811312747392462691)
+#define PENSTOCK_PICK_WEIGHTED_ROUND_ROBIN_LAYOUT INT64_C(5584125153418141409)
 
 /* Take the endpoint with the fewest requests in flight from this picker (Envoy LEAST_REQUEST, v1.35). */
 int64_t penstock_pick_least_request(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_least_request_layout;
-#define PENSTOCK_PICK_LEAST_REQUEST_LAYOUT INT64_C(529839282462765058)
+#define PENSTOCK_PICK_LEAST_REQUEST_LAYOUT INT64_C(7960612547118015611)
 
 /* Take the endpoint with the fewest requests in flight per static weight (Envoy LEAST_REQUEST, v1.35, bias 1). */
 int64_t penstock_pick_in_flight_per_capacity(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_in_flight_per_capacity_layout;
-#define PENSTOCK_PICK_IN_FLIGHT_PER_CAPACITY_LAYOUT INT64_C(5129144866295761421)
+#define PENSTOCK_PICK_IN_FLIGHT_PER_CAPACITY_LAYOUT INT64_C(7182847257720704391)
 
 /* Take the endpoint of least cost in KV blocks (dynamo 2026-08-22, `lib/kv-router/src/scheduling/selector/mod.rs`). */
 int64_t penstock_pick_dynamo(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_dynamo_layout;
-#define PENSTOCK_PICK_DYNAMO_LAYOUT INT64_C(3678534734094978829)
+#define PENSTOCK_PICK_DYNAMO_LAYOUT INT64_C(6872999400728304512)
 
 /* Take the endpoint with the highest score (llm-d-router v0.10.0, `pkg/epp/framework/plugins/scheduling/scorer`). */
 int64_t penstock_pick_llmd_scorers(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_llmd_scorers_layout;
-#define PENSTOCK_PICK_LLMD_SCORERS_LAYOUT INT64_C(7388366401001967504)
+#define PENSTOCK_PICK_LLMD_SCORERS_LAYOUT INT64_C(3897896921664511617)
 
 /* Prefer endpoints that cache the prompt, and among them the fewest tokens in flight (llm-d-router v0.10.0). */
 int64_t penstock_pick_llmd_token_load(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_llmd_token_load_layout;
-#define PENSTOCK_PICK_LLMD_TOKEN_LOAD_LAYOUT INT64_C(5698623868231347800)
+#define PENSTOCK_PICK_LLMD_TOKEN_LOAD_LAYOUT INT64_C(8997034637926156201)
 
 /* Take the least loaded endpoint if loads differ, else the best cache (sglang 2026-08-23, `sgl-model-gateway`). */
 int64_t penstock_pick_sglang_cache_aware(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_sglang_cache_aware_layout;
-#define PENSTOCK_PICK_SGLANG_CACHE_AWARE_LAYOUT INT64_C(8373652614033636390)
+#define PENSTOCK_PICK_SGLANG_CACHE_AWARE_LAYOUT INT64_C(3687706677193549874)
 
 #ifdef __cplusplus
 }

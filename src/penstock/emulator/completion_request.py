@@ -100,10 +100,15 @@ class CompletionRequest:
         return self.prompts[choice // self.choices_per_prompt]
 
 
-def read_prompt(body: bytes) -> Prompt:
-    """Parse the prompt, or the messages of a chat, of a request to /tokenize."""
+def read_prompt(body: bytes, template_tokens: int = 0) -> Prompt:
+    """Parse the prompt, or the messages of a chat, of a request to /tokenize.
+
+    `template_tokens` are the tokens that the chat template adds to each message, in addition to the usual ones.
+    """
     fields = _fields(body)
-    return _chat_prompt(fields["messages"]) if "messages" in fields else _text_prompt(fields.get("prompt"))
+    if "messages" in fields:
+        return _chat_prompt(fields["messages"], template_tokens)
+    return _text_prompt(fields.get("prompt"))
 
 
 def _fields(body: bytes) -> Mapping[str, object]:
@@ -116,13 +121,13 @@ def _fields(body: bytes) -> Mapping[str, object]:
     return fields
 
 
-def read_completion(path: bytes, body: bytes) -> CompletionRequest:
+def read_completion(path: bytes, body: bytes, template_tokens: int = 0) -> CompletionRequest:
     """Parse a completion request. Raise an error for values that vLLM rejects and for options that are not emulated."""
     fields = _fields(body)
     chat = path.startswith(b"/v1/chat/")
     _reject_unemulated(fields, chat=chat)
     _check_sampling(fields)
-    prompts = (_chat_prompt(fields.get("messages")),) if chat else _text_prompts(fields.get("prompt"))
+    prompts = (_chat_prompt(fields.get("messages"), template_tokens),) if chat else _text_prompts(fields.get("prompt"))
     min_tokens, limit = _whole(fields, "min_tokens", 0, minimum=0), _limit(fields, chat=chat)
     if limit is not None and min_tokens > limit:
         raise UsageError(f"min_tokens must be less than or equal to max_tokens={limit}, got {min_tokens}.")
@@ -229,7 +234,7 @@ def _stream_options(options: object, *, stream: bool) -> Mapping[str, object]:
     return options
 
 
-def _chat_prompt(messages: object) -> Prompt:
+def _chat_prompt(messages: object, template_tokens: int) -> Prompt:
     if not isinstance(messages, list) or not messages:
         raise UsageError("messages must be a list of at least one message")
     parts = []
@@ -240,7 +245,7 @@ def _chat_prompt(messages: object) -> Prompt:
         text = content if isinstance(content, str) else json.dumps(content)
         parts.append(f"{message['role']}\n{text}\n".encode("utf-8", "surrogatepass"))
     prompt = b"".join(parts)
-    return Prompt(prompt, -(-len(prompt) // BYTES_PER_TOKEN) + _MESSAGE_TOKENS * len(parts))
+    return Prompt(prompt, -(-len(prompt) // BYTES_PER_TOKEN) + (_MESSAGE_TOKENS + template_tokens) * len(parts))
 
 
 def _text_prompts(prompt: object) -> tuple[Prompt, ...]:

@@ -13,11 +13,7 @@ from penstock.emulator.endpoint_faults import EndpointFault
 from penstock.emulator.metrics_page import EngineState, Observed, sglang_page, vllm_page
 from penstock.emulator.openai_responses import CompletionAnswer, Ending, models_body
 from penstock.emulator.served_paths import SLEEP_PATHS, allowed_methods
-from penstock.emulator.server_facts import (
-    ServedLimits,
-    ServerFacts,
-    describe,
-)
+from penstock.emulator.server_facts import ServedLimits, ServerFacts, describe
 from penstock.emulator.sleep_mode import SleepMode, SleepTimes
 from penstock.errors import UsageError
 from penstock.http_server import Exchange, error_body
@@ -135,7 +131,8 @@ class EmulatedEndpoint:
         elif path in SLEEP_PATHS.get(self.replica.engine, {}):
             self._change_residency(exchange, path)
         elif path == b"/v1/models":
-            exchange.reply(200, models_body(self.replica.model, self.replica.adapters, self.replica.max_tokens))
+            one = self.replica
+            exchange.reply(200, models_body(one.model, one.adapters, one.max_tokens, one.facts.checkpoint))
         else:
             self._describe(exchange, path)
 
@@ -192,6 +189,11 @@ class EmulatedEndpoint:
                 if not exchange.answered:
                     self.handle(exchange)
 
+    def restart(self, replica: EmulatedReplica) -> None:
+        """Continue as another replica, as if the server had been started again with other settings."""
+        self.replica = replica
+        self.forget()
+
     def forget(self) -> None:
         """Drop the endpoint's state, as if the engine's process had died."""
         self._stop()
@@ -205,27 +207,25 @@ class EmulatedEndpoint:
     def _complete(self, exchange: Exchange, path: bytes) -> None:
         self.requests += 1
         if self.fault.name == "refuse":
-            exchange.reply(
-                503,
-                error_body(
-                    "the fault `refuse` is set, so this endpoint rejects completions", "ServiceUnavailable", 503
-                ),
-            )
+            refusal = "the fault `refuse` is set, so this endpoint rejects completions"
+            exchange.reply(503, error_body(refusal, "ServiceUnavailable", 503))
             return
         try:
-            completion = read_completion(path, exchange.body)
+            completion = read_completion(path, exchange.body, self.replica.facts.template_tokens)
             model = completion.model or self.replica.model
             if model not in (self.replica.model, *self.replica.adapters):
                 message = f"The model `{model[:200]}` does not exist."
                 exchange.reply(404, error_body(message, "NotFoundError", 404))
                 return
-            served = _Completion(
+            answer = CompletionAnswer(
                 completion,
-                CompletionAnswer(
-                    completion, model, self.requests, int(time.time()), own_end=self.replica.engine == "sglang"
-                ),
-                exchange,
+                model,
+                self.requests,
+                int(time.time()),
+                own_end=self.replica.engine == "sglang",
+                other_text=self.replica.facts.other_text,
             )
+            served = _Completion(completion, answer, exchange)
             self._create_choices(served)
         except UsageError as error:
             exchange.reply(400, error_body(str(error), "BadRequestError", 400))
@@ -256,7 +256,7 @@ class EmulatedEndpoint:
                 f"This model's maximum context length is {self.replica.max_tokens} tokens; "
                 f"the prompt has {prompt.tokens} and the request asks for {limit} more."
             )
-        return limit
+        return min(limit, self.replica.facts.answer_cap or limit)
 
     def _ending(self, completion: CompletionRequest, limit: int) -> Ending:
         length = (
@@ -387,6 +387,7 @@ class EmulatedEndpoint:
             block_tokens=replica.block_tokens,
             cache_dtype=self.replica.facts.cache_dtype,
             prefix_caching=replica.prefix_caching,
+            drafted_tokens=self.replica.facts.drafted_tokens,
             totals=Totals() if lying else engine.totals,
             observed=Observed() if lying else self._observed,
         )

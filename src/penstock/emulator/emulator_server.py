@@ -12,13 +12,14 @@ from typing import Final
 
 from penstock.emulator.emulated_endpoint import EmulatedEndpoint, EmulatedReplica
 from penstock.emulator.endpoint_faults import EndpointFault, read_fault
+from penstock.emulator.planted_differences import plant
 from penstock.errors import UsageError
 from penstock.http_server import Exchange, Handler, HttpConnection, error_body
 
 _BACKLOG: Final = 4096
 _MAX_COMMAND_BYTES: Final = 2**20
 _TARGETS: Final = ("endpoint", "pool", "model")
-_KEYS: Final = (*_TARGETS, "fault", "times")
+_KEYS: Final = (*_TARGETS, "fault", "times", "difference", "value")
 _ALL: Final = "all"
 _MAX_SHOWN: Final = 8
 
@@ -91,11 +92,12 @@ async def _listen(
 
 
 class _Commands:
-    """HTTP server for fault commands. GET / lists the endpoints; POST / {"pool": …, "fault": …} sets a fault.
+    """HTTP server for commands. GET / lists the endpoints; POST / {"pool": …, "fault": …} sets a fault.
 
     A command may have the fields `endpoint` (an address, or "all"), `pool` and `model`, which select endpoints. An
     endpoint is selected if it matches every selecting field of the command. A command without selecting fields selects
-    all endpoints. The field `times` is a number that some faults need, such as the factor of a slowdown.
+    all endpoints. The field `times` is a number that some faults need, such as the factor of a slowdown. A command with
+    the fields `difference` and `value` starts the endpoints again with another setting.
     """
 
     def __init__(self, ports: dict[str, _Port]) -> None:
@@ -108,7 +110,12 @@ class _Commands:
             exchange.reply(200, json.dumps([_status(port) for port in self._ports.values()]).encode())
             return
         try:
-            selected, fault = self._read(exchange.body)
+            command = _fields(exchange.body)
+            selected = self._select(command)
+            if "difference" in command:
+                self._plant(selected, command, exchange)
+                return
+            fault = read_fault(command.get("fault"), command.get("times", 1.0))
         except UsageError as error:
             exchange.reply(400, error_body(str(error), "BadRequestError", 400))
             return
@@ -116,17 +123,13 @@ class _Commands:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _read(self, body: bytes) -> tuple[list[_Port], EndpointFault]:
-        try:
-            command = json.loads(body)
-        except (ValueError, RecursionError):
-            raise UsageError("the request body is not JSON") from None
-        if not isinstance(command, dict):
-            raise UsageError("the request body is not a JSON object")
-        unknown = [name for name in command if name not in _KEYS]
-        if unknown:
-            raise UsageError(f"'{unknown[0][:100]}' is not a key of a fault command; use {', '.join(_KEYS)}")
-        return self._select(command), read_fault(command.get("fault"), command.get("times", 1.0))
+    def _plant(self, selected: Sequence[_Port], command: Mapping[str, object], exchange: Exchange) -> None:
+        if "fault" in command:
+            raise UsageError("a command sets a fault or a difference, not both; send two commands")
+        planted = [plant(port.endpoint.replica, command["difference"], command.get("value")) for port in selected]
+        for port, replica in zip(selected, planted, strict=True):
+            port.endpoint.restart(replica)
+        exchange.reply(200, json.dumps([_status(port) for port in selected]).encode())
 
     def _select(self, command: Mapping[str, object]) -> list[_Port]:
         selected = list(self._ports.values())
@@ -164,6 +167,20 @@ class _Commands:
                 await port.open()
             port.endpoint.set_fault(fault)
         exchange.reply(200, json.dumps([_status(port) for port in selected]).encode())
+
+
+def _fields(body: bytes) -> Mapping[str, object]:
+    """Parse the JSON object of a command."""
+    try:
+        command = json.loads(body)
+    except (ValueError, RecursionError):
+        raise UsageError("the request body is not JSON") from None
+    if not isinstance(command, dict):
+        raise UsageError("the request body is not a JSON object")
+    unknown = [name for name in command if name not in _KEYS]
+    if unknown:
+        raise UsageError(f"'{unknown[0][:100]}' is not a key of a command; use {', '.join(_KEYS)}")
+    return command
 
 
 def _names(port: _Port) -> dict[str, str]:

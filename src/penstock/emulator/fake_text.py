@@ -47,10 +47,11 @@ def chars_after(tokens: int, stop: StopText | None, *, held_chars: int, last: bo
     return chars if last else max(0, chars - held_chars)
 
 
-def text_between(start: int, end: int) -> str:
-    """Return the response's text from one character position to another."""
+def text_between(start: int, end: int, *, other: bool = False) -> str:
+    """Return the response's text from one character position to another. `other` asks for another text."""
     begin = start % len(_WORD)
-    return _words(begin + end - start)[begin : begin + end - start]
+    text = _words(begin + end - start)[begin : begin + end - start]
+    return text.upper() if other else text
 
 
 def _words(min_chars: int) -> str:

@@ -62,6 +62,8 @@ class EngineState:
     block_tokens: int
     cache_dtype: str
     prefix_caching: bool
+    drafted_tokens: int = 0
+    """Tokens drafted per step. As in vLLM, counters of drafts exist only if the engine drafts."""
     totals: Totals
     observed: Observed
 
@@ -81,6 +83,8 @@ def vllm_page(state: EngineState) -> bytes:
         "prompt_tokens_total": totals.prompt_tokens,
         "generation_tokens_total": totals.output_tokens,
     }
+    if state.drafted_tokens:
+        metrics |= {"spec_decode_num_drafts_total": 0, "spec_decode_num_draft_tokens_total": 0}
     lines = []
     for name, value in metrics.items():
         lines += metric_lines(f"vllm:{name}", [(labels, value)])

@@ -8,10 +8,10 @@ from penstock.emulator.completion_request import CompletionRequest
 from penstock.emulator.fake_text import chars_after, text_between
 
 
-def models_body(model: str, adapters: Sequence[str], max_tokens: int) -> bytes:
+def models_body(model: str, adapters: Sequence[str], max_tokens: int, checkpoint: str | None = None) -> bytes:
     """Return the body of /v1/models. The body lists the served model and its adapters, as in vLLM."""
     card = {"object": "model", "created": 0, "owned_by": "penstock"}
-    base = {"id": model, **card, "root": model, "max_model_len": max_tokens}
+    base = {"id": model, **card, "root": checkpoint or model, "max_model_len": max_tokens}
     more = [{"id": name, **card, "root": name, "parent": model, "max_model_len": None} for name in adapters]
     return json.dumps({"object": "list", "data": [base, *more]}).encode()
 
@@ -32,9 +32,17 @@ class CompletionAnswer:
     """Writer of one response with one or more choices."""
 
     def __init__(
-        self, request: CompletionRequest, model: str, number: int, created: int, *, own_end: bool = False
+        self,
+        request: CompletionRequest,
+        model: str,
+        number: int,
+        created: int,
+        *,
+        own_end: bool = False,
+        other_text: bool = False,
     ) -> None:
         self._request = request
+        self._other_text = other_text
         self._own_end = own_end and request.chat
         """Whether the finish reason has an event of its own, as in SGLang's chats. vLLM adds it to the last token."""
         prefix, kind = ("chatcmpl", "chat.completion") if request.chat else ("cmpl", "text_completion")
@@ -72,7 +80,7 @@ class CompletionAnswer:
         request = self._request
         before = chars_after(number - 1, request.stop, held_chars=request.held_chars, last=False)
         now = chars_after(number, request.stop, held_chars=request.held_chars, last=last)
-        text = text_between(before, now)
+        text = text_between(before, now, other=self._other_text)
         content = {"delta": {"content": text}} if request.chat else {"text": text}
         finish = {"finish_reason": None} if ending is None else _finish_fields(ending)
         return self._event(choice, {**content, "logprobs": None, **finish}, number)
@@ -98,7 +106,8 @@ class CompletionAnswer:
         """Return the body of a response that is not streamed."""
         request, choices = self._request, list[dict[str, object]]()
         for choice, ending in enumerate(endings):
-            text = text_between(0, chars_after(ending.tokens, request.stop, held_chars=0, last=True))
+            chars = chars_after(ending.tokens, request.stop, held_chars=0, last=True)
+            text = text_between(0, chars, other=self._other_text)
             content = {"message": {"role": "assistant", "content": text}} if request.chat else {"text": text}
             choices.append({"index": choice, **content, "logprobs": None, **_finish_fields(ending)})
         usage = _usage(request.input_tokens, endings)

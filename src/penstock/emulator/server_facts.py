@@ -5,7 +5,7 @@ A load tool or a comparison of two servers reads these answers to learn how the 
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.emulator.completion_request import Prompt, read_prompt
 from penstock.fleet.deployment import Parallelism
@@ -24,6 +24,18 @@ class ServerFacts:
     prefix_caching: bool
     drafted_tokens: int = 0
     revision: str | None = None
+    checkpoint: str | None = None
+    """Path or name of the weights. None: the name of the model."""
+    tokenizer: int = 0
+    """Number of the tokenizer. Tokenizers with different numbers give a text different token ids."""
+    template_tokens: int = 0
+    """Tokens that the chat template adds to each message, in addition to the usual ones."""
+    answer_cap: int | None = None
+    """Maximum tokens of an answer, whatever a request asks for. None: only the context limits it."""
+    other_text: bool = False
+    """Whether the server answers with other words, as other weights would."""
+    more_fields: Mapping[str, object] = field(default_factory=dict)
+    """Further fields of SGLang's /server_info."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +56,7 @@ def describe(path: bytes, body: bytes, facts: ServerFacts, model: ServedLimits) 
         return server_info_body(facts, model)
     if path.endswith(b"model_info"):
         return model_info_body(facts, model)
-    return tokenize_body(body, model.max_tokens) if path == b"/tokenize" else b""
+    return tokenize_body(body, facts, model.max_tokens) if path == b"/tokenize" else b""
 
 
 def version_body(facts: ServerFacts) -> bytes:
@@ -58,7 +70,7 @@ def server_info_body(facts: ServerFacts, model: ServedLimits) -> bytes:
     return _body(
         {
             "version": facts.version,
-            "model_path": model.name,
+            "model_path": facts.checkpoint or model.name,
             "served_model_name": model.name,
             "tokenizer_path": model.name,
             "revision": facts.revision,
@@ -77,6 +89,7 @@ def server_info_body(facts: ServerFacts, model: ServedLimits) -> bytes:
             "ep_size": split.tp * split.dp if split.expert_parallel else 1,
             "speculative_algorithm": "NEXTN" if drafts else None,
             "speculative_num_draft_tokens": drafts or None,
+            **facts.more_fields,
         }
     )
 
@@ -85,7 +98,7 @@ def model_info_body(facts: ServerFacts, model: ServedLimits) -> bytes:
     """Return the body of SGLang's /model_info."""
     return _body(
         {
-            "model_path": model.name,
+            "model_path": facts.checkpoint or model.name,
             "served_model_name": model.name,
             "tokenizer_path": model.name,
             "is_generation": True,
@@ -94,17 +107,16 @@ def model_info_body(facts: ServerFacts, model: ServedLimits) -> bytes:
     )
 
 
-def tokenize_body(request: bytes, max_tokens: int) -> bytes:
+def tokenize_body(request: bytes, facts: ServerFacts, max_tokens: int) -> bytes:
     """Return the body of /tokenize for a prompt or for chat messages. A token is four bytes of the text."""
-    prompt = read_prompt(request)
-    return _body(
-        {"count": prompt.tokens, "max_model_len": max_tokens, "tokens": _token_ids(prompt), "token_strs": None}
-    )
+    prompt = read_prompt(request, facts.template_tokens)
+    ids = _token_ids(prompt, facts.tokenizer)
+    return _body({"count": prompt.tokens, "max_model_len": max_tokens, "tokens": ids, "token_strs": None})
 
 
-def _token_ids(prompt: Prompt) -> list[int]:
+def _token_ids(prompt: Prompt, tokenizer: int) -> list[int]:
     """Return one id per token. Equal texts have equal ids. Ids after the text stand for the chat template."""
-    whole = [int.from_bytes(prompt.text[at : at + 4], "little") for at in range(0, len(prompt.text), 4)]
+    whole = [int.from_bytes(prompt.text[at : at + 4], "little") ^ tokenizer for at in range(0, len(prompt.text), 4)]
     return (whole + [0] * prompt.tokens)[: prompt.tokens]
 
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 from penstock.fleet.pools import Pool
+from penstock.simulation.replica import Replica
+from penstock.workload.slo import Slo
 
 _MINUTE_S = 60
 _HOUR_S = 3600
@@ -15,8 +17,21 @@ class PoolConstants:
     pool: Pool
     requests_per_s: float
     """Requests per second that one replica sustains within the SLO of the fleet's routes."""
+    input_tokens: float
+    """Mean input tokens of a request."""
     output_tokens: float
     """Mean output tokens of a request."""
+    replica: Replica
+    """One replica of the pool, with its predicted step times."""
+    slo: Slo
+    """SLO of the route that sends most requests to the pool."""
+
+    @property
+    def setup(self) -> str:
+        """Return the facts of the deployment that the constants are about."""
+        pool = self.pool
+        facts = (pool.model, f"{pool.weights} weights", f"{pool.kv} cache", pool.accelerator, str(pool.split))
+        return ", ".join((*facts, f"{pool.engine.name} {pool.engine.version}"))
 
     @property
     def requests_per_minute(self) -> int:

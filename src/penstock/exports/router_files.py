@@ -1,17 +1,15 @@
 """Writes the files of Envoy, LiteLLM, SGLang's gateway and KEDA from the constants of a fleet's pools."""
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-import yaml
-
+from penstock.exports.autoscaler_files import aibrix_file, dynamo_file, llmd_file
+from penstock.exports.kubernetes_objects import object_name, write_yaml
 from penstock.exports.pool_constants import PoolConstants, whole_weights
 
 _TARGET_FRACTION: Final = 0.85
 """Share of the sustained rate at which an autoscaler adds a replica."""
-_MAX_NAME: Final = 63
 _ENDPOINT_TYPE: Final = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
 _LITELLM_PROVIDER: Final = {"vllm": "hosted_vllm", "vllm-atom": "hosted_vllm"}
 """LiteLLM's provider for an engine. Other engines are called with the plain OpenAI provider."""
@@ -53,7 +51,7 @@ def litellm_file(pools: Sequence[PoolConstants]) -> str:
                 }
                 for number, address in enumerate(one.pool.endpoints)
             ]
-    return _yaml({"model_list": entries, "router_settings": {"routing_strategy": "simple-shuffle"}})
+    return write_yaml({"model_list": entries, "router_settings": {"routing_strategy": "simple-shuffle"}})
 
 
 def sglang_router_file(pools: Sequence[PoolConstants]) -> str:
@@ -73,7 +71,7 @@ def sglang_router_file(pools: Sequence[PoolConstants]) -> str:
 
 def keda_file(pools: Sequence[PoolConstants]) -> str:
     """Return one ScaledObject per pool. A replica is added at 85% of the rate that it sustains within the SLO."""
-    return "---\n".join(_yaml(_scaled_object(one)) for one in pools)
+    return "---\n".join(write_yaml(_scaled_object(one)) for one in pools)
 
 
 def _scaled_object(one: PoolConstants) -> dict[str, Any]:
@@ -87,19 +85,14 @@ def _scaled_object(one: PoolConstants) -> dict[str, Any]:
     return {
         "apiVersion": "keda.sh/v1alpha1",
         "kind": "ScaledObject",
-        "metadata": {"name": _object_name(pool.name)},
+        "metadata": {"name": object_name(pool.name)},
         "spec": {
-            "scaleTargetRef": {"name": _object_name(pool.name)},
+            "scaleTargetRef": {"name": object_name(pool.name)},
             "minReplicaCount": 1,
             "maxReplicaCount": pool.replicas,
             "triggers": [{"type": "prometheus", "metricType": "AverageValue", "metadata": trigger}],
         },
     }
-
-
-def _object_name(pool: str) -> str:
-    """Return a pool's name as Kubernetes allows it: lower-case letters, digits and dashes, at most 63 characters."""
-    return re.sub(r"[^a-z0-9]+", "-", pool.lower())[:_MAX_NAME].strip("-")
 
 
 def _token_price(one: PoolConstants) -> dict[str, float]:
@@ -120,15 +113,15 @@ def _socket(address: str) -> dict[str, Any]:
     return {"address": host.strip("[]"), "port_value": int(port)}
 
 
-def _yaml(document: Mapping[str, Any]) -> str:
-    text: str = yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, width=110)
-    return text
-
-
 FORMATS: Final[Mapping[str, Callable[[Sequence[PoolConstants]], str]]] = {
     "envoy": envoy_file,
     "litellm": litellm_file,
     "sglang-router": sglang_router_file,
     "keda": keda_file,
+    "llm-d": llmd_file,
+    "dynamo": dynamo_file,
+    "aibrix": aibrix_file,
 }
 """Writer of each format, by the name that `--to` takes."""
+NEED_NO_ENDPOINTS: Final = frozenset({"keda", "llm-d", "dynamo", "aibrix"})
+"""Formats about pools, which are written before the replicas have addresses."""

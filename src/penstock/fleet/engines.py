@@ -30,7 +30,7 @@ same code.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """Engine settings that decide how device memory is divided; see docs/methodology.md, "Memory"."""
+    """Engine settings that decide how device memory is divided; see docs/methodology/memory.md."""
 
     name: EngineName
     version: str

@@ -32,6 +32,9 @@ def write_fleet(fleet: Fleet) -> str:
         document[entries] = [_stated_fields(entry) for entry in document[entries]]
     for pool in document["pools"]:
         pool["engine"] = _stated_fields(pool["engine"])
+    for route in document["routes"]:
+        if route["overload"] == "serve":
+            del route["overload"]
     body: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
     return _HEAD + body
 

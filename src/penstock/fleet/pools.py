@@ -12,7 +12,7 @@ from penstock.fleet.deployment import Parallelism
 from penstock.fleet.engine_settings import EngineSettings, check_setting
 from penstock.reading.file_shape import FieldError, file_config
 from penstock.reading.scalars import LOWER_CASE, Count, Flag, Number, Parsed, Text, Whole, number
-from penstock.workload.slo import Slo
+from penstock.workload.slo import Overload, Slo
 
 VERSION: Final = 1
 """Version of the file format."""
@@ -45,7 +45,7 @@ class NodeGroup:
     spare_nodes: Whole = 0
     """Number of these nodes that are spares."""
     node_devices: Count | None = None
-    """Devices per node, if these are instances smaller than a whole node. Default: the accelerator's usual node."""
+    """Devices per node, if these are instances or nodes smaller than usual. Default: the accelerator's usual node."""
 
     def __post_init__(self) -> None:
         _words(accelerator=self.accelerator, site=self.site)
@@ -173,6 +173,8 @@ class Route:
     peak_requests_per_s: Number
     weights: Mapping[str, Number]
     """Share of the route's requests that each pool receives, keyed by pool name."""
+    overload: Overload = "serve"
+    """What a router may do with these requests while the fleet is overloaded: serve, refuse or hold them."""
 
     def __post_init__(self) -> None:
         _words(workload=self.workload)

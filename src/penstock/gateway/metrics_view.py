@@ -24,6 +24,8 @@ class GatewayView:
     endpoints: tuple[EndpointView, ...]
     pickers: Mapping[str, Mapping[str, float]]
     totals: Mapping[str, float]
+    classes: Mapping[str, Mapping[str, float]]
+    """Highest value of any picker for each metric of a class of requests, by the name of the class."""
 
 
 def read_view(page: str) -> GatewayView:
@@ -31,6 +33,7 @@ def read_view(page: str) -> GatewayView:
     endpoints: dict[tuple[str, str, str], dict[str, float]] = {}
     pickers: dict[str, dict[str, float]] = {}
     totals: dict[str, float] = {}
+    classes: dict[str, dict[str, float]] = {}
     for metric, labels, value in read_samples(page):
         name = metric.removeprefix("penstock_")
         if name == metric:
@@ -38,6 +41,9 @@ def read_view(page: str) -> GatewayView:
         if "endpoint" in labels:
             place = (labels["endpoint"], labels.get("pool", ""), labels.get("model", ""))
             endpoints.setdefault(place, {})[name] = value
+        elif "class" in labels:
+            seen = classes.setdefault(labels["class"], {})
+            seen[name] = max(value, seen.get(name, 0.0))
         elif "picker" in labels:
             pickers.setdefault(labels["picker"], {})[name] = value
         else:
@@ -49,4 +55,5 @@ def read_view(page: str) -> GatewayView:
         ),
         pickers=pickers,
         totals=totals,
+        classes=classes,
     )

@@ -62,6 +62,8 @@ class ShapeMemory:
     """Maps kind to the quick estimate by which engines are compared, by the number of simulated replicas."""
     screened: dict[str, float] = field(default_factory=dict)
     """Maps kind to its predicted rate without queues."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Maps what has no candidate, such as `guide on h100_sxm`, to the reason."""
     changed: bool = False
 
     def plain(self) -> dict[str, object]:
@@ -79,6 +81,7 @@ class ShapeMemory:
             "rates": self.rates,
             "sketches": self.sketches,
             "screened": self.screened,
+            "left_out": self.left_out,
         }
 
     @classmethod
@@ -98,6 +101,7 @@ class ShapeMemory:
             rates=_by_size(kept["rates"]),
             sketches=_by_size(kept["sketches"]),
             screened=dict(kept["screened"]),
+            left_out=dict(kept["left_out"]),
         )
 
 

@@ -21,6 +21,8 @@ DEFAULT_OUTPUTS: Final = (256,)
 DEFAULT_LOADS: Final = (0.25, 1.0, 4.0, 16.0, 64.0)
 DEFAULT_SLO: Final = Slo(ttft_s=2.0, tpot_s=0.06)
 DEFAULT_TTFT_PER_1K_S: Final = 0.25
+MIN_LOAD, MAX_LOAD = 1e-6, 1e6
+"""Limits on the loads of a grid, in requests per second."""
 _OR_ID: Final = OrText(lambda text: {"id": text})
 _Words = Annotated[tuple[Word, ...], OrText(lambda text: [text])]
 _Slo = Annotated[Slo, Parsed(parse_slo, {"type": "string"})]
@@ -34,7 +36,7 @@ class GridEntry:
     """Names from `penstock catalog models`, config.json files or checkpoint directories."""
     prompts: tuple[Tokens, ...] = DEFAULT_PROMPTS
     outputs: tuple[Tokens, ...] = DEFAULT_OUTPUTS
-    loads: tuple[Annotated[float, number(low=1e-6, high=1e6)], ...] = DEFAULT_LOADS
+    loads: tuple[Annotated[float, number(low=MIN_LOAD, high=MAX_LOAD)], ...] = DEFAULT_LOADS
     """Requests per second at the peak."""
     slos: tuple[_Slo, ...] = (DEFAULT_SLO,)
     """Limits of a request: ttft=2s,tpot=60ms,attain=95%."""

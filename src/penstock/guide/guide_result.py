@@ -39,6 +39,8 @@ class GuidePool:
     """Planned capacity relative to the load, for the plan's confidence."""
     share_fraction: float
     """Share of the requests."""
+    usd_per_device_hour: float
+    """Levelised cost of a device, without spares and engineers."""
 
     @property
     def devices(self) -> int:
@@ -145,7 +147,10 @@ class GuideResult:
     crossings: tuple[Crossing, ...]
     accelerators: tuple[str, ...]
     """Accelerators that were compared."""
+    vendors: tuple[str, ...]
+    """Vendors of these accelerators."""
     left_out: tuple[LeftOut, ...]
+    """Accelerators without a price or measurements, and those that serve no workload of the grid."""
     prices: Mapping[str, str] = field(default_factory=dict)
     """Maps accelerator to the source of its rent."""
     options: Mapping[str, Option] = field(default_factory=dict)

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from penstock.economics.finance import HOURS_PER_YEAR
 from penstock.errors import UsageError
 from penstock.fleet.pools import Fleet, NodeGroup, Pool, Route
 from penstock.guide.guide_result import GuideCell, GuideFleet, GuidePool, GuideResult
@@ -42,20 +41,15 @@ def _pool_name(model: str, pool: GuidePool) -> str:
 
 
 def _pools(cells: Sequence[GuideCell], result: GuideResult) -> Iterator[Pool]:
-    found: dict[str, tuple[GuideCell, GuideFleet, GuidePool, int]] = {}
+    found: dict[str, tuple[str, list[GuidePool]]] = {}
     for cell in cells:
-        if cell.winner is None:
-            continue
-        for pool in cell.winner.pools:
-            name = _pool_name(cell.shape.model, pool)
-            before = found[name][3] if name in found else 0
-            found[name] = cell, cell.winner, pool, before + pool.replicas
-    for name, (cell, fleet, pool, replicas) in found.items():
-        option = result.options[pool.kind]
-        (made,) = option_pools(option, name=name, model=cell.shape.model, site=_SITE, replicas=replicas)
-        per_device = fleet.cost_usd / fleet.devices / result.horizon_years / HOURS_PER_YEAR
-        hour_usd = per_device * pool.devices / pool.replicas
-        yield replace(made, usd_per_hour=float(f"{hour_usd:.6g}"))
+        for pool in () if cell.winner is None else cell.winner.pools:
+            found.setdefault(_pool_name(cell.shape.model, pool), (cell.shape.model, []))[1].append(pool)
+    for name, (model, alike) in found.items():
+        replicas = sum(pool.replicas for pool in alike)
+        (made,) = option_pools(result.options[alike[0].kind], name=name, model=model, site=_SITE, replicas=replicas)
+        device_hour_usd = sum(pool.usd_per_device_hour * pool.replicas for pool in alike) / replicas
+        yield replace(made, usd_per_hour=float(f"{device_hour_usd * made.devices:.9g}"))
 
 
 def _nodes(cells: Sequence[GuideCell]) -> Iterator[NodeGroup]:

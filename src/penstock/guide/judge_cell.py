@@ -6,10 +6,11 @@ from math import inf
 
 from penstock.economics.finance import HOURS_PER_YEAR
 from penstock.economics.token_price import MTOK
-from penstock.guide.cheapest_fleet import FleetSearch, SizedFleet, SizedPool
+from penstock.guide.cheapest_fleet import FleetSearch, SizedFleet, SizedPool, best_way
 from penstock.guide.fleet_draws import ShapeDraws
 from penstock.guide.guide_result import Binding, GuideCell, GuideFleet, GuidePool
 from penstock.guide.shape_capacity import ShapeCapacity, kind_name, vendors_of
+from penstock.planning.optimizer.node_costs import terms_of
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -29,7 +30,7 @@ class ShapeJudge:
         """Return the cell at a load."""
         fleets = self.fleets(requests_per_s)
         if not fleets:
-            reasons = [entry.why for entry in self.capacity.left_out if entry.what.startswith("guide on")]
+            reasons = list(self.capacity.memory.left_out.values())
             return GuideCell(
                 shape=self.capacity.shape,
                 requests_per_s=requests_per_s,
@@ -113,9 +114,17 @@ class ShapeJudge:
                 rate_per_s=rate,
                 headroom=headroom,
                 share_fraction=load / sum(carried),
+                usd_per_device_hour=self._device_hour_usd(pool),
             )
             for pool, rate, load, (entry, headroom) in zip(pools, rates, carried, found, strict=True)
         )
+
+    def _device_hour_usd(self, pool: SizedPool) -> float:
+        """Return the levelised cost of a device, as in the fleet file of a plan: without spares and engineers."""
+        problem, offer, terms = self.capacity.problem, pool.kind.offer, terms_of(self.capacity.resolved)
+        way = best_way(problem, offer, pool.units)
+        years = terms.finance.paid_years(0.0, terms.horizon_years)
+        return 0.0 if way is None else way.usd / way.units / offer.devices / years / HOURS_PER_YEAR
 
 
 def _serving_devices(fleet: SizedFleet) -> int:

@@ -34,6 +34,7 @@ def make_guide(
     left_out = dict[str, LeftOut]()
     prices: dict[str, str] = {}
     options = dict[str, Option]()
+    served, vendors, unserved = set[str](), dict[str, str](), dict[str, str]()
     search = ShapeSearch(template=template, highest_load=grid.loads[-1], sources=sources, files=files)
     for number, shape in enumerate(shapes):
         progress(f"{shape.model} {shape.input_tokens:,}/{shape.output_tokens:,}", number, len(shapes))
@@ -45,6 +46,9 @@ def make_guide(
         search.keep(capacity)
         options |= {kind_name(one): one for engines in capacity.engines.values() for one in engines}
         left_out |= {entry.what: entry for entry in capacity.resolved.left_out}
+        served |= {kind.candidate.accelerator.id for kind in capacity.kinds}
+        vendors |= {one.id: one.vendor for one in capacity.resolved.accelerators.values()}
+        unserved |= {_accelerator_of(what): why for what, why in capacity.memory.left_out.items()}
         prices |= {
             entry.id: entry.rent.source for entry in capacity.resolved.plan.accelerators if entry.rent is not None
         }
@@ -59,11 +63,20 @@ def make_guide(
         confidence=template.constraints.confidence,
         cells=tuple(cells),
         crossings=tuple(crossings),
-        accelerators=tuple(prices),
-        left_out=tuple(left_out.values()),
+        accelerators=tuple(vendors),
+        vendors=tuple(dict.fromkeys(vendors.values())),
+        left_out=(
+            *left_out.values(),
+            *(LeftOut(what=name, why=why) for name, why in unserved.items() if name not in served),
+        ),
         prices=prices,
         options=options,
     )
+
+
+def _accelerator_of(what: str) -> str:
+    """Return the accelerator of an entry such as `guide on h100_sxm`."""
+    return what.rpartition(" on ")[2]
 
 
 def _within_context(shape: WorkloadShape, sources: Sources) -> bool:

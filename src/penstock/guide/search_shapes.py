@@ -15,7 +15,7 @@ from penstock.planning.optimizer.build_problem import build_problem
 from penstock.planning.optimizer.problem import Offer
 from penstock.planning.plan_sources import Sources
 from penstock.planning.spec.plan_types import Plan
-from penstock.planning.spec.resolve_plan import LeftOut, Resolved
+from penstock.planning.spec.resolve_plan import Resolved
 
 
 @dataclass(kw_only=True, eq=False)
@@ -35,16 +35,16 @@ class ShapeSearch:
         resolved = replace(resolved, plan=plan)
         kept = None if self.files is None else self.files.read(self._key(shape, resolved))
         memory = ShapeMemory() if kept is None else ShapeMemory.of(kept)
-        left_out: tuple[LeftOut, ...] = ()
         if kept is None:
             choice = search_candidates(resolved, self.sources, lambda *_: None)
-            left_out, memory.changed = choice.left_out, True
+            memory.left_out = {entry.what: entry.why for entry in choice.left_out}
             memory.kinds = [kind_name(entry.option) for entry in choice.candidates]
-        return self._capacity(shape, resolved, options, memory, left_out)
+            memory.changed = True
+        return self._capacity(shape, resolved, options, memory)
 
     def keep(self, capacity: ShapeCapacity) -> None:
         """Keep what was found for a shape, for later processes."""
-        if self.files is not None and capacity.memory.changed and capacity.memory.kinds:
+        if self.files is not None and capacity.memory.changed:
             self.files.write(self._key(capacity.shape, capacity.resolved), capacity.memory.plain())
 
     def _of_model(self, shape: WorkloadShape) -> tuple[Resolved, tuple[Option, ...]]:
@@ -61,7 +61,6 @@ class ShapeSearch:
         resolved: Resolved,
         options: tuple[Option, ...],
         memory: ShapeMemory,
-        left_out: tuple[LeftOut, ...],
     ) -> ShapeCapacity:
         found = [option for option in options if kind_name(option) in memory.kinds]
         empty = ShapeCapacity(
@@ -71,7 +70,6 @@ class ShapeSearch:
             problem=build_problem(resolved, ()),
             kinds=(),
             engines={},
-            left_out=(*resolved.left_out, *left_out),
             memory=memory,
         )
         if empty.problem.periods > 1:

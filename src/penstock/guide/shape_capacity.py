@@ -5,7 +5,7 @@ by pool size, so that loads only add arithmetic.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from penstock.guide.capacity_memory import KnownCapacity, ShapeMemory
@@ -15,7 +15,7 @@ from penstock.planning.candidates.replica_capacity import Capacity, Option, Rate
 from penstock.planning.optimizer.problem import Offer, Problem
 from penstock.planning.plan_sources import Sources
 from penstock.planning.spec.plan_types import WorkloadPlan
-from penstock.planning.spec.resolve_plan import LeftOut, Resolved
+from penstock.planning.spec.resolve_plan import Resolved
 from penstock.planning.uncertainty.plan_headroom import plan_headroom
 from penstock.planning.verification.simulated_capacity import PoolLoad, pool_of_size, reference_load, simulated_size
 from penstock.planning.verification.verify_fleet import MAY_CARRY
@@ -63,8 +63,9 @@ class ShapeCapacity:
     kinds: tuple[PoolKind, ...]
     engines: dict[str, tuple[Option, ...]]
     """Maps each split to its options, one for each engine that can be launched."""
-    left_out: tuple[LeftOut, ...]
     memory: ShapeMemory
+    _candidates: dict[tuple[str, float], tuple[Candidate, float]] = field(default_factory=dict)
+    """Maps a split and a load to the answer of `candidate_at`."""
 
     @property
     def highest_load(self) -> float:
@@ -80,6 +81,12 @@ class ShapeCapacity:
 
         As in a plan, the engine is the one with the highest quick estimate at this load.
         """
+        key = entry.id, requests_per_s
+        if key not in self._candidates:
+            self._candidates[key] = self._find_candidate(entry, requests_per_s)
+        return self._candidates[key]
+
+    def _find_candidate(self, entry: Candidate, requests_per_s: float) -> tuple[Candidate, float]:
         options = self.engines.get(entry.id, (entry.option,))
         option = max(options, key=lambda one: self._sketch(one, requests_per_s))
         reference = self._reference(option, requests_per_s)

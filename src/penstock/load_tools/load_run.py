@@ -115,3 +115,16 @@ class LoadRun:
             return None
         span_s = self.records[-1].start_s - self.records[0].start_s
         return (len(self.records) - 1) / span_s if span_s > 0 else None
+
+    @property
+    def applied_rate_per_s(self) -> float:
+        """Return the rate at which requests arrived, whatever was asked for.
+
+        Without listed starts, the time in which requests arrived is the duration without the last answer.
+        """
+        listed = self.arrivals_per_s
+        if listed is not None:
+            return listed
+        answer_s = 0.0 if self.request_latency is None else self.request_latency.mean_s
+        span_s = self.duration_s - answer_s
+        return self.completed / span_s if span_s > 0 else self.asked_rate_per_s or self.requests_per_s

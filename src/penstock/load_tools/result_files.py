@@ -24,6 +24,9 @@ KNOWN_TOOLS: Final = (
 )
 _RUN_FILES: Final = ("benchmark_summary.json", "profile_export_aiperf.json")
 """Names of the files that hold a run, where a tool writes a folder with several files."""
+_SUFFIXES: Final = (".json", ".jsonl", ".yaml")
+_COMPANION: Final = ".profile_export.jsonl"
+"""End of the name of aiperf's list of requests, in the folder of the result file."""
 
 
 def read_runs(text: str, where: str, companion: Companion = lambda _: None) -> tuple[LoadRun, ...]:
@@ -37,7 +40,10 @@ def read_runs(text: str, where: str, companion: Companion = lambda _: None) -> t
 
 
 def run_files(folder: Path) -> list[Path]:
-    """Return the result files in the folder that a load tool wrote."""
+    """Return the result files in the folder, and every other document that may be one.
+
+    A tool that writes a folder of its own has one result file in it; the other files of that folder belong to it.
+    """
     named = [path for name in _RUN_FILES for path in sorted(folder.rglob(name))]
     stages = sorted(folder.rglob("stage_*_lifecycle_metrics.json"))
     scenarios = [
@@ -47,7 +53,12 @@ def run_files(folder: Path) -> list[Path]:
         if path != metadata
     ]
     found = [*named, *stages, *scenarios]
-    return found or sorted([*folder.glob("*.json"), *folder.glob("*.jsonl"), *folder.glob("*.yaml")])
+    own = {path.parent for path in found}
+    others = [path for suffix in _SUFFIXES for path in sorted(folder.rglob(f"*{suffix}"))]
+    return [
+        *found,
+        *(path for path in others if not own.intersection(path.parents) and not path.name.endswith(_COMPANION)),
+    ]
 
 
 def _documents(text: str, where: str) -> list[JsonTree]:

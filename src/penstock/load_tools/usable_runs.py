@@ -1,5 +1,7 @@
 """Decides whether a run can correct a prediction: a run that was disturbed is refused with the reason."""
 
+from collections.abc import Iterator
+from math import sqrt
 from typing import Final
 
 from penstock.load_tools.load_run import CountedBy, LoadRun
@@ -10,6 +12,17 @@ _MAX_LATENESS: Final = 0.1
 """Mean lateness of the load tool as a fraction of the mean gap between requests."""
 _MAX_CACHED_FRACTION: Final = 0.05
 _MIN_COMPLETED_FRACTION: Final = 0.99
+_RATE_SIGMAS: Final = 4
+"""Random gaps make the rate of n arrivals vary by 1 / sqrt(n); a rate four times that below the asked one is late."""
+_MIN_TPOT_S: Final = 1e-4
+_MIN_TOKENS: Final = 1.5
+"""Mean tokens of an answer above which TPOT is defined for most answers."""
+_MAX_TIME_RATIO: Final = 1.3
+"""Ratio of times that ought to be equal. Answers of different lengths make means of products differ."""
+_MAX_RATE_RATIO: Final = 1.15
+_MIN_ROUNDS: Final = 3
+_MIN_BUSY: Final = 0.5
+"""Requests in flight per user of a closed loop, as a fraction. The beginning and the end of a run are less busy."""
 
 
 def refusals(run: LoadRun, *, cache_is_stated: bool = False) -> tuple[str, ...]:
@@ -40,12 +53,52 @@ def refusals(run: LoadRun, *, cache_is_stated: bool = False) -> tuple[str, ...]:
                 f"The load tool sent requests {run.lateness_s * 1e3:.0f} ms late on average, at a gap of "
                 f"{gap_s * 1e3:.0f} ms; give it more processor time."
             )
+    found += [*_slow_arrivals(run), *contradictions(run)]
     cached = run.cached_prompt_fraction
     if cached is not None and cached > _MAX_CACHED_FRACTION and not cache_is_stated:
         found.append(
             f"{cached:.0%} of the prompt tokens came from the prefix cache; use a fresh seed, or state the cache."
         )
     return tuple(found)
+
+
+def _slow_arrivals(run: LoadRun) -> Iterator[str]:
+    """Yield a reason if an open loop applied less load than random gaps explain."""
+    asked = run.asked_rate_per_s
+    applied = run.applied_rate_per_s
+    if asked is not None and not run.closed_loop and applied * (1 + _RATE_SIGMAS / sqrt(run.completed)) < asked:
+        yield (
+            f"Requests arrived at {applied:.3g} per second, not at the {asked:.3g} that were asked for; "
+            "the load tool was late."
+        )
+
+
+def contradictions(run: LoadRun) -> Iterator[str]:
+    """Yield the figures of a run that cannot all be true."""
+    tokens = run.output_length.mean
+    if tokens > _MIN_TOKENS and run.tpot.mean_s < _MIN_TPOT_S:
+        yield f"The TPOT of {run.tpot.mean_s * 1e3:.2g} ms is below that of any server; check the unit in the file."
+        return
+    whole_s = run.ttft.mean_s + max(0.0, tokens - 1) * run.tpot.mean_s
+    stated_s = None if run.request_latency is None else run.request_latency.mean_s
+    if stated_s is not None and not 1 / _MAX_TIME_RATIO <= stated_s / whole_s <= _MAX_TIME_RATIO:
+        yield (
+            f"A request took {stated_s:.3g} s, but TTFT and {tokens:.0f} tokens take {whole_s:.3g} s; "
+            "the times of the file contradict each other."
+        )
+    rate = run.completed * tokens / run.duration_s
+    if not 1 / _MAX_RATE_RATIO <= run.output_tokens_per_s / rate <= _MAX_RATE_RATIO:
+        yield (
+            f"The file states {run.output_tokens_per_s:,.0f} output tokens/s, but its tokens and its duration give "
+            f"{rate:,.0f}."
+        )
+    if run.users is not None and run.completed >= _MIN_ROUNDS * run.users:
+        busy = run.requests_per_s * whole_s
+        if not _MIN_BUSY * run.users <= busy <= _MAX_TIME_RATIO * run.users:
+            yield (
+                f"{run.users} users had {busy:.3g} requests in flight on average; "
+                "the times and the duration of the file contradict each other."
+            )
 
 
 def missing_facts(run: LoadRun) -> tuple[str, ...]:

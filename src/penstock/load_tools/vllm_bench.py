@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+from penstock.errors import UnreadableFile
 from penstock.load_tools.load_run import CountedBy, LoadRun, RequestRecord, TokenLength
 from penstock.load_tools.read_statistics import (
     MILLISECONDS,
@@ -21,7 +22,7 @@ _VERSION_UNKNOWN = (
 
 def is_vllm_bench(document: JsonTree) -> bool:
     """Return whether a document is a result of `vllm bench serve`."""
-    return all(key in document for key in ("endpoint_type", "mean_ttft_ms", "mean_tpot_ms", "num_prompts"))
+    return all(key in document for key in ("endpoint_type", "num_prompts", "total_output_tokens"))
 
 
 def read_vllm_bench(document: JsonTree) -> LoadRun:
@@ -30,6 +31,12 @@ def read_vllm_bench(document: JsonTree) -> LoadRun:
     The duration in the file begins before the first delay of an open loop. The duration is therefore taken from the
     records if the file lists all requests.
     """
+    missing = [name for name in ("ttft", "tpot") if f"mean_{name}_ms" not in document]
+    if missing:
+        raise UnreadableFile(
+            f"{document.where}: states no {missing[0].upper()}; repeat `vllm bench serve` with "
+            "`--percentile-metrics ttft,tpot,itl,e2el`"
+        )
     completed, total_output = document.whole("completed"), document.number("total_output_tokens")
     records = _records(document)
     complete = completed > 0 and len(records) >= completed

@@ -141,11 +141,12 @@ class GroupedAttention(SequenceMixer):
 
         A layer that shares its cache reads the keys and values of an earlier layer.
         """
-        return float(heads_on_device(self.kv_heads, tp) * (self.key_dim + self.value_dim) * dtype.element_bytes)
+        vectors = dtype.vector_bytes(self.key_dim) + dtype.vector_bytes(self.value_dim)
+        return heads_on_device(self.kv_heads, tp) * vectors
 
     def index_bytes(self, dtype: CacheDtype) -> float:
         """Return the bytes of index keys per token of context. Index keys are stored in the dtype of the cache."""
-        return float(self.index_dim * dtype.element_bytes)
+        return dtype.vector_bytes(self.index_dim) if self.index_dim else 0.0
 
     def decode_flops(self, tp: int) -> float:
         """Return the attention FLOPs per pair of a query and a cache entry, for the heads on this device.
@@ -207,7 +208,9 @@ class LatentAttention(SequenceMixer):
         """Return the bytes of the latent and its rope part."""
         if dtype is CacheDtype.FP8 and self.packed_fp8:
             return float(self.latent_dim + 4 * ceil(self.latent_dim / 128) + 2 * self.rope_dim)
-        return float((self.latent_dim + self.rope_dim) * dtype.element_bytes)
+        if dtype is CacheDtype.NVFP4_DS_MLA:
+            return dtype.vector_bytes(self.latent_dim) + self.rope_dim  # 352 bytes for 512 + 64
+        return dtype.vector_bytes(self.latent_dim + self.rope_dim)
 
     def index_bytes(self, dtype: CacheDtype) -> float:  # noqa: ARG002 - has a dtype of its own
         """Return the bytes of the lightning indexer's key. The key is stored in fp8 regardless of the cache dtype."""
@@ -292,7 +295,7 @@ class CompressedAttention(SequenceMixer):
             # fp8 values, bf16 rope, one power-of-two scale per 64 values, padded to a word: 584 bytes for 448 + 64.
             values = self.entry_dim - self.rope_dim
             return float(values + 2 * self.rope_dim + 8 * ceil(ceil(values / 64) / 8))
-        return float(self.entry_dim * dtype.element_bytes)
+        return dtype.vector_bytes(self.entry_dim)
 
     def index_bytes(self, dtype: CacheDtype) -> float:  # noqa: ARG002 - has a dtype of its own
         """Return the bytes of index keys per token of context. There is one index key per compressed entry."""

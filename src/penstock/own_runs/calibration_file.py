@@ -10,7 +10,7 @@ import yaml
 from penstock.load_tools.load_run import LoadRun
 from penstock.own_runs.fit_correction import FittedCorrection
 from penstock.performance.calibration.own_correction import OwnCorrection, SetupFingerprint
-from penstock.reading.file_shape import FileShape, file_config
+from penstock.reading.file_shape import FieldError, FileShape, file_config
 from penstock.reading.scalars import Number, Text, number
 
 CALIBRATION_VERSION: Final = 1
@@ -29,6 +29,10 @@ class CalibratedFactor:
     factor: Factor
     p10: Factor
     p90: Factor
+
+    def __post_init__(self) -> None:
+        if not self.p10 <= 1 <= self.p90:
+            raise FieldError(f"p10 is {self.p10:g}; it is relative to the corrected time, so it is at most 1", "p10")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

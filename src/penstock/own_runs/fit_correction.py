@@ -5,8 +5,8 @@ correction, with the uncertainty of the prediction. Each run is simulated with t
 until simulated and measured times agree on average.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import exp, hypot, log, sqrt
 from statistics import fmean
 from typing import Final
@@ -18,6 +18,7 @@ from penstock.performance.calibration.error_summary import Logs
 Replay = Callable[[LoadRun, float], SimulatedRun]
 """Simulates a run with a logarithm of the factor on the time of every step."""
 _P90_SIGMAS: Final = 1.2816
+_P99_SIGMAS: Final = 2.3263
 _STEP_NOISE: Final = 0.03
 """Minimum standard deviation of one run's log time per token around the simulated one."""
 _FIRST_NOISE: Final = 0.15
@@ -25,6 +26,9 @@ _FIRST_NOISE: Final = 0.15
 _UNKNOWN_ARRIVALS: Final = 0.4
 """The same in a closed loop whose starts are not listed. Load tools start the next requests in different ways, which
 changed the time to first token by a factor of 2.2 in runs of seven tools at 16 users."""
+_OTHER_LOADS: Final = 0.06
+"""Standard deviation of the log time per token at a load that was not measured, if one load of the setup was. The P90
+error of predictions with the load held out is 9.4% (docs/accuracy.md)."""
 _ROUNDS: Final = 8
 _CLOSE: Final = 1e-3
 
@@ -82,7 +86,29 @@ def fit_correction(runs: Sequence[LoadRun], replay: Replay, *, prior: Logs, firs
         ComparedRun(run=run, before=old, after=_with_first(new, first.log_factor))
         for run, old, new in zip(runs, before, simulated, strict=True)
     )
-    return FittedCorrection(step=step, first=first, runs=compared)
+    other_loads = min(_sigma(prior), _OTHER_LOADS / sqrt(len({_load_of(run) for run in runs})))
+    return FittedCorrection(
+        step=replace(step, next_run_sigma=hypot(step.next_run_sigma, other_loads)), first=first, runs=compared
+    )
+
+
+def _load_of(run: LoadRun) -> tuple[float, float, float]:
+    """Return the load of a run. Runs of equal loads say nothing about other loads."""
+    load = run.users if run.users is not None else round(run.applied_rate_per_s, 1)
+    return load, round(run.input_length.mean, -2), round(run.output_length.mean, -2)
+
+
+def implausible_runs(runs: Sequence[ComparedRun], prior: Logs) -> Iterator[str]:
+    """Yield a sentence for each run whose TPOT lies outside the P1 and P99 of the uncorrected prediction."""
+    limit = _P99_SIGMAS * hypot(_sigma(prior), _STEP_NOISE)
+    for one in runs:
+        measured_s, predicted_s = one.run.tpot.mean_s, one.before.tpot_s
+        if abs(log(measured_s / predicted_s)) > limit:
+            yield (
+                f"{one.run.where}: TPOT is {measured_s * 1e3:.3g} ms, outside the prediction's P1 to P99 of "
+                f"{predicted_s * exp(-limit) * 1e3:.3g} to {predicted_s * exp(limit) * 1e3:.3g} ms. "
+                "Check the model, the precision, the accelerator and drafting."
+            )
 
 
 def _posterior(errors: Sequence[float], noise: Sequence[float], prior_sigma: float) -> FittedFactor:

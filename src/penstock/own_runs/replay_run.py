@@ -50,22 +50,9 @@ def _requests(run: LoadRun) -> Iterator[Requests]:
         count = run.completed
         starts = np.zeros(count)
         if run.users is None:
-            starts = np.cumsum(np.random.default_rng(0).exponential(1.0 / _arrival_rate(run), count))
+            starts = np.cumsum(np.random.default_rng(0).exponential(1.0 / run.applied_rate_per_s, count))
         inputs = np.full(count, max(1, round(run.input_length.mean)), np.int32)
         outputs = np.full(count, max(1, round(run.output_length.mean)), np.int32)
     yield Requests(
         arrival_s=starts, input_tokens=inputs, output_tokens=outputs, slo_class=np.zeros(len(starts), np.uint8)
     )
-
-
-def _arrival_rate(run: LoadRun) -> float:
-    """Return the requests per second of an open loop.
-
-    The time in which requests arrived is the duration without the last answer. A load tool that draws its gaps at
-    random applies a rate that differs from the one that was asked for.
-    """
-    answer_s = 0.0 if run.request_latency is None else run.request_latency.mean_s
-    span_s = run.duration_s - answer_s
-    if span_s <= 0:
-        return run.asked_rate_per_s or run.requests_per_s
-    return run.completed / span_s

@@ -1,14 +1,10 @@
-"""Queries a server's OpenAI completions API by HTTP, with limits on the response time and the response size."""
+"""Asks a server to score fixed prompts through OpenAI's completions API, and keeps its answers in files."""
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
-from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
 
-from penstock.errors import PenstockError, UsageError
 from penstock.parity.compare_answers import (
     DECODED_TOKENS,
     FORMAT,
@@ -18,25 +14,21 @@ from penstock.parity.compare_answers import (
     Scored,
     digest,
 )
+from penstock.parity.http_client import MAX_ANSWER_BYTES, EndpointError, first_model, post_json, server_base
 
-_TIMEOUT_S: Final = 120.0
-_MAX_ANSWER_BYTES: Final = 1 << 24
+_PATH: Final = "/v1/completions"
 _MAX_TOKENS: Final = 100_000
-
-
-class EndpointError(PenstockError):
-    """Error for a server that is unreachable or does not follow the OpenAI API."""
 
 
 def ask(url: str, served: str | None) -> Answers:
     """Query a server with every prompt. The server scores each prompt, then continues the prompt greedily."""
-    base = _base(url)
-    model = served or _first_model(base)
+    base = server_base(url)
+    model = served or first_model(base)
     prompts, decoded = [], []
     for prompt in PROMPTS:
         body = {"model": model, "prompt": prompt, "temperature": 0, "seed": 0, "logprobs": TOP_TOKENS}
-        prompts.append(_without_answer(_post(base, {**body, "max_tokens": 1, "echo": True}), base))
-        decoded.append(_parse_scores(_post(base, {**body, "max_tokens": DECODED_TOKENS}), base))
+        prompts.append(_without_answer(post_json(base, _PATH, {**body, "max_tokens": 1, "echo": True}), base))
+        decoded.append(_parse_scores(post_json(base, _PATH, {**body, "max_tokens": DECODED_TOKENS}), base))
     return Answers(model=model, prompts=tuple(prompts), decoded=tuple(decoded))
 
 
@@ -59,7 +51,7 @@ def load_answers(path: Path) -> Answers:
     """Read a reference file. Raise an error if the file was made with other prompts."""
     try:
         with path.open("rb") as file:
-            document = json.loads(file.read(_MAX_ANSWER_BYTES))
+            document = json.loads(file.read(MAX_ANSWER_BYTES))
     except OSError as error:
         raise EndpointError(f"{path}: {error.strerror or error}") from error
     except (ValueError, RecursionError):
@@ -78,40 +70,6 @@ def load_answers(path: Path) -> Answers:
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         raise EndpointError(f"{path} is damaged; make a new reference file with --save-reference") from None
-
-
-def _base(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.netloc:
-        raise UsageError(f"'{url[:120]}' is not the address of a server; use `http://127.0.0.1:8000`, for example")
-    return url.rstrip("/").removesuffix("/v1")
-
-
-def _first_model(base: str) -> str:
-    listed = _request(Request(f"{base}/v1/models"), base)  # noqa: S310 - the scheme was checked
-    try:
-        return str(listed["data"][0]["id"])
-    except (KeyError, IndexError, TypeError):
-        raise EndpointError(f"{base}/v1/models lists no model; name one with --served-model") from None
-
-
-def _post(base: str, body: Mapping[str, object]) -> Any:  # noqa: ANN401 - JSON of an external server
-    data = json.dumps(body).encode()
-    headers = {"Content-Type": "application/json"}
-    return _request(Request(f"{base}/v1/completions", data, headers), base)  # noqa: S310 - the scheme was checked
-
-
-def _request(request: Request, base: str) -> Any:  # noqa: ANN401 - JSON of an external server
-    try:
-        with urlopen(request, timeout=_TIMEOUT_S) as response:  # noqa: S310 - the scheme was checked
-            return json.loads(response.read(_MAX_ANSWER_BYTES))
-    except HTTPError as error:
-        text = error.read(2000).decode("utf-8", "replace").replace("\n", " ")
-        raise EndpointError(f"{base}: HTTP {error.code}: {text[:200]}") from None
-    except (URLError, OSError) as error:
-        raise EndpointError(f"{base}: {getattr(error, 'reason', error)}") from None
-    except (ValueError, RecursionError):
-        raise EndpointError(f"{base}: the server's response is not JSON; check the address") from None
 
 
 def _without_answer(answer: Any, base: str) -> Scored:  # noqa: ANN401 - JSON of an external server

@@ -22,7 +22,7 @@ from penstock.planning.optimizer.competing_fleets import Family, find_family, st
 from penstock.planning.optimizer.fleet_bill import bill
 from penstock.planning.optimizer.node_costs import BillingTerms, terms_of, with_steps
 from penstock.planning.optimizer.problem import Mix, Problem
-from penstock.planning.plan_result import Answer, Bill, NoFleet, PlanResult
+from penstock.planning.plan_result import Answer, Bill, NoFleet, PlanResult, UncheckedLaunch
 from penstock.planning.plan_sources import Sources
 from penstock.planning.spec.catalog_prices import is_rented_singly
 from penstock.planning.spec.plan_types import Plan
@@ -110,6 +110,24 @@ class _Question:
     def terms(self) -> BillingTerms:
         return terms_of(self.resolved)
 
+    def with_headroom(self, mix: Mix, problem: Problem) -> Mix:
+        """Return the fleet with headroom raised until its accelerators together are enough with the confidence.
+
+        The problem is the plan's own, or one with changed inputs.
+        """
+        if self.needs is None:
+            return mix
+        return raise_headroom(mix, problem, self.needs, self.confidence, of_same_accelerators)
+
+    def sized_by(self, size: Sized | None) -> Sized:
+        """Return a function that raises a fleet's headroom for the confidence and then sizes it by simulation.
+
+        Without a simulator (None), fleets stay as solved.
+        """
+        if size is None:
+            return as_solved
+        return lambda mix, problem: size(self.with_headroom(mix, problem), problem)
+
 
 def resolve_inputs(plan: Plan, sources: Sources) -> tuple[Resolved, tuple[LeftOut, ...]]:
     """Fill in the inputs that the plan does not state; also return notes on trace features that the planner ignores."""
@@ -144,10 +162,7 @@ def _answer(question: _Question, sources: Sources, progress: StageProgress) -> A
         return _describe(_analyse(unproven, question, None, progress), question, None)
 
     def verify(mix: Mix) -> Verified:
-        needs, enough = question.needs, mix
-        if needs is not None:
-            enough = raise_headroom(mix, problem, needs, question.confidence, of_same_accelerators)
-        return replace(simulator.verify(enough, problem), planned=mix)
+        return replace(simulator.verify(question.with_headroom(mix, problem), problem), planned=mix)
 
     proven = prove_fleets(planned, problem, verify, progress)
     if not proven.proof.verified[0].met and cheapest(problem) is None:
@@ -180,7 +195,7 @@ def _analyse(
 
     The fleets that win in a few draws are known before the flips are searched, so they are tried first.
     """
-    problem, sized = question.problem, as_solved if simulator is None else simulator.size
+    problem, sized = question.problem, question.sized_by(None if simulator is None else simulator.size)
 
     def with_cheaper(fleets: Sequence[Mix], restarts: int) -> ProvenFleets | None:
         return None if verify is None or not restarts else add_cheaper_fleets(proven, problem, fleets, verify)
@@ -202,7 +217,7 @@ def _analyse(
 def _with_other_software(
     answer: Answer, question: _Question, not_launched: tuple[NotLaunched, ...], sources: Sources
 ) -> Answer:
-    """Add what engines that cannot be launched would save, and how the winner does behind a plain router."""
+    """Add what engines that cannot be launched would save, launches without rules, and the winner's plain router."""
     others = candidates_of(not_launched, sources.capacity_of)
     simulator = _simulator(replace(question, candidates=(*question.candidates, *others)), sources)
     sized = as_solved if simulator is None else simulator.size_without_margins
@@ -215,7 +230,19 @@ def _with_other_software(
         question.resolved.plan.workloads,
         sources.round_robin_of,
     )
-    return replace(answer, engine_saving=saving, round_robin=round_robin)
+    unchecked = _unchecked_launches(answer, question, sources)
+    return replace(answer, engine_saving=saving, round_robin=round_robin, unchecked_launches=unchecked)
+
+
+def _unchecked_launches(answer: Answer, question: _Question, sources: Sources) -> tuple[UncheckedLaunch, ...]:
+    models = {workload.name: workload.model for workload in question.resolved.plan.workloads}
+    used = {name for pool in answer.winner.mix.pools for name in pool.replicas}
+    found = {
+        UncheckedLaunch(engine=entry.measured_engine, accelerator=entry.accelerator.id)
+        for entry in question.candidates
+        if entry.id in used and sources.is_undetermined(entry.option, models[entry.workload])
+    }
+    return tuple(sorted(found))
 
 
 def _simulator(question: _Question, sources: Sources) -> FleetSimulator | None:
@@ -243,7 +270,8 @@ def _describe(analysed: _Analysed, question: _Question, simulator: FleetSimulato
     problem, terms = question.problem, question.terms
     simulated, competing, uncertainty = analysed.simulated, analysed.competing, analysed.uncertainty
     proof = analysed.proven.proof
-    family, sized = competing.family, as_solved if simulator is None else simulator.size_without_margins
+    family = competing.family
+    sized = question.sized_by(None if simulator is None else simulator.size_without_margins)
 
     def billed(mix: Mix) -> Bill:
         return Bill(mix=mix, cost=bill(mix, terms, competing.candidates), cash=cash_of(mix, terms))

@@ -39,6 +39,14 @@ class NoFleet:
     reasons: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, order=True, kw_only=True)
+class UncheckedLaunch:
+    """An engine on an accelerator whose launch preflight prints but cannot judge."""
+
+    engine: str
+    accelerator: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Answer:
     """All results of a plan that has a fleet."""
@@ -66,6 +74,8 @@ class Answer:
     """Maps each vendor with offers but without a fleet of its own to the rules that it breaks, and by how much."""
     engine_saving: EngineSaving | None = None
     """The saving of engines whose launch preflight does not pass; None if there is none of at least 1%."""
+    unchecked_launches: tuple[UncheckedLaunch, ...] = ()
+    """Launches of the winner that preflight prints but has no rules to check."""
     round_robin: PlainRouter | None = None
     """The winner with a round-robin router, and the fleet that this router needs; None without a simulator."""
     saving: NodeSaving | None = None

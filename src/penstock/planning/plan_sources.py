@@ -9,7 +9,7 @@ from penstock.planning.candidates.candidate_search import EnginesOf
 from penstock.planning.candidates.deployment_options import DraftsOf
 from penstock.planning.candidates.disaggregated_units import UnitsOf
 from penstock.planning.candidates.launch_obstacles import ObstacleOf
-from penstock.planning.candidates.replica_capacity import CapacityOf
+from penstock.planning.candidates.replica_capacity import CapacityOf, Option
 from penstock.planning.candidates.replica_limit import LimitOf
 from penstock.planning.spec.catalog_prices import Levels
 from penstock.planning.spec.resolve_plan import DrawOf, PricesOf
@@ -44,6 +44,8 @@ class Sources:
     """Function that returns the disaggregated units worth simulating on an accelerator."""
     obstacle_of: ObstacleOf = lambda *_: None
     """Function that returns why preflight does not pass the launch of an option; None if the launch passes."""
+    is_undetermined: Callable[[Option, str], bool] = lambda *_: False
+    """Function that returns whether preflight has no rules that check the launch of an option."""
     verify_of: VerifyOf | None = None
     sizing_of: VerifyOf | None = None
     """Faster variant of `verify_of`, which finds only whether each pool meets the SLO, without the margin."""

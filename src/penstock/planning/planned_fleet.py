@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date
+from math import ceil
 from typing import Final
 
 from penstock.economics.finance import HOURS_PER_YEAR
@@ -11,7 +12,7 @@ from penstock.planning.candidates.candidate_search import Candidate
 from penstock.planning.candidates.option_pools import option_pools
 from penstock.planning.optimizer.cash_flow import day_of
 from penstock.planning.optimizer.node_costs import BillingTerms
-from penstock.planning.optimizer.problem import NODE, Mix, Offer, PoolPeriod
+from penstock.planning.optimizer.problem import DEVICE, NODE, Mix, Offer, PoolPeriod
 from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.verification.serving_fleet import RequestStream, pool_id, serving_fleet
 from penstock.units import count_text
@@ -50,19 +51,22 @@ def planned_fleet(result: PlanResult, answer: Answer, period: int = 0) -> Fleet:
 
 
 def _node_groups(placed: Sequence[PoolPeriod]) -> Iterator[NodeGroup]:
-    """Yield the nodes of each accelerator and site, and of each size of smaller instances."""
-    groups: dict[tuple[str, str, int | None], list[PoolPeriod]] = {}
+    """Yield the nodes of each accelerator and site, and of each size of smaller instances.
+
+    Devices owned already that do not fill whole nodes sit together in nodes, so that a replica may span several.
+    """
+    groups: dict[tuple[str, str, int | None], tuple[int, int]] = {}
     for pool in placed:
-        size = None if pool.offer.unit == NODE else pool.offer.devices
-        groups.setdefault((pool.offer.accelerator, _line(pool.offer.site), size), []).append(pool)
-    for (accelerator, site, size), pools in groups.items():
-        yield NodeGroup(
-            accelerator=accelerator,
-            site=site,
-            nodes=sum(pool.nodes for pool in pools),
-            spare_nodes=sum(pool.spare_nodes for pool in pools),
-            node_devices=size,
-        )
+        offer, nodes, spare = pool.offer, pool.nodes, pool.spare_nodes
+        size = None if offer.unit == NODE else offer.devices
+        if offer.unit == DEVICE:
+            size = min(offer.max_replica_devices or 1, nodes)
+            nodes, spare = ceil(nodes / size), spare // size
+        key = (offer.accelerator, _line(offer.site), size)
+        before = groups.get(key, (0, 0))
+        groups[key] = (before[0] + nodes, before[1] + spare)
+    for (accelerator, site, size), (nodes, spare) in groups.items():
+        yield NodeGroup(accelerator=accelerator, site=site, nodes=nodes, spare_nodes=spare, node_devices=size)
 
 
 def period_starts(result: PlanResult) -> tuple[date, ...]:

@@ -13,6 +13,7 @@ from penstock.preflight.launch.start_memory import (
     deployment_of,
     fit_to_memory,
     fitting_context,
+    served_memory,
     start_context,
 )
 from penstock.preflight.predictions.aiter_kernels import lookup_mla
@@ -45,10 +46,10 @@ def check(question: PreflightQuestion, knowledge: Knowledge) -> Preflight:
         room = DeviceRoom(placed)
         cut = fitting_context(room) if question.profile.server == "vllm" else None
         context = start_context(launch, question.asked.context_tokens, placed)
-        memory = room.at(context)
+        memory = served_memory(room, context)
         if memory.obstacle is not None and placed.speculative:
             # The reserves are known from logs without drafts, so that the draft layers alone refuse no launch.
-            plain = DeviceRoom(replace(placed, speculative=False)).at(context)
+            plain = served_memory(DeviceRoom(replace(placed, speculative=False)), context)
             memory = memory if plain.obstacle is not None and plain.certain else plain
     backend = predict_backend(facts, knowledge.attention)
     if backend.name is not None:

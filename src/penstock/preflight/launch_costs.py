@@ -16,6 +16,9 @@ _AITER_CHIPS: Final = ("gfx942", "gfx950")
 _KERNEL_SKIPPED: Final = "attention-paged-kernel-skipped"
 """Rule that says when ROCM_ATTN decodes without its hand-written kernel."""
 
+_PRICED_CACHES: Final = ("bf16", "fp16", "fp8")
+"""KV cache dtypes with which engines were measured."""
+
 Spread = tuple[float, float, float]
 """Low, middle and high."""
 
@@ -108,6 +111,8 @@ def _list_unpriced(answer: Preflight, prediction: Prediction) -> Iterator[str]:
     named = facts["launch.attention_backend"]
     if named != "auto" and (engine != "vllm" or facts["chip"] not in _AITER_CHIPS):
         yield f"--attention-backend {named}"
+    if facts["kv.stored"] not in _PRICED_CACHES:
+        yield f"--kv-cache-dtype {facts['kv.dtype']}"
     if facts["launch.moe_backend"] != "auto":
         yield f"--moe-backend {facts['launch.moe_backend']}"
     if facts["launch.graphs"] is False and engine != "vllm":

@@ -39,7 +39,7 @@ _CHOICES: Final = frozenset(
     }
 )
 """Flags that may be in the way of a launch."""
-_ANSWERED_BY_A_SPLIT: Final = {"split", "memory", "context", "nodes"}
+_ANSWERED_BY_A_SPLIT: Final = {"split", "memory", "context", "nodes", "devices"}
 
 
 def nearest(answer: Preflight, knowledge: Knowledge) -> Preflight | None:
@@ -55,7 +55,7 @@ def nearest(answer: Preflight, knowledge: Knowledge) -> Preflight | None:
     if not kinds & _ANSWERED_BY_A_SPLIT or kinds - _ANSWERED_BY_A_SPLIT:
         return None
     question = answer.question
-    for number, split in enumerate(_candidates(answer, grow=not kinds & {"split", "nodes"})):
+    for number, split in enumerate(_candidates(answer, grow=not kinds & {"split", "nodes", "devices"})):
         if number == _MAX_TRIED:
             break
         asked = replace(question.asked, parallelism=split)

@@ -17,12 +17,16 @@ from penstock.preflight.facts.published_format import published_format
 from penstock.preflight.facts.quantisation_scheme import read_scheme
 from penstock.preflight.facts.situation import Subject
 from penstock.preflight.launch.launch_choices import LaunchChoices
+from penstock.preflight.launch.launch_plan import ReplicaPlace
+from penstock.preflight.launch.server_program import program_of
 from penstock.preflight.launch.setting import Setting
 from penstock.preflight.preflight_result import Preflight, PreflightQuestion
 from penstock.preflight.rules.knowledge import Knowledge
 
-_CACHE_FLAG: Final = {"fp8": "fp8", "fp8_e4m3": "fp8_e4m3", "fp8_e5m2": "fp8_e5m2"}
-"""Maps KV cache format to the value of the engine's flag; formats that the engine selects without a flag are absent."""
+_UNFLAGGED: Final = frozenset({CacheDtype.BF16, CacheDtype.FP16, CacheDtype.FP32})
+"""KV cache formats that the engine selects without a flag."""
+_CACHE_FLAG: Final = {name: name for name in (*CacheDtype, "fp8_e4m3", "fp8_e5m2") if name not in _UNFLAGGED}
+"""Maps KV cache format to the value of the engine's flag."""
 
 
 def stores_own_format(pool: Pool, subject: Subject) -> bool:
@@ -82,6 +86,25 @@ def check_pool(
     answer = check(question, knowledge)
     added = (*_role_flags(pool), *_stated_settings(pool, question))
     return _with_flags(answer, added, knowledge) if added else answer
+
+
+def place_replica(answer: Preflight, pool: Pool) -> Preflight:
+    """Return the launch of a pool's first replica, with its own devices and the port of its endpoint.
+
+    A replica that shares its machine with others would otherwise take all devices and the same port as the others.
+    """
+    devices, node = pool.split.devices, answer.question.accelerator.node.devices
+    together = min(pool.replicas, node // devices) if devices < node else 1
+    stated = next((address.rpartition(":")[2] for address in pool.endpoints), None)
+    if answer.plan.nodes > 1 or (together < 2 and stated is None):
+        return answer
+    usual = program_of(answer.plan.engine).port
+    place = ReplicaPlace(
+        devices=tuple(range(devices)) if together > 1 else (),
+        port=usual if stated is None else int(stated),
+        replicas=together,
+    )
+    return replace(answer, plan=replace(answer.plan, place=place))
 
 
 def _with_flags(answer: Preflight, added: tuple[Setting, ...], knowledge: Knowledge) -> Preflight:

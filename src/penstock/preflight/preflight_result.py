@@ -10,7 +10,7 @@ from penstock.fleet.release import Release
 from penstock.fleet.serving_engines import ENGINES, EngineProfile, ServingEngine
 from penstock.model import ModelSpec, Part
 from penstock.performance import MemoryFit
-from penstock.preflight.facts.drafting import drafting_of
+from penstock.preflight.facts.drafting import ARCHITECTURES_WITHOUT_MTP, drafting_of, speculative_config
 from penstock.preflight.facts.launched_model import compare_served
 from penstock.preflight.facts.situation import Launch, Subject
 from penstock.preflight.launch.json_keys import unchecked_keys
@@ -19,9 +19,7 @@ from penstock.preflight.launch.launch_plan import LaunchPlan
 from penstock.preflight.launch.online_quantisation import mismatch
 from penstock.preflight.launch.recipe import Recipe
 from penstock.preflight.launch.release_flags import FlagFinding
-from penstock.preflight.launch.start_memory import (
-    CutContext,
-)
+from penstock.preflight.launch.start_memory import CutContext, uncounted_cache
 from penstock.preflight.predictions.aiter_kernels import AiterLookup
 from penstock.preflight.predictions.architecture_support import ArchitectureSupport
 from penstock.preflight.predictions.attention_backend import Backend, GraphMode
@@ -36,6 +34,7 @@ from penstock.preflight.start_obstacles import (
     StartObstacle,
     architecture_obstacles,
     command_obstacles,
+    device_obstacles,
     flag_obstacles,
 )
 
@@ -46,6 +45,7 @@ _KINDS: Final[Mapping[str, ObstacleKind]] = {
     "context": "context",
     "model_limit": "context",
 }
+_MTP_READ_SINCE: Final = Release("0.14.0")
 _LONGER: Final = ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN")
 
 
@@ -74,6 +74,8 @@ class PreflightQuestion:
     launch: Launch | None = None
     """The user's own launch. If the user gives no launch (None), the launch that preflight proposes is checked."""
     host: Mapping[str, str] | None = None
+    present_devices: int | None = None
+    """Number of devices that the user says are there. None if the user gives no number."""
 
     @property
     def profile(self) -> EngineProfile:
@@ -124,11 +126,15 @@ class Preflight:
 
     @property
     def narrow(self) -> StartObstacle | None:
-        """The memory obstacle, if it occurs at only one end of the estimated range of start-up memory, or None.
+        """The memory obstacle, if it occurs at only one end of the estimated range of start-up memory, or None."""
+        if self.memory.certain:
+            return None
+        return _short_of_room(self) if self.memory.obstacle is not None else _tight_room(self)
 
-        Otherwise None.
-        """
-        return None if self.memory.certain else _short_of_room(self)
+    @property
+    def uncounted_cache(self) -> str | None:
+        """The KV cache dtype of the launch, if its bytes per token are not known. Otherwise None."""
+        return uncounted_cache(self.launch)
 
     @property
     def possible_obstacles(self) -> tuple[StartObstacle, ...]:
@@ -138,7 +144,7 @@ class Preflight:
         """
         unread = (flag for flag in self.flags if flag.stops and not flag.certain)
         short = () if (narrow := self.narrow) is None else (narrow,)
-        drafts = _missing_draft_layers(self)
+        drafts = () if _certainly_without_mtp(self) else _missing_draft_layers(self)
         return (*short, *drafts, *(StartObstacle(kind="flag", text=flag.message) for flag in unread))
 
     @property
@@ -153,6 +159,10 @@ class Preflight:
             found.append(drafts.uncounted)
         elif drafts is not None and drafts.own_layers and not self.memory.deployment.speculative:
             found.append("the memory of the draft layers is not counted; with them the context may not fit")
+        if self.launch.slices:
+            found.append("the memory of the MIG slices that the command names; whole devices are counted")
+        if self.uncounted_cache is not None:
+            found.append(f"how many bytes a token takes in a KV cache of {self.uncounted_cache[:40]}, so what fits")
         found += unchecked_keys(self.launch)
         return tuple(found) if self.launch.typed else ()
 
@@ -172,6 +182,8 @@ class Preflight:
         unread = any(group.kernel is KernelClass.UNDETERMINED for group in self.kernels) and not self.measured_as_asked
         unread = unread or isinstance(self.facts["chip"], Unknown)
         if unread or self.facts["platform"] == "other" or self.architecture.since is None:
+            return Readiness.UNDETERMINED
+        if self.uncounted_cache is not None or self.launch.slices:
             return Readiness.UNDETERMINED
         if self.assessment.of(Severity.WARNING) or self.unsupported_by_recipe or self.possible_obstacles:
             return Readiness.RISK
@@ -213,6 +225,7 @@ def _obstacles(answer: Preflight) -> Iterator[StartObstacle]:
     if (short := _short_of_room(answer)) is not None and answer.memory.certain:
         yield short
     yield from command_obstacles(answer.launch, question.accelerator, question.asked.parallelism)
+    yield from device_obstacles(answer.launch, question.asked.parallelism, question.present_devices)
     yield from _model_of_the_line(answer)
     for group in answer.kernels:
         if group.kernel is KernelClass.NONE:
@@ -220,6 +233,7 @@ def _obstacles(answer: Preflight) -> Iterator[StartObstacle]:
     if answer.backend.determined and answer.backend.name is None:
         yield StartObstacle(kind="backend", text=_no_backend(answer))
     yield from flag_obstacles(answer.flags)
+    yield from _missing_draft_layers(answer) if _certainly_without_mtp(answer) else ()
 
 
 def _missing_draft_layers(answer: Preflight) -> Iterator[StartObstacle]:
@@ -228,6 +242,14 @@ def _missing_draft_layers(answer: Preflight) -> Iterator[StartObstacle]:
     if drafts is not None and drafts.own_layers and not any(weight.part is Part.MTP for weight in model.weights):
         text = f"{drafts.method[:40]} drafts with the checkpoint's own layers, and {model.name} is known to have none"
         yield StartObstacle(kind="model", text=text)
+
+
+def _certainly_without_mtp(answer: Preflight) -> bool:
+    """Return whether the release of vLLM was read to refuse drafts of this architecture's own layers."""
+    config, question = speculative_config(answer.launch.flags), answer.question
+    own = config is not None and config.get("model") is None
+    read = question.profile.server == "vllm" and question.version >= _MTP_READ_SINCE
+    return own and read and question.subject.model.architecture in ARCHITECTURES_WITHOUT_MTP
 
 
 def _no_backend(answer: Preflight) -> str:
@@ -256,18 +278,35 @@ def _short_of_room(answer: Preflight) -> StartObstacle | None:
     """Return the memory, context or split obstacle that would stop the launch, or None if nothing would stop it."""
     if answer.memory.obstacle is None or _starts_all_the_same(answer):
         return None
-    hint = f"; --max-model-len {answer.cut.tokens} fits" if answer.cut is not None else ""
+    hint, cut = "", answer.cut
+    if cut is not None and cut.tokens > cut.safe_tokens:
+        hint = f"; --max-model-len {cut.tokens} fits by the median estimate, {cut.safe_tokens} at its P90"
+    elif cut is not None:
+        hint = f"; --max-model-len {cut.tokens} fits"
     kind = _KINDS[answer.memory.obstacle.obstacle]
     return StartObstacle(kind=kind, text=answer.memory.obstacle.reason + hint)
+
+
+def _tight_room(answer: Preflight) -> StartObstacle | None:
+    """Return the context obstacle of a vLLM launch that fits by the median estimate of the reserves only, or None."""
+    capacity, tokens = answer.memory.capacity, answer.memory.context_tokens
+    if capacity is None or answer.question.profile.server != "vllm" or answer.uncounted_cache is not None:
+        return None
+    safe = capacity.safe_context_tokens
+    instead = f"--max-model-len {safe} fits there too" if safe else "no context fits there"
+    text = f"{tokens:,} tokens of context fit, but not at the P90 of what the engine reserves; {instead}"
+    return StartObstacle(kind="context", text=text)
 
 
 def _starts_all_the_same(answer: Preflight) -> bool:
     """Return whether the engine starts despite the memory or context obstacle.
 
     SGLang starts even if the context does not fit in memory, and then refuses long requests. A model's context limit is
-    no obstacle if the launch overrides it.
+    no obstacle if the launch overrides it. What a KV cache of unknown bytes holds is no obstacle either.
     """
     if answer.memory.obstacle_is("model_limit"):
         overridden = answer.launch.flag("hf-overrides", "json-model-override-args", "rope-scaling") is not None
         return overridden or any(answer.launch.environment.get(name) == "1" for name in _LONGER)
+    if answer.memory.obstacle_is("context") and answer.uncounted_cache is not None:
+        return True
     return answer.question.profile.server != "vllm" and answer.memory.obstacle_is("context")

@@ -76,6 +76,14 @@ def command_obstacles(launch: Launch, accelerator: Accelerator, split: Paralleli
         yield StartObstacle(kind="image", text=text)
 
 
+def device_obstacles(launch: Launch, split: Parallelism, present: int | None) -> Iterator[StartObstacle]:
+    """Yield an obstacle if a launch needs more devices than there are. `present` is the number on each machine."""
+    machines = launch.flag("nnodes") or "1"
+    there = None if present is None or not machines.isdecimal() else present * int(machines[:4])
+    if there is not None and split.devices > there:
+        yield StartObstacle(kind="devices", text=f"it starts on {split.devices} devices, and there are {there}")
+
+
 def flag_obstacles(flags: Iterable[FlagFinding]) -> Iterator[StartObstacle]:
     """Yield an obstacle for each wrong flag that is known to stop the start."""
     yield from (StartObstacle(kind="flag", text=flag.message) for flag in flags if flag.stops and flag.certain)

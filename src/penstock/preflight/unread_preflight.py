@@ -10,7 +10,7 @@ from penstock.errors import UnknownArchitecture
 from penstock.fleet.release import Release
 from penstock.fleet.serving_engines import ENGINES, EngineProfile, ServingEngine
 from penstock.preflight.facts.derive_facts import derive_facts_without_shape
-from penstock.preflight.facts.situation import Launch, LaunchSituation, UnreadModel
+from penstock.preflight.facts.situation import UNKNOWN_ARCHITECTURE, Launch, LaunchSituation, UnreadModel
 from penstock.preflight.launch.flag_values import check_values, requested_backend
 from penstock.preflight.launch.launch_choices import LaunchChoices
 from penstock.preflight.launch.launch_plan import LaunchPlan
@@ -27,6 +27,7 @@ from penstock.preflight.start_obstacles import (
     StartObstacle,
     architecture_obstacles,
     command_obstacles,
+    device_obstacles,
     flag_obstacles,
 )
 
@@ -55,6 +56,8 @@ class UnreadQuestion:
     launch: Launch | None = None
     """The user's own launch. If it is None, the launch that preflight proposes is checked."""
     host: Mapping[str, str]
+    present_devices: int | None = None
+    """Number of devices that the user says are there. None if the user gives no number."""
 
     @property
     def profile(self) -> EngineProfile:
@@ -105,6 +108,14 @@ def unread_model(name: str, reason: UnknownArchitecture) -> UnreadModel:
     )
 
 
+def unknown_repository(name: str) -> UnreadModel:
+    """Return the model of a repository that is not in the catalog and whose config is not at hand."""
+    reason = (
+        f"the catalog does not have {name}; name hf:{name} to read its config from the hub, or give its config.json"
+    )
+    return UnreadModel(name=name, architecture=UNKNOWN_ARCHITECTURE, reason=reason, config=None)
+
+
 def check_unread(question: UnreadQuestion, knowledge: Knowledge) -> UnreadPreflight:
     """Check what needs no shape: the registry, the flags, the image, the recipe, and the rules that can be decided."""
     model, engine, version = question.model, question.engine, question.version
@@ -135,9 +146,10 @@ def check_unread(question: UnreadQuestion, knowledge: Knowledge) -> UnreadPrefli
         architecture=support,
         registrations=registrations(model.architecture, knowledge.architectures),
         obstacles=(
-            *architecture_obstacles(support, engine, version),
+            *(() if model.config is None else architecture_obstacles(support, engine, version)),
             *command_obstacles(launch, question.accelerator, question.asked.parallelism),
-            *_unregistered_method(question, knowledge, str(facts["quant.method"])),
+            *device_obstacles(launch, question.asked.parallelism, question.present_devices),
+            *(() if model.config is None else _unregistered_method(question, knowledge, str(facts["quant.method"]))),
             *flag_obstacles(flags),
         ),
         flags=flags,
@@ -148,7 +160,9 @@ def check_unread(question: UnreadQuestion, knowledge: Knowledge) -> UnreadPrefli
 
 
 def registrations(architecture: str, table: Mapping[str, Any]) -> tuple[Registration, ...]:
-    """Return for each engine the first release that registers an architecture."""
+    """Return for each engine the first release that registers an architecture. Return nothing for an unknown one."""
+    if architecture == UNKNOWN_ARCHITECTURE:
+        return ()
     named = table["registered"].get(architecture, architecture)
     return tuple(
         Registration(engine=engine, since=entries.get(named), last_read=entries["last_read"])

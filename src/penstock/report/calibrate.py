@@ -39,10 +39,11 @@ class CalibrateDocument(TypedDict):
     calibration: CalibratedTimes
     runs: Annotated[list[ComparedRunDocument], at("fitted.runs")]
     refused: list[str]
+    doubts: list[str]
 
 
 def render_calibration(
-    calibration: CalibratedTimes, runs: Sequence[ComparedRun], refused: Sequence[str], columns: int
+    calibration: CalibratedTimes, runs: Sequence[ComparedRun], warnings: Sequence[str], columns: int
 ) -> RenderableType:
     """Draw one row per run, then the factors and the next command."""
     setup = calibration.setup
@@ -50,12 +51,12 @@ def render_calibration(
         f"{setup.model}, {setup.weights} weights, {setup.kv} cache, {setup.accelerator} {setup.split}, {setup.engine}"
     )
     pieces: list[RenderableType] = [Text(title, style="bold"), sheet(_COLUMNS, [_row(one) for one in runs], columns)]
-    pieces += [Text(f"Refused: {reason}", style="red") for reason in refused]
+    pieces += [Text(reason, style="red") for reason in warnings]
     steps, first = calibration.steps, calibration.first_token
     pieces.append(
         Text(
-            f"Steps take {steps.factor:.2f}x the predicted time; a further run lies within {steps.p10 - 1:+.0%} to "
-            f"{steps.p90 - 1:+.0%} in 80% of cases."
+            f"Steps take {steps.factor:.2f}x the predicted time; a further run, also at other loads, lies within "
+            f"{steps.p10 - 1:+.0%} to {steps.p90 - 1:+.0%} in 80% of cases."
         )
     )
     pieces.append(
@@ -65,13 +66,23 @@ def render_calibration(
         )
     )
     pieces.append(Text(_error_sentence(runs)))
+    pieces.append(
+        Text(
+            "These are simulations of the recorded starts and lengths. `predict` answers for a steady load with varied "
+            "lengths, so its times differ from these runs."
+        )
+    )
     return Group(*pieces)
 
 
 def _error_sentence(runs: Sequence[ComparedRun]) -> str:
-    before = max(abs(one.before.tpot_s / one.run.tpot.mean_s - 1) for one in runs)
-    after = max(abs(one.after.tpot_s / one.run.tpot.mean_s - 1) for one in runs)
-    return f"Largest error of TPOT over these runs: {before:.1%} before, {after:.1%} after."
+    tpot = [[abs(seen.tpot_s / one.run.tpot.mean_s - 1) for seen in (one.before, one.after)] for one in runs]
+    ttft = [[abs(seen.ttft_s / one.run.ttft.mean_s - 1) for seen in (one.before, one.after)] for one in runs]
+    (before, after), (first_before, first_after) = (map(max, zip(*errors, strict=True)) for errors in (tpot, ttft))
+    return (
+        f"Largest errors over these runs: TPOT {before:.1%} before, {after:.1%} after; "
+        f"TTFT {first_before:.1%} before, {first_after:.1%} after."
+    )
 
 
 def _row(one: ComparedRun) -> tuple[Figure, ...]:

@@ -69,13 +69,15 @@ class ResultsDocument(TypedDict):
 
     schema: Literal["penstock.results/1"]
     runs: list[JudgedRunDocument]
+    skipped: list[str]
 
 
-def render_results(runs: Sequence[JudgedRun], columns: int) -> RenderableType:
+def render_results(runs: Sequence[JudgedRun], skipped: Sequence[str], columns: int) -> RenderableType:
     """Draw one row per run, then why runs are refused and what biases them."""
     pieces: list[RenderableType] = [sheet(_COLUMNS, [_row(judged) for judged in runs], columns)]
     for judged in runs:
         pieces += [Text(f"Refused: {_name(judged.run)}. {reason}", style="red") for reason in judged.refusals]
+    pieces += [Text(f"Not read: {reason}", style="yellow") for reason in skipped]
     cautions = dict.fromkeys((judged.run.tool, caution) for judged in runs for caution in judged.run.cautions)
     pieces += [Text(f"{tool}: {caution}", style="dim") for tool, caution in cautions]
     missing = dict.fromkeys(fact for judged in runs for fact in judged.unstated)
@@ -89,19 +91,13 @@ def _row(judged: JudgedRun) -> tuple[Figure, ...]:
     return (
         _name(run),
         run.tool if run.tool_version is None else f"{run.tool} {run.tool_version}",
-        f"{run.users} users" if run.users is not None else _rate(run),
+        f"{run.users} users" if run.users is not None else f"{run.applied_rate_per_s:.2f}/s",
         f"{run.input_length.mean:,.0f}/{run.output_length.mean:,.0f}",
         format_s(run.ttft.mean_s),
         format_s(run.tpot.mean_s),
         f"{run.output_tokens_per_s:,.0f}",
         Text("yes", style="green") if judged.usable else Text("no", style="red"),
     )
-
-
-def _rate(run: LoadRun) -> str:
-    """Return the rate that was applied if the file lists all starts, and otherwise the rate that was asked for."""
-    rate = run.arrivals_per_s or run.asked_rate_per_s or run.requests_per_s
-    return f"{rate:.2f}/s"
 
 
 def _name(run: LoadRun) -> str:

@@ -1,7 +1,6 @@
 """Renders a prediction: a table, the time per step for each component, and nearby measurements."""
 
 from collections.abc import Sequence
-from math import floor, log10
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -18,7 +17,7 @@ from penstock.performance.prediction.predict_deployment import Prediction, Range
 from penstock.report.correction_note import correction_note
 from penstock.report.drawing.bars import Use, legend, stacked_bar
 from penstock.report.drawing.comparison_table import Column, sheet
-from penstock.report.predict_summary import conclusion, deployment_name, setup_line
+from penstock.report.predict_summary import conclusion, deployment_name, setup_line, significant
 from penstock.report.price_note import price_notes
 
 PARTS = {
@@ -45,8 +44,11 @@ _COLUMNS = (
     Column("tok/s\nper device"),
     Column("TPOT ms\n(P10-P90)"),
     Column("TTFT ms\n(P10-P90)"),
+    Column("$ of rent per\nMtok out"),
+    Column("J per\noutput token"),
     Column("bound by", figures=False),
     Column("of\nroofline"),
+    Column("software", figures=False),
     Column("tier", figures=False),
 )
 
@@ -59,22 +61,35 @@ def render_predictions(
     rents: tuple[Sequence[DevicePrice | None], Sequence[Range | None]],
     width: int,
     output_tokens: int,
+    *,
+    explain: bool = False,
 ) -> RenderableType:
-    """Draw the whole answer. `rents` are the rents of the devices, and those per million output tokens."""
+    """Draw the answer, with its evidence if `explain` is true.
+
+    `rents` are the rents of the devices, and those per million output tokens.
+    """
+    costs = rents[1]
+    table = [_row(*known, output_tokens) for known in zip(predictions, energies, costs, strict=True)]
     pieces: list[RenderableType] = [
         setup_line(model, predictions),
         Text(),
-        sheet(_COLUMNS, [_row(prediction, output_tokens) for prediction in predictions], width),
+        sheet(_COLUMNS, table, width),
         Text(),
-        conclusion(predictions),
-        Text(),
-        _bars(predictions, width),
+        conclusion(predictions, costs),
     ]
-    pieces += [*_energy_rows(predictions, energies), *_cost_rows(predictions, *rents)]
-    for prediction, rows in zip(predictions, nearby, strict=False):
-        if prediction.memory.fits:
-            pieces.append(_near(prediction, rows))
-    pieces.append(_grounds(predictions))
+    if explain:
+        pieces += [Text(), _bars(predictions, width), *_energy_rows(predictions, energies)]
+        pieces += [price_notes(rents[0]), Text()]
+        for prediction, rows in zip(predictions, nearby, strict=False):
+            if prediction.memory.fits:
+                pieces.append(_near(prediction, rows))
+        pieces.append(_grounds(predictions))
+    pieces += _limits(predictions)
+    if explain:
+        pieces.append(
+            Text("Watts and joules include only the devices, without host, network and cooling.", style="dim")
+        )
+    pieces.append(Text(_first_token_note(predictions), style="dim"))
     corrected = [
         one.stack.correction for one in predictions if one.stack is not None and one.stack.correction is not None
     ]
@@ -87,10 +102,11 @@ def has_tpot(output_tokens: float) -> bool:
     return output_tokens > 1
 
 
-def _row(prediction: Prediction, output_tokens: int) -> list[str | Text]:
+def _row(prediction: Prediction, energy: Energy | None, cost: Range | None, output_tokens: int) -> list[str | Text]:
     name, engine = deployment_name(prediction), prediction.measured_engine
     if not prediction.memory.fits:
-        return [name, engine, Text("does not fit", style="bold red"), "-", "-", "-", "-", "-", "-"]
+        return [name, engine, Text("does not fit", style="bold red"), *("-" for _ in _COLUMNS[3:])]
+    joules = None if energy is None or prediction.tier == "roofline" else energy.joules_per_output_token
     return [
         name,
         engine,
@@ -98,8 +114,11 @@ def _row(prediction: Prediction, output_tokens: int) -> list[str | Text]:
         f"{prediction.output_tokens_per_s_per_device:,.0f}",
         _range_text(prediction.tpot_s.scaled(1e3), 1) if has_tpot(output_tokens) else "-",
         "-" if prediction.ttft_s is None else _range_text(prediction.ttft_s.scaled(1e3), 0),
+        "-" if cost is None else significant(cost.value),
+        "-" if joules is None else significant(joules.value),
         PARTS[_resource_name(prediction.step.bound_by)].label,
         f"{prediction.roofline_s / prediction.tpot_s.value:.0%}",
+        "-" if prediction.software is None else f"{prediction.software.date:%Y-%m}",
         prediction.tier,
     ]
 
@@ -156,29 +175,12 @@ def _energy_rows(predictions: Sequence[Prediction], energies: Sequence[Energy | 
         watts, joules = energy.device_watts, energy.joules_per_output_token
         line = Text(f"{watts.value:,.0f} W per device ")
         line.append(f"({watts.low:,.0f}-{watts.high:,.0f})", style="dim")
-        line.append(f", {_significant(joules.value)} J per output token ")
-        line.append(f"({_significant(joules.low)}-{_significant(joules.high)})", style="dim")
+        line.append(f", {significant(joules.value)} J per output token ")
+        line.append(f"({significant(joules.low)}-{significant(joules.high)})", style="dim")
         grounds = energy.source if energy.tier == "measured" else f"{_UNSEEN[energy.unseen]}; {energy.source}"
         line.append(f"\n{energy.tier}: {grounds}", style="dim")
         grid.add_row(name, line)
     return [grid, Text()] if grid.row_count else []
-
-
-def _cost_rows(
-    predictions: Sequence[Prediction], rents: Sequence[DevicePrice | None], costs: Sequence[Range | None]
-) -> list[RenderableType]:
-    grid = Table.grid(padding=(0, 1))
-    for prediction, cost in zip(predictions, costs, strict=True):
-        if cost is not None:
-            line = Text(f"${_significant(cost.value)} of rent per million output tokens ")
-            line.append(f"({_significant(cost.low)}-{_significant(cost.high)})", style="dim")
-            grid.add_row(deployment_name(prediction), line)
-    return [grid, price_notes(rents), Text()] if grid.row_count else []
-
-
-def _significant(value: float) -> str:
-    """Format a number with three significant digits and without an exponent."""
-    return f"{value:,.{max(0, 2 - floor(log10(value)))}f}"
 
 
 def _drafts(row: Measurement) -> str:
@@ -208,36 +210,44 @@ def _near(prediction: Prediction, rows: Sequence[Measurement]) -> Text:
 
 
 def _grounds(predictions: Sequence[Prediction]) -> Text:
-    text = Text(style="dim")
+    """Say for each deployment which measurements support the prediction."""
+    new = {"shape": "this setup with other lengths", "configuration": "this model with another split or format"}
+    lines = []
+    for prediction in predictions:
+        if prediction.memory.obstacle is None:
+            grounds = " > ".join(prediction.borrowed_from) or "no measurements"
+            seen = new.get(prediction.novelty, f"only another {prediction.novelty}")
+            if prediction.seen.rows:
+                seen = f"this setup, {prediction.seen.rows:,} rows"
+            software = "" if prediction.software is None else f"; software of {prediction.software.date}"
+            lines.append(f"{deployment_name(prediction)}: estimated from {grounds}; measured: {seen}{software}")
+    return Text("\n".join(lines), style="dim")
+
+
+def _limits(predictions: Sequence[Prediction]) -> list[Text]:
+    """Say what does not fit and why, what fits only with other settings, and how many requests run."""
+    lines = []
     for prediction in predictions:
         obstacle = prediction.memory.obstacle
         if obstacle is not None:
-            fix = _shorter_prompt(prediction) or f"{obstacle.reason}; `penstock fit` lists what would fit"
-            text.append(f"{deployment_name(prediction)}: {fix}\n")
-            continue
-        grounds = " > ".join(prediction.borrowed_from) or "no measurements"
-        new = {"shape": "this setup with other lengths", "configuration": "this model with another split or format"}
-        seen = new.get(prediction.novelty, f"only another {prediction.novelty}")
-        if prediction.seen.rows:
-            seen = f"this setup, {prediction.seen.rows:,} rows"
-        text.append(f"{deployment_name(prediction)}: estimated from {grounds}; measured: {seen}")
-        if prediction.software is not None:
-            text.append(f"; software of {prediction.software.date}")
-        drafts = prediction.speculation
-        if drafts is not None:
-            text.append(
-                f"; {drafts.drafted_tokens} tokens drafted, {drafts.accepted_tokens:.2f} accepted per step, "
-                f"{drafts.grounds}"
-            )
-        flags = engine_flags(prediction.deployment)
-        if flags:
-            text.append(f"; fits with {prediction.deployment.engine.name} {' '.join(flags)}")
-        if prediction.running < prediction.concurrency:
-            text.append(f"; only {prediction.running:,.0f} of {prediction.concurrency:,.0f} requests run concurrently")
-        text.append("\n")
-    text.append("Watts and joules include only the devices, without host, network and cooling. ")
-    text.append(_first_token_note(predictions))
-    return text
+            notes = [_shorter_prompt(prediction) or f"{obstacle.reason}; `penstock fit` lists what would fit"]
+        else:
+            notes = _settings(prediction)
+        lines += [Text(f"{deployment_name(prediction)}: {'; '.join(notes)}", style="dim")] if notes else []
+    return lines
+
+
+def _settings(prediction: Prediction) -> list[str]:
+    """Name drafted tokens, engine flags and a limit on running requests, where they differ from what was asked."""
+    notes, drafts, flags = [], prediction.speculation, engine_flags(prediction.deployment)
+    if drafts is not None:
+        accepted = f"{drafts.accepted_tokens:.2f} accepted per step, {drafts.grounds}"
+        notes.append(f"{drafts.drafted_tokens} tokens drafted, {accepted}")
+    if flags:
+        notes.append(f"fits with {prediction.deployment.engine.name} {' '.join(flags)}")
+    if prediction.running < prediction.concurrency:
+        notes.append(f"only {prediction.running:,.0f} of {prediction.concurrency:,.0f} requests run concurrently")
+    return notes
 
 
 def _first_token_note(predictions: Sequence[Prediction]) -> str:

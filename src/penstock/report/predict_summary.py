@@ -1,13 +1,14 @@
 """Writes the setup, the conclusion, the uncertainty and the next commands of a prediction."""
 
 from collections.abc import Mapping, Sequence
+from math import floor, log10
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
 from penstock.model import ModelSpec
-from penstock.performance.prediction.predict_deployment import Prediction
+from penstock.performance.prediction.predict_deployment import Prediction, Range
 
 if TYPE_CHECKING:
     from datetime import date
@@ -52,8 +53,16 @@ def setup_line(model: ModelSpec, predictions: Sequence[Prediction]) -> Text:
     return line
 
 
-def conclusion(predictions: Sequence[Prediction]) -> Text:
-    """Write which deployment delivers the most per device, and what is uncertain about it."""
+def significant(value: float) -> str:
+    """Format a number with three significant digits and without an exponent."""
+    return f"{value:,.{max(0, 2 - floor(log10(value)))}f}"
+
+
+def conclusion(predictions: Sequence[Prediction], costs: Sequence[Range | None]) -> Text:
+    """Write which deployment delivers the most per device, which is cheapest, and what is uncertain.
+
+    `costs` are dollars of rent per million output tokens, one for each prediction.
+    """
     fitting = sorted(
         (one for one in predictions if one.memory.fits), key=lambda one: -one.output_tokens_per_s_per_device
     )
@@ -65,7 +74,19 @@ def conclusion(predictions: Sequence[Prediction]) -> Text:
         second = others[0]
         less = 1 - second.output_tokens_per_s_per_device / best.output_tokens_per_s_per_device
         told += f", the most of those compared; {deployment_name(second)} delivers {less:.0%} less"
-    return Text.assemble(f"{told}.\n", (_uncertainty(fitting), "dim"))
+    return Text.assemble(f"{told}.\n", _cheapest(predictions, costs), (_uncertainty(fitting), "dim"))
+
+
+def _cheapest(predictions: Sequence[Prediction], costs: Sequence[Range | None]) -> str:
+    """Write which deployment has the lowest rent per token; empty if fewer than two rents are known."""
+    known = sorted(
+        (cost.value, deployment_name(one)) for one, cost in zip(predictions, costs, strict=True) if cost is not None
+    )
+    if len(known) < 2:
+        return ""
+    (least, name), (second, other) = known[:2]
+    less = f"{1 - least / second:.0%} less than {other}"
+    return f"Cheapest at catalog rents: {name}, ${significant(least)} per million output tokens, {less}.\n"
 
 
 def _uncertainty(fitting: Sequence[Prediction]) -> str:

@@ -5,7 +5,7 @@ A single explained decision is rendered with one row per endpoint.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import floor, log10
+from math import floor, isfinite, log10
 from typing import Annotated, Final, Literal
 
 from rich.console import Group, RenderableType
@@ -98,6 +98,7 @@ class ReceiptLineDocument(TypedDict):
     tpot_s: Annotated[float | None, _figure("tpot_s")]
     miss_fraction: Annotated[float | None, _figure("miss_fraction")]
     harm: Annotated[float | None, _figure("harm")]
+    price: Annotated[float | None, _figure("price")]
     engine_usd: Annotated[float | None, _figure("engine_usd")]
     elastic_usd: Annotated[float | None, _figure("elastic_usd")]
 
@@ -176,7 +177,15 @@ def _dollars(usd: float) -> str:
 def _heading(explained: Explained) -> Text:
     receipt = explained.receipt
     lengths = f"{receipt.input_tokens:,} tokens in, {receipt.expected_output_tokens:,} out expected"
-    return Text(f"Decision {explained.number:,}: {lengths}", style="bold")
+    text = f"Decision {explained.number:,}: {lengths}"
+    if receipt.waited_s > 0:
+        text += f", held for {format_s(receipt.waited_s)}"
+    if receipt.line is None and receipt.price is not None and isfinite(receipt.admission_misses):
+        text += (
+            f". Not admitted: serving it does at least as much harm as {receipt.price:.2g} misses of its own "
+            f"(limit {receipt.admission_misses:g}), or it would probably miss its SLO."
+        )
+    return Text(text, style="bold")
 
 
 def _endpoints(explained: Explained) -> list[list[Figure]]:

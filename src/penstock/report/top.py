@@ -20,7 +20,19 @@ def render_top(view: GatewayView, before: GatewayView | None, seconds: float) ->
     heads = [_pickers(view, before, seconds)]
     if "requests_total" in view.totals:
         heads.insert(0, _envoy(view, before, seconds))
+    if view.classes:
+        heads.append(_classes(view, before, seconds))
     return Group(*heads, table)
+
+
+def _classes(view: GatewayView, before: GatewayView | None, seconds: float) -> Text:
+    """Draw the price of each class, and the rates of held and refused requests."""
+    rates = []
+    for name, word in (("held_requests_total", "held/s"), ("shed_requests_total", "refused/s")):
+        now, then = (sum(values.get(name, 0.0) for values in one.pickers.values()) for one in (view, before or view))
+        rates.append("- " + word if before is None else f"{(now - then) / seconds:,.1f} {word}")
+    prices = [f"{name} {values.get('class_price', 1.0):.1f}" for name, values in view.classes.items()]
+    return Text("Price of a miss:  " + "  ".join((*prices, *rates)))
 
 
 def _envoy(view: GatewayView, before: GatewayView | None, seconds: float) -> Text:

@@ -7,6 +7,7 @@ that it has in production.
 import math
 
 from penstock.compiled.marks import compiled
+from penstock.routing.class_balance import class_of, count_outcome
 from penstock.routing.corrections import corrected, fastest, forget, gain, is_slow
 from penstock.routing.latency import decode_seconds, prompt_seconds, times_of
 from penstock.routing.miss_probability import squarings, strain_slope
@@ -23,7 +24,7 @@ Above the limit, the queue length shows the overload.
 def refresh(endpoints: Records, index: int, now_s: float, parameters: Records) -> None:
     """Compute the derived fields of an endpoint's record after any change."""
     e, p = endpoints[index], parameters[0]
-    others, others_waiting = 0.0, 0.0
+    others, others_waiting, queued = 0.0, 0.0, 0.0
     # At a shared endpoint the other pickers are assumed to send as many as this one. At its own they send none. At
     # another picker's endpoint nothing is known.
     alike = p["pickers"] - 1.0 if e["whose"] == EVERYBODYS else 0.0
@@ -31,20 +32,27 @@ def refresh(endpoints: Records, index: int, now_s: float, parameters: Records) -
     if now_s - e["reported_s"] <= p["stale_s"]:
         others = max(0.0, float(e["running"] + e["waiting"] - e["in_flight_then"])) + since
         others_waiting = max(0.0, float(e["waiting"] - e["prefilling_then"]))
+        queued = float(e["waiting"])
         used = float(e["kv_used_tokens"] + e["resident_tokens"] - e["resident_tokens_then"])
     else:
         used = float(e["resident_tokens"]) * (1.0 + alike)
         others = alike * e["in_flight"]
     used = max(used, 0.0)
-    held = min(used, float(e["kv_tokens"]))
+    per_request = 1.0 / max(1.0, float(e["in_flight"]))
+    # Requests in the queue hold no KV yet, but will. What does not fit waits, and does not decode meanwhile.
+    wanted = used + queued * e["resident_tokens"] * per_request
+    fits = min(1.0, e["kv_tokens"] / max(1.0, wanted))
+    shared = e["shared_tokens"] * per_request
     sequences = max(0.0, float(e["in_flight"] - e["prefilling"]) + others - others_waiting)
-    decode_s = decode_seconds(e, sequences, held) * e["decode_correction"]
+    context = min(used, float(e["kv_tokens"])) + sequences * shared
+    decode_s = decode_seconds(e, sequences, context) * e["decode_correction"]
     load = min(e["prompt_load_fraction"] * e["prefill_correction"], _HIGHEST_LOAD)
     e["stretch"] = 1.0 / (1.0 - load)
     e["decode_now_s"] = decode_s
     # Requests still in prefill will decode together with a new request.
-    soon = min(float(e["in_flight"]) + others, float(e["max_running"]))
-    e["tpot_now_s"] = decode_seconds(e, soon, held) * e["decode_correction"] * e["stretch"]
+    soon = min((float(e["in_flight"]) + others) * fits, float(e["max_running"]))
+    context = fits * wanted + soon * shared
+    e["tpot_now_s"] = decode_seconds(e, soon, context) * e["decode_correction"] * e["stretch"]
     # Prompts arrive at random: over an answer of n tokens, their seconds have the variance n * tpot * squares.
     e["swing_s"] = e["prefill_correction"] * math.sqrt(e["prompt_squares_s"] * e["tpot_now_s"])
     share = 1.0 + (others_waiting / e["prefilling"] if e["prefilling"] > 0 else 0.0)
@@ -58,7 +66,7 @@ def refresh(endpoints: Records, index: int, now_s: float, parameters: Records) -
     busy = 0.5 if sequences + e["prefilling"] + others_waiting > 0 else 0.0  # on average it arrives mid-step
     e["wait_s"] = ahead_s + busy * decode_s + steps * e["carry_s"]
     e["strain_per_s"] = _strain_per_s(e, p)
-    _refresh_room(e, sequences, others + e["in_flight"], used)
+    _refresh_room(e, sequences, others + e["in_flight"], used, wanted)
 
 
 @compiled
@@ -68,17 +76,17 @@ def _strain_per_s(e: Record, p: Record) -> float:
         if e["residents"][kind] > 0:
             per_limit = 1.0 / p["class_tpot_s"][kind]
             slope = strain_slope(e["tpot_now_s"] * per_limit, times) * per_limit
-            strain += p["class_weight"][kind] * e["residents"][kind] * slope
+            strain += p["class_weight"][kind] * p["class_factor"][kind] * e["residents"][kind] * slope
     return strain
 
 
 @compiled
-def _refresh_room(e: Record, sequences: float, requests: float, used_tokens: float) -> None:
+def _refresh_room(e: Record, sequences: float, requests: float, used_tokens: float, wanted_tokens: float) -> None:
     """Compute how soon the KV cache and the batch of an endpoint have room for another request."""
     answer = e["resident_output_tokens"] / e["in_flight"] if e["in_flight"] > 0 else 0.0
     life_s = max(1e-3, answer * e["tpot_now_s"])
-    e["free_tokens"] = e["kv_tokens"] - used_tokens
-    e["drain_tokens_per_s"] = used_tokens / life_s
+    e["free_tokens"] = e["kv_tokens"] - wanted_tokens
+    e["drain_tokens_per_s"] = min(used_tokens, float(e["kv_tokens"])) / life_s
     excess = requests + 1.0 - e["max_running"]
     e["seats_wait_s"] = excess * life_s / max(1.0, sequences) if excess > 0.0 else 0.0
     e["stall_per_prompt_s"] = e["prefill_correction"] / max(1.0, answer)
@@ -96,9 +104,11 @@ def sent(
     f["endpoint"], f["sent_s"], f["first_s"] = index, now_s, math.inf
     f["input_tokens"], f["uncached_tokens"] = q["input_tokens"], q["input_tokens"] - hit_tokens
     f["expected_output_tokens"] = q["expected_output_tokens"]
-    f["slo_class"] = min(max(q["slo_class"], 0), CLASSES - 1)
-    f["prompt_s"] = prompt_s
+    f["slo_class"] = class_of(q)
+    f["prompt_s"], f["waited_s"] = prompt_s, q["waited_s"]
+    f["ttft_limit_s"], f["tpot_limit_s"], f["e2e_limit_s"] = q["ttft_s"], q["tpot_s"], q["e2e_s"]
     f["ttft_s"], _, _ = times_of(q, e, hit_tokens, 0.0)
+    p["class_admitted"][f["slo_class"]] += 1.0
     e["sent"] += 1
     e["in_flight"] += 1
     e["prefilling"] += 1
@@ -106,6 +116,7 @@ def sent(
     e["outstanding_prompt_tokens"] += f["uncached_tokens"]
     e["outstanding_prompt_s"] += prompt_s
     e["resident_tokens"] += resident_tokens(f)
+    e["shared_tokens"] += hit_tokens
     e["resident_output_tokens"] += f["expected_output_tokens"]
     e["residents"][f["slo_class"]] += 1
     _fade_load(e, now_s, p["load_s"])
@@ -116,8 +127,8 @@ def sent(
 
 @compiled
 def resident_tokens(f: Record) -> int:
-    """Return the mean KV tokens that a request is assumed to hold while in flight."""
-    return int(f["input_tokens"] + f["expected_output_tokens"] // 2)
+    """Return the mean KV tokens that a request is assumed to hold for itself while in flight."""
+    return int(f["uncached_tokens"] + f["expected_output_tokens"] // 2)
 
 
 @compiled
@@ -137,7 +148,7 @@ def first_token(endpoints: Records, flights: Records, place: int, now_s: float, 
     e = endpoints[index]
     f["first_s"] = now_s
     _leave_prefill(e, f)
-    f["decode_s"] = decode_seconds(e, float(e["in_flight"] - e["prefilling"]), _used_tokens(e))
+    f["decode_s"] = decode_seconds(e, float(e["in_flight"] - e["prefilling"]), _context_tokens(e))
     own_s = f["prompt_s"] * e["first_token_ratio"] * e["prefill_correction"]
     if f["ttft_s"] > 0.0 and own_s > 0.0:
         # Weighted by the share of the time due to the prompt itself: a queue says little about prefill speed.
@@ -152,8 +163,10 @@ def first_token(endpoints: Records, flights: Records, place: int, now_s: float, 
 
 
 @compiled
-def _used_tokens(e: Record) -> float:
-    return max(0.0, float(e["kv_used_tokens"] + e["resident_tokens"] - e["resident_tokens_then"]))
+def _context_tokens(e: Record) -> float:
+    """Return the context tokens that a step reads: the KV in use, and prefixes that several requests share."""
+    used = max(0.0, float(e["kv_used_tokens"] + e["resident_tokens"] - e["resident_tokens_then"]))
+    return used + float(e["shared_tokens"]) * (1.0 - float(e["prefilling"]) / max(1.0, float(e["in_flight"])))
 
 
 @compiled
@@ -177,7 +190,7 @@ def finished(
         _leave_prefill(e, f)
     elif e["decodes"] != 0 and output_tokens > 1 and now_s > f["first_s"]:
         observed_s = (now_s - f["first_s"]) / (output_tokens - 1)
-        after_s = decode_seconds(e, float(e["in_flight"] - e["prefilling"]), _used_tokens(e))
+        after_s = decode_seconds(e, float(e["in_flight"] - e["prefilling"]), _context_tokens(e))
         expected_s = 0.5 * (f["decode_s"] + after_s) * e["stretch"] * e["decode_correction"]
         # A long answer averages over more steps than a short one.
         share = min(1.0, output_tokens / 100.0)
@@ -186,7 +199,20 @@ def finished(
         e["answers_seen"] += share
     if f["first_s"] == math.inf or e["decodes"] != 0:
         _leave(e, f)
+    count_outcome(p, f["slo_class"], _is_met(f, output_tokens, now_s))
     refresh(endpoints, index, now_s, parameters)
+
+
+@compiled
+def _is_met(f: Record, output_tokens: int, now_s: float) -> bool:
+    """Return whether an answer that just ended met its SLO, as far as the picker saw it."""
+    begun_s, first_s = f["sent_s"] - f["waited_s"], min(f["first_s"], now_s)
+    per_token_s = (now_s - first_s) / (output_tokens - 1) if output_tokens > 1 else 0.0
+    return bool(
+        first_s - begun_s <= f["ttft_limit_s"]
+        and per_token_s <= f["tpot_limit_s"]
+        and now_s - begun_s <= f["e2e_limit_s"]
+    )
 
 
 @compiled
@@ -205,6 +231,7 @@ def lost(endpoints: Records, flights: Records, place: int, now_s: float, paramet
 def _leave(e: Record, f: Record) -> None:
     e["in_flight"] -= 1
     e["resident_tokens"] -= resident_tokens(f)
+    e["shared_tokens"] -= f["input_tokens"] - f["uncached_tokens"]
     e["resident_output_tokens"] -= f["expected_output_tokens"]
     e["residents"][f["slo_class"]] -= 1
 

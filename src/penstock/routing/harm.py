@@ -9,12 +9,23 @@ nearly full KV cache. The fourth term is the dollars that an idle endpoint would
 import math
 
 from penstock.compiled.marks import compiled
+from penstock.routing.class_balance import class_of
 from penstock.routing.latency import first_seconds, prompt_seconds, share_of_chance, times_of, token_seconds
 from penstock.routing.miss_probability import LENGTH_SQUARINGS, chance, power, squarings, strain
 from penstock.routing.policy_function import policy
-from penstock.routing.records import ANOTHERS, CLASSES, OWN, REJECTED, USUAL_TPOT_S, USUAL_TTFT_S, Record, Records
+from penstock.routing.records import (
+    ANOTHERS,
+    CLASSES,
+    OWN,
+    REJECTED,
+    SERVE,
+    USUAL_TPOT_S,
+    USUAL_TTFT_S,
+    Record,
+    Records,
+)
 
-Terms = tuple[int, float, float, float, float, float, float, float]
+Terms = tuple[int, float, float, float, float, float, float, float, float, float]
 
 _CLEARLY = 1.0 + 1e-9
 """Factor by which a lower bound must exceed the least harm found so far; slightly above 1 to allow for rounding."""
@@ -55,6 +66,7 @@ def first_look(turn: int, endpoints: Records) -> int:
 def terms_of(q: Record, p: Record, endpoints: Records, hits: Records) -> Terms:
     """Return the terms of a request's harm that are the same at every endpoint, so that they are computed only once."""
     promised = q["ttft_s"] < math.inf or q["tpot_s"] < math.inf or q["e2e_s"] < math.inf
+    weight = q["weight"] * p["class_factor"][class_of(q)]
     own_hit = 0
     if p["pickers"] > 1.0:
         for index in range(len(endpoints)):
@@ -69,6 +81,8 @@ def terms_of(q: Record, p: Record, endpoints: Records, hits: Records) -> Terms:
         1.0 - p["full_tokens_fraction"],
         own_hit + 0.5 * q["input_tokens"],
         1.0 / q["e2e_s"],
+        weight,
+        p["given_up_misses"] * weight,
     )
 
 
@@ -78,24 +92,24 @@ def harm_of(q: Record, e: Record, hit_tokens: int, p: Record, terms: Terms, enou
 
     If a lower bound of the harm clearly exceeds `enough`, return this bound, because the endpoint cannot be the best.
     """
-    times, per_ttft, per_tpot, chance_share, per_usd, spare, lent_hit, per_e2e = terms
+    times, per_ttft, per_tpot, chance_share, per_usd, spare, lent_hit, per_e2e, weight, given_up = terms
     tpot_s, held = token_seconds(q, e, hit_tokens, chance_share)
     prompt_s = prompt_seconds(e, hit_tokens, q["input_tokens"]) * e["prefill_correction"]
     slower_s = 0.5 * (tpot_s - e["tpot_now_s"] - e["swing_s"] * chance_share) + prompt_s * e["stall_per_prompt_s"]
     powered = power(tpot_s * per_tpot, times) * e["decodes"]
-    at_least = q["weight"] * powered + e["strain_per_s"] * slower_s * (1.0 + powered)
+    at_least = weight * powered + min(e["strain_per_s"] * slower_s, given_up) * (1.0 + powered)
     if at_least > enough * _CLEARLY * (1.0 + powered):
         return float(at_least / (1.0 + powered))
     slow = powered / (1.0 + powered)
     first_s = first_seconds(q, e, hit_tokens, held, prompt_s)
-    late = chance(first_s * per_ttft, times)
+    late = chance((q["waited_s"] + first_s) * per_ttft, times)
     missed = late + slow - late * slow
     if per_e2e > 0.0:
         missed += (1.0 - missed) * _ends_late(q, e, first_s, tpot_s, per_e2e)
-    harm = q["weight"] * missed
+    harm = weight * missed
     if e["saved_usd_per_s"] > 0.0:
         harm += work_seconds(q, e, prompt_s) * e["saved_usd_per_s"] * per_usd
-    harm += _made_to_miss(e, p, slower_s, times)
+    harm += _made_to_miss(e, p, slower_s, times, given_up)
     room = spare * e["kv_tokens"]
     if held + room > e["free_tokens"]:
         harm += min(held, held + room - e["free_tokens"]) / max(room, 1e-3 * e["kv_tokens"])
@@ -107,25 +121,50 @@ def harm_of(q: Record, e: Record, hit_tokens: int, p: Record, terms: Terms, enou
 @compiled
 def _ends_late(q: Record, e: Record, first_s: float, tpot_s: float, per_e2e: float) -> float:
     """Return the probability that the last token is late, because the answer is slower or longer than expected."""
+    first_s += q["waited_s"]
     return chance((first_s + q["expected_output_tokens"] * tpot_s * e["decodes"]) * per_e2e, LENGTH_SQUARINGS)
 
 
 @compiled
-def _made_to_miss(e: Record, p: Record, slower_s: float, times: int) -> float:
-    """Return the weighted number of requests at an endpoint that miss their SLO if tokens take `slower_s` longer."""
+def _made_to_miss(e: Record, p: Record, slower_s: float, times: int, given_up: float) -> float:
+    """Return the weighted number of requests at an endpoint that miss their SLO if tokens take `slower_s` longer.
+
+    Requests that miss their SLO anyway cannot miss it again. The harm is therefore at most `given_up` plus the rise of
+    the probability of a miss. Without this bound, an overloaded fleet levels its load until every request misses.
+    """
     harm, before_s = 0.0, e["tpot_now_s"]
     for kind in range(CLASSES if e["decodes"] != 0 else 0):
-        residents = e["residents"][kind]
-        if residents > 0:
+        if e["residents"][kind] > 0:
+            counted = p["class_weight"][kind] * p["class_factor"][kind] * e["residents"][kind]
             per_limit = 1.0 / p["class_tpot_s"][kind]
-            added = strain((before_s + slower_s) * per_limit, times) - strain(before_s * per_limit, times)
-            harm += p["class_weight"][kind] * residents * added
+            harm += counted * (strain((before_s + slower_s) * per_limit, times) - strain(before_s * per_limit, times))
             if p["class_e2e_s"][kind] < math.inf:
-                per_limit = e["resident_output_tokens"] / (e["in_flight"] * p["class_e2e_s"][kind])
+                per_limit = _resident_tokens_per_e2e_s(e, p, kind)
                 added = strain((before_s + slower_s) * per_limit, LENGTH_SQUARINGS)
-                added -= strain(before_s * per_limit, LENGTH_SQUARINGS)
-                harm += p["class_weight"][kind] * residents * added
-    return harm
+                harm += counted * (added - strain(before_s * per_limit, LENGTH_SQUARINGS))
+    return harm if harm <= given_up else min(harm, given_up + _still_to_lose(e, p, slower_s, times))
+
+
+@compiled
+def _still_to_lose(e: Record, p: Record, slower_s: float, times: int) -> float:
+    """Return by how much the expected misses of an endpoint's requests rise if tokens take `slower_s` longer."""
+    lost, before_s = 0.0, e["tpot_now_s"]
+    for kind in range(CLASSES):
+        if e["residents"][kind] > 0:
+            counted = p["class_weight"][kind] * p["class_factor"][kind] * e["residents"][kind]
+            per_limit = 1.0 / p["class_tpot_s"][kind]
+            lost += counted * (chance((before_s + slower_s) * per_limit, times) - chance(before_s * per_limit, times))
+            if p["class_e2e_s"][kind] < math.inf:
+                per_limit = _resident_tokens_per_e2e_s(e, p, kind)
+                risen = chance((before_s + slower_s) * per_limit, LENGTH_SQUARINGS)
+                lost += counted * (risen - chance(before_s * per_limit, LENGTH_SQUARINGS))
+    return lost
+
+
+@compiled
+def _resident_tokens_per_e2e_s(e: Record, p: Record, kind: int) -> float:
+    """Return the tokens of a resident's mean answer per second of its limit for the whole answer."""
+    return float(e["resident_output_tokens"] / (e["in_flight"] * p["class_e2e_s"][kind]))
 
 
 @compiled
@@ -157,16 +196,37 @@ def pick(request: Records, endpoints: Records, hits: Records, parameters: Record
         index += 1
         if index == count:
             index = 0
-    if best != REJECTED and q["sheddable"] != 0 and misses(q, endpoints[best], hits[best], terms) > p["shed_fraction"]:
+    if best != REJECTED and q["sheddable"] != SERVE and not is_admitted(q, endpoints[best], hits[best], p, terms):
         return REJECTED
     return best
+
+
+@compiled
+def is_admitted(q: Record, e: Record, hit_tokens: int, p: Record, terms: Terms) -> bool:
+    """Return whether serving a request at its best endpoint does less harm than its own miss."""
+    if misses(q, e, hit_tokens, terms) > p["shed_fraction"]:
+        return False
+    return bool(price_of(q, e, hit_tokens, p, terms) <= p["admission_misses"])
+
+
+@compiled
+def price_of(q: Record, e: Record, hit_tokens: int, p: Record, terms: Terms) -> float:
+    """Return the harm of serving a request at an endpoint, in misses of its own.
+
+    Another picker's endpoint costs no more than the picker's own.
+    """
+    harm = harm_of(q, e, hit_tokens, p, terms, math.inf)
+    if e["whose"] == ANOTHERS and hit_tokens < terms[6]:
+        harm -= p["trespass_misses"]
+    return harm / max(terms[8], 1e-9)
 
 
 @compiled
 def misses(q: Record, e: Record, hit_tokens: int, terms: Terms) -> float:
     """Return the probability that a request misses its SLO at an endpoint."""
     ttft_s, tpot_s, _ = times_of(q, e, hit_tokens, terms[3])
-    late, slow = chance(ttft_s * terms[1], terms[0]), chance(tpot_s * terms[2], terms[0]) * e["decodes"]
+    late = chance((q["waited_s"] + ttft_s) * terms[1], terms[0])
+    slow = chance(tpot_s * terms[2], terms[0]) * e["decodes"]
     missed = late + slow - late * slow
     if terms[7] > 0.0:
         missed += (1.0 - missed) * _ends_late(q, e, ttft_s, tpot_s, terms[7])

@@ -39,7 +39,8 @@ def share_of_chance(q: Record) -> float:
 def token_seconds(q: Record, e: Record, hit_tokens: int, chance_share: float) -> tuple[float, float]:
     """Predict a request's time per output token in seconds, and the mean KV tokens that the request adds."""
     held = float(q["input_tokens"] - hit_tokens) + 0.5 * q["expected_output_tokens"] * e["decodes"]
-    more_s = (e["sequence_s"] + held * e["context_token_s"]) * e["decode_correction"]
+    # A cached prefix takes no more of the KV cache, but every request that shares it reads it.
+    more_s = (e["sequence_s"] + (held + hit_tokens) * e["context_token_s"]) * e["decode_correction"]
     return e["tpot_now_s"] + more_s * e["stretch"] + e["swing_s"] * chance_share, held
 
 
@@ -49,9 +50,10 @@ def first_seconds(q: Record, e: Record, hit_tokens: int, held_tokens: float, pro
     uncached, steps = float(q["input_tokens"] - hit_tokens), 1.0
     if uncached >= e["step_tokens"]:
         steps += math.floor(uncached / e["step_tokens"])
-    wait_s = e["wait_s"] + e["seats_wait_s"]
+    # Prompts ahead are computed while seats and KV are freed, so the waits do not add up.
+    wait_s = max(e["wait_s"], e["seats_wait_s"])
     if held_tokens > e["free_tokens"]:
-        wait_s += (held_tokens - e["free_tokens"]) / max(e["drain_tokens_per_s"], 1.0)
+        wait_s = max(wait_s, (held_tokens - e["free_tokens"]) / max(e["drain_tokens_per_s"], 1.0))
     return float(e["request_s"] + wait_s + e["first_token_ratio"] * (prompt_s + steps * e["carry_s"]))
 
 

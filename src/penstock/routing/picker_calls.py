@@ -11,8 +11,8 @@ import numpy as np
 
 from penstock.compiled.interface import exported, exported_short
 from penstock.compiled.tables import ArrayOf, table_of
+from penstock.routing import class_balance, harm
 from penstock.routing import endpoint_updates as updates
-from penstock.routing import harm
 from penstock.routing.latency import share_of_chance, times_of
 from penstock.routing.records import ENDPOINT, FLIGHT, PARAMETERS, REPORT, REQUEST, Records
 
@@ -67,6 +67,18 @@ def predict_latency(t: LatencyTable) -> None:
 def rank(t: PickerTable) -> int:
     """Fill `order` with the endpoints to try, first choice first, and return their number."""
     return harm.rank(t.request, t.endpoints, t.hits, t.parameters, t.order, t.harms)
+
+
+@exported_short
+def count_arrival(t: PickerTable) -> None:
+    """Count the request, which has just count_arrival, so that each class counts alike."""
+    class_balance.count_arrival(t.request, t.parameters)
+
+
+@exported_short
+def count_refusal(t: PickerTable) -> None:
+    """Count the request as refused: it did not meet its SLO."""
+    class_balance.count_outcome(t.parameters[0], class_balance.class_of(t.request[0]), False)  # noqa: FBT003 - compiled code takes no keywords
 
 
 @exported_short

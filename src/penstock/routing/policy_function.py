@@ -64,15 +64,16 @@ class PythonPick:
 
     def __init__(self, pick: Pick, request: Records, endpoints: Records, hits: Records, parameters: Records) -> None:
         self.failed: BaseException | None = None
-        self._pick, self._request, self._hits, self._parameters = pick, request, hits, parameters
-        self._seen = {int(mine.ctypes.data): mine for mine in endpoints}
+        self._pick, self._request, self._hits = pick, request, hits
+        self._seen = {int(mine.ctypes.data): (mine, own) for mine, own in zip(endpoints, parameters, strict=True)}
         for address in self._seen:
             _ASKED[address] = self
 
     def answer(self, address: int) -> int:
         """Return the policy's choice among the endpoint records at a memory address."""
         try:
-            chosen = _index(self._pick(self._request, self._seen[address], self._hits, self._parameters))
+            endpoints, parameters = self._seen[address]
+            chosen = _index(self._pick(self._request, endpoints, self._hits, parameters))
         except BaseException as error:  # noqa: BLE001 - the caller of the loop raises it
             self.failed = error
             return NOWHERE

@@ -13,6 +13,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.workload import Overload
+
 CLASSES: Final = 4
 """Number of SLO classes that are counted separately at an endpoint.
 
@@ -22,6 +24,9 @@ TUNING: Final = 8
 """Number of free parameters for a peer's formula or a user's own policy."""
 REJECTED: Final = -1
 """Return value of `pick` if no endpoint is to serve a request."""
+SERVE, REFUSE, HOLD = range(3)
+OVERLOAD: Final[dict[Overload, int]] = {"serve": SERVE, "refuse": REFUSE, "hold": HOLD}
+"""What may be done with a request that does more harm than good: serve it, refuse it, or hold it, then refuse it."""
 EVERYBODYS, OWN, ANOTHERS = range(3)
 """Owner of an endpoint, if several pickers do not share their state.
 
@@ -97,7 +102,8 @@ ENDPOINT: Final = np.dtype(
         ("sent_since_report", "i8"),
         ("outstanding_prompt_tokens", "i8"),  # uncached prompt tokens of requests without a first token
         ("outstanding_prompt_s", "f8"),  # predicted prefill seconds of requests without a first token
-        ("resident_tokens", "i8"),  # prompts and half the expected answers of requests in flight
+        ("resident_tokens", "i8"),  # uncached prompts and half the expected answers of requests in flight
+        ("shared_tokens", "i8"),  # cached prompt tokens of requests in flight, read by each of them
         ("resident_output_tokens", "i8"),  # expected answers of requests in flight
         ("prompt_load_fraction", "f8"),  # decayed share of the time taken by prompts
         ("prompt_squares_s", "f8"),  # decayed sum of squared prompt seconds per second
@@ -122,9 +128,10 @@ REQUEST: Final = np.dtype(
         ("weight", "f8"),  # weight of a missed SLO; 1 for an ordinary request
         ("slo_class", "i8"),
         ("tenant", "i8"),
-        ("sheddable", "i8"),  # 1: may be rejected if no endpoint can meet its SLO
+        ("sheddable", "i8"),  # SERVE, or REFUSE or HOLD: may be rejected if serving it does more harm than good
         ("number", "i8"),  # index among the picker's requests
         ("turn", "i8"),  # random, not negative: the endpoint at which the search starts, so that ties are shared
+        ("waited_s", "f8"),  # seconds that it was held at the gateway; they count towards its SLO
     ],
     align=True,
 )
@@ -141,6 +148,10 @@ FLIGHT: Final = np.dtype(
         ("prompt_s", "f8"),  # predicted seconds of the request's own prefill, uncorrected
         ("ttft_s", "f8"),  # predicted when it was sent
         ("decode_s", "f8"),  # a step predicted at its first token, uncorrected
+        ("waited_s", "f8"),  # held at the gateway before it was sent
+        ("ttft_limit_s", "f8"),  # these three: its SLO; infinity if none
+        ("tpot_limit_s", "f8"),
+        ("e2e_limit_s", "f8"),
     ],
     align=True,
 )
@@ -175,6 +186,15 @@ PARAMETERS: Final = np.dtype(
         ("class_tpot_s", "f8", (CLASSES,)),  # SLO of residents by class
         ("class_e2e_s", "f8", (CLASSES,)),  # SLO for the whole answer of residents, by class
         ("class_weight", "f8", (CLASSES,)),  # weight of a missed SLO by class
+        ("given_up_misses", "f8"),  # harm in missed SLOs of giving up all requests at an endpoint
+        ("class_requests", "f8", (CLASSES,)),  # decayed count of the picker's requests by class
+        ("class_admitted", "f8", (CLASSES,)),  # decayed count of those that were sent to an endpoint
+        ("class_kept", "f8", (CLASSES,)),  # decayed share of ended and refused requests that met their SLO
+        ("class_outcomes", "f8", (CLASSES,)),  # number of requests in that share
+        ("class_price", "f8", (CLASSES,)),  # at least 1: rises while a class meets its SLO less often than others
+        ("class_factor", "f8", (CLASSES,)),  # derived: factor of `class_weight`, from price and share of the requests
+        ("price_slope", "f8"),  # logarithm of the price that a gap of 1 in attainment leads to; 0: all prices are 1
+        ("admission_misses", "f8"),  # harm in misses of its own above which a request is refused or held, if it may be
         ("tuning", "f8", (TUNING,)),  # of a peer's formula or a user's own policy
     ],
     align=True,
@@ -220,5 +240,9 @@ def default_parameters() -> Records:
     parameters["trespass_misses"] = 30.0
     parameters["pickers"] = 1.0
     parameters["class_tpot_s"] = parameters["class_e2e_s"] = np.inf
-    parameters["class_weight"] = 1.0
+    parameters["class_weight"] = parameters["class_factor"] = parameters["class_price"] = 1.0
+    parameters["class_kept"] = 1.0
+    parameters["price_slope"] = 4.0
+    parameters["admission_misses"] = 2.0
+    parameters["given_up_misses"] = 3.0
     return parameters

@@ -11,10 +11,10 @@ from typing import Final
 
 import numpy as np
 
-from penstock.routing.harm import harm_of, misses, terms_of, work_seconds
+from penstock.routing.harm import harm_of, misses, price_of, terms_of, work_seconds
 from penstock.routing.latency import share_of_chance, times_of
 from penstock.routing.policy_function import Pick
-from penstock.routing.records import REJECTED, Records
+from penstock.routing.records import REJECTED, SERVE, Records
 
 _RULES: Final = ("is down", "does not serve the model", "its context window is too short", "its KV cache is too small")
 
@@ -53,6 +53,8 @@ class ReceiptLine:
 
     The endpoint with the least harm is chosen.
     """
+    price: float = float("nan")
+    """Harm in misses of the request's own. A request that may be refused or held is admitted below a limit."""
     engine_usd: float = float("nan")
     """Cost, in dollars, of the seconds that the request adds to the endpoint's steps.
 
@@ -74,6 +76,15 @@ class Receipt:
     expected_output_tokens: int
     chosen: int
     lines: tuple[ReceiptLine, ...]
+    waited_s: float = 0.0
+    """Seconds for which the request was held at the gateway."""
+    admission_misses: float = inf
+    """Price above which the request was to be refused or held; infinity if it was to be served in any case."""
+
+    @property
+    def price(self) -> float | None:
+        """Lowest price of any endpoint that could serve the request, or None if no endpoint could."""
+        return min((line.price for line in self.lines if line.ruled_out is None), default=None)
 
     @property
     def line(self) -> ReceiptLine | None:
@@ -91,6 +102,8 @@ def explain(sample: PickSample, parameters: Records) -> Receipt:
         expected_output_tokens=int(q["expected_output_tokens"]),
         chosen=sample.chosen,
         lines=tuple(lines),
+        waited_s=float(q["waited_s"]),
+        admission_misses=float(parameters["admission_misses"][0]) if q["sheddable"] != SERVE else inf,
     )
 
 
@@ -119,6 +132,7 @@ def _line(sample: PickSample, index: int, parameters: Records) -> ReceiptLine:
         resident_tpot_s=float(e["resident_tpot_s"]),
         miss_fraction=misses(q, e, hit, terms),
         harm=harm_of(q, e, hit, parameters[0], terms, inf),
+        price=price_of(q, e, hit, parameters[0], terms),
         engine_usd=work_s * float(e["usd_per_s"]),
         elastic_usd=work_s * float(e["saved_usd_per_s"]),
     )

@@ -44,7 +44,7 @@ from penstock.simulation.replica import ReplicaPool
 from penstock.workload import SloClass
 
 _TTFT, _TPOT, _E2E = range(3)
-_REQUESTS, _MET, _TOKENS, _GOOD, _REJECTED, _LOST, _UNJUDGED, _COLD, _COLD_MISSED = range(9)
+_REQUESTS, _MET, _TOKENS, _GOOD, _REJECTED, _LOST, _UNJUDGED, _COLD, _COLD_MISSED, _HELD = range(10)
 _GROWTH_FRACTION = 0.02
 """Queue growth, as a share of the arrival rate, above which the fleet does not keep up with the arrivals."""
 _QUEUE_PER_REPLICA = 8
@@ -76,6 +76,7 @@ def tally(w: World, tables: ClassTables, base: int, warm_up: int) -> None:
     for place in range(len(observed_s)):
         row = w.rows[(base + place) & mask]
         group = min(row.slo_class, len(tables.limits) - 1)
+        tables.counts[group, _HELD] += row.held
         if row.replica < 0:
             tables.counts[group, _LOST if row.replica == LOST else _REJECTED] += 1
             observed_s[place, 0] = observed_s[place, 1] = math.inf
@@ -133,8 +134,8 @@ class Collected:
             bins=np.zeros((count, 3, BINS), np.int64),
             sums=np.zeros((count, 3)),
             peaks=np.zeros((count, 3)),
-            counts=np.zeros((count, 9), np.int64),
-            by_replica=np.zeros((replicas, 9), np.int64),
+            counts=np.zeros((count, 10), np.int64),
+            by_replica=np.zeros((replicas, 10), np.int64),
             last_seen_s=np.zeros(1),
             observed_s=np.zeros((0, 2)),
         )
@@ -178,7 +179,7 @@ class Collected:
         control = world.control[0]
         start_s = self.first_arrival_s or 0.0
         last = max(0, int(control["next_row"]) - 1)
-        span_s = float(world.rows[last & (len(world.rows) - 1)]["arrival_s"]) - start_s
+        span_s = float(control["arrived_s"]) - start_s
         # Clients see the last token slightly after the engine produces it. A stopped run ends at its current time.
         makespan_s = max(float(control["now_s"]), float(self.tables.last_seen_s[0])) - start_s
         timelines = {pool.name: _timeline(world, index, pool) for index, pool in enumerate(pools)}
@@ -228,7 +229,7 @@ class Collected:
             )
             for what in range(3)
         ]
-        requests, met, tokens, good, rejected, lost, unjudged, cold, cold_missed = (
+        requests, met, tokens, good, rejected, lost, unjudged, cold, cold_missed, held = (
             int(value) for value in tables.counts[index]
         )
         return ClassOutcome(
@@ -237,6 +238,7 @@ class Collected:
             requests=requests,
             rejected=rejected,
             lost=lost,
+            held=held,
             unjudged=unjudged,
             cold=cold,
             cold_missed=cold_missed,

@@ -65,6 +65,8 @@ class ClassOutcome:
     """Requests longer than any replica could hold."""
     lost: int = 0
     """Requests whose replica died after their first token, so that no retry is possible."""
+    held: int = 0
+    """Requests that were held at the gateway, whether they were served or refused later."""
     cold: int = 0
     """Requests that arrived while their model slept or woke, on shared devices."""
     cold_missed: int = 0
@@ -296,6 +298,11 @@ class Outcome:
     def rejected(self) -> int:
         """Rejected requests."""
         return sum(item.rejected for item in self.classes)
+
+    @property
+    def held(self) -> int:
+        """Requests that were held at the gateway, whether they were served or refused later."""
+        return sum(item.held for item in self.classes)
 
     @property
     def lost(self) -> int:

@@ -102,8 +102,10 @@ class Routing:
     """Factor by which the picker overestimates step times, by vendor."""
     weights: tuple[float, ...] = ()
     """Weight of a missed SLO by class; 1 if not given."""
-    sheddable: tuple[bool, ...] = ()
-    """Whether requests of a class may be rejected."""
+    max_held: int = 1000
+    """Maximum number of requests that are held at the gateway. Further ones are refused."""
+    max_tries: int = 0
+    """How often a refused client returns. It returns after the seconds of Retry-After, up to a half more by chance."""
     answer_tokens: float = 256.0
     """Expected answer length in tokens before any answer was seen."""
     faults: tuple[Fault, ...] = ()

@@ -4,7 +4,7 @@ from penstock.workload.recorded.recording import CountProgress, Records
 from penstock.workload.recorded.trace import Trace, read_trace, require_whole, usable_rows_sentence
 from penstock.workload.recorded.trace_formats import parse_columns
 from penstock.workload.requests import Prefixes, Requests
-from penstock.workload.slo import Slo, SloClass, parse_duration, parse_slo
+from penstock.workload.slo import Overload, Slo, SloClass, parse_duration, parse_slo
 from penstock.workload.summary.describe import TraceSummary, WorkloadSummary, describe, describe_trace
 from penstock.workload.summary.length_fit import LogNormalFit, fit_empirical, fit_log_normal
 from penstock.workload.synthetic.arrivals import Arrivals, AsRecorded, ClosedLoop, Diurnal, Gamma, Poisson, day_curve
@@ -24,6 +24,7 @@ __all__ = [
     "Gamma",
     "LogNormal",
     "LogNormalFit",
+    "Overload",
     "Poisson",
     "Prefixes",
     "Records",

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from math import isfinite
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,14 @@ _PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,9})?)%")
 _LIMITS = {"ttft": "ttft_s", "tpot": "tpot_s", "e2e": "e2e_s"}
 _EXAMPLE = "write an SLO as ttft=1s,tpot=50ms,attain=95%"
 _MAX_TEXT = 200
+
+
+Overload = Literal["serve", "refuse", "hold"]
+"""What a router may do with a request while the fleet is overloaded.
+
+`serve` sends it in any case. `refuse` rejects it if serving it costs more SLOs than it keeps. `hold` keeps it at the
+gateway until this is no longer so, for at most half of its limit for the first token, and then rejects it.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +79,8 @@ class SloClass:
     share_fraction: float
     slo: Slo | None = None
     """SLO of the class; None if it has no SLO."""
+    overload: Overload = "serve"
+    """What a router may do with requests of the class while the fleet is overloaded."""
 
     def __post_init__(self) -> None:
         if not 0 < self.share_fraction <= 1:

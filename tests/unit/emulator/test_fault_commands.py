@@ -48,7 +48,7 @@ def test_a_fault_applies_to_the_selected_endpoints(command: dict[str, object], i
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ({"pools": "h100"}, "'pools' is not a key of a fault command; use endpoint, pool, model, fault, times"),
+        ({"pools": "h100"}, "'pools' is not a key of a command; use endpoint, pool, model, fault, times, diff"),
         ({"target": "all", "pool": "h100"}, "'target' is not a key"),
         ({"pool": "h200"}, "no pool has the name 'h200'; use one of h100, mi300x, big"),
         ({"model": "h100"}, "'h100' is the name of a pool, not of a"),

@@ -74,6 +74,9 @@ def test_the_last_token_of_vllm_has_the_finish_reason_and_sglangs_chat_ends_apar
             got = await ask(port, "/v1/chat/completions", chat(4, stream=True))
             events = [json.loads(line[6:]) for line in got.body.split(b"\n") if line.startswith(b"data: {")]
             counts[engine] = len(events)
+            assert got.whole
+            assert b"data: [DONE]" in got.body.rpartition(b"finish_reason")[2]
+            assert got.body.count(b"0\r\n\r\n") == 1
             assert events[-1]["choices"][0]["finish_reason"] == "length"
             assert bool(events[-1]["choices"][0]["delta"].get("content")) is (engine == "vllm")
 

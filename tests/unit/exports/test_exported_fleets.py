@@ -12,7 +12,7 @@ from penstock.api.arguments.fleet_argument import fleet_choice
 from penstock.api.export import constants_of, export
 from penstock.api.simulate import simulate
 from penstock.errors import UsageError
-from penstock.exports.router_files import FORMATS
+from penstock.exports.router_files import FORMATS, NEED_NO_ENDPOINTS
 from penstock.fleet.pools import Fleet
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "fleets" / "chat-h100-mi300x.yaml"
@@ -96,7 +96,7 @@ def test_names_of_scaled_objects_are_names_of_kubernetes() -> None:
     assert 'pool="Chat-h200_sxm-tp1"' in made["spec"]["triggers"][0]["metadata"]["query"]
 
 
-@pytest.mark.parametrize("to", sorted(set(FORMATS) - {"keda"}))
+@pytest.mark.parametrize("to", sorted(set(FORMATS) - NEED_NO_ENDPOINTS))
 def test_a_pool_without_endpoints_is_refused(to: str) -> None:
     with pytest.raises(UsageError, match="pool 'h100' has no endpoints"):
         export(EXAMPLE, to)

@@ -106,7 +106,7 @@ def test_a_full_buffer_counts_as_truncated(size: int, declared: bool) -> None:  
 
 def test_an_internal_error_is_answered_and_closes_the_connection(caplog: pytest.LogCaptureFixture) -> None:
     server, wire = AuthzServer(picker_of(fleet(), Clock())[0], 0), Wire()
-    server.picker.decide = None  # type: ignore[method-assign, assignment]
+    server.picker.decide_or_hold = None  # type: ignore[method-assign, assignment]
     line = AuthzConnection(server)
     line.connection_made(cast("Any", wire))
     line.data_received(question())

@@ -1,14 +1,16 @@
 """A disturbed run is refused with its reason, and a report that we write is read as the same run."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from shutil import copy, copytree
 
 import pytest
 import yaml
 from click.testing import CliRunner
 
 from load_results import CLOSED_LOOPS, FOLDER, sample_run
-from penstock.api.results import load_runs
+from penstock.api.results import load_runs, results
 from penstock.cli.root import app
 from penstock.errors import UnreadableFile
 from penstock.load_tools.benchmark_report import benchmark_report, read_benchmark_report
@@ -41,11 +43,20 @@ def test_an_undisturbed_run_is_used() -> None:
     [
         (replace(GOOD, completed=0, failed=100), "No request was answered."),
         (replace(GOOD, completed=98, failed=2), "2 of 100 requests failed"),
-        (replace(GOOD, completed=60), "The run ended early after 60 of 100 requests"),
+        (replace(GOOD, completed=60, duration_s=6), "The run ended early after 60 of 100 requests"),
         (replace(GOOD, stopped_early=True), "The run ended early"),
         (replace(GOOD, lateness_s=0.02), "sent requests 20 ms late on average, at a gap of 100 ms"),
         (replace(GOOD, cached_prompt_fraction=0.95), "95% of the prompt tokens came from the prefix cache"),
-        (replace(GOOD, output_length=replace(GOOD.output_length, mean=90)), "Answers had 90 tokens, not the 128"),
+        (
+            replace(GOOD, output_length=replace(GOOD.output_length, mean=90), output_tokens_per_s=900),
+            "Answers had 90 tokens, not the 128",
+        ),
+        (replace(GOOD, duration_s=20, output_tokens_per_s=640), "Requests arrived at 5 per second, not at the 10"),
+        (replace(GOOD, tpot=LatencyStatistics(mean_s=0)), "The TPOT of 0 ms is below that of any server"),
+        (replace(GOOD, tpot=LatencyStatistics(mean_s=2e-5)), "check the unit in the file"),
+        (replace(GOOD, request_latency=LatencyStatistics(mean_s=27)), "TTFT and 128 tokens take 2.74 s"),
+        (replace(GOOD, output_tokens_per_s=12800), "its tokens and its duration give 1,280"),
+        (replace(GOOD, users=4, asked_rate_per_s=None), "4 users had 27.4 requests in flight"),
     ],
 )
 def test_a_disturbed_run_is_refused(run: LoadRun, reason: str) -> None:
@@ -94,3 +105,27 @@ def test_a_file_of_no_load_tool_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text('{"a": 1}')
     with pytest.raises(UnreadableFile, match="is not a result file of a known load tool"):
         load_runs(tmp_path / "other.json")
+
+
+def test_a_folder_of_several_tools_is_read_whole_and_other_files_are_named(shared: Path, tmp_path: Path) -> None:
+    for name in ("vllm", "evalscope", "aiperf"):
+        source = shared / FOLDER / CLOSED_LOOPS[name]
+        target = tmp_path / "mix" / name
+        if source.is_dir():
+            copytree(source, target)
+        else:
+            target.mkdir(parents=True)
+            copy(source, target / source.name)
+    (tmp_path / "mix" / "notes.json").write_text("{}")
+    answer = results([tmp_path / "mix"])
+    assert {judged.run.tool for judged in answer.runs} == {"vllm", "evalscope", "aiperf"}
+    (skipped,) = answer.skipped
+    assert "notes.json: is not a result file" in skipped
+
+
+def test_a_result_of_vllm_without_tpot_says_what_is_missing(shared: Path, tmp_path: Path) -> None:
+    document = json.loads((shared / FOLDER / CLOSED_LOOPS["vllm"]).read_text())
+    kept = {key: value for key, value in document.items() if "tpot" not in key}
+    (tmp_path / "run.json").write_text(json.dumps(kept))
+    with pytest.raises(UnreadableFile, match="states no TPOT; repeat `vllm bench serve` with `--percentile-metrics"):
+        load_runs(tmp_path / "run.json")

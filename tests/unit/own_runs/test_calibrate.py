@@ -1,5 +1,6 @@
 """Own runs correct predictions: a hidden speed is found, and the answer is corrected for exactly the measured setup."""
 
+import json
 from dataclasses import replace
 from functools import cache, partial
 from math import exp, log
@@ -82,6 +83,12 @@ def test_a_hidden_speed_is_found_from_six_runs(hidden: float) -> None:
     assert before_low < low < 0 < high < before_high
 
 
+def test_one_load_says_less_about_other_loads_than_three() -> None:
+    one, three = (fitted(*(measured(run_of(users), 0.0) for users in loads)) for loads in ([16], [4, 16, 64]))
+    assert one.step.next_run_sigma > 0.06
+    assert three.step.next_run_sigma < 0.75 * one.step.next_run_sigma
+
+
 def test_a_run_with_listed_starts_is_replayed() -> None:
     """Requests that start one at a time wait for nobody, although the tool names a closed loop of 16 users."""
     draw = np.random.default_rng(1)
@@ -128,6 +135,42 @@ def test_predictions_are_corrected_for_exactly_this_setup(shared: Path, tmp_path
     assert own.predictions[0].tier == "calibrated"
     with pytest.raises(UsageError, match="kv: fp8, not bf16"):
         predict("llama-3.1-70b", "h100:2", calibration=str(tmp_path / "calibration.yaml"), **{**load, "kv": "bf16"})
+
+
+def test_the_same_run_twice_is_one_measurement(shared: Path, tmp_path: Path) -> None:
+    file = shared / FOLDER / "vllm-bench-0.33.0/c4.json"
+    (tmp_path / "copy.json").write_text(file.read_text())
+    answer = calibrate([file, tmp_path / "copy.json"], "h100:2", **SETUP)
+    assert len(answer.fitted.runs) == 1
+    assert "It is the same run as" in answer.refused[0]
+    assert answer.calibration.steps == calibrate([file], "h100:2", **SETUP).calibration.steps
+
+
+def test_a_run_of_another_model_is_doubted(shared: Path) -> None:
+    file = shared / FOLDER / "vllm-bench-0.33.0/c4.json"
+    answer = calibrate([file], "h100:2", model="llama-3.1-8b", **SETUP)
+    assert not answer.good
+    assert "outside the prediction's P1 to P99" in answer.doubts[0]
+    assert "names llama-3.1-70b, not llama-3.1-8b" in answer.doubts[1]
+
+
+def test_a_run_faster_than_the_hardware_limit_is_refused(shared: Path, tmp_path: Path) -> None:
+    document = json.loads((shared / FOLDER / "vllm-bench-0.33.0/c4.json").read_text())
+    faster = {key: value / 3 if "_tpot_ms" in key or "_e2el_ms" in key else value for key, value in document.items()}
+    kept = {key: value for key, value in faster.items() if key not in {"start_times", "itls"}}
+    (tmp_path / "fast.json").write_text(json.dumps({**kept, "duration": document["duration"] / 2.7}))
+    with pytest.raises(UsageError, match="is below the hardware limit of 10"):
+        calibrate([tmp_path / "fast.json"], "h100:2", **SETUP)
+
+
+@pytest.mark.parametrize("more", [{"drafted": 3, "accepted": 2.2}, {"prefill": 1}, {"roofline": True}])
+def test_a_calibration_is_refused_for_what_it_did_not_measure(
+    more: dict[str, Any], shared: Path, tmp_path: Path
+) -> None:
+    text = calibrate([shared / FOLDER / "vllm-bench-0.33.0/c4.json"], "h100:2", **SETUP).text()
+    (tmp_path / "own.yaml").write_text(text)
+    with pytest.raises(UsageError, match="--calibration: "):
+        predict("llama-3.1-70b", "h100:2", calibration=str(tmp_path / "own.yaml"), **SETUP, **more)
 
 
 def test_a_disturbed_run_is_left_out_with_the_reason(shared: Path) -> None:

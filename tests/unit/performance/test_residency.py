@@ -1,11 +1,14 @@
 """Which models share a device: memory laws, and times against the published ones."""
 
+from collections.abc import Callable, Mapping
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import accelerator_with, deployment, model
 from penstock.catalog import load_accelerator
+from penstock.catalog.accelerator import Accelerator
 from penstock.errors import DeploymentError
 from penstock.performance import fit
 from penstock.performance.residency.co_residence import asleep_bytes, share_memory
@@ -13,6 +16,7 @@ from penstock.performance.residency.lora_adapters import adapter_bytes, adapter_
 from penstock.performance.residency.packing import pack
 from penstock.performance.residency.published_times import PUBLISHED, Transition
 from penstock.performance.residency.transition_times import (
+    TransitionSeconds,
     pcie_bytes_per_s,
     sleep_to_host,
     start,
@@ -81,7 +85,7 @@ def test_a_sleeping_engine_keeps_about_what_a_published_log_shows() -> None:
     assert asleep_bytes(deployment("qwen3-4b", "h100")) / GIB == pytest.approx(78.66 - 77.39, rel=0.25)
 
 
-PREDICTED = {
+PREDICTED: Mapping[Transition, Callable[[Accelerator, str, float], TransitionSeconds | None]] = {
     Transition.WAKE_FROM_HOST: wake_from_host,
     Transition.SLEEP_TO_HOST: sleep_to_host,
     Transition.WAKE_FROM_DISK: wake_from_disk,
@@ -137,3 +141,13 @@ def test_adapters_follow_from_rank_and_shapes() -> None:
     assert adapter_load_s(1e9).median == pytest.approx(0.37, rel=0.1)
     with pytest.raises(DeploymentError, match="none of the modules"):
         adapter_bytes(llama, 16, ["nothing"])
+
+
+@pytest.mark.parametrize("accelerator", ["mi355x", "h100"])
+def test_each_cache_holds_the_same_number_of_requests(accelerator: str) -> None:
+    """A cache with sliding windows needs more bytes for its first request than for the others."""
+    names = ("llama-3.1-8b", "gpt-oss-20b", "qwen3-14b")
+    shared = share_memory([deployment(name, accelerator) for name in names], [8192] * 3)
+    held = [share.fit.capacity.cached_requests for share in shared.shares if share.fit and share.fit.capacity]
+    assert len(held) == 3
+    assert max(one or 0 for one in held) - min(one or 0 for one in held) <= 1

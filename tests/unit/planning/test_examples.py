@@ -38,7 +38,7 @@ LONGEST: Final = {"contract-rents", "owned-64-h100"}
 
 The search for flips may also find a cheaper fleet, so the table has a second entry: the answer without that search.
 """
-PRINTED: Final = "chat-70b-512-users"
+PRINTED: Final = "chat-and-agent"
 """The plan whose whole report is kept as a golden file."""
 
 
@@ -59,6 +59,7 @@ def test_all_scenarios_are_there() -> None:
     assert NAMES == [
         "agentic-trace",
         "chat-70b-512-users",
+        "chat-and-agent",
         "contract-rents",
         "deepseek-expert-parallel",
         "deepseek-r1-fp8",

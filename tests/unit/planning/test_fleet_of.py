@@ -10,6 +10,7 @@ from penstock.errors import UsageError
 from penstock.fleet.engines import NEWEST
 from penstock.fleet.fleet_file import read_fleet, write_fleet
 from penstock.fleet.pools import Fleet
+from penstock.planning.optimizer.problem import DEVICE
 from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.planned_fleet import planned_fleet
 from penstock.planning.pool_launches import launched_fleet
@@ -39,6 +40,19 @@ def test_every_length_is_sent_to_pools_that_exist_on_nodes_that_hold_them(result
     (group,) = fleet.nodes
     assert sum(pool.replicas * pool.devices for pool in fleet.pools) <= (group.nodes - group.spare_nodes) * 8
     assert {pool.role for pool in fleet.pools} == {"both"}
+
+
+def test_owned_devices_sit_together_in_a_node(result: PlanResult) -> None:
+    """Attack: a tp2 replica on three owned devices had `node_devices: 1`."""
+    answer = result.answer
+    assert isinstance(answer, Answer)
+    mix = answer.winner.mix
+    offer = replace(mix.pools[0].offer, unit=DEVICE, devices=1, max_replica_devices=4)
+    for kept, group in ((3, (1, 3)), (4, (1, 4)), (9, (3, 4))):
+        single = replace(mix.pools[0], offer=offer, kept_nodes=kept, owned_nodes=0, spare_nodes=1)
+        few = replace(answer, winner=replace(answer.winner, mix=replace(mix, pools=(single,))))
+        (found,) = left_behind(replace(result, answer=few)).nodes
+        assert (found.nodes, found.node_devices, found.spare_nodes) == (*group, 0)
 
 
 def test_the_replicas_and_the_nodes_left_over_cost_the_bill_without_the_people(result: PlanResult) -> None:

@@ -50,6 +50,15 @@ def test_a_launch_that_preflight_cannot_print_for_several_machines_is_an_obstacl
     assert check.obstacle(option("vllm", "h200", tp=1, dp=16), "deepseek-r1") is None
 
 
+def test_a_launch_without_rules_is_undetermined_and_no_obstacle() -> None:
+    """Attack: winners ran TensorRT-LLM, whose launch preflight could not check, and the plan did not say so."""
+    check = LaunchCheck(subject, load_knowledge())
+    unruled, ruled = (option(engine, "h100", name="qwen3-32b", tp=2) for engine in ("trtllm", "vllm"))
+    assert check.obstacle(unruled, "qwen3-32b") is None
+    assert check.is_undetermined(unruled, "qwen3-32b")
+    assert not check.is_undetermined(ruled, "qwen3-32b")
+
+
 def test_weights_that_nobody_publishes_and_the_engine_does_not_make_are_an_obstacle() -> None:
     """The launch named YOUR-FP8-CHECKPOINT, and the plan called it launchable."""
     check = LaunchCheck(subject, load_knowledge())

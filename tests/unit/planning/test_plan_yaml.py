@@ -17,8 +17,8 @@ from small_plans import PEOPLE, TODAY, TWO_PARTS, plan_of
 
 def test_the_example_that_init_prints_is_a_plan_and_its_comments_name_every_section() -> None:
     plan = plan_of(EXAMPLE_PLAN)
-    assert plan.workloads[0].users == 512
-    assert plan.accelerators == ()
+    assert [entry.users for entry in plan.workloads] == [200, 64]
+    assert [entry.id for entry in plan.accelerators] == ["h200", "mi325x", "mi355x"]
     for section in ("discounts", "available", "power_cap_kw", "deny", "max_vendor_share", "trace", "growth_per_year"):
         assert section in EXAMPLE_PLAN
 
@@ -147,5 +147,5 @@ def test_an_engine_no_accelerator_of_the_plan_runs_is_refused_with_those_that_ru
 
 
 def test_the_first_example_is_the_plan_that_init_writes() -> None:
-    first = Path(__file__).parents[3] / "examples" / "plans" / "chat-70b-512-users.yaml"
+    first = Path(__file__).parents[3] / "examples" / "plans" / "chat-and-agent.yaml"
     assert first.read_text(encoding="utf-8") == EXAMPLE_PLAN

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock
+from penstock.api.plan_shared import PlanSharedAnswer
 from penstock.catalog import load_accelerator
 from penstock.cli.root import app
 from penstock.errors import UsageError
@@ -15,7 +16,15 @@ from penstock.fleet import Deployment
 from penstock.fleet.serving_engines import serving_defaults
 from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies
 from penstock.planning.shared_placement.model_loads import ModelLoad, SizedModel, size_model
-from penstock.planning.shared_placement.shared_fleet import assign, draw_requests, simulate_fleet, smallest_fleet
+from penstock.planning.shared_placement.shared_fleet import (
+    NoSharedFleet,
+    SharedFleet,
+    assign,
+    draw_requests,
+    simulate_fleet,
+    smallest_fleet,
+)
+from penstock.planning.spec.plan_types import Bucket, Share
 from penstock.simulation.placement import place
 from penstock.workload import parse_slo
 
@@ -32,9 +41,7 @@ def sized(names: tuple[str, ...], accelerator_id: str, rate_per_s: float) -> lis
             model=model_of(name),
             slo=parse_slo("ttft=5s,tpot=60ms,attain=95%"),
             requests_per_s=rate_per_s,
-            input_tokens=512,
-            output_tokens=128,
-            longest_tokens=700,
+            shares=(Share(bucket=Bucket(input_tokens=512, output_tokens=128), fraction=1.0),),
         )
         engine = serving_defaults("vllm", accelerator, version=None, tp=1, pp=1)
         one = size_model(
@@ -65,13 +72,26 @@ def test_more_load_never_takes_fewer_devices() -> None:
     counts = []
     for rate_per_s in (0.05, 0.5, 1.0):
         fleet = smallest_fleet(sized(NAMES, "mi300x", rate_per_s), hours=0.5, seed=1, eviction="least-harm")
-        counts.append(99 if fleet is None else len(fleet.devices))
+        counts.append(len(fleet.devices) if isinstance(fleet, SharedFleet) else 99)
     assert counts == sorted(counts)
+
+
+def test_models_with_work_share_a_device_whose_steps_serve_several_requests() -> None:
+    """At 1 request/s each, one model alone takes most of a device's time if its requests run one after the other."""
+    fleet = smallest_fleet(sized(NAMES[:3], "mi300x", 1.0), hours=0.5, seed=0, eviction="least-harm")
+    assert isinstance(fleet, SharedFleet)
+    assert len(fleet.devices) == 1
+    assert fleet.worst_attained_fraction > 0.99
+
+
+def test_a_model_that_needs_several_devices_is_named() -> None:
+    models = [*sized(NAMES[:1], "h100", 0.1), *sized(NAMES[1:2], "h100", 500.0)]
+    assert smallest_fleet(models, hours=0.01, seed=0, eviction="least-harm") == NoSharedFleet(overloaded=NAMES[1:2])
 
 
 def test_one_model_pays_for_its_device() -> None:
     fleet = smallest_fleet(sized(NAMES[:1], "h100", 0.1), hours=0.5, seed=0, eviction="least-recently-used")
-    assert fleet is not None
+    assert isinstance(fleet, SharedFleet)
     assert fleet.cost_shares == (1.0,)
     assert len(fleet.devices) == 1
 
@@ -99,3 +119,56 @@ def test_a_trace_is_refused_and_files_of_other_plans_too(tmp_path: Path) -> None
         penstock.plan_shared(tmp_path / "plan.yaml")
     result = CliRunner().invoke(app, ["plan", str(DOZEN), "--share", "--html", "x.html"])
     assert result.exit_code == 2
+
+
+PLAN = """
+name: one
+start: 2026-12-01
+workloads:
+  - name: chat
+    model: llama-3.1-8b
+    slo: "ttft=1s,tpot=60ms,attain=95%"
+    requests_per_s: 0.05
+    lengths: [{input: 1k, output: 64, share: 80%}, {input: 60k, output: 64, share: 20%}]
+accelerators: [{id: h100, rent_usd_per_hour: 2}]
+acquire: [rent]
+"""
+
+
+def shared(tmp_path: Path, text: str) -> PlanSharedAnswer:
+    (tmp_path / "plan.yaml").write_text(text)
+    return penstock.plan_shared(tmp_path / "plan.yaml")
+
+
+def test_every_length_of_a_mixture_is_simulated(tmp_path: Path) -> None:
+    """A prompt of 60k tokens takes longer than 1 s on an H100, so a fifth of the requests is late."""
+    answer = shared(tmp_path, PLAN)
+    assert not answer.good
+    assert "chat" in answer.result.left_out[0]
+
+
+def test_stated_rents_and_limits_apply_to_short_names(tmp_path: Path) -> None:
+    easy = PLAN.replace("ttft=1s", "ttft=30s")
+    (choice,) = shared(tmp_path, easy).result.choices
+    assert choice.accelerator == "h100_sxm"
+    assert choice.usd_per_device_hour == 2
+    limited = shared(tmp_path, easy.replace("rent_usd_per_hour: 2}", "rent_usd_per_hour: 2, max_nodes: 0}"))
+    assert "max_nodes" in limited.result.left_out[0]
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("acquire: [buy]", "add `rent`"),
+        ("acquire: [rent]\nconstraints: {min_vendors: 2}", "has one vendor"),
+        ("acquire: [rent]\nowned: [{id: h100, nodes: 1}]", "remove `owned`"),
+    ],
+)
+def test_rules_that_would_be_ignored_are_refused(tmp_path: Path, rule: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        shared(tmp_path, PLAN.replace("acquire: [rent]", rule))
+
+
+def test_another_engine_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="run vLLM"):
+        shared(tmp_path, PLAN.replace("requests_per_s", "engine: sglang\n    requests_per_s"))

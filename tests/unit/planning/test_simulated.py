@@ -306,3 +306,20 @@ def test_a_pool_that_serves_nothing_in_a_period_carries_as_planned() -> None:
     mix = result.answer.winner.mix
     idle = replace(mix, pools=tuple(replace(pool, replicas={}, load={}) for pool in mix.pools))
     assert all(not pool.carried for pool in with_simulated_rates(idle, {}, result.problem).pools)
+
+
+def test_a_pool_with_room_takes_over_load_before_another_node_is_added() -> None:
+    """One accelerator carries 3% less than estimated and the other 7% more: no node of the dearer one is needed."""
+    true = {"mi300x": 5.8, "h200_sxm": 6.4}
+
+    def sustained(load: PoolLoad) -> float:
+        return true[load.option.deployment.accelerator.id] * load.replicas * 1000 / sum(load.mean_lengths)
+
+    def attained(load: PoolLoad) -> float:
+        return 0.955 if load.requests_per_s <= sustained(load) * 1.0001 else 0.5
+
+    text = TWO_PARTS.replace("requests_per_s: 40", "requests_per_s: 61") + "constraints: {min_vendors: 2}\n"
+    verify, sizing = verify_by(sustained, attained), verify_by(sustained, attained, sizing=True)
+    answer = solved(text, dict.fromkeys(true, 6.0), verify_of=verify, sizing_of=sizing).answer
+    assert isinstance(answer, Answer)
+    assert {pool.offer.accelerator: pool.nodes for pool in answer.winner.mix.pools} == {"mi300x": 7, "h200_sxm": 2}

@@ -67,7 +67,7 @@ def test_what_is_rented_by_the_hour_or_kept_at_two_sites_adds_up(two: PlanResult
     mix = two.answer.winner.mix
     pools = tuple(replace(pool, owned_nodes=0, kept_nodes=1, rented_nodes=2) for pool in mix.pools)
     said = acquisition_plan(replace(mix, pools=pools, purchases={}), two.resolved)
-    assert said.startswith("Keep 2 servers of 8")
+    assert said.startswith("Keep 2 nodes of 8")
     assert "rent 4 instances of 8" in said
 
 

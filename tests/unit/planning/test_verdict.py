@@ -13,7 +13,14 @@ from penstock.planning.uncertainty.monte_carlo import Blame, Span
 from penstock.planning.uncertainty.uncertain_inputs import KnobKind
 from penstock.planning.uncertainty.verdict import judge
 from penstock.report.plan.page import plan_html
-from penstock.report.plan.sentences import headline, mix_sentence, near_sentence, sureness
+from penstock.report.plan.sentences import (
+    headline,
+    label_name,
+    mix_sentence,
+    near_sentence,
+    small_share_sentence,
+    sureness,
+)
 from penstock.workload.slo import Slo
 from small_plans import PLAIN, TWO_PARTS, solved
 
@@ -100,7 +107,10 @@ def test_a_mix_is_said_to_be_one_only_as_long_as_its_vendors_always_carry_what_c
     in_turn = replace(bill, mix=replace(bill.mix, pools=(replace(first, load={}), *rest)))
     one_at_a_time = replace(answer, by_label={**answer.by_label, "mix": in_turn})
     said = mix_sentence(result, one_at_a_time)
-    assert said == "In the mix shown, a vendor carries less than 10% of the load in some period"
+    assert said == f"In the mix shown, {label_name(first.offer.vendor)} carries nothing in step 1"
+    assert small_share_sentence(result, one_at_a_time) == ""
+    won = replace(one_at_a_time, winner=in_turn)
+    assert small_share_sentence(result, won) == said
 
 
 LIMITED = """
@@ -165,5 +175,6 @@ def test_a_choice_that_a_hundredth_changes_is_said_to_be_on_a_knife_s_edge(resul
     family = replace(answer.family, runners_up=(close,))
     assert judge(family, answer.confidence, result.candidates).near == ("amd",)
     edge = replace(answer, verdict=replace(answer.verdict, near=("h200_sxm throughput", "amd")))
-    assert near_sentence(edge).endswith("makes another fleet cheapest (h200_sxm throughput, AMD).")
-    assert "A change of 1% or less in an input" in plan_html(replace(result, answer=edge))
+    said = "a change of 1% or less makes another fleet cheapest (h200_sxm throughput); AMD costs at most 1% more."
+    assert near_sentence(edge) == f"Nearly a tie: {said}"
+    assert near_sentence(edge) in plan_html(replace(result, answer=edge))

@@ -9,7 +9,7 @@ from penstock.checkpoint import open_checkpoint
 from penstock.errors import UsageError
 from penstock.fleet import Parallelism, Release
 from penstock.fleet.engines import EngineName
-from penstock.preflight import Launch, LaunchChoices, Preflight, PreflightQuestion, check, load_knowledge
+from penstock.preflight import Launch, LaunchChoices, Preflight, PreflightQuestion, Readiness, check, load_knowledge
 from penstock.preflight.facts.subject import subject_of
 from penstock.preflight.launch.flag_values import check_values, takes
 from penstock.preflight.launch.recipe import cookbook_settings, find_recipe
@@ -308,3 +308,77 @@ def test_json_whose_keys_are_not_checked_is_named() -> None:
     line = """vllm serve deepseek-ai/DeepSeek-R1 -tp 8 --hf-overrides '{"anything": 1}'"""
     answer = penstock.preflight(on="h200:8", command=line).answers[0]
     assert answer.notes == ("the keys inside --hf-overrides are not checked",)
+
+
+@pytest.mark.parametrize(
+    ("config", "version", "found"),
+    [
+        ('{"method": "mtpp", "num_speculative_tokens": 2}', "0.32.0", "did you mean mtp?"),
+        ('{"method": "medusa", "model": "a/b", "num_speculative_tokens": 2}', "0.33.0", "was removed in 0.33.0"),
+        ('{"method": "dflash", "model": "a/b", "num_speculative_tokens": 2}', "0.18.0", "exists from 0.20.0 only"),
+        (
+            '{"method": "eagle3", "model": "a/b", "num_speculative_tokens": "two"}',
+            "0.32.0",
+            "not a whole number above 0",
+        ),
+        ('{"method": "eagle3", "model": "a/b", "num_speculative_tokens": 0}', "0.32.0", "not a whole number above 0"),
+        ('{"method": "eagle3", "num_speculative_tokens": 2}', "0.32.0", "names no model"),
+        ('{"num_speculative_tokens": 2}', "0.32.0", "names no model"),
+        ('{"method": "eagle3", "model": "a/b", "num_speculative_tokens": "2"}', "0.32.0", None),
+        ('{"method": "ngram", "num_speculative_tokens": 2}', "0.32.0", None),
+        ('{"method": "suffix", "num_speculative_tokens": 2}', "0.32.0", None),
+    ],
+)
+def test_values_of_speculative_decoding_are_checked(config: str, version: str, found: str | None) -> None:
+    """Attack: unknown methods, counts that are no numbers and drafts without a model passed."""
+    line = f"vllm serve Qwen/Qwen3-14B --speculative-config '{config}'"
+    answer = penstock.preflight(on="h100", command=line, engine_version=version).answers[0]
+    texts = [flag.message for flag in answer.flags]
+    assert texts == [] if found is None else found in texts[0]
+    assert answer.passes == (found is None)
+
+
+@pytest.mark.parametrize(("model", "passes"), [("Qwen/Qwen3-14B", False), ("moonshotai/Kimi-K2-Instruct", True)])
+def test_drafts_of_layers_that_the_model_lacks_stop_where_that_is_certain(model: str, *, passes: bool) -> None:
+    line = f"""vllm serve {model} -tp 8 --speculative-config '{{"method": "mtp", "num_speculative_tokens": 1}}'"""
+    answer = penstock.preflight(on="b200:8", command=line).answers[0]
+    assert answer.passes == passes
+    assert any("own layers" in one.text for one in (*answer.obstacles, *answer.possible_obstacles))
+
+
+@pytest.mark.parametrize(
+    ("model", "flag", "passes"),
+    [
+        ("google/gemma-3-27b-it", "--dtype half", False),
+        ("google/gemma-3-27b-it", "--dtype float16", False),
+        ("google/gemma-3-27b-it", "--dtype bfloat16", True),
+        ("Qwen/Qwen3-14B", "--dtype half", True),
+    ],
+)
+def test_models_that_vllm_refuses_in_float16(model: str, flag: str, *, passes: bool) -> None:
+    assert asked(f"vllm serve {model} -tp 2 {flag}", "h100:2").passes == passes
+
+
+@pytest.mark.parametrize(
+    "where", ["CUDA_VISIBLE_DEVICES=MIG-41b3", "docker run --gpus device=MIG-41b3 vllm/vllm-openai:v0.32.0"]
+)
+def test_a_slice_of_a_device_is_not_counted_as_a_device(where: str) -> None:
+    serve = "" if where.startswith("docker") else "vllm serve "
+    answered = preflight(on="h100", command=f"{where} {serve}Qwen/Qwen3-14B", strict=True)
+    assert answered.answers[0].readiness is Readiness.UNDETERMINED
+    assert not answered.good
+
+
+def test_more_ranks_than_devices_is_an_answer() -> None:
+    """Attack: `-tp 8` on four devices ended in a usage error."""
+    answered = preflight(on="h200:4", command="vllm serve Qwen/Qwen3-14B -tp 8")
+    assert stops(answered.answers[0])["devices"] == "it starts on 8 devices, and there are 4"
+    assert answered.instead[0] is not None
+    assert answered.instead[0].question.asked.parallelism.devices == 4
+    both = "vllm serve Qwen/Qwen3-14B -tp 8 --nnodes 2 --node-rank 0 --master-addr head"
+    assert "devices" not in stops(asked(both, "h200:4"))
+
+
+def test_the_old_form_of_a_json_flag_names_the_new_one() -> None:
+    said = stops(asked("vllm serve Qwen/Qwen3-8B --limit-mm-per-prompt image=4"))["flag"]
+    assert """write '{"image": 4}'""" in said

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import penstock
 from penstock.catalog import load_accelerator, load_accelerators, load_models
 from penstock.checkpoint import open_checkpoint
 from penstock.errors import UsageError
@@ -27,6 +28,7 @@ from penstock.preflight.facts.stated_split import StatedSplit, stated_split
 from penstock.preflight.facts.subject import smallest_split, subject_of
 from penstock.preflight.launch.images import rocm_of_image
 from penstock.preflight.launch.launch_plan import plan_launch
+from penstock.preflight.launch.recipe import find_recipe
 from penstock.preflight.launch.release_flags import check_flags, expand_abbreviations
 
 KNOWLEDGE = load_knowledge()
@@ -323,3 +325,26 @@ def test_drafts_of_the_checkpoint_are_started_as_each_engine_spells_it() -> None
         "speculative-eagle-topk": "1",
         "speculative-num-draft-tokens": str(3 + 1),
     }
+
+
+@pytest.mark.parametrize("on", ["h100", "b200"])
+def test_a_setting_for_benchmarks_is_no_setting_for_serving(on: str) -> None:
+    """Attack: the proposed launch of Llama turned prefix caching off, as its recipe does to measure."""
+    recipe = penstock.preflight("llama-3.3-70b", f"{on}:4").answers[0].recipe
+    assert recipe is not None
+    assert "async-scheduling" in {flag.name for flag in recipe.flags}
+    assert "no-enable-prefix-caching" not in {flag.name for flag in recipe.flags}
+
+
+def test_a_recipe_that_turns_prefix_caching_off_for_the_model_keeps_it() -> None:
+    accelerator, known = load_accelerator("h100"), KNOWLEDGE.flags["vllm"]
+    recipe = find_recipe(
+        "deepseek-ai/DeepSeek-OCR-2",
+        accelerator,
+        Release("0.32.0"),
+        KNOWLEDGE.recipes,
+        known,
+        KNOWLEDGE.choices["vllm"],
+    )
+    assert recipe is not None
+    assert "no-enable-prefix-caching" in {flag.name for flag in recipe.flags}

@@ -105,9 +105,41 @@ def test_a_model_that_is_not_read_prints_why_strict_fails() -> None:
     assert "--strict fails: undetermined: memory, kernels and speed" in shown(answer)
 
 
-def test_drafting_without_draft_layers_is_a_risk() -> None:
+def test_drafting_without_draft_layers_is_a_risk_or_certain_to_stop() -> None:
     drafts = """ --speculative-config '{"method": "mtp", "num_speculative_tokens": 1}'"""
     (answer,) = penstock.preflight("llama-3.1-8b", "h100", command=LLAMA + drafts).answers
-    assert answer.readiness is Readiness.RISK
+    assert answer.readiness is Readiness.BLOCKED
+    line = "vllm serve moonshotai/Kimi-K2.5 -tp 8" + drafts
+    assert penstock.preflight("kimi-k2.5", "b200:8", command=line).answers[0].readiness is Readiness.RISK
     line = "vllm serve deepseek-ai/DeepSeek-R1 -tp 8" + drafts
     assert penstock.preflight("deepseek-r1", "h200:8", command=line).answers[0].readiness is Readiness.RUNS
+
+
+@pytest.mark.parametrize(("tokens", "passes"), [(22_000, False), (8_064, True)])
+def test_strict_fails_a_context_that_fits_by_the_median_only(tokens: int, *, passes: bool) -> None:
+    """Attack: a launch was called tight, and `--strict` passed it."""
+    line = f"vllm serve meta-llama/Llama-3.3-70B-Instruct -tp 2 --max-model-len {tokens}"
+    answered = penstock.preflight(on="h100:2", command=line, strict=True)
+    assert answered.good == passes
+    assert (answered.answers[0].readiness is Readiness.RISK) != passes
+    assert ("--max-model-len 8064 fits there too" in shown(answered)) != passes
+
+
+def test_the_hint_at_a_shorter_context_says_how_sure_it_is() -> None:
+    text = shown(penstock.preflight(on="h100:2", command="vllm serve meta-llama/Llama-3.3-70B-Instruct -tp 2"))
+    assert "--max-model-len 16384 fits by the median estimate, 8064 at its P90" in text
+
+
+def test_a_context_beyond_the_models_limit_is_named_with_the_lack_of_memory() -> None:
+    text = shown(penstock.preflight(on="h100", command="vllm serve openai/gpt-oss-120b --max-model-len 137626"))
+    assert "the model allows at most 131,072" in text
+
+
+def test_sglang_takes_the_context_of_the_config() -> None:
+    """Attack: the answer said 8,192 tokens for a server that takes 163,840."""
+    line = "python3 -m sglang.launch_server --model-path deepseek-ai/DeepSeek-R1 --tp 8"
+    for answered in (
+        penstock.preflight(on="h200:8", command=line),
+        penstock.preflight("deepseek-r1", "h200:8", engine="sglang"),
+    ):
+        assert "for requests of up to 163,840 tokens" in shown(answered)

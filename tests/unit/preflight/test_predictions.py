@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+import penstock
 from penstock.catalog import load_accelerator, load_models
 from penstock.checkpoint import StoredTensor, open_checkpoint
 from penstock.errors import UsageError
@@ -135,6 +136,16 @@ def test_backends_passed_over_say_why() -> None:
         ("llama-3.1-8b", "h100", {"kv-cache-dtype": "fp8_per_token_head"}, "TRITON_ATTN"),
         ("kimi-k2.5", "h200", {"kv-cache-dtype": "fp8_e5m2"}, None),
         ("kimi-k2.5", "h200", {"kv-cache-dtype": "fp8"}, "FLASHMLA"),
+        ("llama-3.1-8b", "mi300x", {"kv-cache-dtype": "nvfp4"}, None),
+        ("llama-3.1-8b", "mi300x", {"kv-cache-dtype": "int4_per_token_head"}, "TRITON_ATTN"),
+        ("llama-3.1-8b", "mi300x", {"kv-cache-dtype": "turboquant_k8v4"}, "TURBOQUANT"),
+        ("llama-3.1-8b", "b200", {"kv-cache-dtype": "nvfp4"}, "FLASHINFER"),
+        ("llama-3.1-8b", "h100", {"kv-cache-dtype": "nvfp4"}, "FLASHINFER"),
+        ("llama-3.1-8b", "h100", {"kv-cache-dtype": "nvfp4_4over6"}, None),
+        ("gpt-oss-120b", "h100", {"kv-cache-dtype": "nvfp4"}, None),
+        ("llama-3.1-8b", "h100", {"kv-cache-dtype": "fp8_ds_mla"}, None),
+        ("deepseek-v3.2", "h200", {"kv-cache-dtype": "fp8_ds_mla"}, "FLASHMLA_SPARSE"),
+        ("deepseek-v3.2", "b200", {"kv-cache-dtype": "nvfp4_ds_mla"}, "FLASHMLA_SPARSE"),
     ],
 )
 def test_a_backend_takes_the_cache_types_that_it_lists(
@@ -177,6 +188,73 @@ def test_a_launch_may_name_aiters_attention_without_its_variable(version: str, b
         "qwen3-14b", "mi300x", version=version, tp=1, launch=Launch(flags={"attention-backend": "ROCM_AITER_FA"})
     )
     assert answer.backend.name == backend
+
+
+@pytest.mark.parametrize(
+    ("on", "version", "serves"),
+    [("h100", "0.28.0", False), ("h100", "0.32.0", True), ("b200", "0.20.2", False), ("b200", "0.21.0", True)],
+)
+def test_an_nvfp4_cache_needs_a_release_that_serves_it_on_the_chip(on: str, version: str, *, serves: bool) -> None:
+    """Attack: `--kv-cache-dtype nvfp4` passed on H100 in releases that take it on Blackwell only."""
+    answer = ask("llama-3.1-8b", on, version=version, tp=1, launch=Launch(flags={"kv-cache-dtype": "nvfp4"}))
+    assert (answer.backend.name == "FLASHINFER") == serves
+    assert answer.passes == serves
+
+
+@pytest.mark.parametrize(
+    ("version", "flags", "backend"),
+    [
+        ("0.11.2", {}, "TRITON_MLA"),
+        ("0.11.2", {"kv-cache-dtype": "fp8"}, None),
+        ("0.17.1", {"kv-cache-dtype": "fp8"}, None),
+        ("0.18.0", {"kv-cache-dtype": "fp8"}, "TRITON_MLA"),
+        ("0.11.2", {"block-size": "1"}, "ROCM_AITER_MLA"),
+        ("0.11.2", {"block-size": "1", "attention-backend": "TRITON_MLA"}, None),
+        ("0.32.0", {"block-size": "1", "attention-backend": "TRITON_MLA"}, None),
+        ("0.32.0", {"block-size": "32", "attention-backend": "TRITON_MLA"}, "TRITON_MLA"),
+        ("0.32.0", {"attention-backend": "ROCM_AITER_MLA"}, "ROCM_AITER_MLA"),
+    ],
+)
+def test_mla_on_amd_without_aiter(version: str, flags: dict[str, str], backend: str | None) -> None:
+    """Attack: FP8 caches in TRITON_MLA before 0.18.0, and a block size that the named backend refuses, passed."""
+    answer = ask("deepseek-r1", "mi300x", version=version, launch=Launch(flags=flags))
+    assert answer.backend.determined
+    assert answer.backend.name == backend
+
+
+@pytest.mark.parametrize(("block", "passes"), [("24", False), ("32", True)])
+def test_a_block_size_fits_the_named_backend(block: str, *, passes: bool) -> None:
+    flags = {"block-size": block, "attention-backend": "TRITON_ATTN"}
+    assert ask("llama-3.1-8b", "h100", version="0.28.0", tp=1, launch=Launch(flags=flags)).passes == passes
+
+
+def test_aiters_attention_is_not_chosen_without_its_variable() -> None:
+    """Only a launch that names the backend does without the variable."""
+    backend = ask("gpt-oss-120b", "mi300x", version="0.32.0", tp=1, launch=Launch()).backend
+    assert backend.rejected["ROCM_AITER_FA"] == "AITER is off"
+
+
+@pytest.mark.parametrize(
+    ("kv", "bytes_per_head"),
+    [("bfloat16", 256), ("fp8", 128), ("nvfp4", 64 + 8), ("int8_per_token_head", 128 + 4), ("int4_per_token_head", 68)],
+)
+def test_narrow_caches_take_the_bytes_that_vllm_budgets(kv: str, bytes_per_head: int) -> None:
+    """Heads of 128: FP4 has one FP8 scale per 16 elements, and a scale per token and head has four bytes."""
+    answer = ask("llama-3.1-8b", "b200", version="0.32.0", tp=1, launch=Launch(flags={"kv-cache-dtype": kv}))
+    layers, heads = 32, 8
+    assert answer.memory.capacity is not None
+    assert answer.memory.capacity.request_bytes == 131_072 * layers * heads * 2 * bytes_per_head
+
+
+def test_a_cache_whose_bytes_are_not_known_is_undetermined() -> None:
+    """Attack: caches that the memory arithmetic does not know were counted in bf16 without a word."""
+    line = "vllm serve meta-llama/Llama-3.1-8B-Instruct --kv-cache-dtype turboquant_k8v4"
+    answered = penstock.preflight(on="h100", command=line, strict=True)
+    assert answered.answers[0].readiness is Readiness.UNDETERMINED
+    assert not answered.good
+    # In bf16 the context would not fit. Whether it fits in three bits is not known, so that is no obstacle.
+    line = "vllm serve meta-llama/Llama-3.3-70B-Instruct -tp 2 --kv-cache-dtype turboquant_3bit_nc"
+    assert penstock.preflight(on="h100:2", command=line).answers[0].passes
 
 
 @pytest.mark.parametrize(

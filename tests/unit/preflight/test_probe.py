@@ -12,7 +12,8 @@ import pytest
 
 from penstock.errors import UsageError
 from penstock.parity.compare_answers import PROMPTS, Answers, ProbeVerdict, Scored, compare
-from penstock.parity.openai_client import EndpointError, ask, load_answers, save_answers
+from penstock.parity.http_client import EndpointError
+from penstock.parity.openai_client import ask, load_answers, save_answers
 
 VOCABULARY, WIDTH, LAYERS = 64, 48, 6
 

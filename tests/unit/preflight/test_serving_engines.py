@@ -27,7 +27,7 @@ from penstock.preflight.facts.published_format import published_format
 from penstock.preflight.facts.stated_split import stated_split
 from penstock.preflight.facts.subject import subject_of
 from penstock.preflight.launch.server_program import program_of
-from penstock.preflight.pool_check import check_pool
+from penstock.preflight.pool_check import check_pool, place_replica
 from penstock.preflight.rules.rule import Reference
 from penstock.preflight.strict_failures import strict_failures
 
@@ -233,13 +233,30 @@ def test_settings_of_a_pool_become_flags_if_they_differ_from_the_defaults() -> N
     assert "--gpu-memory-utilization" not in command
 
 
+def test_replicas_on_one_machine_have_their_own_devices_and_ports() -> None:
+    """Attack: eight replicas of a node were all printed with all devices and the same port."""
+    shared = pool(accelerator="h100_sxm", vendor="nvidia", replicas=8, split=Parallelism(tp=2))
+    placed = place_replica(checked(shared), shared).plan
+    assert placed.place is not None
+    assert (placed.place.devices, placed.place.replicas) == ((0, 1), 4)
+    assert """--gpus '"device=0,1"'""" in str(placed.docker())
+    assert placed.bare().startswith("CUDA_VISIBLE_DEVICES=0,1")
+    amd = pool(endpoints=("chat:8000",), engine=PoolEngine(name="sglang", version="0.5.18"))
+    placed = place_replica(checked(amd), amd).plan
+    assert "-e HIP_VISIBLE_DEVICES=0 " in str(placed.docker()).replace("\\\n", " ")
+    assert "-p 8000:30000" in str(placed.docker())
+    assert "--port 8000" in placed.bare()
+    alone = pool(split=Parallelism(tp=8))
+    assert place_replica(checked(alone), alone).plan.place is None
+
+
 def test_a_pool_with_a_version_that_does_not_parse_is_refused_with_its_name() -> None:
     with pytest.raises(UsageError, match="pool 'chat': 'newest' is not a version"):
         checked(pool(engine=PoolEngine(name="vllm", version="newest")))
 
 
 def test_a_pool_with_a_cache_type_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(UsageError, match="pool 'chat': kv is 'zebra'; write one of fp32, bf16"):
+    with pytest.raises(UsageError, match="pool 'chat': kv is 'zebra'; write one of bf16, fp16, fp8"):
         checked(pool(kv="zebra"))
 
 

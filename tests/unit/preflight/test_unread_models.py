@@ -137,3 +137,25 @@ def test_every_registered_architecture_gets_an_answer_with_a_command(
     found = only(answer)
     assert shlex.split(found.plan.bare().replace("\\\n", " "))
     assert answer.to_dict()["schema"] == "penstock.preflight.unread/1"
+
+
+def test_a_repository_that_the_catalog_does_not_have_is_answered() -> None:
+    """Attack: a launch line of one's own checkpoint ended in an error, although its flags need no shape."""
+    line = "vllm serve some-org/My-Finetune-70B -tp 8"
+    answer = penstock.preflight(on="h100:8", command=line)
+    found = only(answer)
+    assert answer.good
+    assert found.readiness is Readiness.UNDETERMINED
+    assert found.registrations == ()
+    assert "hf:some-org/My-Finetune-70B" in shown(answer)
+    assert not penstock.preflight(on="h100:8", command=line, strict=True).good
+    misspelt = only(penstock.preflight(on="h100:8", command=f"{line} --max-modl-len 4096"))
+    assert "did you mean --max-model-len?" in misspelt.obstacles[0].text
+    few = only(penstock.preflight(on="h100:4", command=line))
+    assert [stop.kind for stop in few.obstacles] == ["devices"]
+
+
+@pytest.mark.parametrize("name", ["nonsense", "./some-org/name", "/some/name", "a/b/c"])
+def test_a_name_that_is_no_repository_is_refused(name: str) -> None:
+    with pytest.raises(PenstockError):
+        penstock.preflight(name, "h100:8")

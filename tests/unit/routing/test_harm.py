@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from penstock.compiled.marks import interpreted
 from penstock.routing.baselines.all_policies import POLICIES
+from penstock.routing.class_balance import count_arrival
 from penstock.routing.endpoint_updates import begin_report, divide, finished, first_token, lost, refresh, reported, sent
 from penstock.routing.harm import harm_of, holds, pick, rank, terms_of
+from penstock.routing.miss_probability import chance, squarings
 from penstock.routing.records import (
     EVERYBODYS,
     FLIGHT,
@@ -99,7 +101,10 @@ def test_no_policy_picks_an_endpoint_that_cannot_hold_the_request(name: str, see
     better=st.floats(0.3, 0.95),
 )
 def test_cheaper_and_better_is_never_passed_over(seed: int, tokens: int, which: str, better: float) -> None:
-    """An endpoint with the same requests that is better in one respect and worse in none is at least as good a pick."""
+    """An endpoint with the same requests that is better in one respect and worse in none is at least as good a pick.
+
+    The law holds while the worse endpoint's requests can be saved. An endpoint beyond saving has nothing left to lose.
+    """
     e, p, q = fleet(2, seed), parameters(), asking(tokens)
     e[1] = e[0]
     e[1]["kv_tokens" if which == "kv_tokens" else which] *= 1 / better if which == "kv_tokens" else better
@@ -108,7 +113,78 @@ def test_cheaper_and_better_is_never_passed_over(seed: int, tokens: int, which: 
     assume(holds(q[0], e[0]))
     terms = terms_of(q[0], p[0], e, np.zeros(2, np.int64))
     worse, improved = (harm_of(q[0], e[index], 0, p[0], terms, inf) for index in range(2))
-    assert improved <= worse * (1 + 1e-12)
+    assert improved <= worse * (1 + 1e-12) or worse > p[0]["given_up_misses"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 50),
+    tokens=st.integers(1, 40_000),
+    load=st.integers(0, 400),
+    given_up=st.floats(0.0, 30.0),
+    factor=st.floats(0.1, 10.0),
+)
+def test_a_request_that_is_lost_is_not_lost_again(
+    seed: int, tokens: int, load: int, given_up: float, factor: float
+) -> None:
+    """The harm is at most the request's own miss, the bound, and all requests that can still be lost there.
+
+    A full KV cache counts separately; it is empty here, and dollars count nothing.
+    """
+    e, p, q = fleet(1, seed), parameters(), asking(tokens)
+    e["saved_usd_per_s"], e["kv_tokens"], e["max_running"] = 0.0, 2**40, 2**40
+    e["in_flight"] += load
+    e["residents"][0, 0] += load
+    p["given_up_misses"], p["class_factor"][0, 0] = given_up, factor
+    refresh(e, 0, 1.0, p)
+    terms = terms_of(q[0], p[0], e, np.zeros(1, np.int64))
+    harm = harm_of(q[0], e[0], 0, p[0], terms, inf)
+    chance_kept = 1.0 - chance(float(e["tpot_now_s"][0]) / 0.06, squarings(float(p["doubt_fraction"][0])))
+    to_lose = factor * float(e["residents"][0].sum()) * chance_kept
+    assert harm <= (factor * (1.0 + given_up) + to_lose) * (1 + 1e-9)
+    p["given_up_misses"] = inf
+    terms = terms_of(q[0], p[0], e, np.zeros(1, np.int64))
+    assert harm <= harm_of(q[0], e[0], 0, p[0], terms, inf) * (1 + 1e-12)
+
+
+def test_an_overloaded_fleet_gives_up_one_endpoint_and_keeps_the_other() -> None:
+    """More requests than two endpoints can serve in time go to the one whose requests are lost already."""
+    e, p, flights = new_endpoints(2), parameters(), np.zeros(1, FLIGHT)
+    e["step_s"], e["sequence_s"] = 0.02, 1e-3
+    for index, count in enumerate((60, 30)):
+        for _ in range(count):
+            sent(e, index, asking(1), 0, flights, 0, p)
+            first_token(e, flights, 0, 1.0, p)
+    chosen = []
+    for turn in range(40):
+        chosen.append(pick(asking(1, turn=turn), e, np.zeros(2, np.int64), p))
+        sent(e, chosen[-1], asking(1), 0, flights, 0, p)
+        first_token(e, flights, 0, 1.0, p)
+    assert e["tpot_now_s"][0] > 0.06 > e["tpot_now_s"][1]
+    p["given_up_misses"] = inf  # levels the load until both are lost
+    for turn in range(40):
+        index = pick(asking(1, turn=turn), e, np.zeros(2, np.int64), p)
+        sent(e, index, asking(1), 0, flights, 0, p)
+        first_token(e, flights, 0, 1.0, p)
+    assert e["tpot_now_s"].min() > 0.06
+
+
+@settings(max_examples=20, deadline=None)
+@given(shares=st.lists(st.integers(1, 40), min_size=1, max_size=4))
+def test_every_class_counts_alike_however_many_requests_it_has(shares: list[int]) -> None:
+    p, q = default_parameters(), new_request()
+    rng = np.random.default_rng(0)
+    kinds = rng.permutation(np.repeat(np.arange(len(shares)), np.array(shares) * 500 // sum(shares) + 1))
+    for kind in kinds:
+        q["slo_class"] = kind
+        count_arrival(q, p)
+    counted = p["class_factor"][0] * (p["class_requests"][0] + 10.0)
+    bounded = p["class_factor"][0] >= 16.0
+    alike = counted[: len(shares)][~bounded[: len(shares)]]
+    assert alike == pytest.approx(np.full(len(alike), alike.max()))
+    assert p["class_factor"][0, len(shares) :].tolist() == [1.0] * (4 - len(shares))
+    if len(shares) == 1:
+        assert p["class_factor"][0, 0] == 1.0
 
 
 def test_ties_are_shared() -> None:

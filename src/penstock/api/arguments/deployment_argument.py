@@ -53,8 +53,14 @@ class RequestedDeployment:
 
     @cached_property
     def efficiencies(self) -> Efficiencies:
-        """Return the shipped evidence, corrected by the user's own runs."""
-        return efficiencies_with(self.options.calibration)
+        """Return the shipped evidence, corrected by own runs, which have neither drafts nor prefill pools."""
+        asked = {"--drafted or --mtp": self.drafted or self.options.mtp, "--prefill": self.options.prefill}
+        other = next((flags for flags, given in asked.items() if given), None)
+        if other is None:
+            return efficiencies_with(self.options.calibration)
+        if isinstance(self.options.calibration, str):
+            raise UsageError(f"--calibration: own runs were measured without {other}; leave one of the two out")
+        return efficiencies_with(None)
 
     def _split(self, accelerator: Accelerator, devices: int | None) -> Parallelism:
         return split_choice(accelerator, devices, tp=None, pp=1, dp=self.options.dp, ep=self.options.ep)

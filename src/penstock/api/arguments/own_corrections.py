@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from penstock.api.options.calibration_choice import AskedCalibration, FoundCalibrations
 from penstock.errors import UsageError
 from penstock.performance.calibration.efficiencies import Efficiencies
 from penstock.performance.calibration.own_correction import SetupFingerprint
@@ -14,14 +15,17 @@ from penstock.reading.text import read_text
 _REMEDY: Final = "`penstock calibrate RESULTS --to calibration.yaml` writes one"
 
 
-def efficiencies_with(calibration: str | None) -> Efficiencies:
-    """Return the shipped evidence, with the corrections of calibration files that are named with commas between."""
+def efficiencies_with(calibration: AskedCalibration | None) -> Efficiencies:
+    """Return the shipped evidence, with the corrections of calibration files."""
     if calibration is None:
         return shipped_efficiencies()
     from penstock.own_runs.calibration_file import read_correction  # noqa: PLC0415 - reads YAML, which `predict` needs not
 
-    names = [name.strip() for name in str(calibration).split(",") if name.strip()]
-    corrections = tuple(read_correction(read_text(Path(name), _REMEDY), Path(name).name) for name in names)
+    named = not isinstance(calibration, FoundCalibrations)
+    names = calibration.split(",") if isinstance(calibration, str) else calibration.files
+    paths = [Path(name.strip()) for name in names if name.strip()]
+    read = (read_correction(read_text(path, _REMEDY), path.name) for path in paths)
+    corrections = tuple(replace(one, must_fit=named) for one in read)
     setups = [one.setup for one in corrections]
     if len(set(setups)) < len(setups):
         raise UsageError("--calibration: two files correct the same setup; name one of them")
@@ -29,10 +33,10 @@ def efficiencies_with(calibration: str | None) -> Efficiencies:
 
 
 def require_used(efficiencies: Efficiencies, asked: Iterable[SetupFingerprint]) -> None:
-    """Raise an error if a calibration corrects none of the setups that the user asks about."""
+    """Raise an error if a calibration that the user named corrects none of the setups that the user asks about."""
     setups = list(asked)
     for one in efficiencies.corrections:
-        if one.setup in setups or not setups:
+        if not one.must_fit or one.setup in setups or not setups:
             continue
         nearest = min((one.setup.differences(setup) for setup in setups), key=len)
         raise UsageError(

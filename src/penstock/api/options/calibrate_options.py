@@ -22,7 +22,9 @@ class CalibrateOptions:
     """
 
     panel: ClassVar[str | None] = None
-    files: Sequence[str | Path] = argument("Result files of a load tool, or folders that a load tool wrote.")
+    files: Sequence[str | Path] = argument(
+        "Result files of a load tool, folders that a load tool wrote, or the metrics page of a running gateway."
+    )
     on: str = option("The accelerator and its devices per replica, such as h100:2.", show_default=False)
     engine: str = option("Engine: vllm, sglang, vllm-atom, sglang-atom, atom or trtllm.", show_default=False)
     precision: str = option("Weight format: bf16, fp16, fp8, mxfp4, nvfp4 or int4.", show_default=False)
@@ -32,6 +34,8 @@ class CalibrateOptions:
     engine_version: str | None = option("Release of the engine, kept in the calibration file.", default=None)
     dp: int = option("Number of data-parallel ranks of attention.", default=1, min=1)
     ep: bool = option("Expert parallelism: whole experts were distributed over the ranks.", default=False)
+    pool: str | None = option("Pool of the gateway. Default: its only pool.", default=None)
+    seconds: float = option("Longest time to watch the gateway, in seconds.", default=120.0, min=1)
     shared_prefixes: bool = option("The prompts share prefixes on purpose. Accept cache hits.", default=False)
     watch: ProgressListener = LOG
 

@@ -76,7 +76,9 @@ class EmulateOptions:
         min=1,
         max=65535,
     )
-    control: str | None = option("Address that accepts fault commands.", default=None, metavar="HOST:PORT")
+    control: str | None = option(
+        "Address that accepts commands: faults and planted differences.", default=None, metavar="HOST:PORT"
+    )
     speed: float = option(
         "Speed of the emulated engines, relative to real time.", default=1.0, metavar="N", min=0.001, max=1000
     )

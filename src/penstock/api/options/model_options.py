@@ -9,6 +9,7 @@ from penstock.api.options.option_fields import argument, option, options
 
 if TYPE_CHECKING:
     from penstock.api.options.argument_types import AskedModel, Targets
+    from penstock.api.options.calibration_choice import AskedCalibration
 
 CALIBRATION_HELP = "Files of `penstock calibrate`, comma separated. Each corrects the setup that it measured."
 MODEL_HELP = "A config.json, a checkpoint directory, a name from `catalog models`, or hf:org/name."
@@ -45,7 +46,7 @@ class DeploymentOptions(ModelOptions):
         "engine that was measured fastest.",
         default="best",
     )
-    calibration: str | None = option(CALIBRATION_HELP, default=None, metavar="FILE")
+    calibration: AskedCalibration | None = option(CALIBRATION_HELP, default=None, metavar="FILE")
     mtp: bool = option(
         "Draft with the checkpoint's own multi-token-prediction layers, at the measured acceptance rate.", default=False
     )

@@ -30,6 +30,10 @@ class ClosedLoopOptions(DeploymentOptions):
     )
     replicas: int = option("With --prefill: number of replicas that only decode.", default=1, min=1, max=1024)
     roofline: bool = option("Print the hardware limit (roofline) instead of an estimate.", default=False)
+    explain: bool = option(
+        "Show also the time of a step by component, power, the sources of rents, and the nearest public measurements.",
+        default=False,
+    )
 
 
 @options

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.api.options.argument_types import Tokens
+    from penstock.api.options.calibration_choice import AskedCalibration
     from penstock.api.options.file_types import AskedFleet, AskedTrace
     from penstock.workload import Slo
 
@@ -106,7 +107,7 @@ class SimulateFleetOptions(WorkloadOptions):
         "sglang-cache-aware, static-weight.",
         default="penstock",
     )
-    calibration: str | None = option(CALIBRATION_HELP, default=None, metavar="FILE")
+    calibration: AskedCalibration | None = option(CALIBRATION_HELP, default=None, metavar="FILE")
     events: Sequence[str] = option(
         "A fault or load spike: 'death of h100/0 at 60s for 30s', 'slow h100/0 x3 at 60s', 'silence of h100/0 at "
         "60s', 'loss 5%', 'crowd x3 at 60s for 20s'. Repeat for more. Faults are possible in pools that both "

@@ -29,7 +29,8 @@ def emulate_command(
     or not, `/v1/models`, `/health` and the `/metrics` of vLLM or SGLang. Batching, KV blocks and latencies follow the
     rules of the simulator, but in real time. Commands to the `--control` address set a fault (die, hang, slow, refuse,
     stale, lie, drop) or clear the fault (none). A fault applies to the endpoint, pool or model that the command names,
-    or to all endpoints if the command names none.
+    or to all endpoints if the command names none. A command with `difference` and `value` starts endpoints again with
+    another setting, such as another KV cache dtype, to test comparisons of servers.
 
     Examples:
 
@@ -37,6 +38,7 @@ def emulate_command(
     - `penstock emulate fleet.yaml --port 18000 --control 127.0.0.1:17999 --speed 10`
     - `curl -d '{"endpoint": "127.0.0.1:18000", "fault": "slow", "times": 3}' 127.0.0.1:17999`
     - `curl -d '{"pool": "h100", "fault": "die"}' 127.0.0.1:17999`
+    - `curl -d '{"pool": "h100", "difference": "kv", "value": "fp8"}' 127.0.0.1:17999`
     """
     from penstock.api.emulate import emulate
 

@@ -6,12 +6,13 @@ from typing import Annotated
 import click
 
 from penstock.api.options.option_fields import Flag
+from penstock.cli.flags.project_file import calibration_choice
 from penstock.cli.flags.shared_flags import CalibrationFiles
 
 
 def export_command(
     fleet: Annotated[Path, Flag(positional=True, help="A fleet file with the endpoints of its pools.")],
-    to: Annotated[str, Flag(name="--to", help="Format: envoy, litellm, sglang-router or keda.")],
+    to: Annotated[str, Flag(name="--to", help="Format: envoy, litellm, sglang-router, keda, llm-d, dynamo or aibrix.")],
     calibration: CalibrationFiles = None,
 ) -> None:
     """How do I use these numbers with my own router?
@@ -19,7 +20,8 @@ def export_command(
     Prints the pools of a fleet in another program's format. The weight of an endpoint is the rate that its replica
     sustains within the SLO, from the same model that plans and simulates. envoy: endpoint discovery resources.
     litellm: the proxy's model list with weights, requests per minute and dollars per token. sglang-router: one body per
-    line for POST /workers. keda: one ScaledObject per pool.
+    line for POST /workers. keda: one ScaledObject per pool. llm-d: one VariantAutoscaling per pool. dynamo: one
+    ConfigMap per pool with the profile of its planner. aibrix: one profile per line for its GPU optimizer.
 
     Example: `penstock export fleet.yaml --to litellm > config.yaml`
     """
@@ -27,5 +29,5 @@ def export_command(
     from penstock.cli.console import Watch
 
     with Watch("computing sustained rates") as watch:
-        text = export(fleet, to, calibration=calibration, watch=watch)
+        text = export(fleet, to, calibration=calibration_choice(calibration), watch=watch)
     click.echo(text, nl=False)

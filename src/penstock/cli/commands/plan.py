@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from penstock.api.options.option_fields import Flag
+from penstock.cli.flags.project_file import calibration_choice
 from penstock.cli.flags.shared_flags import AsJson, CalibrationFiles
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def plan_command(
     from penstock.planning.plan_result import NoFleet
 
     with Watch("planning") as watch:
-        answer = plan(file, calibration=calibration, watch=watch)
+        answer = plan(file, calibration=calibration_choice(calibration), watch=watch)
     found = answer.result.answer
     if not isinstance(found, NoFleet):
         for path, text, note in _files(answer, found, html=html, fleet=fleet, rfp=rfp):

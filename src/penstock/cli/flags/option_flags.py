@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
 from penstock.api.options.option_fields import Flag, flags_of
+from penstock.cli.flags.project_file import calibration_choice
 
 Given: TypeAlias = dict[str, Any]
 """Values of the options that the user gave on the command line, keyed by option name."""
@@ -36,8 +37,10 @@ def with_flags(*declared: type) -> Callable[[Callable[..., None]], Callable[...,
         after = [one for one in own if one.kind is inspect.Parameter.KEYWORD_ONLY]
 
         def call(**values: object) -> None:
-            given = {one.name: values.pop(one.name) for one in made}
+            given: Given = {one.name: values.pop(one.name) for one in made}
             given |= {name: not given[name] for name in switched_off & given.keys()}
+            if "calibration" in given:
+                given["calibration"] = calibration_choice(given["calibration"])
             command({name: value for name, value in given.items() if value is not None}, **values)
 
         shown = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*before, *made, *after)]

@@ -209,7 +209,7 @@ def _manager(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None)
     pick = (
         ext_proc_filter(settings.pick_timeout_s, full_duplex=settings.protocol == "ext_proc")
         if grpc
-        else authz_filter(settings.pick_timeout_s, whole_bodies=settings.whole_bodies or several)
+        else authz_filter(settings.pick_timeout_s + 2 * fleet.hold_s, whole_bodies=settings.whole_bodies or several)
     )
     models = [model_filter()] if several else []
     access_filters = [access_filter(access)] if access is not None else []

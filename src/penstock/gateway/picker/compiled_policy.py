@@ -11,6 +11,8 @@ from penstock.routing.records import Records, new_request
 
 _CALLS: Final[tuple[Any, ...]] = (
     picker_calls.rank,
+    picker_calls.count_arrival,
+    picker_calls.count_refusal,
     picker_calls.refresh,
     picker_calls.sent,
     picker_calls.first_token,
@@ -44,6 +46,8 @@ class CompiledPolicy:
     """
 
     rank: Callable[[], int]
+    count_arrival: Callable[[], None]
+    count_refusal: Callable[[], None]
     refresh: Callable[[int, float], None]
     sent: Callable[[int, int], None]
     first_token: Callable[[int, float], None]

@@ -35,7 +35,8 @@ RUN_TIME_FIELDS: Final = (
     *("reported_s", "running", "waiting", "kv_used_tokens"),
     # Counted by this picker.
     *("residents", "sent", "in_flight", "prefilling", "sent_since_report"),
-    *("outstanding_prompt_tokens", "outstanding_prompt_s", "resident_tokens", "resident_output_tokens"),
+    *("outstanding_prompt_tokens", "outstanding_prompt_s"),
+    *("resident_tokens", "shared_tokens", "resident_output_tokens"),
     *("prompt_load_fraction", "prompt_squares_s", "prompt_load_s"),
     *("in_flight_then", "prefilling_then", "resident_tokens_then"),
 )
@@ -267,7 +268,9 @@ class FleetState:
         This function is called periodically, even while no requests arrive.
         """
         self.update(self._clock())
-        self.counters.write(self._tables.counts[self._number], self._tables.states[self._number])
+        state = self._tables.states[self._number]
+        state["class_price"], state["class_kept"] = self.parameters["class_price"][0], self.parameters["class_kept"][0]
+        self.counters.write(self._tables.counts[self._number], state)
 
     def adopt(self, before: "FleetState") -> None:
         """Take over `before`, the state from before a fleet reload. State of removed endpoints is dropped."""

@@ -41,6 +41,10 @@ class InFlightRequest(NamedTuple):
     prompt_s: float
     ttft_s: float
     decode_s: float
+    waited_s: float
+    ttft_limit_s: float
+    tpot_limit_s: float
+    e2e_limit_s: float
 
 
 class InFlightRequests:

@@ -18,7 +18,7 @@ class PickCounters:
         self.picked, self.answered, self.failed, self.moved = ([0] * endpoints for _ in range(4))
         self.in_flight, self.prompt_bytes = [0] * endpoints, [0] * endpoints
         self.predicted_ttft_s = [0.0] * endpoints
-        self.decisions = self.rejected = self.refused = 0
+        self.decisions = self.rejected = self.refused = self.held = 0
         self.unknown_tickets = self.dropped_flights = 0
         self.decide_s = 0.0
 
@@ -51,7 +51,7 @@ class PickCounters:
                     new_counts[new] = old_counts[old]
         self.decisions, self.rejected, self.refused = before.decisions, before.rejected, before.refused
         self.unknown_tickets, self.dropped_flights = before.unknown_tickets, before.dropped_flights
-        self.decide_s = before.decide_s
+        self.decide_s, self.held = before.decide_s, before.held
 
     def write(self, counts: Records, state: Records) -> None:
         """Copy the counts to shared memory for the other processes."""
@@ -64,5 +64,5 @@ class PickCounters:
         counts["in_flight"], counts["prompt_bytes"] = self.in_flight, self.prompt_bytes
         counts["predicted_ttft_s"] = self.predicted_ttft_s
         state["decisions"], state["decide_s"] = self.decisions, self.decide_s
-        state["rejected"], state["refused"] = self.rejected, self.refused
+        state["rejected"], state["refused"], state["held"] = self.rejected, self.refused, self.held
         state["unknown_tickets"], state["dropped_flights"] = self.unknown_tickets, self.dropped_flights

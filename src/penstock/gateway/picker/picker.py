@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import numpy as np
 
@@ -20,12 +20,14 @@ from penstock.gateway.picker.retry_after import ShedRatio, retry_s
 from penstock.gateway.picker.tenant_weights import TenantWeights
 from penstock.gateway.state.routed_fleet import SHED_FRACTION, RoutedFleet, list_names
 from penstock.gateway.state.timeouts import SILENCE_S, silence_s
-from penstock.routing.records import REQUEST, Records
+from penstock.routing.admission import hold_seconds
+from penstock.routing.records import HOLD, OVERLOAD, REFUSE, REQUEST, SERVE, Records
 
 MAX_CHOSEN: Final = 3
 """Maximum number of endpoints that are chosen for a request: the first choice and two fallbacks."""
 _PRIME: Final = 2_654_435_761
 _REQUEST: Final = struct_of(REQUEST)
+_SHED: Final = 429
 
 
 class EndpointChoice(NamedTuple):  # a frozen dataclass takes three times as long to create
@@ -48,6 +50,10 @@ class Rejection:
     reason: str
     message: str
     retry_s: int | None = None
+
+
+class HeldRequest(NamedTuple):
+    """A request that is held at the gateway, because serving it now does more harm than good."""
 
 
 class Picker:
@@ -80,29 +86,63 @@ class Picker:
         self, request: RequestBody, body: bytes, hints: RequestHints, subset: frozenset[int] | None = None
     ) -> EndpointChoice | Rejection:
         """Choose endpoints for a request. If `subset` is given, only endpoints in it may be chosen."""
+        return cast("EndpointChoice | Rejection", self._decide(request, body, hints, subset, None))
+
+    def decide_or_hold(
+        self, request: RequestBody, body: bytes, hints: RequestHints, waited_s: float
+    ) -> EndpointChoice | Rejection | HeldRequest:
+        """Choose endpoints for a request, which was held for `waited_s` seconds so far, or let it be held on."""
+        return self._decide(request, body, hints, None, waited_s)
+
+    def _decide(
+        self,
+        request: RequestBody,
+        body: bytes,
+        hints: RequestHints,
+        subset: frozenset[int] | None,
+        waited_s: float | None,
+    ) -> EndpointChoice | Rejection | HeldRequest:
+        """Choose endpoints for a request. It can be held unless `waited_s` is None."""
         begun_s, arrays, counters = self._clock(), self._arrays, self.state.counters
         model = self._model(request)
         if model is None:
             counters.refused += 1
             return self._unknown_model(request.model)
         self.state.update(begun_s)
-        keys, tenant = self._fill_arrays(request, body, hints, model, begun_s)
+        keys, tenant = self._fill_arrays(request, body, hints, model, begun_s, waited_s or 0.0)
+        may_shed, is_new = int(arrays.request["sheddable"][0]), not waited_s
+        if is_new:
+            self.state.policy.count_arrival()
         candidates = self._candidates(subset)
         count = self._rank(candidates)
         if not count and shorten(arrays.request, candidates, arrays.hits):
             count = self._rank(candidates)
-        if not count and hints.sheddable and (late := self._late_candidates(candidates)) is not None:
-            arrays.request["sheddable"], candidates = 0, late
+        if not count and may_shed and (late := self._late_candidates(candidates)) is not None:
+            arrays.request["sheddable"], candidates = SERVE, late
             count = self._rank(candidates)
         counters.decisions += 1
-        if hints.sheddable:
+        if may_shed and is_new:
             self._shed_ratio.add(begun_s, admitted=count > 0)
-        if self._receipts is not None:
+        if self._receipts is not None and (is_new or count):
             parameters = self.state.parameters
             self._receipts.add(arrays.request, candidates, arrays.hits, parameters, arrays.order[:count])
+        answer: EndpointChoice | Rejection | HeldRequest
         answer = self._choose(count, model, keys, tenant, request) if count else self._explain_empty(model, subset)
+        if isinstance(answer, Rejection) and answer.status == _SHED:
+            answer = self._hold_or_shed(answer, may_shed, waited_s)
         counters.decide_s += self._clock() - begun_s
         return answer
+
+    def _hold_or_shed(self, shed: Rejection, may_shed: int, waited_s: float | None) -> Rejection | HeldRequest:
+        """Hold a request that would be shed, if it may be held and was not held too long, and count it."""
+        asked, counters = self._arrays.request[0], self.state.counters
+        limit_s = min(hold_seconds(asked["ttft_s"], asked["e2e_s"]), self.fleet.hold_s)
+        if may_shed == HOLD and waited_s is not None and waited_s < limit_s:
+            counters.held += waited_s == 0.0
+            return HeldRequest()
+        counters.rejected += 1
+        self.state.policy.count_refusal()
+        return shed
 
     def _model(self, request: RequestBody) -> str | None:
         if not request.model:  # as in engines, a request without a model name is for the only model
@@ -115,7 +155,7 @@ class Picker:
         return Rejection(404, "no-such-model", f"The model `{name[:100]}` does not exist.")
 
     def _fill_arrays(
-        self, request: RequestBody, body: bytes, hints: RequestHints, name: str, now_s: float
+        self, request: RequestBody, body: bytes, hints: RequestHints, name: str, now_s: float, waited_s: float
     ) -> tuple[list[int], int]:
         """Write a request's record and its expected cache hits into the policy's arrays.
 
@@ -127,9 +167,11 @@ class Picker:
         expected = max(1, int(learned.output_tokens[model]))
         if request.limit_tokens is not None:
             expected = min(expected, request.limit_tokens)
-        slo_class, (ttft_s, tpot_s, e2e_s) = self._class(model, tokens, expected)
+        slo_class, (ttft_s, tpot_s, e2e_s), overload = self._class(model, tokens, expected)
         tenant, fair = self._tenants.weigh(hints.tenant, now_s)
-        if hints.sheddable:
+        if hints.sheddable and overload == SERVE:
+            overload = REFUSE
+        if overload != SERVE:
             self.state.parameters["shed_fraction"] = SHED_FRACTION * fair
         self._tickets += 1
         _REQUEST.pack_into(
@@ -146,9 +188,10 @@ class Picker:
             hints.weight * fair,
             slo_class,
             tenant,
-            hints.sheddable,
+            overload,
             self._tickets,
             (self._tickets * _PRIME + self._number) % 2**31,
+            waited_s,
         )
         if len(body) - request.prefix_from < BLOCK_BYTES:
             arrays.hits.fill(0)
@@ -158,18 +201,19 @@ class Picker:
         np.minimum(arrays.hits, tokens - 1, out=arrays.hits)
         return keys, tenant
 
-    def _class(self, model: str, input_tokens: int, output_tokens: int) -> tuple[int, tuple[float, float, float]]:
-        """Return the number of the request class with the nearest lengths, and the SLO of this class.
+    def _class(self, model: str, input_tokens: int, output_tokens: int) -> tuple[int, tuple[float, float, float], int]:
+        """Return the number of the request class with the nearest lengths, its SLO, and what overload allows.
 
         The SLO is TTFT, TPOT and end-to-end time in seconds. An SLO target that the class does not have is infinity.
         """
         of_model = self._classes[model]
         if not of_model:
-            return 0, (math.inf, math.inf, math.inf)
+            return 0, (math.inf, math.inf, math.inf), SERVE
         number, item = of_model[0]
         if len(of_model) > 1:
             number, item = min(of_model, key=lambda one: one[1].distance(input_tokens, output_tokens))
-        return number, (item.ttft_s or math.inf, item.tpot_s or math.inf, item.e2e_s or math.inf)
+        limits = (item.ttft_s or math.inf, item.tpot_s or math.inf, item.e2e_s or math.inf)
+        return number, limits, OVERLOAD[item.overload]
 
     def _candidates(self, subset: frozenset[int] | None) -> Records:
         if subset is None:
@@ -223,10 +267,9 @@ class Picker:
             self.state.counters.refused += 1
             message = f"This model's maximum context length is {max_tokens} tokens; the request asks for {limit}."
             return Rejection(400, "too-long", message)
-        self.state.counters.rejected += 1
         wait_s = retry_s(request, self._candidates(subset), self._arrays.hits, self._shed_ratio)
         message = f"No endpoint can meet this request's SLO now. Retry after {wait_s} s."
-        return Rejection(429, "saturated", message, wait_s)
+        return Rejection(_SHED, "saturated", message, wait_s)
 
     def adopt(self, before: "Picker") -> None:
         """Take over the state of `before`, the picker from before a fleet reload."""

@@ -3,11 +3,12 @@
 import asyncio
 import logging
 import math
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from penstock.gateway.picker.picker import EndpointChoice, Picker, Rejection
-from penstock.gateway.picker.request_body import BadBody, RequestHints, read_body
+from penstock.gateway.picker.picker import EndpointChoice, HeldRequest, Picker, Rejection
+from penstock.gateway.picker.request_body import BadBody, RequestBody, RequestHints, read_body
 from penstock.gateway.servers.destinations import DestinationList, destinations
 from penstock.gateway.state.addresses import liveness_socket
 from penstock.gateway.state.headers import (
@@ -52,6 +53,23 @@ _CHOICE: Final = (
 _WHOLE: Final = f"{WHOLE}: 1\r\n".encode()
 
 
+MAX_HELD: Final = 1000
+"""Maximum number of requests that one picker holds. Further requests are refused."""
+_ASK_AGAIN_S: Final = 0.05
+Send = Callable[[bytes], None]
+
+
+class _Asked(NamedTuple):
+    """A request, and the function that sends its response."""
+
+    request: RequestBody
+    body: bytes
+    hints: RequestHints
+    send: Send
+    is_gone: Callable[[], bool]
+    """Returns whether Envoy no longer waits for the response."""
+
+
 class AuthzServer:
     """Server for Envoy's ext_authz requests. The server builds each HTTP response directly as bytes."""
 
@@ -59,6 +77,7 @@ class AuthzServer:
         self._number = number
         self.picker = picker
         self._path = self._liveness = ""
+        self._holding = 0
         self._server: asyncio.Server | None = None
         """Reference that keeps the server open, because uvloop closes a Unix server without references."""
 
@@ -103,11 +122,54 @@ class AuthzServer:
 
     def handle(self, exchange: Exchange) -> None:
         """Reply 200 with a destination, or reply with a rejection, which Envoy passes on to the client."""
-        exchange.reply_whole(self.answer(exchange.method, exchange.headers, exchange.body))
+        gone = asyncio.Event()
+        exchange.on_disconnect = gone.set
+        self.answer(exchange.method, exchange.headers, exchange.body, exchange.reply_whole, gone.is_set)
 
-    def answer(self, method: bytes, headers: dict[bytes, bytes], body: bytes) -> bytes:
-        """Return the complete response to an ext_authz request."""
-        decision = self._decide(method, headers, body)
+    def answer(
+        self, method: bytes, headers: dict[bytes, bytes], body: bytes, send: Send, is_gone: Callable[[], bool]
+    ) -> None:
+        """Send the complete response to an ext_authz request: at once, or when the request is no longer held."""
+        if method != b"POST":
+            send(self._response(EndpointChoice(self._picker.fleet.models[0])))
+            return
+        length = headers.get(_LENGTH, b"")
+        declared = int(length) if length.isdigit() and len(length) <= _MAX_LENGTH_DIGITS else None
+        try:
+            request = read_body(body, declared or len(body), cut=_is_cut(headers, body, declared))
+        except BadBody as error:
+            send(self._response(Rejection(400, "bad-body", str(error))))
+            return
+        self._ask(_Asked(request, body, request_hints(headers), send, is_gone))
+
+    def _ask(self, asked: "_Asked", begun_s: float | None = None) -> None:
+        """Answer a request, or ask the picker again after a while if the request is held."""
+        picker = self._picker
+        if begun_s is None and self._holding >= MAX_HELD:
+            decision = picker.decide(asked.request, asked.body, asked.hints)
+        else:
+            waited_s = 0.0 if begun_s is None else asyncio.get_running_loop().time() - begun_s
+            self._holding -= begun_s is not None
+            answer = picker.decide_or_hold(asked.request, asked.body, asked.hints, waited_s)
+            if isinstance(answer, HeldRequest):
+                self._holding += 1
+                loop = asyncio.get_running_loop()
+                loop.call_later(_ASK_AGAIN_S, self._ask_again, asked, loop.time() if begun_s is None else begun_s)
+                return
+            decision = answer
+        asked.send(self._response(decision))
+
+    def _ask_again(self, asked: "_Asked", begun_s: float) -> None:
+        if asked.is_gone():  # its client has left, or Envoy has waited too long
+            self._holding -= 1
+            return
+        try:
+            self._ask(asked, begun_s)
+        except Exception:  # a bug in this program must not leave the request unanswered
+            log.exception("a held request could not be answered")
+            asked.send(self._response(Rejection(500, "error", "The gateway failed. Retry the request.")))
+
+    def _response(self, decision: EndpointChoice | Rejection) -> bytes:
         if isinstance(decision, Rejection):
             retry = "" if decision.retry_s is None else f"retry-after: {decision.retry_s}\r\n"
             more = f"{REASON}: {decision.reason}\r\n{retry}".encode()
@@ -131,17 +193,6 @@ class AuthzServer:
             addresses = self._picker.fleet.addresses
             listing = self._lists[order] = destinations([addresses[index] for index in order], self._liveness)
         return listing
-
-    def _decide(self, method: bytes, headers: dict[bytes, bytes], body: bytes) -> EndpointChoice | Rejection:
-        if method != b"POST":
-            return EndpointChoice(self._picker.fleet.models[0])
-        length = headers.get(_LENGTH, b"")
-        declared = int(length) if length.isdigit() and len(length) <= _MAX_LENGTH_DIGITS else None
-        try:
-            request = read_body(body, declared or len(body), cut=_is_cut(headers, body, declared))
-        except BadBody as error:
-            return Rejection(400, "bad-body", str(error))
-        return self._picker.decide(request, body, request_hints(headers))
 
 
 class AuthzConnection(HttpConnection):
@@ -167,7 +218,7 @@ class AuthzConnection(HttpConnection):
             super().data_received(data)
             return
         try:
-            self._transport.write(self._owner.answer(b"POST", headers, body))
+            self._owner.answer(b"POST", headers, body, self._transport.write, self._transport.is_closing)
         except Exception:  # a bug in this program must not leave the request unanswered
             log.exception("an ext_authz request could not be answered")
             self.refuse(500)

@@ -12,8 +12,10 @@ from typing import Final
 import numpy as np
 
 from penstock.errors import UsageError
+from penstock.routing.admission import hold_seconds
 from penstock.routing.autoscaler.sustained import LoadKind, sustained_requests_per_s
 from penstock.routing.records import CLASSES, ENDPOINT, Records, default_parameters, new_endpoints
+from penstock.workload import Overload
 
 SHED_FRACTION: Final = 0.5
 """Probability of a missed SLO above which a sheddable request is shed, because serving it would delay other requests.
@@ -57,6 +59,13 @@ class RoutedClass:
     e2e_s: float | None = None
     requests_per_s: float = 1.0
     """Peak rate of the class in requests per second, from the fleet's routes. Classes are weighted by this rate."""
+    overload: Overload = "serve"
+    """What may be done with requests of this class while the fleet is overloaded."""
+
+    @property
+    def hold_s(self) -> float:
+        """Seconds for which a request of this class may be held at the gateway; 0 if it may not be held."""
+        return hold_seconds(self.ttft_s or inf, self.e2e_s or inf) if self.overload == "hold" else 0.0
 
     def distance(self, input_tokens: int, output_tokens: int) -> float:
         """Return the distance of given lengths from the lengths of this class, as a sum of absolute log ratios."""
@@ -139,6 +148,11 @@ class RoutedFleet:
             if item.e2e_s is not None:
                 parameters["class_e2e_s"][0, number] = item.e2e_s
         return parameters
+
+    @cached_property
+    def hold_s(self) -> float:
+        """Longest time in seconds for which any request may be held at the gateway."""
+        return max((item.hold_s for item in self.classes), default=0.0)
 
     def having(self, name: str) -> tuple[int, ...]:
         """Return the indices of endpoints that serve a model or an adapter."""

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from penstock.routing.records import Records
+from penstock.routing.records import CLASSES, Records
 
 REPORT: Final = np.dtype(
     [
@@ -70,6 +70,9 @@ PICKER_STATE: Final = np.dtype(
         ("decide_s", "f8"),
         ("unknown_tickets", "i8"),
         ("dropped_flights", "i8"),
+        ("held", "i8"),
+        ("class_price", "f8", (CLASSES,)),  # factor by which a missed SLO of a class counts more
+        ("class_kept", "f8", (CLASSES,)),  # decayed share of the requests of a class that met their SLO
     ],
     align=True,
 )

@@ -1,13 +1,13 @@
 """Writes the Prometheus metrics page of the gateway from the tables in shared memory."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.gateway.telemetry.autoscaling import DesiredReplicas
 from penstock.prometheus_text import metric_lines, write_labels, write_page
-from penstock.routing.records import Records
+from penstock.routing.records import CLASSES, Records
 
 _ALIVE_S: Final = 3.0
 _SECONDS_PER_HOUR: Final = 3600.0
@@ -42,11 +42,17 @@ _PICKERS: Final[_Metrics] = {
     "penstock_decisions_total": ("decisions", "Routing decisions."),
     "penstock_decision_seconds_total": ("decide_s", "Time spent on routing decisions."),
     "penstock_shed_requests_total": ("rejected", "Requests shed with 429, because no endpoint could meet their SLO."),
+    "penstock_held_requests_total": ("held", "Requests held at the gateway because of overload."),
     "penstock_refused_requests_total": (
         "refused",
         "Requests rejected because the body is invalid or too long, or the model is unknown.",
     ),
     "penstock_lost_decisions_total": ("dropped_flights", "Picks dropped because Envoy has no matching open request."),
+}
+
+_CLASSES: Final[_Metrics] = {
+    "penstock_class_price": ("class_price", "Factor by which a missed SLO of the class counts more; 1 in normal load."),
+    "penstock_class_kept_fraction": ("class_kept", "Decayed share of requests of the class that met their SLO."),
 }
 
 
@@ -80,12 +86,22 @@ def metrics_page(
     for name, (field, text) in _PICKERS.items():
         add(name, text, pickers, states[field])
     add("penstock_picker_up", "1 if the picker passed its last self-check.", pickers, pickers_up(states, now_s))
+    for name, (field, text) in _CLASSES.items():
+        lines.extend(metric_lines(name, _by_class(fleet, states[field]), text))
     pools = [write_labels({"pool": kind.name, "model": kind.model}) for kind in desired.kinds]
     for name, (text, values) in desired.metrics(reports).items():
         add(name, text, pools, values)
     for name, value in envoy.items():
         add(name, "As counted by Envoy.", [""], [value])
     return write_page(lines)
+
+
+def _by_class(fleet: RoutedFleet, values: Records) -> Iterator[tuple[str, float]]:
+    """Yield the labels and the value of each picker and class. Classes beyond the last place share its value."""
+    for picker, own in enumerate(values):
+        for place, item in enumerate(fleet.classes):
+            labels = {"picker": str(picker), "class": item.name, "model": item.model}
+            yield write_labels(labels), float(own[min(place, CLASSES - 1)])
 
 
 def pickers_up(states: Records, now_s: float) -> list[bool]:

@@ -58,3 +58,5 @@ class OwnCorrection:
     first_spread: Logs
     source: str
     """Name of the calibration file, for the answer's sources."""
+    must_fit: bool = True
+    """Whether a question about other setups is an error. It is if the user named the file for this question."""

@@ -368,9 +368,10 @@ def _context_obstacle(
     """
     limit, asked = deployment.model.max_context_tokens, capacity.context_tokens
     if capacity.cached_requests == 0:
+        beyond = "" if limit is None or asked <= limit else f", and the model allows at most {limit:,}"
         return DoesNotFit(
             obstacle="context",
-            reason=f"one request of {asked:,} tokens does not fit; the longest that does has {longest:,}",
+            reason=f"one request of {asked:,} tokens does not fit; the longest that does has {longest:,}{beyond}",
             shortfall_bytes=max(0, capacity.start_bytes - budget.kv_bytes),
             longest_context_tokens=longest or None,
         )

@@ -10,6 +10,7 @@ from math import ceil
 from typing import Final
 
 from penstock.fleet.deployment import Deployment
+from penstock.model import CacheDtype
 from penstock.model.sequence_mixers import CompressedAttention
 from penstock.performance.memory.block_table import BlockTable, tokens_of_all_layers
 
@@ -95,7 +96,7 @@ class CompressedPages:
         return [next((page for page in shared if page >= size), size) for size in sizes]
 
     def _align(self, size: float) -> int:
-        step = _FP8_ALIGNMENT if self._dtype.element_bytes == 1 else _ALIGNMENT
+        step = _FP8_ALIGNMENT if self._dtype is CacheDtype.FP8 else _ALIGNMENT
         return ceil(size / step) * step
 
 

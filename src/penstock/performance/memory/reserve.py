@@ -8,7 +8,7 @@ from penstock.model import LatentAttention
 from penstock.model.sequence_mixers import CompressedAttention
 from penstock.units import GIB
 
-# Every constant below is explained, with the logs it was fitted to, in docs/methodology.md ("Memory").
+# Every constant below is explained, with the logs it was fitted to, in docs/methodology/memory.md.
 _FFN_COPIES: Final = 3
 _HIDDEN_COPIES: Final = 4
 _ELEMENT_BYTES: Final = 2

@@ -80,7 +80,7 @@ def share_memory(
     available = min(_available_bytes(one, budget) for one, budget in zip(deployments, budgets, strict=True))
     left = available - sum(own)
     spans = [_reserve_span(one, budget) for one, budget in zip(deployments, budgets, strict=True)]
-    parts = _divide(left, [_request_bytes(one) for one in alone], list(weights) or [1.0] * len(alone))
+    parts = _divide(left, alone, list(weights) or [1.0] * len(alone))
     shares = [
         ModelShare(
             alone=whole,
@@ -155,13 +155,24 @@ def _request_bytes(result: MemoryFit) -> int:
     return 0 if result.capacity is None else result.capacity.start_bytes
 
 
-def _divide(left: int, request_bytes: Sequence[int], weights: Sequence[float]) -> list[int]:
-    """Divide bytes in proportion to the bytes of a request times the model's weight."""
-    if left <= 0:
-        return [0] * len(request_bytes)
-    wanted = [size * weight for size, weight in zip(request_bytes, weights, strict=True)]
-    total = sum(wanted)
-    return [int(left * part / total) if total else 0 for part in wanted] if len(wanted) > 1 else [left]
+def _divide(left: int, alone: Sequence[MemoryFit], weights: Sequence[float]) -> list[int]:
+    """Divide bytes so that each cache holds the same number of requests, times the model's weight.
+
+    The first request of a cache may need more bytes than the others. If there is no room for the first requests, the
+    bytes are divided in proportion to them.
+    """
+    if len(alone) == 1 or left <= 0:
+        return [max(0, left)] * len(alone)
+    first = [_request_bytes(one) for one in alone]
+    each = [0 if one.capacity is None else one.capacity.request_bytes for one in alone]
+    more = sum(weight * size for weight, size in zip(weights, each, strict=True))
+    extra = sum(one - size for one, size in zip(first, each, strict=True))
+    count = (left - extra) / more if more else 0.0
+    parts = [one + (count * weight - 1) * size for one, weight, size in zip(first, weights, each, strict=True)]
+    if any(part < one for part, one in zip(parts, first, strict=True)):
+        parts = [float(one * weight) for one, weight in zip(first, weights, strict=True)]
+    total = sum(parts)
+    return [int(left * part / total) if total else 0 for part in parts]
 
 
 def _with_cache(alone: MemoryFit, kv_bytes: int, *, shared: bool) -> MemoryFit:

@@ -2,11 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
+from typing import Final
 
 from penstock.fleet.deployment import Deployment
 from penstock.performance.residency.co_residence import ModelShare, SharedMemory
 from penstock.performance.residency.packing import Packing
 from penstock.performance.residency.transition_times import TransitionSeconds, start, wake_from_disk, wake_from_host
+
+_STEPS: Final = 1000
+"""Steps of one in which a share of the memory is rounded up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +31,9 @@ class ModelOnDevice:
     asleep_bytes: int
     host_bytes: int
     """Bytes of host memory that the weights of all ranks take while the model sleeps at level 1."""
+    memory_fraction: float
+    """Share of the device while the model serves, rounded up: `--gpu-memory-utilization` of vLLM, which an engine must
+    find free when it starts."""
     wake: TransitionSeconds | None
     """Wake from host memory (vLLM's sleep level 1). None if undetermined."""
     wake_from_disk: TransitionSeconds | None
@@ -66,8 +74,8 @@ class SharedDevices:
     """Names of models that no group holds."""
 
 
-def describe_packing(deployments: Sequence[Deployment], packing: Packing) -> SharedDevices:
-    """Describe a packing of deployments that have the same accelerator and split."""
+def describe_packing(deployments: Sequence[Deployment], packing: Packing, server: str) -> SharedDevices:
+    """Describe a packing of deployments that have the same accelerator and split. `server` is the engine's program."""
     first = deployments[0]
     return SharedDevices(
         accelerator=first.accelerator.id,
@@ -76,7 +84,9 @@ def describe_packing(deployments: Sequence[Deployment], packing: Packing) -> Sha
         together=packing.together,
         groups=len(packing.groups),
         device_groups=tuple(_group(number, group) for number, group in enumerate(packing.groups, 1)),
-        models=tuple(_model(number, share) for number, group in enumerate(packing.groups, 1) for share in group.shares),
+        models=tuple(
+            _model(number, share, server) for number, group in enumerate(packing.groups, 1) for share in group.shares
+        ),
         too_large=packing.too_large,
     )
 
@@ -93,11 +103,11 @@ def _group(number: int, shared: SharedMemory) -> DeviceGroup:
     )
 
 
-def _model(number: int, share: ModelShare) -> ModelOnDevice:
+def _model(number: int, share: ModelShare, server: str) -> ModelOnDevice:
     deployment, budget = share.alone.deployment, share.alone.budget
     capacity = None if share.fit is None else share.fit.capacity
     weight_bytes = 0 if budget is None else budget.weight_bytes
-    accelerator, engine = deployment.accelerator, deployment.engine.name
+    accelerator, ranks = deployment.accelerator, deployment.parallelism.tp
     return ModelOnDevice(
         name=share.name,
         group=number,
@@ -108,8 +118,9 @@ def _model(number: int, share: ModelShare) -> ModelOnDevice:
         kv_tokens=0 if capacity is None else capacity.tokens,
         concurrent_requests=None if capacity is None else capacity.concurrent_requests,
         asleep_bytes=share.asleep_bytes,
-        host_bytes=weight_bytes * deployment.parallelism.tp,
-        wake=wake_from_host(accelerator, engine, weight_bytes),
-        wake_from_disk=wake_from_disk(accelerator, engine, weight_bytes),
-        start=start(accelerator, engine, weight_bytes),
+        host_bytes=weight_bytes * ranks,
+        memory_fraction=ceil(_STEPS * share.resident_bytes / accelerator.usable_hbm_bytes) / _STEPS,
+        wake=wake_from_host(accelerator, server, weight_bytes),
+        wake_from_disk=wake_from_disk(accelerator, server, weight_bytes * ranks),
+        start=start(accelerator, server, weight_bytes * ranks),
     )

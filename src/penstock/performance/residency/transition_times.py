@@ -74,27 +74,27 @@ def discard(accelerator: Accelerator, engine: str) -> TransitionSeconds | None:
 
 
 def wake_from_disk(
-    accelerator: Accelerator, engine: str, bytes_per_rank: float, *, disk_bytes_per_s: float | None = None
+    accelerator: Accelerator, engine: str, weight_bytes: float, *, disk_bytes_per_s: float | None = None
 ) -> TransitionSeconds | None:
-    """Return the time to read a rank's weights again while the engine's process is kept. None if undetermined.
+    """Return the time to read the weights of all ranks again while the engine lives. None if undetermined.
 
-    Without `disk_bytes_per_s`, the rate is that of published loads from NVMe.
+    All ranks read one disk. Without `disk_bytes_per_s`, its rate is that of published loads from NVMe by one rank.
     """
     if engine not in _ENGINES:
         return None
-    seconds = _reading_s(bytes_per_rank, disk_bytes_per_s, start_s=_DISK_START_S)
+    seconds = _reading_s(weight_bytes, disk_bytes_per_s, start_s=_DISK_START_S)
     return _answer(seconds, accelerator, engine, Transition.WAKE_FROM_DISK)
 
 
 def start(
-    accelerator: Accelerator, engine: str, bytes_per_rank: float, *, disk_bytes_per_s: float | None = None
+    accelerator: Accelerator, engine: str, weight_bytes: float, *, disk_bytes_per_s: float | None = None
 ) -> TransitionSeconds | None:
     """Return the time to start a new engine process with its weights, graphs and kernels. None if undetermined."""
     if engine not in _ENGINES:
         return None
     rate = disk_rate().median
     set_up = _spread([row.seconds - row.bytes_per_rank / rate for row in _rows(Transition.START)])
-    reading = _reading_s(bytes_per_rank, disk_bytes_per_s, start_s=0.0)
+    reading = _reading_s(weight_bytes, disk_bytes_per_s, start_s=0.0)
     seconds = Spread(
         low=set_up.low + reading.low, median=set_up.median + reading.median, high=set_up.high + reading.high
     )
@@ -128,13 +128,13 @@ def _over_link(
     return _answer(seconds, accelerator, engine, transition)
 
 
-def _reading_s(bytes_per_rank: float, disk_bytes_per_s: float | None, *, start_s: float) -> Spread:
+def _reading_s(weight_bytes: float, disk_bytes_per_s: float | None, *, start_s: float) -> Spread:
     stated = disk_bytes_per_s
     rate = disk_rate() if stated is None else Spread(low=stated, median=stated, high=stated)
     return Spread(
-        low=start_s + bytes_per_rank / rate.high,
-        median=start_s + bytes_per_rank / rate.median,
-        high=start_s + bytes_per_rank / rate.low,
+        low=start_s + weight_bytes / rate.high,
+        median=start_s + weight_bytes / rate.median,
+        high=start_s + weight_bytes / rate.low,
     )
 
 

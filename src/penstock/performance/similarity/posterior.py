@@ -133,8 +133,7 @@ class Evidence:
         at = linear(asked, self.spreads)
         moved = at.reference + self._shift(asked)
         for level, label in LEVELS.items():
-            rows = self.rows_sharing(asked, label)
-            moved += at.grouped * self.spreads.of_level(level) @ (self._grouped[rows].T @ self.solved[rows])
+            moved += at.grouped * self.spreads.of_level(level) @ self._sharing(asked, label).grouped
         return np.asarray(moved)
 
     def software(self, asked: Cases) -> Array:
@@ -145,17 +144,31 @@ class Evidence:
     def _shift(self, asked: Cases) -> Array:
         moved = np.zeros(len(asked))
         for reason in REASONS:
-            rows, square = self.rows_sharing(asked, reason.label), self.spreads.of[reason.name] ** 2
-            if len(rows):
-                near = 1.0 if reason.near is None else reason.near(asked, self.cases.take(rows))
-                moved += square * np.asarray(near * self.solved[rows]).sum(axis=-1)
+            sharing, square = self._sharing(asked, reason.label), self.spreads.of[reason.name] ** 2
+            if len(sharing.rows):
+                near = 1.0 if reason.near is None else reason.near(asked, sharing.cases)
+                moved += square * np.asarray(near * sharing.solved).sum(axis=-1)
         return moved
 
     def rows_sharing(self, asked: Cases, label: str | None) -> npt.NDArray[np.intp]:
         """Return the measured rows that share a label with the deployment of `asked`. All rows if the label is None."""
-        if label is None:
-            return np.arange(len(self.cases))
-        return np.flatnonzero(self.cases.labels[label] == asked.labels[label][0])
+        return self._sharing(asked, label).rows
+
+    def _sharing(self, asked: Cases, label: str | None) -> "_SharingRows":
+        """Return the rows that share a label; many deployments share one label, so the rows are kept."""
+        key = (label, 0 if label is None else int(asked.labels[label][0]))
+        if key not in self._known:
+            mask = np.ones(len(self.cases), np.bool_) if label is None else self.cases.labels[label] == key[1]
+            rows = np.flatnonzero(mask)
+            solved = self.solved[rows]
+            self._known[key] = _SharingRows(
+                rows=rows, cases=self.cases.take(rows), solved=solved, grouped=self._grouped[rows].T @ solved
+            )
+        return self._known[key]
+
+    @cached_property
+    def _known(self) -> dict[tuple[str | None, int], "_SharingRows"]:
+        return {}
 
     @cached_property
     def _grouped(self) -> Array:
@@ -172,6 +185,17 @@ class Evidence:
         explained = np.einsum("ij,ji->i", across[:, nearest], weights)
         alone = np.diag(covariance(asked, asked, self.spreads)).astype(np.float64)
         return np.asarray(np.sqrt(np.maximum(alone - explained, 0.0) + self.spreads.noise**2))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _SharingRows:
+    """Measured rows that share one label."""
+
+    rows: npt.NDArray[np.intp]
+    cases: Cases
+    solved: Array
+    grouped: Array
+    """Sum of the rows' weights, by group of components."""
 
 
 def last_measured(cases: Cases, asked: Cases) -> Cases:

@@ -74,7 +74,7 @@ class Candidate:
         named = (capacity.measured_engine for capacity in self.capacities if capacity.measured_engine is not None)
         return next(named, self.deployment.engine.name)
 
-    @property
+    @cached_property
     def option(self) -> Option:
         """Return the deployment option from which this candidate was made, with the candidate's measured engine."""
         return Option(

@@ -7,6 +7,7 @@ from penstock.planning.candidates.option_pools import option_pools
 from penstock.planning.candidates.replica_capacity import Option
 from penstock.preflight import Preflight, Subject
 from penstock.preflight.pool_check import check_pool, launched_checkpoint
+from penstock.preflight.preflight_result import Readiness
 from penstock.preflight.rules.knowledge import Knowledge
 
 SubjectOf = Callable[[str], Subject]
@@ -21,25 +22,42 @@ class LaunchCheck:
 
     subject_of: SubjectOf
     knowledge: Knowledge
-    _found: dict[tuple[object, ...], str | None] = field(default_factory=dict)
+    _found: dict[tuple[object, ...], "_Launch"] = field(default_factory=dict)
 
     def obstacle(self, option: Option, model: str) -> str | None:
         """Return why preflight does not pass the launch of an option; None if the launch passes."""
+        return self._launch(option, model).obstacle
+
+    def is_undetermined(self, option: Option, model: str) -> bool:
+        """Return whether preflight prints the launch of an option but has no rules that check it."""
+        return self._launch(option, model).undetermined
+
+    def _launch(self, option: Option, model: str) -> "_Launch":
         key = (model, option.id, option.measured_engine)
         if key not in self._found:
             self._found[key] = self._check(option, model)
         return self._found[key]
 
-    def _check(self, option: Option, model: str) -> str | None:
+    def _check(self, option: Option, model: str) -> "_Launch":
+        undetermined = False
         for pool in option_pools(option, name="pool", model=model, site="site", replicas=1):
             deployment, subject = option.deployment, self.subject_of(model)
             if launched_checkpoint(pool, subject) is None:
                 unpublished = f"the catalog has no {pool.weights} checkpoint of {model}"
-                return f"{unpublished}, and {pool.engine.name} makes none at load"
+                return _Launch(obstacle=f"{unpublished}, and {pool.engine.name} makes none at load")
             answer = check_pool(pool, deployment.accelerator, subject, deployment.model, self.knowledge)
             if not answer.passes:
-                return _reason(answer)
-        return None
+                return _Launch(obstacle=_reason(answer))
+            undetermined = undetermined or answer.readiness is Readiness.UNDETERMINED
+        return _Launch(undetermined=undetermined)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Launch:
+    """What preflight says of the launch of an option."""
+
+    obstacle: str | None = None
+    undetermined: bool = False
 
 
 def _reason(answer: Preflight) -> str:

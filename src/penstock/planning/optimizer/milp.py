@@ -79,11 +79,15 @@ class Milp:
         found = self._solve(gap_fraction=gap_fraction, search_nodes=search_nodes)
         if found is None or len(self.costs) > _SMALL:
             return found
-        plain = self._solve(gap_fraction=gap_fraction, search_nodes=search_nodes, presolve="off")
-        wrong = plain is not None and plain.cost < found.cost * (1 - found.gap_fraction - _FEASIBILITY)
-        return plain if wrong else found
+        below = found.cost * (1 - found.gap_fraction - _FEASIBILITY)
+        plain = self._solve(gap_fraction=gap_fraction, search_nodes=search_nodes, presolve="off", below=below)
+        return plain if plain is not None and plain.cost < below else found
 
-    def _solve(self, *, gap_fraction: float, search_nodes: int, presolve: str = "choose") -> Optimum | None:
+    def _solve(
+        self, *, gap_fraction: float, search_nodes: int, presolve: str = "choose", below: float | None = None
+    ) -> Optimum | None:
+        """Run the solver once; if `below` is given, only solutions that cost less than it are searched."""
+        scale = max((abs(cost) for cost in self.costs), default=0.0) or 1.0
         solver = highspy.Highs()  # type: ignore[no-untyped-call]
         for option, value in (
             ("output_flag", False),
@@ -96,9 +100,10 @@ class Milp:
             ("threads", 1),
             ("presolve", presolve),
             ("random_seed", 0),
+            ("objective_bound", inf if below is None else below / scale),
+            ("mip_heuristic_run_feasibility_jump", below is None),
         ):
             solver.setOptionValue(option, value)
-        scale = max((abs(cost) for cost in self.costs), default=0.0) or 1.0
         solver.passModel(self._model(scale))
         solver.run()
         info = solver.getInfo()

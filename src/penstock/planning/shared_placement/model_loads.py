@@ -1,6 +1,6 @@
 """Describes models with their loads, and the memory and compute that each takes of a shared device."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf, sqrt
 from typing import Final
@@ -16,6 +16,7 @@ from penstock.performance.residency.transition_times import (
     wake_from_disk,
     wake_from_host,
 )
+from penstock.planning.spec.plan_types import Share
 from penstock.simulation.placement import Placement
 from penstock.workload import Slo
 
@@ -24,6 +25,8 @@ PlaceOf = Callable[[Deployment, tuple[int, int]], Placement]
 _MIN_REQUESTS: Final = 4
 """Minimum number of requests that the KV cache of a model holds, so that a few may run together."""
 _DEVIATIONS: Final = 3.0
+_LONGER: Final = 1.1
+"""Longest answer over the mean answer: simulated answers vary by 10%."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,14 +37,33 @@ class ModelLoad:
     model: ModelSpec
     slo: Slo
     requests_per_s: float
-    input_tokens: int
-    output_tokens: int
-    longest_tokens: int
+    shares: tuple[Share, ...]
+    """Lengths of the requests, with their fractions."""
     cache_dtype: CacheDtype | None = None
 
     @property
+    def input_tokens(self) -> int:
+        """Mean prompt of a request."""
+        return self._mean([share.bucket.input_tokens for share in self.shares])
+
+    @property
+    def output_tokens(self) -> int:
+        """Mean answer of a request."""
+        return self._mean([share.bucket.output_tokens for share in self.shares])
+
+    @property
+    def longest_tokens(self) -> int:
+        """Tokens of the longest request that is simulated."""
+        longest = max(share.bucket.input_tokens + ceil(_LONGER * share.bucket.output_tokens) for share in self.shares)
+        return min(longest, self.model.max_context_tokens or longest)
+
+    def _mean(self, tokens: Sequence[int]) -> int:
+        fractions = [share.fraction for share in self.shares]
+        return max(1, round(sum(one * part for one, part in zip(tokens, fractions, strict=True)) / sum(fractions)))
+
+    @property
     def concurrent_requests(self) -> int:
-        """Number of requests that the KV cache holds.
+        """Number of requests that the KV cache should hold.
 
         This is the mean number in flight if each takes as long as the SLO allows, and three standard deviations more.
         """
@@ -60,6 +82,8 @@ class SizedModel:
     load: ModelLoad
     own_bytes: int
     kv_bytes: int
+    held_requests: int
+    """Number of requests that the KV cache holds."""
     asleep_bytes: int
     available_bytes: int
     """Bytes of the device that engines may use."""
@@ -75,18 +99,22 @@ class SizedModel:
         return self.own_bytes + self.kv_bytes
 
     @property
-    def busy_fraction(self) -> float:
-        """Share of the device's time that the load takes if requests run one at a time: an upper bound."""
+    def min_busy_fraction(self) -> float:
+        """Smallest share of the device's time that the load takes: every step has as many requests as the cache holds.
+
+        Above 1, the device falls behind in any case. Below 1, only a simulation tells whether the SLO is kept.
+        """
         if self.placed.replica is None:
             return inf
         cost, load = self.placed.replica.cost, self.load
+        batch = max(1, min(self.held_requests, self.placed.deployment.engine.max_sequences))
         prefill_s = cost.seconds((), ((0, load.input_tokens),))
-        step_s = cost.seconds((load.input_tokens + load.output_tokens // 2,), ())
-        return load.requests_per_s * (prefill_s + step_s * load.output_tokens)
+        step_s = cost.seconds((load.input_tokens + load.output_tokens // 2,) * batch, ())
+        return load.requests_per_s * (prefill_s + step_s * load.output_tokens / batch)
 
 
 def size_model(load: ModelLoad, deployment: Deployment, place: PlaceOf, *, host: bool) -> SizedModel | None:
-    """Size a model's part of a device. None if the model with its KV cache does not fit on the device.
+    """Size a model's part of a device. None if the device does not hold the model with a KV cache for four requests.
 
     `host` says whether sleeping weights stay in host memory. If not, they are read from disk.
     """
@@ -96,9 +124,11 @@ def size_model(load: ModelLoad, deployment: Deployment, place: PlaceOf, *, host:
     shared = share_memory([deployment], [load.longest_tokens])
     share = shared.shares[0]
     capacity = alone.capacity
-    kv_bytes = capacity.start_bytes + (load.concurrent_requests - 1) * capacity.request_bytes
-    if kv_bytes > shared.kv_bytes:
+    room = 1 + int((shared.kv_bytes - capacity.start_bytes) // capacity.request_bytes)
+    held = min(load.concurrent_requests, room)
+    if held < _MIN_REQUESTS:
         return None
+    kv_bytes = capacity.start_bytes + (held - 1) * capacity.request_bytes
     limited = replace(deployment, engine=replace(deployment.engine, kv_cache_bytes=max(1, kv_bytes)))
     accelerator, engine = deployment.accelerator, deployment.engine.name
     weights = alone.budget.weight_bytes
@@ -106,6 +136,7 @@ def size_model(load: ModelLoad, deployment: Deployment, place: PlaceOf, *, host:
         load=load,
         own_bytes=share.own_bytes,
         kv_bytes=kv_bytes,
+        held_requests=held,
         asleep_bytes=asleep_bytes(deployment),
         available_bytes=shared.available_bytes,
         placed=place(limited, (load.input_tokens, load.output_tokens)),

@@ -7,16 +7,15 @@ from typing import Final, Literal
 
 import numpy as np
 
-from penstock.planning.shared_placement.model_loads import SizedModel
+from penstock.planning.shared_placement.model_loads import ModelLoad, SizedModel
 from penstock.simulation.model_swapping import Eviction, SwappedModel, SwappingDevice
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.run import simulate
 from penstock.simulation.run_options import Options
 from penstock.workload import Requests, SloClass, vary_answers
+from penstock.workload.requests import Int32s
 
-_MAX_BUSY: Final = 0.9
-"""Share of a device's time above which a packing is not tried."""
 _LENGTHS: Final = 21
 StepTimes = Literal["median", "P90"]
 
@@ -35,6 +34,12 @@ class SharedFleet:
     def met(self) -> bool:
         """Whether every model keeps its SLO."""
         return self.outcome.met
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """Models that miss their SLO."""
+        judged = zip(self.models, self.outcome.classes, strict=True)
+        return tuple(model.load.name for model, item in judged if not item.attained)
 
     @property
     def worst_attained_fraction(self) -> float:
@@ -61,14 +66,29 @@ class SharedFleet:
         return tuple(float(part) for part in parts / len(self.devices))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoSharedFleet:
+    """Models for which not even a device of their own is enough."""
+
+    overloaded: tuple[str, ...] = ()
+    """Models whose load takes more than all the time of a device. Nothing was simulated."""
+    missed: tuple[str, ...] = ()
+    """Models that miss their SLO in the simulation of a device per model."""
+
+
 def smallest_fleet(
     models: Sequence[SizedModel], *, hours: float, seed: int, eviction: Eviction, steps: StepTimes = "P90"
-) -> SharedFleet | None:
-    """Return the fleet with the fewest devices that keeps every SLO. None if devices of their own do not keep them.
+) -> SharedFleet | NoSharedFleet:
+    """Return the fleet with the fewest devices that keeps every SLO.
 
-    Packings are tried from one device upwards. Each is simulated with the given step times of all models.
+    Packings are tried from one device up to a device per model. Each is simulated with the given step times of all
+    models.
     """
+    overloaded = tuple(model.load.name for model in models if model.min_busy_fraction > 1)
+    if overloaded:
+        return NoSharedFleet(overloaded=overloaded)
     asked = draw_requests(models, hours=hours, seed=seed)
+    missed: tuple[str, ...] = ()
     for count in range(1, len(models) + 1):
         device_of = assign(models, count)
         if device_of is None:
@@ -76,7 +96,8 @@ def smallest_fleet(
         fleet = simulate_fleet(models, device_of, asked, eviction=eviction, steps=steps)
         if fleet.met:
             return fleet
-    return None
+        missed = fleet.missed
+    return NoSharedFleet(missed=missed)
 
 
 def assign(models: Sequence[SizedModel], count: int) -> tuple[int, ...] | None:
@@ -89,12 +110,12 @@ def assign(models: Sequence[SizedModel], count: int) -> tuple[int, ...] | None:
     device_of = [0] * len(models)
     for index in sorted(range(len(models)), key=lambda one: -models[one].awake_bytes):
         model = models[index]
-        filled = np.maximum((used_bytes + model.awake_bytes) / capacity, (busy + model.busy_fraction) / _MAX_BUSY)
+        filled = np.maximum((used_bytes + model.awake_bytes) / capacity, busy + model.min_busy_fraction)
         best = int(np.argmin(filled))
         device_of[index] = best
         used_bytes[best] += model.awake_bytes
-        busy[best] += model.busy_fraction
-    if busy.max() > _MAX_BUSY:
+        busy[best] += model.min_busy_fraction
+    if busy.max() > 1:
         return None
     groups = [[models[index] for index in members] for members in _members(device_of, count)]
     return tuple(device_of) if all(_all_awake(group) or _can_swap(group) for group in groups) else None
@@ -135,10 +156,8 @@ def draw_requests(models: Sequence[SizedModel], *, hours: float, seed: int) -> R
     arrival_s = rng.uniform(0.0, span_s, len(owner))
     inputs, outputs = np.empty(len(owner), np.int32), np.empty(len(owner), np.int32)
     for index, model in enumerate(models):
-        load = model.load
-        lengths = vary_answers(load.input_tokens, load.output_tokens, _LENGTHS, context_tokens=load.longest_tokens)
-        mine, drawn = owner == index, rng.integers(0, _LENGTHS, counts[index])
-        inputs[mine], outputs[mine] = lengths.input_tokens[drawn], lengths.output_tokens[drawn]
+        mine = owner == index
+        inputs[mine], outputs[mine] = _draw_lengths(model.load, counts[index], rng)
     order = np.argsort(arrival_s, kind="stable")
     return Requests(
         arrival_s=arrival_s[order],
@@ -146,6 +165,23 @@ def draw_requests(models: Sequence[SizedModel], *, hours: float, seed: int) -> R
         output_tokens=outputs[order],
         slo_class=owner[order].astype(np.uint8),
     )
+
+
+def _draw_lengths(load: ModelLoad, count: int, rng: np.random.Generator) -> tuple[Int32s, Int32s]:
+    """Draw the prompt and the answer of some requests."""
+    varied = [
+        vary_answers(
+            share.bucket.input_tokens, share.bucket.output_tokens, _LENGTHS, context_tokens=load.longest_tokens
+        )
+        for share in load.shares
+    ]
+    drawn = rng.integers(0, _LENGTHS, count)
+    if len(varied) > 1:
+        fractions = np.array([share.fraction for share in load.shares])
+        drawn += _LENGTHS * rng.choice(len(varied), count, p=fractions / fractions.sum())
+    inputs = np.concatenate([lengths.input_tokens for lengths in varied])
+    outputs = np.concatenate([lengths.output_tokens for lengths in varied])
+    return inputs[drawn], outputs[drawn]
 
 
 def _members(device_of: Sequence[int], count: int) -> Iterator[list[int]]:
@@ -187,5 +223,5 @@ def _swapped_model(index: int, model: SizedModel, *, awake: bool) -> SwappedMode
 
 
 def dedicated_devices(models: Sequence[SizedModel]) -> int:
-    """Return the number of devices if no two models share one, at the same limit on busy time."""
-    return sum(max(1, ceil(model.busy_fraction / _MAX_BUSY)) for model in models)
+    """Return the least number of devices if no two models share one."""
+    return sum(max(1, ceil(model.min_busy_fraction)) for model in models)

@@ -15,15 +15,18 @@ from penstock.model import ModelSpec, cache_dtype
 from penstock.model.model_spec import model_as_measured
 from penstock.performance.residency.transition_times import TransitionSeconds
 from penstock.planning.shared_placement.model_loads import ModelLoad, PlaceOf, size_model
-from penstock.planning.shared_placement.shared_fleet import SharedFleet, dedicated_devices, smallest_fleet
-from penstock.planning.spec.catalog_prices import hourly_price, hourly_sizes
+from penstock.planning.shared_placement.shared_fleet import (
+    NoSharedFleet,
+    SharedFleet,
+    dedicated_devices,
+    smallest_fleet,
+)
+from penstock.planning.spec.catalog_prices import Levels, hourly_price, hourly_sizes
 from penstock.planning.spec.plan_types import AcceleratorPlan, Plan, WorkloadPlan
 
 SIMULATED_HOURS: Final = 2.0
 _ENGINE: Final = "vllm"
 """The engine whose sleep times are published."""
-_LONGER: Final = 1.1
-"""Longest answer over the mean answer: simulated answers vary by 10%."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,19 +93,22 @@ class SharedSources:
     model_of: Callable[[str], ModelSpec]
     place: PlaceOf
     prices_of: Callable[[str], Sequence[Price]]
+    seller_levels: Levels | None = None
+    """Function that returns how dear each cloud is, to pair the rents of accelerators that few clouds rent."""
 
 
 def plan_shared(asked: Plan, sources: SharedSources) -> SharedPlan:
     """Find the fewest shared devices of each accelerator on which every workload keeps its SLO in simulation."""
+    _check_rules(asked)
     loads = [_load(workload, sources.model_of) for workload in asked.workloads]
-    stated = {entry.id: entry for entry in asked.accelerators}
+    entries = asked.accelerators or tuple(AcceleratorPlan(id=accelerator.id) for accelerator in sources.accelerators)
     denied = {name for site in asked.sites[:1] for name in site.deny}
     choices, left_out = [], []
-    for accelerator in sources.accelerators:
-        if denied & {accelerator.id, accelerator.vendor}:
+    for accelerator, stated in zip(sources.accelerators, entries, strict=True):
+        if denied & {accelerator.id, accelerator.vendor, stated.id}:
             left_out.append(f"{accelerator.id}: the site excludes it")
             continue
-        found = _choice(asked, accelerator, stated.get(accelerator.id), loads, sources)
+        found = _choice(asked, accelerator, stated, loads, sources)
         if isinstance(found, str):
             left_out.append(f"{accelerator.id}: {found}")
         else:
@@ -116,21 +122,33 @@ def plan_shared(asked: Plan, sources: SharedSources) -> SharedPlan:
     )
 
 
+def _check_rules(asked: Plan) -> None:
+    """Refuse rules of a plan that shared devices would not keep."""
+    rules = asked.constraints
+    if "rent" not in asked.acquire:
+        raise UsageError("shared devices are rented by the hour; add `rent` to `acquire`")
+    if rules.min_vendors > 1 or rules.max_vendor_share is not None:
+        raise UsageError("a shared plan has one vendor; remove `min_vendors` and `max_vendor_share`")
+    if asked.owned:
+        raise UsageError("a shared plan rents all devices; remove `owned`")
+    for workload in asked.workloads:
+        if workload.engines and _ENGINE not in workload.engines:
+            raise UsageError(
+                f"workload '{workload.name}': shared devices run vLLM, whose sleep times are published; remove `engine`"
+            )
+
+
 def _load(workload: WorkloadPlan, model_of: Callable[[str], ModelSpec]) -> ModelLoad:
     shares = workload.shares
     if not shares:
         raise UsageError(f"workload '{workload.name}': shared devices need stated lengths instead of a trace")
     spec, chosen = model_of(workload.model), workload.weights[0]
-    total = sum(share.fraction for share in shares)
-    longest = max(share.bucket.input_tokens + ceil(_LONGER * share.bucket.output_tokens) for share in shares)
     return ModelLoad(
         name=workload.name,
         model=spec if chosen == "checkpoint" else model_as_measured(spec, chosen),
         slo=workload.slo,
         requests_per_s=workload.peak_requests_per_s,
-        input_tokens=round(sum(share.fraction * share.bucket.input_tokens for share in shares) / total),
-        output_tokens=round(sum(share.fraction * share.bucket.output_tokens for share in shares) / total),
-        longest_tokens=min(longest, spec.max_context_tokens or longest),
+        shares=shares,
         cache_dtype=None if workload.kv == "auto" else cache_dtype(workload.kv),
     )
 
@@ -138,25 +156,27 @@ def _load(workload: WorkloadPlan, model_of: Callable[[str], ModelSpec]) -> Model
 def _choice(
     asked: Plan,
     accelerator: Accelerator,
-    stated: AcceleratorPlan | None,
+    stated: AcceleratorPlan,
     loads: Sequence[ModelLoad],
     sources: SharedSources,
 ) -> SharedChoice | str:
     prices = sources.prices_of(accelerator.id)
-    rent = (stated.rent if stated is not None else None) or hourly_price(prices)
+    rent = stated.rent or hourly_price(prices, sources.seller_levels)
     if rent is None:
-        return "no rent by the hour is known; state `rent_usd`"
+        return "no rent by the hour is known; state `rent_usd_per_hour`"
     sized = {load.name: size_model(load, _deployment(load, accelerator), sources.place, host=True) for load in loads}
     models = [model for model in sized.values() if model is not None]
     if not models:
         return "no model fits on one device"
     fleet = smallest_fleet(models, hours=SIMULATED_HOURS, seed=asked.seed, eviction="least-harm")
-    if fleet is None:
-        return "a model misses its SLO on a device of its own, with the P90 of its step times"
+    if isinstance(fleet, NoSharedFleet):
+        return _why_none(fleet)
     spare = asked.constraints.spare_nodes
-    sizes = (stated.instances if stated is not None else None) or hourly_sizes(prices, quoted=False)
-    smallest = min(sizes, default=accelerator.node.devices)
+    sizes = hourly_sizes(prices, quoted=stated.rent is not None) if stated.instances is None else stated.instances
+    smallest = min([*sizes, accelerator.node.devices])
     rented = ceil((len(fleet.devices) + spare) / smallest) * smallest
+    if stated.max_nodes is not None and rented > stated.max_nodes * accelerator.node.devices:
+        return f"{rented} devices are more than `max_nodes` allows"
     usd = rented * rent.value * HOURS_PER_YEAR * asked.horizon_years
     return SharedChoice(
         accelerator=accelerator.id,
@@ -173,6 +193,16 @@ def _choice(
         bills=_bills(fleet, usd),
         too_large=tuple(name for name, model in sized.items() if model is None),
     )
+
+
+def _why_none(found: NoSharedFleet) -> str:
+    if found.overloaded:
+        return (
+            f"one device is too slow for the load of {', '.join(found.overloaded)}, and a shared model has one device; "
+            "`penstock plan` without --share gives it more"
+        )
+    missed = f"misses of the SLO by {', '.join(found.missed)}" if found.missed else "a queue that keeps growing"
+    return f"simulated with a device per model and the P90 of step times: {missed}"
 
 
 def _deployment(load: ModelLoad, accelerator: Accelerator) -> Deployment:

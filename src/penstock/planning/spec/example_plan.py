@@ -7,32 +7,36 @@ EXAMPLE_PLAN = """\
 # For editors that use schemas: run `penstock plan --schema > plan.schema.json` and make this the first line:
 # yaml-language-server: $schema=plan.schema.json
 
-name: 70B chat, 512 concurrent users
+name: 70B chat and an agent, rented
 start: 2026-12-01               # (default: today)
-horizon_years: 3                # (default)
+horizon_years: 1                # (default: 3)
 # step_months: 3                # months between changes of the fleet (default: no changes; 3 to 12 if demand grows)
 
 workloads:
   - name: chat
-    model: llama-3.1-70b        # a name from `penstock catalog models`, a config.json or a checkpoint directory
+    model: llama-3.3-70b        # a name from `penstock catalog models`, a config.json or a checkpoint directory
     weights: [checkpoint, fp8]  # formats to consider (default: the checkpoint's own)
     # kv: auto                  # auto, bf16, fp16 or fp8 (default: auto)
     # engine: vllm              # or [vllm, sglang]; here or for the whole plan (default: the fastest measured there)
     # mtp: true                 # whether a checkpoint's own multi-token-prediction layers may draft (default: true)
     # disaggregated: false      # whether separate replicas may prefill and decode (default: false)
-    slo: ttft=2s,tpot=60ms,attain=95%
-    users: 512                  # requests in flight at the peak; or  requests_per_s: {value: 20, low: 10, high: 40}
+    slo: ttft=1s,tpot=50ms,attain=95%
+    users: 200                  # requests in flight at the peak; or  requests_per_s: {value: 20, low: 10, high: 40}
     # think: 10s                # pause of a user between two requests (default: none)
     growth_per_year: 0%         # (default)
-    mean_load: 50%              # mean demand over peak demand (default)
+    mean_load: 40%              # mean demand over peak demand (default: 50%)
     # api: {input_usd_per_mtok: 0.6, output_usd_per_mtok: 0.6}   # the same model on an API, to compare with
-    lengths:                    # or  trace: my_requests.csv, and  columns: {arrival: ts, input: prompt, output: answer}
-      - {input: 1k, output: 256, share: 50%}
-      - {input: 3k, output: 512, share: 35%}
-      - {input: 4k, output: 1k,  share: 15%}
+    # trace: my_requests.csv    # instead of lengths; with  columns: {arrival: ts, input: prompt, output: answer}
+    lengths: [{input: 2k, output: 400}]   # or several: {input: 1k, output: 256, share: 70%}, ...
+  - name: agent
+    model: deepseek-r1
+    slo: ttft=5s,tpot=50ms,attain=95%
+    users: 64
+    mean_load: 40%
+    lengths: [{input: 16k, output: 1k}]
 
-accelerators: all verified      # (default) every verified accelerator with a catalog price; or a list:
-# accelerators:
+accelerators: [h200, mi325x, mi355x]      # (default: all verified, which is every one with a catalog price)
+# accelerators:                 # the same list with your own prices
 #   - mi300x
 #   - id: mi325x
 #     buy_usd: {value: 22000, low: 17000, high: 24000, source: "quote of 2026-11-02"}
@@ -50,7 +54,7 @@ accelerators: all verified      # (default) every verified accelerator with a ca
 # owned:                        # nodes owned already: kept while that is cheaper, else sold; 4xh100 counts devices
 #   - {id: 64xh100, age_years: 2, book_usd: 130k, resale_usd: 90k, until: 2029-06-30}
 
-acquire: [buy, rent, contract]  # (default) rent is by the hour; each way needs a price of the accelerator
+acquire: [rent, contract]       # (default: buy too) rent is by the hour; each way needs a price of the accelerator
 
 sites:                          # (default: one, without a cap)
   - name: main

@@ -225,6 +225,7 @@ class PlanFile:
     claims: tuple[SavingClaim, ...] = ()
     """Published savings to check against the plan."""
     seed: Annotated[int, whole(high=2**31)] = 0
+    """Seed of the draws from which P10, P90 and probabilities are computed. The fleet does not depend on it."""
     draws: Annotated[int, whole(low=100, high=200_000)] = 4000
     sure: Flag = False
     """Set to true to accept implausible amounts; otherwise the plan is refused with a question."""

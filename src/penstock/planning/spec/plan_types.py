@@ -121,13 +121,18 @@ class WorkloadPlan:
         """
         if self.requests_per_s is not None:
             return self.requests_per_s * self.demand.value
+        return self.demand.value * (self.users or 0.0) / (self.longest_request_s + self.think_s)
+
+    @property
+    def longest_request_s(self) -> float:
+        """Return the longest time in seconds that a request of mean length may take within the SLO."""
         answer = sum(share.fraction * share.bucket.output_tokens for share in self.shares)
         waits_s = (
             inf
             if self.slo.ttft_s is None or self.slo.tpot_s is None
             else (self.slo.ttft_s + self.slo.tpot_s * max(0.0, answer - 1))
         )
-        return self.demand.value * (self.users or 0.0) / (min(waits_s, self.slo.e2e_s or inf) + self.think_s)
+        return min(waits_s, self.slo.e2e_s or inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

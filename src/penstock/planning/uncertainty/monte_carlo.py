@@ -25,7 +25,7 @@ _COULD_BE: Final = 0.1
 
 At 0.1, a loss that lies outside P10-P90 does not count.
 """
-_SOLVED_WORLDS: Final = 5
+_SOLVED_WORLDS, _SOLVED_SEED = 5, 0
 _WORLD_GAP: Final = 2e-3
 _WORLD_NODES: Final = 200
 
@@ -91,15 +91,16 @@ class Confidence:
 
 
 def add_fleets_of_drawn_worlds(
-    family: Family, world: InputWorld, candidates: Sequence[Candidate], knobs: Sequence[Knob], *, seed: int
+    family: Family, world: InputWorld, candidates: Sequence[Candidate], knobs: Sequence[Knob]
 ) -> Family:
     """Add the fleets that are cheapest in a few draws, so that every label has more fleets to choose from.
 
     A resized fleet keeps its accelerators and their shares of each length bucket. If throughputs differ from the plan,
     other accelerators or shares may be cheaper. On the examples, fleets from a handful of draws close most of the gap
-    to solving every draw again (docs/methodology.md, "Plan").
+    to solving every draw again (docs/methodology/plan.md). The draws do not depend on the plan's seed, so that a plan
+    with another seed has the same fleets.
     """
-    drawn, found = draw_inputs(knobs, seed, _SOLVED_WORLDS), []
+    drawn, found = draw_inputs(knobs, _SOLVED_SEED, _SOLVED_WORLDS), []
     for number in range(_SOLVED_WORLDS if drawn.knobs else 0):
         one = world
         for knob in drawn.knobs:

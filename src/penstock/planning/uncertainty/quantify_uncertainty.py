@@ -52,7 +52,7 @@ def find_competing(
     competing = tuple(entry for entry in candidates if entry.disaggregated is None or entry.id in used)
     world = InputWorld(resolved=_without_unused(resolved, family))
     knobs = knobs_of(world.resolved, capacity_spreads(competing))
-    family = add_fleets_of_drawn_worlds(family, world, competing, knobs, seed=resolved.plan.seed)
+    family = add_fleets_of_drawn_worlds(family, world, competing, knobs)
     return CompetingFleets(family=family, candidates=competing, world=world, knobs=knobs)
 
 

@@ -89,8 +89,8 @@ def _measure(blame: Blame, family: Family, candidates: tuple[Candidate, ...]) ->
         "demand": f"forecast the {subject}",
         "mean_load": f"forecast the {subject}",
         "delivery": f"get the delivery date of {subject} in writing",
-        "software_gain": f"determine the {subject}",
-        "rate": f"determine the {subject}",
+        "software_gain": f"give your own figure for the {subject} in the plan file",
+        "rate": f"give your own figure for the {subject} in the plan file",
     }
     if blame.id == PRICE_CHANGE:
         return "agree on prices for the whole plan, because later prices are uncertain"

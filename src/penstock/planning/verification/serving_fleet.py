@@ -56,6 +56,8 @@ class Check:
     The value is 1 if the pool is exactly sized, so that no search was needed. The value is None if the load was not
     searched for any other reason.
     """
+    peak_factor: float | None = None
+    """Simulated load relative to the load at the peak: the inverse of the allowed utilisation, times the headroom."""
     just_right: bool = False
     """Whether the pool meets the SLO but would miss the SLO with one replica less."""
 
@@ -128,3 +130,15 @@ def at_planned_load(fleet: ServingFleet, problem: Problem) -> ServingFleet:
         shares = {pool: share / total for pool, share in sent.items()}
         streams.append(replace(stream, requests_per_s=stream.requests_per_s * total, shares=shares))
     return replace(fleet, streams=tuple(streams))
+
+
+def load_factors(fleet: ServingFleet, planned: ServingFleet) -> dict[str, float]:
+    """Map each workload to its planned load relative to its load at the peak."""
+    peak, raised = (
+        {
+            name: sum(stream.requests_per_s for stream in streams if stream.workload == name)
+            for name in {stream.workload for stream in streams}
+        }
+        for streams in (fleet.streams, planned.streams)
+    )
+    return {name: raised[name] / rate for name, rate in peak.items() if rate}

@@ -15,8 +15,16 @@ from penstock.planning.optimizer.fill_nodes import fill_nodes
 from penstock.planning.optimizer.load_balance import balance_load
 from penstock.planning.optimizer.problem import Mix, PoolKey, PoolPeriod, Problem, ReplicaKind, Restriction
 from penstock.planning.optimizer.refill_nodes import Filling
+from penstock.planning.optimizer.vendor_load import vendors_above_minimum_share
 from penstock.planning.spec.plan_types import WorkloadPlan
-from penstock.planning.verification.serving_fleet import Check, VerifyOf, at_planned_load, pool_id, serving_fleet
+from penstock.planning.verification.serving_fleet import (
+    Check,
+    VerifyOf,
+    at_planned_load,
+    load_factors,
+    pool_id,
+    serving_fleet,
+)
 
 _HEADROOM: Final = 0.98
 MAY_CARRY: Final = 1.07
@@ -224,12 +232,16 @@ def _learn_capacities(
 ) -> dict[PoolKey, float]:
     """Map each pool to its simulated capacity relative to its estimated rates.
 
-    If `lowest` is true, the lowest capacity seen so far is kept.
+    A pool that is exactly sized met its load without a search for its capacity, so it keeps the capacity assumed before
+    and may take over load from a pool that missed the SLO. If `lowest` is true, the lowest capacity seen so far is
+    kept.
     """
     carried = dict(problem.carried)
     for key, check, busy in _pools_checked(tried, checks, problem):
         if check.sustained_share is not None:
-            before, now = carried.get(key), carried.get(key, 1.0) * check.sustained_share * busy
+            unsearched = check.just_right and check.sustained_share == 1
+            used = max(1.0, busy) if unsearched else check.sustained_share * busy
+            before, now = carried.get(key), carried.get(key, 1.0) * used
             carried[key] = max(_MIN_CAPACITY, now if before is None or not lowest else min(before, now))
     return carried
 
@@ -288,25 +300,6 @@ def of_same_accelerators(problem: Problem, mix: Mix) -> Mix | None:
 def _with_largest_margin(mix: Mix, problem: Problem) -> Mix:
     """Spread the load over the pools, fill each pool for its load, and spread the load over the new replicas."""
     return balance_load(fill_nodes(balance_load(mix, problem), problem), problem)
-
-
-def vendors_above_minimum_share(problem: Problem, mix: Mix) -> frozenset[str]:
-    """Return the vendors that carry at least the minimum share of the load in every period."""
-    carried: dict[tuple[str, int], float] = {}
-    whole = [0.0] * problem.periods
-    demands = {demand.key: demand for demand in problem.demands}
-    for pool in mix.pools:
-        for (_, key), share in pool.load.items():
-            tokens = share * demands[key].requests_per_s[pool.period] * demands[key].tokens
-            whole[pool.period] += tokens
-            at = (pool.offer.vendor, pool.period)
-            carried[at] = carried.get(at, 0.0) + tokens
-    least = problem.min_vendor_share - 10 * _ROUNDING
-    return frozenset(
-        vendor
-        for vendor in {vendor for vendor, _ in carried}
-        if all(carried.get((vendor, period), 0.0) >= least * load for period, load in enumerate(whole))
-    )
 
 
 def _restrict_to_kinds(tried: Mix, problem: Problem) -> Problem:
@@ -368,8 +361,11 @@ def check_periods(
     found: dict[CheckKey, Check] = {}
     for period in sorted({pool.period for pool in mix.pools}):
         fleet = serving_fleet(mix, period, problem, candidates, workloads)
-        for check in verify_of(at_planned_load(fleet, problem)):
-            found[period, check.pool or check.workload] = check
+        planned = at_planned_load(fleet, problem)
+        factors = load_factors(fleet, planned)
+        for check in verify_of(planned):
+            known = replace(check, peak_factor=factors.get(check.workload))
+            found[period, check.pool or check.workload] = known
     return found
 
 

@@ -9,6 +9,7 @@ from penstock.errors import UsageError
 from penstock.fleet.deployment import default_cache_dtype
 from penstock.fleet.release import Release
 from penstock.model import LatentAttention, ModelSpec, Part
+from penstock.model.config_json import Config
 from penstock.model.sequence_mixers import CompressedAttention, GroupedAttention
 from penstock.preflight.facts.situation import Launch, LaunchSituation, Situation, UnreadModel
 from penstock.preflight.rules.condition import ENVIRONMENT, Facts, Kind, Unknown, Value
@@ -51,12 +52,14 @@ def derive_facts(situation: Situation) -> Facts:
 def derive_facts_without_shape(situation: LaunchSituation, model: UnreadModel) -> Facts:
     """Derive the facts that need no shape of the model. Every other fact of the vocabulary is unknown."""
     missing = Unknown(f"the shape of {model.architecture} is not read")
-    known = {"model.architecture": model.architecture, "quant.method": _stated_method(model)}
+    known: dict[str, Value | Unknown] = {}
+    if model.config is not None:
+        known = {"model.architecture": model.architecture, "quant.method": _stated_method(model.config)}
     return {**dict.fromkeys(VOCABULARY, missing), **known, **_launch_facts(situation)}
 
 
-def _stated_method(model: UnreadModel) -> str:
-    for holder in (model.config, model.config.optional("text_config")):
+def _stated_method(config: Config) -> str:
+    for holder in (config, config.optional("text_config")):
         section = None if holder is None else holder.optional("quantization_config")
         if section is not None:
             return section.text("quant_method", default="unstated").lower()
@@ -263,6 +266,8 @@ def _launch(situation: LaunchSituation) -> Mapping[str, Value | Unknown]:
         "launch.attention_backend": backend,
         "launch.attention": _unknown("launch.attention") if backend == "auto" else backend,
         "launch.moe_backend": launch.flag("moe-backend", "moe-runner-backend") or "auto",
+        "launch.dtype": {"half": "float16"}.get(dtype := launch.flag("dtype") or "auto", dtype),
+        "launch.block_size": _or_unknown(_number(launch, "block-size"), "the engine chooses it"),
         "launch.graphs": not eager,
         "launch.batched_tokens": _or_unknown(
             _number(launch, "max-num-batched-tokens", "chunked-prefill-size"), "the engine's default applies"

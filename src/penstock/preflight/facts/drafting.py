@@ -12,6 +12,20 @@ _OWN_LAYERS: Final = ("NEXTN", "EAGLE")
 _DRAFTER_FLAGS: Final = ("speculative-draft-model-path", "speculative-draft-model")
 
 
+ARCHITECTURES_WITHOUT_MTP: Final = frozenset(
+    {
+        *("Gemma2ForCausalLM", "Gemma3ForCausalLM", "Gemma3ForConditionalGeneration", "GptOssForCausalLM"),
+        *("Llama4ForConditionalGeneration", "LlamaForCausalLM", "MistralForCausalLM", "MixtralForCausalLM"),
+        *("Phi3ForCausalLM", "Qwen2ForCausalLM", "Qwen2MoeForCausalLM", "Qwen2_5_VLForConditionalGeneration"),
+        *("Qwen3ForCausalLM", "Qwen3MoeForCausalLM", "Qwen3VLForConditionalGeneration"),
+        "Qwen3VLMoeForConditionalGeneration",
+    }
+)
+"""Architectures that no release of vLLM turns into a draft of their own layers (hf_config_override in
+vllm/config/speculative.py, read at v0.14.0 to v0.27.1 and in 0.28.0 to 0.33.0). Their config then ends in
+"Unsupported speculative method: 'mtp'"."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drafting:
     """What drafts the tokens of a launch."""

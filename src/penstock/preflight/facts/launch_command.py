@@ -74,6 +74,7 @@ def parse_command(text: str) -> tuple[ServingEngine | None, Launch]:
         bare=frozenset(name for name, value in given.items() if value is None),
         torn=read.torn,
         visible_devices=_visible(tokens, environment | inner),
+        slices=any("MIG-" in word for word in (*tokens, *(environment | inner).values())),
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from penstock.catalog.accelerator import Accelerator
 from penstock.fleet import Parallelism
@@ -45,16 +46,22 @@ class Subject:
     scanned: ScannedFacts | None = None
 
 
+UNKNOWN_ARCHITECTURE: Final = "unknown"
+"""Stands for the architecture of a repository whose config is not at hand."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class UnreadModel:
-    """A checkpoint whose config is well formed, but whose shape no reader of this version knows."""
+    """A checkpoint whose shape no reader of this version knows, or whose config is not at hand."""
 
     name: str
     """Path or repository of the checkpoint, as a launch command names it."""
     architecture: str
+    """The architecture that the config names, or UNKNOWN_ARCHITECTURE."""
     reason: str
     """Sentence that says why the shape is not read."""
-    config: Config
+    config: Config | None
+    """The config. None if it is not at hand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +80,8 @@ class Launch:
     """Descriptions of the places in the user's command that a shell would misread."""
     visible_devices: int | None = None
     """Number of devices visible to the engine. The number is None if all devices are visible."""
+    slices: bool = False
+    """Whether the devices that the command names are MIG slices."""
 
     def flag(self, *names: str) -> str | None:
         """Return the value of the first named flag that is set, or None if none of them is set."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from penstock.fleet.release import Release
 from penstock.preflight.facts.situation import Launch
-from penstock.preflight.launch.json_keys import check_keys
+from penstock.preflight.launch.json_keys import check_keys, check_speculation
 from penstock.preflight.launch.release_flags import FlagFinding, release_finding, was_read
 from penstock.preflight.launch.value_kinds import wrong_kind
 from penstock.preflight.rules.history import History
@@ -72,6 +72,7 @@ def check_values(
     return (
         *found,
         *check_keys(launch, engine, version, choices),
+        *check_speculation(launch, engine, version, choices),
         *_backend_variable(launch, engine, version, knowledge),
         *_together(launch, engine, context_tokens),
     )

@@ -1,4 +1,4 @@
-"""Checks the keys inside flags that take JSON, and names the flags whose keys are not checked."""
+"""Checks the keys inside flags that take JSON and the values of speculative decoding, and names unchecked flags."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -17,6 +17,14 @@ _CHECKED_SINCE: Final[Mapping[str, Release]] = {
     "compilation-config": Release("0.16.0"),
 }
 """First release of vLLM whose keys are checked. Older ones accept more than their dataclass lists, or were not read."""
+_VALUES_SINCE: Final = Release("0.14.0")
+"""First release of vLLM whose values of speculative decoding are checked: num_speculative_tokens is an integer above 0,
+and a method without a draft of its own needs a model (vllm@v0.14.0:vllm/config/speculative.py#L61, #L259-L281, the same
+in 0.28.0 to 0.33.0)."""
+_NEED_A_MODEL: Final = frozenset(
+    {"draft_model", "eagle", "eagle3", "dflash", "medusa", "mlp_speculator", "custom_class"}
+)
+"""Methods that draft with a separate model, or with a class that the launch names as its model."""
 _UNCHECKED: Final = ("hf-overrides", "model-loader-extra-config", "json-model-override-args")
 
 
@@ -45,6 +53,52 @@ def check_keys(launch: Launch, engine: str, version: Release, choices: Mapping[s
                     instead=near[0] if near else None,
                     certain=was_read(version, known),
                 )
+
+
+def check_speculation(
+    launch: Launch, engine: str, version: Release, choices: Mapping[str, History]
+) -> Iterator[FlagFinding]:
+    """Yield the values of vLLM's speculative decoding that the release does not take."""
+    flag, known = "--speculative-config", choices.get("speculative-config.method")
+    config = speculative_config(launch.flags)
+    if engine != "vllm" or config is None or known is None or version < _CHECKED_SINCE["speculative-config"]:
+        return
+    method = config.get("method")
+    if isinstance(method, str) and (found := _unknown_method(flag, method, version, known)) is not None:
+        yield found
+        return
+    if version < _VALUES_SINCE:
+        return
+    tokens = config.get("num_speculative_tokens")
+    if tokens is not None and not _is_count(tokens):
+        why = f"has num_speculative_tokens {str(tokens)[:40]!r}, which is not a whole number above 0"
+        yield FlagFinding(name=flag, problem="wrong_value", release=None, instead=why)
+    drafts = "draft_model" if method is None else method
+    if drafts in _NEED_A_MODEL and config.get("model") is None and tokens is not None:
+        why = f'names no model, and the method {drafts} drafts with one; add its "model"'
+        yield FlagFinding(name=flag, problem="wrong_value", release=None, instead=why)
+
+
+def _unknown_method(flag: str, method: str, version: Release, known: History) -> FlagFinding | None:
+    value = f"with the method '{method[:40]}'"
+    if method in known.entries:
+        return release_finding(flag, method, version, known, value=value)
+    near = get_close_matches(method, known.names_in(version), n=1, cutoff=0.6)
+    return FlagFinding(
+        name=flag,
+        value=value,
+        problem="unknown_value",
+        release=str(version),
+        instead=near[0] if near else None,
+        certain=was_read(version, known),
+    )
+
+
+def _is_count(value: object) -> bool:
+    """Return whether pydantic reads a value as an integer above 0. Text of digits and whole floats count."""
+    if isinstance(value, str):
+        return value.strip().isdecimal() and int(value) > 0
+    return isinstance(value, int | float) and value > 0 and value == int(value)
 
 
 def unchecked_keys(launch: Launch) -> list[str]:

@@ -30,6 +30,18 @@ HEAD_NODE: Final = "HEAD_NODE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaPlace:
+    """Devices and port of the first of several replicas on one machine."""
+
+    devices: tuple[int, ...]
+    """Numbers of the devices. The tuple is empty if the replica has the whole machine."""
+    port: int
+    """Port on which the replica is reached."""
+    replicas: int
+    """Replicas on one machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlan:
     """A launch that can be printed as a command for an installed engine or as a container command."""
 
@@ -47,6 +59,8 @@ class LaunchPlan:
     """Whether the version number belongs to no published release, so that no image exists."""
     config_file: str = ""
     """Text of the YAML file that the command reads; empty if the server needs no file."""
+    place: ReplicaPlace | None = None
+    """Devices and port of this replica. None if the replica has the machine for itself and its usual port."""
 
     def as_launch(self) -> Launch:
         """Return the launch in the form that rules and flag checks use."""
@@ -77,9 +91,28 @@ class LaunchPlan:
 
     def bare(self) -> str:
         """Return the command for an installed engine, with one argument per line."""
-        program = program_of(self.engine).start(self.model)
+        program = program_of(self.engine)
         assigned = [f"{variable.name}={quote(variable.value or '')}" for variable in self.variables]
-        return self._written_file() + _LINE_BREAK.join([*assigned, program, *self._flag_words()])
+        flags = self._flag_words()
+        if self.place is not None:
+            assigned = (
+                [f"{self._visible_devices}={self._device_numbers}", *assigned] if self.place.devices else assigned
+            )
+            flags += [f"--port {self.place.port}"] if self.place.port != self._server_port else []
+        return self._written_file() + _LINE_BREAK.join([*assigned, program.start(self.model), *flags])
+
+    @property
+    def _server_port(self) -> int:
+        stated = next((flag.value for flag in self.flags if flag.name == "port"), None)
+        return program_of(self.engine).port if stated is None else int(stated)
+
+    @property
+    def _visible_devices(self) -> str:
+        return "HIP_VISIBLE_DEVICES" if self.vendor == "amd" else "CUDA_VISIBLE_DEVICES"
+
+    @property
+    def _device_numbers(self) -> str:
+        return ",".join(str(number) for number in self.place.devices) if self.place is not None else ""
 
     def _written_file(self) -> str:
         """Return the command that writes the file that the server reads, or nothing."""
@@ -90,13 +123,15 @@ class LaunchPlan:
         """Return the command for the official image, with one argument per line."""
         if self.image is None:
             return None
-        devices = ["--gpus all"]
+        own = bool(self._device_numbers)
+        devices = [f"""--gpus '"device={self._device_numbers}"'""" if own else "--gpus all"]
         if self.vendor == "amd":
             devices = ["--device /dev/kfd --device /dev/dri --group-add video --cap-add SYS_PTRACE"]
             devices.append("--security-opt seccomp=unconfined")
-        program = program_of(self.engine)
-        port = next((flag.value for flag in self.flags if flag.name == "port"), program.port)
-        reached = f"-p {port}:{port}" if self.nodes == 1 else "--network host"
+            devices += [f"-e {self._visible_devices}={self._device_numbers}"] if own else []
+        program, port = program_of(self.engine), self._server_port
+        published = port if self.place is None else self.place.port
+        reached = f"-p {published}:{port}" if self.nodes == 1 else "--network host"
         model, mount = self._model_path_and_mount()
         run = ["docker run --rm", *devices, f"--ipc host {reached}", mount]
         run += [f"-e {variable.name}={quote(variable.value or '')}" for variable in self.variables]
@@ -183,7 +218,7 @@ def plan_launch(
         flags.append(Setting(name="quantization", value=asked.quantization, why="the requested weight format"))
     nodes = -(-asked.parallelism.devices // accelerator.node.largest)
     if recipe is not None:
-        flags += list(recipe.flags)
+        flags += [flag for flag in recipe.flags if not _needs_aiter_mla(flag, variables, version)]
         variables += list(recipe.variables)
     chosen = any(flag.name == "attention-backend" for flag in flags)
     if engine == "vllm" and not chosen and isinstance(subject, Subject):
@@ -200,6 +235,13 @@ def plan_launch(
         nodes=nodes,
         config_file=config_file,
     )
+
+
+def _needs_aiter_mla(flag: Setting, variables: Sequence[Setting], version: Release) -> bool:
+    """Return whether a recipe's flag is an FP8 cache that TRITON_MLA refuses before 0.18.0, with AITER's MLA off."""
+    off = any(one.name == "VLLM_ROCM_USE_AITER_MLA" and one.value == "0" for one in variables)
+    narrow = flag.name == "kv-cache-dtype" and (flag.value or "").startswith("fp8")
+    return off and narrow and version < Release("0.18.0")
 
 
 def _split_flags(asked: LaunchChoices, names: Sequence[str]) -> list[Setting]:

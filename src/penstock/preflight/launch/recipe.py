@@ -18,6 +18,10 @@ _BUILT_IN: Final = {"nano_v3": "nemotron_v3"}
 """Parsers that recipes ship as a file, each with the name of the built-in parser in later releases."""
 _FILES: Final = ("reasoning-parser-plugin", "tool-parser-plugin")
 _SPREAD: Final = "enable-expert-parallel"
+_FOR_BENCHMARKS: Final = "no-enable-prefix-caching"
+"""Setting that recipes give for an accelerator to measure with synthetic prompts. "We recommend always adding this flag
+if running with synthetic dataset" (recipes@8959cf64189c:Llama/Llama3.3-70B.md#L126). A recipe that turns prefix caching
+off for the model itself, as for OCR, keeps the setting."""
 _PARSE_TOOLS: Final = "tool-call-parser"
 _CHOOSE_TOOLS: Final = "enable-auto-tool-choice"
 _REASONS: Final = {
@@ -157,6 +161,8 @@ def _flags(entry: Mapping[str, Any], accelerator: Accelerator) -> Iterator[Setti
     for prefix, key in sections:
         for text in entry.get(key, ()):
             name, _, value = str(text).partition(" ")
+            if prefix and name == _FOR_BENCHMARKS:
+                continue
             yield Setting(name=name, value=value or None, why=_REASONS[prefix])
 
 

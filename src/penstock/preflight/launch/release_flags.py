@@ -63,9 +63,10 @@ class FlagFinding:
         if self.problem == "unknown_value":
             unread = "" if self.certain else f"; not known whether {self.release} has it"
             return f"{name}: {'this release has' if self.certain else 'releases read have'} no such value{near}{unread}"
+        kind = "flag" if self.name.startswith("--") else "environment variable"
         if not self.certain:
-            return f"{name} is no flag of any release that was read{near}; not known whether {self.release} has it"
-        return f"{name} is no flag of any release that was read{near or '; is it spelled right?'}"
+            return f"{name} is no {kind} of any release that was read{near}; not known whether {self.release} has it"
+        return f"{name} is no {kind} of any release that was read{near or '; is it spelled right?'}"
 
 
 def check_flags(launch: Launch, version: Release, known: EngineFlags) -> tuple[FlagFinding, ...]:

@@ -33,6 +33,8 @@ class CutContext:
 
     model_tokens: int
     tokens: int
+    safe_tokens: int
+    """Tokens that fit even if the reserves take their P90. `tokens` may be more."""
     needed_bytes: int
     left_bytes: int
 
@@ -74,8 +76,8 @@ def start_context(launch: Launch, asked: int | None, deployment: Deployment) -> 
     """Return the context in tokens that the KV cache should hold for one request at start-up.
 
     A limit in the launch command comes first, then the context that the user requests. Without either, the result is
-    the model's limit for vLLM, and a usual context if the engine chooses the limit. vLLM refuses to start if the
-    context does not fit. SGLang starts, and refuses long requests.
+    the model's limit, and a usual context if the engine chooses the limit. vLLM refuses to start if the context does
+    not fit. SGLang starts, and refuses long requests.
     """
     model = deployment.model
     typed = launch.flag("max-model-len", "context-length", "max-seq-len")
@@ -83,8 +85,7 @@ def start_context(launch: Launch, asked: int | None, deployment: Deployment) -> 
         return tokens
     if asked is not None:
         return asked
-    lets_engine_choose = typed is not None or deployment.engine.name == "sglang"
-    if lets_engine_choose or model.max_context_tokens is None:
+    if typed is not None or model.max_context_tokens is None:
         return usual_context_tokens(model)
     return model.max_context_tokens
 
@@ -109,7 +110,7 @@ def fit_to_memory(
         step = str(tuned.engine.max_batched_tokens)
         plan = plan.with_flags(Setting(name=flags["max_batched_tokens"], value=step, why=why))
     if asked is not None or ENGINES[plan.engine].server != "vllm":
-        return plan, None, room.at(wanted)
+        return plan, None, served_memory(room, start_context(plan.as_launch(), asked, deployment))
     cut = fitting_context(room)
     if cut is not None and not plan.has(_STEP) and (smaller := _smaller_step(room, cut)) is not None:
         taken = format_gib(step_bytes(room))
@@ -123,6 +124,20 @@ def fit_to_memory(
         f"{format_gib(cut.left_bytes)} are left: without it vLLM does not start"
     )
     return plan.with_flags(Setting(name="max-model-len", value=str(cut.tokens), why=why)), cut, room.at(cut.tokens)
+
+
+def served_memory(room: DeviceRoom, context_tokens: int) -> MemoryFit:
+    """Return the memory with requests of `context_tokens`, or of what SGLang has room for if that is less.
+
+    SGLang takes the context of the config, starts in any case, and refuses the requests that do not fit.
+    """
+    memory, model = room.at(context_tokens), room.deployment.model
+    stated = context_tokens != model.max_context_tokens
+    if room.deployment.engine.name != "sglang" or memory.fits or memory.capacity is None or stated:
+        return memory
+    # Whether the weights fit is asked with a usual context: a long one would make every doubt a refusal.
+    longest, usual = memory.capacity.longest_context_tokens or 0, usual_context_tokens(model)
+    return room.at(longest if memory.obstacle_is("context") and longest >= usual else usual)
 
 
 def _smaller_step(room: DeviceRoom, cut: CutContext) -> DeviceRoom | None:
@@ -167,6 +182,7 @@ def fitting_context(room: DeviceRoom) -> CutContext | None:
     return CutContext(
         model_tokens=limit,
         tokens=tokens,
+        safe_tokens=full.capacity.safe_context_tokens,
         needed_bytes=full.capacity.start_bytes,
         left_bytes=full.budget.kv_bytes,
     )
@@ -258,3 +274,9 @@ def _cache_dtype(asked: str | None) -> CacheDtype | None:
         return None if asked in {None, "auto"} else cache_dtype(str(asked))
     except ConfigError:
         return None
+
+
+def uncounted_cache(launch: Launch) -> str | None:
+    """Return the KV cache dtype of a launch whose bytes per token are not known, or None."""
+    asked = launch.flag("kv-cache-dtype")
+    return asked if asked not in {None, "auto"} and _cache_dtype(asked) is None else None

@@ -25,6 +25,8 @@ _PLAIN_SWITCHES: Final = Release("0.10.0")
 _PLAIN_OBJECTS: Final = Release("0.14.0")
 _SUFFIXED: Final = re.compile(r"(?<=[:\[,\s])\d+(\.\d+)?[kmgtKMGT]\b")
 """Numbers with a suffix, such as 32k. vLLM also accepts them inside JSON values."""
+_PAIRS: Final = re.compile(r"(\w{1,40})=(\d{1,9})")
+"""The form `image=4`, which `--limit-mm-per-prompt` took before it took JSON."""
 _WORDS: Final = {"json": "JSON value", "object": "JSON object", "number": "number", "whole": "whole number"}
 
 
@@ -87,7 +89,8 @@ def _json(value: str, *, whole: bool) -> str | None:
     try:
         read = json.loads(_SUFFIXED.sub("1", value))
     except (ValueError, RecursionError):
-        return "is not valid JSON"
+        pair = _PAIRS.fullmatch(value)
+        return "is not valid JSON" + (f"""; write '{{"{pair[1]}": {pair[2]}}}'""" if pair else "")
     return "is not a JSON object" if whole and not isinstance(read, dict) else None
 
 

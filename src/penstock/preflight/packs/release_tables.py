@@ -24,13 +24,13 @@ class ReleaseTables:
 
 
 def texts_of(node: ast.AST | None, named: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """Return the texts of a list, a tuple, a set, a named list, or a sum of these. Other nodes have no texts."""
+    """Return the texts of a list, a tuple, a set, a Literal, a named list, or a sum of these, or no texts."""
     found, open_nodes = set[str](), [node]
     while open_nodes:
         match open_nodes.pop():
             case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
                 open_nodes += items
-            case ast.Starred(value=value):
+            case ast.Starred(value=value) | ast.Subscript(value=ast.Name(id="Literal"), slice=value):
                 open_nodes.append(value)
             case ast.BinOp(op=ast.Add(), left=left, right=right):
                 open_nodes += (left, right)

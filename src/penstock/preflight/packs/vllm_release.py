@@ -21,6 +21,7 @@ _LITERALS: Final = {
     "quantization": ("QuantizationMethods", ("vllm/model_executor/layers/quantization/__init__.py",)),
     "kv-cache-dtype": ("CacheDType", ("vllm/config/cache.py", "vllm/config/__init__.py", "vllm/config.py")),
     "moe-backend": ("MoEBackend", ("vllm/config/kernel.py",)),
+    "speculative-config.method": ("SpeculativeMethod", ("vllm/config/speculative.py",)),
 }
 _BACKENDS: Final = ("vllm/v1/attention/backends/registry.py", "vllm/attention/backends/registry.py")
 _DEFAULTS: Final = {
@@ -83,7 +84,7 @@ def _choices(source: ReleaseSource) -> dict[str, frozenset[str]]:
     found = {"attention-backend": _backends(source)}
     for flag, (name, paths) in _LITERALS.items():
         trees = (parse_python(source, path) for path in paths)
-        found[flag] = next((values for tree in trees if (values := _literal(tree, name))), frozenset())
+        found[flag] = next((values for tree in trees if (values := literal_texts(tree, name))), frozenset())
     found["tokenizer-mode"] |= dict_keys(parse_python(source, "vllm/tokenizers/registry.py"), "_VLLM_TOKENIZERS")
     for flag, folder in (("tool-call-parser", "vllm/tool_parsers/"), ("reasoning-parser", "vllm/reasoning/")):
         found[flag] = _parser_names(source.read(f"{folder}__init__.py"))
@@ -110,8 +111,8 @@ def _is_given(line: ast.AnnAssign) -> bool:
     return not hidden and "ClassVar" not in ast.unparse(line.annotation) and "init=False" not in default
 
 
-def _literal(tree: ast.Module, name: str) -> frozenset[str]:
-    """Return the texts of `Name = Literal["a", "b"]`."""
+def literal_texts(tree: ast.Module, name: str) -> frozenset[str]:
+    """Return the texts of `Name = Literal["a", "b"]`, and of the literals that it names."""
     for node in tree.body:
         named = assignment(node)
         if named is not None and named[0] == name and isinstance(named[1], ast.Subscript):

@@ -43,8 +43,14 @@ class GraphMode:
 
 
 _AITER_BY_NAME: Final = Release("0.16.0")
-"""First release read in which a launch may name ROCM_AITER_FA without VLLM_ROCM_USE_AITER: the platform then only
+"""First release read in which a launch may name AITER's backends without VLLM_ROCM_USE_AITER: the platform then only
 validates the backend, which does not ask for the variable (vllm@v0.16.0:vllm/_aiter_ops.py, vllm/platforms/rocm.py)."""
+_BLOCK_OF_ONE: Final = ReleaseRange.parse(">=0.11.1, <0.18.0")
+"""Releases in which `--block-size 1` makes ROCm take ROCM_AITER_MLA for MLA, and refuse TRITON_MLA
+(vllm@v0.11.1:vllm/platforms/rocm.py#L227-L242, the same up to v0.17.0)."""
+_BLOCK_IS_ASKED: Final = Release("0.19.0")
+"""First release in which every backend is asked whether it takes --block-size (validate_configuration, and
+vllm@v0.19.0:vllm/v1/attention/selector.py#L74-L77). ROCm's platform drops the number in 0.18.0."""
 _UNREAD: Final = Backend(name=None, determined=False, block="", graphs=None, rejected={})
 _AITER_MLA_HEADS: Final = frozenset({16, 128})
 """Numbers of heads per device for which SGLang uses AITER's MLA. For other numbers of heads, SGLang uses Triton."""
@@ -68,6 +74,8 @@ def predict_backend(facts: Facts, table: Mapping[str, Any]) -> Backend:
             sparse = " sparse" if "sparse" in _kinds(facts) else ""
             return Backend(name=None, determined=True, block="", graphs=None, rejected={asked: f"no{sparse} MLA"})
         order = [asked]
+    elif order[0] == "ROCM_AITER_MLA" and _chooses_by_block_of_one(facts):
+        order = order[:1]
     elif (forced := table["forced"].get(facts.get("model.architecture"))) is not None and facts.get(
         "platform"
     ) == "rocm":
@@ -158,10 +166,12 @@ def _obstacle(entry: Mapping[str, Any], facts: Facts) -> str | None:
     chip, kv, head = facts.get("chip"), _cache_type(facts), facts.get("model.head_dim")
     if "chips" in entry and chip not in entry["chips"]:
         return f"not for {chip}"
+    if not _takes_cache(entry, facts):
+        return f"no {kv} cache"
     if (missing := _aiter_obstacle(entry.get("aiter"), facts)) is not None:
         return missing
-    if kv not in entry["kv"] or chip not in entry.get("kv_chips", {}).get(kv, (chip,)):
-        return f"no {kv} cache"
+    if (refused := _block_obstacle(entry, facts)) is not None:
+        return refused
     if entry["heads"] and head not in entry["heads"]:
         return f"no head size {head}"
     takes_sinks = entry["sinks"] and ("sink_chips" not in entry or chip in entry["sink_chips"])
@@ -174,6 +184,37 @@ def _obstacle(entry: Mapping[str, Any], facts: Facts) -> str | None:
     return None
 
 
+def _takes_cache(entry: Mapping[str, Any], facts: Facts) -> bool:
+    """Return whether a backend of this release takes the KV cache type on this chip, with this model's heads."""
+    kv, chip, version = _cache_type(facts), facts.get("chip"), facts.get("version")
+    if kv not in entry["kv"]:
+        return False
+    if (chips := entry.get("kv_chips", {}).get(kv)) is not None:
+        span = chips.get(chip) or chips.get("any")
+        if span is None or not isinstance(version, Release) or not ReleaseRange.parse(span).holds(version):
+            return False
+    limits = {} if chip in {"sm_100", "sm_103"} else entry.get("kv_not", {}).get(kv, {})
+    by_sinks = limits.get("sinks", False) and "sinks" in _kinds(facts)
+    return not by_sinks and facts.get("model.head_dim") not in limits.get("heads", ())
+
+
+def _block_obstacle(entry: Mapping[str, Any], facts: Facts) -> str | None:
+    block, version = facts.get("launch.block_size"), facts.get("version")
+    if not isinstance(block, int) or not isinstance(version, Release):
+        return None
+    refused = version >= _BLOCK_IS_ASKED and block % entry["multiple"] != 0
+    if not refused and not (entry["multiple"] > 1 and "mla" in _kinds(facts) and _chooses_by_block_of_one(facts)):
+        return None
+    return f"no block size {block}"
+
+
+def _chooses_by_block_of_one(facts: Facts) -> bool:
+    version, rocm = facts.get("version"), facts.get("platform") == "rocm"
+    return (
+        rocm and facts.get("launch.block_size") == 1 and isinstance(version, Release) and _BLOCK_OF_ONE.holds(version)
+    )
+
+
 def _takes_mm_prefix(entry: Mapping[str, Any], version: object) -> bool:
     span = entry.get("mm_prefix")
     return span is not None and isinstance(version, Release) and ReleaseRange.parse(span).holds(version)
@@ -181,8 +222,10 @@ def _takes_mm_prefix(entry: Mapping[str, Any], version: object) -> bool:
 
 def _aiter_obstacle(needed: str | None, facts: Facts) -> str | None:
     on, version = facts.get("env.VLLM_ROCM_USE_AITER") == "1", facts.get("version")
-    named = isinstance(facts.get("launch.attention_backend"), str)
-    if needed == "on" and named and isinstance(version, Release) and version >= _AITER_BY_NAME:
+    named = facts.get("launch.attention_backend") not in {None, "auto"}
+    if needed in {"on", "mla"} and named and isinstance(version, Release) and version >= _AITER_BY_NAME:
+        return None
+    if needed == "mla" and _chooses_by_block_of_one(facts):
         return None
     if needed in {"on", "mla"} and not on:
         return "AITER is off"

@@ -19,6 +19,7 @@ _COLUMNS = (
     Column("KV\nGiB"),
     Column("KV\ntokens"),
     Column("requests"),
+    Column("share of\nmemory"),
     Column("wake from host\ns (P10-P90)"),
     Column("new process\ns (P10-P90)"),
 )
@@ -51,7 +52,7 @@ def _headline(shared: SharedDevices) -> Text:
     name = shared.accelerator + (f" x{shared.devices}" if shared.devices > 1 else "")
     held = count_text(len(shared.models), "model")
     if shared.together:
-        return Text(f"{name} holds all {held} together.\n", style="bold green")
+        return Text(f"{name} holds {held} together.\n", style="bold green")
     text = Text()
     if shared.groups > 1:
         group = "device" if shared.devices == 1 else f"group of {shared.devices} devices"
@@ -62,7 +63,8 @@ def _headline(shared: SharedDevices) -> Text:
 
 
 def _group_line(shared: SharedDevices, group: DeviceGroup) -> Text:
-    number = f"Device {group.number}: " if shared.groups > 1 else ""
+    place = "Device" if shared.devices == 1 else "Group"
+    number = f"{place} {group.number}: " if shared.groups > 1 else ""
     span = f"P10-P90 {format_gib(group.kv_bytes_p10)}-{format_gib(group.kv_bytes_p90)}"
     text = Text(
         f"{number}{format_gib(group.kv_bytes)} GiB ({span}) of {format_gib(shared.device_bytes)} GiB left for KV caches"
@@ -82,6 +84,7 @@ def _cells(model: ModelOnDevice) -> list[str]:
         format_gib(model.kv_bytes),
         f"{model.kv_tokens:,}",
         requests,
+        f"{model.memory_fraction:.3f}",
         _seconds(model.wake),
         _seconds(model.start),
     ]
@@ -99,7 +102,8 @@ def _footnote(shared: Sequence[SharedDevices]) -> Text:
     tiers = sorted({taken.tier for one in shared for model in one.models if (taken := model.wake) is not None})
     times = f" Times: tier {', '.join(tiers)}, from published times of vLLM on PCIe 4.0." if tiers else ""
     return Text(
-        f"Each KV cache holds the same number of requests of {tokens} tokens. Engines take turns on the device: "
-        f"simulate the load before you rely on speed.{times} See docs/shared-devices.md.",
+        f"The KV caches of one device hold the same number of requests of {tokens} tokens each. Start the engines one "
+        "after the other; vLLM takes the share of memory as --gpu-memory-utilization. Engines take turns on the "
+        f"device: simulate the load before you rely on speed.{times} See docs/shared-devices.md.",
         style="dim",
     )

@@ -11,6 +11,7 @@ VENDOR_NAMES: Final = {"amd": "AMD", "nvidia": "NVIDIA", "intel": "Intel", "goog
 SURE: Final = 0.9
 """Share of draws from which on a winner is not marked as close."""
 _KILO: Final = 1024
+_MAX_LISTED: Final = 8
 _FORM_FACTORS: Final = ("_sxm", "_server")
 
 
@@ -57,16 +58,19 @@ def _part(vendor: str, cells: Sequence[GuideCell], total: int | None) -> str:
     names = Counter(short_name(cell.winner.accelerator) for cell in cells if cell.winner is not None)
     most = " and ".join(entry for entry, _ in names.most_common(2))
     loads, prompts = {cell.requests_per_s for cell in cells}, {cell.shape.input_tokens for cell in cells}
-    where = f"{_span(loads, format_digits)} requests/s, prompts of {_span(prompts, tokens_text)}"
+    where = f"at {_list_values(loads, format_digits)} requests/s, prompts of {_list_values(prompts, tokens_text)}"
     lead = (
         f"{name} is cheapest in {len(cells)} of {count_text(total, 'workload')}" if total else f"{name} in {len(cells)}"
     )
     return f"{lead} ({most}; {where})"
 
 
-def _span(values: Collection[float], text: Callable[[float], str]) -> str:
-    low, high = text(min(values)), text(max(values))
-    return low if low == high else f"{low} to {high}"
+def _list_values(values: Collection[float], text: Callable[[float], str]) -> str:
+    """List values. Between them the answer may differ, so a range is written only with the number of its values."""
+    shown = [text(value) for value in sorted(values)]
+    if len(shown) > _MAX_LISTED:
+        return f"{len(shown)} values from {shown[0]} to {shown[-1]}"
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def crossing_sentence(crossing: Crossing) -> str:
@@ -105,9 +109,24 @@ def _price_sentence(cell: GuideCell, fleet: GuideFleet, turn: float) -> str:
     return f"{short_name(fleet.accelerator)} {verb} {side} ${turn:,.2f} a device-hour (now ${now:,.2f}): {where}"
 
 
+def left_out_sentences(result: GuideResult) -> Iterator[str]:
+    """Yield the reasons why accelerators were left out, each with its accelerators."""
+    by_reason: dict[str, list[str]] = {}
+    for entry in result.left_out:
+        by_reason.setdefault(entry.why, []).append(short_name(entry.what))
+    yield from (f"Left out: {', '.join(names)}: {why}." for why, names in by_reason.items())
+
+
+def only_text(result: GuideResult) -> str:
+    """Return the mark of a cell that one vendor serves; empty if only one vendor was compared."""
+    return "only" if len(result.vendors) > 1 else ""
+
+
 def doubt_sentence(result: GuideResult) -> str:
-    """Say how many winners are close, and which speeds are not measured."""
+    """Say how many winners are close, and which speeds are not measured; empty if no workload has a winner."""
     served = result.served
+    if not served:
+        return ""
     close = [cell for cell in served if is_close(cell)]
     tiers = Counter(
         (pool.tier, short_name(pool.accelerator))
@@ -125,9 +144,11 @@ def doubt_sentence(result: GuideResult) -> str:
 
 
 def binding_sentence(result: GuideResult) -> str:
-    """Say what decides how many cells."""
+    """Say what decides how many cells; empty if no workload has a winner."""
     counts = Counter(cell.binding for cell in result.served if cell.binding is not None)
+    if len(result.vendors) == 1:
+        return f"Only accelerators of {VENDOR_NAMES.get(result.vendors[0], result.vendors[0])} were compared."
     if not counts:
-        return "Only one vendor competes."
+        return "No workload can be served by two vendors." if result.served else ""
     listed = ", ".join(f"{name} {count}" for name, count in counts.most_common())
     return f"What decides, by number of workloads: {listed}."

@@ -19,6 +19,7 @@ from penstock.report.guide.guide_sentences import (
     crossing_sentence,
     doubt_sentence,
     is_close,
+    only_text,
     price_sentences,
     short_name,
     tokens_text,
@@ -46,7 +47,7 @@ def guide_html(result: GuideResult) -> str:
         script=as_html(SCRIPT),
         data=as_html(_data(result)),
         conclusion=conclusion(result),
-        doubts=[doubt_sentence(result), binding_sentence(result)],
+        doubts=[sentence for sentence in (doubt_sentence(result), binding_sentence(result)) if sentence],
         vendors=[
             {"name": VENDOR_NAMES.get(vendor, vendor), "colour": LABEL_COLOURS.get(vendor, _OTHER)}
             for vendor in vendors
@@ -108,6 +109,7 @@ def _data(result: GuideResult) -> str:
     content = {
         "rents": _rents(result),
         "colours": LABEL_COLOURS,
+        "only": only_text(result),
         "cells": [_cell(cell) for cell in result.cells],
     }
     return json.dumps(content, ensure_ascii=True).replace("</", "<\\/")

@@ -18,6 +18,8 @@ from penstock.report.guide.guide_sentences import (
     crossing_sentence,
     doubt_sentence,
     is_close,
+    left_out_sentences,
+    only_text,
     price_sentences,
     short_name,
     tokens_text,
@@ -46,7 +48,8 @@ def render_guide(result: GuideResult, next_command: str, width: int) -> Renderab
     turns = [crossing_sentence(crossing) for crossing in result.crossings]
     pieces += _section("Where the answer turns", turns)
     pieces += _section("Prices that turn it", list(price_sentences(result, _MAX_LINES)))
-    pieces += [Text(), Text(binding_sentence(result)), Text(doubt_sentence(result))]
+    said = (binding_sentence(result), doubt_sentence(result), *left_out_sentences(result))
+    pieces += [Text(), *(Text(sentence) for sentence in said if sentence)]
     pieces += [Text(f"Next: {next_command}", style="dim")]
     return Group(*pieces)
 
@@ -89,19 +92,19 @@ def _map(cells: Sequence[GuideCell], result: GuideResult, width: int) -> Iterato
             row = [by_key.get((prompt, load)) for load in block]
             first, second = Text(f"{tokens_text(prompt):{_ROW_LABEL}}"), Text(" " * _ROW_LABEL)
             for cell in row:
-                name, margin, style = _cell(cell)
+                name, margin, style = _cell(cell, only_text(result))
                 first.append(f"{name:{column}}", style=style)
                 second.append(f"{margin:{column}}", style="dim")
             yield first
             yield second
 
 
-def _cell(cell: GuideCell | None) -> tuple[str, str, str]:
+def _cell(cell: GuideCell | None, only: str) -> tuple[str, str, str]:
     """Return the two lines of a cell, and the style of the first."""
     if cell is None or cell.winner is None:
         return "-", "", "dim"
     style = f"bold {_STYLES.get(cell.winner.vendor, 'blue')}"
-    margin = "only" if cell.margin_fraction is None else f"+{min(9.99, cell.margin_fraction):.0%}"
+    margin = only if cell.margin_fraction is None else f"+{min(9.99, cell.margin_fraction):.0%}"
     return short_name(cell.winner.accelerator), margin + ("~" if is_close(cell) else ""), style
 
 
@@ -112,7 +115,7 @@ def _legend(result: GuideResult) -> Text:
         names = sorted({short_name(fleet.accelerator) for fleet in winners if fleet.vendor == vendor})
         text.append(f"{VENDOR_NAMES.get(vendor, vendor)}: ", style=f"bold {_STYLES.get(vendor, 'blue')}")
         text.append(f"{', '.join(names)}.  ")
-    text.append(
-        "+20%: the other vendor costs 20% more.  ~: close.  -: none keeps the SLO.  only: no other vendor does."
-    )
+    if winners and len(result.vendors) > 1:
+        text.append("+20%: the other vendor costs 20% more.  ~: close.  only: no other vendor keeps the SLO.  ")
+    text.append("-: no accelerator keeps the SLO.")
     return text

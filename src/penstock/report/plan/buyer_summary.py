@@ -7,17 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from penstock.planning.optimizer.problem import DEVICE, NODE, Mix, Offer, PoolPeriod
+from penstock.planning.optimizer.vendor_load import vendors_above_minimum_share
 from penstock.planning.plan_result import Answer, Bill, PlanResult
-from penstock.planning.spec.plan_types import WorkloadPlan
 from penstock.planning.spec.resolve_plan import Resolved
 from penstock.planning.uncertainty.monte_carlo import Blame
 from penstock.planning.uncertainty.scenarios import DemandScenario
-from penstock.planning.verification.verify_fleet import vendors_above_minimum_share
+from penstock.planning.uncertainty.uncertain_inputs import PRICE_CHANGE
 from penstock.report.plan.confidence_sentences import enough_sentence, levels_table, share_enough
-from penstock.report.plan.engine_sentences import engine_sentences
+from penstock.report.plan.demand_sentences import user_sentences
+from penstock.report.plan.engine_sentences import engine_sentences, launch_sentences
 from penstock.report.plan.flips import flips_by_input, plain_flip, within_range
 from penstock.report.plan.html_tables import Cell, HtmlTable
-from penstock.report.plan.plan_amounts import rate, usd
+from penstock.report.plan.plan_amounts import usd
 from penstock.report.plan.plan_charts import Figure, cash_bars, compared_fleets, cost_bars, figure, span_bars
 from penstock.report.plan.price_sentences import price_sentences
 from penstock.report.plan.rfp import VendorSheet, vendor_sheets
@@ -34,12 +35,14 @@ from penstock.report.plan.sentences import (
     capital_first,
     label_name,
     likelier,
+    near_sentence,
     not_compared_sentence,
     owned_sentences,
     people_sentence,
     plain_label,
     product_name,
     product_names,
+    small_share_sentence,
     sureness,
     unit_word,
     unserved_fraction,
@@ -53,7 +56,8 @@ _TAGS: Final[Mapping[Sureness, str]] = {
     "open": "vendor: undecided",
     "unmet": "misses its SLO",
 }
-_FLIPS_SHOWN: Final = 6
+_FLIPS_SHOWN, _CHANGES_SHOWN = 6, 3
+"""Inputs that would change the choice: listed in their section, and in the first screen."""
 _MEASURES_SHOWN: Final = 3
 
 
@@ -61,15 +65,16 @@ def summary(result: PlanResult, answer: Answer) -> dict[str, object]:
     """Collect the values for the first page of the report."""
     level, names, verdict = sureness(answer), product_names(result), answer.verdict
     notes = (
-        people_sentence(answer),
-        not_compared_sentence(result),
+        *user_sentences(result),
         *missing_sentences(answer),
-        *price_sentences(result, answer),
         *engine_sentences(result, answer),
-        saving_sentence(answer),
         small_fleet(result, answer),
+        *price_sentences(result, answer),
+        not_compared_sentence(result),
         *api_sentences(result, answer),
     )
+    found = flips_by_input(answer.flips)[:_FLIPS_SHOWN]
+    flips = [(plain_flip(ends, names), within_range(ends)) for ends in found]
     blame = answer.confidence.blame if level == "open" else ()
     owned = () if answer.owned is None else owned_sentences(answer.owned, names)
     rules = [f"{capital_first(rule.rule)}: {rule_usd(rule)}." for rule in answer.rules if rule.usd > 0]
@@ -80,7 +85,10 @@ def summary(result: PlanResult, answer: Answer) -> dict[str, object]:
         "levels": levels_table(answer),
         "answer": f"{acquisition_plan(answer.winner.mix, result.resolved)}: {_money(result, answer)}",
         "how_sure": _how_sure(result, answer),
+        "changes": [text for text, _ in flips[:_CHANGES_SHOWN]],
+        "saving": saving_sentence(answer),
         "notes": [note for note in notes if note],
+        "warnings": [text for text in (people_sentence(answer), *launch_sentences(answer)) if text],
         "to_settle": [_to_settle(entry, names) for entry in blame[:_MEASURES_SHOWN]],
         "tiles": _tiles(answer),
         "payments": figure("Payments over time.", cash_note(answer), cash_bars(answer.winner.cash)),
@@ -89,39 +97,14 @@ def summary(result: PlanResult, answer: Answer) -> dict[str, object]:
         "rules": rules if answer.rules else None,
         "cost_ranges": None if verdict.outcome == "only choice" else _cost_ranges(answer, names),
         "has_rivals": bool(verdict.others_usd),
-        "flips": [
-            (plain_flip(ends, names), within_range(ends)) for ends in flips_by_input(answer.flips)[:_FLIPS_SHOWN]
-        ],
+        "flips": flips,
         "scenarios": [_scenario(entry, names) for entry in answer.scenarios],
         "questions": _vendor_questions(result, answer),
     }
 
 
-def plain_demand(result: PlanResult) -> str:
-    """Describe the demand in plain words, for readers who do not operate the fleet."""
-    plan = result.plan
-    jobs = "; ".join(_job(workload) for workload in plan.workloads)
-    return f"For {count_text(plan.horizon_years, 'year')} from {plan.start}: {jobs}."
-
-
-def _job(workload: WorkloadPlan) -> str:
-    slo = workload.slo
-    limits = []
-    if slo.ttft_s is not None:
-        limits.append(f"get their first token within {slo.ttft_s:g} s")
-    if slo.tpot_s is not None:
-        limits.append(f"then get at least {1 / slo.tpot_s:.0f} tokens per second")
-    if slo.e2e_s is not None:
-        limits.append(f"are complete within {slo.e2e_s:g} s")
-    load = f"{rate(workload.peak_requests_per_s)} requests per second"
-    if workload.users:
-        load = f"{workload.users:,.0f} concurrent users"
-    in_time = f"{slo.attainment_fraction:.0%} of requests {' and '.join(limits)}"
-    return f"{workload.model} for {load} at peak; {in_time}"
-
-
 def acquisition_plan(mix: Mix, resolved: Resolved) -> str:
-    """List the servers to keep, buy, rent and sell, per accelerator."""
+    """List the nodes to keep, buy, rent and sell, per accelerator."""
     phrases = list(_unused_owned(mix, resolved))
     for ident in sorted(mix.support):
         pools = [pool for pool in mix.pools if pool.offer.accelerator == ident]
@@ -154,10 +137,10 @@ def _ways(mix: Mix, pools: Sequence[PoolPeriod]) -> Iterator[tuple[str, int, str
 
 
 def _counted_units(count: int, offer: Offer, *, rented: bool) -> str:
-    """Return a number of servers or instances with their devices, or of single devices."""
+    """Return a number of nodes or instances with their devices, or of single devices."""
     if offer.unit == DEVICE:
         return f"{count:,} x"
-    return f"{count_text(count, 'instance' if rented or offer.unit != NODE else 'server')} of {offer.devices}"
+    return f"{count_text(count, 'instance' if rented or offer.unit != NODE else 'node')} of {offer.devices}"
 
 
 def _most(nodes: Iterable[tuple[int, int]]) -> int:
@@ -169,13 +152,13 @@ def _most(nodes: Iterable[tuple[int, int]]) -> int:
 
 
 def _unused_owned(mix: Mix, resolved: Resolved) -> Iterator[str]:
-    """List owned servers that the fleet never uses."""
+    """List owned nodes that the fleet never uses."""
     for entry in resolved.plan.owned:
         where = (entry.id, entry.site)
         pools = [pool for pool in mix.pools if (pool.offer.accelerator, pool.offer.site) == where and pool.offer.kept]
         kept = max((pool.kept_nodes for pool in pools), default=0)
         if (entry.nodes or 0) > kept:
-            what = "servers" if entry.unit_devices is None else "devices"
+            what = "nodes" if entry.unit_devices is None else "devices"
             yield f"sell {(entry.nodes or 0) - kept:,} of your {product_name(resolved.accelerators[entry.id])} {what}"
 
 
@@ -190,7 +173,9 @@ def _to_settle(blame: Blame, names: Mapping[str, str]) -> str:
         "delivery": f"get a written delivery date for {subject}",
         "demand": f"forecast the {subject}",
         "mean_load": f"forecast the {subject}",
-    }.get(blame.kind, f"pin down the {subject}")
+    }.get(blame.kind, f"give your own figure for the {subject} in the plan file")
+    if blame.id == PRICE_CHANGE:
+        what = "agree on prices for the whole plan, because later prices are uncertain"
     return f"To settle it: {what}."
 
 
@@ -212,8 +197,9 @@ def _how_sure(result: PlanResult, answer: Answer) -> str:
     if level == "alone":
         return f"{_only_kind(result, answer)} {_in_draws(answer)}".rstrip()
     unproven = "" if answer.verified else " This fleet was not simulated; its capacity is an estimate."
-    near = "A change of 1% or less in an input makes another fleet the cheapest." if answer.verdict.near else ""
-    text = " ".join(filter(None, (_gap(result, answer), near, _chances(result, answer), _in_draws(answer))))
+    small = small_share_sentence(result, answer)
+    parts = (_gap(result, answer), small and f"{small}.", near_sentence(answer), _chances(result, answer))
+    text = " ".join(filter(None, (*parts, _in_draws(answer))))
     if likelier(answer) is not None:
         return f"{text} The likelier choice is among the options below; keep both open."
     return f"{text} That is too close to call; keep both open." if level == "open" else f"{text}{unproven}"
@@ -235,13 +221,13 @@ def _chances(result: PlanResult, answer: Answer) -> str:
     varied, winner = "With every uncertain input varied together", plain_label(named[verdict.winner], names)
     other = likelier(answer)
     if other is None:
-        return f"{varied}, {capital_first(winner)} stays the cheapest in {verdict.probability:.0%} of cases."
+        return f"{varied}, {winner} stays the cheapest in {verdict.probability:.0%} of cases."
     likely = f"{plain_label(named[other], names)} is the cheapest in {verdict.likeliest_probability:.0%} of cases"
     return f"{varied}, {likely} and {winner} in {verdict.probability:.0%}."
 
 
 def _in_draws(answer: Answer) -> str:
-    """State P10, median and P90 of the cost over the Monte Carlo draws, and whether the number of servers is enough."""
+    """State P10, median and P90 of the cost over the Monte Carlo draws, and whether the number of nodes is enough."""
     span = answer.verdict.cost_usd
     low, median, high = usd(span.low), usd(span.median), usd(span.high)
     if low == high:
@@ -251,7 +237,7 @@ def _in_draws(answer: Answer) -> str:
         sentences.insert(0, f"In {none:.0%} of cases no compared fleet meets every rule of the plan.")
     if answer.winner.cost.total_usd < span.low:
         sentences.append("The planned cost is below this range, so the plan is optimistic.")
-    if enough := enough_sentence(answer, unit=unit_word(answer.winner.mix, owned="server")):
+    if enough := enough_sentence(answer, unit=unit_word(answer.winner.mix)):
         sentences.append(f"{capital_first(enough)}.")
     return " ".join(sentences)
 
@@ -300,7 +286,7 @@ def _tiles(answer: Answer) -> list[tuple[str, str]]:
         (usd(paid_usd(bill)), "paid in total, less sales"),
         (usd(bill.cost.total_usd), "total cost in today's money, which the plan minimises"),
         (f"{devices:,}", "accelerators at the end"),
-        (f"{kilowatts:,.0f} kW", "maximum power of the machines"),
+        (f"{kilowatts:,.0f} kW", "maximum power of the nodes"),
     ]
     span = answer.verdict.cost_usd
     if usd(span.low) != usd(span.high):

@@ -6,6 +6,7 @@ from penstock.planning.plan_result import Answer
 from penstock.planning.uncertainty.confidence_levels import ConfidenceLevel
 from penstock.report.plan.html_tables import Cell, HtmlTable
 from penstock.report.plan.plan_amounts import usd
+from penstock.report.plan.sentences import unit_word
 from penstock.units import count_text
 
 _COMPARED: Final = (0.5, 0.9)
@@ -62,7 +63,12 @@ def levels_table(answer: Answer) -> HtmlTable | None:
     planned = planned_level(answer)
     if planned is None or planned.usd is None:
         return None
-    heads: list[Cell] = ["enough in", ("servers or instances", "n"), ("cost", "n"), ("compared with the plan", "n")]
+    heads: list[Cell] = [
+        "enough in",
+        (f"{unit_word(answer.winner.mix)}s", "n"),
+        ("cost", "n"),
+        ("compared with the plan", "n"),
+    ]
     rows: list[list[Cell]] = []
     for level in answer.levels:
         name = f"{level.confidence:.0%} of cases" + (", as planned" if level.planned else "")

@@ -14,7 +14,7 @@ from penstock.planning.candidates.replica_capacity import RateCurve
 from penstock.planning.optimizer.cash_flow import Order, Paid
 from penstock.planning.optimizer.fleet_bill import FleetCost
 from penstock.planning.optimizer.problem import PoolPeriod
-from penstock.planning.plan_result import NoFleet, PlanResult
+from penstock.planning.plan_result import NoFleet, PlanResult, UncheckedLaunch
 from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.resolve_plan import Confirmer, LeftOut
 from penstock.planning.uncertainty.confidence_levels import ConfidenceLevel
@@ -240,6 +240,7 @@ class FleetDocument(TypedDict):
     regret_usd: float | None
     levels: list[ConfidenceLevel]
     engine_saving: EngineSaving | None
+    unchecked_launches: list[UncheckedLaunch]
     round_robin: PlainRouter | None
     saving: NodeSaving | None
 

@@ -28,6 +28,15 @@ def engine_sentences(result: PlanResult, answer: Answer) -> Iterator[str]:
         yield router
 
 
+def launch_sentences(answer: Answer) -> Iterator[str]:
+    """Name the winner's launches that preflight cannot check."""
+    for launch in answer.unchecked_launches:
+        yield (
+            f"`preflight` prints the launch of {engine_label(launch.engine)} on {launch.accelerator} but has no rules "
+            "to check it: start one replica before you sign."
+        )
+
+
 def _software_sentence(result: PlanResult, answer: Answer) -> str:
     """State the release and the day of the engines whose measurements predict the compared fleets."""
     used = {

@@ -54,7 +54,13 @@ def _again(ends: Sequence[Flip]) -> str:
     """
     if not any(end.returns for end in ends):
         return ""
-    return f"; farther away {label_name(ends[0].winner)} is cheapest again"
+    return f"; {_farther(ends)} {label_name(ends[0].winner)} is cheapest again"
+
+
+def _farther(ends: Sequence[Flip]) -> str:
+    """Say on which side of the flips the winner is cheapest again."""
+    sides = {end.side for end in ends if end.returns}
+    return "farther away" if len(sides) > 1 or len(ends) == 1 else f"far {sides.pop()} that,"
 
 
 def cheaper_then(flip: Flip, names: Mapping[str, str]) -> str:
@@ -68,7 +74,8 @@ def cheaper_then(flip: Flip, names: Mapping[str, str]) -> str:
 
 
 def _again_plainly(ends: Sequence[Flip]) -> str:
-    return "; farther away the planned fleet is cheapest again" if any(end.returns for end in ends) else ""
+    returns = any(end.returns for end in ends)
+    return f"; {_farther(ends)} the planned fleet is cheapest again" if returns else ""
 
 
 def _not_solved(ends: Sequence[Flip]) -> str:

@@ -15,7 +15,7 @@ from penstock.report.plan.cash_sentences import with_site
 from penstock.report.plan.plan_amounts import amount, per_mtok, spread, usd
 from penstock.report.plan.scenario_sentences import rule_usd
 from penstock.report.plan.sentences import (
-    in_time_share,
+    check_text,
     nodes_by_acquisition,
     runs,
     served_requests,
@@ -89,9 +89,7 @@ def verification_table(answer: Answer) -> HtmlTable | None:
         rows.append(
             [
                 " + ".join(sorted(verified.planned.support)),
-                "; ".join(
-                    f"{c.workload} {in_time_share(c)} (required {c.required_fraction:.0%})" for c in verified.checks
-                ),
+                "; ".join(f"{check_text(check)} (required {check.required_fraction:.0%})" for check in verified.checks),
                 "met" if verified.met else "missed",
                 usd(verified.added_usd) if verified.added_usd else "nothing",
                 usd(verified.mix.cost_usd),

@@ -11,6 +11,7 @@ from penstock.planning.optimizer.problem import Mix
 from penstock.planning.plan_result import Answer, Bill, PlanResult
 from penstock.planning.pool_launches import PoolLaunch
 from penstock.report.plan.cash_sentences import money_with_site
+from penstock.report.plan.demand_sentences import question
 from penstock.report.plan.flips import flip_sentence, flips_by_input, within_range
 from penstock.report.plan.html_tables import (
     bill_table,
@@ -31,7 +32,6 @@ from penstock.report.plan.sentences import (
     headline,
     owned_sentences,
     product_name,
-    question,
     swing_name,
     unit_word,
 )
@@ -47,7 +47,7 @@ def operation(result: PlanResult, answer: Answer, launches: Sequence[PoolLaunch]
     return {
         "question": question(result),
         "headline": headline(answer),
-        "servers_over_time": _over_time(bill.mix, result),
+        "nodes_over_time": _over_time(bill.mix, result),
         "fleet": fleet_table(bill.mix, result),
         "units": list(disaggregated_sentences(bill.mix, result.candidates)),
         "verification": verification_table(answer),
@@ -69,7 +69,7 @@ def operation(result: PlanResult, answer: Answer, launches: Sequence[PoolLaunch]
 
 
 def _over_time(mix: Mix, result: PlanResult) -> Figure | None:
-    """Draw the number of servers in each period. Return None if there is only one period."""
+    """Draw the number of nodes in each period. Return None if there is only one period."""
     periods = result.terms.periods
     if len(periods) == 1:
         return None
@@ -85,7 +85,7 @@ def _over_time(mix: Mix, result: PlanResult) -> Figure | None:
         f"{mix.nodes_of(accelerator, 0):g} {accelerator} at first, {mix.nodes_of(accelerator, last):g} at the end"
         for accelerator in sorted(mix.support)
     )
-    return figure(f"{capital_first(unit_word(mix, owned='server'))}s over time.", f"{counts}.", fleet_bars(nodes))
+    return figure(f"{capital_first(unit_word(mix))}s over time.", f"{counts}.", fleet_bars(nodes))
 
 
 def _waterfall(name: str, bill: Bill) -> Figure:

@@ -9,7 +9,8 @@ from penstock import __version__
 from penstock.planning.plan_result import Answer, NoFleet, PlanResult
 from penstock.planning.pool_launches import PoolLaunch
 from penstock.report.drawing.html_template import as_html, render_template, template_text
-from penstock.report.plan.buyer_summary import plain_demand, summary
+from penstock.report.plan.buyer_summary import summary
+from penstock.report.plan.demand_sentences import plain_demand
 from penstock.report.plan.html_tables import assumptions_tables, claim_table, left_out_table
 from penstock.report.plan.operation import operation
 from penstock.report.plan.page_knobs import knobs_section, script_hash

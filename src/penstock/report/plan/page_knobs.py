@@ -163,7 +163,7 @@ def _power(result: PlanResult, bill: Rebilled) -> Iterator[PageKnob]:
             yield PageKnob(
                 id=f"pue.{site.name}",
                 group="Power",
-                name=f"facility power over machines' power{at}",
+                name=f"facility power over the power of the nodes{at}",
                 value=site.pue.value,
                 minimum=1.0,
                 maximum=_WIDEST,

@@ -48,7 +48,7 @@ ITEM_COLOURS: Final = {
 ITEM_NAMES: Final = {
     Item.SILICON: "silicon",
     Item.RENT: "rent",
-    Item.HOST: "servers",
+    Item.HOST: "hosts",
     Item.NETWORK: "network",
     Item.POWER: "power",
     Item.COOLING: "cooling",
@@ -263,7 +263,7 @@ def _legend(*, small: bool) -> alt.Legend:
 
 
 def fleet_bars(nodes: Sequence[tuple[str, str, int]]) -> Draw:
-    """Draw the number of machines per accelerator over time. `nodes` are tuples (from, accelerator, count)."""
+    """Draw the number of nodes per accelerator over time. `nodes` are tuples (from, accelerator, count)."""
     names = list(dict.fromkeys(name for _, name, _ in nodes))
     data = [{"from": start, "accelerator": name, "nodes": count} for start, name, count in nodes]
     colours = [ACCELERATOR_COLOURS[at % len(ACCELERATOR_COLOURS)] for at in range(len(names))]
@@ -272,7 +272,7 @@ def fleet_bars(nodes: Sequence[tuple[str, str, int]]) -> Draw:
     def draw(width: int) -> Drawing:
         steps = len({start for start, _, _ in nodes})
         x = alt.X("from:O", title="from", axis=alt.Axis(labelAngle=0 if steps <= 6 else -45))
-        y = alt.Y("nodes:Q", title="machines", axis=alt.Axis(tickCount=4, grid=True, gridColor=_RULE))
+        y = alt.Y("nodes:Q", title="nodes", axis=alt.Axis(tickCount=4, grid=True, gridColor=_RULE))
         colour = alt.Color("accelerator:N", scale=scale, legend=_legend(small=width < WIDE))
         chart: Drawing = (
             alt.Chart(_data(data)).mark_bar().encode(x=x, y=y, color=colour).properties(width=width - 70, height=160)

@@ -7,15 +7,15 @@ from typing import Final, Literal
 from penstock.catalog.accelerator import Accelerator
 from penstock.planning.candidates.candidate_search import Candidate
 from penstock.planning.optimizer.problem import DEVICE, NODE, Mix, Offer, PoolPeriod
+from penstock.planning.optimizer.vendor_load import vendor_shares
 from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.spec.plan_types import WorkloadPlan
 from penstock.planning.uncertainty.monte_carlo import Span
 from penstock.planning.uncertainty.scenarios import Owned
 from penstock.planning.uncertainty.sensitivity import Swing
 from penstock.planning.verification.serving_fleet import Check
-from penstock.planning.verification.verify_fleet import vendors_above_minimum_share
 from penstock.report.drawing.attainment import format_attainment
-from penstock.report.plan.plan_amounts import engineers, rate, usd
+from penstock.report.plan.plan_amounts import engineers, usd
 from penstock.units import count_text
 
 _NAMES = {"amd": "AMD", "nvidia": "NVIDIA", "intel": "Intel", "google": "Google", "mix": "a mix"}
@@ -65,17 +65,6 @@ def capital(text: str) -> str:
 def capital_first(text: str) -> str:
     """Capitalise the first letter."""
     return text[:1].upper() + text[1:]
-
-
-def question(result: PlanResult) -> str:
-    """Describe the demand of the plan."""
-    plan = result.plan
-    workloads = "; ".join(
-        f"{workload.model} at {rate(workload.peak_requests_per_s)} requests/s at peak, {workload.slo}"
-        + (f", {' or '.join(workload.engines)} only" if workload.engines else "")
-        for workload in plan.workloads
-    )
-    return f"{count_text(plan.horizon_years, 'year')} from {plan.start}: {workloads}"
 
 
 def headline(answer: Answer) -> str:
@@ -194,12 +183,12 @@ def sureness(answer: Answer) -> Sureness:
     return "sure" if answer.verified and verdict.probability >= _SURE else "likely"
 
 
-def unit_word(mix: Mix, *, owned: str = "node") -> str:
-    """Return what a fleet's machines are called: `owned` if all are owned, instance if all are rented, or machine."""
-    rented = any(pool.rented_nodes or any(pool.contract_nodes) for pool in mix.pools)
-    if any(pool.owned_nodes or pool.kept_nodes for pool in mix.pools):
-        return "machine" if rented else owned
-    return "instance"
+def unit_word(mix: Mix) -> str:
+    """Return the word for what a fleet has: nodes if any are owned, otherwise instances; devices if all are single."""
+    owned = any(pool.owned_nodes or pool.kept_nodes for pool in mix.pools)
+    if owned and all(pool.offer.devices == 1 for pool in mix.pools):
+        return "device"
+    return "node" if owned else "instance"
 
 
 def in_time_share(check: Check) -> str:
@@ -208,6 +197,18 @@ def in_time_share(check: Check) -> str:
     The share is truncated to one decimal, which is left out if it is zero.
     """
     return format_attainment(check.attainment_fraction).replace(".0%", "%")
+
+
+def check_text(check: Check) -> str:
+    """State the share of a workload's requests within the SLO, and the simulated load relative to its peak."""
+    load = "" if check.peak_factor is None else f" at {check.peak_factor:.2f} x the peak rate"
+    return f"{in_time_share(check)} of {check.workload} requests in time{load}"
+
+
+def load_note(result: PlanResult) -> str:
+    """Say why a fleet is simulated above its peak rate."""
+    used, sure = result.problem.utilisation_fraction, result.plan.constraints.confidence
+    return f"Simulated above the peak: at most {used:.0%} of capacity is used, and {sure:.0%} of cases are covered."
 
 
 def cheaper_fleet_sentence(answer: Answer) -> str:
@@ -226,18 +227,50 @@ def mix_sentence(result: PlanResult, answer: Answer) -> str:
 
     If a vendor of the shown mix is below this share in some period, return a warning instead.
     """
-    problem, mix = result.problem, answer.by_label["mix"].mix
-    share = f"{problem.min_vendor_share:.0%}"
-    if vendors_above_minimum_share(problem, mix) != mix.vendors:
-        return f"In the mix shown, a vendor carries less than {share} of the load in some period"
-    each = f"A mix has two or more vendors, each with at least {share} of the load"
-    return each + (" in every period" if problem.periods > 1 else "")
+    return _small_shares(result, answer.by_label["mix"].mix) or (
+        f"A mix has two or more vendors, each with at least {result.problem.min_vendor_share:.0%} of the load"
+        + (" in every period" if result.problem.periods > 1 else "")
+    )
+
+
+def small_share_sentence(result: PlanResult, answer: Answer) -> str:
+    """Say when a vendor of the winning mix carries less than the minimum share of the load; otherwise empty."""
+    return _small_shares(result, answer.winner.mix) if len(answer.winner.mix.vendors) > 1 else ""
+
+
+def _small_shares(result: PlanResult, mix: Mix) -> str:
+    """Name the periods in which a vendor of a mix carries less than the minimum share of the load, or nothing."""
+    least, found = result.problem.min_vendor_share, list[str]()
+    clearly = least - (1 - _ALL) * least
+    shares = vendor_shares(result.problem, mix)
+    for vendor in sorted(mix.vendors):
+        few = [at for at in range(result.problem.periods) if shares.get((vendor, at), 0.0) < clearly]
+        none = [at for at in few if not shares.get((vendor, at), 0.0)]
+        rest = [at for at in few if at not in none]
+        if none:
+            found.append(f"{label_name(vendor)} carries nothing in {steps_text(none)}")
+        if rest:
+            found.append(f"{label_name(vendor)} carries less than {least:.0%} of the load in {steps_text(rest)}")
+    return f"In the mix shown, {'; '.join(found)}" if found else ""
+
+
+def steps_text(periods: Sequence[int]) -> str:
+    """Name periods by the numbers of the steps of the fleet."""
+    if len(periods) > 1 and list(periods) == list(range(periods[0], periods[-1] + 1)):
+        return f"steps {periods[0] + 1} to {periods[-1] + 1}"
+    return f"step{'s' if len(periods) > 1 else ''} {', '.join(str(period + 1) for period in periods)}"
 
 
 def near_sentence(answer: Answer) -> str:
-    """Return a warning if a change of 1% or less in an input changes the choice. Otherwise return an empty text."""
-    near = ", ".join(label_name(name) for name in answer.verdict.near)
-    return f"Nearly a tie: a change of 1% or less makes another fleet cheapest ({near})." if near else ""
+    """Return a warning if 1% of an input, or of the cost, changes the choice. Otherwise return an empty text."""
+    fleets = [label_name(name) for name in answer.verdict.near if name in answer.by_label]
+    inputs = [name for name in answer.verdict.near if name not in answer.by_label]
+    reasons = []
+    if inputs:
+        reasons.append(f"a change of 1% or less makes another fleet cheapest ({', '.join(inputs)})")
+    if fleets:
+        reasons.append(f"{' and '.join(fleets)} {'costs' if len(fleets) == 1 else 'cost'} at most 1% more")
+    return f"Nearly a tie: {'; '.join(reasons)}." if reasons else ""
 
 
 def plain_label(named: Sequence[str], names: Mapping[str, str]) -> str:
@@ -265,7 +298,7 @@ def unit_name(offer: Offer) -> str:
     """Name an offer by its accelerator; an offer of smaller instances or single devices also states its unit."""
     if offer.unit == NODE:
         return offer.accelerator
-    return f"{offer.accelerator}, single" if offer.unit == DEVICE else f"{offer.accelerator} {offer.unit}"
+    return f"{offer.accelerator} devices" if offer.unit == DEVICE else f"{offer.accelerator} {offer.unit}"
 
 
 def nodes_by_acquisition(pool: PoolPeriod) -> tuple[tuple[str, int], ...]:

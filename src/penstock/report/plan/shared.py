@@ -68,8 +68,9 @@ def _headline(result: SharedPlan, best: SharedChoice) -> Text:
 
 
 def _choice(choice: SharedChoice) -> list[str]:
+    without = f" without {count_text(len(choice.too_large), 'model')}" if choice.too_large else ""
     return [
-        choice.accelerator,
+        f"{choice.accelerator}{without}",
         f"{choice.devices} + {choice.spare_devices}",
         str(choice.dedicated_devices),
         f"{choice.worst_attained_fraction:.1%}",
@@ -95,7 +96,7 @@ def _bill(bill: ModelBill) -> list[str]:
 def _footnote(result: SharedPlan) -> Text:
     return Text(
         f"Checked by simulation: {result.simulated_hours:g} hours at the peak rate, all step times and wake times at "
-        "their P90. Devices are rented in the smallest instances on sale. A model's share is the larger of its part of "
-        "the memory and of the busy time of its device. See docs/shared-devices.md.",
+        "their P90. Devices are rented in the smallest instances on sale; rents are not discounted. A model's share is "
+        "the larger of its part of the memory and of the busy time of its device. See docs/shared-devices.md.",
         style="dim",
     )

@@ -1,6 +1,7 @@
 """Renders a plan for the terminal: verdict, fleet, alternatives, and the inputs that would change the answer."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -9,12 +10,13 @@ from rich.text import Text
 
 from penstock.audit.saving_claim import ClaimCheck
 from penstock.economics.bill_line import Item
-from penstock.planning.optimizer.problem import Mix, PoolPeriod
+from penstock.planning.optimizer.problem import DEVICE, Mix, PoolPeriod
 from penstock.planning.plan_result import Answer, Bill, NoFleet, PlanResult
 from penstock.report.drawing.bars import Use, legend, stacked_bar
 from penstock.report.plan.cash_sentences import money_with_site, with_site
 from penstock.report.plan.confidence_sentences import enough_sentence
-from penstock.report.plan.engine_sentences import engine_sentences
+from penstock.report.plan.demand_sentences import question, user_sentences
+from penstock.report.plan.engine_sentences import engine_sentences, launch_sentences
 from penstock.report.plan.flips import flip_sentence, flips_by_input, within_range
 from penstock.report.plan.plan_amounts import per_mtok, spread, usd
 from penstock.report.plan.price_sentences import price_sentences
@@ -30,20 +32,22 @@ from penstock.report.plan.scenario_sentences import (
 from penstock.report.plan.sentences import (
     NO_FLEET,
     cheaper_fleet_sentence,
+    check_text,
     disaggregated_sentences,
     fleet_name,
     headline,
-    in_time_share,
     label_name,
     likelier,
+    load_note,
     mix_sentence,
     near_sentence,
     nodes_by_acquisition,
     not_compared_sentence,
     owned_sentences,
-    question,
     runs,
     served_requests,
+    small_share_sentence,
+    steps_text,
     sureness,
     swing_name,
     unit_name,
@@ -91,6 +95,9 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
         yield from (_indent(f"To settle it: {what}") for what in answer.verdict.measure[:2])
     if near := near_sentence(answer):
         yield _indent(near, "yellow")
+    if small := small_share_sentence(result, answer):
+        yield _indent(f"{small}.", "yellow")
+    yield from (_indent(sentence, "yellow") for sentence in launch_sentences(answer))
     if unpriced := not_compared_sentence(result):
         yield _indent(unpriced, "yellow")
     yield from (_indent(sentence, "yellow") for sentence in missing_sentences(answer))
@@ -102,6 +109,7 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
         Text(f"units  {sentence}") for sentence in disaggregated_sentences(answer.winner.mix, result.candidates)
     )
     yield from _likelier(result, answer)
+    yield from (Text(f"users  {sentence}") for sentence in user_sentences(result))
     if enough := enough_sentence(answer, unit=unit_word(answer.winner.mix)):
         yield Text(f"enough {enough}")
     yield from (Text(f"{head:<6} {sentence}") for head, sentence in money_with_site(answer.winner.cash, result.plan))
@@ -118,7 +126,7 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
     yield Text()
     yield _changes(answer)
     yield from _rules(answer)
-    yield from _verification(answer)
+    yield from _verification(answer, result)
 
 
 def _likelier(result: PlanResult, answer: Answer) -> Iterator[RenderableType]:
@@ -136,15 +144,17 @@ def _likelier(result: PlanResult, answer: Answer) -> Iterator[RenderableType]:
 
 def _fleet(mix: Mix, result: PlanResult) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name, justify in (("accelerator", "left"), (f"{unit_word(mix)}s", "right"), ("devices", "right")):
-        table.add_column(name, justify="right" if justify == "right" else "left", no_wrap=True)
+    single = unit_word(mix) == DEVICE
+    table.add_column("accelerator", no_wrap=True)
+    for name in (f"{unit_word(mix)}s", *(() if single else ("devices",))):
+        table.add_column(name, justify="right", no_wrap=True)
     table.add_column("runs")
     table.add_column("serves")
     rows: dict[tuple[str, ...], list[int]] = {}
     for pool in sorted(mix.pools, key=lambda entry: (entry.period, entry.offer.key)):
         what = (
             _nodes(pool),
-            str(pool.nodes * pool.offer.devices),
+            *(() if single else (str(pool.nodes * pool.offer.devices),)),
             runs(pool, result.candidates),
             served_requests(pool, result.plan.workloads),
         )
@@ -152,15 +162,8 @@ def _fleet(mix: Mix, result: PlanResult) -> Table:
         rows.setdefault((where, *what), []).append(pool.period)
     several = len({pool.period for pool in mix.pools}) > 1
     for (where, *what_runs), periods in rows.items():
-        table.add_row(Text(f"{where}{_steps(periods) if several else ''}"), *what_runs)
+        table.add_row(Text(f"{where} ({steps_text(periods)})" if several else where), *what_runs)
     return table
-
-
-def _steps(periods: list[int]) -> str:
-    """Return the numbers of the periods (steps) in which a row of the fleet table applies."""
-    if len(periods) > 1 and periods == list(range(periods[0], periods[-1] + 1)):
-        return f" (steps {periods[0] + 1} to {periods[-1] + 1})"
-    return f" (step{'s' if len(periods) > 1 else ''} {', '.join(str(period + 1) for period in periods)})"
 
 
 def _nodes(pool: PoolPeriod) -> str:
@@ -170,23 +173,35 @@ def _nodes(pool: PoolPeriod) -> str:
 def _comparison(answer: Answer, width: int) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("\nfleet", no_wrap=True)
-    for name in ("\nall in", "$/Mtok\nin", "$/Mtok\nout", "\nidle"):
+    rows = _rows(answer)
+    prices = _token_prices(answer.winner)
+    for name in ("\nall in", *(heading for heading, _ in prices), "\nidle"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("\ncost by item")
-    rows = _rows(answer)
     most = max(bill.cost.total_usd for _, bill in rows)
     room = max(16, min(width, 132) - 74)
     for name, bill in rows:
-        tokens = bill.cost.workloads[0].price if len(bill.cost.workloads) == 1 else None
         table.add_row(
             name,
             usd(bill.cost.total_usd),
-            per_mtok(tokens.input_usd_per_mtok if tokens else None),
-            per_mtok(tokens.output_usd_per_mtok if tokens else None),
+            *(per_mtok(price_of(bill)) for _, price_of in prices),
             f"{1 - bill.cost.busy_fraction:.0%}",
             _bar(bill, most, room),
         )
     return table
+
+
+def _token_prices(bill: Bill) -> list[tuple[str, Callable[[Bill], float | None]]]:
+    """Return the columns with dollars per million tokens: input and output of one workload, or output of each."""
+
+    def output_price(priced: Bill, number: int) -> float | None:
+        return priced.cost.workloads[number].price.output_usd_per_mtok
+
+    names = [entry.workload for entry in bill.cost.workloads]
+    if len(names) == 1:
+        prompts = ("$/Mtok\nin", lambda priced: priced.cost.workloads[0].price.input_usd_per_mtok)
+        return [prompts, ("$/Mtok\nout", partial(output_price, number=0))]
+    return [(f"$/Mtok out\n{name}", partial(output_price, number=number)) for number, name in enumerate(names)]
 
 
 def _uses(answer: Answer) -> list[Use]:
@@ -250,24 +265,22 @@ def _widest(answer: Answer) -> str:
     return f"Largest effects on the saving: {', '.join(widest)}" if widest else ""
 
 
-def _verification(answer: Answer) -> Iterator[Text]:
+def _verification(answer: Answer, result: PlanResult) -> Iterator[Text]:
     if not answer.verified:
         yield Text("Not checked by simulation: whether the fleet meets its SLO is an estimate.", style="dim")
         return
     first = answer.verified[0]
     verdict = "Checked by simulation" if first.met else "Misses its SLO in simulation"
-    in_time = ", ".join(f"{in_time_share(check)} of {check.workload} requests in time" for check in first.checks)
+    in_time = ", ".join(check_text(check) for check in first.checks)
     more = f", after adding {usd(first.added_usd)}" if first.added_usd > 0 else ""
     cheaper = cheaper_fleet_sentence(answer)
-    text = f"{verdict}, at the peak with its headroom: {in_time}{more}" + (f"; {cheaper}." if cheaper else ".")
+    text = f"{verdict}: {in_time}{more}" + (f"; {cheaper}." if cheaper else ".")
     yield Text(text, style="" if first.met else "bold red")
+    yield Text(load_note(result), style="dim")
 
 
-def _asked_for_a_mix(result: PlanResult, answer: Answer) -> bool:
-    """Return whether the plan required a mix of vendors, or compared a mix with a winner of another kind.
-
-    A mix that wins only because it is cheapest may give a vendor less than the minimum share.
-    """
+def _explains_mix(result: PlanResult, answer: Answer) -> bool:
+    """Return whether the plan required a mix of vendors, or compared a mix with a winner of another kind."""
     return "mix" in answer.by_label and (answer.verdict.winner != "mix" or result.problem.min_vendors > 1)
 
 
@@ -281,11 +294,13 @@ def _grounds(result: PlanResult) -> Text:
     text = Text(style="dim")
     text.append(f"{result.considered} deployments fit, the best {len(result.candidates)} were compared. ")
     text.append(f"{result.capacity_note}\n")
-    if result.left_out:
-        shown = "; ".join(f"{entry.what}: {entry.why}" for entry in result.left_out[:_LEFT_OUT_SHOWN])
-        more = len(result.left_out) - _LEFT_OUT_SHOWN
+    named = isinstance(result.answer, Answer) and {*result.resolved.unmeasured, *result.resolved.unpriced}
+    left_out = [entry for entry in result.left_out if not named or entry.what not in named]
+    if left_out:
+        shown = "; ".join(f"{entry.what}: {entry.why}" for entry in left_out[:_LEFT_OUT_SHOWN])
+        more = len(left_out) - _LEFT_OUT_SHOWN
         text.append(f"Left out: {shown}" + (f"; and {more} more (--json)" if more > 0 else "") + "\n")
-    if isinstance(result.answer, Answer) and _asked_for_a_mix(result, result.answer):
+    if isinstance(result.answer, Answer) and _explains_mix(result, result.answer):
         text.append(f"{mix_sentence(result, result.answer)}.\n")
     ours = sum(not entry.input.given for entry in result.assumptions)
     text.append(

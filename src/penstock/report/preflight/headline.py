@@ -10,7 +10,7 @@ from penstock.catalog import find_model, model_ids
 from penstock.fleet.serving_engines import ENGINES
 from penstock.preflight.executed_speed import LOAD, Speed, undetermined_speed
 from penstock.preflight.facts.situation import Subject
-from penstock.preflight.launch.launch_plan import HEAD_NODE, LaunchPlan
+from penstock.preflight.launch.launch_plan import HEAD_NODE, LaunchPlan, ReplicaPlace
 from penstock.preflight.launch.release_flags import FlagFinding
 from penstock.preflight.packs.pack import LEARNABLE
 from penstock.preflight.predictions.weight_kernels import KernelClass
@@ -77,6 +77,10 @@ def _undetermined_part(answer: Preflight) -> str:
         return f": no rule covers {question.accelerator.id}"
     if support.since is None:
         return f": no release of {question.engine} that was read lists {support.registered}"
+    if answer.launch.slices:
+        return ": how much memory the MIG slices have is not known"
+    if answer.uncounted_cache is not None:
+        return f": how many bytes a KV cache of {answer.uncounted_cache} takes was not read"
     formats = dict.fromkeys(group.format for group in answer.kernels if group.kernel is KernelClass.UNDETERMINED)
     return (
         f": which kernels {question.engine} has for {' and '.join(formats)} on {question.accelerator.id} was not read"
@@ -151,13 +155,16 @@ def obstacle_sentences(answer: Preflight, severity: Severity) -> list[str]:
     if severity is Severity.BLOCKER:
         return [f"{stop.kind}: {stop.text}" for stop in answer.obstacles]
     doubts = answer.possible_obstacles if severity is Severity.WARNING else ()
-    narrow = answer.narrow
+    narrow = answer.narrow if answer.memory.obstacle is not None else None
     return [f"{one.kind}: {'by the median estimate ' if one == narrow else ''}{one.text}" for one in doubts]
 
 
 def memory_sentence(answer: Preflight) -> str:
     """Say what the weights take and what is left for the KV cache, or what is in the way."""
     memory = answer.memory
+    if answer.uncounted_cache is not None and memory.budget is not None and not memory.obstacle_is("weights"):
+        held = format_gib(memory.budget.weight_bytes)
+        return f"{held} GiB of weights per device; what a KV cache in {answer.uncounted_cache} holds is undetermined"
     if memory.obstacle is not None:
         return memory.obstacle.reason
     capacity = memory.capacity
@@ -169,9 +176,8 @@ def memory_sentence(answer: Preflight) -> str:
     if capacity.logged_tokens is not None and ENGINES[answer.question.engine].server == "vllm":
         text += f" (vLLM will log about {capacity.logged_tokens:,})"
     text += f", for requests of up to {memory.context_tokens:,} tokens"
-    if not memory.certain:
-        safe = capacity.safe_context_tokens
-        text += f"; tight: if the engine refuses {memory.context_tokens:,} tokens at start-up, use {safe:,}"
+    if not memory.certain and answer.question.profile.server not in {"vllm", "sglang"}:
+        text += f"; tight: if the engine refuses that at start-up, use {capacity.safe_context_tokens:,}"
     return text
 
 
@@ -210,6 +216,16 @@ def name_instead(answer: Preflight, instead: Preflight) -> str:
         return "launch that preflight proposes"
     cut = "" if instead.cut is None else f", {instead.cut.tokens:,} tokens of context"
     return f"the nearest split that runs: {split.devices} x {instead.question.accelerator.id} ({split}){cut}"
+
+
+def describe_replicas(place: ReplicaPlace) -> str:
+    """Say which devices and ports the other replicas on the machine take."""
+    count, port = len(place.devices), place.port
+    step = "device" if count == 1 else f"{count} devices"
+    return (
+        f"the first of {place.replicas} replicas on a machine; each of the others takes the next {step} and the next "
+        f"port ({port + 1} to {port + place.replicas - 1})"
+    )
 
 
 def describe_nodes(plan: LaunchPlan) -> str:

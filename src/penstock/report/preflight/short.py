@@ -16,6 +16,7 @@ from penstock.report.preflight.headline import (
     STYLES,
     command_text,
     describe_nodes,
+    describe_replicas,
     harmless_flags,
     headline,
     memory_sentence,
@@ -108,4 +109,8 @@ def _one_command(plan: LaunchPlan, columns: int, *, installed: bool) -> Renderab
     """Draw the container command, or the command for an installed engine if it is installed or has no image."""
     docker = None if installed else plan.docker()
     command = command_text(pack_command(docker or plan.bare(), columns - _INDENT))
-    return command if plan.nodes == 1 else Group(_indent_lines(describe_nodes(plan), "dim"), command)
+    if plan.nodes > 1:
+        return Group(_indent_lines(describe_nodes(plan), "dim"), command)
+    if plan.place is not None and plan.place.replicas > 1:
+        return Group(_indent_lines(describe_replicas(plan.place), "dim"), command)
+    return command

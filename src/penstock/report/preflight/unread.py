@@ -49,7 +49,8 @@ def render_unread(answer: UnreadPreflight, columns: int, *, strict: bool = False
 
 def _lines(answer: UnreadPreflight) -> Iterator[tuple[str, str]]:
     model, assessment = answer.question.model, answer.assessment
-    yield f"registered: {model.architecture} {_registration_sentence(answer.registrations)}", "default"
+    if answer.registrations:
+        yield f"registered: {model.architecture} {_registration_sentence(answer.registrations)}", "default"
     for obstacle in answer.obstacles:
         yield f"{Severity.BLOCKER}: {obstacle.kind}: {obstacle.text}", STYLES[Severity.BLOCKER]
     for severity in _SHOWN:

@@ -119,7 +119,11 @@ def _rejections(pools: Sequence[ReplicaPool], runs: Sequence[PolicyRun]) -> list
         )
     sent_nowhere = [f"{run.policy.name} {run.outcome.rejected:,}" for run in runs if run.outcome.rejected]
     if sent_nowhere:
-        sentences.append(f"Requests rejected because no running endpoint could hold them: {', '.join(sent_nowhere)}.")
+        why = "because no running endpoint could hold them, or because of overload where the fleet file allows it"
+        sentences.append(f"Requests rejected, {why}: {', '.join(sent_nowhere)}.")
+    held = [f"{run.policy.name} {run.outcome.held:,}" for run in runs if run.outcome.held]
+    if held:
+        sentences.append(f"Requests held at the gateway before they were served or rejected: {', '.join(held)}.")
     broken_off = [f"{run.policy.name} {run.outcome.lost:,}" for run in runs if run.outcome.lost]
     if broken_off:
         sentences.append(

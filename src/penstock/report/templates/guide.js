@@ -40,7 +40,7 @@ function paint(button) {
   }
   const [best, other] = ranked(cell);
   const name = document.createElement("b");
-  const margin = other ? `+${Math.min(999, Math.round(100 * (cost(other) / cost(best) - 1)))}%` : "only";
+  const margin = other ? `+${Math.min(999, Math.round(100 * (cost(other) / cost(best) - 1)))}%` : guide.only;
   name.textContent = best.short;
   button.append(name, margin);
   button.style.backgroundColor = guide.colours[best.vendor] || "#17405f";

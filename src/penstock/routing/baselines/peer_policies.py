@@ -97,7 +97,7 @@ def _least(request: Records, endpoints: Records, hits: Records, parameters: Reco
                 value = (e["in_flight"] + 1.0) / weight_of(e, p)
             elif what == _DYNAMO:
                 prefill = e["outstanding_prompt_tokens"] + q["input_tokens"] - hits[index]
-                decode = e["resident_tokens"] + q["input_tokens"]
+                decode = e["resident_tokens"] + e["shared_tokens"] + q["input_tokens"]
                 value = (_or(p["tuning"][0], 1.0) * prefill + decode) / e["block_tokens"]
             if value < least:
                 best, least = index, value
@@ -172,7 +172,7 @@ def llmd_token_load(request: Records, endpoints: Records, hits: Records, paramet
 
 @compiled
 def _in_flight_tokens(e: Record, p: Record) -> float:
-    return float(e["outstanding_prompt_tokens"] + p["tuning"][2] * e["resident_tokens"])
+    return float(e["outstanding_prompt_tokens"] + p["tuning"][2] * (e["resident_tokens"] + e["shared_tokens"]))
 
 
 @policy

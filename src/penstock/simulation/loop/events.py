@@ -5,13 +5,15 @@ import math
 from penstock.compiled.interface import exported
 from penstock.compiled.marks import cold, compiled
 from penstock.compiled.policy_call import call_policy
+from penstock.routing.class_balance import count_arrival
 from penstock.routing.policy_function import Pick
 from penstock.simulation.loop.batching import begin, end, enqueue
-from penstock.simulation.loop.device_turns import note_arrival, take_turn
+from penstock.simulation.loop.device_turns import take_turn
 from penstock.simulation.loop.queues import can_hold, forget_first, leave_transfers
-from penstock.simulation.loop.ranks import begin_together, end_together
-from penstock.simulation.loop.replica_faults import apply_fault, ask_again, give_up, suspect
-from penstock.simulation.loop.visibility import introduce, note_sent, pass_reports, say_request
+from penstock.simulation.loop.ranks import begin_together, end_together, pick_rank
+from penstock.simulation.loop.replica_faults import apply_fault, ask_again, suspect
+from penstock.simulation.loop.visibility import introduce, pass_reports, say_request
+from penstock.simulation.loop.waiting_room import ask_for_waiting, hand_over, send_request, turn_away
 from penstock.simulation.loop.world import ASLEEP, DONE, NONE, UNASKED, World
 
 FINISHED, MORE_ROWS, SATURATED, PAUSED, SAMPLED, IMPOSSIBLE = range(6)
@@ -40,7 +42,8 @@ def run(w: World, budget: int, pick: Pick) -> int:
         arrival_s = math.inf
         if control.next_row < min(control.known_rows, control.loaded_rows):
             arrival_s = w.rows[control.next_row & (len(w.rows) - 1)].arrival_s
-        soonest_s = min(arrival_s, ready_s, end_s)
+        waiting_s = control.look_s if control.held + control.returning > 0 else math.inf
+        soonest_s = min(arrival_s, ready_s, end_s, waiting_s)
         if soonest_s == math.inf:
             return FINISHED
         if control.routed and soonest_s >= control.look_s and _see_world(w, soonest_s, pick):
@@ -63,8 +66,8 @@ def run(w: World, budget: int, pick: Pick) -> int:
 def _see_world(w: World, until_s: float, pick: Pick) -> bool:
     """Deliver reports to the pickers.
 
-    Return True if a fault was due by `until_s` and was applied. After a fault, the caller must look for the next event
-    again.
+    Return True if a fault was due by `until_s` and was applied, or if requests wait at the gateway. After either, the
+    caller must look for the next event again.
     """
     control = w.control[0]
     if control.reports_asked == 0:
@@ -72,7 +75,10 @@ def _see_world(w: World, until_s: float, pick: Pick) -> bool:
     fault_s = w.faults[control.next_fault]["at_s"] if control.next_fault < len(w.faults) else math.inf
     control.look_s = min(pass_reports(w, min(until_s, fault_s)), fault_s)
     if fault_s > until_s:
-        return False
+        if control.held == 0 and control.returning == 0:
+            return False
+        ask_for_waiting(w, until_s, pick)
+        return True
     control.look_s = 0.0
     control.now_s = fault_s
     apply_fault(w, control.next_fault, pick)
@@ -95,7 +101,9 @@ def _arrive(w: World, now_s: float, pick: Pick) -> int:
         if control.chosen == UNASKED:
             row.picker = number % w.endpoints.shape[0]
             say_request(w, number, now_s)
-            control.chosen = call_policy(pick, w.request, w.endpoints[row.picker], w.hits, w.parameters)
+            parameters = w.parameters[row.picker]
+            count_arrival(w.request, parameters)
+            control.chosen = call_policy(pick, w.request, w.endpoints[row.picker], w.hits, parameters)
             if control.sampled_every > 0 and number % control.sampled_every == 0:
                 return SAMPLED
         e = control.chosen
@@ -108,26 +116,15 @@ def _arrive(w: World, now_s: float, pick: Pick) -> int:
             if e >= len(w.heads):
                 control.chosen = e
                 return IMPOSSIBLE
+        _take(w, now_s)
         if e < 0 or not can_hold(w, number, w.heads[e]):
-            _reject(w, number, now_s)
+            turn_away(w, number, e, now_s)
             return FINISHED
-        note_sent(w, number, e)
-        r = w.heads[e]
-        if w.replicas[r].ranks > 1:
-            r = _rank(w, r)
-    _hand(w, number, r, now_s)
+        r = send_request(w, number, e, now_s)
+        return FINISHED if w.replicas[r].waiting <= control.stop_waiting else SATURATED
+    _take(w, now_s)
+    hand_over(w, number, r, now_s)
     return FINISHED if w.replicas[r].waiting <= control.stop_waiting else SATURATED
-
-
-@cold
-def _reject(w: World, number: int, now_s: float) -> None:
-    """Reject a request because its picker rejects it or because the chosen engine is too small for it."""
-    control = w.control[0]
-    control.next_row += 1
-    control.now_s = now_s
-    if control.pauses:
-        forget_first(w)
-    give_up(w, number, NONE, now_s)
 
 
 @compiled
@@ -167,18 +164,13 @@ def _asks_again(w: World, now_s: float) -> bool:
 
 
 @compiled
-def _hand(w: World, number: int, r: int, now_s: float) -> None:
+def _take(w: World, now_s: float) -> None:
+    """Take the next arrival off the list of requests."""
     control = w.control[0]
-    row = w.rows[number & (len(w.rows) - 1)]
     control.next_row += 1
-    control.in_flight += 1
-    control.now_s = now_s
+    control.now_s = control.arrived_s = now_s
     if control.pauses:
         forget_first(w)
-    w.replicas[r].outstanding_tokens += row.input_tokens
-    if w.replicas[r].on_device != NONE:
-        note_arrival(w, r, number, now_s)
-    enqueue(w, r, number, now_s)
 
 
 @compiled
@@ -242,7 +234,7 @@ def choose(w: World, number: int, pool: int, decode: bool) -> int:  # noqa: FBT0
         if load < best_load:
             best, best_load = r, load
     control.turn = best + 1
-    return best if w.replicas[best].ranks == 1 else _rank(w, best)
+    return best if w.replicas[best].ranks == 1 else pick_rank(w, best)
 
 
 @cold
@@ -253,28 +245,6 @@ def _load(w: World, head: int) -> float:
         requests += w.replicas[r].running + w.replicas[r].waiting
         tokens += w.replicas[r].outstanding_tokens
     return float(requests if w.control[0].policy == MIN_REQUESTS else tokens)
-
-
-@cold
-def _rank(w: World, head: int) -> int:
-    """Pick the rank with the fewest requests, with more weight on waiting requests, as vLLM's own balancer does.
-
-    As in `DPLBAsyncMPClient` of vLLM 0.32, a waiting request weighs as much as a running request while half of the KV
-    cache is free. When the cache is full, a waiting request weighs four times as much. Each search starts one rank
-    further than the last search. In vLLM the counts are up to 0.1 s old if several front ends share them. In the
-    simulation the counts are exact, as in vLLM with one front end.
-    """
-    first = w.replicas[head]
-    best, best_load = head, math.inf
-    for ahead in range(first.ranks):
-        r = head + (first.rank_turn + ahead) % first.ranks
-        replica = w.replicas[r]
-        pressed = max(0.0, 0.5 - replica.free / replica.blocks)
-        load = replica.running + replica.waiting * (1 + 6 * pressed)
-        if load < best_load:
-            best, best_load = r, load
-    first.rank_turn = (first.rank_turn + 1) % first.ranks
-    return best
 
 
 @exported

@@ -16,8 +16,9 @@ from penstock.compiled.marks import interpreted
 from penstock.errors import DeploymentError
 from penstock.model.sequence_mixers import EVERYTHING
 from penstock.performance.step.step_cost import StepCost
+from penstock.routing.admission import hold_seconds
 from penstock.routing.endpoint_updates import divide
-from penstock.routing.records import CLASSES, Record, Records, default_parameters, new_endpoints
+from penstock.routing.records import CLASSES, OVERLOAD, Record, Records, default_parameters, new_endpoints
 from penstock.simulation.loop.world import (
     CHANGES_SPEED,
     DIES,
@@ -27,12 +28,15 @@ from penstock.simulation.loop.world import (
     REPORTS_AGAIN,
     RETURNS,
     STOPS_REPORTING,
+    UNASKED,
 )
 from penstock.simulation.replica import Replica, ReplicaPool
 from penstock.simulation.run_options import Fault, FaultKind, Routing
 from penstock.workload import SloClass
 
 _HOUR_S: Final = 3600.0
+MAX_RETURNS: Final = 1 << 16
+"""Maximum number of refused clients that will return. Further ones give up."""
 _Happening = tuple[float, int, int, float]
 """A change of a replica: time in seconds, replica, kind of change, and factor that multiplies step durations."""
 
@@ -93,6 +97,16 @@ def describe_replica(endpoints: Record, replica: Replica, cost: StepCost, *, usd
     endpoints["expert_s"], endpoints["expert_miss"] = cost.expert_s, cost.expert_miss
 
 
+def set_visibility(control: NDArray[Any], routing: Routing, count: int, *, asked: bool) -> None:
+    """Write the visibility settings of the pickers into the control record."""
+    control["chosen"], control["routed"] = UNASKED, asked
+    control["sampled_every"] = routing.sampled_every
+    control["report_s"] = routing.sight.report_interval_s / count
+    control["report_delay_s"], control["report_loss"] = routing.sight.report_delay_s, routing.sight.report_loss
+    control["cache_delay_s"] = routing.sight.cache_delay_s
+    control["max_held"], control["max_tries"] = routing.max_held, routing.max_tries
+
+
 def parameters_for(routing: Routing, classes: Sequence[SloClass]) -> Records:
     """Return the policy's parameters with the SLOs and weights of the classes."""
     given = default_parameters() if routing.parameters is None else routing.parameters
@@ -108,19 +122,20 @@ def parameters_for(routing: Routing, classes: Sequence[SloClass]) -> Records:
 
 
 def promises_of(classes: Sequence[SloClass], routing: Routing) -> NDArray[Any]:
-    """Return the SLO limits, weight and sheddability of each class."""
+    """Return the SLO limits and the weight of each class, and what may be done with it in overload."""
     promises = np.zeros(max(1, len(classes)), PROMISE)
     promises["ttft_s"] = promises["tpot_s"] = promises["e2e_s"] = inf
     promises["weight"] = 1.0
     for place, item in enumerate(classes):
+        promises[place]["overload"] = OVERLOAD[item.overload]
         if item.slo is not None:
             promised = (item.slo.ttft_s, item.slo.tpot_s, item.slo.e2e_s)
             for name, limit_s in zip(("ttft_s", "tpot_s", "e2e_s"), promised, strict=True):
                 promises[place][name] = inf if limit_s is None else limit_s
     for place, weight in enumerate(routing.weights[: len(promises)]):
         promises[place]["weight"] = weight
-    for place, sheddable in enumerate(routing.sheddable[: len(promises)]):
-        promises[place]["sheddable"] = sheddable
+    for promise in promises:
+        promise["hold_s"] = interpreted(hold_seconds)(promise["ttft_s"], promise["e2e_s"])
     return promises
 
 

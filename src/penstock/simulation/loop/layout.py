@@ -12,11 +12,13 @@ from penstock.performance.step.step_cost import StepCost
 from penstock.routing.length_estimates import new_lengths
 from penstock.routing.records import FLIGHT, REPORT, new_request
 from penstock.simulation.loop.initial_visibility import (
+    MAX_RETURNS,
     faults_of,
     parameters_for,
     pickers_endpoints,
     promises_of,
     reports_on_their_way,
+    set_visibility,
 )
 from penstock.simulation.loop.segment_places import SegmentPlaces
 from penstock.simulation.loop.step_events import FAR
@@ -31,13 +33,14 @@ from penstock.simulation.loop.world import (
     EVENT,
     EVICT_BY_HARM,
     EVICT_BY_USE,
+    HELD,
     NONE,
     REPLICA,
+    RETURN,
     ROW,
     SEGMENT,
     SWAP,
     TIMELINE,
-    UNASKED,
     World,
     power_of_two,
 )
@@ -61,7 +64,7 @@ def build(pools: Sequence[ReplicaPool], options: Options, classes: Sequence[SloC
     _place_on_devices(replicas, pools, options.devices)
     heads = np.unique(replicas["head"])
     known = 1 if options.routing is None else len(heads)
-    _route(control, routing, len(heads), asked=options.routing is not None)
+    set_visibility(control, routing, len(heads), asked=options.routing is not None)
     control["first_of_equals"] = options.first_of_equals and options.route != "round-robin"
     limits = np.full((len(pools), kinds), 2**62, np.int64)
     context_s, pair_s = np.zeros((len(pools), kinds)), np.zeros((len(pools), kinds))
@@ -99,22 +102,15 @@ def build(pools: Sequence[ReplicaPool], options: Options, classes: Sequence[SloC
         reports=np.zeros((routing.pickers, power_of_two(reports_on_their_way(routing, len(heads)))), REPORT),
         request=new_request(),
         hits=np.zeros(len(heads), np.int64),
-        parameters=parameters_for(routing, classes),
+        parameters=np.tile(parameters_for(routing, classes), (routing.pickers, 1)),
         lengths=new_lengths(max(1, len(classes)), answer_tokens=routing.answer_tokens),
         promises=promises_of(classes, routing),
+        held=np.full(max(1, len(classes)), NONE, HELD),
+        returns=np.zeros(MAX_RETURNS if routing.max_tries else 1, RETURN),
         faults=faults_of(routing, pools),
         devices=_devices(options.devices),
         swaps=np.zeros(options.log_swaps, SWAP),
     )
-
-
-def _route(control: NDArray[Any], routing: Routing, count: int, *, asked: bool) -> None:
-    """Write the visibility settings of the pickers into the control record."""
-    control["chosen"], control["routed"] = UNASKED, asked
-    control["sampled_every"] = routing.sampled_every
-    control["report_s"] = routing.sight.report_interval_s / count
-    control["report_delay_s"], control["report_loss"] = routing.sight.report_delay_s, routing.sight.report_loss
-    control["cache_delay_s"] = routing.sight.cache_delay_s
 
 
 def _replicas(pools: Sequence[ReplicaPool]) -> NDArray[Any]:

@@ -75,7 +75,7 @@ def ask_again(w: World, number: int, pick: Pick) -> int:
     """
     picker = w.rows[number & (len(w.rows) - 1)].picker
     for _ in range(len(w.replicas)):
-        r = call_policy(pick, w.request, w.endpoints[picker], w.hits, w.parameters)
+        r = call_policy(pick, w.request, w.endpoints[picker], w.hits, w.parameters[picker])
         if r < 0 or r >= len(w.replicas) or not w.replicas[r].down:
             return r
         suspect(w, picker, r)
@@ -150,7 +150,7 @@ def _break_off(w: World, number: int, dead: int, now_s: float, pick: Pick) -> No
     """
     place, control = number & (len(w.rows) - 1), w.control[0]
     row = w.rows[place]
-    lost(w.endpoints[row.picker], w.flights, place, now_s, w.parameters)
+    lost(w.endpoints[row.picker], w.flights, place, now_s, w.parameters[row.picker])
     suspect(w, row.picker, dead)
     r = LOST
     if row.generated == 0:

@@ -22,7 +22,7 @@ def introduce(w: World) -> None:
     """
     for picker in range(w.endpoints.shape[0]):
         for r in range(w.endpoints.shape[1]):
-            refresh(w.endpoints[picker], r, 0.0, w.parameters)
+            refresh(w.endpoints[picker], r, 0.0, w.parameters[picker])
 
 
 @cold
@@ -76,7 +76,7 @@ def _see(w: World, number: int, now_s: float) -> None:
     e, place = number % len(w.heads), number & (w.reports.shape[1] - 1)
     for picker in range(w.endpoints.shape[0]):
         if w.reports[picker, place]["asked_s"] != -math.inf:
-            looked = reported(w.endpoints[picker], e, w.reports[picker], place, now_s, w.parameters)
+            looked = reported(w.endpoints[picker], e, w.reports[picker], place, now_s, w.parameters[picker])
             if looked and w.endpoints.shape[0] > 1:
                 divide(w.endpoints[picker], picker, w.endpoints.shape[0])
 
@@ -101,7 +101,7 @@ def say_request(w: World, number: int, now_s: float) -> None:
     q["expected_output_tokens"] = expected_tokens(w.lengths, kind, row.input_tokens, promise["limit_tokens"])
     q["ttft_s"], q["tpot_s"], q["e2e_s"] = promise["ttft_s"], promise["tpot_s"], promise["e2e_s"]
     q["weight"] = promise["weight"]
-    q["sheddable"], q["slo_class"] = promise["sheddable"], kind
+    q["sheddable"], q["slo_class"], q["waited_s"] = promise["overload"], kind, now_s - row.arrival_s
     q["number"], q["turn"] = number // w.endpoints.shape[0], int(chance_of(number) * 1048576)
     if row.leaf != NONE:
         _say_hits(w, number, now_s)
@@ -148,7 +148,8 @@ def _cached_blocks(w: World, number: int, r: int, depth: int, now_s: float) -> i
 def note_sent(w: World, number: int, e: int) -> None:
     """Record in the picker's state that the picker sent a request."""
     place = number & (len(w.rows) - 1)
-    sent(w.endpoints[w.rows[place].picker], e, w.request, w.hits[e], w.flights, place, w.parameters)
+    picker = w.rows[place].picker
+    sent(w.endpoints[picker], e, w.request, w.hits[e], w.flights, place, w.parameters[picker])
 
 
 @compiled
@@ -157,7 +158,8 @@ def note_first_token(w: World, r: int, number: int) -> None:
     if w.control[0].routed:
         place = number & (len(w.rows) - 1)
         observed_s = w.rows[place].first_s + client_lag_s(w, r, number)
-        first_token(w.endpoints[w.rows[place].picker], w.flights, place, observed_s, w.parameters)
+        picker = w.rows[place].picker
+        first_token(w.endpoints[picker], w.flights, place, observed_s, w.parameters[picker])
 
 
 @compiled
@@ -167,5 +169,5 @@ def note_finished(w: World, r: int, number: int) -> None:
         place = number & (len(w.rows) - 1)
         row = w.rows[place]
         end_s = row.last_s + client_lag_s(w, r, number)
-        finished(w.endpoints[row.picker], w.flights, place, row.output_tokens, end_s, w.parameters)
+        finished(w.endpoints[row.picker], w.flights, place, row.output_tokens, end_s, w.parameters[row.picker])
         saw_answer(w.lengths, min(row.slo_class, len(w.promises) - 1), row.input_tokens, row.output_tokens)

@@ -60,6 +60,8 @@ ROW: Final = np.dtype(
         ("building", "u1"),  # it computes the newest segment it entered, for all requests that share it
         ("received", "u1"),  # its prompt's KV came from a prefill replica
         ("cold", "u1"),  # its model had yet to wake when it arrived
+        ("held", "u1"),  # it was held at the gateway
+        ("tries", "u1"),  # how often its client returned after a refusal
     ],
     align=True,
 )
@@ -220,6 +222,11 @@ CONTROL: Final = np.dtype(
         ("look_s", "f8"),  # time of the next report or fault: until then pickers need no update
         ("swaps", "i8"),  # entries in the log of swaps
         ("hits_said", "u1"),  # whether `hits` belongs to a prompt with shared segments
+        ("arrived_s", "f8"),  # newest first arrival of a request
+        ("held", "i8"),  # requests held at the gateway
+        ("max_held", "i8"),
+        ("max_tries", "i8"),  # how often a refused client returns
+        ("returning", "i8"),  # refused clients that will return
     ],
     align=True,
 )
@@ -261,12 +268,18 @@ PROMISE: Final = np.dtype(
         ("tpot_s", "f8"),
         ("e2e_s", "f8"),
         ("weight", "f8"),
-        ("sheddable", "i8"),
+        ("overload", "i8"),  # SERVE, REFUSE or HOLD
+        ("hold_s", "f8"),  # seconds for which a request may be held
         ("limit_tokens", "i8"),
     ],
     align=True,
 )
 """SLO and priority of a class, as the picker receives them."""
+
+HELD: Final = np.dtype([("first", "i8"), ("last", "i8")], align=True)
+"""The requests of a class that are held at the gateway, oldest first, linked through the rows."""
+RETURN: Final = np.dtype([("at_s", "f8"), ("number", "i8")], align=True)
+"""A refused client that will return."""
 
 DIES, RETURNS, CHANGES_SPEED, STOPS_REPORTING, REPORTS_AGAIN, IS_NOTICED = range(6)
 FAULT: Final = np.dtype([("at_s", "f8"), ("replica", "i8"), ("kind", "i8"), ("factor", "f8")], align=True)
@@ -346,9 +359,14 @@ class World(NamedTuple):
     """Reports in transit, by picker and number modulo the buffer size."""
     request: Annotated[Any, ArrayOf(REQUEST)]
     hits: Annotated[Any, ArrayOf(np.int64)]
-    parameters: Annotated[Any, ArrayOf(PARAMETERS)]
+    parameters: Annotated[Any, ArrayOf(PARAMETERS, 2)]
+    """Parameters of each picker, as an array of length one. They include the picker's counts of the classes."""
     lengths: Annotated[Any, ArrayOf(LENGTH, 2)]
     promises: Annotated[Any, ArrayOf(PROMISE)]
+    held: Annotated[Any, ArrayOf(HELD)]
+    """Requests held at the gateway, by class."""
+    returns: Annotated[Any, ArrayOf(RETURN)]
+    """Heap of the refused clients that will return, by time."""
     faults: Annotated[Any, ArrayOf(FAULT)]
     devices: Annotated[Any, ArrayOf(DEVICE)]
     swaps: Annotated[Any, ArrayOf(SWAP)]

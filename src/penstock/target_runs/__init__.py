@@ -1,0 +1,1 @@
+"""Measures servers with an existing load tool: with the same requests for all, interleaved and repeated."""

@@ -1,0 +1,60 @@
+"""A project's file names calibrations once: they are used where they fit, named each time, and refused if damaged."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from load_results import FOLDER
+from penstock.api.calibrate import calibrate
+from penstock.cli.flags.project_file import find_project_file, read_project_file
+from penstock.cli.root import app
+from penstock.errors import UsageError
+
+QUESTION = ["predict", "llama-3.1-70b", "--engine", "vllm", "--precision", "fp8", "--kv", "fp8", "--json"]
+
+
+def asked(*more: str) -> Result:
+    result = CliRunner().invoke(app, [*QUESTION, *more])
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def tpot(result: Result) -> float:
+    return float(json.loads(result.stdout)["deployments"][0]["tpot_s"]["value"])
+
+
+def test_a_project_file_is_used_where_it_fits_and_named(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = calibrate([shared / FOLDER / "vllm-bench-0.33.0/c16.json"], "h100:2", "vllm", "fp8", "fp8")
+    text = answer.text().replace(f"factor: {answer.calibration.steps.factor:.6g}", "factor: 1.5", 1)
+    (tmp_path / "own.yaml").write_text(text)
+    (tmp_path / "penstock.toml").write_text('calibration = "own.yaml"\n')
+    (tmp_path / "deeper").mkdir()
+    plain = tpot(asked("--on", "h100:2"))
+    monkeypatch.chdir(tmp_path / "deeper")
+    corrected = asked("--on", "h100:2")
+    assert "penstock.toml names own.yaml" in corrected.stderr
+    assert tpot(corrected) == pytest.approx(1.5 * plain)
+    other = asked("--on", "mi300x")
+    assert "penstock.toml names own.yaml" in other.stderr
+    stated = CliRunner().invoke(app, [*QUESTION, "--on", "mi300x", "--calibration", str(tmp_path / "own.yaml")])
+    assert isinstance(stated.exception, UsageError)
+    assert "does not correct a setup" in str(stated.exception)
+
+
+def test_the_search_ends_at_the_repository(tmp_path: Path) -> None:
+    (tmp_path / "penstock.toml").write_text("")
+    (tmp_path / "project" / ".git").mkdir(parents=True)
+    (tmp_path / "project" / "deeper").mkdir()
+    assert find_project_file(tmp_path / "project" / "deeper") is None
+    assert find_project_file(tmp_path) == tmp_path / "penstock.toml"
+
+
+@pytest.mark.parametrize("text", ["calibration = 3", "calibration = [1]", "colour = 'red'", "calibration = ", "= x"])
+def test_a_damaged_project_file_is_refused_in_one_line(text: str, tmp_path: Path) -> None:
+    (tmp_path / "penstock.toml").write_text(text)
+    with pytest.raises(UsageError, match="write `calibration = "):
+        read_project_file(tmp_path / "penstock.toml")

@@ -1,0 +1,84 @@
+"""Beyond capacity, requests that may be refused or held are, and who is admitted is served in time."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from penstock.simulation.outcome import Outcome
+from penstock.simulation.run import simulate
+from penstock.simulation.run_options import Options, Routing
+from penstock.workload import Overload, Slo, SloClass
+from simulated import conversation_lengths, pool
+
+PROMISED = (SloClass(name="all", share_fraction=1.0, slo=Slo(ttft_s=1.0, tpot_s=0.05)),)
+COUNT = 3_000
+BEYOND_PER_S, WITHIN_PER_S = 160.0, 30.0
+
+
+def overloaded(overload: Overload, routing: Routing | None = None, rate_per_s: float = BEYOND_PER_S) -> Outcome:
+    sent = conversation_lengths(COUNT, rate_per_s)
+    classes = [replace(item, overload=overload) for item in PROMISED]
+    options = Options(routing=routing or Routing(), keep_requests=True)
+    return simulate([pool(replicas=4)], [sent], classes=classes, options=options)
+
+
+def p99_s(outcome: Outcome) -> float:
+    assert outcome.served is not None
+    ttft_s = outcome.served.ttft_s
+    return float(np.quantile(ttft_s[np.isfinite(ttft_s)], 0.99))
+
+
+@pytest.mark.parametrize("overload", ["serve", "refuse", "hold"])
+def test_below_capacity_everybody_is_served_at_once(overload: Overload) -> None:
+    outcome = overloaded(overload, rate_per_s=WITHIN_PER_S)
+    assert outcome.rejected == outcome.classes[0].held == 0
+    assert outcome.classes[0].met_fraction == 1.0
+
+
+@pytest.mark.parametrize("overload", ["refuse", "hold"])
+def test_beyond_capacity_more_are_kept_and_nobody_is_buried(overload: Overload) -> None:
+    served, admitted = overloaded("serve"), overloaded(overload)
+    assert served.rejected == 0 < admitted.rejected
+    assert admitted.requests + admitted.rejected == served.requests == COUNT
+    assert admitted.classes[0].met >= served.classes[0].met
+    assert p99_s(admitted) <= 3 * 1.0 < p99_s(served)
+
+
+def test_who_is_held_is_sent_when_the_price_falls_or_refused_after_half_of_the_limit() -> None:
+    outcome, refused = overloaded("hold"), overloaded("refuse")
+    held = outcome.classes[0].held
+    assert 0 < outcome.rejected < held + 1
+    assert outcome.classes[0].met >= 0.99 * refused.classes[0].met
+    assert p99_s(outcome) <= p99_s(refused) + 0.6  # half of the limit, and a report
+
+
+def test_the_room_for_held_requests_is_bounded() -> None:
+    unbounded, none = (overloaded("hold", Routing(max_held=most)) for most in (COUNT, 0))
+    refused = overloaded("refuse")
+    assert none.classes[0].held == 0
+    assert none.rejected == refused.rejected >= unbounded.rejected
+
+
+def test_clients_that_return_do_not_take_from_those_that_do_not() -> None:
+    patient = overloaded("refuse")
+    returning = overloaded("refuse", Routing(max_tries=5))
+    assert returning.requests + returning.rejected == COUNT
+    assert returning.rejected < patient.rejected
+    good, before = (sum(item.good_tokens for item in one.classes) for one in (returning, patient))
+    assert good >= 0.9 * before
+    assert p99_s(returning) <= 3.0
+    assert returning.arrival_span_s == patient.arrival_span_s
+
+
+def test_the_same_requests_have_the_same_outcome() -> None:
+    first, again = (overloaded("hold", Routing(max_tries=2)) for _ in range(2))
+    assert first.served is not None
+    assert again.served is not None
+    np.testing.assert_array_equal(first.served.ttft_s, again.served.ttft_s)
+
+
+def test_several_pickers_hold_and_refuse_each_its_own() -> None:
+    outcome = overloaded("hold", Routing(pickers=3))
+    assert outcome.requests + outcome.rejected == COUNT
+    assert p99_s(outcome) <= 3.0
