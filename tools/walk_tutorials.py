@@ -107,6 +107,8 @@ def run(command: str, block: Block, directory: Path, environment: Mapping[str, s
 def shown_lines(output: str, options: Mapping[str, str]) -> str:
     """Cut an output to the lines that a page shows. `...` stands for the rest."""
     lines = output.splitlines()
+    if any(line.startswith("$ ") for line in lines):
+        raise ValueError("a line of output begins with '$ ', so a page would show it as a command")
     if "head" in options and len(lines) > int(options["head"]):
         lines = [*lines[: int(options["head"])], "..."]
     if "lines" in options:

@@ -44,7 +44,7 @@ _COLUMNS = (
     Column("tok/s\nper device"),
     Column("TPOT ms\n(P10-P90)"),
     Column("TTFT ms\n(P10-P90)"),
-    Column("$ of rent per\nMtok out"),
+    Column("rent, $ per\nMtok out"),
     Column("J per\noutput token"),
     Column("bound by", figures=False),
     Column("of\nroofline"),
