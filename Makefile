@@ -156,7 +156,7 @@ seeds: $(VENV)/.installed ## do ten plans cost the same with the seeds 0 to 9? (
 bench: $(VENV)/.installed ## requests a second through the simulator, ten thousand to ten million (two minutes)
 	$(BIN)/python tools/bench_simulator.py --most 10000000
 
-routing: $(VENV)/.installed ## run the experiments of docs/routing.md again and write its tables (an hour; needs the traces)
+routing: $(VENV)/.installed ## run the experiments of docs/reports/routing-results.md again and write its tables (an hour; needs the traces)
 	$(BIN)/python tools/bench_routing.py highest wrong robust flatness speed elasticity --tables
 
 overload: $(VENV)/.installed ## compare policies from 50% to 150% of capacity and write the tables of docs/overload.md (half an hour; needs the traces)

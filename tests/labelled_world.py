@@ -31,6 +31,14 @@ from penstock.preflight import (
 from penstock.preflight.facts.subject import smallest_split, subject_of
 
 DATA = Path(__file__).parent / "data" / "world"
+DOCS = Path(__file__).parents[1] / "docs"
+NOTES = {
+    "counts": DOCS / "preflight-rules.md",
+    "world": DOCS / "reports" / "preflight-results.md",
+    "missed": DOCS / "reports" / "preflight-results.md",
+    "score": DOCS / "preflight.md",
+}
+"""Pages that have figures of preflight, by the mark around them."""
 ASKED_ENGINES: Mapping[str, EngineName] = {"vllm": "vllm", "sglang": "sglang"}
 RECIPES_READ = "0.27.1"
 """The newest release when the recipes were read."""
@@ -257,7 +265,7 @@ def outcomes() -> tuple[Outcome, ...]:
 
 
 def confusion_table(found: Iterable[Outcome]) -> str:
-    """Draw the table of docs/preflight.md."""
+    """Draw the table of docs/reports/preflight-results.md."""
     places: dict[tuple[str, str], list[Outcome]] = {}
     for outcome in found:
         places.setdefault(outcome.place, []).append(outcome)
@@ -289,6 +297,15 @@ def _row(group: list[Outcome]) -> Counter[str]:
         "other": sum(bool(outcome.named) and not outcome.right for outcome in breaks),
         "missed": sum(not outcome.named for outcome in breaks),
     })  # fmt: skip
+
+
+def score_sentence(found: Iterable[Outcome]) -> str:
+    """Say in one line how many setups are refused wrongly, and how many failures are found."""
+    total = _row(list(found))
+    return (
+        f"Of {total['runs']:,} setups that others ran, {total['refused']} are refused. "
+        f"Of {total['breaks']} reported failures, {total['caught']} are found for the right reason."
+    )
 
 
 def missed_list(found: Iterable[Outcome]) -> str:

@@ -1,7 +1,7 @@
 """Does a fleet behind a real Envoy do what its simulation said? Slices of public traces, policy by policy, both ways.
 
 Emulated endpoints of two vendors answer on a real clock; Envoy routes by itself or as a picker says; the simulator is
-given the same slice. `--tables` writes what came out into docs/gateway.md.
+given the same slice. `--tables` writes what came out into docs/reports/gateway-results.md.
 """
 
 import argparse
@@ -41,7 +41,7 @@ from penstock.simulation.replica import Replica
 
 REPOSITORY: Final = Path(__file__).resolve().parent.parent
 FLEET: Final = REPOSITORY / "examples" / "fleets" / "chat-70b-h100-mi300x.yaml"
-PAGE: Final = REPOSITORY / "docs" / "gateway.md"
+PAGE: Final = REPOSITORY / "docs" / "reports" / "gateway-results.md"
 POLICIES: Final = ("penstock", "in-flight-per-capacity", "weighted-round-robin", "least-request", "round-robin")
 LISTEN, CONTROL, FIRST_PORT = 18480, 18499, 18400
 _SECONDS: Final = (
@@ -353,7 +353,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 def main() -> None:
     """Measure, print, and write the table where asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tables", action="store_true", help="write the table into docs/gateway.md")
+    parser.add_argument("--tables", action="store_true", help="write the table into docs/reports/gateway-results.md")
     parser.add_argument("--slice", choices=[one.name for one in SLICES], help="only one of them")
     parser.add_argument(
         "--slower", type=float, help="all seconds are so many times as long, instead of the slice's own"

@@ -1,7 +1,7 @@
-"""What does routing by silicon gain? Runs the experiments of docs/routing.md and keeps their rows as JSON lines.
+"""Runs the experiments of docs/reports/routing-results.md and keeps their rows as JSON lines.
 
 `python tools/bench_routing.py highest wrong robust flatness speed --out build/routing` runs them one after the other;
-`--tables` writes the tables into docs/routing.md from what was kept.
+`--tables` writes the tables into docs/reports/routing-results.md from what was kept.
 """
 
 import argparse
@@ -20,7 +20,7 @@ EXPERIMENTS: dict[str, Callable[[], Iterator[experiments.Row]]] = {
     "elasticity": elastic.elasticity,
     "mooncake": mooncake.curves,
 }
-PAGE = Path(__file__).parents[1] / "docs" / "routing.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reports" / "routing-results.md"
 
 
 def main() -> None:

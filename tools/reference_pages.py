@@ -23,6 +23,8 @@ EXIT_CODES: Final = (
     (70, "a bug; the traceback is printed"),
     (130, "interrupted with Ctrl-C"),
 )
+REPORTS: Final = "Reports"
+"""Section of pages with figures and tables of measurements; they are not part of the manual."""
 _LISTED: Final = {
     "Start": ("index.md", "start/install.md", "start/ten-minutes.md", "questions.md", "reference/glossary.md"),
     "Tutorials": (
@@ -31,7 +33,20 @@ _LISTED: Final = {
         "tutorials/3-page-for-finance.md",
         "tutorials/4-notebook-on-agent-traffic.md",
     ),
-    "How to": ("how-to.md",),
+    "How to": (
+        "how-to.md",
+        "preflight.md",
+        "preflight-rules.md",
+        "fp8.md",
+        "audit.md",
+        "guide.md",
+        "bench.md",
+        "calibrate.md",
+        "measured-loop.md",
+        "run-gateway.md",
+        "emulator.md",
+        "agents.md",
+    ),
     "Reference": ("reference/commands.md", "reference/plan-file.md", "api.md", "help.md", "versions.md"),
     "Explanation": (
         "evidence.md",
@@ -41,23 +56,30 @@ _LISTED: Final = {
         "methodology/simulation.md",
         "methodology/power.md",
         "methodology/plan.md",
+        "routing.md",
+        "overload.md",
+        "gateway.md",
+        "scale.md",
+        "disaggregation.md",
+        "shared-devices.md",
+    ),
+    REPORTS: (
         "accuracy.md",
         "memory-accuracy.md",
-        "preflight.md",
-        "audit.md",
-        "routing.md",
-        "gateway.md",
-        "disaggregation.md",
-        "scale.md",
-        "architecture.md",
+        "claims.md",
+        "articles.md",
+        "data.md",
+        "reports/preflight-results.md",
+        "reports/routing-results.md",
+        "reports/gateway-results.md",
     ),
-    "Generated reports": ("claims.md", "data.md"),
     "Help": (
         "support/troubleshooting.md",
         "support/faq.md",
         "support/known-weaknesses.md",
         "comparison.md",
     ),
+    "Project": ("architecture.md",),
 }
 """Pages by section, in reading order. A page that is not listed is an explanation."""
 

@@ -1,4 +1,4 @@
-"""How are the experiments' rows shown? As Markdown tables between the marks of docs/routing.md."""
+"""How are the experiments' rows shown? As Markdown tables between the marks of docs/reports/routing-results.md."""
 
 import json
 import re

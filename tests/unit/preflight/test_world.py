@@ -1,13 +1,13 @@
 """The labelled world: what others ran must not be refused, and what others saw break must be caught."""
 
-from pathlib import Path
-
 from labelled_world import (
+    NOTES,
     confusion_table,
     known_breaks,
     measured_runs,
     missed_list,
     outcomes,
+    score_sentence,
     verified_recipes,
 )
 from penstock.catalog import load_accelerators, load_models
@@ -15,7 +15,6 @@ from penstock.preflight.rules.rule import Reference
 
 MODELS = {known.id for known in load_models()}
 ACCELERATORS = {accelerator.id for accelerator in load_accelerators()}
-NOTE = Path(__file__).resolve().parents[3] / "docs" / "preflight.md"
 
 
 def test_the_world_is_large_enough_to_contradict() -> None:
@@ -57,6 +56,7 @@ def test_what_others_saw_break_is_caught_for_its_reason() -> None:
 
 
 def test_the_note_prints_these_figures() -> None:
-    text = NOTE.read_text(encoding="utf-8")
-    assert confusion_table(outcomes()) in text
-    assert missed_list(outcomes()) in text
+    found = outcomes()
+    assert confusion_table(found) in NOTES["world"].read_text(encoding="utf-8")
+    assert missed_list(found) in NOTES["missed"].read_text(encoding="utf-8")
+    assert score_sentence(found) in NOTES["score"].read_text(encoding="utf-8")
