@@ -31,6 +31,10 @@ MODULES: Final = (
     "penstock.simulation.loop.observe",
     "penstock.simulation.collect",
     "penstock.routing.picker_calls",
+    "penstock.routing.late_requests",
+    "penstock.routing.prefix_blocks",
+    "penstock.routing.tenant_shares",
+    "penstock.routing.suspicion",
     "penstock.routing.harm",
     "penstock.routing.baselines.peer_policies",
 )

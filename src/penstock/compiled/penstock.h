@@ -422,6 +422,26 @@ typedef struct penstock_swap {
 } penstock_swap;
 PENSTOCK_SIZE(penstock_swap, 32);
 
+typedef struct penstock_prefix_block {
+  int64_t key;
+  double sent_s;
+} penstock_prefix_block;
+PENSTOCK_SIZE(penstock_prefix_block, 16);
+
+typedef struct penstock_tenant {
+  double tokens;
+  double since;
+} penstock_tenant;
+PENSTOCK_SIZE(penstock_tenant, 16);
+
+typedef struct penstock_suspect {
+  double until_s;
+  double for_s;
+  int64_t strikes;
+  int64_t healthy;
+} penstock_suspect;
+PENSTOCK_SIZE(penstock_suspect, 32);
+
 typedef struct penstock_world {
   penstock_control *control;
   int64_t control_shape[1];
@@ -550,6 +570,31 @@ typedef struct penstock_picker_table {
   int64_t reports_shape[1];
 } penstock_picker_table;
 
+typedef struct penstock_prefix_table {
+  penstock_prefix_block *blocks;
+  int64_t blocks_shape[1];
+  int64_t *holders;
+  int64_t holders_shape[2];
+  int64_t *keys;
+  int64_t keys_shape[1];
+  int64_t *common;
+  int64_t common_shape[1];
+  int64_t *hits;
+  int64_t hits_shape[1];
+} penstock_prefix_table;
+
+typedef struct penstock_tenant_table {
+  penstock_tenant *tenants;
+  int64_t tenants_shape[1];
+} penstock_tenant_table;
+
+typedef struct penstock_suspect_table {
+  penstock_endpoint *endpoints;
+  int64_t endpoints_shape[1];
+  penstock_suspect *suspects;
+  int64_t suspects_shape[1];
+} penstock_suspect_table;
+
 /* A routing policy: returns the index of an endpoint, or -1 to reject. */
 typedef int64_t (*penstock_policy)(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 
@@ -583,7 +628,7 @@ int64_t penstock_rank(const penstock_picker_table *t);
 extern const int64_t penstock_rank_layout;
 #define PENSTOCK_RANK_LAYOUT INT64_C(1055078309308115416)
 
-/* Count the request, which has just count_arrival, so that each class counts alike. */
+/* Count the request, which has just arrived, so that each class counts alike. */
 void penstock_count_arrival(const penstock_picker_table *t);
 extern const int64_t penstock_count_arrival_layout;
 #define PENSTOCK_COUNT_ARRIVAL_LAYOUT INT64_C(6387648683570007769)
@@ -602,6 +647,21 @@ extern const int64_t penstock_refresh_layout;
 void penstock_sent(const penstock_picker_table *t, int64_t endpoint, int64_t place);
 extern const int64_t penstock_sent_layout;
 #define PENSTOCK_SENT_LAYOUT INT64_C(4376584427412093947)
+
+/* Record in `flights[place]` that the request was sent to an endpoint with `hit_tokens` cached tokens. */
+void penstock_sent_with(const penstock_picker_table *t, int64_t endpoint, int64_t place, int64_t hit_tokens);
+extern const int64_t penstock_sent_with_layout;
+#define PENSTOCK_SENT_WITH_LAYOUT INT64_C(6921113613920626126)
+
+/* Clear the counts of requests in flight at an endpoint. */
+void penstock_clear_counts(const penstock_picker_table *t, int64_t endpoint);
+extern const int64_t penstock_clear_counts_layout;
+#define PENSTOCK_CLEAR_COUNTS_LAYOUT INT64_C(5479169557606977997)
+
+/* Count the request in `flights[place]`, which was in flight before the fleet was reloaded, at an endpoint. */
+void penstock_resume(const penstock_picker_table *t, int64_t endpoint, int64_t place);
+extern const int64_t penstock_resume_layout;
+#define PENSTOCK_RESUME_LAYOUT INT64_C(3127626522905687369)
 
 /* Record the first token of the request in `flights[place]`. */
 void penstock_first_token(const penstock_picker_table *t, int64_t place, double now_s);
@@ -632,6 +692,61 @@ extern const int64_t penstock_reported_layout;
 void penstock_divide(const penstock_picker_table *t, int64_t picker, int64_t pickers);
 extern const int64_t penstock_divide_layout;
 #define PENSTOCK_DIVIDE_LAYOUT INT64_C(4535879281018000915)
+
+/* Return the seconds after which the client of a shed request should return. */
+double penstock_retry_after(const penstock_picker_table *t);
+extern const int64_t penstock_retry_after_layout;
+#define PENSTOCK_RETRY_AFTER_LAYOUT INT64_C(4894701740864372983)
+
+/* Reduce a request's estimated length until it fits the largest endpoint. Return 1 if the length changed, else 0. */
+int64_t penstock_shorten_request(const penstock_picker_table *t);
+extern const int64_t penstock_shorten_request_layout;
+#define PENSTOCK_SHORTEN_REQUEST_LAYOUT INT64_C(5734721074043561162)
+
+/* Return SHED, ONLY_UNLOADED or ANY_ENDPOINT for a request that would be shed. */
+int64_t penstock_late_choice(const penstock_picker_table *t);
+extern const int64_t penstock_late_choice_layout;
+#define PENSTOCK_LATE_CHOICE_LAYOUT INT64_C(2195702363823723706)
+
+/* Write into `hits` how many tokens of the first `count` blocks each endpoint is expected to have cached. */
+void penstock_match_prefix(const penstock_prefix_table *t, int64_t count, double tokens_per_block, int64_t max_tokens, double now_s);
+extern const int64_t penstock_match_prefix_layout;
+#define PENSTOCK_MATCH_PREFIX_LAYOUT INT64_C(7215545336049812171)
+
+/* Record that the first `count` blocks were sent to an endpoint. */
+void penstock_add_prefix(const penstock_prefix_table *t, int64_t count, int64_t endpoint, double now_s);
+extern const int64_t penstock_add_prefix_layout;
+#define PENSTOCK_ADD_PREFIX_LAYOUT INT64_C(1822258856740429986)
+
+/* Return the weight of a bucket's requests: 1 within its fair share, and less beyond. */
+double penstock_tenant_weight(const penstock_tenant_table *t, int64_t bucket, double now_s);
+extern const int64_t penstock_tenant_weight_layout;
+#define PENSTOCK_TENANT_WEIGHT_LAYOUT INT64_C(3653144913046693683)
+
+/* Count a request that was sent to an endpoint. */
+void penstock_count_tenant(const penstock_tenant_table *t, int64_t bucket, int64_t input_tokens, int64_t output_tokens, double now_s);
+extern const int64_t penstock_count_tenant_layout;
+#define PENSTOCK_COUNT_TENANT_LAYOUT INT64_C(7296435280999069339)
+
+/* Apply the health of an endpoint as the last scrape found it. */
+void penstock_apply_health(const penstock_suspect_table *t, int64_t endpoint, int64_t healthy, double now_s);
+extern const int64_t penstock_apply_health_layout;
+#define PENSTOCK_APPLY_HEALTH_LAYOUT INT64_C(8280008016919378510)
+
+/* Count a failed try that another endpoint answered. Return 1 if the endpoint is suspected now, else 0. */
+int64_t penstock_strike(const penstock_suspect_table *t, int64_t endpoint, double now_s);
+extern const int64_t penstock_strike_layout;
+#define PENSTOCK_STRIKE_LAYOUT INT64_C(7431194128558454966)
+
+/* Reset the failed tries and the back-off of an endpoint that answered. */
+void penstock_clear_strikes(const penstock_suspect_table *t, int64_t endpoint);
+extern const int64_t penstock_clear_strikes_layout;
+#define PENSTOCK_CLEAR_STRIKES_LAYOUT INT64_C(5541765835055113650)
+
+/* End the suspicions whose time is over. */
+void penstock_end_suspicions(const penstock_suspect_table *t, double now_s);
+extern const int64_t penstock_end_suspicions_layout;
+#define PENSTOCK_END_SUSPICIONS_LAYOUT INT64_C(8435384929555896227)
 
 /* Return the endpoint of least expected harm, or REJECTED if none can hold the request or it must be shed. */
 int64_t penstock_pick(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);

@@ -237,6 +237,32 @@ def _leave(e: Record, f: Record) -> None:
 
 
 @compiled
+def clear_own_counts(e: Record) -> None:
+    """Clear the picker's counts of requests in flight at an endpoint."""
+    e["in_flight"] = e["prefilling"] = e["outstanding_prompt_tokens"] = 0
+    e["outstanding_prompt_s"] = 0.0
+    e["resident_tokens"] = e["shared_tokens"] = e["resident_output_tokens"] = 0
+    for kind in range(CLASSES):
+        e["residents"][kind] = 0
+
+
+@compiled
+def resume(endpoints: Records, index: int, flights: Records, place: int) -> None:
+    """Count a request that was in flight before the fleet was reloaded. The caller refreshes the endpoint."""
+    e, f = endpoints[index], flights[place]
+    f["endpoint"] = index
+    if f["first_s"] == math.inf:
+        e["prefilling"] += 1
+        e["outstanding_prompt_tokens"] += f["uncached_tokens"]
+        e["outstanding_prompt_s"] += f["prompt_s"]
+    e["in_flight"] += 1
+    e["resident_tokens"] += resident_tokens(f)
+    e["shared_tokens"] += f["input_tokens"] - f["uncached_tokens"]
+    e["resident_output_tokens"] += f["expected_output_tokens"]
+    e["residents"][f["slo_class"]] += 1
+
+
+@compiled
 def divide(endpoints: Records, picker: int, pickers: int) -> None:
     """Assign to one of several pickers its share of the endpoints of every pool.
 

@@ -71,7 +71,7 @@ def rank(t: PickerTable) -> int:
 
 @exported_short
 def count_arrival(t: PickerTable) -> None:
-    """Count the request, which has just count_arrival, so that each class counts alike."""
+    """Count the request, which has just arrived, so that each class counts alike."""
     class_balance.count_arrival(t.request, t.parameters)
 
 
@@ -91,6 +91,24 @@ def refresh(t: PickerTable, endpoint: int, now_s: float) -> None:
 def sent(t: PickerTable, endpoint: int, place: int) -> None:
     """Record in `flights[place]` that the request was sent to an endpoint."""
     updates.sent(t.endpoints, endpoint, t.request, t.hits[endpoint], t.flights, place, t.parameters)
+
+
+@exported_short
+def sent_with(t: PickerTable, endpoint: int, place: int, hit_tokens: int) -> None:
+    """Record in `flights[place]` that the request was sent to an endpoint with `hit_tokens` cached tokens."""
+    updates.sent(t.endpoints, endpoint, t.request, hit_tokens, t.flights, place, t.parameters)
+
+
+@exported_short
+def clear_counts(t: PickerTable, endpoint: int) -> None:
+    """Clear the counts of requests in flight at an endpoint."""
+    updates.clear_own_counts(t.endpoints[endpoint])
+
+
+@exported_short
+def resume(t: PickerTable, endpoint: int, place: int) -> None:
+    """Count the request in `flights[place]`, which was in flight before the fleet was reloaded, at an endpoint."""
+    updates.resume(t.endpoints, endpoint, t.flights, place)
 
 
 @exported_short
