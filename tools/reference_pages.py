@@ -1,4 +1,4 @@
-"""Writes the reference pages of the documentation from the code: commands, `plan.yaml`, exit codes, llms.txt."""
+"""Writes the reference pages of the documentation from the code: commands, files, metrics, environment, llms.txt."""
 
 import os
 import re
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import click
+from generated_reference import environment_page, fleet_keys_page, metrics_reference, plan_keys_page
 
 from penstock.cli.declared_commands import CommandWithActions, DeclaredGroup
 from penstock.cli.root import app
@@ -47,7 +48,16 @@ _LISTED: Final = {
         "emulator.md",
         "agents.md",
     ),
-    "Reference": ("reference/commands.md", "reference/plan-file.md", "api.md", "help.md", "versions.md"),
+    "Reference": (
+        "reference/commands.md",
+        "reference/plan-file.md",
+        "reference/fleet-file.md",
+        "reference/metrics.md",
+        "reference/environment.md",
+        "api.md",
+        "help.md",
+        "versions.md",
+    ),
     "Explanation": (
         "evidence.md",
         "methodology.md",
@@ -60,7 +70,6 @@ _LISTED: Final = {
         "overload.md",
         "gateway.md",
         "scale.md",
-        "disaggregation.md",
         "shared-devices.md",
     ),
     REPORTS: (
@@ -69,6 +78,7 @@ _LISTED: Final = {
         "claims.md",
         "articles.md",
         "data.md",
+        "disaggregation.md",
         "reports/preflight-results.md",
         "reports/routing-results.md",
         "reports/gateway-results.md",
@@ -99,8 +109,7 @@ def commands_page() -> str:
         "Generated from the commands by `make docs`. `penstock COMMAND --help` prints the same.",
         "",
     ]
-    lines += ["| Exit code | Meaning |", "|---|---|"]
-    lines += [f"| {code} | {meaning} |" for code, meaning in EXIT_CODES]
+    lines += ["Exit codes and variables: [environment](environment.md)."]
     for name, command in _commands(app, "penstock"):
         lines += ["", f"## {name}", "", (command.help or "").split("\n\n")[0].replace("\n", " "), ""]
         rows = [_row(parameter) for parameter in command.params]
@@ -133,7 +142,7 @@ def _row(parameter: click.Parameter) -> str:
 
 
 def plan_page() -> str:
-    """Return the page with the commented plan file."""
+    """Return the page with the keys of a plan file, and a commented one."""
     shown = subprocess.run(
         [sys.executable, "-m", "penstock", "plan", "--init"],
         capture_output=True,
@@ -141,10 +150,7 @@ def plan_page() -> str:
         check=True,
         env={**os.environ, "COLUMNS": "120"},
     ).stdout.rstrip()
-    return (
-        "# plan.yaml\n\nPrinted by `penstock plan --init`. `penstock plan --schema` prints its JSON schema.\n\n"
-        f"```yaml\n{shown}\n```\n"
-    )
+    return plan_keys_page(shown)
 
 
 def llms_text(pages: dict[Path, str]) -> str:
@@ -171,5 +177,8 @@ def reference_pages() -> dict[Path, str]:
     pages = {
         DOCS / "reference" / "commands.md": commands_page(),
         DOCS / "reference" / "plan-file.md": plan_page(),
+        DOCS / "reference" / "fleet-file.md": fleet_keys_page(),
+        DOCS / "reference" / "metrics.md": metrics_reference(),
+        DOCS / "reference" / "environment.md": environment_page(EXIT_CODES),
     }
     return {**pages, DOCS / "llms.txt": llms_text(pages)}

@@ -3,14 +3,19 @@
 import re
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
 import pytest
-from reference_pages import menu
+from generated_reference import SOURCES, VARIABLES
+from reference_pages import REPORTS, menu
 from walk_tutorials import PAGES, blocks, shown_lines
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCS = REPOSITORY / "docs"
 EVERY = sorted([REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *DOCS.rglob("*.md")])
+GENERATED = ("help.md", "reference/")
+MAX_WORDS = 25_000
+MAX_MEDIAN_WORDS = 20
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -59,6 +64,41 @@ def test_headings_of_tutorials_are_in_order() -> None:
         levels = [len(marks) for marks in re.findall(r"^(#+) ", text, re.MULTILINE)]
         assert levels[0] == 1
         assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+def manual() -> dict[str, str]:
+    """Pages that people write, without code, marks and generated tables; reports and generated pages are left out."""
+    names = [name for section, pages in menu().items() if section not in (REPORTS, "Project") for name in pages]
+    ignored = re.compile(r"```.*?```|<!-- table: \w+ -->.*?<!-- end -->|<!--.*?-->", re.DOTALL)
+    return {
+        name: ignored.sub("", (DOCS / name).read_text(encoding="utf-8"))
+        for name in names
+        if not name.startswith(GENERATED) or name == "reference/glossary.md"
+    }
+
+
+def test_the_manual_is_short() -> None:
+    words = {name: len(re.findall(r"[A-Za-z]\S*", text)) for name, text in manual().items()}
+    assert sum(words.values()) <= MAX_WORDS, sorted(words.items(), key=lambda item: -item[1])[:8]
+
+
+def test_sentences_of_the_manual_are_short() -> None:
+    lengths = []
+    for name, text in manual().items():
+        prose = "\n".join(line for line in text.splitlines() if not re.match(r"\s*[|#]", line))
+        pieces = re.split(r"(?<=[.!?:])\s+(?=[A-Z`*\[\d(])|\n\s*\n|\n\s*[-*] ", prose)
+        own = [len(piece.split()) for piece in pieces if len(piece.split()) > 2]
+        assert len(own) < 10 or median(own) <= MAX_MEDIAN_WORDS, name
+        lengths += own
+    assert median(lengths) <= MAX_MEDIAN_WORDS
+
+
+def test_every_environment_variable_that_is_read_is_on_its_page() -> None:
+    text = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py"))
+    read = set(re.findall(r'environ\.(?:get|setdefault)\(\s*"(\w+)"', text)) | set(
+        re.findall(r'"(PENSTOCK_\w+)"', text)
+    )
+    assert read == set(VARIABLES)
 
 
 def test_shown_lines_are_cut_where_the_page_says() -> None:

@@ -57,7 +57,7 @@ An endpoint whose port is closed counts as down at once.
 _MAX_PAGE_BYTES: Final = 4 * 2**20
 _ACTIVE_EVERY_S: Final = 1.0
 _NAMES_EVERY_S: Final = 3.0
-_ENVOY: Final = {
+ENVOY_COUNTERS: Final = {
     "http.clients.downstream_rq_total": "penstock_requests_total",
     "http.clients.downstream_rq_active": "penstock_active_requests",
     "http.clients.downstream_rq_2xx": "penstock_requests_2xx_total",
@@ -67,7 +67,7 @@ _ENVOY: Final = {
     "http.clients.ext_proc.failure_mode_allowed": "penstock_fallback_requests_total",
 }
 """Mapping from the names of Envoy's counters to their metric names on the gateway's metrics page."""
-_ENVOY_PATTERN: Final = f"^({'|'.join(name.replace('.', '[.]') for name in _ENVOY)})$"
+_ENVOY_PATTERN: Final = f"^({'|'.join(name.replace('.', '[.]') for name in ENVOY_COUNTERS)})$"
 
 
 class ScrapedEndpoint:
@@ -292,7 +292,7 @@ class Scraper:
             counters = await asyncio.to_thread(stats, admin, _ENVOY_PATTERN)
             if active is None or not counters:
                 continue
-            now_s, self._envoy = time.monotonic(), {_ENVOY[name]: value for name, value in counters.items()}
+            now_s, self._envoy = time.monotonic(), {ENVOY_COUNTERS[name]: value for name, value in counters.items()}
             self._detect_bypass(now_s)
             for address, count in active.items():
                 if address in index_of:
