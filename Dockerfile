@@ -1,4 +1,4 @@
-# With what `penstock route` and `emulate` need: docker build --build-arg PARTS=gateway -t penstock:0.1.0 .
+# With what `penstock route` and `emulate` need: docker build --build-arg PARTS=gateway -t penstock:0.2.0 .
 # docker build -t penstock . && docker run --rm --read-only --tmpfs /tmp penstock fit llama-3.1-70b --on mi300x,h100
 FROM python:3.13-slim AS build
 ARG PARTS=base

@@ -2,7 +2,7 @@
 
 import sys
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "AuditAnswer",
     "CatalogAnswer",

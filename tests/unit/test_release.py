@@ -35,7 +35,14 @@ def test_checksums_are_those_of_the_files(tmp_path: Path) -> None:
 
 def test_the_version_is_stated_alike() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert project["version"] == penstock.__version__
+    cited = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text(encoding="utf-8"))["version"]
+    base = yaml.safe_load((REPOSITORY / "deploy" / "kubernetes" / "kustomization.yaml").read_text(encoding="utf-8"))
+    assert {project["version"], str(cited), base["images"][0]["newTag"]} == {penstock.__version__}
+
+
+def test_the_changelog_has_a_section_for_the_version() -> None:
+    text = (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(rf"^## \[{re.escape(penstock.__version__)}\]", text, re.MULTILINE)
 
 
 def test_nothing_is_published_without_a_tag() -> None:
