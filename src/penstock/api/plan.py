@@ -24,6 +24,7 @@ from penstock.performance.shipped.shipped_disaggregated import shipped_phase_fac
 from penstock.performance.shipped.shipped_drafts import own_drafts
 from penstock.performance.shipped.shipped_energy import power_under_load
 from penstock.performance.shipped.shipped_runs import model_of
+from penstock.planning.candidates.candidate_search import Screen
 from penstock.planning.candidates.disaggregated_screen import UnitScreen
 from penstock.planning.candidates.disaggregated_units import find_units
 from penstock.planning.candidates.launch_obstacles import LaunchCheck
@@ -42,6 +43,7 @@ from penstock.planning.verification.pool_simulator import Simulator
 from penstock.planning.verification.simulated_capacity import (
     LoadJudge,
     capacity_with_curve,
+    shares_carried,
     simulated_capacity,
     verify_by,
 )
@@ -164,7 +166,7 @@ def sources_of(
         capacity_of=simulated_capacity(simulator.sketched, screen),
         capacity_note="Capacity within the SLO is simulated: replicas behind one router, Poisson arrivals with the "
         "workload's mix of lengths, and the engine with the highest capacity.",
-        screen=screen.medians,
+        screen=Screen(screen.medians, shares_carried(simulator.sketch_carries, screen.medians)),
         curve_of=capacity_with_curve(simulator.curve, screen),
         engines_of=efficiencies.engines,
         engines_of_vendor=efficiencies.engines_of,

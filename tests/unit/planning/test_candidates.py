@@ -10,7 +10,7 @@ from examples import deployment, model
 from penstock.catalog import load_accelerator
 from penstock.fleet import Deployment
 from penstock.performance.prediction.predict_deployment import Range
-from penstock.planning.candidates.candidate_search import Candidate, drop_dominated, find_candidates
+from penstock.planning.candidates.candidate_search import Candidate, Screen, drop_dominated, find_candidates
 from penstock.planning.candidates.replica_capacity import (
     Capacity,
     CapacityOf,
@@ -201,6 +201,29 @@ def test_what_a_screen_says_is_behind_a_simulated_rate_is_not_simulated() -> Non
         CHAT, model("llama-3.1-8b"), accelerators, counting, screen=screen, engines_of=lambda *_: ("sglang", "vllm")
     )
     assert asked == ["sglang"]
+
+
+@pytest.mark.parametrize(("carried", "searched"), [(1.16, ["sglang"]), (1.25, ["sglang", "vllm"])])
+def test_one_simulation_at_the_rate_to_beat_decides_whether_the_capacity_is_searched(
+    carried: float, searched: list[str]
+) -> None:
+    asked: list[str] = []
+    careful = by_engine({"vllm": carried, "sglang": 1.2})
+
+    def counting(option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
+        asked.append(option.measured_engine)
+        return careful(option, workload)
+
+    found = find_candidates(
+        CHAT,
+        model("llama-3.1-8b"),
+        [(load_accelerator("mi300x"), AcceleratorPlan(id="mi300x", tp=(1,)))],
+        counting,
+        screen=Screen(by_engine({"vllm": 1.25, "sglang": 1.3}), lambda _option, _load, share: share * 1.25 <= carried),
+        engines_of=lambda *_: ("sglang", "vllm"),
+    )
+    assert asked == searched
+    assert [entry.measured_engine for entry in found.candidates] == searched[-1:]
 
 
 def test_a_mix_takes_the_time_of_each_length_and_leaves_out_what_is_not_served() -> None:

@@ -54,6 +54,15 @@ def test_a_sketch_is_within_six_percent(simulator: Simulator) -> None:
     assert simulator.sketched(load(8, 34.0)) == pytest.approx(simulator.sustained(load(8, 34.0)), rel=0.06)
 
 
+def test_one_simulation_agrees_with_the_search_and_does_not_change_it() -> None:
+    asked, plain = load(8, 34.0), Simulator(QueuelessScreen(EFFICIENCIES)).sketched(load(8, 34.0))
+    probed = Simulator(QueuelessScreen(EFFICIENCIES))
+    share = plain / asked.requests_per_s
+    assert probed.sketch_carries(asked, 0.99 * share)
+    assert not probed.sketch_carries(asked, 1.03 * share)
+    assert probed.sketched(asked) == plain
+
+
 def test_a_pool_at_its_capacity_keeps_the_slo_and_above_it_does_not(simulator: Simulator) -> None:
     rate = simulator.sustained(load(4, 34.0)) / 4
     assert simulator.attained(load(4, 0.99 * rate)) >= 0.95

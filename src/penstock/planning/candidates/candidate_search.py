@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -26,10 +27,26 @@ _SCREEN_MARGIN: Final = 1.1
 
 An option is not simulated if it would still be dominated with its quick estimate multiplied by this factor.
 """
+_NEAR_TIE: Final = 0.99
+"""Share of the rate at which an option would be dominated; an option that misses its SLO there is dominated."""
 Step = Callable[[str], None]
 """Progress callback, called with the name of an accelerator or candidate."""
+CarriesShare = Callable[[Option, WorkloadPlan, float], bool]
+"""Function that returns whether an option sustains a share of its quick estimate."""
 EnginesOf = Callable[[str, ModelSpec | None], Sequence[str]]
 """Function that returns the engines with which an accelerator was measured, optionally with one model only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """Quick estimates of capacities, and a check by one simulation whether an option sustains a share of them."""
+
+    quick: CapacityOf
+    carries_share: CarriesShare
+
+    def __call__(self, option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
+        """Return the quick estimate of an option for each length."""
+        return self.quick(option, workload)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,10 +170,11 @@ def find_candidates(
         if engines is not None:
             feasible, reason = options_of(model, placing, engines)
         launch = _Launches(workload, obstacle_of)
-        useful, ways, why = _whole(workload, feasible, reason, capacity_of, screen, launch)
+        simulation = _Simulation(capacity_of, screen.carries_share if isinstance(screen, Screen) else None, launch)
+        useful, ways, why = _whole(workload, feasible, reason, simulation, screen)
         units = units_of(model, placing)
         considered += ways + len(units)
-        useful += _units(workload, units, useful, capacity_of, screen or capacity_of, launch)
+        useful += _units(workload, units, useful, simulation, screen or capacity_of)
         kept += useful
         not_launched += launch.worth_knowing(useful)
         if not useful:
@@ -188,14 +206,37 @@ class _Launches:
 
     def worth_knowing(self, kept: Sequence[Candidate]) -> Iterator[NotLaunched]:
         """Yield the options that no kept candidate dominates."""
-        for entry, bound in self.blocked:
+        for entry, bound in self._best_first():
             if not any(_beats(other, bound, margin=_SCREEN_MARGIN) for other in kept):
                 yield entry
 
     @property
     def why(self) -> str | None:
-        """Return why the first option was left out."""
-        return self.blocked[0][0].why if self.blocked else None
+        """Return why the option with the best quick estimate was left out."""
+        return self._best_first()[0][0].why if self.blocked else None
+
+    def _best_first(self) -> list[tuple[NotLaunched, Candidate]]:
+        """Return the options in the order of their quick estimates, disaggregated units last."""
+
+        def key(pair: tuple[NotLaunched, Candidate]) -> tuple[bool, float]:
+            return pair[1].disaggregated is not None, -_rate_per_device(self.workload, pair[1])
+
+        return sorted(self.blocked, key=key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Simulation:
+    """Simulates the options of one workload on one accelerator whose launches pass."""
+
+    capacity_of: CapacityOf
+    carries_share: CarriesShare | None
+    launches: _Launches
+
+    def is_dominated(self, option: Option, share: float) -> bool:
+        """Return whether one simulation shows that an option does not sustain a share of its quick estimate."""
+        if self.carries_share is None or not share:
+            return False
+        return not self.carries_share(option, self.launches.workload, share * _NEAR_TIE)
 
 
 def with_curves(choice: Choice, workload: WorkloadPlan, curve_of: CapacityOf, step: Step = lambda _: None) -> Choice:
@@ -224,20 +265,19 @@ def _whole(
     workload: WorkloadPlan,
     feasible: Sequence[Option],
     reason: str | None,
-    capacity_of: CapacityOf,
+    simulation: _Simulation,
     screen: CapacityOf | None,
-    launches: _Launches,
 ) -> tuple[list[Candidate], int, str]:
     """Judge replicas that both prefill and decode.
 
     Return the candidates to keep, the number of options judged, and the reason if no candidate is kept.
     """
-    judged = [judge_option(workload, option, screen or capacity_of) for option in feasible]
+    judged = [judge_option(workload, option, screen or simulation.capacity_of) for option in feasible]
     hopeful = [pair for pair in zip(feasible, judged, strict=True) if any(pair[1].rates)]
     if screen is None:
-        useful = [entry for option, entry in hopeful if launches.passes(option, entry)]
+        useful = [entry for option, entry in hopeful if simulation.launches.passes(option, entry)]
     else:
-        useful = _simulate_options(workload, hopeful, capacity_of, launches)
+        useful = _simulate_options(workload, hopeful, simulation)
     why = reason or (judged[0].capacities[0].grounds if judged else "no deployment to consider")
     return drop_dominated(_best_engines(workload, useful)), len({option.id for option in feasible}), why
 
@@ -258,23 +298,28 @@ def _unmeasured_reason(workload: WorkloadPlan, measured: Sequence[str]) -> str:
 
 
 def _simulate_options(
-    workload: WorkloadPlan,
-    screened: Sequence[tuple[Option, Candidate]],
-    capacity_of: CapacityOf,
-    launches: _Launches,
+    workload: WorkloadPlan, screened: Sequence[tuple[Option, Candidate]], simulation: _Simulation
 ) -> list[Candidate]:
     """Simulate options in the order of their quick estimates, and skip options that a simulated option dominates.
 
     A quick estimate ignores queues, so it is optimistic. An option whose quick estimate is dominated by a simulated
-    option need not be simulated. Quick estimates are not compared with each other, because they ignore queues. Without
-    queues, two small replicas may look better than one large replica, although the large replica carries more when
-    requests queue.
+    option need not be simulated. One simulation shows whether another option is dominated: the one at the rate that
+    the option needs. Quick estimates are not compared with each other, because they ignore queues. Without queues, two
+    small replicas may look better than one large replica, although the large replica carries more when requests queue.
+    Data-parallel ranks come last, because each rank has a queue of its own and their estimates are the most optimistic.
     """
+
+    def order(pair: tuple[Option, Candidate]) -> tuple[bool, float]:
+        return pair[0].deployment.parallelism.dp > 1, -_rate_per_device(workload, pair[1])
+
     found: list[Candidate] = []
-    for option, bound in sorted(screened, key=lambda pair: -_mixed_rate(workload, pair[1]) / pair[1].devices):
-        if any(_beats(other, bound, margin=_SCREEN_MARGIN) for other in found) or not launches.passes(option, bound):
+    for option, bound in sorted(screened, key=order):
+        needed = max((_lead(other, bound) for other in found), default=0.0)
+        if needed >= _SCREEN_MARGIN or not simulation.launches.passes(option, bound):
             continue
-        careful = judge_option(workload, option, capacity_of)
+        if simulation.is_dominated(option, needed):
+            continue
+        careful = judge_option(workload, option, simulation.capacity_of)
         found += [careful] if any(careful.rates) else []
     return found
 
@@ -283,14 +328,13 @@ def _units(
     workload: WorkloadPlan,
     units: Sequence[Option],
     others: Sequence[Candidate],
-    capacity_of: CapacityOf,
+    simulation: _Simulation,
     screen: CapacityOf,
-    launches: _Launches,
 ) -> list[Candidate]:
     """Judge disaggregated units; keep the units that are not dominated by a replica that both prefills and decodes."""
     bounds = [(option, judge_option(workload, option, screen)) for option in units]
     hopeful = [(o, b) for o, b in bounds if not any(_beats(other, b, margin=_SCREEN_MARGIN) for other in others)]
-    found = _simulate_options(workload, [(o, b) for o, b in hopeful if any(b.rates)], capacity_of, launches)
+    found = _simulate_options(workload, [(o, b) for o, b in hopeful if any(b.rates)], simulation)
     return [
         one for one in drop_dominated(_best_engines(workload, found)) if not any(_beats(other, one) for other in others)
     ]
@@ -310,6 +354,10 @@ def _mixed_rate(workload: WorkloadPlan, candidate: Candidate) -> float:
     return mixed_rate(tuple(share.fraction for share in workload.shares), candidate.rates)
 
 
+def _rate_per_device(workload: WorkloadPlan, candidate: Candidate) -> float:
+    return _mixed_rate(workload, candidate) / candidate.devices
+
+
 def drop_dominated(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Drop each candidate that is dominated by another candidate of the same workload and accelerator.
 
@@ -324,9 +372,19 @@ def drop_dominated(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _beats(other: Candidate, one: Candidate, *, margin: float = 1.0) -> bool:
+    return _lead(other, one) >= margin
+
+
+def _lead(other: Candidate, one: Candidate) -> float:
+    """Return the rate of copies of `other` on no more devices than `one`, relative to the rate of `one`.
+
+    The length with the smallest ratio decides. Return 0 if no copy fits, or for another workload or accelerator.
+    """
     copies = one.devices // other.devices
     same = (other.workload, other.accelerator.id) == (one.workload, one.accelerator.id)
-    return same and copies > 0 and all(b * copies >= a * margin for a, b in zip(one.rates, other.rates, strict=True))
+    if not same or not copies:
+        return 0.0
+    return min((b * copies / a for a, b in zip(one.rates, other.rates, strict=True) if a), default=inf)
 
 
 def judge_option(workload: WorkloadPlan, option: Option, capacity_of: CapacityOf) -> Candidate:

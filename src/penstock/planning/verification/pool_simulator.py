@@ -77,6 +77,17 @@ class Simulator:
         pools = self.pools(load)
         return self._highest(load, self._sketch(load, pools)) if pools else 0.0
 
+    def sketch_carries(self, load: PoolLoad, share: float) -> bool:
+        """Return whether the pool sustains a share of the load's rate, by one simulation with fewer requests.
+
+        A later search does not use this simulation, so that its result does not depend on it.
+        """
+        pools = self.pools(load)
+        if not pools:
+            return False
+        runs = self._runs_of(load, pools, self._sketch(load, pools))
+        return _holds(runs.simulate(load.requests_per_s * share / runs.came))
+
     def _sketch(self, load: PoolLoad, pools: Sequence[ReplicaPool]) -> RateSearch:
         asked = self._rate_search(load)
         requests = max(_SKETCH_REQUESTS, requests_for(pools, asked, load.requests_per_s) // _SKETCH_SHARE)
@@ -236,14 +247,18 @@ class _Runs:
     def run(self, asked_per_s: float) -> Trial:
         """Return the trial at a target rate, without its requests, to save memory."""
         if asked_per_s not in self.trials:
-            found = self.cached.get(asked_per_s)
-            if found is None:
-                found = trial(self.pools, self.asked, asked_per_s, requests=self.requests)
-                self.cached[asked_per_s] = found = replace(found, outcome=None)
-                if self.cache is not None:
-                    self.cache.write(self.key, self.cached)
-            self.trials[asked_per_s] = found
+            self.trials[asked_per_s] = self.simulate(asked_per_s)
         return self.trials[asked_per_s]
+
+    def simulate(self, asked_per_s: float) -> Trial:
+        """Return the trial at a target rate, as `run` does, but do not show it to later searches."""
+        found = self.cached.get(asked_per_s)
+        if found is None:
+            found = trial(self.pools, self.asked, asked_per_s, requests=self.requests)
+            self.cached[asked_per_s] = found = replace(found, outcome=None)
+            if self.cache is not None:
+                self.cache.write(self.key, self.cached)
+        return found
 
     def bound(self, rate_per_s: float) -> float | None:
         """Return the attainment at the nearest simulated rate that decides whether this rate meets the SLO.

@@ -6,6 +6,7 @@ from functools import partial
 from math import ceil, log
 from typing import Final
 
+from penstock.planning.candidates.candidate_search import CarriesShare
 from penstock.planning.candidates.replica_capacity import Capacity, CapacityOf, Option, RateCurve, cannot, mixed_rate
 from penstock.planning.in_parallel import in_parallel
 from penstock.planning.spec.plan_types import Bucket, WorkloadPlan
@@ -67,6 +68,16 @@ def simulated_capacity(sustained: LoadJudge, predicted: CapacityOf) -> CapacityO
         return lambda seen: seen.scaled(factor)
 
     return _capacity_by(scale, predicted)
+
+
+def shares_carried(carries: Callable[[PoolLoad, float], bool], predicted: CapacityOf) -> CarriesShare:
+    """Return a function that simulates once whether an option sustains a share of its predicted rates."""
+
+    def carries_share(option: Option, workload: WorkloadPlan, share: float) -> bool:
+        load = reference_load(option, workload, predicted(option, workload))
+        return load is not None and carries(load, share)
+
+    return carries_share
 
 
 def capacity_with_curve(curve_of: CurveOf, predicted: CapacityOf) -> CapacityOf:
