@@ -18,6 +18,8 @@ from penstock.planning.uncertainty.fleet_prices import FleetPrices
 from penstock.planning.uncertainty.plan_headroom import LOADING, with_known
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob, KnobKind
 
+Side = Literal["above", "below"]
+"""Side of the plan's value on which a flip lies."""
 _TOLERANCE: Final = 0.005
 """Relative precision of a flip: the distance between an input value at which the winner wins and one at which it
 loses."""
@@ -69,7 +71,7 @@ class Flip:
     unit: str
     current: float
     at: float
-    side: Literal["above", "below"]
+    side: Side
     winner: str
     instead: str
     instead_named: tuple[str, ...]
@@ -106,7 +108,16 @@ class Judge:
     family: Family
     candidates: Sequence[Candidate]
     winner: str
+    refuted_until: Mapping[tuple[str, Side], float] = field(default_factory=dict)
+    """Maps input and side to the value before which the winner is cheapest after simulation, although fleets of other
+    labels seem cheaper if they are only resized."""
     _counted: list[FleetPrices] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def is_refuted(self, knob: Knob, value: float) -> bool:
+        """Return whether simulation showed that the winner is cheapest at a value of an input."""
+        away = value - knob.input.value
+        until = self.refuted_until.get((knob.id, "below" if away < 0 else "above"))
+        return until is not None and abs(away) < abs(until - knob.input.value)
 
     def costs(self, world: InputWorld, kind: KnobKind) -> Mapping[str, float]:
         """Return the cost of the cheapest fleet of each label, as `price` computes it."""
@@ -225,7 +236,10 @@ def _nearest_loss(judge: Judge, world: InputWorld, knob: Knob, bound: float) -> 
     problem = build_problem(world.resolved, judge.candidates)
     drawn = drawn_worlds(world, judge.candidates, problem, {knob.id: places}, [wide])
     costs = judge.family.costs(problem, drawn)
-    margins = [judge.margin({label: float(usd[n]) for label, usd in costs.items()}) for n in range(len(places))]
+    margins = [
+        inf if judge.is_refuted(knob, place) else judge.margin({label: float(usd[n]) for label, usd in costs.items()})
+        for n, place in enumerate(places.tolist())
+    ]
     before, exact = current, knob.kind == "throughput"
     for number, place in enumerate(places.tolist()):
         if margins[number] < 0 and (exact or judge.saving(knob.apply(world, place), knob.kind) < 0):
@@ -241,7 +255,7 @@ def _places(current: float, bound: float) -> Array:
     return np.asarray(current + (bound - current) * _LOOKED_AT)
 
 
-def _flip(judge: Judge, world: InputWorld, knob: Knob, side: Literal["above", "below"], bound: float) -> Flip | None:
+def _flip(judge: Judge, world: InputWorld, knob: Knob, side: Side, bound: float) -> Flip | None:
     current = knob.input.value
     found = _nearest_loss(judge, world, knob, bound)
     if found is None:
@@ -250,7 +264,7 @@ def _flip(judge: Judge, world: InputWorld, knob: Knob, side: Literal["above", "b
     near_zero = _TOLERANCE**2 * abs(bound - current)
     while abs(lost - holds) > max(near_zero, _TOLERANCE * max(abs(lost), abs(holds))):
         middle = (holds + lost) / 2
-        if judge.saving(knob.apply(world, middle), knob.kind) >= 0:
+        if judge.is_refuted(knob, middle) or judge.saving(knob.apply(world, middle), knob.kind) >= 0:
             holds = middle
         else:
             lost = middle
