@@ -12,9 +12,10 @@ from penstock.api.progress import LOG, ProgressListener
 from penstock.errors import UsageError
 from penstock.exports.pool_constants import PoolConstants
 from penstock.exports.router_files import FORMATS, NEED_NO_ENDPOINTS
-from penstock.fleet.pools import Fleet, Pool, Route
+from penstock.fleet.pools import Fleet, Pool, Route, example_endpoints
 from penstock.routing.autoscaler.sustained import LoadKind
 from penstock.simulation.replica import ReplicaPool
+from penstock.units import count_text
 
 
 def export(
@@ -29,7 +30,11 @@ def export(
         raise UsageError(f"pool '{apart.name}' has the role {apart.role}; only pools with `role: both` can be exported")
     unknown = next((pool for pool in chosen.pools if not pool.endpoints), None)
     if unknown is not None and to not in NEED_NO_ENDPOINTS:
-        raise UsageError(f"pool '{unknown.name}' has no endpoints; write host:port of each replica in the fleet file")
+        raise UsageError(
+            f"pool '{unknown.name}' has no endpoints; write host:port of its {count_text(unknown.replicas, 'replica')} "
+            f"in the fleet file, such as `endpoints: {example_endpoints(unknown)}` "
+            f"({', '.join(sorted(NEED_NO_ENDPOINTS))} need none)"
+        )
     compile_first(watch)
     return FORMATS[to](constants_of(chosen, calibration))
 

@@ -7,15 +7,17 @@ from typing import Final
 
 import yaml
 
-from penstock.fleet.pools import VERSION, Fleet
+from penstock.fleet.pools import VERSION, Fleet, example_endpoints
 from penstock.reading.file_shape import FileShape
+from penstock.units import count_text
 
 _HEAD: Final = (
     "# Pools are identical replicas; a route sends requests of about these lengths to pools by weight.\n"
-    "# Fill in `endpoints`, one host:port per replica, once they run.\n"
+    "# Once the replicas run, replace `endpoints: []` of every pool; `penstock route` and `penstock export` need it.\n"
 )
 _OPTIONAL: Final = ("image", "launch", "adapters", "drafted_tokens", "feeds", "kv_gbps", "elastic", "node_devices")
 """Keys of a pool, its engine or of nodes that are left out of the file if they have no value."""
+_NO_ENDPOINTS: Final = "  endpoints: []\n"
 FLEET_FILE: Final = FileShape(
     of=Fleet,
     kind="fleet",
@@ -36,7 +38,16 @@ def write_fleet(fleet: Fleet) -> str:
         if route["overload"] == "serve":
             del route["overload"]
     body: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
-    return _HEAD + body
+    return _HEAD + _with_places_to_fill(body, fleet)
+
+
+def _with_places_to_fill(body: str, fleet: Fleet) -> str:
+    """Add a comment to the empty endpoints of each pool, which says how many addresses are missing."""
+    first, *rest = body.split(_NO_ENDPOINTS)
+    pools = [pool for pool in fleet.pools if not pool.endpoints]
+    comments = [f"  # {count_text(pool.replicas, 'replica')}: {example_endpoints(pool)}" for pool in pools]
+    pieces = (f"{_NO_ENDPOINTS.rstrip()}{comment}\n{text}" for comment, text in zip(comments, rest, strict=True))
+    return first + "".join(pieces)
 
 
 def _stated_fields(entry: dict[str, object]) -> dict[str, object]:

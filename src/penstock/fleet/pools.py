@@ -23,6 +23,8 @@ ROLES: Final[tuple[Role, ...]] = ("both", "prefill", "decode")
 _ADDRESS: Final = re.compile(r"(?:[^\s/:\[\]]+|\[[0-9a-fA-F:.]+\]):\d{1,5}")
 _SUM_TOLERANCE: Final = 0.005
 _MAX_PORT: Final = 65_535
+_SHOWN: Final = 3
+"""Number of addresses in an example."""
 
 
 def parse_address(address: str) -> str:
@@ -157,6 +159,12 @@ class Pool:
     def devices(self) -> int:
         """Number of devices of one replica."""
         return self.split.devices
+
+
+def example_endpoints(pool: Pool) -> str:
+    """Return an example of the addresses of a pool's replicas, in the form that a fleet file has them."""
+    shown = [f"10.0.0.1:{8000 + number}" for number in range(min(pool.replicas, _SHOWN))]
+    return f"[{', '.join([*shown, '...'] if pool.replicas > _SHOWN else shown)}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ from penstock.planning.optimizer.cheapest_mix import cheapest
 from penstock.planning.optimizer.competing_fleets import questions
 from penstock.planning.optimizer.problem import Restriction
 from penstock.planning.plan_result import Answer, PlanResult
-from penstock.planning.uncertainty.sensitivity import Flip, Judge, flips
 from penstock.planning.uncertainty.near_flips import SETTLED
+from penstock.planning.uncertainty.sensitivity import Flip, Judge, flips
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob, capacity_spreads, knobs_of
 from small_plans import solved
 

@@ -110,7 +110,10 @@ class RoutedFleet:
 
     def __post_init__(self) -> None:
         if not self.addresses:
-            raise UsageError("the fleet has no endpoints to route to; fill in `endpoints`, one host:port per replica")
+            raise UsageError(
+                "the fleet has no endpoints to route to; write host:port of each replica in the fleet file, "
+                "such as `endpoints: [10.0.0.1:8000]`"
+            )
         if len(self.names) > _MAX_MODELS:
             many = f"{len(self.names)} models and adapters"
             raise UsageError(
