@@ -10,12 +10,12 @@ from penstock.catalog import load_accelerator
 from penstock.catalog.device_prices import hourly_rent
 from penstock.economics.finance import HOURS_PER_YEAR
 from penstock.fleet import Deployment
+from penstock.fleet.pools import Eviction
 from penstock.fleet.serving_engines import serving_defaults
 from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies
 from penstock.planning.shared_placement.model_loads import ModelLoad, SizedModel, size_model
 from penstock.planning.shared_placement.shared_fleet import SharedFleet, assign, draw_requests, simulate_fleet
 from penstock.planning.spec.plan_types import Bucket, Share
-from penstock.simulation.model_swapping import Eviction
 from penstock.simulation.placement import place
 from penstock.workload import Requests, parse_slo
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from rich.console import Group, RenderableType
@@ -15,6 +15,7 @@ from penstock.api.arguments.fleet_argument import deployed_pool, fleet_choice, f
 from penstock.api.arguments.fleet_events import FleetEvents, fleet_events_argument
 from penstock.api.arguments.own_corrections import efficiencies_with, require_used
 from penstock.api.arguments.policy_names import policies_choice
+from penstock.api.arguments.shared_device_argument import swapping_devices
 from penstock.api.arguments.static_weights import weights_choice
 from penstock.api.arguments.workload_argument import after_system_prompts, workload_choice
 from penstock.api.compile_notice import compile_first
@@ -24,7 +25,7 @@ from penstock.api.options.simulate_options import SimulateFleetOptions
 from penstock.api.progress import ProgressListener
 from penstock.errors import UsageError
 from penstock.fleet.disaggregated_replica import Disaggregated
-from penstock.fleet.pools import Fleet, Pool
+from penstock.fleet.pools import Fleet, Pool, Route
 from penstock.performance.calibration.efficiencies import Efficiencies
 from penstock.performance.calibration.own_correction import fingerprint_of
 from penstock.performance.disaggregated.disaggregated_prediction import transfer_token_s
@@ -35,7 +36,7 @@ from penstock.report.simulate_fleet.terminal import render_fleet
 from penstock.simulation.compare_policies import PolicyRun, SharedLoad, compare, with_load_spike
 from penstock.simulation.replica import ReplicaPool, Transfer
 from penstock.simulation.run_options import RouterVisibility, Routing
-from penstock.workload import CountProgress, Empirical, Slo, SloClass, Workload, parse_duration
+from penstock.workload import CountProgress, Empirical, Overload, Slo, SloClass, Workload, parse_duration
 
 _PAIRS: Final = 4096
 """Approximate number of (prompt length, answer length) pairs that are sampled from a fleet's routes."""
@@ -52,7 +53,7 @@ class SimulateFleetAnswer(ApiAnswer):
     events: FleetEvents
     runs: tuple[PolicyRun, ...]
     others: tuple["SimulateFleetAnswer", ...] = ()
-    """Results of the fleet's other models. Models share no replica, so each model is simulated alone."""
+    """Results of the fleet's other models. Models that share no device are simulated one by one."""
 
     @property
     def workload(self) -> Workload:
@@ -66,7 +67,7 @@ class SimulateFleetAnswer(ApiAnswer):
 
     def rows(self) -> list[Row]:
         """Return one row per model and policy."""
-        model = self.fleet.pools[0].model
+        model = ", ".join(models_of(self.fleet))
         return [_row(model, run) for run in self.runs] + [row for other in self.others for row in other.rows()]
 
     def render(self, columns: int) -> RenderableType:
@@ -87,7 +88,8 @@ def simulate_fleet(options: SimulateFleetOptions) -> SimulateFleetAnswer:
     """Compare policies on a fleet, as `penstock simulate --fleet` does: `simulate_fleet("fleet.yaml", rate=20)`.
 
     `policy` names one or several policies, comma separated. `events` are lines such as `slow h100/0 x3 at 60s`. Each
-    model of the fleet is simulated alone; `rate` and `requests` are divided among the models by the routes' rates.
+    model of the fleet is simulated alone; `rate` and `requests` are divided among the models by the routes' rates. If
+    models share devices, all models are simulated together.
     """
     unstated = options.input_tokens is None and options.output_tokens is None
     if options.trace is not None and not unstated:
@@ -98,9 +100,13 @@ def simulate_fleet(options: SimulateFleetOptions) -> SimulateFleetAnswer:
     setups = (fingerprint_of(deployed_pool(pool), pool.engine.name) for pool in asked.pools)
     efficiencies = efficiencies_with(options.calibration)
     require_used(efficiencies, setups)
-    fleets = _by_model(asked)
-    if len(fleets) > 1 and options.trace is not None:
+    fleets = (asked,) if asked.shared_devices else _by_model(asked)
+    if len(models_of(asked)) > 1 and options.trace is not None:
         raise UsageError("a trace is of one model; keep only the pools of one model in the fleet file")
+    if asked.shared_devices and (not unstated or options.slo is not None):
+        raise UsageError(
+            "models on shared devices have the lengths and SLOs of their routes; leave out --in, --out and --slo"
+        )
     total = sum(_rate(fleet) for fleet in fleets)
     shares = [_rate(fleet) / total if total else 1.0 for fleet in fleets]
     first, *others = (_simulate_model(options, efficiencies, *part) for part in zip(fleets, shares, strict=True))
@@ -131,7 +137,14 @@ def _simulate_model(
         report_loss=events.report_loss,
         cache_delay_s=parse_duration(options.cache_delay),
     )
-    routing = Routing(sight=sight, pickers=options.pickers, faults=events.faults, sampled_every=options.sampled_every)
+    models = models_of(fleet)
+    routing = Routing(
+        sight=sight,
+        pickers=options.pickers,
+        faults=events.faults,
+        sampled_every=options.sampled_every,
+        class_models=tuple(models.index(key.model) for key in _class_keys(fleet)) if len(models) > 1 else (),
+    )
     compile_first(options.watch)
     requests = count if options.requests is None else max(1, round(options.requests * share))
     load = SharedLoad(workload=workload, requests=requests, rate_per_s=rate_per_s, seed=options.seed)
@@ -142,6 +155,7 @@ def _simulate_model(
         policies,
         classes=workload.classes,
         routing=routing,
+        devices=swapping_devices(fleet),
         weights=weights_choice(policies, fleet, pools, draw(), workload.classes),
         progress=partial(_progress, options.watch, load.requests),
     )
@@ -152,10 +166,15 @@ def _progress(watch: ProgressListener, total: int, name: str) -> CountProgress:
     return lambda done: watch.progress(name, done, total)
 
 
+def models_of(fleet: Fleet) -> tuple[str, ...]:
+    """Return the models of a fleet, each once."""
+    return tuple(dict.fromkeys(pool.model for pool in fleet.pools))
+
+
 def _by_model(fleet: Fleet) -> tuple[Fleet, ...]:
     """Divide a fleet into the pools and routes of each model."""
     parts = []
-    for model in dict.fromkeys(pool.model for pool in fleet.pools):
+    for model in models_of(fleet):
         pools = tuple(pool for pool in fleet.pools if pool.model == model)
         names = {pool.name for pool in pools}
         routes = []
@@ -191,6 +210,7 @@ def _pools(fleet: Fleet, efficiencies: Efficiencies) -> list[ReplicaPool]:
             usd_per_hour=pool.usd_per_hour,
             elastic=pool.elastic,
             vendor=pool.vendor,
+            model=models_of(fleet).index(pool.model),
         )
         for pool in fleet.pools
     ]
@@ -232,11 +252,11 @@ def _of_routes(workload: Workload, fleet: Fleet, *, own_slos: bool) -> Workload:
     name = f"{inputs.min():,} to {inputs.max():,} in, {outputs.min():,} to {outputs.max():,} out, as its routes say"
     name += after_system_prompts(workload.sharing)
     lengths = Empirical(input_tokens=np.repeat(inputs, counts), output_tokens=np.repeat(outputs, counts))
-    slos = list(dict.fromkeys((route.slo, route.overload) for route in fleet.routes))
-    if not own_slos or len(slos) == 1:
+    keys = _class_keys(fleet)
+    if not own_slos or len(keys) == 1:
         classes = tuple(_in_overload(item, fleet) for item in workload.classes)
         return replace(workload, name=name, lengths=lengths, classes=classes)
-    places = np.array([slos.index((route.slo, route.overload)) for route in fleet.routes], np.uint8)
+    places = np.array([keys.index(_class_key(fleet, route)) for route in fleet.routes], np.uint8)
     return replace(
         workload,
         name=name,
@@ -249,12 +269,28 @@ def _of_routes(workload: Workload, fleet: Fleet, *, own_slos: bool) -> Workload:
                     )
                 ),
                 share_fraction=float(counts[places == place].sum() / counts.sum()),
-                slo=slo,
-                overload=overload,
+                slo=key.slo,
+                overload=key.overload,
             )
-            for place, (slo, overload) in enumerate(slos)
+            for place, key in enumerate(keys)
         ),
     )
+
+
+class _ClassKey(NamedTuple):
+    """What the requests of a class have in common."""
+
+    slo: Slo
+    overload: Overload
+    model: str
+
+
+def _class_key(fleet: Fleet, route: Route) -> _ClassKey:
+    return _ClassKey(route.slo, route.overload, fleet.pool(next(iter(route.weights))).model)
+
+
+def _class_keys(fleet: Fleet) -> list[_ClassKey]:
+    return list(dict.fromkeys(_class_key(fleet, route) for route in fleet.routes))
 
 
 def _in_overload(item: SloClass, fleet: Fleet) -> SloClass:

@@ -67,6 +67,7 @@ typedef struct penstock_endpoint {
   double stall_per_prompt_s;
   double strain_per_s;
   double wait_s;
+  double ready_in_s;
   double seats_wait_s;
   double free_tokens;
   double drain_tokens_per_s;
@@ -99,7 +100,7 @@ typedef struct penstock_endpoint {
   int64_t prefilling_then;
   int64_t resident_tokens_then;
 } penstock_endpoint;
-PENSTOCK_SIZE(penstock_endpoint, 520);
+PENSTOCK_SIZE(penstock_endpoint, 528);
 
 typedef struct penstock_parameters {
   double doubt_fraction;
@@ -380,8 +381,9 @@ typedef struct penstock_promise {
   int64_t overload;
   double hold_s;
   int64_t limit_tokens;
+  int64_t model;
 } penstock_promise;
-PENSTOCK_SIZE(penstock_promise, 56);
+PENSTOCK_SIZE(penstock_promise, 64);
 
 typedef struct penstock_held {
   int64_t first;
@@ -601,112 +603,112 @@ typedef int64_t (*penstock_policy)(penstock_request *request, penstock_endpoint 
 /* Advance until the caller must act, or for `budget` events. */
 int64_t penstock_run(const penstock_world *w, int64_t budget, penstock_policy pick);
 extern const int64_t penstock_run_layout;
-#define PENSTOCK_RUN_LAYOUT INT64_C(5116207765773571698)
+#define PENSTOCK_RUN_LAYOUT INT64_C(2810841461629622143)
 
 /* Return the first row that is not finished, from `base` on. */
 int64_t penstock_settled(const penstock_world *w, int64_t base);
 extern const int64_t penstock_settled_layout;
-#define PENSTOCK_SETTLED_LAYOUT INT64_C(3463628357529384932)
+#define PENSTOCK_SETTLED_LAYOUT INT64_C(4180361140684624995)
 
 /* Integrate every queue up to now. */
 void penstock_count_queues(const penstock_world *w);
 extern const int64_t penstock_count_queues_layout;
-#define PENSTOCK_COUNT_QUEUES_LAYOUT INT64_C(1019186620221812761)
+#define PENSTOCK_COUNT_QUEUES_LAYOUT INT64_C(3645840513887541499)
 
 /* Record when the client sees each request's first and last token, and compare both with the SLO of the class. */
 void penstock_tally(const penstock_world *w, const penstock_class_tables *tables, int64_t base, int64_t warm_up);
 extern const int64_t penstock_tally_layout;
-#define PENSTOCK_TALLY_LAYOUT INT64_C(2710669268136137044)
+#define PENSTOCK_TALLY_LAYOUT INT64_C(8771742284874810863)
 
 /* Write the predicted latency of a request at each endpoint, in seconds; infinity if the request does not fit. */
 void penstock_predict_latency(const penstock_latency_table *t);
 extern const int64_t penstock_predict_latency_layout;
-#define PENSTOCK_PREDICT_LATENCY_LAYOUT INT64_C(4480330491414318873)
+#define PENSTOCK_PREDICT_LATENCY_LAYOUT INT64_C(6616298469471829376)
 
 /* Fill `order` with the endpoints to try, first choice first, and return their number. */
 int64_t penstock_rank(const penstock_picker_table *t);
 extern const int64_t penstock_rank_layout;
-#define PENSTOCK_RANK_LAYOUT INT64_C(1055078309308115416)
+#define PENSTOCK_RANK_LAYOUT INT64_C(3069567466169900811)
 
 /* Count the request, which has just arrived, so that each class counts alike. */
 void penstock_count_arrival(const penstock_picker_table *t);
 extern const int64_t penstock_count_arrival_layout;
-#define PENSTOCK_COUNT_ARRIVAL_LAYOUT INT64_C(6387648683570007769)
+#define PENSTOCK_COUNT_ARRIVAL_LAYOUT INT64_C(8800394070141783746)
 
 /* Count the request as refused: it did not meet its SLO. */
 void penstock_count_refusal(const penstock_picker_table *t);
 extern const int64_t penstock_count_refusal_layout;
-#define PENSTOCK_COUNT_REFUSAL_LAYOUT INT64_C(4749676076395563445)
+#define PENSTOCK_COUNT_REFUSAL_LAYOUT INT64_C(2678766143138378412)
 
 /* Compute the derived fields of an endpoint's record after any change. */
 void penstock_refresh(const penstock_picker_table *t, int64_t endpoint, double now_s);
 extern const int64_t penstock_refresh_layout;
-#define PENSTOCK_REFRESH_LAYOUT INT64_C(7754794403856975817)
+#define PENSTOCK_REFRESH_LAYOUT INT64_C(3794521128107846837)
 
 /* Record in `flights[place]` that the request was sent to an endpoint. */
 void penstock_sent(const penstock_picker_table *t, int64_t endpoint, int64_t place);
 extern const int64_t penstock_sent_layout;
-#define PENSTOCK_SENT_LAYOUT INT64_C(4376584427412093947)
+#define PENSTOCK_SENT_LAYOUT INT64_C(5841133024374555846)
 
 /* Record in `flights[place]` that the request was sent to an endpoint with `hit_tokens` cached tokens. */
 void penstock_sent_with(const penstock_picker_table *t, int64_t endpoint, int64_t place, int64_t hit_tokens);
 extern const int64_t penstock_sent_with_layout;
-#define PENSTOCK_SENT_WITH_LAYOUT INT64_C(6921113613920626126)
+#define PENSTOCK_SENT_WITH_LAYOUT INT64_C(7134282734598341470)
 
 /* Clear the counts of requests in flight at an endpoint. */
 void penstock_clear_counts(const penstock_picker_table *t, int64_t endpoint);
 extern const int64_t penstock_clear_counts_layout;
-#define PENSTOCK_CLEAR_COUNTS_LAYOUT INT64_C(5479169557606977997)
+#define PENSTOCK_CLEAR_COUNTS_LAYOUT INT64_C(6614760932400413443)
 
 /* Count the request in `flights[place]`, which was in flight before the fleet was reloaded, at an endpoint. */
 void penstock_resume(const penstock_picker_table *t, int64_t endpoint, int64_t place);
 extern const int64_t penstock_resume_layout;
-#define PENSTOCK_RESUME_LAYOUT INT64_C(3127626522905687369)
+#define PENSTOCK_RESUME_LAYOUT INT64_C(7517468678489289882)
 
 /* Record the first token of the request in `flights[place]`. */
 void penstock_first_token(const penstock_picker_table *t, int64_t place, double now_s);
 extern const int64_t penstock_first_token_layout;
-#define PENSTOCK_FIRST_TOKEN_LAYOUT INT64_C(7204419544986889185)
+#define PENSTOCK_FIRST_TOKEN_LAYOUT INT64_C(8175843045106081471)
 
 /* Record the end of an answer of `output_tokens` tokens. */
 void penstock_finished(const penstock_picker_table *t, int64_t place, int64_t output_tokens, double now_s);
 extern const int64_t penstock_finished_layout;
-#define PENSTOCK_FINISHED_LAYOUT INT64_C(4577674201334396558)
+#define PENSTOCK_FINISHED_LAYOUT INT64_C(736714834098762286)
 
 /* Record that a request will not be answered by its endpoint. */
 void penstock_lost(const penstock_picker_table *t, int64_t place, double now_s);
 extern const int64_t penstock_lost_layout;
-#define PENSTOCK_LOST_LAYOUT INT64_C(6700140078222202487)
+#define PENSTOCK_LOST_LAYOUT INT64_C(2015191981308811935)
 
 /* Store the picker's own counts for an endpoint in `reports[place]`, when the picker requests a report. */
 void penstock_begin_report(const penstock_picker_table *t, int64_t endpoint, int64_t place, double now_s);
 extern const int64_t penstock_begin_report_layout;
-#define PENSTOCK_BEGIN_REPORT_LAYOUT INT64_C(9051130298255712855)
+#define PENSTOCK_BEGIN_REPORT_LAYOUT INT64_C(2667930522098169273)
 
 /* Apply the report in `reports[place]`. */
 int64_t penstock_reported(const penstock_picker_table *t, int64_t endpoint, int64_t place, double now_s);
 extern const int64_t penstock_reported_layout;
-#define PENSTOCK_REPORTED_LAYOUT INT64_C(4531773046802009884)
+#define PENSTOCK_REPORTED_LAYOUT INT64_C(2242137099738726871)
 
 /* Assign to one of several pickers its share of the endpoints of every pool. */
 void penstock_divide(const penstock_picker_table *t, int64_t picker, int64_t pickers);
 extern const int64_t penstock_divide_layout;
-#define PENSTOCK_DIVIDE_LAYOUT INT64_C(4535879281018000915)
+#define PENSTOCK_DIVIDE_LAYOUT INT64_C(3048166190081569626)
 
 /* Return the seconds after which the client of a shed request should return. */
 double penstock_retry_after(const penstock_picker_table *t);
 extern const int64_t penstock_retry_after_layout;
-#define PENSTOCK_RETRY_AFTER_LAYOUT INT64_C(4894701740864372983)
+#define PENSTOCK_RETRY_AFTER_LAYOUT INT64_C(7996765662102189602)
 
 /* Reduce a request's estimated length until it fits the largest endpoint. Return 1 if the length changed, else 0. */
 int64_t penstock_shorten_request(const penstock_picker_table *t);
 extern const int64_t penstock_shorten_request_layout;
-#define PENSTOCK_SHORTEN_REQUEST_LAYOUT INT64_C(5734721074043561162)
+#define PENSTOCK_SHORTEN_REQUEST_LAYOUT INT64_C(6526298728126946908)
 
 /* Return SHED, ONLY_UNLOADED or ANY_ENDPOINT for a request that would be shed. */
 int64_t penstock_late_choice(const penstock_picker_table *t);
 extern const int64_t penstock_late_choice_layout;
-#define PENSTOCK_LATE_CHOICE_LAYOUT INT64_C(2195702363823723706)
+#define PENSTOCK_LATE_CHOICE_LAYOUT INT64_C(7869507403686960453)
 
 /* Write into `hits` how many tokens of the first `count` blocks each endpoint is expected to have cached. */
 void penstock_match_prefix(const penstock_prefix_table *t, int64_t count, double tokens_per_block, int64_t max_tokens, double now_s);
@@ -731,67 +733,67 @@ extern const int64_t penstock_count_tenant_layout;
 /* Apply the health of an endpoint as the last scrape found it. */
 void penstock_apply_health(const penstock_suspect_table *t, int64_t endpoint, int64_t healthy, double now_s);
 extern const int64_t penstock_apply_health_layout;
-#define PENSTOCK_APPLY_HEALTH_LAYOUT INT64_C(8280008016919378510)
+#define PENSTOCK_APPLY_HEALTH_LAYOUT INT64_C(6062699690213411337)
 
 /* Count a failed try that another endpoint answered. Return 1 if the endpoint is suspected now, else 0. */
 int64_t penstock_strike(const penstock_suspect_table *t, int64_t endpoint, double now_s);
 extern const int64_t penstock_strike_layout;
-#define PENSTOCK_STRIKE_LAYOUT INT64_C(7431194128558454966)
+#define PENSTOCK_STRIKE_LAYOUT INT64_C(6620043363837167929)
 
 /* Reset the failed tries and the back-off of an endpoint that answered. */
 void penstock_clear_strikes(const penstock_suspect_table *t, int64_t endpoint);
 extern const int64_t penstock_clear_strikes_layout;
-#define PENSTOCK_CLEAR_STRIKES_LAYOUT INT64_C(5541765835055113650)
+#define PENSTOCK_CLEAR_STRIKES_LAYOUT INT64_C(5700480478059090033)
 
 /* End the suspicions whose time is over. */
 void penstock_end_suspicions(const penstock_suspect_table *t, double now_s);
 extern const int64_t penstock_end_suspicions_layout;
-#define PENSTOCK_END_SUSPICIONS_LAYOUT INT64_C(8435384929555896227)
+#define PENSTOCK_END_SUSPICIONS_LAYOUT INT64_C(5593545537270692801)
 
 /* Return the endpoint of least expected harm, or REJECTED if none can hold the request or it must be shed. */
 int64_t penstock_pick(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_layout;
-#define PENSTOCK_PICK_LAYOUT INT64_C(5896342228271086842)
+#define PENSTOCK_PICK_LAYOUT INT64_C(6481656265816272456)
 
 /* Take endpoints in turn (GIE `pkg/lwepp`, 84436a9; Envoy ROUND_ROBIN). */
 int64_t penstock_pick_round_robin(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_round_robin_layout;
-#define PENSTOCK_PICK_ROUND_ROBIN_LAYOUT INT64_C(1778510351232099578)
+#define PENSTOCK_PICK_ROUND_ROBIN_LAYOUT INT64_C(4356440666039154321)
 
 /* Take endpoints in turn, in proportion to static weights (Envoy's EDF scheduler, `edf_scheduler.h`, v1.35). */
 int64_t penstock_pick_weighted_round_robin(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_weighted_round_robin_layout;
-#define PENSTOCK_PICK_WEIGHTED_ROUND_ROBIN_LAYOUT INT64_C(5584125153418141409)
+#define PENSTOCK_PICK_WEIGHTED_ROUND_ROBIN_LAYOUT INT64_C(3915200323660245939)
 
 /* Take the endpoint with the fewest requests in flight from this picker (Envoy LEAST_REQUEST, v1.35). */
 int64_t penstock_pick_least_request(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_least_request_layout;
-#define PENSTOCK_PICK_LEAST_REQUEST_LAYOUT INT64_C(7960612547118015611)
+#define PENSTOCK_PICK_LEAST_REQUEST_LAYOUT INT64_C(9010055356834249858)
 
 /* Take the endpoint with the fewest requests in flight per static weight (Envoy LEAST_REQUEST, v1.35, bias 1). */
 int64_t penstock_pick_in_flight_per_capacity(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_in_flight_per_capacity_layout;
-#define PENSTOCK_PICK_IN_FLIGHT_PER_CAPACITY_LAYOUT INT64_C(7182847257720704391)
+#define PENSTOCK_PICK_IN_FLIGHT_PER_CAPACITY_LAYOUT INT64_C(8656116231625763267)
 
 /* Take the endpoint of least cost in KV blocks (dynamo 2026-08-22, `lib/kv-router/src/scheduling/selector/mod.rs`). */
 int64_t penstock_pick_dynamo(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_dynamo_layout;
-#define PENSTOCK_PICK_DYNAMO_LAYOUT INT64_C(6872999400728304512)
+#define PENSTOCK_PICK_DYNAMO_LAYOUT INT64_C(7110354883196191922)
 
 /* Take the endpoint with the highest score (llm-d-router v0.10.0, `pkg/epp/framework/plugins/scheduling/scorer`). */
 int64_t penstock_pick_llmd_scorers(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_llmd_scorers_layout;
-#define PENSTOCK_PICK_LLMD_SCORERS_LAYOUT INT64_C(3897896921664511617)
+#define PENSTOCK_PICK_LLMD_SCORERS_LAYOUT INT64_C(5921301832853444346)
 
 /* Prefer endpoints that cache the prompt, and among them the fewest tokens in flight (llm-d-router v0.10.0). */
 int64_t penstock_pick_llmd_token_load(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_llmd_token_load_layout;
-#define PENSTOCK_PICK_LLMD_TOKEN_LOAD_LAYOUT INT64_C(8997034637926156201)
+#define PENSTOCK_PICK_LLMD_TOKEN_LOAD_LAYOUT INT64_C(7423327318408484301)
 
 /* Take the least loaded endpoint if loads differ, else the best cache (sglang 2026-08-23, `sgl-model-gateway`). */
 int64_t penstock_pick_sglang_cache_aware(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_sglang_cache_aware_layout;
-#define PENSTOCK_PICK_SGLANG_CACHE_AWARE_LAYOUT INT64_C(3687706677193549874)
+#define PENSTOCK_PICK_SGLANG_CACHE_AWARE_LAYOUT INT64_C(1815226017204903211)
 
 #ifdef __cplusplus
 }

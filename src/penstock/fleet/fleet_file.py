@@ -34,6 +34,8 @@ def write_fleet(fleet: Fleet) -> str:
         document[entries] = [_stated_fields(entry) for entry in document[entries]]
     for pool in document["pools"]:
         pool["engine"] = _stated_fields(pool["engine"])
+    if not fleet.shared_devices:
+        del document["shared_devices"]
     for route in document["routes"]:
         if route["overload"] == "serve":
             del route["overload"]

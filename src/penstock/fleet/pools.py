@@ -20,6 +20,12 @@ UNSTATED: Final = "unstated"
 """Engine version of a fleet file whose author names no release."""
 Role = Literal["both", "prefill", "decode"]
 ROLES: Final[tuple[Role, ...]] = ("both", "prefill", "decode")
+Eviction = Literal["least-harm", "least-recently-used"]
+"""Which models give up their memory for a model that is asked for.
+
+`least-harm` weighs the requests that wait against the requests that a model would miss if it had to wake again.
+"""
+EVICTIONS: Final[tuple[Eviction, ...]] = ("least-harm", "least-recently-used")
 _ADDRESS: Final = re.compile(r"(?:[^\s/:\[\]]+|\[[0-9a-fA-F:.]+\]):\d{1,5}")
 _SUM_TOLERANCE: Final = 0.005
 _MAX_PORT: Final = 65_535
@@ -168,6 +174,33 @@ def example_endpoints(pool: Pool) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SharedDevice:
+    """A device, or a tensor-parallel group, on which the engines of several pools take turns.
+
+    Each engine has the memory of its own settings, such as `kv_cache_memory_bytes`. If the engines exceed the device
+    together, some of them sleep.
+    """
+
+    name: str
+    pools: tuple[str, ...]
+    """Pools with one replica on this device. A pool of three replicas is listed by three devices, in order."""
+    kept_awake: tuple[str, ...] = ()
+    """Pools of this device that never sleep."""
+    eviction: Annotated[Eviction, LOWER_CASE] = "least-harm"
+    """Which models sleep if one of the others needs their memory."""
+
+    def __post_init__(self) -> None:
+        _words(name=self.name)
+        if not self.pools or len(set(self.pools)) != len(self.pools):
+            raise UsageError(f"device '{self.name}' must list at least one pool, and each pool once")
+        stray = [name for name in self.kept_awake if name not in self.pools]
+        if stray:
+            raise UsageError(f"device '{self.name}' keeps '{stray[0]}' awake, which is not one of its pools")
+        if self.eviction not in EVICTIONS:
+            raise UsageError(f"eviction '{self.eviction}' is not one of {', '.join(EVICTIONS)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """Requests of similar length in a workload, their SLO, and the pools that serve them.
 
@@ -209,6 +242,8 @@ class Fleet:
     nodes: tuple[NodeGroup, ...]
     pools: tuple[Pool, ...]
     routes: tuple[Route, ...]
+    shared_devices: tuple[SharedDevice, ...] = ()
+    """Devices that several pools share. Replicas of all other pools have devices of their own."""
 
     def __post_init__(self) -> None:
         _words(name=self.name, **({} if self.note is None else {"note": self.note}))
@@ -239,6 +274,7 @@ def _check_conflicts(fleet: Fleet) -> None:
     _check_feeds(fleet.pools)
     _check_addresses(fleet.pools)
     _check_routes(fleet)
+    _check_shared_devices(fleet)
 
 
 def _size(group: NodeGroup) -> str:
@@ -302,6 +338,30 @@ def _check_routes(fleet: Fleet) -> None:
                 raise FieldError(f"no pool is called '{name}'; the pools are {', '.join(names)}", "routes", index)
             if name in fed:
                 raise FieldError(f"pool '{name}' only decodes; name its prefill pool instead", "routes", index)
+
+
+def _check_shared_devices(fleet: Fleet) -> None:
+    pools = {pool.name: pool for pool in fleet.pools}
+    listed = Counter(name for device in fleet.shared_devices for name in device.pools)
+    names = [device.name for device in fleet.shared_devices]
+    for index, device in enumerate(fleet.shared_devices):
+        problem = None
+        if device.name in names[:index]:
+            problem = f"two shared devices have the name '{device.name}'; give each a name of its own"
+        for name in device.pools:
+            if name not in pools:
+                problem = f"no pool is called '{name}'; the pools are {', '.join(pools)}"
+            elif listed[name] != pools[name].replicas:
+                problem = (
+                    f"pool '{name}' has {pools[name].replicas} replicas, but {listed[name]} shared devices list it"
+                )
+            elif pools[name].role != "both" or pools[name].split.pp * pools[name].split.dp > 1:
+                problem = f"pool '{name}' cannot share devices; use `role: both`, pp 1 and dp 1"
+        kinds = {(pools[name].accelerator, pools[name].split.tp) for name in device.pools if name in pools}
+        if problem is None and len(kinds) > 1:
+            problem = f"the pools of device '{device.name}' must have the same accelerator and the same tp"
+        if problem is not None:
+            raise FieldError(problem, "shared_devices", index)
 
 
 def _words(**texts: str) -> None:

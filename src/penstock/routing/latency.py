@@ -54,7 +54,8 @@ def first_seconds(q: Record, e: Record, hit_tokens: int, held_tokens: float, pro
     wait_s = max(e["wait_s"], e["seats_wait_s"])
     if held_tokens > e["free_tokens"]:
         wait_s = max(wait_s, (held_tokens - e["free_tokens"]) / max(e["drain_tokens_per_s"], 1.0))
-    return float(e["request_s"] + wait_s + e["first_token_ratio"] * (prompt_s + steps * e["carry_s"]))
+    steps_s = e["first_token_ratio"] * (prompt_s + steps * e["carry_s"])
+    return float(e["request_s"] + wait_s + steps_s + e["ready_in_s"])
 
 
 @compiled

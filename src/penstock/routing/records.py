@@ -76,6 +76,7 @@ ENDPOINT: Final = np.dtype(
         ("stall_per_prompt_s", "f8"),  # seconds that a second of prompt adds to a resident's time per token
         ("strain_per_s", "f8"),  # lower bound of the harm to residents per added second per token
         ("wait_s", "f8"),  # until the queued prompts are done
+        ("ready_in_s", "f8"),  # seconds until the endpoint's model is awake; 0 while it is, or if it never sleeps
         ("seats_wait_s", "f8"),  # until a seat is free, if all are taken
         ("free_tokens", "f8"),
         ("drain_tokens_per_s", "f8"),  # KV tokens freed per second by residents that finish

@@ -12,6 +12,7 @@ from penstock.errors import UsageError
 from penstock.routing.baselines.all_policies import RoutingPolicy
 from penstock.routing.records import Records, default_parameters
 from penstock.routing.replay import PickSample
+from penstock.simulation.model_swapping import SwappingDevice
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.run import simulate
@@ -126,6 +127,7 @@ def compare(
     *,
     classes: Sequence[SloClass],
     routing: Routing,
+    devices: tuple[SwappingDevice, ...] = (),
     weights: Mapping[str, Sequence[float]] = MappingProxyType({}),
     progress: Callable[[str], CountProgress | None] | None = None,
 ) -> tuple[PolicyRun, ...]:
@@ -146,7 +148,7 @@ def compare(
             pools,
             blocks(),
             classes=classes,
-            options=Options(routing=told, keep_requests=True),
+            options=Options(routing=told, devices=devices, keep_requests=True),
             progress=None if progress is None else progress(policy.name),
         )
         runs.append(

@@ -3,15 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Literal
 
 from penstock.errors import DeploymentError
-
-Eviction = Literal["least-recently-used", "least-harm"]
-"""Which models give up their memory for a model that is asked for.
-
-`least-harm` weighs the requests that wait against the requests that a model would miss if it had to wake again.
-"""
+from penstock.fleet.pools import Eviction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

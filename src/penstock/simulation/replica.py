@@ -106,6 +106,8 @@ class ReplicaPool:
     """Whether unused replicas are given back and then cost nothing."""
     vendor: str = ""
     """Vendor, or any other name of a failure domain."""
+    model: int = 0
+    """Number of the pool's model, from 0. A picker sends a request only to pools of its model."""
 
     def __post_init__(self) -> None:
         if self.replicas < 1:

@@ -102,6 +102,8 @@ class Routing:
     """Factor by which the picker overestimates step times, by vendor."""
     weights: tuple[float, ...] = ()
     """Weight of a missed SLO by class; 1 if not given."""
+    class_models: tuple[int, ...] = ()
+    """Number of the model that the requests of each class ask for; 0 if not given."""
     max_held: int = 1000
     """Maximum number of requests that are held at the gateway. Further ones are refused."""
     max_tries: int = 0
@@ -137,7 +139,7 @@ class Options:
     The router then chooses only among the replicas of this pool.
     """
     devices: tuple[SwappingDevice, ...] = ()
-    """Devices that models share. Pools that no device names have devices of their own. Only without `routing`."""
+    """Devices that models share. Pools that no device names have devices of their own."""
     log_swaps: int = 0
     """Number of sleeps and wakes of models to keep."""
     users: int | None = None
@@ -156,7 +158,5 @@ class Options:
     """Queue length of one replica at which a run counts as saturated and stops."""
 
     def __post_init__(self) -> None:
-        if self.devices and self.routing is not None:
-            raise UsageError(
-                "models on shared devices are simulated with a router that sees the fleet; leave out `routing`"
-            )
+        if self.devices and self.routing is not None and self.routing.faults:
+            raise UsageError("models on shared devices are simulated without faults; leave out the events of replicas")

@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import DeploymentError, UsageError
+from penstock.fleet.pools import Eviction
 from penstock.simulation.loop.world import SWAP_WAKE
-from penstock.simulation.model_swapping import Eviction, SwappedModel, SwappingDevice
+from penstock.simulation.model_swapping import SwappedModel, SwappingDevice
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.run import simulate
-from penstock.simulation.run_options import Options, Routing
+from penstock.simulation.run_options import Fault, Options, Routing
 from penstock.workload import Requests, SloClass
 from penstock.workload.slo import parse_slo
 from simulated import conversation_lengths, pool, requests, result_bytes
@@ -206,5 +207,5 @@ def test_what_cannot_be_shared_is_refused() -> None:
         run([pool(name="b")], [device], requests([0.0], [(10, 10)]), [0])
     with pytest.raises(DeploymentError, match="2 replicas, but 1 places"):
         run([pool(name="a", replicas=2)], [device], requests([0.0], [(10, 10)]), [0])
-    with pytest.raises(UsageError, match="leave out `routing`"):
-        Options(devices=(device,), routing=Routing())
+    with pytest.raises(UsageError, match="without faults"):
+        Options(devices=(device,), routing=Routing(faults=(Fault(kind="dies", replica=0, at_s=1.0),)))

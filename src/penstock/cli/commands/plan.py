@@ -79,7 +79,7 @@ def plan_command(
     if file is None:
         raise click.BadParameter("name a plan file, or print an example with --init", param_hint="FILE")
     if share:
-        _share(file, as_json=as_json, ignored=(html, fleet, rfp, calibration))
+        _share(file, fleet, as_json=as_json, ignored=(html, rfp, calibration))
         return
     if html is not None:
         from penstock.report.drawing.chart_files import check_drawable
@@ -112,15 +112,19 @@ def _print_plan_schema() -> None:
     click.echo(to_json(PLAN_FILE.schema()))
 
 
-def _share(file: Path, *, as_json: bool, ignored: tuple[object, ...]) -> None:
-    """Plan shared devices and print the result. Options that would be ignored are refused."""
+def _share(file: Path, fleet: Path | None, *, as_json: bool, ignored: tuple[object, ...]) -> None:
+    """Plan shared devices, print the result and write the fleet file. Options that would be ignored are refused."""
     if any(ignored):
-        raise click.BadParameter("leave out --html, --fleet, --rfp and --calibration", param_hint="--share")
+        raise click.BadParameter("leave out --html, --rfp and --calibration", param_hint="--share")
     from penstock.api.plan_shared import plan_shared
-    from penstock.cli.console import Watch, show
+    from penstock.cli.console import Watch, show, write_file
+    from penstock.fleet.fleet_file import write_fleet
 
     with Watch("simulating shared devices") as watch:
         answer = plan_shared(file, watch=watch)
+    if fleet is not None and answer.result.choices:
+        best = answer.result.choices[0].accelerator
+        write_file(fleet, write_fleet(answer.result.fleets[best]), note=f"the fleet on {best}")
     show(answer, as_json=as_json)
 
 

@@ -7,8 +7,9 @@ from typing import Final, Literal
 
 import numpy as np
 
+from penstock.fleet.pools import Eviction
 from penstock.planning.shared_placement.model_loads import ModelLoad, SizedModel
-from penstock.simulation.model_swapping import Eviction, SwappedModel, SwappingDevice
+from penstock.simulation.model_swapping import SwappedModel, SwappingDevice
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.run import simulate

@@ -1,6 +1,6 @@
 """Plans many models on shared devices: the fewest devices of each accelerator, and the bill by model."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Final
@@ -10,6 +10,7 @@ from penstock.catalog.price import Price
 from penstock.economics.finance import HOURS_PER_YEAR
 from penstock.errors import UsageError
 from penstock.fleet.deployment import Deployment
+from penstock.fleet.pools import Fleet, NodeGroup
 from penstock.fleet.serving_engines import serving_defaults
 from penstock.model import ModelSpec, cache_dtype
 from penstock.model.model_spec import model_as_measured
@@ -21,6 +22,7 @@ from penstock.planning.shared_placement.shared_fleet import (
     dedicated_devices,
     smallest_fleet,
 )
+from penstock.planning.shared_placement.shared_fleet_file import shared_fleet_file
 from penstock.planning.spec.catalog_prices import Levels, hourly_price, hourly_sizes
 from penstock.planning.spec.plan_types import AcceleratorPlan, Plan, WorkloadPlan
 
@@ -83,6 +85,8 @@ class SharedPlan:
     choices: tuple[SharedChoice, ...]
     left_out: tuple[str, ...]
     """Why an accelerator has no choice."""
+    fleets: Mapping[str, Fleet]
+    """The fleet file of each choice, by accelerator."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +107,7 @@ def plan_shared(asked: Plan, sources: SharedSources) -> SharedPlan:
     loads = [_load(workload, sources.model_of) for workload in asked.workloads]
     entries = asked.accelerators or tuple(AcceleratorPlan(id=accelerator.id) for accelerator in sources.accelerators)
     denied = {name for site in asked.sites[:1] for name in site.deny}
-    choices, left_out = [], []
+    choices, left_out, fleets = [], [], {}
     for accelerator, stated in zip(sources.accelerators, entries, strict=True):
         if denied & {accelerator.id, accelerator.vendor, stated.id}:
             left_out.append(f"{accelerator.id}: the site excludes it")
@@ -112,13 +116,15 @@ def plan_shared(asked: Plan, sources: SharedSources) -> SharedPlan:
         if isinstance(found, str):
             left_out.append(f"{accelerator.id}: {found}")
         else:
-            choices.append(found)
+            choice, fleets[accelerator.id] = found
+            choices.append(choice)
     return SharedPlan(
         name=asked.name,
         horizon_years=asked.horizon_years,
         simulated_hours=SIMULATED_HOURS,
         choices=tuple(sorted(choices, key=lambda choice: (len(choice.too_large), choice.usd))),
         left_out=tuple(left_out),
+        fleets=fleets,
     )
 
 
@@ -159,7 +165,8 @@ def _choice(
     stated: AcceleratorPlan,
     loads: Sequence[ModelLoad],
     sources: SharedSources,
-) -> SharedChoice | str:
+) -> tuple[SharedChoice, Fleet] | str:
+    """Return the choice of an accelerator and its fleet file, or the reason why there is none."""
     prices = sources.prices_of(accelerator.id)
     rent = stated.rent or hourly_price(prices, sources.seller_levels)
     if rent is None:
@@ -178,7 +185,7 @@ def _choice(
     if stated.max_nodes is not None and rented > stated.max_nodes * accelerator.node.devices:
         return f"{rented} devices are more than `max_nodes` allows"
     usd = rented * rent.value * HOURS_PER_YEAR * asked.horizon_years
-    return SharedChoice(
+    choice = SharedChoice(
         accelerator=accelerator.id,
         vendor=accelerator.vendor,
         devices=len(fleet.devices),
@@ -193,6 +200,15 @@ def _choice(
         bills=_bills(fleet, usd),
         too_large=tuple(name for name, model in sized.items() if model is None),
     )
+    nodes = NodeGroup(
+        accelerator=accelerator.id,
+        site=asked.sites[0].name if asked.sites else "site",
+        nodes=rented // smallest,
+        spare_nodes=spare // smallest,
+        node_devices=smallest,
+    )
+    named = {workload.name: workload.model for workload in asked.workloads}
+    return choice, shared_fleet_file(asked.name, fleet, named, nodes=nodes, usd_per_device_hour=rent.value)
 
 
 def _why_none(found: NoSharedFleet) -> str:

@@ -8,7 +8,7 @@ from penstock.report.drawing.json_document import at, build
 from penstock.report.simulate.document import ClassDocument, LatencyDocument, PoolDocument, WorkloadDocument
 from penstock.report.simulate.terminal import e2e_of, tpot_of, ttft_of
 from penstock.simulation.compare_policies import Destinations
-from penstock.simulation.outcome import ReplicaOutcome
+from penstock.simulation.outcome import DeviceOutcome, ReplicaOutcome
 from penstock.simulation.scenario import hours_covered
 
 
@@ -46,7 +46,7 @@ class PolicyDocument(TypedDict):
     the gateway before they were served or rejected. `worst_met_fraction` is relative to all arrivals. `met` and
     `good_tokens` of a replica count the answers that this replica completed. Both are 0 in a prefill pool. `shares` of
     a destination has one value per pool. The value is 0 for a decode pool, because no policy chooses among its
-    replicas.
+    replicas. `devices` lists the devices that models share.
     """
 
     policy: Annotated[str, at("policy.name")]
@@ -74,6 +74,7 @@ class PolicyDocument(TypedDict):
     pools: Annotated[list[RoutedPoolDocument], at("outcome.pools")]
     replicas: Annotated[list[ReplicaOutcome], at("outcome.replicas")]
     destinations: list[Destinations]
+    devices: Annotated[list[DeviceOutcome], at("outcome.devices")]
 
 
 def _workload(answer: Any) -> WorkloadDocument:  # noqa: ANN401 - a SimulateFleetAnswer

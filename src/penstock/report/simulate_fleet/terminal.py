@@ -12,7 +12,7 @@ from penstock.report.simulate.heading import arrivals_sentence
 from penstock.report.simulate.terminal import tpot_of, ttft_of
 from penstock.simulation.compare_policies import Destinations, PolicyRun, SharedLoad
 from penstock.simulation.replica import ReplicaPool
-from penstock.units import format_s
+from penstock.units import format_gib, format_s
 
 _COLUMNS = (
     Column("policy", figures=False),
@@ -45,7 +45,7 @@ def render_fleet(
     """Draw the whole answer."""
     pieces: list[RenderableType] = [_heading(fleet, pools, load, events, runs), Text()]
     pieces += [sheet(_COLUMNS, [_row(run) for run in runs], width), Text()]
-    pieces += [_where(pools, run, width) for run in runs[:1]]
+    pieces += [_device_table(run, width) if run.outcome.devices else _where(pools, run, width) for run in runs[:1]]
     pieces += [Text(), *_rejections(pools, runs), _verdict(runs), *_bill(pools, runs)]
     return Group(*pieces)
 
@@ -64,7 +64,9 @@ def _heading(
     arrivals = arrivals_sentence(
         workload, requests=outcome.asked, rate_per_s=load.rate_per_s, span_s=outcome.arrival_span_s
     )
-    text.append(f"\n{fleet.pools[0].model}: {workload.name}, {arrivals}", style="dim")
+    text.append(
+        f"\n{', '.join(dict.fromkeys(pool.model for pool in fleet.pools))}: {workload.name}, {arrivals}", style="dim"
+    )
     slos = sorted({str(item.slo) for item in workload.classes if item.slo is not None})
     if slos:
         text.append(f"\nSLO {', '.join(slos)}", style="dim")
@@ -98,6 +100,24 @@ def _where(pools: Sequence[ReplicaPool], run: PolicyRun, width: int) -> Renderab
     picked = [place for place, pool in enumerate(pools) if pool.role != "decode"]
     columns += [Column(f"to {pools[place].name}") for place in picked]
     return sheet(columns, [_destination(row, picked) for row in run.destinations], width)
+
+
+def _device_table(run: PolicyRun, width: int) -> RenderableType:
+    """Draw the devices that models share, and the models that a policy let wake."""
+    columns = [Column(f"{run.policy.name}", figures=False)]
+    columns += [Column(head) for head in ("busy", "peak\nGiB", "of GiB", "wakes", "sleeps")]
+    rows: list[list[str | Text]] = [
+        [
+            one.name,
+            f"{one.busy_fraction:.0%}",
+            format_gib(one.peak_bytes),
+            format_gib(one.capacity_bytes),
+            f"{one.cold_starts:,}",
+            f"{one.evictions:,}",
+        ]
+        for one in run.outcome.devices
+    ]
+    return sheet(columns, rows, width)
 
 
 def _destination(row: Destinations, picked: Sequence[int]) -> list[str | Text]:

@@ -8,12 +8,17 @@ running requests and admits no more, and then sleeps. Its waiting requests stay 
 import math
 
 from penstock.compiled.marks import cold, compiled
+from penstock.routing.model_residency import (
+    ASLEEP,
+    AWAKE,
+    RATE_WINDOW_S,
+    WAKING,
+    harm_per_byte,
+    rate_now_per_s,
+)
 from penstock.simulation.loop.batching import begin
 from penstock.simulation.loop.step_time import cut_short, take_steps
-from penstock.simulation.loop.world import ASLEEP, AWAKE, EVICT_BY_HARM, NONE, SWAP_SLEEP, SWAP_WAKE, WAKING, World
-
-RATE_WINDOW_S = 600.0
-"""Time constant, in seconds, of the exponentially decayed arrival rate of a model."""
+from penstock.simulation.loop.world import EVICT_BY_HARM, NONE, SWAP_SLEEP, SWAP_WAKE, World
 
 
 @compiled
@@ -27,9 +32,7 @@ def note_arrival(w: World, r: int, number: int, now_s: float) -> None:
 
 @compiled
 def _rate_per_s(w: World, r: int, now_s: float) -> float:
-    replica = w.replicas[r]
-    rate: float = replica.rate_per_s * math.exp((replica.used_at_s - now_s) / RATE_WINDOW_S)
-    return rate
+    return rate_now_per_s(w.replicas[r].rate_per_s, w.replicas[r].used_at_s, now_s)
 
 
 @compiled
@@ -151,11 +154,8 @@ def _victim(w: World, r: int, busy: bool, now_s: float) -> int:  # noqa: FBT001 
 
 @cold
 def _harm_per_byte(w: World, r: int, now_s: float) -> float:
-    """Return the missed requests per second that a sleeping model would cause, per byte that it gives up."""
     replica = w.replicas[r]
-    missed = min(1.0, replica.wake_s / replica.patience_s)
-    harm: float = _rate_per_s(w, r, now_s) * missed / max(1, replica.swap_bytes)
-    return harm
+    return harm_per_byte(_rate_per_s(w, r, now_s), replica.wake_s, replica.patience_s, replica.swap_bytes)
 
 
 @cold

@@ -6,6 +6,7 @@ from penstock.compiled.interface import exported
 from penstock.compiled.marks import cold, compiled
 from penstock.compiled.policy_call import call_policy
 from penstock.routing.class_balance import count_arrival
+from penstock.routing.model_residency import ASLEEP
 from penstock.routing.policy_function import Pick
 from penstock.simulation.loop.batching import begin, end, enqueue
 from penstock.simulation.loop.device_turns import take_turn
@@ -14,7 +15,7 @@ from penstock.simulation.loop.ranks import begin_together, end_together, pick_ra
 from penstock.simulation.loop.replica_faults import apply_fault, ask_again, suspect
 from penstock.simulation.loop.visibility import introduce, pass_reports, say_request
 from penstock.simulation.loop.waiting_room import ask_for_waiting, hand_over, send_request, turn_away
-from penstock.simulation.loop.world import ASLEEP, DONE, NONE, UNASKED, World
+from penstock.simulation.loop.world import DONE, NONE, UNASKED, World
 
 FINISHED, MORE_ROWS, SATURATED, PAUSED, SAMPLED, IMPOSSIBLE = range(6)
 """Reasons why the simulation loop returned to its caller.

@@ -54,6 +54,7 @@ def endpoints_of(pools: Sequence[ReplicaPool], routing: Routing | None = None) -
         mine = endpoints[first : first + pool.replicas]
         first += pool.replicas
         mine["pool"], mine["vendor"] = index, vendors.index(pool.vendor)
+        mine["serves"] = 1 << pool.model
         mine["accepts"], mine["decodes"] = pool.role != "decode", pool.role != "prefill"
         believed = 1.0 if routing is None else routing.believed.get(pool.vendor, 1.0)
         replica, price = pool.replica, pool.usd_per_hour or 0.0
@@ -125,7 +126,7 @@ def promises_of(classes: Sequence[SloClass], routing: Routing) -> NDArray[Any]:
     """Return the SLO limits and the weight of each class, and what may be done with it in overload."""
     promises = np.zeros(max(1, len(classes)), PROMISE)
     promises["ttft_s"] = promises["tpot_s"] = promises["e2e_s"] = inf
-    promises["weight"] = 1.0
+    promises["weight"] = promises["model"] = 1
     for place, item in enumerate(classes):
         promises[place]["overload"] = OVERLOAD[item.overload]
         if item.slo is not None:
@@ -134,6 +135,8 @@ def promises_of(classes: Sequence[SloClass], routing: Routing) -> NDArray[Any]:
                 promises[place][name] = inf if limit_s is None else limit_s
     for place, weight in enumerate(routing.weights[: len(promises)]):
         promises[place]["weight"] = weight
+    for place, model in enumerate(routing.class_models[: len(promises)]):
+        promises[place]["model"] = 1 << model
     for promise in promises:
         promise["hold_s"] = interpreted(hold_seconds)(promise["ttft_s"], promise["e2e_s"])
     return promises

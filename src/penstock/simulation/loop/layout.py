@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from penstock.errors import DeploymentError
 from penstock.performance.step.step_cost import StepCost
 from penstock.routing.length_estimates import new_lengths
+from penstock.routing.model_residency import ASLEEP, AWAKE
 from penstock.routing.records import FLIGHT, REPORT, new_request
 from penstock.simulation.loop.initial_visibility import (
     MAX_RETURNS,
@@ -23,8 +24,6 @@ from penstock.simulation.loop.initial_visibility import (
 from penstock.simulation.loop.segment_places import SegmentPlaces
 from penstock.simulation.loop.step_events import FAR
 from penstock.simulation.loop.world import (
-    ASLEEP,
-    AWAKE,
     BINS,
     CACHED,
     CONTROL,

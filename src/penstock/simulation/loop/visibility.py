@@ -9,6 +9,7 @@ import math
 from penstock.compiled.marks import cold, compiled
 from penstock.routing.endpoint_updates import begin_report, divide, finished, first_token, refresh, reported, sent
 from penstock.routing.length_estimates import expected_tokens, saw_answer
+from penstock.routing.model_residency import ready_in_s
 from penstock.simulation.loop.observe import client_lag_s, used_at
 from penstock.simulation.loop.world import NONE, World
 
@@ -96,7 +97,7 @@ def say_request(w: World, number: int, now_s: float) -> None:
     row = w.rows[number & (len(w.rows) - 1)]
     kind = min(row.slo_class, len(w.promises) - 1)
     q, promise = w.request[0], w.promises[kind]
-    q["now_s"], q["model"], q["input_tokens"] = now_s, 1, row.input_tokens
+    q["now_s"], q["model"], q["input_tokens"] = now_s, promise["model"], row.input_tokens
     q["output_limit_tokens"] = promise["limit_tokens"]
     q["expected_output_tokens"] = expected_tokens(w.lengths, kind, row.input_tokens, promise["limit_tokens"])
     q["ttft_s"], q["tpot_s"], q["e2e_s"] = promise["ttft_s"], promise["tpot_s"], promise["e2e_s"]
@@ -108,6 +109,20 @@ def say_request(w: World, number: int, now_s: float) -> None:
     elif w.control[0].hits_said:
         w.hits[:] = 0
     w.control[0].hits_said = row.leaf != NONE
+    if len(w.devices) > 0:
+        _say_residency(w, row.picker, now_s)
+
+
+@cold
+def _say_residency(w: World, picker: int, now_s: float) -> None:
+    """Set the seconds until the model of each endpoint on a shared device is awake, from the device's true state."""
+    for e in range(len(w.heads)):
+        replica = w.replicas[w.heads[e]]
+        if replica.on_device != NONE:
+            link_s = w.devices[replica.on_device].link_free_s
+            w.endpoints[picker, e]["ready_in_s"] = ready_in_s(
+                replica.residency, replica.wake_s, replica.end_s, link_s, now_s
+            )
 
 
 @cold

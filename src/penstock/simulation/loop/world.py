@@ -21,8 +21,6 @@ PREFILL: Final = 1
 DECODE: Final = 2
 DONE: Final = 3
 
-ASLEEP, WAKING, AWAKE = range(3)
-"""Residency of a model on a shared device. While a model wakes, its memory is taken and its weights are copied."""
 SWAP_SLEEP, SWAP_WAKE = range(2)
 EVICT_BY_USE, EVICT_BY_HARM = range(2)
 
@@ -271,6 +269,7 @@ PROMISE: Final = np.dtype(
         ("overload", "i8"),  # SERVE, REFUSE or HOLD
         ("hold_s", "f8"),  # seconds for which a request may be held
         ("limit_tokens", "i8"),
+        ("model", "i8"),  # bit of the model that requests of the class ask for
     ],
     align=True,
 )
