@@ -372,8 +372,10 @@ def _records(silicon: str) -> Any:  # noqa: ANN401 - records
 def _serve_gateway(stack: Stack) -> None:
     import logging  # noqa: PLC0415
 
+    from penstock.gateway.envoy.envoy_binary import envoy_program  # noqa: PLC0415
     from penstock.gateway.envoy.envoy_config import EnvoySettings  # noqa: PLC0415
     from penstock.gateway.envoy.tracing import Traces  # noqa: PLC0415
+    from penstock.gateway.inside_envoy.module_library import module_paths  # noqa: PLC0415
     from penstock.gateway.state.access_rules import Certificate  # noqa: PLC0415
     from penstock.gateway.supervisor import Supervisor  # noqa: PLC0415
 
@@ -392,6 +394,7 @@ def _serve_gateway(stack: Stack) -> None:
         only_pick=stack.only_pick,
         more_paths=stack.more_paths,
         min_silence_s=stack.min_silence_s,
+        module=module_paths(envoy_program()) if stack.protocol == "module" else ("", ""),
         traces=Traces(address=stack.traces, fraction=1.0) if stack.traces else None,
     )
     watched = Path(stack.watched) if stack.watched else None

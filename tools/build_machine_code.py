@@ -6,6 +6,7 @@ python tools/build_machine_code.py --portable  # also for Linux x86-64 and aarch
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -16,8 +17,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 from penstock.compiled.c_header import c_header
 from penstock.compiled.library import SHIPPED, STAMP_FILE, file_name, platform_name
 from penstock.compiled.source_stamp import raw_digest, stamp
+from penstock.gateway.inside_envoy.module_library import compile_module, module_name, source_digest
+from penstock.gateway.inside_envoy.module_table import module_header
 
 HEADER = SHIPPED.parent / "penstock.h"
+MODULE_HEADER = SHIPPED.parents[1] / "gateway/inside_envoy/module_table.h"
 PORTABLE = ("linux-x86_64", "linux-aarch64")
 
 
@@ -41,8 +45,24 @@ def build(platforms: tuple[str, ...], *, portable: bool) -> None:
         subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": search})  # noqa: S603 - our own builder
     else:
         print("the compiled library is up to date")
-    stamp_file.write_text(json.dumps(built_from), encoding="ascii")
+    MODULE_HEADER.write_text(module_header(), encoding="ascii")
     HEADER.write_text(c_header(), encoding="ascii")
+    if _build_modules(platforms, portable=portable):
+        built_from["module"] = source_digest()
+    stamp_file.write_text(json.dumps(built_from), encoding="ascii")
+
+
+def _build_modules(platforms: tuple[str, ...], *, portable: bool) -> bool:
+    """Compile the Envoy module of each Linux platform for which there is a C compiler. Return whether there was any."""
+    zig = [sys.executable, "-m", "ziglang", "cc", "-target"] if portable and find_spec("ziglang") else None
+    made = False
+    for name in platforms:
+        own = [compiler] if name == platform_name() and (compiler := shutil.which("cc")) else None
+        command = [*zig, f"{name.removeprefix('linux-')}-linux-gnu.2.17"] if zig else own
+        if command and name.startswith("linux-"):
+            compile_module(command, SHIPPED / module_name(name))
+            made = True
+    return made
 
 
 def _is_built(library: Path) -> bool:

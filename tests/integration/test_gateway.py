@@ -33,7 +33,7 @@ INTERNAL = (
 )
 
 
-@pytest.mark.parametrize("protocol", ["ext_authz", "ext_proc", "ext_proc_buffered"])
+@pytest.mark.parametrize("protocol", ["ext_authz", "ext_proc", "ext_proc_buffered", "module"])
 def test_all_traffic_lands_on_the_one_endpoint_a_picker_may_choose(tmp_path: Path, protocol: str) -> None:
     """Envoy answers 200 and ignores a pick that comes too late; only counting tells."""
     with running(tmp_path, endpoints=3, protocol=protocol, only=1) as stack:

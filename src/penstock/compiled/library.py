@@ -92,6 +92,11 @@ def _ready() -> Path | None:
     return _shipped_library() or _cached_library()
 
 
+def library_path() -> Path | None:
+    """Return the path of the library, which is built first if there is none. None if it cannot be built."""
+    return _ready() if load() is not None else None
+
+
 def is_ready() -> bool:
     """Return whether there is nothing to build: a library for these sources exists, or none can be built."""
     return _ready() is not None or not can_build()

@@ -20,6 +20,7 @@ from penstock.gateway.envoy.envoy_binary import envoy_program, validate
 from penstock.gateway.envoy.envoy_config import EnvoySettings
 from penstock.gateway.envoy.health_routes import READY_FILE
 from penstock.gateway.envoy_admin import ask_admin, envoy_ready, stats
+from penstock.gateway.inside_envoy.module_table import shared_tables, write_module_table
 from penstock.gateway.servers.picker_process import draining_file, run_picker
 from penstock.gateway.state.access_rules import access_of
 from penstock.gateway.state.addresses import split_address
@@ -109,7 +110,11 @@ class Supervisor:
             stale.unlink(missing_ok=True)
         files = envoy_files(self.fleet, settings, access)
         write_files(settings.folder, self.fleet, files)
-        for number in range(settings.pickers):
+        if settings.inside:
+            shared_array(settings.folder / "pickers.table", PICKER_STATE, (settings.pickers,))
+            shared_tables(settings.folder, self.fleet, settings.pickers)
+            self._write_module_table(self.fleet, None)
+        for number in range(0 if settings.inside else settings.pickers):
             path = settings.pipe(number)
             if not Path(path).exists():
                 os.mkfifo(path, 0o600)
@@ -139,7 +144,7 @@ class Supervisor:
         # Compile once, here: a picker is a fork of this process, so a restarted picker is ready at once.
         if settings.pick:
             _compile_first()
-        numbers = range(settings.pickers if settings.pick else 0)
+        numbers = range(settings.pickers if settings.pick and not settings.inside else 0)
         for number in numbers:
             name, arguments = f"picker-{number}", [folder, str(number), count, settings.protocol]
             self.children[name] = Child(name, partial(run_picker, arguments), heartbeat_s=_heartbeat_of(states, number))
@@ -158,11 +163,16 @@ class Supervisor:
     def _envoy(self) -> list[str]:
         """Return Envoy's command line."""
         settings, bootstrap = self._settings, str(self._settings.folder / "envoy.json")
+        threads = settings.pickers if settings.inside else settings.concurrency
         command = [envoy_program(), "-c", bootstrap, "--disable-hot-restart", "--log-level", "warning"]
         # Envoy logs each requested shutdown as a warning. Log only errors of its main component.
         command += ["--component-log-level", "main:error"]
         command += ["--file-flush-interval-msec", _FLUSH_MS, "--drain-time-s", str(int(max(1, self._drain_s)))]
-        return command if settings.concurrency is None else [*command, "--concurrency", str(settings.concurrency)]
+        return command if threads is None else [*command, "--concurrency", str(threads)]
+
+    def _write_module_table(self, fleet: RoutedFleet, before: RoutedFleet | None) -> None:
+        settings = self._settings
+        write_module_table(settings.folder, fleet, settings.pickers, settings.min_silence_s, before)
 
     def _await(self, is_up: Callable[[], bool], name: str) -> None:
         begun = time.monotonic()
@@ -249,6 +259,8 @@ class Supervisor:
             # Validate without certificates. Envoy keeps the last valid one, and an invalid one must not block a reload.
             self._validate({name: content for name, content in files.items() if name != CERTIFICATES})
             write_files(self._settings.folder, fleet, files)
+            if self._settings.inside:
+                self._write_module_table(fleet, self.fleet)
         except PenstockError as error:
             log.error("fleet not reloaded: %s", error)  # noqa: TRY400 - expected error, one line is enough
             return

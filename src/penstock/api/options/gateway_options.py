@@ -23,7 +23,8 @@ class GatewayOptions:
     listen: str = option("Address for clients.", default="127.0.0.1:8080", metavar="HOST:PORT")
     pickers: int = option("Number of picker processes. Each uses one core.", default=1, metavar="N", min=1, max=64)
     protocol: str = option(
-        "Protocol by which Envoy asks a picker: ext_authz, ext_proc (streamed) or ext_proc_buffered.",
+        "How Envoy finds endpoints: it asks a picker (ext_authz, ext_proc, which streams, or ext_proc_buffered), "
+        "or a module decides inside Envoy.",
         default="ext_authz",
     )
     access_log: Path | str | None = option(

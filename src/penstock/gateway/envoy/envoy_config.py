@@ -6,7 +6,14 @@ from typing import Final, Literal, get_args
 
 from penstock.gateway.envoy.authentication import access_filter, jwks_cluster, tls_socket
 from penstock.gateway.envoy.clusters import BUFFER_BYTES, Value, envoy_address, model_cluster, picker_cluster
-from penstock.gateway.envoy.filters import authz_filter, ext_proc_filter, model_filter, router_filter, strip_filter
+from penstock.gateway.envoy.filters import (
+    authz_filter,
+    ext_proc_filter,
+    model_filter,
+    module_filter,
+    router_filter,
+    strip_filter,
+)
 from penstock.gateway.envoy.health_routes import health_filters, ready_cluster
 from penstock.gateway.envoy.inference_paths import COMPLETIONS
 from penstock.gateway.envoy.local_replies import local_replies
@@ -18,7 +25,7 @@ from penstock.gateway.state.headers import MODEL, PICKER, TENANT, TICKET
 from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.gateway.state.timeouts import SILENCE_S
 
-PickProtocol = Literal["ext_authz", "ext_proc", "ext_proc_buffered"]
+PickProtocol = Literal["ext_authz", "ext_proc", "ext_proc_buffered", "module"]
 PICK_PROTOCOLS: Final[tuple[PickProtocol, ...]] = get_args(PickProtocol)
 _MANAGER: Final = (
     "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
@@ -105,6 +112,13 @@ class EnvoySettings:
     """Number of Envoy's worker threads. If None, Envoy starts one worker thread per core."""
     pick: bool = True
     """Whether pickers choose endpoints. If False, Envoy chooses endpoints by weight, as a baseline for measurements."""
+    module: tuple[str, str] = ("", "")
+    """Paths of the module inside Envoy and of the compiled library that it calls, with the protocol `module`."""
+
+    @property
+    def inside(self) -> bool:
+        """Whether a module inside Envoy chooses endpoints. Then each of Envoy's worker threads counts as a picker."""
+        return self.pick and self.protocol == "module"
 
     @property
     def liveness(self) -> tuple[str, ...]:
@@ -192,7 +206,8 @@ def clusters(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None 
         else [picker_socket(settings.folder, n) for n in range(settings.pickers)]
     )
     configs = [model_cluster(number, f"{folder}/eds-{number}.json", folder) for number in range(len(fleet.names))]
-    configs.append(picker_cluster(places, http2=settings.protocol != "ext_authz"))
+    if not settings.inside:
+        configs.append(picker_cluster(places, http2=settings.protocol != "ext_authz"))
     if settings.only_pick is None:
         configs.append(ready_cluster(settings.folder))
     if access is not None and access.tokens is not None and access.tokens.fetched:
@@ -204,14 +219,8 @@ def clusters(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None 
 
 
 def _manager(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None) -> Value:
-    grpc = settings.protocol != "ext_authz"
-    several = len(fleet.names) > 1
-    pick = (
-        ext_proc_filter(settings.pick_timeout_s, full_duplex=settings.protocol == "ext_proc")
-        if grpc
-        else authz_filter(settings.pick_timeout_s + 2 * fleet.hold_s, whole_bodies=settings.whole_bodies or several)
-    )
-    models = [model_filter()] if several else []
+    models = [model_filter()] if len(fleet.names) > 1 and not settings.inside else []
+    pick = _pick_filter(fleet, settings)
     access_filters = [access_filter(access)] if access is not None else []
     filters = (
         [strip_filter(tenants=access is not None), *access_filters, pick, *models] if settings.pick else access_filters
@@ -244,6 +253,15 @@ def _manager(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None)
     }
 
 
+def _pick_filter(fleet: RoutedFleet, settings: EnvoySettings) -> Value:
+    if settings.protocol == "module":
+        return module_filter(str(settings.folder), settings.pickers, *settings.module)
+    if settings.protocol == "ext_authz":
+        whole = settings.whole_bodies or len(fleet.names) > 1
+        return authz_filter(settings.pick_timeout_s + 2 * fleet.hold_s, whole_bodies=whole)
+    return ext_proc_filter(settings.pick_timeout_s, full_duplex=settings.protocol == "ext_proc")
+
+
 def _failed_tries(settings: EnvoySettings) -> list[Value]:
     return [
         _log(
@@ -256,7 +274,7 @@ def _failed_tries(settings: EnvoySettings) -> list[Value]:
 
 
 def _logging_pickers(settings: EnvoySettings) -> int:
-    return settings.pickers if settings.pick and settings.only_pick is None else 0
+    return settings.pickers if settings.pick and settings.only_pick is None and not settings.inside else 0
 
 
 def _of_picker(number: int) -> Value:

@@ -105,6 +105,24 @@ def ext_proc_filter(timeout_s: float, *, full_duplex: bool) -> Value:
     }
 
 
+def module_filter(folder: str, workers: int, module: str, library: str) -> Value:
+    """Return a filter that chooses endpoints itself, by a module that Envoy loads.
+
+    The module reads the gateway's tables in `folder`, and calls the policy of the compiled library.
+    """
+    config = {"@type": "type.googleapis.com/google.protobuf.StringValue", "value": f"{folder}\n{workers}\n{library}"}
+    return {
+        "name": "penstock.pick",
+        "typed_config": {
+            "@type": f"{_FILTERS}.dynamic_modules.v3.DynamicModuleFilter",
+            # Its state outlives any listener.
+            "dynamic_module_config": {"module": {"local": {"filename": module}}, "do_not_close": True},
+            "filter_name": "penstock",
+            "filter_config": config,
+        },
+    }
+
+
 def model_filter() -> Value:
     """Return a filter that reads the model from the body if no picker answered.
 

@@ -59,11 +59,14 @@ _NOT_STORED: Final = (
     "Not Found: only the endpoint that made a stored response has it, and this fleet has several endpoints; "
     "send the whole conversation with each request"
 )
-_NO_PICK: Final[Value] = {
+_NO_PICK_AUTHZ: Final[Value] = {
     "penstock.pick": {
         "@type": "type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute",
         "disabled": True,
     }
+}
+_NO_PICK_MODULE: Final[Value] = {
+    "penstock.pick": {"@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig", "disabled": True}
 }
 _NO_PICK_GRPC: Final[Value] = {
     "penstock.pick": {
@@ -71,6 +74,7 @@ _NO_PICK_GRPC: Final[Value] = {
         "disabled": True,
     }
 }
+_NO_PICK: Final = {"ext_authz": _NO_PICK_AUTHZ, "module": _NO_PICK_MODULE}
 
 
 def virtual_host(
@@ -80,7 +84,7 @@ def virtual_host(
 
     `more_paths` are forwarded in addition to the inference paths.
     """
-    off: Value = {} if protocol is None else _NO_PICK if protocol == "ext_authz" else _NO_PICK_GRPC
+    off: Value = {} if protocol is None else _NO_PICK.get(protocol, _NO_PICK_GRPC)
     routes: list[Value] = [
         _direct({"path": "/v1/models", "headers": [_is("GET")]}, 200, models_body(fleet), off),
         *(

@@ -49,6 +49,11 @@ COUNTS: Final = np.dtype(
         ("prompt_bytes", "i8"),
         ("predicted_ttft_s", "f8"),  # summed over all picks
         ("usd", "f8"),
+        # These four: observed by a module inside Envoy; 0 otherwise.
+        ("first_tokens", "i8"),
+        ("ttft_sum_s", "f8"),
+        ("decoded_tokens", "i8"),
+        ("decode_sum_s", "f8"),
     ],
     align=True,
 )

@@ -24,6 +24,10 @@ _COUNTS: Final[_Metrics] = {
     "penstock_in_flight_requests": ("in_flight", "Requests in flight at the endpoint."),
     "penstock_prompt_bytes_total": ("prompt_bytes", "Request body bytes sent to the endpoint."),
     "penstock_predicted_ttft_seconds_total": ("predicted_ttft_s", "Sum of the predicted times to first token."),
+    "penstock_first_tokens_total": ("first_tokens", "Streams whose first piece was seen, with --protocol module."),
+    "penstock_ttft_seconds_total": ("ttft_sum_s", "Sum of the seconds to the first piece of these streams."),
+    "penstock_decoded_tokens_total": ("decoded_tokens", "Tokens of these streams after the first one."),
+    "penstock_decode_seconds_total": ("decode_sum_s", "Sum of the seconds from the first piece to the end."),
 }
 _REPORTS: Final[_Metrics] = {
     "penstock_endpoint_up": ("healthy", "1 if the endpoint answered its last scrape and serves its model."),

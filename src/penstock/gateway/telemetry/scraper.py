@@ -19,6 +19,7 @@ from penstock.errors import UsageError
 from penstock.gateway.envoy.clusters import model_endpoints
 from penstock.gateway.envoy.health_routes import READY_FILE, ready_endpoints
 from penstock.gateway.envoy_admin import open_requests, stats
+from penstock.gateway.inside_envoy.learner import LengthLearner, serves_module
 from penstock.gateway.state.addresses import addresses_of, liveness_socket, split_address
 from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.gateway.state.shared_tables import (
@@ -182,6 +183,7 @@ class Scraper:
         self._states = shared_array(folder / "pickers.table", PICKER_STATE, (pickers,))
         self._desired: DesiredReplicas | None = None
         self._bypass_detector = BypassDetector()
+        self._inside = serves_module(folder)
 
     def start(self) -> None:
         """Read the current fleet and start scraping its endpoints. Stop scraping the previous fleet."""
@@ -191,7 +193,7 @@ class Scraper:
         generation, count = fleet.generation, len(fleet.addresses)
         reports = shared_array(self._folder / f"reports-{generation}.table", REPORT, (count,))
         counts = shared_array(self._folder / f"counts-{generation}.table", COUNTS, (self._pickers, count))
-        if self._endpoints:
+        if self._endpoints and not self._inside:  # else the supervisor has copied them
             carry_over(
                 self._fleet.addresses,
                 EndpointTables(self._reports, self._counts),
@@ -207,6 +209,9 @@ class Scraper:
         self._tasks = [asyncio.create_task(self._watch(one, counts[:, index])) for index, one in enumerate(endpoints)]
         self._tasks.append(asyncio.create_task(self._update_envoy(fleet, endpoints)))
         self._tasks.append(asyncio.create_task(self._count_active(fleet, reports)))
+        if self._inside:
+            learner = LengthLearner(self._folder, fleet, EndpointTables(reports, counts))
+            self._tasks.append(asyncio.create_task(learner.run()))
         if self._desired is None or self._desired.kinds != fleet.kinds:
             self._desired = DesiredReplicas(fleet)
         if fleet.followed:
@@ -236,7 +241,8 @@ class Scraper:
     async def _update_envoy(self, fleet: RoutedFleet, endpoints: list[ScrapedEndpoint]) -> None:
         """Rewrite the files with Envoy's fallback endpoints and the gateway's readiness when their content changes."""
         written: list[bool] | None = None
-        liveness = [liveness_socket(self._folder, number) for number in range(self._pickers)]
+        asked = 0 if self._inside else self._pickers
+        liveness = [liveness_socket(self._folder, number) for number in range(asked)]
         written_ready: bool | None = None
         while True:
             ready = any_ready(endpoints)
@@ -293,6 +299,8 @@ class Scraper:
             if active is None or not counters:
                 continue
             now_s, self._envoy = time.monotonic(), {ENVOY_COUNTERS[name]: value for name, value in counters.items()}
+            if self._inside:  # Envoy answers, so its worker threads do
+                self._states["alive_s"] = now_s
             self._detect_bypass(now_s)
             for address, count in active.items():
                 if address in index_of:

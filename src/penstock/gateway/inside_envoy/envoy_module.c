@@ -1,0 +1,808 @@
+/* An Envoy HTTP filter that chooses the endpoint of each request with the compiled policy of Penstock.
+ *
+ * The machine code is that of libpenstock, which simulator and pickers call too. Python writes the fleet, scrapes,
+ * learns lengths and reloads; none of it is in the way of a request, and without Python the module goes on.
+ */
+#define _GNU_SOURCE
+#include "envoy_abi.h"
+#include "body_scan.h"
+#include "shared_state.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define DECLARE(name, macro) static __typeof__(&penstock_##name) call_##name;
+FUNCTIONS(DECLARE)
+
+static struct {
+  char folder[512];
+  int workers;
+  const _Atomic int64_t *generation; /* of the newest fleet, which Python writes */
+  _Atomic(table *) current;
+  table *retired[RETIRED];
+  worker *worker[MAX_WORKERS];
+  penstock_picker_state *states;
+  penstock_flight *flights; /* workers x PLACES */
+  _Atomic uint8_t *places;
+  int32_t ids;
+  penstock_place known[MAX_IDS];
+  int32_t index_of[MAX_IDS]; /* index of an id in the current table; -1: not in this fleet */
+  atomic_flag writing;
+  _Atomic int waiting; /* events that are posted and not applied */
+  _Atomic double kept_s, due_s;
+  penstock_report report;
+  bool opened;
+} module;
+
+/* Everything about one request. */
+typedef struct request {
+  body_scan scan;
+  worker *w;
+  int64_t ids[MAX_CHOSEN];
+  int chosen, place, status;
+  bool decided, streamed, ended, first_seen, after_newline;
+  int64_t events, tokens;
+  double sent_s, first_s;
+  uint32_t tail_length;
+  char tail[64];
+} request;
+
+static double monotonic_s(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+double (*penstock_module_clock)(void) = monotonic_s; /* tests set another */
+
+static envoy_bytes bytes_of(const char *text) { return (envoy_bytes){text, strlen(text)}; }
+
+static void warn(const char *text, const char *more) {
+  char line[700];
+  snprintf(line, sizeof line, "penstock: %s%s", text, more);
+  ENVOY(log)(LOG_WARNING, bytes_of(line));
+}
+
+/* --- The table ---------------------------------------------------------------------------------------------------- */
+
+static void *map_file(const char *name, int64_t generation, bool writable, size_t *size) {
+  char path[640];
+  struct stat found;
+  if (generation < 0) snprintf(path, sizeof path, "%s/%s", module.folder, name);
+  else snprintf(path, sizeof path, "%s/%s-%lld.table", module.folder, name, (long long)generation);
+  int file = open(path, writable ? O_RDWR | O_CLOEXEC : O_RDONLY | O_CLOEXEC);
+  if (file < 0) return NULL;
+  void *at = MAP_FAILED;
+  if (!fstat(file, &found) && found.st_size > 0 && (!*size || (size_t)found.st_size >= *size)) {
+    *size = (size_t)found.st_size;
+    at = mmap(NULL, *size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, file, 0);
+  }
+  close(file);
+  return at == MAP_FAILED ? NULL : at;
+}
+
+static void close_table(table *t) {
+  if (t->header) munmap((void *)(uintptr_t)t->header, t->sizes[0]);
+  if (t->reports) munmap(t->reports, t->sizes[1]);
+  if (t->counts) munmap(t->counts, t->sizes[2]);
+  free(t->applied);
+  free(t->id);
+  free(t);
+}
+
+static table *open_table(int64_t generation) {
+  table *t = calloc(1, sizeof *t);
+  t->sizes[0] = sizeof *t->header;
+  char *base = map_file("module", generation, true, &t->sizes[0]);
+  const penstock_module_header *h = t->header = (const penstock_module_header *)base;
+  if (!h || h->magic != PENSTOCK_MODULE_MAGIC || h->total_bytes > (int64_t)t->sizes[0] || h->endpoints < 1) goto failed;
+  t->endpoints = (penstock_endpoint *)(base + h->at_endpoints);
+  t->parameters = (penstock_parameters *)(base + h->at_parameters);
+  t->suspects = (penstock_suspect *)(base + h->at_suspects);
+  t->blocks = (penstock_prefix_block *)(base + h->at_blocks);
+  t->holders = (int64_t *)(base + h->at_holders);
+  t->tenants = (penstock_tenant *)(base + h->at_tenants);
+  t->places = (const penstock_place *)(base + h->at_places);
+  t->names = (const penstock_name *)(base + h->at_names);
+  t->classes = (const penstock_route_class *)(base + h->at_classes);
+  t->sizes[1] = sizeof *t->reports * (size_t)h->endpoints;
+  t->sizes[2] = sizeof *t->counts * (size_t)(h->endpoints * h->workers);
+  t->reports = map_file("reports", generation, true, &t->sizes[1]);
+  t->counts = map_file("counts", generation, true, &t->sizes[2]);
+  t->applied = calloc((size_t)h->endpoints, sizeof *t->applied);
+  t->id = calloc((size_t)h->endpoints, sizeof *t->id);
+  if (t->reports && t->counts && h->workers == module.workers) return t;
+failed:
+  close_table(t);
+  return NULL;
+}
+
+static int32_t id_of(const penstock_place *place) {
+  for (int32_t id = 0; id < module.ids; id++)
+    if (!memcmp(&module.known[id], place, sizeof *place)) return id;
+  if (module.ids == MAX_IDS) return -1;
+  module.known[module.ids] = *place;
+  return module.ids++;
+}
+
+static penstock_picker_table shared_view(table *t, penstock_request *asked) {
+  int64_t n = t->header->endpoints;
+  return (penstock_picker_table){.request = asked, .request_shape = {1}, .endpoints = t->endpoints,
+      .endpoints_shape = {n}, .parameters = t->parameters, .parameters_shape = {1}, .flights = module.flights,
+      .flights_shape = {(int64_t)module.workers * PLACES}, .reports = &module.report, .reports_shape = {1}};
+}
+
+static penstock_suspect_table suspects_of(table *t) {
+  int64_t n = t->header->endpoints;
+  return (penstock_suspect_table){t->endpoints, {n}, t->suspects, {n}};
+}
+
+/* Makes a table the current one, and counts the requests in flight at its endpoints. The caller holds the flag. */
+static bool install_table(table *t, double now_s) {
+  table *before = atomic_load(&module.current);
+  for (int64_t i = 0; i < t->header->endpoints; i++)
+    if ((t->id[i] = id_of(&t->places[i])) < 0) return false;
+  penstock_request none = {0};
+  penstock_picker_table view = shared_view(t, &none);
+  for (int32_t id = 0; id < module.ids; id++) module.index_of[id] = -1;
+  for (int64_t i = 0; i < t->header->endpoints; i++) {
+    module.index_of[t->id[i]] = (int32_t)i;
+    call_clear_counts(&view, i);
+  }
+  for (int64_t place = 0; before && place < (int64_t)module.workers * PLACES; place++) {
+    penstock_flight *f = &module.flights[place];
+    if (module.places[place] == FREE || f->endpoint < 0) continue;
+    int32_t now_at = module.index_of[before->id[f->endpoint]];
+    if (now_at < 0) f->endpoint = -1;
+    else call_resume(&view, now_at, place);
+  }
+  for (int64_t i = 0; i < t->header->endpoints; i++) call_refresh(&view, i, now_s);
+  atomic_store(&module.current, t);
+  for (int slot = 0; slot < RETIRED && before; slot++) {
+    table *old = module.retired[slot];
+    for (int w = 0; old && w < module.workers; w++)
+      if (atomic_load(&module.worker[w]->using) == old) old = NULL;
+    if (old) close_table(old), module.retired[slot] = NULL;
+    if (!module.retired[slot]) module.retired[slot] = before, before = NULL;
+  }
+  return true; /* with all slots taken, the old mapping is kept until the process ends */
+}
+
+/* --- Events ------------------------------------------------------------------------------------------------------- */
+
+static void apply_event(table *t, event *e) {
+  penstock_picker_table view = shared_view(t, &e->request);
+  penstock_suspect_table suspects = suspects_of(t);
+  penstock_flight *f = e->place >= 0 ? &module.flights[e->place] : NULL;
+  int index = e->id >= 0 ? module.index_of[e->id] : -1;
+  bool counted = f && f->endpoint >= 0;
+  if (e->kind == ARRIVED) call_count_arrival(&view);
+  if (e->kind == REFUSED) call_count_refusal(&view);
+  if (e->kind == FIRST && counted && f->first_s == INFINITY) call_first_token(&view, e->place, e->now_s);
+  if (e->kind == FINISHED && counted) call_finished(&view, e->place, e->number, e->now_s);
+  if (e->kind == LOST && counted) call_lost(&view, e->place, e->now_s);
+  if (e->kind == STRUCK && index >= 0) call_strike(&suspects, index, e->now_s);
+  if (e->kind == ANSWERED && index >= 0) call_clear_strikes(&suspects, index);
+  if (e->kind == SENT) {
+    penstock_tenant_table tenants = {t->tenants, {t->header->tenants}};
+    const penstock_request *q = &e->request;
+    call_count_tenant(&tenants, q->tenant, q->input_tokens, e->choices * q->expected_output_tokens, q->now_s);
+    f->endpoint = -1;
+    if (index >= 0) call_sent_with(&view, index, e->place, e->number);
+  }
+  if (e->kind == FINISHED || e->kind == LOST) atomic_store_explicit(&module.places[e->place], FREE, memory_order_release);
+}
+
+/* Applies the events of all workers. The caller holds the flag. */
+static void apply_posted(void) {
+  table *t = atomic_load(&module.current);
+  for (int i = 0; i < module.workers; i++) {
+    worker *w = module.worker[i];
+    uint32_t posted = atomic_load_explicit(&w->posted, memory_order_acquire), taken = w->taken;
+    for (; taken != posted; taken++) {
+      apply_event(t, &w->ring[taken % EVENTS]);
+      atomic_fetch_sub(&module.waiting, 1);
+    }
+    atomic_store_explicit(&w->taken, taken, memory_order_release);
+  }
+}
+
+static bool take_flag(void) { return !atomic_flag_test_and_set_explicit(&module.writing, memory_order_acquire); }
+static void release_flag(void) { atomic_flag_clear_explicit(&module.writing, memory_order_release); }
+
+/* Applies posted events unless another worker does. Whoever releases the flag looks again, so no event stays. */
+static void apply_events(void) {
+  while (atomic_load(&module.waiting) > 0 && take_flag()) {
+    apply_posted();
+    release_flag();
+  }
+}
+
+static void post(worker *w, const event *e) {
+  uint32_t at = atomic_load_explicit(&w->posted, memory_order_relaxed);
+  while (at - atomic_load_explicit(&w->taken, memory_order_acquire) >= EVENTS) apply_events(); /* the ring is full */
+  w->ring[at % EVENTS] = *e;
+  atomic_fetch_add(&module.waiting, 1);
+  atomic_store_explicit(&w->posted, at + 1, memory_order_release);
+  apply_events();
+}
+
+static void post_about(worker *w, int kind, int place, int64_t id, int64_t number, double now_s) {
+  event e = {.kind = kind, .place = place, .id = (int)id, .number = number, .now_s = now_s};
+  post(w, &e);
+}
+
+/* --- Reports, suspicions and reloads, at most every 2 ms ------------------------------------------------------------ */
+
+static void apply_report(table *t, int64_t i, double now_s) {
+  penstock_scraped *row = &t->reports[i], copy;
+  uint64_t before = __atomic_load_n(&row->sequence, __ATOMIC_ACQUIRE);
+  if (before == t->applied[i] || before % 2) return;
+  memcpy(&copy, row, sizeof copy);
+  atomic_thread_fence(memory_order_acquire);
+  if (__atomic_load_n(&row->sequence, __ATOMIC_RELAXED) != before) return;
+  t->applied[i] = before;
+  penstock_request none = {0};
+  penstock_picker_table view = shared_view(t, &none);
+  penstock_suspect_table suspects = suspects_of(t);
+  call_apply_health(&suspects, i, copy.healthy, now_s);
+  if (copy.kv_tokens > 0) t->endpoints[i].kv_tokens = copy.kv_tokens;
+  if (copy.reported_s > t->endpoints[i].reported_s) {
+    call_begin_report(&view, i, 0, copy.reported_s);
+    module.report.running = copy.running;
+    module.report.waiting = copy.waiting;
+    module.report.kv_used_tokens = copy.kv_used_tokens;
+    call_reported(&view, i, 0, now_s);
+  }
+}
+
+/* Records the first tokens of answers that are not streamed, at their predicted times: nothing shows them earlier. */
+static void apply_due(table *t, double now_s) {
+  penstock_request none = {0};
+  penstock_picker_table view = shared_view(t, &none);
+  for (int64_t place = 0; place < (int64_t)module.workers * PLACES; place++) {
+    penstock_flight *f = &module.flights[place];
+    if (module.places[place] == WHOLE && f->endpoint >= 0 && f->first_s == INFINITY && f->sent_s + f->ttft_s <= now_s)
+      call_first_token(&view, place, f->sent_s + f->ttft_s);
+  }
+}
+
+static void keep_current(double now_s) {
+  if (now_s - module.kept_s < 0.002 || !take_flag()) return;
+  module.kept_s = now_s;
+  apply_posted();
+  table *t = atomic_load(&module.current);
+  int64_t wanted = atomic_load_explicit(module.generation, memory_order_acquire);
+  if (t->header->generation != wanted) {
+    table *next = open_table(wanted);
+    if (next && install_table(next, now_s)) t = next;
+    else if (next) close_table(next);
+  }
+  for (int64_t i = 0; i < t->header->endpoints; i++) apply_report(t, i, now_s);
+  penstock_suspect_table suspects = suspects_of(t);
+  call_end_suspicions(&suspects, now_s);
+  if (now_s - module.due_s > 0.02) {
+    module.due_s = now_s;
+    apply_due(t, now_s);
+  }
+  release_flag();
+  apply_events();
+}
+
+/* --- Counters of a worker ------------------------------------------------------------------------------------------- */
+
+/* Fits a worker's arrays to a table. Its counters go on, also after a restart of Envoy. */
+static void prepare(worker *w, table *t) {
+  size_t n = (size_t)t->header->endpoints;
+  w->hits = realloc(w->hits, n * sizeof *w->hits);
+  w->harms = realloc(w->harms, n * sizeof *w->harms);
+  w->copy = realloc(w->copy, n * sizeof *w->copy);
+  w->common = realloc(w->common, (size_t)t->header->prefix_words * sizeof *w->common);
+  w->generation = t->header->generation;
+  for (size_t i = 0; i < n; i++) {
+    penstock_counts *row = &t->counts[(size_t)w->index * n + i], *own = &w->own[t->id[i]];
+    if (!own->picked && row->picked) *own = *row, own->in_flight = 0;
+    *row = *own;
+  }
+}
+
+/* Returns the current table. It is not unmapped before `leave`. */
+static table *enter(worker *w) {
+  table *t;
+  do atomic_store(&w->using, t = atomic_load(&module.current));
+  while (t != atomic_load(&module.current));
+  if (w->generation != t->header->generation) prepare(w, t);
+  return t;
+}
+
+static void leave(worker *w) { atomic_store(&w->using, NULL); }
+
+/* Copies a worker's counters of an endpoint to the table that Python reads. */
+static void publish(worker *w, table *t, int64_t id) {
+  for (int64_t i = 0, n = t->header->endpoints; i < n; i++)
+    if (t->id[i] == id) t->counts[w->index * n + i] = w->own[id];
+}
+
+static int take_place(worker *w, uint8_t kind) {
+  for (int32_t looked = 0; looked < PLACES; looked++) {
+    int place = w->index * PLACES + (w->last_place = (w->last_place + 1) % PLACES);
+    if (atomic_load_explicit(&module.places[place], memory_order_acquire) == FREE) {
+      module.flights[place].endpoint = -1;
+      atomic_store_explicit(&module.places[place], kind, memory_order_release);
+      return place;
+    }
+  }
+  return -1; /* routed, but not counted */
+}
+
+/* --- Decisions ------------------------------------------------------------------------------------------------------ */
+
+static void answer(envoy_filter f, int status, const char *reason, int64_t retry_s, const char *message) {
+  char body[700], seconds[24];
+  int length = snprintf(body, sizeof body,
+                        "{\"error\": {\"message\": \"%s\", \"type\": \"%s\", \"param\": null, \"code\": %d}}", message,
+                        reason, status);
+  int digits = snprintf(seconds, sizeof seconds, "%lld", (long long)retry_s);
+  envoy_header headers[] = {{"content-type", 12, "application/json", 16},
+                            {"x-penstock-reason", 17, reason, strlen(reason)},
+                            {"retry-after", 11, seconds, (size_t)digits}};
+  ENVOY(http_send_response)(f, (uint32_t)status, headers, retry_s ? 3 : 2, (envoy_bytes){body, (size_t)length},
+                            bytes_of("penstock"));
+}
+
+static size_t read_header(envoy_filter f, int of, const char *const *names, char *text, size_t room) {
+  for (; *names; names++) {
+    envoy_bytes value = {0};
+    if (ENVOY(http_get_header)(f, of, bytes_of(*names), &value, 0, NULL) && value.ptr) {
+      size_t length = value.length < room ? value.length : room - 1;
+      memcpy(text, value.ptr, length);
+      text[length] = 0;
+      return length;
+    }
+  }
+  text[0] = 0;
+  return 0;
+}
+
+static double read_limit_s(envoy_filter f, const char *const *names, double usual_s) {
+  char text[32], *end;
+  if (!read_header(f, REQUEST_HEADERS, names, text, sizeof text)) return usual_s;
+  double ms = strtod(text, &end);
+  return end != text && !*end && ms > 0 && ms < 1e7 ? ms / 1000 : usual_s;
+}
+
+static const penstock_name *model_of(const table *t, const body_scan *s) {
+  if (!s->has_model || (!s->model_length && t->header->names == 1)) return t->header->models == 1 ? t->names : NULL;
+  for (int64_t i = 0; i < t->header->names; i++)
+    if (t->names[i].length == s->model_length && !memcmp(t->names[i].text, s->model, s->model_length)) return &t->names[i];
+  return NULL;
+}
+
+static const penstock_route_class *class_of(const table *t, int64_t bit, double input, double output) {
+  const penstock_route_class *best = NULL;
+  double least = INFINITY;
+  for (int64_t i = 0; i < t->header->classes; i++) {
+    const penstock_route_class *c = &t->classes[i];
+    if (!(c->names & bit)) continue;
+    double distance = fabs(log(input / c->input_tokens)) + fabs(log(output / c->output_tokens));
+    if (!best || distance < least) best = c, least = distance;
+  }
+  return best;
+}
+
+/* Writes the request's record, and counts its arrival. */
+static void describe(envoy_filter f, request *r, table *t, const penstock_name *name, double now_s) {
+  static const char *const TENANT[] = {"x-penstock-tenant", "x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id", NULL};
+  static const char *const OBJECTIVE[] = {"x-penstock-objective", "x-llm-d-inference-objective", "x-gateway-inference-objective", NULL};
+  static const char *const TTFT[] = {"x-llm-d-slo-ttft-ms", "x-slo-ttft-ms", NULL};
+  static const char *const TPOT[] = {"x-llm-d-slo-tpot-ms", "x-slo-tpot-ms", NULL};
+  worker *w = r->w;
+  penstock_request *q = &w->request;
+  int64_t limit = scan_limit(&r->scan), tokens = (int64_t)((double)r->scan.bytes / name->bytes_per_token);
+  int64_t expected = (int64_t)name->output_tokens, number = q->number + 1;
+  char text[129];
+  tokens = tokens < 1 ? 1 : tokens, expected = expected < 1 ? 1 : expected;
+  if (limit && expected > limit) expected = limit;
+  const penstock_route_class *c = class_of(t, name->bit, (double)tokens, (double)expected);
+  *q = (penstock_request){.now_s = now_s, .model = name->bit, .input_tokens = tokens,
+      .expected_output_tokens = expected, .output_limit_tokens = limit, .weight = 1.0, .number = number,
+      .turn = (number * INT64_C(2654435761) + w->index) & 0x7FFFFFFF, .slo_class = c ? c - t->classes : 0};
+  q->ttft_s = read_limit_s(f, TTFT, c ? c->ttft_s : INFINITY);
+  q->tpot_s = read_limit_s(f, TPOT, c ? c->tpot_s : INFINITY);
+  q->e2e_s = c ? c->e2e_s : INFINITY;
+  q->sheddable = c && c->overload ? 1 : 0; /* a request that may be held is refused at once */
+  if (read_header(f, REQUEST_HEADERS, OBJECTIVE, text, sizeof text)) {
+    if (!strcasecmp(text, "critical")) q->weight = 4.0;
+    if (!strcasecmp(text, "high")) q->weight = 2.0;
+    if (!strcasecmp(text, "batch") || !strcasecmp(text, "sheddable") || !strcasecmp(text, "low")) q->sheddable = 1;
+  }
+  size_t length = read_header(f, REQUEST_HEADERS, TENANT, text, sizeof text);
+  int64_t buckets = t->header->tenants, bucket = length ? 1 + (int64_t)(scan_hash(text, length) % (uint64_t)(buckets - 1)) : 0;
+  penstock_tenant_table tenants = {t->tenants, {buckets}};
+  double fair = call_tenant_weight(&tenants, bucket, now_s);
+  q->tenant = bucket, q->weight *= fair;
+  event e = {.kind = ARRIVED, .place = -1, .id = -1, .request = *q};
+  post(w, &e);
+  w->parameters = *t->parameters;
+  if (q->sheddable) w->parameters.shed_fraction = t->header->shed_fraction * fair;
+}
+
+static penstock_picker_table own_view(worker *w, table *t) {
+  int64_t n = t->header->endpoints;
+  return (penstock_picker_table){.request = &w->request, .request_shape = {1}, .endpoints = t->endpoints,
+      .endpoints_shape = {n}, .hits = w->hits, .hits_shape = {n}, .parameters = &w->parameters,
+      .parameters_shape = {1}, .order = w->order, .order_shape = {MAX_CHOSEN}, .harms = w->harms, .harms_shape = {n}};
+}
+
+/* Fills `order`, as the picker in Python does: first as asked, then shorter, then late. Returns the number found. */
+static int64_t rank(worker *w, table *t) {
+  penstock_picker_table view = own_view(w, t);
+  int64_t found = call_rank(&view);
+  if (!found && call_shorten_request(&view)) found = call_rank(&view);
+  if (!found && w->request.sheddable) {
+    penstock_picker_table late = view;
+    memcpy(w->copy, t->endpoints, (size_t)t->header->endpoints * sizeof *w->copy);
+    late.endpoints = w->copy;
+    int64_t choice = call_late_choice(&late);
+    if (!choice) return 0;
+    w->request.sheddable = 0;
+    found = call_rank(choice == 1 ? &late : &view);
+  }
+  return found;
+}
+
+/* Answers a request for which no endpoint was found. Returns false if Envoy should choose by weight. */
+static bool refuse(envoy_filter f, worker *w, table *t) {
+  int64_t most = 0, limit = w->request.output_limit_tokens;
+  char message[200];
+  for (int64_t i = 0; i < t->header->endpoints; i++) {
+    penstock_endpoint *e = &t->endpoints[i];
+    if (e->accepts && e->serves & w->request.model && e->max_context_tokens > most) most = e->max_context_tokens;
+  }
+  if (!most) return false;
+  if (limit >= most) {
+    w->state->refused++;
+    snprintf(message, sizeof message, "This model's maximum context length is %lld tokens; the request asks for %lld.",
+             (long long)most, (long long)limit);
+    answer(f, 400, "too-long", 0, message);
+    return true;
+  }
+  penstock_picker_table view = own_view(w, t);
+  int64_t wait_s = (int64_t)ceil(call_retry_after(&view));
+  event e = {.kind = REFUSED, .place = -1, .id = -1, .request = w->request};
+  post(w, &e);
+  w->state->rejected++;
+  snprintf(message, sizeof message, "No endpoint can meet this request's SLO now. Retry after %lld s.", (long long)wait_s);
+  answer(f, 429, "saturated", wait_s, message);
+  return true;
+}
+
+static void set_header(envoy_filter f, const char *name, const char *value, size_t length) {
+  ENVOY(http_set_header)(f, REQUEST_HEADERS, bytes_of(name), (envoy_bytes){value, length});
+}
+
+/* Tells Envoy where to send a request, and how long an endpoint may be silent before another is tried too. */
+static void direct(envoy_filter f, request *r, table *t, const penstock_name *name, double first_byte_s) {
+  char text[MAX_CHOSEN * 66], number[24];
+  size_t length = 0;
+  for (int i = 0; i < r->chosen; i++) {
+    const penstock_place *place = &module.known[r->ids[i]];
+    if (i) text[length++] = ',';
+    memcpy(text + length, place->text, (size_t)place->length);
+    length += (size_t)place->length;
+  }
+  if (length) {
+    double silence_s = fmin(3600.0, fmax(t->header->min_silence_s, 4.0 * first_byte_s));
+    set_header(f, "x-gateway-destination-endpoint", text, length);
+    set_header(f, "x-envoy-upstream-rq-per-try-timeout-ms", number,
+               (size_t)snprintf(number, sizeof number, "%.0f", 1000 * silence_s));
+    set_header(f, "x-envoy-max-retries", number, (size_t)snprintf(number, sizeof number, "%d", r->chosen));
+  }
+  if (t->header->names > 1) set_header(f, "x-penstock-model", (const char *)name->text, (size_t)name->length);
+  if (!r->streamed) set_header(f, "x-penstock-whole", "1", 1);
+  if (t->header->names > 1 || !r->streamed) ENVOY(http_clear_route_cache)(f);
+}
+
+/* Sends the request to the first endpoint of `order`. Returns the predicted seconds to the first byte. */
+static double send_request(request *r, table *t, int64_t count, uint32_t blocks) {
+  worker *w = r->w;
+  int64_t first = w->order[0];
+  for (r->chosen = 0; r->chosen < count; r->chosen++) r->ids[r->chosen] = t->id[w->order[r->chosen]];
+  penstock_counts *own = &w->own[r->ids[0]];
+  own->picked++, own->in_flight++, own->prompt_bytes += (int64_t)r->scan.bytes;
+  double ttft_s = 0.0;
+  r->place = take_place(w, r->streamed ? STREAMED : WHOLE);
+  if (r->place >= 0) {
+    int64_t choices = r->scan.choices > 1 ? (r->scan.choices < 128 ? r->scan.choices : 128) : 1;
+    event e = {.kind = SENT, .place = r->place, .id = (int)r->ids[0], .number = w->hits[first], .choices = choices,
+               .request = w->request};
+    post(w, &e);
+    penstock_flight *flight = &module.flights[r->place];
+    if (flight->endpoint >= 0) ttft_s = flight->ttft_s; /* else another worker has still to apply the event */
+  }
+  own->predicted_ttft_s += ttft_s;
+  publish(w, t, r->ids[0]);
+  penstock_prefix_table prefix = {t->blocks, {t->header->prefix_rows}, t->holders,
+      {t->header->prefix_rows, t->header->prefix_words}, w->keys, {blocks}, w->common, {t->header->prefix_words}, w->hits,
+      {t->header->endpoints}};
+  if (blocks) call_add_prefix(&prefix, blocks, first, w->request.now_s);
+  if (r->streamed) return ttft_s;
+  return ttft_s + t->endpoints[first].tpot_now_s * (double)w->request.expected_output_tokens;
+}
+
+/* Decides about a request whose body is complete. Returns false if the module has answered it. */
+static bool decide(envoy_filter f, request *r) {
+  worker *w = r->w;
+  double now_s = penstock_module_clock();
+  keep_current(now_s);
+  table *t = enter(w);
+  r->decided = true, r->streamed = r->scan.stream, r->sent_s = now_s;
+  bool goes_on = true;
+  const penstock_name *name = model_of(t, &r->scan);
+  if (!name) {
+    bool named = r->scan.has_model && r->scan.model_length;
+    w->state->refused++;
+    answer(f, named ? 404 : 400, named ? "no-such-model" : "no-model", 0,
+           named ? "The model does not exist; /v1/models lists the models." : "`model` is missing; /v1/models lists the models.");
+    goes_on = false;
+  } else {
+    describe(f, r, t, name, now_s);
+    uint32_t blocks = scan_keys(&r->scan, scan_hash((const char *)name->text, (size_t)name->length), w->keys);
+    penstock_prefix_table prefix = {t->blocks, {t->header->prefix_rows}, t->holders,
+        {t->header->prefix_rows, t->header->prefix_words}, w->keys, {blocks}, w->common, {t->header->prefix_words}, w->hits,
+        {t->header->endpoints}};
+    call_match_prefix(&prefix, blocks, SCAN_BLOCK_BYTES / name->bytes_per_token, w->request.input_tokens - 1, now_s);
+    int64_t count = rank(w, t);
+    w->state->decisions++;
+    double first_byte_s = count ? send_request(r, t, count, blocks) : 0.0;
+    goes_on = count || !refuse(f, w, t);
+    if (goes_on) direct(f, r, t, name, first_byte_s);
+    w->state->decide_s += penstock_module_clock() - now_s;
+  }
+  leave(w);
+  return goes_on;
+}
+
+/* --- The answer ----------------------------------------------------------------------------------------------------- */
+
+/* Counts the events of a stream: each ends with an empty line. */
+static void count_events(request *r, const char *p, size_t length) {
+  const char *end = p + length;
+  if (length && r->after_newline && *p == '\n') r->events++, p++;
+  r->after_newline = false;
+  while (p < end && (p = memchr(p, '\n', (size_t)(end - p)))) {
+    if (++p == end) r->after_newline = true;
+    else if (*p == '\n') r->events++, p++;
+  }
+}
+
+/* Finds `"completion_tokens": 123` in an answer that is not streamed. */
+static void find_tokens(request *r, const char *p, size_t length) {
+  char joined[sizeof r->tail * 2];
+  static const char KEY[] = "\"completion_tokens\":";
+  size_t head = length < sizeof r->tail ? length : sizeof r->tail;
+  memcpy(joined, r->tail, r->tail_length);
+  memcpy(joined + r->tail_length, p, head);
+  const char *places[2] = {joined, p};
+  size_t sizes[2] = {r->tail_length + head, length};
+  for (int i = 0; i < 2; i++) {
+    const char *end = places[i] + sizes[i], *at = memmem(places[i], sizes[i], KEY, sizeof KEY - 1);
+    if (!at) continue;
+    int64_t value = 0;
+    for (at += sizeof KEY - 1; at < end && *at == ' '; at++) {}
+    for (; at < end && *at >= '0' && *at <= '9' && value < 1000000000; at++) value = value * 10 + (*at - '0');
+    if (at < end && value > 0) r->tokens = value; /* else the number may go on in the next piece */
+  }
+  size_t keep = sizes[0] == r->tail_length + length ? sizes[0] : length;
+  const char *from = sizes[0] == r->tail_length + length ? joined : p;
+  size_t kept = keep < sizeof r->tail ? keep : sizeof r->tail;
+  memmove(r->tail, from + keep - kept, kept);
+  r->tail_length = (uint32_t)kept;
+}
+
+static int64_t number_in(envoy_filter f, int of, const char *name) {
+  char text[16];
+  const char *const names[] = {name, NULL};
+  return read_header(f, of, names, text, sizeof text) ? strtol(text, NULL, 10) : 0;
+}
+
+/* Blames the endpoints that were tried before the one that answered, and returns whether another answered. */
+static bool judge_tries(envoy_filter f, request *r, double now_s, bool broken) {
+  envoy_bytes served = {0};
+  int last = -1;
+  int64_t tries = number_in(f, REQUEST_HEADERS, "x-envoy-attempt-count");
+  if (ENVOY(http_filter_get_attribute_string)(f, ATTRIBUTE_UPSTREAM_ADDRESS, &served) && served.ptr)
+    for (int i = 0; i < r->chosen; i++) {
+      const penstock_place *place = &module.known[r->ids[i]];
+      if ((size_t)place->length == served.length && !memcmp(place->text, served.ptr, served.length)) last = i;
+    }
+  if (r->status > 0 && r->status < 500) {
+    for (int i = 0; i < r->chosen && i < tries && i != last; i++)
+      if (last > i || last < 0) post_about(r->w, STRUCK, -1, r->ids[i], 0, now_s);
+    if (last >= 0 && !broken) post_about(r->w, ANSWERED, -1, r->ids[last], 0, now_s);
+  }
+  if (broken && last >= 0) post_about(r->w, STRUCK, -1, r->ids[last], 0, now_s);
+  return served.ptr && last != 0;
+}
+
+static void complete(envoy_filter f, request *r) {
+  if (!r->chosen) return;
+  double now_s = penstock_module_clock();
+  uint64_t flags = 0;
+  ENVOY(http_filter_get_attribute_int)(f, ATTRIBUTE_RESPONSE_FLAGS, &flags);
+  bool upstream = flags & 0x74, client_left = flags & 0x4000; /* timeout, reset, connect failure, termination; client */
+  bool broken = upstream && !r->ended, failed = r->status >= 500 || (!r->ended && !client_left && upstream);
+  bool moved = judge_tries(f, r, now_s, broken);
+  penstock_counts *own = &r->w->own[r->ids[0]];
+  own->ended++, own->in_flight--, own->failed += failed, own->moved += moved;
+  int64_t tokens = r->streamed ? (r->events > 1 ? r->events - 1 : 0) : r->tokens; /* the last event is [DONE] */
+  bool finished = r->ended && r->status == 200 && !moved;
+  if (finished && r->first_seen) own->first_tokens++, own->ttft_sum_s += r->first_s - r->sent_s;
+  if (finished && r->first_seen && tokens > 1) own->decoded_tokens += tokens - 1, own->decode_sum_s += now_s - r->first_s;
+  publish(r->w, enter(r->w), r->ids[0]);
+  leave(r->w);
+  if (r->place >= 0) post_about(r->w, finished ? FINISHED : LOST, r->place, -1, tokens, now_s);
+  r->chosen = 0;
+}
+
+/* --- What Envoy calls ----------------------------------------------------------------------------------------------- */
+
+const char *ON(program_init)(void) { return ENVOY_INTERFACE; }
+
+static const char *open_library(const char *path) {
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!library) return "the compiled library cannot be opened: ";
+#define FIND(name, macro)                                                                                              \
+  {                                                                                                                    \
+    const int64_t *layout = dlsym(library, "penstock_" #name "_layout");                                               \
+    void *found = dlsym(library, "penstock_" #name);                                                                   \
+    if (!found || !layout || *layout != PENSTOCK_##macro##_LAYOUT) return "the compiled library has other records: ";  \
+    memcpy(&call_##name, &found, sizeof found);                                                                        \
+  }
+  FUNCTIONS(FIND)
+  return NULL;
+}
+
+/* Opens the state, once per process. The configuration is the folder, the workers and the library, one per line. */
+static const char *open_module(const char *config, char *library) {
+  size_t size = 8;
+  if (sscanf(config, "%511[^\n]\n%d\n%511[^\n]", module.folder, &module.workers, library) != 3) return "no configuration: ";
+  if (module.workers < 1 || module.workers > MAX_WORKERS) return "too many worker threads: ";
+  const char *wrong = open_library(library);
+  if (wrong) return wrong;
+  module.generation = map_file("module.current", -1, false, &size);
+  size = sizeof *module.states * (size_t)module.workers;
+  module.states = map_file("pickers.table", -1, true, &size);
+  module.flights = calloc((size_t)module.workers * PLACES, sizeof *module.flights);
+  module.places = calloc((size_t)module.workers * PLACES, sizeof *module.places);
+  if (!module.generation || !module.states || !module.flights || !module.places) return "the state cannot be opened: ";
+  for (int i = 0; i < module.workers; i++) {
+    worker *w = module.worker[i] = calloc(1, sizeof *w);
+    w->index = i, w->generation = -1, w->state = &module.states[i];
+    w->request.number = (int64_t)(monotonic_s() * 1e6);
+  }
+  return NULL;
+}
+
+/* Opens the table at the first request: a process that only validates a configuration must not touch it. */
+static bool has_table(void) {
+  if (atomic_load(&module.current)) return true;
+  while (!take_flag()) {}
+  table *t = atomic_load(&module.current) ? NULL : open_table(atomic_load(module.generation));
+  if (t && !install_table(t, penstock_module_clock())) close_table(t);
+  release_flag();
+  return atomic_load(&module.current);
+}
+
+const void *ON_FILTER(config_new)(void *config_of_envoy, envoy_bytes name, envoy_bytes config) {
+  char text[1200], library[512] = "";
+  (void)config_of_envoy, (void)name;
+  snprintf(text, sizeof text, "%.*s", (int)(config.length < 1100 ? config.length : 1100), config.ptr);
+  if (!module.opened) {
+    const char *wrong = open_module(text, library);
+    if (wrong) {
+      warn(wrong, library);
+      return NULL;
+    }
+    module.opened = true;
+  }
+  return &module;
+}
+void ON_FILTER(config_destroy)(const void *config) { (void)config; }
+
+const void *ON_FILTER(new)(const void *config, envoy_filter f) {
+  (void)config;
+  uint32_t index = ENVOY(http_filter_get_worker_index)(f);
+  request *r = calloc(1, sizeof *r);
+  if (r) r->place = -1, r->w = index < (uint32_t)module.workers && has_table() ? module.worker[index] : NULL;
+  return r;
+}
+void ON_FILTER(destroy)(const void *r) { free((void *)(uintptr_t)r); }
+
+int ON_FILTER(request_headers)(envoy_filter f, void *m, bool end) {
+  request *r = m;
+  if (!r->w || !end) return r->w ? HEADERS_STOP : HEADERS_CONTINUE;
+  table *t = enter(r->w);
+  if (t->header->names > 1) { /* without a body there is nothing to decide, but routes need a model */
+    set_header(f, "x-penstock-model", (const char *)t->names[0].text, (size_t)t->names[0].length);
+    ENVOY(http_clear_route_cache)(f);
+  }
+  leave(r->w);
+  return HEADERS_CONTINUE;
+}
+
+/* Calls a function with each piece that has just arrived. */
+static void each_piece(envoy_filter f, int body, request *r, void (*with)(request *, const char *, size_t)) {
+  envoy_bytes pieces[64], *all = pieces;
+  size_t count = ENVOY(http_get_body_chunks_size)(f, body);
+  if (count > 64 && !(all = malloc(count * sizeof *all))) return;
+  if (count && ENVOY(http_get_body_chunks)(f, body, all))
+    for (size_t i = 0; i < count; i++)
+      if (all[i].length) with(r, all[i].ptr, all[i].length);
+  if (all != pieces) free(all);
+}
+
+static void scan_request(request *r, const char *p, size_t length) { scan_piece(&r->scan, p, length); }
+
+int ON_FILTER(request_body)(envoy_filter f, void *m, bool end) {
+  request *r = m;
+  if (!r->w || r->decided) return BODY_CONTINUE;
+  each_piece(f, RECEIVED_REQUEST_BODY, r, scan_request);
+  if (!end) return BODY_STOP_AND_BUFFER;
+  return decide(f, r) ? BODY_CONTINUE : BODY_STOP;
+}
+
+int ON_FILTER(request_trailers)(envoy_filter f, void *m) {
+  request *r = m;
+  return !r->w || r->decided || decide(f, r) ? HEADERS_CONTINUE : HEADERS_STOP;
+}
+
+int ON_FILTER(response_headers)(envoy_filter f, void *m, bool end) {
+  request *r = m;
+  r->status = (int)number_in(f, RESPONSE_HEADERS, ":status");
+  r->ended = end;
+  return HEADERS_CONTINUE;
+}
+
+int ON_FILTER(response_body)(envoy_filter f, void *m, bool end) {
+  request *r = m;
+  r->ended = end;
+  if (!r->chosen || r->status != 200) return BODY_CONTINUE;
+  if (r->streamed && !r->first_seen && ENVOY(http_get_body_chunks_size)(f, RECEIVED_RESPONSE_BODY)) {
+    r->first_seen = true, r->first_s = penstock_module_clock();
+    if (r->place >= 0) post_about(r->w, FIRST, r->place, -1, 0, r->first_s);
+  }
+  each_piece(f, RECEIVED_RESPONSE_BODY, r, r->streamed ? count_events : find_tokens);
+  return BODY_CONTINUE;
+}
+
+int ON_FILTER(response_trailers)(envoy_filter f, void *m) {
+  (void)f, ((request *)m)->ended = true;
+  return HEADERS_CONTINUE;
+}
+
+void ON_FILTER(stream_complete)(envoy_filter f, void *m) { complete(f, m); }
+int ON_FILTER(local_reply)(envoy_filter f, void *m, uint32_t status, envoy_bytes details, bool reset) {
+  (void)f, (void)m, (void)status, (void)details, (void)reset;
+  return 0;
+}
+
+/* Envoy refuses a module that lacks one of these, though nothing makes it call them. */
+#define UNUSED(name) void ON_FILTER(name)(void) {}
+UNUSED(http_callout_done) UNUSED(http_stream_headers) UNUSED(http_stream_data) UNUSED(http_stream_trailers)
+UNUSED(http_stream_complete) UNUSED(http_stream_reset) UNUSED(scheduled) UNUSED(config_scheduled)
+UNUSED(config_http_callout_done) UNUSED(config_http_stream_headers) UNUSED(config_http_stream_data)
+UNUSED(config_http_stream_trailers) UNUSED(config_http_stream_complete) UNUSED(config_http_stream_reset)
+UNUSED(downstream_above_write_buffer_high_watermark) UNUSED(downstream_below_write_buffer_low_watermark)
+UNUSED(per_route_config_destroy)
+void *ON_FILTER(per_route_config_new)(envoy_bytes name, envoy_bytes config) {
+  (void)name, (void)config;
+  return NULL;
+}
