@@ -89,9 +89,9 @@ def test_the_walk_of_the_page_finds_the_hidden_speed_and_changes_the_plan(tmp_pa
             started.stderr.close()
     assert "nvidia: pass" in measured
     walk.run(calibrate)
-    factor = yaml.safe_load((tmp_path / "calibration.yaml").read_text())["steps"]["factor"]
+    factor = yaml.safe_load((tmp_path / "calibration.yaml").read_text())["runs"][0]["factor"]
     assert factor == pytest.approx(HIDDEN, rel=0.05)
     second = rate_of(walk.run(f"{again} --json"))
     before, after = ((rate["high"] - rate["low"]) / rate["value"] for rate in (planned, second))
     assert 0.7 / HIDDEN < second["value"] / planned["value"] < 1.05 / HIDDEN  # queues grow faster than steps
-    assert after < 0.5 * before
+    assert after < 0.7 * before  # one run says less about 64 users than about its own load

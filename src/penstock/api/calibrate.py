@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import exp
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -12,6 +13,7 @@ from penstock.api.answer import ApiAnswer, Row
 from penstock.api.arguments.choices import counted_targets, model_choice
 from penstock.api.arguments.deployment_argument import RequestedDeployment
 from penstock.api.compile_notice import compile_first
+from penstock.api.next_run_loads import proposed_run
 from penstock.api.observed_runs import is_gateway, observed_runs
 from penstock.api.options.calibrate_options import CalibrateOptions
 from penstock.api.options.option_fields import takes
@@ -19,11 +21,14 @@ from penstock.api.results import load_runs
 from penstock.errors import PenstockError, UsageError
 from penstock.load_tools.load_run import LoadRun
 from penstock.load_tools.usable_runs import refusals
-from penstock.own_runs.calibration_file import CalibratedTimes, calibration_of, write_calibration
+from penstock.own_runs.calibration_file import CalibratedFactor, CalibratedTimes, calibration_of, write_calibration
 from penstock.own_runs.fit_correction import FittedCorrection, fit_correction, implausible_runs
+from penstock.own_runs.next_run import ProposedRun
 from penstock.own_runs.replay_run import replay_run
 from penstock.performance.calibration.own_correction import fingerprint_of
+from penstock.performance.prediction.serving_stack import independent_rank
 from penstock.performance.similarity.cases import shape_of
+from penstock.performance.step.step_work import ReplicaWork
 from penstock.report.calibrate import CalibrateDocument, render_calibration
 from penstock.simulation.placement import place
 
@@ -41,11 +46,25 @@ class CalibrateAnswer(ApiAnswer):
     """Runs that were left out, each with the reason."""
     doubts: tuple[str, ...] = ()
     """Reasons to doubt that the runs measured the stated setup."""
+    accept_doubtful: bool = False
+    next_run: ProposedRun | None = None
+    """Run that would narrow the interval most; None if no run would narrow it much."""
+
+    @property
+    def steps(self) -> CalibratedFactor:
+        """Return the factor on step times over the measured loads, with the P10 and P90 of a further run there."""
+        low, high = self.fitted.steps.spread(self.fitted.steps.loads)
+        return CalibratedFactor(factor=exp(self.fitted.steps.level), p10=exp(low), p90=exp(high))
+
+    @property
+    def usable(self) -> bool:
+        """Return whether the correction may be used: the times of its runs are plausible, or the user accepts them."""
+        return self.accept_doubtful or not self.doubts
 
     @property
     def good(self) -> bool:
-        """Return whether every given run was used, and measured a plausible time."""
-        return not self.refused and not self.doubts
+        """Return whether every given run was used, and the correction may be used."""
+        return not self.refused and self.usable
 
     def rows(self) -> list[Row]:
         """Return one row per run."""
@@ -65,7 +84,9 @@ class CalibrateAnswer(ApiAnswer):
 
     def render(self, columns: int) -> RenderableType:
         """Return what `calibrate` prints."""
-        return render_calibration(self.calibration, self.fitted.runs, self._warnings(), columns)
+        return render_calibration(
+            self.calibration, self.fitted.runs, self.steps, self.next_run, self._warnings(), columns
+        )
 
     def _warnings(self) -> list[str]:
         return [*(f"Refused: {reason}" for reason in self.refused), *(f"Doubtful: {reason}" for reason in self.doubts)]
@@ -75,7 +96,7 @@ class CalibrateAnswer(ApiAnswer):
         return write_calibration(self.calibration)
 
     def _summary(self) -> tuple[str, Sequence[str]]:
-        return self.calibration.setup.model, [f"steps x{self.calibration.steps.factor:.3f}"]
+        return self.calibration.setup.model, [f"steps x{self.steps.factor:.3f}"]
 
 
 @takes(CalibrateOptions)
@@ -110,6 +131,7 @@ def calibrate(options: CalibrateOptions) -> CalibrateAnswer:
         lambda run, log_factor: replay_run(run, placement, log_factor),
         prior=placement.stack.spread,
         first_prior=placement.stack.first_spread,
+        ranks=independent_rank(ReplicaWork(prediction.deployment))[1],
     )
     calibration = calibration_of(
         fitted,
@@ -118,7 +140,14 @@ def calibrate(options: CalibrateOptions) -> CalibrateAnswer:
         engine_version=options.engine_version or runs[0].engine_version or "not stated",
     )
     doubts = (*implausible_runs(fitted.runs, placement.stack.spread), *_other_models(runs, options.model))
-    return CalibrateAnswer(calibration=calibration, fitted=fitted, refused=refused, doubts=doubts)
+    return CalibrateAnswer(
+        calibration=calibration,
+        fitted=fitted,
+        refused=refused,
+        doubts=doubts,
+        accept_doubtful=options.accept_doubtful,
+        next_run=proposed_run(fitted, placement, options.plan),
+    )
 
 
 def _usable(options: CalibrateOptions) -> tuple[list[LoadRun], tuple[str, ...]]:

@@ -7,17 +7,16 @@ from typing import Annotated, ClassVar, Final
 
 import yaml
 
-from penstock.load_tools.load_run import LoadRun
-from penstock.own_runs.fit_correction import FittedCorrection
+from penstock.own_runs.fit_correction import ComparedRun, FittedCorrection, load_errors
 from penstock.performance.calibration.own_correction import OwnCorrection, SetupFingerprint
 from penstock.reading.file_shape import FieldError, FileShape, file_config
 from penstock.reading.scalars import Number, Text, number
 
-CALIBRATION_VERSION: Final = 1
+CALIBRATION_VERSION: Final = 2
 _DIGITS: Final = 6
 _HEAD: Final = (
-    "# Correction of Penstock's predictions by your own runs of exactly this setup. Times are multiplied by `factor`;\n"
-    "# a further run lies between `p10` and `p90` of the corrected prediction in 80% of cases.\n"
+    "# Correction of Penstock's predictions by your own runs of exactly this setup. The `factor` of a run is its\n"
+    "# measured over its predicted step time. It corrects its own load most, and near loads more than far ones.\n"
 )
 Factor = Annotated[float, number(low=0.01, high=100.0, digits=_DIGITS)]
 
@@ -58,6 +57,12 @@ class CalibrationRun:
     load: Text
     tpot_ms: Number
     ttft_ms: Number
+    users: Annotated[float, number(low=1.0, high=1e6, digits=_DIGITS)]
+    """Mean number of requests in flight, per rank if ranks are independent."""
+    input_tokens: Annotated[float, number(low=1.0, high=1e8, digits=_DIGITS)]
+    output_tokens: Annotated[float, number(low=1.0, high=1e8, digits=_DIGITS)]
+    factor: Factor
+    """Measured over predicted time of every step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +72,16 @@ class CalibratedTimes:
     __pydantic_config__: ClassVar[Mapping[str, object]] = file_config()
 
     setup: CalibratedSetup
-    steps: CalibratedFactor
-    """Factor on the time of every engine step."""
+    uncorrected_sigma: Annotated[float, number(low=1e-6, high=10.0, digits=_DIGITS)]
+    """Standard deviation of the logarithm of step times before the correction, over their prediction."""
     first_token: CalibratedFactor
     """Further factor on the time to first token."""
     runs: tuple[CalibrationRun, ...]
     version: Number = CALIBRATION_VERSION
+
+    def __post_init__(self) -> None:
+        if not self.runs:
+            raise FieldError("a correction follows from at least one run", "runs")
 
 
 CALIBRATION_FILE: Final = FileShape(
@@ -99,9 +108,9 @@ def calibration_of(
             engine=setup.engine,
             engine_version=engine_version,
         ),
-        steps=_factor(fitted.step.log_factor, fitted.step.spread),
+        uncorrected_sigma=fitted.steps.prior_sigma,
         first_token=_factor(fitted.first.log_factor, fitted.first.spread),
-        runs=tuple(_run(compared.run) for compared in fitted.runs),
+        runs=tuple(map(_run, fitted.runs)),
     )
 
 
@@ -124,8 +133,11 @@ def read_correction(text: str, name: str) -> OwnCorrection:
             engine=setup.engine,
             split=setup.split,
         ),
-        step_log=log(found.steps.factor),
-        step_spread=(log(found.steps.p10), log(found.steps.p90)),
+        errors=load_errors(
+            [(run.users, run.input_tokens, run.output_tokens) for run in found.runs],
+            [log(run.factor) for run in found.runs],
+            found.uncorrected_sigma,
+        ),
         first_log=log(found.first_token.factor),
         first_spread=(log(found.first_token.p10), log(found.first_token.p90)),
         source=name,
@@ -137,7 +149,8 @@ def _factor(log_factor: float, spread: tuple[float, float]) -> CalibratedFactor:
     return CalibratedFactor(factor=exp(log_factor), p10=exp(low), p90=exp(high))
 
 
-def _run(run: LoadRun) -> CalibrationRun:
+def _run(compared: ComparedRun) -> CalibrationRun:
+    run, (users, inputs, outputs) = compared.run, compared.load
     load = f"{run.users} users" if run.users is not None else f"{run.asked_rate_per_s or run.requests_per_s:.3g}/s"
     return CalibrationRun(
         tool=run.tool,
@@ -145,4 +158,8 @@ def _run(run: LoadRun) -> CalibrationRun:
         load=f"{load}, {run.input_length.mean:.0f}/{run.output_length.mean:.0f} tokens",
         tpot_ms=round(run.tpot.mean_s * 1e3, 4),
         ttft_ms=round(run.ttft.mean_s * 1e3, 3),
+        users=users,
+        input_tokens=inputs,
+        output_tokens=outputs,
+        factor=exp(compared.log_factor),
     )

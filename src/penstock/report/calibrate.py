@@ -1,16 +1,19 @@
 """Renders a correction by own runs: the error before and after, what moved, and the interval."""
 
 from collections.abc import Sequence
+from math import exp
 from typing import Annotated, Final, Literal
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 from typing_extensions import TypedDict
 
-from penstock.own_runs.calibration_file import CalibratedTimes
+from penstock.own_runs.calibration_file import CalibratedFactor, CalibratedTimes
 from penstock.own_runs.fit_correction import ComparedRun
+from penstock.own_runs.next_run import ProposedRun
 from penstock.report.drawing.comparison_table import Column, Figure, sheet
 from penstock.report.drawing.json_document import at
+from penstock.units import count_text
 
 _COLUMNS: Final = (
     Column("run", figures=False),
@@ -32,6 +35,18 @@ class ComparedRunDocument(TypedDict):
     ttft_after_s: Annotated[float, at("after.ttft_s")]
 
 
+class NextRunDocument(TypedDict):
+    """Proposed run. The intervals are of measured over corrected time per token, as logarithms."""
+
+    users: Annotated[int, at("run.load.users")]
+    input_tokens: Annotated[int, at("run.load.input_tokens")]
+    output_tokens: Annotated[int, at("run.load.output_tokens")]
+    log_p90_before: Annotated[float, at(lambda proposed: proposed.run.before[1])]
+    log_p90_after: Annotated[float, at(lambda proposed: proposed.run.after[1])]
+    matters: str
+    command: str
+
+
 class CalibrateDocument(TypedDict):
     """Correction of one setup's predictions by own runs."""
 
@@ -40,23 +55,29 @@ class CalibrateDocument(TypedDict):
     runs: Annotated[list[ComparedRunDocument], at("fitted.runs")]
     refused: list[str]
     doubts: list[str]
+    steps: CalibratedFactor
+    next_run: NextRunDocument | None
 
 
 def render_calibration(
-    calibration: CalibratedTimes, runs: Sequence[ComparedRun], warnings: Sequence[str], columns: int
+    calibration: CalibratedTimes,
+    runs: Sequence[ComparedRun],
+    steps: CalibratedFactor,
+    next_run: ProposedRun | None,
+    warnings: Sequence[str],
+    columns: int,
 ) -> RenderableType:
-    """Draw one row per run, then the factors and the next command."""
-    setup = calibration.setup
+    """Draw one row per run, then the factors and the next run."""
+    setup, first = calibration.setup, calibration.first_token
     title = (
         f"{setup.model}, {setup.weights} weights, {setup.kv} cache, {setup.accelerator} {setup.split}, {setup.engine}"
     )
     pieces: list[RenderableType] = [Text(title, style="bold"), sheet(_COLUMNS, [_row(one) for one in runs], columns)]
     pieces += [Text(reason, style="red") for reason in warnings]
-    steps, first = calibration.steps, calibration.first_token
     pieces.append(
         Text(
-            f"Steps take {steps.factor:.2f}x the predicted time; a further run, also at other loads, lies within "
-            f"{steps.p10 - 1:+.0%} to {steps.p90 - 1:+.0%} in 80% of cases."
+            f"Steps take {steps.factor:.2f}x the predicted time at the measured loads; a further run there lies within "
+            f"{steps.p10 - 1:+.0%} to {steps.p90 - 1:+.0%} in 80% of cases. Far from them the interval is wider."
         )
     )
     pieces.append(
@@ -72,7 +93,20 @@ def render_calibration(
             "lengths, so its times differ from these runs."
         )
     )
+    pieces.append(Text(_next_sentence(next_run), style="bold"))
     return Group(*pieces)
+
+
+def _next_sentence(proposed: ProposedRun | None) -> str:
+    if proposed is None:
+        return "Next run: none at these lengths would narrow the interval by 5%."
+    load = proposed.run.load
+    ends = proposed.run.before, proposed.run.after
+    before, after = (f"{exp(low) - 1:+.0%}/{exp(high) - 1:+.0%}" for low, high in ends)
+    return (
+        f"Next run: {count_text(load.users, 'user')}, {load.input_tokens:,}/{load.output_tokens:,} tokens. It narrows "
+        f"P10-P90 of TPOT at {proposed.matters} from {before} to {after}:\n{proposed.command}"
+    )
 
 
 def _error_sentence(runs: Sequence[ComparedRun]) -> str:

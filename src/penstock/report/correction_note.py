@@ -12,8 +12,8 @@ def correction_note(corrections: Sequence[OwnCorrection]) -> Text:
     """Return one line per calibration file behind an answer."""
     known = {one.source: one for one in corrections}
     sentences = [
-        f"Corrected by {name}: steps take {exp(one.step_log):.2f}x the time of the public measurements, first tokens "
-        f"another {exp(one.first_log):.2f}x."
+        f"Corrected by {name}: steps take {exp(one.errors.level):.2f}x the time of the public measurements at the "
+        f"measured loads, first tokens another {exp(one.first_log):.2f}x."
         for name, one in known.items()
     ]
     return Text("\n".join(sentences))

@@ -60,7 +60,7 @@ def place(
 ) -> Placement:
     """Convert a deployment into a replica, with the step times of the measured stack for its engine and accelerator."""
     work = ReplicaWork(deployment)
-    stack = stack_of(work, measured_engine, efficiencies)
+    stack = stack_of(work, measured_engine, efficiencies, drafting=speculation is not None)
     drafted = drafted_curve(stack, work, measured_engine, efficiencies, speculation)
     placed = place_on(
         work,
@@ -92,7 +92,7 @@ def place_on(
     A simulated step yields one token per request. A speculative step that yields n tokens is therefore simulated as n
     equal steps, each with 1/n of the tokens that a step may process.
     """
-    deployment = work.deployment
+    deployment, stack = work.deployment, stack.at_lengths(*typical_lengths)
     typical_tokens = sum(typical_lengths)
     memory = fit(deployment, typical_tokens)
     cost = replace(step_cost(work, stack.slowdowns), batch_factors=stack.curve.factors_by_users(*typical_lengths))

@@ -1,6 +1,7 @@
 """Own runs correct predictions: a hidden speed is found, and the answer is corrected for exactly the measured setup."""
 
 import json
+import re
 from dataclasses import replace
 from functools import cache, partial
 from math import exp, log
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from load_results import CLOSED_LOOPS, FOLDER
 from penstock.api.arguments.choices import counted_targets
@@ -16,12 +18,16 @@ from penstock.api.arguments.deployment_argument import RequestedDeployment
 from penstock.api.calibrate import calibrate
 from penstock.api.options.predict_options import PredictOptions
 from penstock.api.predict import PredictAnswer, predict
+from penstock.cli.root import app
 from penstock.errors import UsageError
 from penstock.load_tools.load_run import CountedBy, LatencyStatistics, LoadRun, RequestRecord, TokenLength
 from penstock.own_runs.calibration_file import read_correction
 from penstock.own_runs.fit_correction import FittedCorrection, fit_correction
 from penstock.own_runs.replay_run import replay_run
+from penstock.performance.calibration.own_correction import log_loads
+from penstock.performance.prediction.serving_stack import stack_of
 from penstock.performance.shipped.shipped_runs import shipped_efficiencies
+from penstock.performance.step.step_work import ReplicaWork
 from penstock.simulation.placement import Placement, place
 
 SETUP: dict[str, Any] = {"engine": "vllm", "precision": "fp8", "kv": "fp8"}
@@ -76,17 +82,28 @@ def fitted(*runs: LoadRun) -> FittedCorrection:
 def test_a_hidden_speed_is_found_from_six_runs(hidden: float) -> None:
     loads = [(1, None), (4, None), (16, None), (64, None), (None, 1.0), (None, 3.0)]
     found = fitted(*(measured(run_of(users, rate), log(hidden), log(1.2)) for users, rate in loads))
-    assert exp(found.step.log_factor) == pytest.approx(hidden, rel=0.05)
+    assert exp(found.steps.level) == pytest.approx(hidden, rel=0.05)
     assert exp(found.first.log_factor) == pytest.approx(1.2, rel=0.1)
-    low, high = found.step.spread
+    low, high = found.steps.spread(found.steps.loads)
     before_low, before_high = placement().stack.spread
     assert before_low < low < 0 < high < before_high
 
 
-def test_one_load_says_less_about_other_loads_than_three() -> None:
+def test_the_interval_grows_with_the_distance_from_the_measured_load() -> None:
     one, three = (fitted(*(measured(run_of(users), 0.0) for users in loads)) for loads in ([16], [4, 16, 64]))
-    assert one.step.next_run_sigma > 0.06
-    assert three.step.next_run_sigma < 0.75 * one.step.next_run_sigma
+    at = log_loads([(doublings, 9.0, 7.0) for doublings in (4.0, 5.0, 6.0, 8.0)])
+    sigmas = one.steps.sigma(at)
+    assert (np.diff(sigmas) > 0).all()
+    assert sigmas[0] < 0.05
+    assert 0.5 < sigmas[-1] / one.steps.prior_sigma <= 1.05
+    assert (three.steps.sigma(at) <= sigmas).all()
+
+
+def test_a_correction_shrinks_away_from_the_measured_load() -> None:
+    found = fitted(measured(run_of(16), log(1.2)))
+    near, far = found.steps.mean(log_loads([(4.0, 9.0, 7.0), (4.0, 15.0, 7.0)]))
+    assert exp(near) == pytest.approx(1.2, rel=0.02)
+    assert 1 < exp(far) < 1.15
 
 
 def test_a_run_with_listed_starts_is_replayed() -> None:
@@ -106,13 +123,13 @@ def test_one_run_moves_a_certain_prediction_little() -> None:
     certain = fit_correction(
         [run], lambda one, at: replay(one, log_factor=at), prior=(-0.01, 0.01), first_prior=(-0.1, 0.1)
     )
-    assert exp(certain.step.log_factor) < 1.02
+    assert exp(certain.steps.level) < 1.02
 
 
 def test_seven_tools_give_the_same_correction(shared: Path) -> None:
     """Their times to first token differ by a factor of 2.2."""
     found = [
-        calibrate([shared / FOLDER / name], "h100:2", model="llama-3.1-70b", **SETUP).calibration.steps.factor
+        calibrate([shared / FOLDER / name], "h100:2", model="llama-3.1-70b", **SETUP).steps.factor
         for name in CLOSED_LOOPS.values()
     ]
     assert max(found) / min(found) < 1.05
@@ -121,20 +138,31 @@ def test_seven_tools_give_the_same_correction(shared: Path) -> None:
 def test_predictions_are_corrected_for_exactly_this_setup(shared: Path, tmp_path: Path) -> None:
     files = [shared / FOLDER / f"vllm-bench-0.33.0/{load}.json" for load in ("c4", "c16")]
     answer = calibrate(files, "h100:2", **SETUP)
-    text = answer.text().replace(f"factor: {answer.calibration.steps.factor:.6g}", "factor: 1.5", 1)
+    body, runs = answer.text().split("runs:")
+    text = f"{body}runs:" + re.sub(r"factor: [\d.]+", "factor: 1.5", runs)
     (tmp_path / "calibration.yaml").write_text(text)
-    assert exp(read_correction(text, "calibration.yaml").step_log) == pytest.approx(1.5)
+    read = read_correction(text, "calibration.yaml").errors
+    (expected,) = np.exp(read.mean(log_loads([(4.0, 10.0, 10.0)])))
+    assert 1.2 < expected < 1.5
     load: dict[str, Any] = {"input_tokens": 1024, "output_tokens": 1024, "concurrency": 16, **SETUP}
     plain = predict("llama-3.1-70b", "h100:2,mi300x", **load)
     own = predict("llama-3.1-70b", "h100:2,mi300x", calibration=str(tmp_path / "calibration.yaml"), **load)
     assert isinstance(plain, PredictAnswer)
     assert isinstance(own, PredictAnswer)
     changed, other = (a.tpot_s.value / b.tpot_s.value for a, b in zip(own.predictions, plain.predictions, strict=True))
-    assert changed == pytest.approx(1.5, rel=1e-6)
+    assert changed == pytest.approx(expected, rel=1e-4)
     assert other == 1
     assert own.predictions[0].tier == "calibrated"
     with pytest.raises(UsageError, match="kv: fp8, not bf16"):
         predict("llama-3.1-70b", "h100:2", calibration=str(tmp_path / "calibration.yaml"), **{**load, "kv": "bf16"})
+
+
+def test_runs_without_drafts_do_not_correct_a_setup_that_drafts(shared: Path) -> None:
+    text = calibrate([shared / FOLDER / "vllm-bench-0.33.0/c4.json"], "h100:2", **SETUP).text()
+    evidence = replace(shipped_efficiencies(), corrections=(read_correction(text, "own.yaml"),))
+    work = ReplicaWork(placement().deployment)
+    assert stack_of(work, "vllm", evidence).correction is not None
+    assert stack_of(work, "vllm", evidence, drafting=True).correction is None
 
 
 def test_the_same_run_twice_is_one_measurement(shared: Path, tmp_path: Path) -> None:
@@ -143,7 +171,7 @@ def test_the_same_run_twice_is_one_measurement(shared: Path, tmp_path: Path) -> 
     answer = calibrate([file, tmp_path / "copy.json"], "h100:2", **SETUP)
     assert len(answer.fitted.runs) == 1
     assert "It is the same run as" in answer.refused[0]
-    assert answer.calibration.steps == calibrate([file], "h100:2", **SETUP).calibration.steps
+    assert answer.steps == calibrate([file], "h100:2", **SETUP).steps
 
 
 def test_a_run_of_another_model_is_doubted(shared: Path) -> None:
@@ -152,6 +180,18 @@ def test_a_run_of_another_model_is_doubted(shared: Path) -> None:
     assert not answer.good
     assert "outside the prediction's P1 to P99" in answer.doubts[0]
     assert "names llama-3.1-70b, not llama-3.1-8b" in answer.doubts[1]
+    assert calibrate([file], "h100:2", model="llama-3.1-8b", accept_doubtful=True, **SETUP).good
+
+
+def test_a_doubtful_calibration_is_not_written(shared: Path, tmp_path: Path) -> None:
+    file, to = shared / FOLDER / "vllm-bench-0.33.0/c4.json", tmp_path / "own.yaml"
+    words = ["calibrate", str(file), "--on", "h100:2", "--model", "llama-3.1-8b", "--to", str(to)]
+    words += ["--engine", "vllm", "--precision", "fp8", "--kv", "fp8"]
+    refused = CliRunner().invoke(app, words)
+    assert (refused.exit_code, to.exists()) == (1, False)
+    assert "add --accept-doubtful" in refused.stderr
+    accepted = CliRunner().invoke(app, [*words, "--accept-doubtful"])
+    assert (accepted.exit_code, to.exists()) == (0, True)
 
 
 def test_a_run_faster_than_the_hardware_limit_is_refused(shared: Path, tmp_path: Path) -> None:

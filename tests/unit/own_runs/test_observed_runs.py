@@ -75,7 +75,7 @@ def test_a_hidden_speed_is_found_from_500_requests_of_a_gateway() -> None:
     gateway.server_close()
     (run,) = (one.run for one in found[0].fitted.runs)
     assert run.completed >= 500
-    assert found[0].calibration.steps.factor == pytest.approx(HIDDEN, rel=0.05)
+    assert found[0].steps.factor == pytest.approx(HIDDEN, rel=0.05)
 
 
 def test_a_gateway_with_two_pools_asks_for_one() -> None:

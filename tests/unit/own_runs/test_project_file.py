@@ -1,6 +1,7 @@
 """A project's file names calibrations once: they are used where they fit, named each time, and refused if damaged."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,8 @@ def test_a_project_file_is_used_where_it_fits_and_named(
     shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = calibrate([shared / FOLDER / "vllm-bench-0.33.0/c16.json"], "h100:2", "vllm", "fp8", "fp8")
-    text = answer.text().replace(f"factor: {answer.calibration.steps.factor:.6g}", "factor: 1.5", 1)
+    body, runs = answer.text().split("runs:")
+    text = f"{body}runs:" + re.sub(r"factor: [\d.]+", "factor: 1.5", runs)
     (tmp_path / "own.yaml").write_text(text)
     (tmp_path / "penstock.toml").write_text('calibration = "own.yaml"\n')
     (tmp_path / "deeper").mkdir()
@@ -37,7 +39,7 @@ def test_a_project_file_is_used_where_it_fits_and_named(
     monkeypatch.chdir(tmp_path / "deeper")
     corrected = asked("--on", "h100:2")
     assert "penstock.toml names own.yaml" in corrected.stderr
-    assert tpot(corrected) == pytest.approx(1.5 * plain)
+    assert 1.1 * plain < tpot(corrected) < 1.5 * plain
     other = asked("--on", "mi300x")
     assert "penstock.toml names own.yaml" in other.stderr
     stated = CliRunner().invoke(app, [*QUESTION, "--on", "mi300x", "--calibration", str(tmp_path / "own.yaml")])

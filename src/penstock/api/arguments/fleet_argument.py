@@ -72,8 +72,8 @@ def placed_pool(fleet: Fleet, pool: Pool, efficiencies: Efficiencies | None = No
     """
     evidence = efficiencies or shipped_efficiencies()
     work = ReplicaWork(deployed_pool(pool))
-    stack = stack_of(work, pool.engine.name, evidence)
     drafts = _drafts(pool)
+    stack = stack_of(work, pool.engine.name, evidence, drafting=drafts is not None)
     drafted = drafted_curve(stack, work, pool.engine.name, evidence, drafts)
     if pool.role != "both":
         stack = stack_in_phase(stack, work.deployment, pool.engine.name, pool.role, shipped_phase_factors())

@@ -36,6 +36,12 @@ class CalibrateOptions:
     ep: bool = option("Expert parallelism: whole experts were distributed over the ranks.", default=False)
     pool: str | None = option("Pool of the gateway. Default: its only pool.", default=None)
     seconds: float = option("Longest time to watch the gateway, in seconds.", default=120.0, min=1)
+    plan: Path | str | None = option(
+        "Plan file. The next run is then the one that says most about the loads of its workloads.",
+        default=None,
+        metavar="FILE",
+    )
+    accept_doubtful: bool = option("Use runs although their times are implausible for the stated setup.", default=False)
     shared_prefixes: bool = option("The prompts share prefixes on purpose. Accept cache hits.", default=False)
     watch: ProgressListener = LOG
 

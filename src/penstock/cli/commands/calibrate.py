@@ -40,6 +40,8 @@ def calibrate_command(
     prediction is certain. `predict`, `simulate` and `plan` take the calibration file with `--calibration`, and use it
     for exactly this setup. With --from-gateway, the endpoints of a running gateway are watched until they have served
     500 requests; no benchmark is needed. A disturbed run is left out with the reason; the command then exits with 1.
+    If times are implausible for the stated setup, no file is written. Proposes the next run: the one that narrows the
+    interval most at the measured lengths, or with --plan at the loads of a plan.
 
     Examples:
 
@@ -56,7 +58,9 @@ def calibrate_command(
         if from_gateway and not is_gateway(from_gateway):
             raise UsageError("--from-gateway: write the address of a metrics page, such as http://127.0.0.1:9464")
         answer = calibrate(places, **given, watch=watch)
-    if to is not None:
+    if to is not None and not answer.usable:
+        click.echo(f"did not write {to}: runs are doubtful; if the setup is right, add --accept-doubtful", err=True)
+    elif to is not None:
         to.write_text(answer.text(), encoding="utf-8")
         next_step = f"add `--calibration {to}` to predict, simulate or plan, or name it in {PROJECT_FILE}"
         click.echo(f"wrote {to}; next: {next_step}", err=True)

@@ -1,10 +1,19 @@
 """Describes how the user's own runs correct the predicted times of one setup."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
 
 from penstock.fleet.deployment import Deployment
 from penstock.performance.calibration.error_summary import Logs
-from penstock.performance.similarity.cases import shape_of, weights_label
+from penstock.performance.similarity.cases import LogLoad, shape_of, weights_label
+from penstock.performance.similarity.load_errors import LoadErrors
+
+_USUAL_USERS: Final = (2.0, 4.0, 6.0)
+"""Base-2 logarithms of the numbers of users over which the interval of a setup is taken, as for public measurements
+(`similarity.slowdowns.CENTRE`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +58,8 @@ class OwnCorrection:
     """Factors on the predicted times of one setup, found from the user's own runs."""
 
     setup: SetupFingerprint
-    step_log: float
-    """Logarithm of the factor on the time of every step."""
-    step_spread: Logs
-    """P10 and P90 of a further measurement over the corrected prediction of a step's time, as logarithms."""
+    errors: LoadErrors
+    """Logarithms of the factors on the time of every step, by load, and their uncertainty."""
     first_log: float
     """Logarithm of a further factor on the time to first token, after the steps are corrected."""
     first_spread: Logs
@@ -60,3 +67,20 @@ class OwnCorrection:
     """Name of the calibration file, for the answer's sources."""
     must_fit: bool = True
     """Whether a question about other setups is an error. It is if the user named the file for this question."""
+
+    def typical_spread(self, lengths: tuple[float, float] | None = None) -> Logs:
+        """Return P10 and P90 of a further run with usual numbers of users over its prediction, as logarithms.
+
+        `lengths` are the input and output tokens of its requests; None for those of the runs.
+        """
+        _, inputs, outputs = self.errors.loads
+        pairs = set(zip(inputs.tolist(), outputs.tolist(), strict=True))
+        if lengths is not None:
+            pairs = {(float(np.log2(lengths[0])), float(np.log2(lengths[1])))}
+        return self.errors.spread(log_loads([(users, *pair) for pair in sorted(pairs) for users in _USUAL_USERS]))
+
+
+def log_loads(logs: Sequence[tuple[float, float, float]]) -> LogLoad:
+    """Return loads, given as base-2 logarithms of users, input tokens and output tokens, as three arrays."""
+    users, inputs, outputs = np.array(logs, np.float64).T
+    return users, inputs, outputs

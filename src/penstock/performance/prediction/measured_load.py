@@ -120,7 +120,7 @@ def time_per_token_at(
     own = stack.curve.own
     factor = float(stack.curve.correction(load.logs)[0])
     if stack.correction is not None:
-        return CorrectedTime(log_factor=factor, spread=stack.spread, tier=stack.tier)
+        return CorrectedTime(log_factor=factor, spread=stack.correction.errors.spread(load.logs), tier=stack.tier)
     if load.is_among(own.loads):
         rows = efficiencies.rows_of(rank, measured_engine)
         day = float(efficiencies.evidence.newest.toordinal())

@@ -146,7 +146,9 @@ def predict(
     """
     memory = fit(deployment, max(1, round(input_tokens + output_tokens)))
     work = ReplicaWork(deployment)
-    stack = None if efficiencies is None else stack_of(work, measured_engine, efficiencies)
+    stack = None
+    if efficiencies is not None:
+        stack = stack_of(work, measured_engine, efficiencies, drafting=speculation is not None)
     load = RequestedLoad(concurrency, input_tokens, output_tokens)
     curve = None if stack is None else drafted_curve(stack, work, measured_engine, efficiencies, speculation)
     own = None if stack is None else (stack.curve if curve is None else curve).own

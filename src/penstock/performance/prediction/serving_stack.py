@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Literal
 
 import numpy as np
@@ -68,18 +68,24 @@ class Stack:
         return self.curve.slowdowns
 
     def with_correction(self, correction: OwnCorrection) -> "Stack":
-        """Return the stack corrected by the user's own runs. It keeps the predicted shape over loads."""
+        """Return the stack corrected by the user's own runs."""
         first_factor = float(np.exp(correction.first_log))
         return replace(
             self,
-            curve=self.curve.with_factor(float(np.exp(correction.step_log))),
+            curve=self.curve.with_own_runs(correction.errors),
             request_s=self.request_s * first_factor,
             first_ratio=self.first_ratio * first_factor,
-            spread_of=lambda: correction.step_spread,
+            spread_of=correction.typical_spread,
             first_spread=correction.first_spread,
             tier="calibrated",
             correction=correction,
         )
+
+    def at_lengths(self, input_tokens: float, output_tokens: float) -> "Stack":
+        """Return the stack with the spread of requests of these lengths, if the user's own runs correct the stack."""
+        if self.correction is None:
+            return self
+        return replace(self, spread_of=partial(self.correction.typical_spread, (input_tokens, output_tokens)))
 
     def unqueued_first_token_s(self, work: ReplicaWork, loop: LoopLoad) -> Array:
         """Return the time to first token of a prompt that waits for no other prompt, for each number of users."""
@@ -92,8 +98,11 @@ class Stack:
 
 
 @one_thread()
-def stack_of(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies) -> Stack:
-    """Look up a deployment's slowdowns in the evidence, and the first-token overhead of the nearest measured setup."""
+def stack_of(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies, *, drafting: bool = False) -> Stack:
+    """Look up a deployment's slowdowns in the evidence, and the first-token overhead of the nearest measured setup.
+
+    The user's own runs correct it, except if it drafts tokens, because runs are measured without drafts.
+    """
     work, _ = independent_rank(work)
     deployment = work.deployment
     seen = efficiencies.measurements_of(work, measured_engine)
@@ -122,7 +131,7 @@ def stack_of(work: ReplicaWork, measured_engine: str, efficiencies: Efficiencies
         path=_grounds(work, measured_engine, efficiencies),
         seen=seen,
     )
-    correction = efficiencies.correction_of(deployment, measured_engine)
+    correction = None if drafting else efficiencies.correction_of(deployment, measured_engine)
     return found if correction is None else found.with_correction(correction)
 
 

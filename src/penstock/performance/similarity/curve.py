@@ -11,6 +11,7 @@ from typing import Final, Self
 import numpy as np
 
 from penstock.performance.similarity.cases import Cases, LogLoad
+from penstock.performance.similarity.load_errors import LoadErrors
 from penstock.performance.similarity.own_measurements import (
     OwnMeasurements,
     is_current,
@@ -39,6 +40,8 @@ class Curve:
     own: OwnMeasurements
     differences: Array
     """Logarithm of measured over predicted time at each measured load. The slowdowns give the predicted time."""
+    own_runs: LoadErrors | None = None
+    """Errors of the user's own runs. The slowdowns include their level."""
 
     @classmethod
     def through(cls, slowdowns: Array, own: OwnMeasurements, own_roofline: Array) -> Self:
@@ -46,9 +49,9 @@ class Curve:
         differences = own.log_seconds - np.log(own_roofline @ slowdowns)
         return cls(slowdowns=slowdowns, own=own, differences=np.asarray(differences))
 
-    def with_factor(self, factor: float) -> "Curve":
-        """Return the curve with every time multiplied by a factor."""
-        return replace(self, slowdowns=self.slowdowns * factor)
+    def with_own_runs(self, errors: LoadErrors) -> "Curve":
+        """Return the curve corrected by the user's own runs, which were compared with this curve."""
+        return replace(self, slowdowns=self.slowdowns * float(np.exp(errors.level)), own_runs=errors)
 
     def without_corrections(self, factor: float) -> "Curve":
         """Return the slowdowns times a factor, without the corrections, for engines that run only one phase."""
@@ -57,14 +60,15 @@ class Curve:
 
     def correction(self, at: LogLoad) -> Array:
         """Return the logarithm of the factor by which the measurements correct the time at each load."""
-        return self.own.interpolate(at, self.differences)
+        shipped = self.own.interpolate(at, self.differences)
+        return shipped if self.own_runs is None else shipped + self.own_runs.mean(at) - self.own_runs.level
 
     def factors_by_users(self, input_tokens: float, output_tokens: float) -> tuple[float, ...]:
         """Return the factor by which the measurements correct the time with 1, 2, 4 and more users, up to 16,384.
 
         The result is empty if nothing was measured.
         """
-        if not len(self.own):
+        if not len(self.own) and self.own_runs is None:
             return ()
         users = DOUBLINGS.astype(np.float64)
         at = users, np.full(len(users), np.log2(input_tokens)), np.full(len(users), np.log2(output_tokens))

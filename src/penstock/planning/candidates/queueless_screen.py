@@ -61,9 +61,9 @@ class CompiledSteps:
         prefill = light[:, prompts] * self.stack.slowdowns[prompts] / token_s
         return token_s, self.stack.unqueued_first_token_s(self.work, loop), prefill
 
-    def rates_around(self, rate: float) -> RateCurve:
+    def rates_around(self, rate: float, bucket: Bucket) -> RateCurve:
         """Return the curve of a rate over the prediction error of the steps."""
-        spread, drafts = self.stack.spread, self.speculation
+        spread, drafts = self.stack.at_lengths(bucket.input_tokens, bucket.output_tokens).spread, self.speculation
         fast, slow = spread if drafts is None else drafts.widened(spread)
         return RateCurve.through(Range(value=rate, low=rate / exp(slow), high=rate / exp(fast)))
 
@@ -112,7 +112,9 @@ class QueuelessScreen:
         stack, rate = compiled.stack, together / tpot_s / bucket.output_tokens
         drafts = compiled.speculation
         return Capacity(
-            curve=compiled.rates_around(rate) if uncertain else RateCurve(errors=(0.0,), requests_per_s=(rate,)),
+            curve=compiled.rates_around(rate, bucket)
+            if uncertain
+            else RateCurve(errors=(0.0,), requests_per_s=(rate,)),
             tier=stack.tier if drafts is None else drafts.tier_on(stack),
             grounds=f"{option.measured_engine}, from {' > '.join(stack.path)}; "
             + ("" if drafts is None else f"{drafts.grounds}; ")
@@ -168,21 +170,22 @@ class QueuelessScreen:
         key = (*placed, engine)
         if key not in self._compiled:
             work = self._works[placed]
-            stack = self._stack(key, work)
+            stack = self._stack(key, work, drafting=speculation is not None)
             curve = drafted_curve(stack, work, engine, self.efficiencies, speculation)
             drafts = speculation if curve is None else curve.at_typical_loads()
             self._compiled[key] = CompiledSteps(work=work, stack=stack, speculation=drafts, drafted=curve)
         return self._compiled[key]
 
-    def _stack(self, key: tuple[object, ...], work: ReplicaWork) -> Stack:
+    def _stack(self, key: tuple[object, ...], work: ReplicaWork, *, drafting: bool) -> Stack:
         """Return the fitted stack of a deployment; results are cached.
 
         Deployments with and without drafts share a fitted stack, because stacks are fitted to steps without drafts.
+        They differ only if the user's own runs correct the deployment without drafts.
         """
         *plain, _, engine = key
-        known = (*plain, engine)
+        known = (*plain, engine, drafting and bool(self.efficiencies.corrections))
         if known not in self._stacks:
-            self._stacks[known] = stack_of(work, str(engine), self.efficiencies)
+            self._stacks[known] = stack_of(work, str(engine), self.efficiencies, drafting=drafting)
         return self._stacks[known]
 
 
