@@ -52,13 +52,16 @@ class _Loads:
         """Return the corrected time to first token and time per token at each possible load, in seconds."""
         rank, ranks = independent_rank(ReplicaWork(self.placement.deployment))
         stack, engine = self.placement.stack, self.placement.measured_engine or ""
-        loads = tuple((max(1.0, load.users / ranks), *map(float, self.lengths)) for load in self.possible)
-        today = closed_loop_case(rank, engine, loads, datetime.now(UTC).date())
-        logs = log_loads([(float(np.log2(users)), *map(float, np.log2(self.lengths))) for users, *_ in loads])
+        inputs, outputs = map(float, self.lengths)
+        users = [max(1.0, load.users / ranks) for load in self.possible]
+        today = closed_loop_case(
+            rank, engine, tuple((each, inputs, outputs) for each in users), datetime.now(UTC).date()
+        )
+        logs = log_loads([(log2(each), log2(inputs), log2(outputs)) for each in users])
         loop = LoopLoad(
-            users=np.array([users for users, *_ in loads]),
-            input_tokens=self.lengths[0],
-            output_tokens=self.lengths[1],
+            users=np.array(users),
+            input_tokens=inputs,
+            output_tokens=outputs,
             batched_tokens=rank.deployment.batched_tokens,
         )
         first_s = stack.unqueued_first_token_s(rank, loop) * np.exp(self.fitted.first.log_factor)
