@@ -87,6 +87,7 @@ walk: wheel-venv ## run every command of the tutorials with the wheel, from an e
 
 site: $(VENV)/.installed build/site-venv/.installed ## build the documentation as a site into build/site/html, and check its links
 	PYTHONPATH=tools $(BIN)/python tools/build_site.py $(abspath build/site-venv)/bin/zensical
+	$(BIN)/pytest -n 0 -q tests/integration/test_readable_pages.py
 
 build/site-venv/.installed: constraints/site.txt
 	$(PYTHON) -m venv build/site-venv

@@ -53,12 +53,12 @@ def _keys(title: str, head: str, shape: FileShape[Any]) -> str:
     whole = shape.of.__name__
     for name, table in _tables(schema, whole):
         lines += ["", f"## {'Top level' if name == whole else name}", "", str(table.get("description", "")), ""]
-        lines += ["| Key | Value | Default | Meaning |", "|---|---|---|---|"]
+        lines += ["| Key | Meaning | Value | Default |", "|---|---|---|---|"]
         required = table.get("required", ())
         for key, value in table["properties"].items():
             default = "required" if key in required else _written(value.get("default"))
             meaning = said.get((name, key), "")
-            lines.append(f"| `{key}` | {_type(value)} | {default} | {meaning} |")
+            lines.append(f"| `{key}` | {meaning} | {_type(value)} | {default} |")
     return "\n".join(lines) + "\n"
 
 
@@ -157,14 +157,14 @@ def metrics_reference() -> str:
         "",
         "Generated from the page that `penstock route` serves. [Alerts](../run-gateway.md#watch-it) use them.",
         "",
-        "| Metric | Type | Labels | Meaning |",
+        "| Metric | Meaning | Labels | Type |",
         "|---|---|---|---|",
     ]
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)", page, re.MULTILINE))
     for name, text in re.findall(r"^# HELP (\S+) (.+)$", page, re.MULTILINE):
         sample = re.search(rf"^{name}(?:\{{(.*)\}})? ", page, re.MULTILINE)
         labels = ", ".join(re.findall(r"(\w+)=", (sample and sample[1]) or ""))
-        lines.append(f"| `{name}` | {kinds[name]} | {labels} | {text} |")
+        lines.append(f"| `{name}` | {text} | {labels} | {kinds[name]} |")
     return "\n".join(lines) + "\n"
 
 
