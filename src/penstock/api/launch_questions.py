@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from penstock.api.arguments.choices import counted_targets, split_choice, tokens_choice
+from penstock.api.arguments.choices import cache_choice, counted_targets, split_choice, tokens_choice
 from penstock.api.doctor import host_of
 from penstock.api.options.argument_types import Targets
 from penstock.api.options.preflight_options import PreflightOptions
@@ -14,6 +14,7 @@ from penstock.errors import UsageError
 from penstock.fleet import Parallelism, Release
 from penstock.fleet.engines import NEWEST
 from penstock.fleet.serving_engines import ENGINES, ServingEngine, serving_engine
+from penstock.model import CacheDtype
 from penstock.preflight import (
     Launch,
     LaunchChoices,
@@ -158,11 +159,11 @@ class LaunchQuestions:
 
 
 def _cache_text(text: str) -> str | None:
-    known = ("auto", "bf16", "bfloat16", "fp16", "float16", "fp8", "fp8_e4m3", "fp8_e5m2")
+    """Return the value of the engine's flag for a KV cache type, or None for `auto`."""
     spelled = text.strip().lower()
-    if spelled not in known:
-        raise UsageError(f"--kv: '{text}' is not a cache dtype; use one of {', '.join(known)}")
-    return {"auto": None, "bf16": "bfloat16", "fp16": "float16"}.get(spelled, spelled)
+    chosen = cache_choice(spelled)
+    # Engines write the types of 16 bits in full. Other types keep the name by which the user asks for them.
+    return {None: None, CacheDtype.BF16: "bfloat16", CacheDtype.FP16: "float16"}.get(chosen, spelled)
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -54,6 +54,12 @@ class Engine:
 
     The setting is --ep-num-redundant-experts in SGLang, and num_redundant_experts in vLLM's --eplb-config.
     """
+    attention_backend: str | None = None
+    """Attention backend that the launch names; None means the engine's own choice."""
+    context_limit_tokens: int | None = None
+    """Maximum tokens of a request that the launch sets (--context-length); None means the model's own limit."""
+    keeps_stated_fraction: bool = False
+    """Whether SGLang takes a stated memory fraction as it is (SGLANG_AITER_HONOR_EXPLICIT_MEM_FRACTION)."""
     stands_for: str | None = None
     """Engine and release that these settings stand for, if its own memory accounting was not read; otherwise None."""
 
@@ -115,11 +121,6 @@ class Engine:
     def states_per_sequence(self) -> int:
         """Copies of a recurrent state per sequence: vLLM from 0.20 has a second copy for prefix caching (`align`)."""
         return 2 if self.name == "vllm" and self.release.reaches(0, 20) else 1
-
-    @property
-    def keeps_decode_workspace(self) -> bool:
-        """True if the engine reserves memory for long-context decoding on AMD, as SGLang does from 0.5.17 on."""
-        return self.name == "sglang" and self.release.reaches(0, 5, 17)
 
 
 def engine_defaults(

@@ -108,6 +108,14 @@ class ModelSpec:
         return Counter(layer.mixer.kind for layer in self.layers if layer.mixer is not None)
 
     @cached_property
+    def attention_kinds(self) -> frozenset[str]:
+        """Return the kinds of attention layers, as attention backends distinguish them."""
+        kinds = {trait for layer in self.layers if layer.mixer is not None for trait in layer.mixer.traits}
+        if any("sink" in weight.module.rsplit(".", 1)[-1] for weight in self.weights):
+            kinds.add("sinks")
+        return frozenset(kinds)
+
+    @cached_property
     def formats(self) -> Mapping[str, int]:
         """Return the bytes of the weights in each storage format, sorted by bytes, largest first."""
         counts: Counter[str] = Counter()

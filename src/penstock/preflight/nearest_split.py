@@ -21,8 +21,6 @@ _OURS: Final = frozenset(
     }
 )
 """Flags of the user's command that the proposal decides."""
-_FROM_JSON: Final = frozenset({"speculative-num-draft-tokens", "speculative-method"})
-"""Flags that stand for parts of vLLM's JSON for speculative decoding."""
 _CHOICES: Final = frozenset(
     {
         *("attention-backend", "moe-backend", "moe-runner-backend", "kv-cache-dtype", "quantization", "dtype"),
@@ -73,7 +71,7 @@ def _with_kept_flags(ours: Preflight, answer: Preflight, knowledge: Knowledge) -
     """
     wrong = {flag.name.removeprefix("--").partition(" ")[0] for flag in answer.flags}
     set_by_us = {name for flag in ours.plan.flags for name in (flag.name, long_name(flag.name))}
-    left_out = wrong | set_by_us | _OURS | (_FROM_JSON if "speculative-config" in answer.launch.flags else set())
+    left_out = wrong | set_by_us | _OURS
     typed = [
         Setting(name=name, value=None if name in answer.launch.bare else value, why=_KEPT)
         for name, value in answer.launch.flags.items()

@@ -257,8 +257,10 @@ def _no_backend(answer: Preflight) -> str:
     rejected = answer.backend.rejected
     reasons = ", ".join(f"{name}: {reason}" for name, reason in rejected.items())
     by_cache = all(reason.endswith(" cache") for reason in rejected.values())
+    by_block = any(reason.startswith("no block size") for reason in rejected.values())
     named = answer.facts["launch.attention_backend"] != "auto"
-    hints = ["leave --attention-backend out"] if named else []
+    # Another backend may not take the block size either, so that the block size is what to change.
+    hints = ["leave --block-size out"] if by_block else ["leave --attention-backend out"] if named else []
     hints += ["use --kv-cache-dtype fp8 or bfloat16"] if by_cache else []
     return f"no attention backend serves it ({reasons})" + (f"; {', or '.join(hints)}" if hints else "")
 

@@ -281,7 +281,10 @@ def test_the_variable_is_read_only_in_releases_that_have_it() -> None:
     assert [flag.problem for flag in late.flags] == ["removed"]
 
 
-SPECULATIVE = """vllm serve deepseek-ai/DeepSeek-R1 -tp 8 --speculative-config '{"method": "mtp", "%s": 2}'"""
+SPECULATIVE = (
+    "vllm serve deepseek-ai/DeepSeek-R1 -tp 8 "
+    """--speculative-config '{"method": "mtp", "model": "deepseek-ai/DeepSeek-R1", "%s": 2}'"""
+)
 COMPILATION = """vllm serve deepseek-ai/DeepSeek-R1 -tp 8 --compilation-config '{"%s": true}'"""
 
 

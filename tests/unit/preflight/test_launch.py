@@ -24,6 +24,7 @@ from penstock.preflight import (
     load_knowledge,
     parse_command,
 )
+from penstock.preflight.facts.drafting import drafting_of
 from penstock.preflight.facts.stated_split import StatedSplit, stated_split
 from penstock.preflight.facts.subject import smallest_split, subject_of
 from penstock.preflight.launch.images import rocm_of_image
@@ -194,7 +195,8 @@ def test_a_pasted_line_is_read_with_its_environment_and_image() -> None:
     assert launch.flags["tensor-parallel-size"] == "8"
     assert launch.flags["kv-cache-dtype"] == "fp8"
     assert launch.flags["enforce-eager"] == "true"
-    assert launch.flags["speculative-num-draft-tokens"] == "3"
+    assert (drafts := drafting_of(launch)) is not None
+    assert drafts.tokens == 3
     assert "gpus" not in launch.flags
 
 
@@ -278,8 +280,9 @@ def test_speculation_is_read_from_json_and_from_dotted_flags() -> None:
         """vllm serve m --speculative-config '{"method": "mtp", "num_speculative_tokens": 5}'""",
         "vllm serve m --speculative-config.method mtp --speculative-config.num_speculative_tokens 5",
     ):
-        flags = parse_command(line)[1].flags
-        assert (flags["speculative-method"], flags["speculative-num-draft-tokens"]) == ("mtp", "5")
+        drafts = drafting_of(parse_command(line)[1])
+        assert drafts is not None
+        assert (drafts.method, drafts.tokens) == ("mtp", 5)
 
 
 def flags(engine: EngineName, on: str, split: Parallelism, drafted: int = 0) -> list[str]:

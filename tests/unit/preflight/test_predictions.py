@@ -21,7 +21,7 @@ from penstock.preflight import (
     check,
     load_knowledge,
 )
-from penstock.preflight.facts.derive_facts import attention_kinds, chip_of, expert_width
+from penstock.preflight.facts.derive_facts import chip_of, expert_width
 from penstock.preflight.facts.subject import stored_facts, subject_of
 from penstock.preflight.predictions.attention_backend import GraphSupport
 from penstock.preflight.predictions.weight_kernels import KernelClass
@@ -79,7 +79,7 @@ def test_a_chip_is_its_family(target: str, chip: str) -> None:
     ],
 )
 def test_what_the_layers_do(model: str, kinds: set[str]) -> None:
-    assert attention_kinds(open_checkpoint(model).spec) == kinds
+    assert open_checkpoint(model).spec.attention_kinds == kinds
 
 
 def test_every_mixture_has_an_expert_width() -> None:

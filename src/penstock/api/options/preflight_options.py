@@ -35,7 +35,10 @@ class PreflightOptions:
     pp: int = option("Pipeline stages.", default=1, min=1)
     dp: int = option("Number of data-parallel ranks of attention. These ranks share the experts.", default=1, min=1)
     ep: bool = option("Expert parallelism: distribute whole experts over the ranks.", default=False)
-    kv: str = option("KV cache dtype: auto, bf16, fp8, fp8_e4m3, fp8_e5m2.", default="auto")
+    kv: str = option(
+        "KV cache dtype: auto, bf16, fp16, fp8, fp8_e5m2, nvfp4, int8_per_token_head, ...; the release decides.",
+        default="auto",
+    )
     context: Tokens | None = option("Tokens per request: 4096, 32k, 1M.", default=None)
     command: str | None = option(
         "Check this launch command (vllm serve, sglang, docker run) instead of the command that preflight proposes.",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from penstock.fleet.deployment import Deployment
+from penstock.fleet.sglang_attention import static_fraction
 from penstock.model import ModelSpec, Part
 from penstock.model.sequence_mixers import CompressedAttention
 from penstock.performance.memory.compressed_pages import CompressedPages
@@ -18,7 +19,6 @@ from penstock.performance.memory.reserve import (
     activation_reserve,
     graph_reserve,
     runtime_reserve,
-    sglang_fraction,
 )
 from penstock.performance.memory.sharding import refusal, stage_of_layers, weight_bytes_by_part
 from penstock.performance.memory.sliding_pages import SlidingPages, slides
@@ -206,7 +206,7 @@ class _Stage:
             return engine.kv_cache_bytes
         if engine.name == "sglang":
             # The fraction applies to the memory that is free once the runtime is up. It does not include activations.
-            return int((device - _pick(self.runtime, case)) * sglang_fraction(self.deployment)) - weights
+            return int((device - _pick(self.runtime, case)) * static_fraction(self.deployment)) - weights
         taken = weights + _pick(self.activation, case) + _pick(self.runtime, case)
         if engine.graphs_inside_fraction:
             taken += _pick(self.graphs, case)

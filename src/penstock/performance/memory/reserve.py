@@ -120,17 +120,6 @@ def absorbed_bytes(deployment: Deployment, stage_layers: tuple[int, ...]) -> int
     return total
 
 
-def sglang_fraction(deployment: Deployment) -> float:
-    """Return the memory fraction that SGLang uses for weights and cache.
-
-    On AMD, the attention backend takes 15% of the configured fraction if the engine keeps a decode workspace and the
-    model has a long context. In all other cases, the result is the configured fraction.
-    """
-    engine, limit = deployment.engine, deployment.model.max_context_tokens or 0
-    long_context_on_amd = deployment.accelerator.vendor == "amd" and limit > 8192  # the engine's threshold
-    return engine.memory_fraction * (0.85 if long_context_on_amd and engine.keeps_decode_workspace else 1.0)
-
-
 def _of_gib(span: tuple[float, float, float]) -> Reserve:
     low, median, high = (int(gib * GIB) for gib in span)
     return Reserve(low_bytes=low, median_bytes=median, high_bytes=high)

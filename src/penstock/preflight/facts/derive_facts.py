@@ -8,9 +8,11 @@ from typing import Final
 from penstock.errors import UsageError
 from penstock.fleet.deployment import default_cache_dtype
 from penstock.fleet.release import Release
+from penstock.fleet.serving_engines import serving_defaults
 from penstock.model import LatentAttention, ModelSpec, Part
 from penstock.model.config_json import Config
 from penstock.model.sequence_mixers import CompressedAttention, GroupedAttention
+from penstock.preflight.facts.drafting import drafted_count, speculative_config
 from penstock.preflight.facts.situation import Launch, LaunchSituation, Situation, UnreadModel
 from penstock.preflight.rules.condition import ENVIRONMENT, Facts, Kind, Unknown, Value
 from penstock.preflight.rules.fact_names import VOCABULARY
@@ -121,7 +123,7 @@ def _model(situation: Situation) -> Mapping[str, Value | Unknown]:
     has_experts = model.experts is not None
     return {
         "model.architecture": model.architecture,
-        "model.attention": attention_kinds(model),
+        "model.attention": model.attention_kinds,
         "model.mm_prefix": model.architecture in _MM_PREFIX and not _serves_text_only(situation),
         "model.head_dim": max((mixer.key_dim for mixer in grouped), default=_latent_dim(model)),
         "model.gqa_ratio": max((mixer.query_heads // mixer.kv_heads for mixer in grouped), default=1),
@@ -144,14 +146,6 @@ def _serves_text_only(situation: LaunchSituation) -> bool:
     limit = launch.flag("limit-mm-per-prompt", "limit-mm-per-prompt.image") or ""
     no_images = launch.flag("language-model-only") is not None or _NO_IMAGES.search(limit) is not None
     return no_images and situation.version >= _TEXT_ONLY_SINCE
-
-
-def attention_kinds(model: ModelSpec) -> frozenset[str]:
-    """Return the kinds of attention layers of a model, as attention backends distinguish them."""
-    kinds = {trait for layer in model.layers if layer.mixer is not None for trait in layer.mixer.traits}
-    if any("sink" in weight.module.rsplit(".", 1)[-1] for weight in model.weights):
-        kinds.add("sinks")
-    return frozenset(kinds)
 
 
 def _latent_dim(model: ModelSpec) -> int:
@@ -272,8 +266,9 @@ def _launch(situation: LaunchSituation) -> Mapping[str, Value | Unknown]:
         "launch.batched_tokens": _or_unknown(
             _number(launch, "max-num-batched-tokens", "chunked-prefill-size"), "the engine's default applies"
         ),
-        "launch.speculative_tokens": _number(launch, "speculative-num-draft-tokens", "speculative-num-steps") or 0,
-        "launch.speculative_method": launch.flag("speculative-algorithm", "speculative-method") or "none",
+        "launch.sequences": _number(launch, "max-num-seqs", "max-running-requests", "max-batch-size")
+        or serving_defaults(situation.engine, situation.accelerator, version=str(situation.version)).max_sequences,
+        **_drafting(launch),
         "launch.kv_connector": launch.flag("kv-transfer-config", "disaggregation-mode") is not None,
         "launch.image": launch.image or "none",
         "launch.image_words": image_words(launch.image),
@@ -281,6 +276,17 @@ def _launch(situation: LaunchSituation) -> Mapping[str, Value | Unknown]:
         "launch.flags": frozenset(launch.flags),
         "launch.variables": frozenset(launch.environment),
     }
+
+
+def _drafting(launch: Launch) -> Mapping[str, Value | Unknown]:
+    """Return the facts of speculative decoding, from vLLM's JSON or from SGLang's flags."""
+    config = speculative_config(launch.flags)
+    if config is None:
+        tokens = _number(launch, "speculative-num-draft-tokens", "speculative-num-steps") or 0
+        method = launch.flag("speculative-algorithm") or "none"
+    else:
+        tokens, method = drafted_count(config), str(config.get("method") or "draft_model")
+    return {"launch.speculative_tokens": tokens, "launch.speculative_method": method}
 
 
 def image_words(image: str | None) -> frozenset[str]:

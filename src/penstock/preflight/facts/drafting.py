@@ -52,7 +52,7 @@ def drafting_of(launch: Launch) -> Drafting | None:
         own, model = method.endswith("mtp"), config.get("model")
         return Drafting(
             method=method,
-            tokens=_count(config.get("num_speculative_tokens")),
+            tokens=drafted_count(config),
             own_layers=own,
             model=str(model) if isinstance(model, str) and not own else None,
         )
@@ -81,6 +81,11 @@ def speculative_config(flags: Mapping[str, str]) -> dict[str, object] | None:
     except (ValueError, RecursionError):
         return None
     return config if isinstance(config, dict) else None
+
+
+def drafted_count(config: Mapping[str, object]) -> int:
+    """Return the tokens that vLLM's JSON for speculative decoding asks for; 0 if it does not state the number."""
+    return _count(config.get("num_speculative_tokens"))
 
 
 def _count(value: object) -> int:

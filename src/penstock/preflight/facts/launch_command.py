@@ -7,7 +7,6 @@ from typing import Final
 
 from penstock.errors import UsageError
 from penstock.fleet.serving_engines import ServingEngine
-from penstock.preflight.facts.drafting import speculative_config
 from penstock.preflight.facts.shell_words import shell_words, substitute_variables
 from penstock.preflight.facts.situation import Launch
 
@@ -65,7 +64,6 @@ def parse_command(text: str) -> tuple[ServingEngine | None, Launch]:
     if (model := _positional_model(arguments)) is not None:
         given.setdefault("model-path", model)
     flags = {name: "true" if value is None else value for name, value in given.items()}
-    flags.update(_speculation(flags))
     return _engine(tokens, image), Launch(
         flags=flags,
         environment=environment | inner,
@@ -235,17 +233,3 @@ def _positional_model(arguments: Sequence[str]) -> str | None:
     else:
         return None
     return follows[0] if follows and not follows[0].startswith("-") else None
-
-
-def _speculation(flags: Mapping[str, str]) -> dict[str, str]:
-    """Return the number of drafted tokens and the method in vLLM's JSON for speculative decoding, or its dotted form.
-
-    The number of drafted tokens is stored under the name of SGLang's flag, so that one fact covers both engines.
-    """
-    config = speculative_config(flags)
-    if config is None:
-        return {}
-    return {
-        "speculative-num-draft-tokens": str(config.get("num_speculative_tokens", 0)),
-        "speculative-method": str(config.get("method", "draft_model")),
-    }

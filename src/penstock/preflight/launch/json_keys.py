@@ -74,9 +74,21 @@ def check_speculation(
         why = f"has num_speculative_tokens {str(tokens)[:40]!r}, which is not a whole number above 0"
         yield FlagFinding(name=flag, problem="wrong_value", release=None, instead=why)
     drafts = "draft_model" if method is None else method
+    if tokens is None and config.get("model") is None and _needs_tokens(str(drafts), config):
+        why = 'does not say how many tokens to draft; add "num_speculative_tokens", such as 1'
+        yield FlagFinding(name=flag, problem="wrong_value", release=None, instead=why)
     if drafts in _NEED_A_MODEL and config.get("model") is None and tokens is not None:
         why = f'names no model, and the method {drafts} drafts with one; add its "model"'
         yield FlagFinding(name=flag, problem="wrong_value", release=None, instead=why)
+
+
+def _needs_tokens(method: str, config: Mapping[str, object]) -> bool:
+    """Return whether vLLM refuses the method without num_speculative_tokens.
+
+    The number comes from the draft's config, which vLLM opens only for a model that the launch names or if the number
+    is given (vllm@v0.14.0:vllm/config/speculative.py#L259, #L608-L613, the same at v0.27.1 and in 0.32.0).
+    """
+    return method.endswith(("mtp", "ngram")) and "num_speculative_tokens_per_batch_size" not in config
 
 
 def _unknown_method(flag: str, method: str, version: Release, known: History) -> FlagFinding | None:

@@ -10,13 +10,13 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.fleet import Parallelism
 from penstock.fleet.release import Release
 from penstock.fleet.serving_engines import ENGINES, ServingEngine
-from penstock.preflight.facts.derive_facts import attention_kinds, chip_of
+from penstock.preflight.facts.derive_facts import chip_of
 from penstock.preflight.facts.situation import Launch, Subject, UnreadModel
 from penstock.preflight.launch.atom_settings import atom_drafting, atom_server_settings, sglang_plugin_variables
 from penstock.preflight.launch.images import official_image
 from penstock.preflight.launch.launch_choices import LaunchChoices
 from penstock.preflight.launch.recipe import Recipe
-from penstock.preflight.launch.rocm_settings import fast_attention, rocm_settings
+from penstock.preflight.launch.rocm_settings import fast_attention, rocm_settings, settings_without_shape
 from penstock.preflight.launch.server_program import IMAGES_THAT_SERVE, program_of
 from penstock.preflight.launch.setting import Setting, first_of_each
 from penstock.preflight.launch.trtllm_settings import CONFIG_FILE, trtllm_settings
@@ -317,7 +317,8 @@ def _vllm(
     if asked.cache_dtype is not None:
         flags.append(Setting(name="kv-cache-dtype", value=asked.cache_dtype, why="the requested KV cache dtype"))
     if isinstance(subject, UnreadModel):
-        return flags, []
+        special, variables = settings_without_shape(subject.architecture, chip)
+        return flags + special, variables
     if subject.model.architecture == "DeepseekV4ForCausalLM":
         flags.append(Setting(name="tokenizer-mode", value="deepseek_v4", why="its chat format is code, not a template"))
     special, variables = (
@@ -352,7 +353,7 @@ def _sglang(
         variables.append(Setting(name="SGLANG_USE_AITER", value="1", why="AMD's kernels; the images set it too"))
     if chip in {"gfx942", "gfx950"} and isinstance(subject, Subject):
         heads = subject.model.query_heads // split.tp
-        kinds = attention_kinds(subject.model)
+        kinds = subject.model.attention_kinds
         # Sparse attention has a separate backend, which SGLang selects unless the launch names another backend.
         if "mla" in kinds and "sparse" not in kinds and heads in {16, 128}:
             why = f"{heads} heads per device: AITER's MLA has kernels for 16 and 128"

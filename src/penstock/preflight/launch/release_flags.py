@@ -15,11 +15,8 @@ from penstock.preflight.facts.situation import Launch
 from penstock.preflight.rules.history import EngineFlags, History, turns_on
 
 FlagProblem = Literal["removed", "too_new", "not_known", "unknown", "misspelt", "unknown_value", "wrong_value"]
-_DERIVED = frozenset({"model-path", "speculative-method", "speculative-num-draft-tokens"})
-"""Internal names that users do not type.
-
-These names are derived from another flag, or are synonyms of the model argument.
-"""
+_DERIVED = frozenset({"model-path"})
+"""Internal names that users do not type: synonyms of the model argument."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Final
 from penstock.fleet import Parallelism
 from penstock.fleet.release import Release
 from penstock.model.sequence_mixers import GroupedAttention
-from penstock.preflight.facts.derive_facts import attention_kinds, expert_width
+from penstock.preflight.facts.derive_facts import expert_width
 from penstock.preflight.facts.situation import Subject
 from penstock.preflight.launch.setting import Setting
 
@@ -39,13 +39,24 @@ def rocm_settings(subject: Subject, chip: str, version: Release, split: Parallel
     return _flags(subject, chip, version), variables + _gaps(subject, chip, version, split)
 
 
+def settings_without_shape(architecture: str, chip: str) -> FlagsAndVariables:
+    """Return vLLM's settings for a model whose shape is not read: AITER, and what the model's recipe on AMD needs."""
+    if chip not in _AITER_CHIPS:
+        return [], []
+    variables = [Setting(name="VLLM_ROCM_USE_AITER", value="1", why="AMD's kernels; off by default")]
+    if not architecture.startswith("Glm5Next"):
+        return [], variables
+    why = "the cache blocks of its recurrent layers on four MI350X (recipes#853)"
+    return [Setting(name="max-num-seqs", value="512", why=why)], variables
+
+
 def fast_attention(subject: Subject, chip: str, version: Release, context_tokens: int | None) -> FlagsAndVariables:
     """Name the fastest attention backend that others ran, if ROCM_ATTN would decode without its hand-written kernel.
 
     ROCM_ATTN is vLLM's default even with AITER on. ROCM_AITER_FA served Qwen3-235B and GLM-4.7 faster, 1.8 to 4.4 times
     (vLLM's page on ROCm attention, vllm#46596), and ROCM_AITER_UNIFIED_ATTN served Qwen3.5 faster (vllm#56945).
     """
-    model, kinds = subject.model, attention_kinds(subject.model)
+    model, kinds = subject.model, subject.model.attention_kinds
     if chip not in _AITER_CHIPS or version < _FAST_SINCE:
         return [], []
     if "linear" in kinds and model.architecture in _UNIFIED and version >= _UNIFIED_SINCE:
@@ -85,7 +96,7 @@ def _gaps(subject: Subject, chip: str, version: Release, split: Parallelism) -> 
     The variables turn off kernels that AITER lacks, or select an attention backend that supports attention sinks.
     """
     found: list[Setting] = []
-    kinds = attention_kinds(subject.model)
+    kinds = subject.model.attention_kinds
     mla = "mla" in kinds
     heads = subject.model.query_heads // split.tp
     # Sparse MLA has a separate backend since vLLM 0.18.

@@ -64,12 +64,27 @@ def deployment_of(
             offloaded_bytes=_gib(launch.flag("cpu-offload-gb")),
             hybrid_cache=launch.flag("disable-hybrid-kv-cache-manager") is None,
             redundant_experts=_redundant(launch),
+            attention_backend=_attention_backend(launch),
+            context_limit_tokens=_count(launch.flag("context-length")),
+            keeps_stated_fraction=fraction is not None and _keeps_fraction(launch, version),
         ),
         parallelism=split,
         cache_dtype=_cache_dtype(launch.flag("kv-cache-dtype"))
         or default_cache_dtype(executed, accelerator, engine, version),
         speculative=drafts is not None and drafts.own_layers,
     )
+
+
+def _attention_backend(launch: Launch) -> str | None:
+    """Return the attention backend that SGLang's flags name for prefill and decode alike, or None."""
+    prefill, decode = launch.flag("prefill-attention-backend"), launch.flag("decode-attention-backend")
+    return prefill if prefill is not None and prefill == decode else launch.flag("attention-backend")
+
+
+def _keeps_fraction(launch: Launch, version: Release) -> bool:
+    """Return whether SGLang takes the fraction of the launch as it is, which it can since 0.5.19."""
+    stated = launch.environment.get("SGLANG_AITER_HONOR_EXPLICIT_MEM_FRACTION", "").lower()
+    return stated in {"1", "true"} and version >= Release("0.5.19")
 
 
 def start_context(launch: Launch, asked: int | None, deployment: Deployment) -> int:

@@ -6,6 +6,7 @@ from enum import IntEnum
 from typing import Any, Final
 
 from penstock.fleet.release import Release, ReleaseRange
+from penstock.fleet.sglang_attention import rocm_backend
 from penstock.preflight.rules.condition import Facts
 
 
@@ -52,8 +53,7 @@ _BLOCK_IS_ASKED: Final = Release("0.19.0")
 """First release in which every backend is asked whether it takes --block-size (validate_configuration, and
 vllm@v0.19.0:vllm/v1/attention/selector.py#L74-L77). ROCm's platform drops the number in 0.18.0."""
 _UNREAD: Final = Backend(name=None, determined=False, block="", graphs=None, rejected={})
-_AITER_MLA_HEADS: Final = frozenset({16, 128})
-"""Numbers of heads per device for which SGLang uses AITER's MLA. For other numbers of heads, SGLang uses Triton."""
+_ROCM_CHIPS_READ: Final = frozenset({"gfx942", "gfx950"})
 
 
 def predict_backend(facts: Facts, table: Mapping[str, Any]) -> Backend:
@@ -114,18 +114,20 @@ def _sglang_backend(facts: Facts, table: Mapping[str, Any]) -> Backend:
     kind = _kind(_kinds(facts))
     if kind is None or not isinstance(version, Release) or version < Release(table["since"]) or chip is None:
         return _UNREAD
-    # In the tables, "else" means any other CUDA chip. For ROCm chips that are not listed, no code was read.
-    keys = (chip, "else") if facts.get("platform") == "cuda" else (chip,)
+    if chip in _ROCM_CHIPS_READ:
+        name = rocm_backend(_kinds(facts), str(facts.get("model.architecture")), _heads_of_replica(facts))
+        return replace(_UNREAD, name=name, determined=True)
+    # In the tables, "else" means any other CUDA chip. For other ROCm chips, no code was read.
+    keys = (chip, "else") if facts.get("platform") == "cuda" else ()
     tables = (table["models"].get(facts.get("model.architecture"), {}), table["kinds"][kind])
     name = next((found[key] for found in tables for key in keys if key in found), "?")
-    if kind == "mla" and name == "aiter" and _heads_here(facts) not in _AITER_MLA_HEADS:
-        name = "triton"
     return _UNREAD if name == "?" else replace(_UNREAD, name=name, determined=True)
 
 
-def _heads_here(facts: Facts) -> int | None:
-    heads = facts.get("model.heads_per_rank")
-    return heads if isinstance(heads, int) else None
+def _heads_of_replica(facts: Facts) -> int:
+    """Return the query heads of a device if all ranks of the replica shared them, by which SGLang chooses."""
+    heads, ranks = facts.get("model.heads_per_rank"), facts.get("parallel.dp")
+    return heads // ranks if isinstance(heads, int) and isinstance(ranks, int) else 0
 
 
 def _kind(kinds: frozenset[str]) -> str | None:
@@ -164,10 +166,12 @@ def _order(facts: Facts, orders: Mapping[str, list[str]]) -> list[str] | None:
 
 def _obstacle(entry: Mapping[str, Any], facts: Facts) -> str | None:
     chip, kv, head = facts.get("chip"), _cache_type(facts), facts.get("model.head_dim")
+    if not _in_range(entry.get("releases"), facts.get("version")):
+        return "not in this release"
     if "chips" in entry and chip not in entry["chips"]:
         return f"not for {chip}"
     if not _takes_cache(entry, facts):
-        return f"no {kv} cache"
+        return f"no {facts.get('kv.dtype') if kv == 'fp8' else kv} cache"
     if (missing := _aiter_obstacle(entry.get("aiter"), facts)) is not None:
         return missing
     if (refused := _block_obstacle(entry, facts)) is not None:
@@ -187,7 +191,7 @@ def _obstacle(entry: Mapping[str, Any], facts: Facts) -> str | None:
 def _takes_cache(entry: Mapping[str, Any], facts: Facts) -> bool:
     """Return whether a backend of this release takes the KV cache type on this chip, with this model's heads."""
     kv, chip, version = _cache_type(facts), facts.get("chip"), facts.get("version")
-    if kv not in entry["kv"]:
+    if kv not in entry["kv"] or not _in_range(entry.get("kv_names", {}).get(facts.get("kv.dtype")), version):
         return False
     if (chips := entry.get("kv_chips", {}).get(kv)) is not None:
         span = chips.get(chip) or chips.get("any")
@@ -196,6 +200,11 @@ def _takes_cache(entry: Mapping[str, Any], facts: Facts) -> bool:
     limits = {} if chip in {"sm_100", "sm_103"} else entry.get("kv_not", {}).get(kv, {})
     by_sinks = limits.get("sinks", False) and "sinks" in _kinds(facts)
     return not by_sinks and facts.get("model.head_dim") not in limits.get("heads", ())
+
+
+def _in_range(span: str | None, version: object) -> bool:
+    """Return whether a release is in a range. No range holds every release."""
+    return span is None or (isinstance(version, Release) and ReleaseRange.parse(span).holds(version))
 
 
 def _block_obstacle(entry: Mapping[str, Any], facts: Facts) -> str | None:

@@ -81,6 +81,7 @@ VOCABULARY: Final[Mapping[str, Fact]] = {
     "launch.graphs": Fact(Kind.FLAG, "whether CUDA or HIP graphs are captured"),
     "launch.max_model_len": Fact(Kind.NUMBER, "the longest request"),
     "launch.batched_tokens": Fact(Kind.NUMBER, "tokens of the largest step"),
+    "launch.sequences": Fact(Kind.NUMBER, "the most requests of one step"),
     "launch.speculative_tokens": Fact(Kind.NUMBER, "tokens drafted per step, 0 for none"),
     "launch.speculative_method": Fact(Kind.TEXT, "how they are drafted, or none"),
     "launch.kv_connector": Fact(Kind.FLAG, "whether KV leaves the engine (disaggregation, offload)"),

@@ -41,7 +41,7 @@ def render_unread(answer: UnreadPreflight, columns: int, *, strict: bool = False
             [] if answer.newer_than_read is None else [f"unread: {question.engine} {question.version} was not read"]
         )
         pieces += [Padding(Text(f"--strict fails: {one}", style="bold yellow"), (0, 0, 0, 2)) for one in reasons]
-    if answer.readiness is not Readiness.BLOCKED or not answer.launch.typed:
+    if not answer.launch.typed:
         pieces.append(Text(f"image: {plan.image or 'none is published'}", style="dim"))
         pieces.append(command_text(pack_command(plan.bare(), columns)))
     return Group(*pieces)
