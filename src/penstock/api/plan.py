@@ -52,6 +52,7 @@ from penstock.preflight.facts.subject import subject_of
 from penstock.reading.text import read_text
 from penstock.report.drawing.json_document import build
 from penstock.report.plan.document import PlanDocument
+from penstock.report.plan.first_answer import first_answer
 from penstock.report.plan.sentences import headline
 from penstock.report.plan.terminal import render_plan
 from penstock.workload import Trace
@@ -127,7 +128,7 @@ def plan(file: AskedPlan, *, calibration: AskedCalibration | None = None, watch:
     compile_first(watch)
     sources = sources_of(asked, folder, watch, calibration)
     with keep_solutions(program_files()):
-        result = make_plan(asked, sources, watch.progress)
+        result = make_plan(asked, sources, watch.progress, lambda family: watch.message(first_answer(family)))
     return PlanAnswer(result=result, sustained=sources.sustained_of)
 
 

@@ -8,7 +8,7 @@
 6. Bill the fleets, and price the rules, the demand scenarios and the nodes owned already.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.audit.saving_claim import check_claim
@@ -60,12 +60,16 @@ from penstock.simulation.run_options import StageProgress
 RUNNERS_UP = 3
 _SMALL_MODEL_BYTES = 40e9
 """Weights up to this size fit, with room for KV cache, on one device of 48 GB."""
+FoundFleets = Callable[[Family], None]
+"""Function that receives the simulated fleets as soon as the cheapest is known, and again if a cheaper one is found."""
 _ANSWERED_AGAIN = 2
 """Maximum number of times the uncertainty analysis starts again because it found a cheaper fleet."""
 
 
-def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_: None) -> PlanResult:
-    """Compute the result of a plan."""
+def make_plan(
+    plan: Plan, sources: Sources, progress: StageProgress = lambda *_: None, found: FoundFleets = lambda _: None
+) -> PlanResult:
+    """Compute the result of a plan; `found` receives the simulated fleets before the uncertainty analysis starts."""
     resolved, trace_notes = resolve_inputs(plan, sources)
     refuse_impossible(resolved, sources.engines_of_vendor)
     choice = search_candidates(resolved, sources, progress)
@@ -74,7 +78,7 @@ def make_plan(plan: Plan, sources: Sources, progress: StageProgress = lambda *_:
     problem = build_problem(resolved, candidates)
     unserved = unserved_lengths(resolved, candidates, sources.model_of)
     question = _Question(resolved=resolved, candidates=candidates, problem=problem, needs=confident.needs)
-    answer = None if unserved else _answer(question, sources, progress)
+    answer = None if unserved else _answer(question, sources, progress, found)
     if answer is not None:
         answer = _with_other_software(answer, question, choice.not_launched, sources)
     return PlanResult(
@@ -147,7 +151,7 @@ def resolve_inputs(plan: Plan, sources: Sources) -> tuple[Resolved, tuple[LeftOu
     return replace(resolved, plan=with_steps(resolved.plan)), notes
 
 
-def _answer(question: _Question, sources: Sources, progress: StageProgress) -> Answer | None:
+def _answer(question: _Question, sources: Sources, progress: StageProgress, found: FoundFleets) -> Answer | None:
     """Return the plan's answer; None if no fleet satisfies every rule, even with replica rates times `MAY_CARRY`.
 
     The uncertainty analysis solves for fleets with changed inputs. If a fleet solved for changed inputs is also cheaper
@@ -159,7 +163,7 @@ def _answer(question: _Question, sources: Sources, progress: StageProgress) -> A
         return None
     if simulator is None:
         unproven = ProvenFleets(planned=planned, proof=Proof(verified=()))
-        return _describe(_analyse(unproven, question, None, progress), question, None)
+        return _describe(_analyse(unproven, question, None, progress, found), question, None)
 
     def verify(mix: Mix) -> Verified:
         return replace(simulator.verify(question.with_headroom(mix, problem), problem), planned=mix)
@@ -171,7 +175,7 @@ def _answer(question: _Question, sources: Sources, progress: StageProgress) -> A
         family = proven.as_simulated(problem)
         together = joint_fleets(family, problem, question.needs, question.confidence)
         proven = add_cheaper_fleets(proven, problem, tuple(together), verify) or proven
-    return _describe(_analyse(proven, question, simulator, progress, verify), question, simulator)
+    return _describe(_analyse(proven, question, simulator, progress, found, verify), question, simulator)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,6 +193,7 @@ def _analyse(
     question: _Question,
     simulator: FleetSimulator | None,
     progress: StageProgress,
+    found: FoundFleets,
     verify: Verify | None = None,
 ) -> _Analysed:
     """Quantify the uncertainty of the proven fleets; start again if this finds a cheaper fleet, at most twice.
@@ -202,6 +207,7 @@ def _analyse(
 
     for restarts in range(_ANSWERED_AGAIN, -1, -1):
         simulated = proven.as_simulated(problem)
+        found(simulated)
         competing = find_competing(simulated, question.resolved, question.candidates, progress)
         drawn = competing.family.of_other_worlds
         cheaper = with_cheaper(drawn, restarts)

@@ -71,7 +71,7 @@ def test_the_order_names_instances() -> None:
     result = solved(RENT.replace("RATE", "9.0").replace("SIZES", "[1]"), spread=0.0)
     assert isinstance(result.answer, Answer)
     assert acquisition_plan(result.answer.winner.mix, result.resolved) == (
-        "Rent 3 instances of 1 NVIDIA H200 SXM by the hour"
+        "Rent 3 single-device instances of NVIDIA H200 SXM by the hour"
     )
     assert "instances" not in small_fleet(result, result.answer)
 

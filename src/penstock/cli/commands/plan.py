@@ -86,16 +86,40 @@ def plan_command(
 
         check_drawable(".html")
     from penstock.api.plan import plan
-    from penstock.cli.console import Watch, show, write_file
-    from penstock.planning.plan_result import NoFleet
+    from penstock.cli.console import Watch
 
     with Watch("planning") as watch:
         answer = plan(file, calibration=calibration_choice(calibration), watch=watch)
+    _write_and_show(file, answer, html=html, fleet=fleet, rfp=rfp, as_json=as_json)
+
+
+def _write_and_show(
+    file: Path, answer: "PlanAnswer", *, html: Path | None, fleet: Path | None, rfp: Path | None, as_json: bool
+) -> None:
+    """Write the requested files, print the answer, and name the next commands unless the answer is JSON."""
+    from penstock.cli.console import show, write_file
+    from penstock.planning.plan_result import NoFleet
+
     found = answer.result.answer
     if not isinstance(found, NoFleet):
         for path, text, note in _files(answer, found, html=html, fleet=fleet, rfp=rfp):
             write_file(path, text, note=note)
     show(answer, as_json=as_json)
+    if not as_json and not isinstance(found, NoFleet):
+        _show_next_commands(file, found, fleet=fleet, rfp=rfp)
+
+
+def _show_next_commands(file: Path, found: "Answer", *, fleet: Path | None, rfp: Path | None) -> None:
+    """Print the commands that come after this one. They depend on the files that were written."""
+    from rich.console import Group
+
+    from penstock.cli.console import stdout
+    from penstock.report.plan.next_steps import next_steps
+    from penstock.report.predict_summary import next_commands
+
+    console = stdout()
+    steps = next_steps(file, fleet=fleet, rfp=rfp, vendors=sorted(found.winner.mix.vendors))
+    console.print(Group(*next_commands(steps, console.width)), crop=False)
 
 
 def _print_example() -> None:

@@ -140,7 +140,10 @@ def _counted_units(count: int, offer: Offer, *, rented: bool) -> str:
     """Return a number of nodes or instances with their devices, or of single devices."""
     if offer.unit == DEVICE:
         return f"{count:,} x"
-    return f"{count_text(count, 'instance' if rented or offer.unit != NODE else 'node')} of {offer.devices}"
+    unit = "instance" if rented or offer.unit != NODE else "node"
+    if offer.devices == 1:
+        return f"{count_text(count, f'single-device {unit}')} of"
+    return f"{count_text(count, unit)} of {offer.devices}"
 
 
 def _most(nodes: Iterable[tuple[int, int]]) -> int:

@@ -1,0 +1,40 @@
+"""What a plan says before its uncertainty is known, and the commands it names at its end."""
+
+from pathlib import Path
+
+from penstock.planning.plan_result import Answer
+from penstock.report.drawing.html_template import code_marked
+from penstock.report.plan.first_answer import first_answer
+from penstock.report.plan.next_steps import next_steps
+from penstock.report.plan.plan_amounts import usd
+from small_plans import TWO_PARTS, solved
+
+
+def test_the_first_answer_names_fleet_cost_and_rivals() -> None:
+    answer = solved(TWO_PARTS).answer
+    assert isinstance(answer, Answer)
+    text = first_answer(answer.family)
+    fleet, cost = answer.winner.mix.nodes_of("h200_sxm", 0), usd(answer.winner.cost.total_usd)
+    assert text.startswith(f"Cheapest so far: NVIDIA at {cost} all in, {fleet:.0f} x h200_sxm bought (AMD ")
+    assert "what would change it" in text
+
+
+def test_a_plan_without_files_names_the_command_that_writes_them() -> None:
+    (command,) = next_steps(Path("my plan.yaml"), fleet=None, rfp=None, vendors=["amd"]).values()
+    assert command == "penstock plan 'my plan.yaml' --fleet fleet.yaml --html report.html --rfp request"
+
+
+def test_a_written_fleet_is_checked_replayed_routed_exported_and_measured() -> None:
+    commands = next_steps(Path("p.yaml"), fleet=Path("f.yaml"), rfp=Path("rfp"), vendors=["amd", "nvidia"]).values()
+    assert list(commands) == [
+        "penstock preflight --fleet f.yaml",
+        "penstock simulate --fleet f.yaml",
+        "penstock route f.yaml",
+        "penstock export f.yaml --to litellm",
+        "penstock bench rfp/acceptance-amd.yaml --target amd=http://HOST:8000",
+        "penstock bench rfp/acceptance-nvidia.yaml --target nvidia=http://HOST:8000",
+    ]
+
+
+def test_pages_write_commands_as_code_and_escape_the_rest() -> None:
+    assert code_marked("<b> `penstock route` & more") == "&lt;b&gt; <code>penstock route</code> &amp; more"
