@@ -20,7 +20,7 @@ EXIT_CODES: Final = (
     (0, "the question is answered, and the verdict is positive"),
     (1, "a negative verdict: it does not fit, breaks, or is impossible"),
     (2, "usage: an argument is wrong or missing; one line says how to fix it"),
-    (3, "an expected failure: a file that cannot be read, a network that does not answer"),
+    (3, "an expected failure: an unknown name, a file that cannot be read, a network that does not answer"),
     (70, "a bug; the traceback is printed"),
     (130, "interrupted with Ctrl-C"),
 )
