@@ -8,7 +8,7 @@ from typing import Final
 
 from penstock.model.cache_dtypes import CacheDtype
 from penstock.model.sequence_mixers import SequenceMixer
-from penstock.model.weight import FORMATS, FP8_BLOCK, Part, Weight, WeightFormat
+from penstock.model.weight import FORMATS, FP8_BLOCK, Part, Split, Weight, WeightFormat
 
 _FP8_BY_CHANNEL: Final = frozenset({"Glm4MoeForCausalLM"})
 """Mixture-of-experts architectures whose FP8 release has one scale per channel. AITER tunes the matrix products of
@@ -101,6 +101,19 @@ class ModelSpec:
         kinds: dict[Weight, int] = {}
         which = [kinds.setdefault(replace(weight, module="", layer=None), len(kinds)) for weight in self.weights]
         return tuple(kinds), tuple(which)
+
+    @cached_property
+    def fused_matrices(self) -> Mapping[WeightFormat, int]:
+        """Return the number of matrices of the layers after the engine has fused them, by the format of the weights.
+
+        Matrices of one module that read the same input are fused, for example queries, keys and values.
+        """
+        fused = {
+            (weight.module.rpartition(".")[0], weight.shape[1:], weight.split is Split.ROW, weight.layer): weight.format
+            for weight in self.weights
+            if weight.layer is not None and len(weight.shape) > 1 and weight.part not in {Part.VISION, Part.MTP}
+        }
+        return Counter(fused.values())
 
     @cached_property
     def layer_kinds(self) -> Mapping[str, int]:

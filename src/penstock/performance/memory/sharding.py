@@ -1,5 +1,6 @@
 """Computes which part of each weight one device holds under tensor, expert and pipeline parallelism."""
 
+from collections import Counter
 from math import ceil, gcd
 
 from penstock.fleet.deployment import Deployment, Parallelism
@@ -29,18 +30,23 @@ def stage_of_layers(layers: int, pp: int) -> tuple[int, ...]:
 
 def weight_bytes_by_part(deployment: Deployment, stage: int) -> dict[Part, int]:
     """Return the bytes of weights that one device of a pipeline stage holds, for each part of the model."""
-    model, parallelism = deployment.model, deployment.parallelism
-    stages = stage_of_layers(len(model.layers), parallelism.pp)
-    tied = not any(weight.part is Part.LM_HEAD for weight in model.weights)
-    kinds, kind_of = model.weight_kinds
-    held = [device_bytes(kind, deployment) for kind in kinds]
-    totals: dict[Part, int] = {}
-    for weight, kind in zip(model.weights, kind_of, strict=True):
+    model, totals = deployment.model, dict[Part, int]()
+    for kind, count in _held_kinds(model, deployment.parallelism.pp, stage).items():
+        weight = model.weight_kinds[0][kind]
         if weight.part is Part.MTP and not deployment.speculative:
             continue
-        if stage in _stages_holding(weight, stages, parallelism.pp, tied=tied):
-            totals[weight.part] = totals.get(weight.part, 0) + held[kind]
+        totals[weight.part] = totals.get(weight.part, 0) + count * device_bytes(weight, deployment)
     return totals
+
+
+def _held_kinds(model: ModelSpec, pp: int, stage: int) -> Counter[int]:
+    """Return the number of weights of each kind that a pipeline stage holds."""
+    kinds, kind_of = model.weight_kinds
+    if pp == 1:
+        return Counter(kind_of)
+    stages, tied = stage_of_layers(len(model.layers), pp), all(kind.part is not Part.LM_HEAD for kind in kinds)
+    every = zip(model.weights, kind_of, strict=True)
+    return Counter(kind for weight, kind in every if stage in _stages_holding(weight, stages, pp, tied=tied))
 
 
 def device_bytes(weight: Weight, deployment: Deployment) -> int:

@@ -24,6 +24,7 @@ from penstock.performance.prediction.measured_load import (
 )
 from penstock.performance.prediction.serving_stack import Stack, independent_rank
 from penstock.performance.prediction.speculation import Speculation
+from penstock.performance.similarity.blas_threads import one_thread
 from penstock.performance.similarity.cases import WORDS, Cases, hash_strings, labels_of_run
 from penstock.performance.similarity.curve import DOUBLINGS
 from penstock.performance.similarity.draft_evidence import DraftEvidence
@@ -131,6 +132,7 @@ class DraftedCurve:
         spread = self.spread(asked, near=at.tier in {"measured", "interpolated"})
         return replace(self.drafts, log_factor=at.log_factor, spread=spread)
 
+    @one_thread()
     def at_typical_loads(self) -> Speculation:
         """Return the speculative decoding with the factor and the uncertainty of its steps at typical loads."""
         loads = tuple(GRID[number] for number in CENTRE)

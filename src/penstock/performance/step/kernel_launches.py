@@ -8,8 +8,8 @@ from typing import Final
 
 from penstock.catalog.accelerator import Accelerator, Precision
 from penstock.fleet.deployment import Deployment
-from penstock.model import ModelSpec, Part, Weight
-from penstock.model.weight import Split
+from penstock.model import ModelSpec
+from penstock.model.weight import WeightFormat
 from penstock.performance.step.datapath import compute_precision
 
 _WIRE_BYTES: Final = 2
@@ -39,22 +39,14 @@ def link_bytes_per_s(accelerator: Accelerator, ranks: int) -> float:
 def multiplications(model: ModelSpec, accelerator: Accelerator) -> tuple[int, int]:
     """Count the matrix multiplications of the layers, and how many of them first quantise their input in blocks.
 
-    Matrices of one module that read the same input count as one launch, because engines fuse them (for example queries,
-    keys and values). Scales of a whole tensor or row are applied by the preceding kernel. Scales of blocks need an
-    extra kernel.
+    Fused matrices count as one launch. Scales of a whole tensor or row are applied by the preceding kernel. Scales of
+    blocks need an extra kernel.
     """
-    fused = {
-        (weight.module.rpartition(".")[0], weight.shape[1:], weight.split is Split.ROW, weight.layer): _in_blocks(
-            weight, accelerator
-        )
-        for weight in model.weights
-        if weight.layer is not None and len(weight.shape) > 1 and weight.part not in {Part.VISION, Part.MTP}
-    }
-    return len(fused), sum(fused.values())
+    fused = model.fused_matrices
+    return sum(fused.values()), sum(count for stored, count in fused.items() if _in_blocks(stored, accelerator))
 
 
-def _in_blocks(weight: Weight, accelerator: Accelerator) -> bool:
-    stored = weight.format
+def _in_blocks(stored: WeightFormat, accelerator: Accelerator) -> bool:
     if stored.scale_columns is None or stored.widened_to is not None:
         return False
     return compute_precision(stored.name, accelerator) in {Precision.FP8, Precision.FP4, Precision.INT8}

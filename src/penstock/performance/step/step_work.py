@@ -94,15 +94,17 @@ class ReplicaWork:
         self.dense_bytes = self.expert_bytes = 0.0
         self.widened_dense_bytes = self.widened_expert_bytes = 0.0
         self.token_s = self.routed_token_s = 0.0
-        tied = not any(weight.part is Part.LM_HEAD for weight in model.weights)
         kinds, kind_of = model.weight_kinds
+        tied = all(kind.part is not Part.LM_HEAD for kind in kinds)
         per_kind = [self._held_widened_and_s(kind) for kind in kinds]
         skipped = {Part.VISION, Part.MTP} if tied else {Part.VISION, Part.MTP, Part.EMBEDDING}
+        read = [kind.part not in skipped for kind in kinds]
+        routed = [kind.part is Part.ROUTED_EXPERTS for kind in kinds]
         for kind in kind_of:
-            if kinds[kind].part in skipped:
+            if not read[kind]:
                 continue
             held, widened, seconds = per_kind[kind]
-            if kinds[kind].part is Part.ROUTED_EXPERTS:
+            if routed[kind]:
                 self.expert_bytes += held
                 self.widened_expert_bytes += widened
                 self.routed_token_s += seconds
