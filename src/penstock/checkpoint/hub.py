@@ -1,5 +1,6 @@
 """Reads a checkpoint's config and tensor headers, but neither code nor weights, from the Hugging Face hub."""
 
+import logging
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,6 +47,8 @@ def _client(repository: str) -> tuple["HfApi", str, str | None]:
         from huggingface_hub import HfApi  # noqa: PLC0415 - optional extra
     except ImportError:
         raise MissingExtra("reading from the hub needs an extra: pip install 'penstock[hub]'") from None
+    # The client prints two lines for each attempt to reach the hub; the error at the end says the same in one.
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     return HfApi(), name, revision or None
 
 

@@ -143,7 +143,11 @@ class FileShape(Generic[_T]):
             hint = f"did you mean `{near[0]}`?" if near else f"known keys: {', '.join(known)}"
             raise tree.unknown_key(place, hint) from None
         if kind == "missing":
-            raise tree.error(place[:-1], f"has no `{place[-1]}`; add `{place[-1]}: ...`") from None
+            missing = [
+                entry["loc"][-1] for entry in errors if entry["type"] == kind and _place(entry)[:-1] == place[:-1]
+            ]
+            named, added = (", ".join(f"`{key}{after}`" for key in dict.fromkeys(missing)) for after in ("", ": ..."))
+            raise tree.error(place[:-1], f"has no {named}; add {added}") from None
         raise tree.error(place, _problem(first)) from None
 
     def schema(self) -> dict[str, Any]:

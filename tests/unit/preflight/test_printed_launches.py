@@ -11,6 +11,7 @@ from penstock.fleet import Parallelism, Release
 from penstock.fleet.serving_engines import ServingEngine
 from penstock.preflight import LaunchChoices, Preflight, PreflightQuestion, check, load_knowledge, parse_command
 from penstock.preflight.facts.subject import smallest_split, subject_of
+from penstock.preflight.launch.flag_values import check_values
 from penstock.preflight.launch.release_flags import expand_abbreviations
 from penstock.preflight.nearest_split import nearest
 from penstock.preflight.rules.rule import Severity
@@ -110,3 +111,40 @@ def test_a_refused_backend_names_what_to_change(flags: str, fix: str) -> None:
     (obstacle,) = check(question, KNOWLEDGE).obstacles
     assert fix in obstacle.text
     assert obstacle.text.count("leave --") == 1
+
+
+@pytest.mark.parametrize(
+    ("on", "release", "cache", "passes"),
+    [
+        ("h200_sxm", "0.23.0", "fp8_e4m3", False),
+        ("h200_sxm", "0.23.0", "fp8", True),
+        ("h200_sxm", "0.30.0", "fp8_e4m3", True),
+        ("b200_sxm", "0.23.0", "fp8_e4m3", True),
+    ],
+)  # vllm@v0.23.0:vllm/v1/attention/backends/mla/flashmla_sparse.py#L92-L97 and flashinfer_mla_sparse_sm90.py of 0.30.0
+def test_sparse_mla_takes_an_fp8_cache_by_name(on: str, release: str, cache: str, passes: bool) -> None:  # noqa: FBT001
+    question = PreflightQuestion(
+        subject=subject_of(open_checkpoint("glm-5.2-fp8"), "glm-5.2-fp8"),
+        accelerator=load_accelerator(on),
+        engine="vllm",
+        version=Release(release),
+        asked=LaunchChoices(parallelism=Parallelism(tp=8)),
+        launch=parse_command(f"vllm serve zai-org/GLM-5.2-FP8 -tp 8 --max-model-len 32768 --kv-cache-dtype {cache}")[1],
+    )
+    kinds = {obstacle.kind for obstacle in check(question, KNOWLEDGE).obstacles}
+    assert ("backend" not in kinds) is passes
+
+
+@pytest.mark.parametrize(
+    ("config", "refused"),
+    [
+        ('{"method": "mtp"}', True),
+        ('{"method": "mtp", "num_speculative_tokens": 1}', False),
+        ('{"method": "mtp", "model": "deepseek-ai/DeepSeek-R1"}', False),
+        ('{"method": "suffix"}', False),
+    ],
+)  # vllm@v0.27.1:vllm/config/speculative.py#L703, #L1089, #L1289-L1294
+def test_drafts_of_a_model_of_its_own_need_their_number(config: str, refused: bool) -> None:  # noqa: FBT001
+    line = f"vllm serve deepseek-ai/DeepSeek-R1 -tp 8 --speculative-config '{config}'"
+    found = check_values(parse_command(line)[1], "vllm", Release("0.27.1"), KNOWLEDGE)
+    assert any("num_speculative_tokens" in flag.message for flag in found) is refused

@@ -27,6 +27,7 @@ BOMB = "a0: &a0 [1, 1]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9
             "f.yaml:3: `colour` is not a key of the fleet",
         ),
         ("version: 1\nname:\nnodes: []\npools: []\nroutes: []", "f.yaml:1: the fleet: has no `name`; add `name: ...`"),
+        ("version: 1\npools: []", "f.yaml:1: the fleet: has no `name`, `nodes`, `routes`; add `name: ...`, `nodes"),
         ("version: 1\nname: ''\nnodes: []\npools: []\nroutes: []", "f.yaml:2: name: must be a single word or sentence"),
         ("version: 1\nname: x\nnodes: 7\npools: []\nroutes: []", "f.yaml:3: nodes: must be a list"),
         ("version: 1\nname: x\nnodes: [7]\npools: []\nroutes: []", "f.yaml:3: nodes 1: must have keys"),
