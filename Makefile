@@ -15,7 +15,7 @@ WHEEL_TESTS := $(shell grep -rl --include='*.py' 'pytest.mark.wheel' tests)
 # The workers fill the cores; threads of linear algebra beside them only wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help check format lint types imports machine-code test core plans thorough wheel wheel-venv wheel-test docs docs-check claims accuracy calibration disaggregation power drafts routing overload measurements tables ledger constraints fuzz fuzz-gateway soak bench-fleet bench bench-gateway optima engine parsers clean capacities confidence replays seeds walk site shared-devices flip plan-times
+.PHONY: help check format lint types imports machine-code test core plans thorough wheel wheel-venv wheel-test docs docs-check claims accuracy calibration disaggregation power drafts routing overload measurements tables ledger constraints fuzz fuzz-gateway fuzz-module soak bench-fleet bench bench-gateway optima engine parsers clean capacities confidence replays seeds walk site shared-devices flip plan-times
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
@@ -168,6 +168,9 @@ bench-gateway: $(VENV)/.installed ## the gateway beside bare Envoy, in turns (te
 
 fuzz: $(VENV)/.installed ## the long fuzz: a million hostile configs and headers
 	PENSTOCK_FUZZ_CASES=1000000 $(BIN)/pytest tests/property/test_hostile_input.py -q
+
+fuzz-module: $(VENV)/.installed ## the long fuzz of the module inside Envoy: 100,000 bodies cut at every boundary under AddressSanitizer, 10,000 decisions by module, simulator and source
+	PENSTOCK_MODULE_BODIES=100000 PENSTOCK_MODULE_DECISIONS=10000 $(BIN)/pytest -n 0 tests/unit/gateway/test_inside_envoy.py -q
 
 fuzz-gateway: $(VENV)/.installed ## the long fuzz of the gateway: 100,000 requests through both protocols, 100,000 metrics pages (half an hour)
 	PENSTOCK_FUZZ_CASES=50000 $(BIN)/pytest -n 0 tests/integration/test_gateway_fuzz.py -q

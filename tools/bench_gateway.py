@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 REPOSITORY: Final = Path(__file__).resolve().parent.parent
-VARIANTS: Final = ("bare", "constant", "ext_authz", "ext_proc", "ext_proc_buffered")
+VARIANTS: Final = ("bare", "constant", "ext_authz", "ext_proc", "ext_proc_buffered", "module")
 """`constant` is ext_authz without a picker: every request gets the first endpoint."""
 PEERS: Final = {
     "sglang-router": ("bin/sglang-router", "launch", "--log-level", "error"),
@@ -33,6 +33,8 @@ PEERS: Final = {
 BACKENDS: Final = ("127.0.0.1:19101", "127.0.0.1:19102", "127.0.0.1:19103")
 SLOW_BACKENDS: Final = ("127.0.0.1:19111", "127.0.0.1:19112", "127.0.0.1:19113")
 FAST_BACKENDS: Final = ("127.0.0.1:19121", "127.0.0.1:19122", "127.0.0.1:19123")
+GAPS_US: Final[dict[tuple[str, ...], int]] = {BACKENDS: 0, SLOW_BACKENDS: 20_000, FAST_BACKENDS: 2_000}
+"""Microseconds between two tokens of each kind of backend."""
 MODEL: Final = "m"
 TASKSET, COMPILER = shutil.which("taskset") or "taskset", shutil.which("gcc") or "gcc"
 START_S: Final = 180.0
@@ -61,9 +63,19 @@ LOADS: Final = (
 )
 
 
+def widened(backends: Sequence[str], count: int) -> tuple[str, ...]:
+    """Return `count` addresses of one kind of backend, from a range of ports of its own."""
+    if count <= len(backends):
+        return tuple(backends[:count])
+    first = 20_000 + 10 * (int(backends[0].rpartition(":")[2]) - 19_101) * 10
+    return tuple(f"127.0.0.1:{first + number}" for number in range(count))
+
+
 def serve(variant: str, port: int, backends: Sequence[str], folder: str) -> None:
     """Run one router in the foreground."""
-    from penstock.gateway.envoy.envoy_config import EnvoySettings  # noqa: PLC0415 - in the child only
+    from penstock.gateway.envoy.envoy_binary import envoy_program  # noqa: PLC0415 - in the child only
+    from penstock.gateway.envoy.envoy_config import EnvoySettings  # noqa: PLC0415 - same
+    from penstock.gateway.inside_envoy.module_library import module_paths  # noqa: PLC0415 - same
     from penstock.gateway.state.routed_fleet import RoutedFleet  # noqa: PLC0415 - same
     from penstock.gateway.supervisor import Supervisor  # noqa: PLC0415 - same
     from penstock.routing.records import new_endpoints  # noqa: PLC0415 - same
@@ -93,6 +105,7 @@ def serve(variant: str, port: int, backends: Sequence[str], folder: str) -> None
         concurrency=1,
         pick=variant != "bare",
         pick_timeout_s=5.0,
+        module=module_paths(envoy_program()) if variant == "module" else ("", ""),
     )
     Supervisor(settings, lambda _: fleet, None, drain_s=0.0).run()
 
@@ -207,7 +220,7 @@ def measure(folder: Path, load: Load, port: int, body: Path, router: int) -> dic
 
 
 def run(
-    repetitions: int, chosen: Sequence[Load], variants: Sequence[str], sources: Path, peers: Path | None
+    repetitions: int, chosen: Sequence[Load], variants: Sequence[str], sources: Path, peers: Path | None, endpoints: int
 ) -> list[dict[str, Any]]:
     """Measure every router under every load, in turns."""
     results = []
@@ -217,12 +230,11 @@ def run(
         written = bodies(folder)
         processes = []
         try:
-            for gap_us, places in ((0, BACKENDS), (20_000, SLOW_BACKENDS), (2_000, FAST_BACKENDS)):
+            for kind in dict.fromkeys(load.backends for load in chosen):
+                places, alike = widened(kind, endpoints), [load for load in chosen if load.backends == kind]
                 ports = [place.rpartition(":")[2] for place in places]
-                processes.append(started([folder / "backend", "200", str(gap_us), *ports], 1))
-            for place in dict.fromkeys(load.backends for load in chosen):
-                alike = [load for load in chosen if load.backends == place]
-                results += behind(place, alike, folder, written, repetitions, variants, peers)
+                processes.append(started([folder / "backend", "200", str(GAPS_US[kind]), *ports], 1))
+                results += behind(places, alike, folder, written, repetitions, variants, peers)
         finally:
             for process in processes:
                 process.terminate()
@@ -315,6 +327,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--serve", nargs="+", help=argparse.SUPPRESS)
     parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--endpoints", type=int, default=3)
     parser.add_argument("--loads", nargs="*", default=[load.name for load in LOADS])
     parser.add_argument("--routers", nargs="*", default=list(VARIANTS))
     parser.add_argument("--sources", type=Path, default=REPOSITORY.parent / "shared" / "tools")
@@ -326,7 +339,7 @@ def main() -> None:
         serve(variant, int(port), backends, folder)
         return
     loads = [load for load in LOADS if load.name in chosen.loads]
-    results = run(chosen.repetitions, loads, chosen.routers, chosen.sources, chosen.peers)
+    results = run(chosen.repetitions, loads, chosen.routers, chosen.sources, chosen.peers, chosen.endpoints)
     if chosen.json:
         chosen.json.write_text(json.dumps(results))
     print(table(results))

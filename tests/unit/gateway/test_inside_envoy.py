@@ -1,0 +1,299 @@
+"""The module with a fake Envoy around it: its scan, its decisions and its books."""
+
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from penstock.errors import UsageError
+from penstock.gateway.inside_envoy import module_library
+from penstock.gateway.inside_envoy.module_library import find_library
+from penstock.gateway.inside_envoy.module_table import (
+    ModuleTable,
+    module_header,
+    shared_tables,
+    table_file,
+    write_module_table,
+)
+from penstock.gateway.picker.request_body import read_body
+from penstock.gateway.state.routed_fleet import RoutedClass, RoutedFleet
+from penstock.gateway.state.shared_tables import PICKER_STATE, shared_array
+from penstock.routing import harm, picker_calls
+from penstock.routing.records import ENDPOINT, PARAMETERS, REQUEST, new_endpoints
+
+SOURCE = Path(__file__).with_name("fake_envoy.c")
+DECISIONS = int(os.environ.get("PENSTOCK_MODULE_DECISIONS", "400"))
+BODIES = int(os.environ.get("PENSTOCK_MODULE_BODIES", "300"))
+ENDPOINTS, PLACES = 12, 256
+RECORDED = np.dtype(
+    [
+        ("request", REQUEST),
+        ("parameters", PARAMETERS),
+        ("endpoints", ENDPOINT, (PLACES,)),
+        ("hits", "i8", (PLACES,)),
+        ("order", "i8", (3,)),
+        ("found", "i8"),
+    ],
+    align=True,
+)
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+CC, GCC = shutil.which("cc") or "cc", shutil.which("gcc") or "gcc"
+WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror")
+
+
+@pytest.fixture(scope="module")
+def envoy(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    made = tmp_path_factory.mktemp("module") / "fake_envoy.so"
+    command = [CC, *WARNINGS, "-Wno-unused-function", "-O2", "-fPIC", "-shared", "-o", str(made), str(SOURCE)]
+    subprocess.run([*command, "-lm", "-ldl"], check=True)
+    loaded = ctypes.CDLL(str(made))
+    loaded.fake_request.restype = loaded.fake_last.restype = ctypes.c_void_p
+    loaded.fake_time.argtypes = [ctypes.c_double]
+    loaded.fake_scan.restype = ctypes.c_int64
+    return loaded
+
+
+def scan(envoy: ctypes.CDLL, body: bytes, cut: int, piece: int) -> tuple[bytes, list[int], list[int]]:
+    model, numbers, keys = ctypes.create_string_buffer(200), (ctypes.c_int64 * 4)(), (ctypes.c_int64 * 128)()
+    sizes = (ctypes.c_size_t(value) for value in (len(body), cut, piece))
+    count = envoy.fake_scan(body, *sizes, model, numbers, keys)
+    return model.value, list(numbers), list(keys[:count])
+
+
+def random_body(rng: np.random.Generator) -> bytes:
+    texts = [
+        "hello",
+        'a "quoted" \\ word',
+        "\n\t",
+        "ünïcode 漢字",
+        "{[,:]}",
+        "\\\\",
+        "x" * int(rng.integers(0, 5000)),
+        "",
+    ]
+    values: dict[str, Any] = {
+        "model": rng.choice(["m", "meta/llama", "größe", 'odd"name\\']),
+        "messages": [{"role": "user", "content": str(rng.choice(texts))} for _ in range(rng.integers(1, 4))],
+        "max_tokens": [5, 0, -3, 2.5, None, "7", 2**40, 16][rng.integers(0, 8)],
+        "max_completion_tokens": [None, 9, True, 1][rng.integers(0, 4)],
+        "stream": [True, False, "true", None][rng.integers(0, 4)],
+        "n": [1, 2, 500, None][rng.integers(0, 4)],
+        "tools": {"model": "not this", "deep": [{"max_tokens": 3}], "text": str(rng.choice(texts))},
+    }
+    names = [name for name in rng.permutation(list(values)) if rng.random() < 0.8]
+    spaced = {"separators": (",", ":")} if rng.random() < 0.5 else {"indent": 1} if rng.random() < 0.5 else {}
+    chosen = {name: values[name] for name in names}
+    made = json.dumps(chosen, ensure_ascii=bool(rng.random() < 0.5), **spaced)
+    return made.encode()
+
+
+def test_the_scan_reads_what_a_json_parser_reads_wherever_the_body_is_cut(envoy: ctypes.CDLL) -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(BODIES):
+        body = random_body(rng)
+        expected = read_body(body, len(body))
+        model, (has_model, limit, stream, choices), keys = found = scan(envoy, body, len(body), len(body))
+        assert (bool(has_model), model.decode()) == (expected.model is not None, expected.model or "")
+        assert (limit, bool(stream)) == (expected.limit_tokens or 0, expected.stream), body
+        assert min(max(choices, 1), 128) == expected.choices
+        assert len(keys) <= 1 + len(body) // 1024
+        for cut in rng.integers(0, len(body) + 1, 8).tolist():
+            assert scan(envoy, body, cut, int(rng.integers(1, 200))) == found
+
+
+def test_equal_beginnings_have_equal_keys_up_to_the_first_difference(envoy: ctypes.CDLL) -> None:
+    def keys(text: str, **more: object) -> list[int]:
+        body = json.dumps({**more, "messages": [{"role": "user", "content": text}], "model": "m"}).encode()
+        return scan(envoy, body, 0, 777)[2]
+
+    first, other = keys("a" * 9000), keys("a" * 5000 + "b" * 4000)
+    assert len(first) == len(other) == 8
+    assert [one == two for one, two in zip(first, other, strict=True)] == [True] * 4 + [False] * 4
+    assert keys("a" * 9000, temperature=0.3) == first  # fields before the prompt do not matter
+    assert len(keys("a" * 500_000)) == 128
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="AddressSanitizer comes with gcc here")
+def test_the_scan_stays_within_its_bytes(tmp_path: Path) -> None:
+    program = tmp_path / "fuzz"
+    flags = ["-g", "-O1", "-DFUZZ", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    subprocess.run([GCC, *WARNINGS, *flags, "-o", str(program), str(SOURCE), "-lm", "-ldl"], check=True)
+    done = subprocess.run([str(program), "7", str(BODIES)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert int(done.stdout.split()[0]) > BODIES
+
+
+def test_the_header_of_the_tables_is_current() -> None:
+    assert (Path(module_library.__file__).parent / "module_table.h").read_text() == module_header()
+
+
+def test_the_module_is_small() -> None:
+    folder = Path(module_library.__file__).parent
+    lines = (folder / "envoy_module.c").read_text().splitlines()
+    assert len(lines) < 900
+
+
+def test_another_envoy_is_refused_in_one_line(tmp_path: Path) -> None:
+    other = tmp_path / "envoy"
+    other.write_text("#!/bin/sh\necho 'envoy  version: abc/1.39.2/Clean/RELEASE/BoringSSL'\n")
+    other.chmod(0o755)
+    with pytest.raises(UsageError, match=r"needs Envoy 1\.40\.0, and .* is abc/1\.39\.2") as error:
+        module_library.check_release(str(other))
+    assert "\n" not in str(error.value)
+
+
+def test_a_platform_without_module_and_compiler_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(module_library, "SHIPPED", tmp_path / "none" / "shipped")
+    monkeypatch.setattr(module_library, "source_digest", lambda: "0")
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(UsageError, match=r"install a C compiler \(cc\), or use --protocol ext_authz"):
+        module_library.find_module()
+
+
+def module_fleet(generation: int = 0, addresses: range = range(ENDPOINTS)) -> RoutedFleet:
+    endpoints = new_endpoints(len(addresses))
+    endpoints["vendor"], endpoints["pool"] = [place % 2 for place in addresses], [place % 3 for place in addresses]
+    endpoints["step_s"], endpoints["prompt_token_s"], endpoints["step_tokens"] = 0.01, 1e-5, 8192
+    endpoints["sequence_s"], endpoints["context_token_s"] = 1e-4, 1e-8
+    endpoints["kv_tokens"] = endpoints["max_context_tokens"] = 60_000
+    endpoints["max_running"] = 16
+    classes = [
+        RoutedClass(name="chat", model="m", input_tokens=200, output_tokens=100, ttft_s=0.5, tpot_s=0.03),
+        RoutedClass(name="long", model="m", input_tokens=9000, output_tokens=300, ttft_s=3.0, tpot_s=0.05, e2e_s=20.0),
+        RoutedClass(
+            name="batch", model="m", input_tokens=2000, output_tokens=50, ttft_s=1.0, tpot_s=0.03, overload="refuse"
+        ),
+    ]
+    names = tuple(f"127.0.0.1:{9000 + place}" for place in addresses)
+    return RoutedFleet(
+        name="test",
+        generation=generation,
+        addresses=names,
+        pools=names,
+        engines=("vllm",) * len(names),
+        models=("m",),
+        served=("m",) * len(names),
+        classes=tuple(classes),
+        endpoints=endpoints,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(envoy: ctypes.CDLL, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("tables")
+    shared_array(made / "pickers.table", PICKER_STATE, (1,))
+    shared_tables(made, module_fleet(), 1)
+    write_module_table(made, module_fleet(), 1, 10.0)
+    envoy.fake_time(100.0)
+    assert envoy.fake_open(f"{made}\n1\n{find_library()}".encode())
+    return made
+
+
+class Client:
+    """Clients that send requests to the module, and endpoints that answer them."""
+
+    def __init__(self, envoy: ctypes.CDLL, seed: int) -> None:
+        self.envoy, self.rng, self.now_s = envoy, np.random.default_rng(seed), 100.0
+        self.open: list[tuple[float, Any, str, bool]] = []
+        self.statuses: dict[int, int] = {}
+
+    def send(self) -> str:
+        rng = self.rng
+        shared = "s" * 1024 * int(rng.integers(0, 6)) * (1 + int(rng.integers(0, 2)))
+        stream = bool(rng.random() < 0.7)
+        text = shared + str(rng.integers(0, 2**40)) * int(rng.integers(1, 400))
+        body = {"messages": [{"role": "user", "content": text}], "model": "m", "stream": stream}
+        raw = json.dumps(body | {"max_tokens": int(rng.integers(1, 400))}).encode()
+        destination, status = ctypes.create_string_buffer(256), ctypes.c_int()
+        cut, tenant = ctypes.c_size_t(int(rng.integers(0, len(raw)))), str(rng.choice(["", "a", "b"])).encode()
+        self.envoy.fake_time(self.now_s)
+        handle = ctypes.c_void_p(
+            self.envoy.fake_request(raw, ctypes.c_size_t(len(raw)), cut, tenant, destination, ctypes.byref(status))
+        )
+        self.statuses[status.value] = self.statuses.get(status.value, 0) + 1
+        first = destination.value.decode().partition(",")[0]
+        self.open.append((self.now_s + float(rng.exponential(3.0)), handle, first, stream))
+        return first
+
+    def pass_time(self, seconds: float) -> None:
+        self.now_s += seconds
+        due = sorted(item for item in self.open if item[0] <= self.now_s)
+        self.open = [item for item in self.open if item[0] > self.now_s]
+        for at_s, *rest in due:
+            self.answer(at_s, *rest)
+
+    def answer(self, at_s: float, handle: Any, first: str, stream: bool) -> None:  # noqa: ANN401, FBT001 - a pointer
+        self.envoy.fake_time(at_s)
+        piece = b"data: {}\n\n" * 20 if stream else b'{"usage": {"completion_tokens": 20}}'
+        if first:
+            self.envoy.fake_answer(handle, 200, piece, ctypes.c_size_t(len(piece)), True)  # noqa: FBT003 - a C function
+        self.envoy.fake_end(handle, first.encode(), 1)
+
+
+def _recorded_bytes(envoy: ctypes.CDLL) -> Any:  # noqa: ANN401 - an array of ctypes
+    return (ctypes.c_char * RECORDED.itemsize).from_address(envoy.fake_last())
+
+
+def test_module_simulator_and_source_decide_alike(envoy: ctypes.CDLL, folder: Path) -> None:
+    """Each request that the module decided is decided again by the function of the simulator, and by its source."""
+    client, differing, several = Client(envoy, 1), 0, set[int]()
+    recorded = np.frombuffer(memoryview(_recorded_bytes(envoy)), RECORDED)  # written anew by each decision
+    for _ in range(DECISIONS):
+        client.send()
+        said = recorded[0].copy()
+        request, parameters = said["request"].reshape(1).copy(), said["parameters"].reshape(1).copy()
+        endpoints, hits = said["endpoints"][:ENDPOINTS].copy(), said["hits"][:ENDPOINTS].copy()
+        table = picker_calls.picker_table(
+            request=request,
+            endpoints=endpoints,
+            hits=hits,
+            parameters=parameters,
+            order=np.zeros(3, np.int64),
+            harms=np.zeros(ENDPOINTS),
+        )
+        count = int(said["found"])
+        assert picker_calls.rank(table) == count
+        assert table.order[:count].tolist() == said["order"][:count].tolist()
+        simulated = harm.pick(request, endpoints, hits, parameters)
+        with np.errstate(all="ignore"):
+            source = harm.pick.py_func(request, endpoints, hits, parameters)  # type: ignore[attr-defined]
+        first = int(said["order"][0]) if count else -1
+        differing += not first == simulated == source
+        several.add(first)
+        client.pass_time(float(client.rng.exponential(0.005)))
+    assert differing == 0
+    assert several >= set(range(ENDPOINTS)), "all endpoints were chosen"
+    assert client.statuses[429] > 0, "some requests were refused"
+    client.pass_time(1e6)
+    table_now = ModuleTable(table_file(folder, 0))
+    for name in ("in_flight", "prefilling", "resident_tokens", "shared_tokens", "resident_output_tokens"):
+        assert not table_now.endpoints[name].any(), name
+
+
+def test_a_reload_counts_requests_in_flight_at_their_new_places(envoy: ctypes.CDLL, folder: Path) -> None:
+    client = Client(envoy, 2)
+    client.now_s = 2e6
+    sent = [client.send() for _ in range(40)]
+    before, after = module_fleet(), module_fleet(1, range(ENDPOINTS - 2, 1, -1))
+    shared_tables(folder, after, 1)
+    write_module_table(folder, after, 1, 10.0, before)
+    client.now_s += 0.01
+    sent.append(client.send())
+    table = ModuleTable(table_file(folder, 1))
+    expected = [sum(one == address for one in sent) for address in after.addresses]
+    assert table.endpoints["in_flight"].tolist() == expected
+    counts = shared_tables(folder, after, 1).counts[0]
+    assert counts["in_flight"].tolist() == expected
+    client.pass_time(1e6)
+    assert not table.endpoints["in_flight"].any()
+    assert not counts["in_flight"].any()
+    assert (counts["picked"] == counts["ended"]).all()
