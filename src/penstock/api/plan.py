@@ -16,7 +16,7 @@ from penstock.api.arguments.workload_argument import trace_choice
 from penstock.api.compile_notice import compile_first
 from penstock.api.options.calibration_choice import AskedCalibration
 from penstock.api.progress import LOG, ProgressListener
-from penstock.api.trial_files import program_files, trial_files
+from penstock.api.trial_files import estimate_files, program_files, trial_files
 from penstock.catalog import load_accelerator, load_accelerators, load_prices, load_seller_levels
 from penstock.checkpoint import open_checkpoint
 from penstock.fleet.pools import Fleet
@@ -27,6 +27,7 @@ from penstock.performance.shipped.shipped_runs import model_of
 from penstock.planning.candidates.candidate_search import Screen
 from penstock.planning.candidates.disaggregated_screen import UnitScreen
 from penstock.planning.candidates.disaggregated_units import find_units
+from penstock.planning.candidates.kept_estimates import KeptEstimates
 from penstock.planning.candidates.launch_obstacles import LaunchCheck
 from penstock.planning.candidates.queueless_screen import QueuelessScreen
 from penstock.planning.candidates.replica_limit import replica_limit
@@ -158,6 +159,9 @@ def sources_of(
     screen = UnitScreen(QueuelessScreen(efficiencies), shipped_phase_factors())
     kept, launches = trial_files(), LaunchCheck(cache(_subject), load_knowledge())
     simulator = Simulator(screen.loop, seed=trial_seed, units=screen, cache=kept)
+    estimates = estimate_files()
+    kept_estimates = None if estimates is None else KeptEstimates(screen.medians, estimates, efficiencies.corrections)
+    estimate = kept_estimates or screen.medians
     in_turn = Simulator(screen.loop, seed=trial_seed, units=screen, route="round-robin", cache=kept)
     return Sources(
         accelerators=tuple(load_accelerator(part.id) for part in asked.accelerators) or load_accelerators(),
@@ -167,7 +171,7 @@ def sources_of(
         capacity_of=simulated_capacity(simulator.sketched, screen),
         capacity_note="Capacity within the SLO is simulated: replicas behind one router, Poisson arrivals with the "
         "workload's mix of lengths, and the engine with the highest capacity.",
-        screen=Screen(screen.medians, shares_carried(simulator.sketch_carries, screen.medians)),
+        screen=Screen(estimate, shares_carried(simulator.sketch_carries, estimate)),
         curve_of=capacity_with_curve(simulator.curve, screen),
         engines_of=efficiencies.engines,
         engines_of_vendor=efficiencies.engines_of,

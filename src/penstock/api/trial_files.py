@@ -1,4 +1,4 @@
-"""Keeps trials and solved integer programs of plans in the user's cache, so that a later plan does not repeat them."""
+"""Keeps trials, estimates and solved programs in the user's cache, so that a later plan does not repeat them."""
 
 import hashlib
 import json
@@ -21,8 +21,10 @@ from penstock.compiled.source_stamp import PACKAGES, source_files
 from penstock.simulation.capacity import Trial
 
 VARIABLE: Final = "PENSTOCK_TRIAL_CACHE"
-"""Environment variable; trials and solutions are neither read nor kept if its value is `off`."""
+"""Environment variable; trials, estimates and solutions are neither read nor kept if its value is `off`."""
 _WORKLOADS: Final = ("penstock.workload", "penstock.workload.synthetic")
+_PREDICTING: Final = ("catalog", "checkpoint", "fleet", "model", "performance", "planning", "workload")
+"""Packages whose sources and data decide a predicted speed."""
 _MAX_FILES, _KEPT_FILES = 4000, 3000
 """Number of files, of about 2 kB each, from which the oldest are deleted, and number of files that are then left."""
 log = logging.getLogger("penstock")
@@ -116,6 +118,15 @@ def program_files() -> ContentFiles | None:
     return found
 
 
+def estimate_files() -> ContentFiles | None:
+    """Return the quick estimates of capacities in the user's cache; None if the user turned the cache off."""
+    if _is_off():
+        return None
+    found = ContentFiles(cache_folder().parent / "estimates", _predictor)
+    found.prune()
+    return found
+
+
 def _is_off() -> bool:
     return os.environ.get(VARIABLE, "").strip().lower() == "off"
 
@@ -129,6 +140,17 @@ def _solver() -> str:
     """Return a digest of the source of the solver's wrapper and of the version of the solver."""
     source = files("penstock.planning.optimizer").joinpath("milp.py").read_bytes()
     return hashlib.sha256(version("highspy").encode() + source).hexdigest()
+
+
+@cache
+def _predictor() -> str:
+    """Return a digest of the sources and the data that decide a predicted speed, and of the version of numpy."""
+    digest = hashlib.sha256(np.__version__.encode())
+    for package in _PREDICTING:
+        for path in sorted(Path(str(files("penstock").joinpath(package))).rglob("*")):
+            if path.is_file() and path.suffix != ".pyc":
+                digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 @cache
