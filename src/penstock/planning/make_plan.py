@@ -292,6 +292,7 @@ def _describe(analysed: _Analysed, question: _Question, simulator: FleetSimulato
         confidence=uncertainty.confidence,
         swings=uncertainty.swings,
         flips=uncertainty.flips,
+        measurement=uncertainty.measurement,
         rules=_rule_prices(question, family, sized),
         scenarios=demand_scenarios(family, competing.world, competing.candidates, competing.knobs, sized),
         owned=owned_worth(problem, family, sized),

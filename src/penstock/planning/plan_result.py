@@ -14,6 +14,7 @@ from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.resolve_plan import Assumption, LeftOut, Resolved
 from penstock.planning.uncertainty.confidence_levels import ConfidenceLevel
 from penstock.planning.uncertainty.monte_carlo import Confidence
+from penstock.planning.uncertainty.next_measurement import NextMeasurement
 from penstock.planning.uncertainty.other_engines import EngineSaving
 from penstock.planning.uncertainty.scenarios import DemandScenario, NodeSaving, Owned, RulePrice
 from penstock.planning.uncertainty.sensitivity import Flip, Swing
@@ -82,6 +83,8 @@ class Answer:
     """The smallest decrease of demand that saves nodes; None if 25% less demand saves none."""
     levels: tuple[ConfidenceLevel, ...] = ()
     """The winning fleet at several confidences, the lowest first."""
+    measurement: NextMeasurement | None = None
+    """The setup that is most worth a measurement; None if none is worth 1% of the cost."""
 
 
 @dataclass(frozen=True, kw_only=True)

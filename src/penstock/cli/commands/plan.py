@@ -104,6 +104,10 @@ def _write_and_show(
     if not isinstance(found, NoFleet):
         for path, text, note in _files(answer, found, html=html, fleet=fleet, rfp=rfp):
             write_file(path, text, note=note)
+        if found.measurement is not None:
+            from penstock.report.plan.confidence_sentences import measurement_sentence
+
+            click.echo(measurement_sentence(found.measurement, str(file)), err=True)
     show(answer, as_json=as_json)
     if not as_json and not isinstance(found, NoFleet):
         _show_next_commands(file, found, fleet=fleet, rfp=rfp)

@@ -9,6 +9,7 @@ from penstock.planning.optimizer.competing_fleets import Family
 from penstock.planning.optimizer.resize_fleet import one_world
 from penstock.planning.spec.resolve_plan import Resolved
 from penstock.planning.uncertainty.monte_carlo import Confidence, add_fleets_of_drawn_worlds, draw_confidence
+from penstock.planning.uncertainty.next_measurement import NextMeasurement, next_measurement
 from penstock.planning.uncertainty.sensitivity import Flip, Judge, Swing, tornado
 from penstock.planning.uncertainty.settled_flips import settled_flips
 from penstock.planning.uncertainty.solve_again import Sized
@@ -40,6 +41,8 @@ class Uncertainty:
     flips: tuple[Flip, ...]
     family: Family
     """The competing fleets, and the fleets found by solving again with input values near flips."""
+    measurement: NextMeasurement | None = None
+    """The setup that is most worth a measurement; None if none is worth 1% of the cost."""
 
 
 def find_competing(
@@ -80,5 +83,9 @@ def quantify_uncertainty(competing: CompetingFleets, sized: Sized, progress: Sta
     progress(_STAGE, 3, _STEPS)
     flips, with_solved = settled_flips(judge, world, knobs, sized)
     return Uncertainty(
-        confidence=confidence, swings=swings, flips=flips, family=family.joined_by(with_solved.of_other_worlds)
+        confidence=confidence,
+        swings=swings,
+        flips=flips,
+        family=family.joined_by(with_solved.of_other_worlds),
+        measurement=next_measurement(judge, world, knobs, swings),
     )

@@ -4,6 +4,7 @@ from typing import Final
 
 from penstock.planning.plan_result import Answer
 from penstock.planning.uncertainty.confidence_levels import ConfidenceLevel
+from penstock.planning.uncertainty.next_measurement import NextMeasurement
 from penstock.report.plan.html_tables import Cell, HtmlTable
 from penstock.report.plan.plan_amounts import usd
 from penstock.report.plan.sentences import unit_word
@@ -11,6 +12,8 @@ from penstock.units import count_text
 
 _COMPARED: Final = (0.5, 0.9)
 """Confidences that the first screen compares with the planned one."""
+_MEASURED_LOAD: Final = 0.7
+"""Share of a replica's predicted capacity at which it is first measured."""
 _NEGLIGIBLE: Final = 0.001
 """Difference of costs, relative to the plan, that counts as none."""
 
@@ -29,6 +32,18 @@ def enough_sentence(answer: Answer, *, unit: str = "node") -> str:
     first = f"{these} enough in {share_enough(answer)} of cases (planned for {planned.confidence:.0%})"
     others = [_compare_level(level, planned, unit) for level in answer.levels if level.confidence in _COMPARED]
     return "; ".join([first, *(text for text in others if text)])
+
+
+def measurement_sentence(measurement: NextMeasurement, plan: str) -> str:
+    """State which setup to measure next, what knowing its speed would save, and with which command."""
+    one = measurement
+    setup = f"{one.model} ({one.weights}) on {one.accelerator}, {one.way}, {one.engine}"
+    rate = f"{_MEASURED_LOAD * one.requests_per_s:.2g}"
+    return (
+        f"measure next: {setup}: its speed is known to {one.low:.2g}-{one.high:.2g}x, and knowing it would save "
+        f"{usd(one.saving_usd)} on average; `penstock bench {plan} --workload {one.workload} --rate {rate} "
+        f"--target {one.vendor}=URL`, then `penstock calibrate`"
+    )
 
 
 def share_enough(answer: Answer) -> str:
