@@ -47,7 +47,7 @@ def build(platforms: tuple[str, ...], *, portable: bool) -> None:
         print("the compiled library is up to date")
     MODULE_HEADER.write_text(module_header(), encoding="ascii")
     HEADER.write_text(c_header(), encoding="ascii")
-    if _build_modules(platforms, portable=portable):
+    if _build_modules(platforms, portable=bool(built_from["portable"])):
         built_from["module"] = source_digest()
     stamp_file.write_text(json.dumps(built_from), encoding="ascii")
 

@@ -2,12 +2,14 @@
 
 import os
 import subprocess
+from importlib.util import find_spec
 from pathlib import Path
 
 import build_machine_code as tool
 import pytest
 
 from penstock.compiled.library import file_name, platform_name
+from penstock.gateway.inside_envoy.module_library import module_name
 
 
 @pytest.fixture
@@ -24,6 +26,8 @@ def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
     monkeypatch.setattr(tool, "SHIPPED", tmp_path / "shipped")
     monkeypatch.setattr(tool, "HEADER", tmp_path / "penstock.h")
+    monkeypatch.setattr(tool, "MODULE_HEADER", tmp_path / "module_table.h")
+    monkeypatch.setattr(tool, "compile_module", lambda _command, file: file.write_bytes(b""))
     monkeypatch.setattr(subprocess, "run", build)
     monkeypatch.setenv("PYTHONPATH", "/packages/of/pip")
     return asked
@@ -40,6 +44,13 @@ def test_libraries_for_this_glibc_alone_are_built_again_for_a_wheel(builds: list
     tool.build((platform_name(),), portable=False)
     tool.build(tool.PORTABLE, portable=True)
     assert builds == [[file_name()], [file_name(name) for name in tool.PORTABLE]]
+
+
+def test_the_module_inside_envoy_is_compiled_for_each_platform(builds: list[list[str]], tmp_path: Path) -> None:
+    tool.build(tool.PORTABLE, portable=True)
+    assert len(builds) == 1
+    if find_spec("ziglang"):
+        assert {module_name(name) for name in tool.PORTABLE} <= {file.name for file in (tmp_path / "shipped").iterdir()}
 
 
 def test_other_sources_are_built_again(builds: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
