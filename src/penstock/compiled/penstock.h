@@ -73,6 +73,7 @@ typedef struct penstock_endpoint {
   double drain_tokens_per_s;
   double carry_s;
   int64_t residents[4];
+  double others;
   double decode_now_s;
   double resident_tpot_s;
   double prompts_seen;
@@ -100,7 +101,7 @@ typedef struct penstock_endpoint {
   int64_t prefilling_then;
   int64_t resident_tokens_then;
 } penstock_endpoint;
-PENSTOCK_SIZE(penstock_endpoint, 528);
+PENSTOCK_SIZE(penstock_endpoint, 536);
 
 typedef struct penstock_parameters {
   double doubt_fraction;
@@ -122,11 +123,12 @@ typedef struct penstock_parameters {
   double class_outcomes[4];
   double class_price[4];
   double class_factor[4];
+  double class_share[4];
   double price_slope;
   double admission_misses;
   double tuning[8];
 } penstock_parameters;
-PENSTOCK_SIZE(penstock_parameters, 448);
+PENSTOCK_SIZE(penstock_parameters, 480);
 
 typedef struct penstock_control {
   int64_t next_row;
@@ -603,112 +605,112 @@ typedef int64_t (*penstock_policy)(penstock_request *request, penstock_endpoint 
 /* Advance until the caller must act, or for `budget` events. */
 int64_t penstock_run(const penstock_world *w, int64_t budget, penstock_policy pick);
 extern const int64_t penstock_run_layout;
-#define PENSTOCK_RUN_LAYOUT INT64_C(2810841461629622143)
+#define PENSTOCK_RUN_LAYOUT INT64_C(2358328954606052978)
 
 /* Return the first row that is not finished, from `base` on. */
 int64_t penstock_settled(const penstock_world *w, int64_t base);
 extern const int64_t penstock_settled_layout;
-#define PENSTOCK_SETTLED_LAYOUT INT64_C(4180361140684624995)
+#define PENSTOCK_SETTLED_LAYOUT INT64_C(104055717707359675)
 
 /* Integrate every queue up to now. */
 void penstock_count_queues(const penstock_world *w);
 extern const int64_t penstock_count_queues_layout;
-#define PENSTOCK_COUNT_QUEUES_LAYOUT INT64_C(3645840513887541499)
+#define PENSTOCK_COUNT_QUEUES_LAYOUT INT64_C(2032150091535210206)
 
 /* Record when the client sees each request's first and last token, and compare both with the SLO of the class. */
 void penstock_tally(const penstock_world *w, const penstock_class_tables *tables, int64_t base, int64_t warm_up);
 extern const int64_t penstock_tally_layout;
-#define PENSTOCK_TALLY_LAYOUT INT64_C(8771742284874810863)
+#define PENSTOCK_TALLY_LAYOUT INT64_C(3182236040971060250)
 
 /* Write the predicted latency of a request at each endpoint, in seconds; infinity if the request does not fit. */
 void penstock_predict_latency(const penstock_latency_table *t);
 extern const int64_t penstock_predict_latency_layout;
-#define PENSTOCK_PREDICT_LATENCY_LAYOUT INT64_C(6616298469471829376)
+#define PENSTOCK_PREDICT_LATENCY_LAYOUT INT64_C(3976923230221272010)
 
 /* Fill `order` with the endpoints to try, first choice first, and return their number. */
 int64_t penstock_rank(const penstock_picker_table *t);
 extern const int64_t penstock_rank_layout;
-#define PENSTOCK_RANK_LAYOUT INT64_C(3069567466169900811)
+#define PENSTOCK_RANK_LAYOUT INT64_C(5655924100617255164)
 
 /* Count the request, which has just arrived, so that each class counts alike. */
 void penstock_count_arrival(const penstock_picker_table *t);
 extern const int64_t penstock_count_arrival_layout;
-#define PENSTOCK_COUNT_ARRIVAL_LAYOUT INT64_C(8800394070141783746)
+#define PENSTOCK_COUNT_ARRIVAL_LAYOUT INT64_C(3825516227532459665)
 
 /* Count the request as refused: it did not meet its SLO. */
 void penstock_count_refusal(const penstock_picker_table *t);
 extern const int64_t penstock_count_refusal_layout;
-#define PENSTOCK_COUNT_REFUSAL_LAYOUT INT64_C(2678766143138378412)
+#define PENSTOCK_COUNT_REFUSAL_LAYOUT INT64_C(7566486104910089251)
 
 /* Compute the derived fields of an endpoint's record after any change. */
 void penstock_refresh(const penstock_picker_table *t, int64_t endpoint, double now_s);
 extern const int64_t penstock_refresh_layout;
-#define PENSTOCK_REFRESH_LAYOUT INT64_C(3794521128107846837)
+#define PENSTOCK_REFRESH_LAYOUT INT64_C(8562329160256501191)
 
 /* Record in `flights[place]` that the request was sent to an endpoint. */
 void penstock_sent(const penstock_picker_table *t, int64_t endpoint, int64_t place);
 extern const int64_t penstock_sent_layout;
-#define PENSTOCK_SENT_LAYOUT INT64_C(5841133024374555846)
+#define PENSTOCK_SENT_LAYOUT INT64_C(8462033559731929741)
 
 /* Record in `flights[place]` that the request was sent to an endpoint with `hit_tokens` cached tokens. */
 void penstock_sent_with(const penstock_picker_table *t, int64_t endpoint, int64_t place, int64_t hit_tokens);
 extern const int64_t penstock_sent_with_layout;
-#define PENSTOCK_SENT_WITH_LAYOUT INT64_C(7134282734598341470)
+#define PENSTOCK_SENT_WITH_LAYOUT INT64_C(5210309183839797861)
 
 /* Clear the counts of requests in flight at an endpoint. */
 void penstock_clear_counts(const penstock_picker_table *t, int64_t endpoint);
 extern const int64_t penstock_clear_counts_layout;
-#define PENSTOCK_CLEAR_COUNTS_LAYOUT INT64_C(6614760932400413443)
+#define PENSTOCK_CLEAR_COUNTS_LAYOUT INT64_C(3602780013164178747)
 
 /* Count the request in `flights[place]`, which was in flight before the fleet was reloaded, at an endpoint. */
 void penstock_resume(const penstock_picker_table *t, int64_t endpoint, int64_t place);
 extern const int64_t penstock_resume_layout;
-#define PENSTOCK_RESUME_LAYOUT INT64_C(7517468678489289882)
+#define PENSTOCK_RESUME_LAYOUT INT64_C(5560771090880692845)
 
 /* Record the first token of the request in `flights[place]`. */
 void penstock_first_token(const penstock_picker_table *t, int64_t place, double now_s);
 extern const int64_t penstock_first_token_layout;
-#define PENSTOCK_FIRST_TOKEN_LAYOUT INT64_C(8175843045106081471)
+#define PENSTOCK_FIRST_TOKEN_LAYOUT INT64_C(92294084103501151)
 
 /* Record the end of an answer of `output_tokens` tokens. */
 void penstock_finished(const penstock_picker_table *t, int64_t place, int64_t output_tokens, double now_s);
 extern const int64_t penstock_finished_layout;
-#define PENSTOCK_FINISHED_LAYOUT INT64_C(736714834098762286)
+#define PENSTOCK_FINISHED_LAYOUT INT64_C(2572438801899532625)
 
 /* Record that a request will not be answered by its endpoint. */
 void penstock_lost(const penstock_picker_table *t, int64_t place, double now_s);
 extern const int64_t penstock_lost_layout;
-#define PENSTOCK_LOST_LAYOUT INT64_C(2015191981308811935)
+#define PENSTOCK_LOST_LAYOUT INT64_C(1918118096681722925)
 
 /* Store the picker's own counts for an endpoint in `reports[place]`, when the picker requests a report. */
 void penstock_begin_report(const penstock_picker_table *t, int64_t endpoint, int64_t place, double now_s);
 extern const int64_t penstock_begin_report_layout;
-#define PENSTOCK_BEGIN_REPORT_LAYOUT INT64_C(2667930522098169273)
+#define PENSTOCK_BEGIN_REPORT_LAYOUT INT64_C(8580323482458737252)
 
 /* Apply the report in `reports[place]`. */
 int64_t penstock_reported(const penstock_picker_table *t, int64_t endpoint, int64_t place, double now_s);
 extern const int64_t penstock_reported_layout;
-#define PENSTOCK_REPORTED_LAYOUT INT64_C(2242137099738726871)
+#define PENSTOCK_REPORTED_LAYOUT INT64_C(6973494622287896159)
 
 /* Assign to one of several pickers its share of the endpoints of every pool. */
 void penstock_divide(const penstock_picker_table *t, int64_t picker, int64_t pickers);
 extern const int64_t penstock_divide_layout;
-#define PENSTOCK_DIVIDE_LAYOUT INT64_C(3048166190081569626)
+#define PENSTOCK_DIVIDE_LAYOUT INT64_C(9100696091405561212)
 
 /* Return the seconds after which the client of a shed request should return. */
 double penstock_retry_after(const penstock_picker_table *t);
 extern const int64_t penstock_retry_after_layout;
-#define PENSTOCK_RETRY_AFTER_LAYOUT INT64_C(7996765662102189602)
+#define PENSTOCK_RETRY_AFTER_LAYOUT INT64_C(3227085310101636327)
 
 /* Reduce a request's estimated length until it fits the largest endpoint. Return 1 if the length changed, else 0. */
 int64_t penstock_shorten_request(const penstock_picker_table *t);
 extern const int64_t penstock_shorten_request_layout;
-#define PENSTOCK_SHORTEN_REQUEST_LAYOUT INT64_C(6526298728126946908)
+#define PENSTOCK_SHORTEN_REQUEST_LAYOUT INT64_C(8224924746497350181)
 
 /* Return SHED, ONLY_UNLOADED or ANY_ENDPOINT for a request that would be shed. */
 int64_t penstock_late_choice(const penstock_picker_table *t);
 extern const int64_t penstock_late_choice_layout;
-#define PENSTOCK_LATE_CHOICE_LAYOUT INT64_C(7869507403686960453)
+#define PENSTOCK_LATE_CHOICE_LAYOUT INT64_C(9085663694339884310)
 
 /* Write into `hits` how many tokens of the first `count` blocks each endpoint is expected to have cached. */
 void penstock_match_prefix(const penstock_prefix_table *t, int64_t count, double tokens_per_block, int64_t max_tokens, double now_s);
@@ -733,67 +735,67 @@ extern const int64_t penstock_count_tenant_layout;
 /* Apply the health of an endpoint as the last scrape found it. */
 void penstock_apply_health(const penstock_suspect_table *t, int64_t endpoint, int64_t healthy, double now_s);
 extern const int64_t penstock_apply_health_layout;
-#define PENSTOCK_APPLY_HEALTH_LAYOUT INT64_C(6062699690213411337)
+#define PENSTOCK_APPLY_HEALTH_LAYOUT INT64_C(2019426364054924191)
 
 /* Count a failed try that another endpoint answered. Return 1 if the endpoint is suspected now, else 0. */
 int64_t penstock_strike(const penstock_suspect_table *t, int64_t endpoint, double now_s);
 extern const int64_t penstock_strike_layout;
-#define PENSTOCK_STRIKE_LAYOUT INT64_C(6620043363837167929)
+#define PENSTOCK_STRIKE_LAYOUT INT64_C(7421573562808992862)
 
 /* Reset the failed tries and the back-off of an endpoint that answered. */
 void penstock_clear_strikes(const penstock_suspect_table *t, int64_t endpoint);
 extern const int64_t penstock_clear_strikes_layout;
-#define PENSTOCK_CLEAR_STRIKES_LAYOUT INT64_C(5700480478059090033)
+#define PENSTOCK_CLEAR_STRIKES_LAYOUT INT64_C(4622871154781399317)
 
 /* End the suspicions whose time is over. */
 void penstock_end_suspicions(const penstock_suspect_table *t, double now_s);
 extern const int64_t penstock_end_suspicions_layout;
-#define PENSTOCK_END_SUSPICIONS_LAYOUT INT64_C(5593545537270692801)
+#define PENSTOCK_END_SUSPICIONS_LAYOUT INT64_C(8303509897735902728)
 
 /* Return the endpoint of least expected harm, or REJECTED if none can hold the request or it must be shed. */
 int64_t penstock_pick(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_layout;
-#define PENSTOCK_PICK_LAYOUT INT64_C(6481656265816272456)
+#define PENSTOCK_PICK_LAYOUT INT64_C(9161606153339397113)
 
 /* Take endpoints in turn (GIE `pkg/lwepp`, 84436a9; Envoy ROUND_ROBIN). */
 int64_t penstock_pick_round_robin(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_round_robin_layout;
-#define PENSTOCK_PICK_ROUND_ROBIN_LAYOUT INT64_C(4356440666039154321)
+#define PENSTOCK_PICK_ROUND_ROBIN_LAYOUT INT64_C(4144325441189562513)
 
 /* Take endpoints in turn, in proportion to static weights (Envoy's EDF scheduler, `edf_scheduler.h`, v1.35). */
 int64_t penstock_pick_weighted_round_robin(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_weighted_round_robin_layout;
-#define PENSTOCK_PICK_WEIGHTED_ROUND_ROBIN_LAYOUT INT64_C(3915200323660245939)
+#define PENSTOCK_PICK_WEIGHTED_ROUND_ROBIN_LAYOUT INT64_C(1904759440075136826)
 
 /* Take the endpoint with the fewest requests in flight from this picker (Envoy LEAST_REQUEST, v1.35). */
 int64_t penstock_pick_least_request(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_least_request_layout;
-#define PENSTOCK_PICK_LEAST_REQUEST_LAYOUT INT64_C(9010055356834249858)
+#define PENSTOCK_PICK_LEAST_REQUEST_LAYOUT INT64_C(1468513087233228244)
 
 /* Take the endpoint with the fewest requests in flight per static weight (Envoy LEAST_REQUEST, v1.35, bias 1). */
 int64_t penstock_pick_in_flight_per_capacity(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_in_flight_per_capacity_layout;
-#define PENSTOCK_PICK_IN_FLIGHT_PER_CAPACITY_LAYOUT INT64_C(8656116231625763267)
+#define PENSTOCK_PICK_IN_FLIGHT_PER_CAPACITY_LAYOUT INT64_C(1051055574347759421)
 
 /* Take the endpoint of least cost in KV blocks (dynamo 2026-08-22, `lib/kv-router/src/scheduling/selector/mod.rs`). */
 int64_t penstock_pick_dynamo(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_dynamo_layout;
-#define PENSTOCK_PICK_DYNAMO_LAYOUT INT64_C(7110354883196191922)
+#define PENSTOCK_PICK_DYNAMO_LAYOUT INT64_C(6997230987306197889)
 
 /* Take the endpoint with the highest score (llm-d-router v0.10.0, `pkg/epp/framework/plugins/scheduling/scorer`). */
 int64_t penstock_pick_llmd_scorers(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_llmd_scorers_layout;
-#define PENSTOCK_PICK_LLMD_SCORERS_LAYOUT INT64_C(5921301832853444346)
+#define PENSTOCK_PICK_LLMD_SCORERS_LAYOUT INT64_C(3343405380289172496)
 
 /* Prefer endpoints that cache the prompt, and among them the fewest tokens in flight (llm-d-router v0.10.0). */
 int64_t penstock_pick_llmd_token_load(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_llmd_token_load_layout;
-#define PENSTOCK_PICK_LLMD_TOKEN_LOAD_LAYOUT INT64_C(7423327318408484301)
+#define PENSTOCK_PICK_LLMD_TOKEN_LOAD_LAYOUT INT64_C(4113201212533617277)
 
 /* Take the least loaded endpoint if loads differ, else the best cache (sglang 2026-08-23, `sgl-model-gateway`). */
 int64_t penstock_pick_sglang_cache_aware(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_sglang_cache_aware_layout;
-#define PENSTOCK_PICK_SGLANG_CACHE_AWARE_LAYOUT INT64_C(1815226017204903211)
+#define PENSTOCK_PICK_SGLANG_CACHE_AWARE_LAYOUT INT64_C(870331338766687787)
 
 #ifdef __cplusplus
 }

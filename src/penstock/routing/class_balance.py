@@ -45,6 +45,7 @@ def count_arrival(request: Records, parameters: Records) -> None:
             classes += 1.0
     for place in range(CLASSES):
         if p["class_requests"][place] > _SEEN:
+            p["class_share"][place] = (p["class_requests"][place] + _FEW) / total
             alike = min(_MAX_FACTOR, total / (classes * (p["class_requests"][place] + _FEW)))
             p["class_factor"][place] = alike * p["class_price"][place]
 

@@ -37,6 +37,7 @@ def refresh(endpoints: Records, index: int, now_s: float, parameters: Records) -
     else:
         used = float(e["resident_tokens"]) * (1.0 + alike)
         others = alike * e["in_flight"]
+    e["others"] = others
     used = max(used, 0.0)
     per_request = 1.0 / max(1.0, float(e["in_flight"]))
     # Requests in the queue hold no KV yet, but will. What does not fit waits, and does not decode meanwhile.
@@ -89,7 +90,7 @@ def _refresh_room(e: Record, sequences: float, requests: float, used_tokens: flo
     e["drain_tokens_per_s"] = min(used_tokens, float(e["kv_tokens"])) / life_s
     excess = requests + 1.0 - e["max_running"]
     e["seats_wait_s"] = excess * life_s / max(1.0, sequences) if excess > 0.0 else 0.0
-    e["stall_per_prompt_s"] = e["prefill_correction"] / max(1.0, answer)
+    e["stall_per_prompt_s"] = e["prefill_correction"] / answer if answer > 0.0 else 0.0  # 0: unknown
     e["resident_tpot_s"] = e["tpot_now_s"] + e["swing_s"] / math.sqrt(max(1.0, answer))
 
 

@@ -10,7 +10,14 @@ import math
 
 from penstock.compiled.marks import compiled
 from penstock.routing.class_balance import class_of
-from penstock.routing.latency import first_seconds, prompt_seconds, share_of_chance, times_of, token_seconds
+from penstock.routing.latency import (
+    decode_seconds,
+    first_seconds,
+    prompt_seconds,
+    share_of_chance,
+    times_of,
+    token_seconds,
+)
 from penstock.routing.miss_probability import LENGTH_SQUARINGS, chance, power, squarings, strain
 from penstock.routing.policy_function import policy
 from penstock.routing.records import (
@@ -95,7 +102,10 @@ def harm_of(q: Record, e: Record, hit_tokens: int, p: Record, terms: Terms, enou
     times, per_ttft, per_tpot, chance_share, per_usd, spare, lent_hit, per_e2e, weight, given_up = terms
     tpot_s, held = token_seconds(q, e, hit_tokens, chance_share)
     prompt_s = prompt_seconds(e, hit_tokens, q["input_tokens"]) * e["prefill_correction"]
-    slower_s = 0.5 * (tpot_s - e["tpot_now_s"] - e["swing_s"] * chance_share) + prompt_s * e["stall_per_prompt_s"]
+    stall = e["stall_per_prompt_s"]
+    if stall == 0.0:  # only others have requests there, and their answers are taken to be as long as this one's
+        stall = e["prefill_correction"] * chance_share * chance_share
+    slower_s = 0.5 * (tpot_s - e["tpot_now_s"] - e["swing_s"] * chance_share) + prompt_s * stall
     powered = power(tpot_s * per_tpot, times) * e["decodes"]
     at_least = weight * powered + min(e["strain_per_s"] * slower_s, given_up) * (1.0 + powered)
     if at_least > enough * _CLEARLY * (1.0 + powered):
@@ -132,33 +142,39 @@ def _made_to_miss(e: Record, p: Record, slower_s: float, times: int, given_up: f
     Requests that miss their SLO anyway cannot miss it again. The harm is therefore at most `given_up` plus the rise of
     the probability of a miss. Without this bound, an overloaded fleet levels its load until every request misses.
     """
-    harm, before_s = 0.0, e["tpot_now_s"]
-    for kind in range(CLASSES if e["decodes"] != 0 else 0):
-        if e["residents"][kind] > 0:
-            counted = p["class_weight"][kind] * p["class_factor"][kind] * e["residents"][kind]
-            per_limit = 1.0 / p["class_tpot_s"][kind]
-            harm += counted * (strain((before_s + slower_s) * per_limit, times) - strain(before_s * per_limit, times))
-            if p["class_e2e_s"][kind] < math.inf:
-                per_limit = _resident_tokens_per_e2e_s(e, p, kind)
-                added = strain((before_s + slower_s) * per_limit, LENGTH_SQUARINGS)
-                harm += counted * (added - strain(before_s * per_limit, LENGTH_SQUARINGS))
-    return harm if harm <= given_up else min(harm, given_up + _still_to_lose(e, p, slower_s, times))
+    harm = _harm_to_residents(e, p, slower_s, times, False)  # noqa: FBT003 - compiled code takes no keywords
+    if harm <= given_up:
+        return harm
+    return min(harm, given_up + _harm_to_residents(e, p, slower_s, times, True))  # noqa: FBT003
 
 
 @compiled
-def _still_to_lose(e: Record, p: Record, slower_s: float, times: int) -> float:
-    """Return by how much the expected misses of an endpoint's requests rise if tokens take `slower_s` longer."""
-    lost, before_s = 0.0, e["tpot_now_s"]
-    for kind in range(CLASSES):
-        if e["residents"][kind] > 0:
-            counted = p["class_weight"][kind] * p["class_factor"][kind] * e["residents"][kind]
+def _harm_to_residents(e: Record, p: Record, slower_s: float, times: int, bounded: bool) -> float:  # noqa: FBT001
+    """Return the weighted sum of the rise of `strain` over an endpoint's requests, or of `chance` if it is bounded.
+
+    Reports show how many requests other pickers have there. Their classes are taken to be those of all requests.
+    """
+    harm, before_s, after_s = 0.0, e["tpot_now_s"], e["tpot_now_s"] + slower_s
+    for kind in range(CLASSES if e["decodes"] != 0 else 0):
+        there = float(e["residents"][kind])
+        if p["pickers"] > 1.0:
+            there += e["others"] * p["class_share"][kind]
+        if there > 0.0:
+            counted = p["class_weight"][kind] * p["class_factor"][kind] * there
             per_limit = 1.0 / p["class_tpot_s"][kind]
-            lost += counted * (chance((before_s + slower_s) * per_limit, times) - chance(before_s * per_limit, times))
-            if p["class_e2e_s"][kind] < math.inf:
+            harm += counted * _rise(before_s * per_limit, after_s * per_limit, times, bounded)
+            if p["class_e2e_s"][kind] < math.inf and e["in_flight"] > 0:
                 per_limit = _resident_tokens_per_e2e_s(e, p, kind)
-                risen = chance((before_s + slower_s) * per_limit, LENGTH_SQUARINGS)
-                lost += counted * (risen - chance(before_s * per_limit, LENGTH_SQUARINGS))
-    return lost
+                harm += counted * _rise(before_s * per_limit, after_s * per_limit, LENGTH_SQUARINGS, bounded)
+    return harm
+
+
+@compiled
+def _rise(before: float, after: float, times: int, bounded: bool) -> float:  # noqa: FBT001
+    """Return the rise of `strain`, or of `chance` if it is bounded, between two ratios of time to limit."""
+    if bounded:
+        return chance(after, times) - chance(before, times)
+    return strain(after, times) - strain(before, times)
 
 
 @compiled
@@ -196,9 +212,31 @@ def pick(request: Records, endpoints: Records, hits: Records, parameters: Record
         index += 1
         if index == count:
             index = 0
-    if best != REJECTED and q["sheddable"] != SERVE and not is_admitted(q, endpoints[best], hits[best], p, terms):
+    if best == REJECTED:
         return REJECTED
+    if q["sheddable"] != SERVE:
+        return best if is_admitted(q, endpoints[best], hits[best], p, terms) else REJECTED
+    dear = p["pickers"] > 1.0 and least > terms[9]  # seldom, so that the price is not computed at every pick
+    if dear and price_of(q, endpoints[best], hits[best], p, terms) > p["given_up_misses"]:
+        return _given_up_by_all(q, endpoints, p, best)
     return best
+
+
+@compiled
+def _given_up_by_all(q: Record, endpoints: Records, p: Record, otherwise: int) -> int:
+    """Return the endpoint with the slowest step by its last report, or `otherwise` if no endpoint has reported lately.
+
+    All pickers see the same reports, so in overload all of them give up this endpoint. If each of them chose by its own
+    counts and corrections, each would give up another endpoint.
+    """
+    slowest_s, best = -1.0, otherwise
+    for index in range(len(endpoints)):
+        e = endpoints[index]
+        if q["now_s"] - e["reported_s"] <= p["stale_s"] and holds(q, e):
+            step_s = decode_seconds(e, float(e["running"] + e["waiting"]), float(e["kv_used_tokens"]))
+            if step_s > slowest_s:
+                slowest_s, best = step_s, index
+    return int(best)
 
 
 @compiled

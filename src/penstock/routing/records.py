@@ -83,6 +83,7 @@ ENDPOINT: Final = np.dtype(
         ("carry_s", "f8"),  # duration of a step that carries a prompt, without the prompt's own seconds
         # Own, and read by every pick.
         ("residents", "i8", (CLASSES,)),  # in flight, by class
+        ("others", "f8"),  # derived too: requests of other pickers that are there
         ("decode_now_s", "f8"),  # derived too: a step that only decodes the current residents, corrected
         ("resident_tpot_s", "f8"),  # time per token of residents, with random delay
         # Learned: number of requests observed.
@@ -194,6 +195,7 @@ PARAMETERS: Final = np.dtype(
         ("class_outcomes", "f8", (CLASSES,)),  # number of requests in that share
         ("class_price", "f8", (CLASSES,)),  # at least 1: rises while a class meets its SLO less often than others
         ("class_factor", "f8", (CLASSES,)),  # derived: factor of `class_weight`, from price and share of the requests
+        ("class_share", "f8", (CLASSES,)),  # derived: share of the picker's requests by class
         ("price_slope", "f8"),  # logarithm of the price that a gap of 1 in attainment leads to; 0: all prices are 1
         ("admission_misses", "f8"),  # harm in misses of its own above which a request is refused or held, if it may be
         ("tuning", "f8", (TUNING,)),  # of a peer's formula or a user's own policy

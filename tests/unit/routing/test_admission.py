@@ -16,8 +16,10 @@ from penstock.routing.records import (
     ANOTHERS,
     FLIGHT,
     HOLD,
+    OWN,
     REFUSE,
     REJECTED,
+    SERVE,
     Records,
     default_parameters,
     new_endpoints,
@@ -178,3 +180,44 @@ def test_every_request_reads_the_prefix_that_it_shares(requests: int, shared: in
     for place in range(requests):
         finished(e, flights, place, 0, 2.0, p)
     assert e["shared_tokens"][0] == e["resident_tokens"][0] == 0
+
+
+def reported_queues(waiting: list[int], own: int, p: Records) -> Records:
+    """Overloaded endpoints of several pickers. The endpoint `own` has only requests of this picker."""
+    e = new_endpoints(len(waiting))
+    e["step_s"], e["sequence_s"], e["prompt_token_s"] = 0.02, 1e-3, 1e-5
+    e["reported_s"], e["running"], e["waiting"] = 1.0, 100, waiting
+    e["whose"] = ANOTHERS
+    e["whose"][own] = OWN
+    e["in_flight"][own] = e["in_flight_then"][own] = e["residents"][own, 0] = 100
+    e["resident_output_tokens"][own] = 20_000
+    for index in range(len(e)):
+        refresh(e, index, 1.0, p)
+    return e
+
+
+@settings(max_examples=30, deadline=None)
+@given(waiting=st.lists(st.integers(0, 50), min_size=2, max_size=6))
+def test_several_pickers_give_up_the_same_endpoint(waiting: list[int]) -> None:
+    p = parameters()
+    p["pickers"] = len(waiting)
+    count_arrival(asking(overload=SERVE), p)
+    hits = np.zeros(len(waiting), np.int64)
+    chosen = {pick(asking(overload=SERVE), reported_queues(waiting, own, p), hits, p) for own in range(len(waiting))}
+    assert chosen == {waiting.index(max(waiting))}
+
+
+def test_requests_of_other_pickers_count_as_residents() -> None:
+    p = parameters()
+    p["pickers"] = 2
+    count_arrival(asking(), p)
+    hits, prices = np.zeros(2, np.int64), []
+    for running in (0, 20, 30, 38):
+        e = reported_queues([0, 0], 0, p)
+        e["running"][1] = running
+        refresh(e, 1, 1.0, p)
+        prices.append(price_of(asking()[0], e[1], 0, p[0], terms_of(asking()[0], p[0], e, hits)))
+    e["others"][1] = 0.0
+    alone = price_of(asking()[0], e[1], 0, p[0], terms_of(asking()[0], p[0], e, hits))
+    assert prices == sorted(prices)
+    assert prices[-1] > alone + 0.1
