@@ -155,10 +155,9 @@ def _harm_to_residents(e: Record, p: Record, slower_s: float, times: int, bounde
     Reports show how many requests other pickers have there. Their classes are taken to be those of all requests.
     """
     harm, before_s, after_s = 0.0, e["tpot_now_s"], e["tpot_now_s"] + slower_s
+    others = e["others"] if p["pickers"] > 1.0 else 0.0
     for kind in range(CLASSES if e["decodes"] != 0 else 0):
-        there = float(e["residents"][kind])
-        if p["pickers"] > 1.0:
-            there += e["others"] * p["class_share"][kind]
+        there = e["residents"][kind] + others * p["class_share"][kind]
         if there > 0.0:
             counted = p["class_weight"][kind] * p["class_factor"][kind] * there
             per_limit = 1.0 / p["class_tpot_s"][kind]
