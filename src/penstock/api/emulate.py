@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from penstock.api.arguments.fleet_argument import deployed_pool, fleet_choice, placed_pool, typical_tokens
+from penstock.api.arguments.shared_device_argument import swapping_devices
 from penstock.api.options.file_types import AskedFleet
 from penstock.api.options.gateway_options import EmulateOptions
 from penstock.api.options.option_fields import takes
@@ -55,7 +56,27 @@ def emulated_replicas(fleet: Fleet) -> "tuple[EmulatedReplica, ...]":
     for pool in fleet.pools:
         if pool.endpoints:
             found += _replicas(fleet, pool)
-    return tuple(found)
+    return tuple(_on_devices(fleet, found))
+
+
+def _on_devices(fleet: Fleet, replicas: "list[EmulatedReplica]") -> "list[EmulatedReplica]":
+    """Let replicas share their devices. Models that do not fit together start asleep."""
+    from penstock.emulator.sleep_mode import DeviceMemory, MemoryShare  # noqa: PLC0415 - needs the extra
+
+    placed = list(replicas)
+    left = {pool.name: [at for at, one in enumerate(placed) if one.pool == pool.name] for pool in fleet.pools}
+    for device in swapping_devices(fleet):
+        memory = DeviceMemory(device.capacity_bytes - device.awake_bytes)
+        for one in device.models:
+            if left[one.pool]:
+                at = left[one.pool].pop(0)
+                share = MemoryShare(
+                    device=memory,
+                    swap_bytes=one.awake_bytes - one.asleep_bytes,
+                    asleep=not (one.awake or one.kept_awake),
+                )
+                placed[at] = replace(placed[at], memory=share)
+    return placed
 
 
 def _replicas(fleet: Fleet, pool: Pool) -> "list[EmulatedReplica]":

@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from penstock.api.arguments.fleet_argument import fleet_choice, placed_pool
+from penstock.api.arguments.shared_device_argument import swapping_devices
 from penstock.api.options.file_types import AskedFleet
 from penstock.api.options.gateway_options import GatewayOptions
 from penstock.errors import MissingExtra, UsageError
@@ -24,6 +25,7 @@ from penstock.simulation.replica import Replica
 
 if TYPE_CHECKING:
     from penstock.gateway.envoy.envoy_config import EnvoySettings
+    from penstock.gateway.state.routed_device import RoutedDevice
     from penstock.gateway.state.routed_fleet import RoutedFleet
     from penstock.routing.records import Records
 
@@ -84,6 +86,36 @@ def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool =
         endpoints=np.concatenate(records) if records else new_endpoints(0),
         kinds=tuple(RoutedPool(name=pool.name, model=pool.model, most=pool.replicas) for pool in pools),
         kind_records=np.concatenate(kinds) if kinds else new_endpoints(0),
+        devices=_routed_devices(fleet, [pool.name for pool, _ in found]),
+    )
+
+
+def _routed_devices(fleet: Fleet, pool_of: Sequence[str]) -> "tuple[RoutedDevice, ...]":
+    """Return the shared devices. The replicas of a pool have the places on devices in the order of its endpoints."""
+    from penstock.gateway.state.routed_device import RoutedDevice, SharingEndpoint  # noqa: PLC0415 - needs the extra
+
+    left = {name: [index for index, pool in enumerate(pool_of) if pool == name] for name in set(pool_of)}
+    return tuple(
+        RoutedDevice(
+            name=device.name,
+            capacity_bytes=device.capacity_bytes,
+            eviction=device.eviction,
+            members=tuple(
+                SharingEndpoint(
+                    endpoint=left[one.pool].pop(0),
+                    asleep_bytes=one.asleep_bytes,
+                    swap_bytes=one.awake_bytes - one.asleep_bytes,
+                    wake_s=one.wake_s,
+                    sleep_s=one.sleep_s,
+                    kept_awake=one.kept_awake,
+                    patience_s=one.patience_s,
+                )
+                for one in device.models
+                if left.get(one.pool)
+            ),
+        )
+        for device in swapping_devices(fleet)
+        if any(left.get(one.pool) for one in device.models)
     )
 
 

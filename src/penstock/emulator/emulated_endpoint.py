@@ -14,7 +14,7 @@ from penstock.emulator.metrics_page import EngineState, Observed, sglang_page, v
 from penstock.emulator.openai_responses import CompletionAnswer, Ending, models_body
 from penstock.emulator.served_paths import SLEEP_PATHS, allowed_methods
 from penstock.emulator.server_facts import ServedLimits, ServerFacts, describe
-from penstock.emulator.sleep_mode import SleepMode, SleepTimes
+from penstock.emulator.sleep_mode import NO_TIMES, MemoryShare, SleepMode, SleepTimes
 from penstock.errors import UsageError
 from penstock.http_server import Exchange, error_body
 from penstock.prometheus_text import CONTENT_TYPE
@@ -43,6 +43,8 @@ class EmulatedReplica:
     """Mean output length, in tokens, of requests that do not set an output length."""
     sleep: SleepTimes | None = None
     """Times of the engine's sleep mode. None if the server is started without it."""
+    memory: MemoryShare | None = None
+    """Its part of a device that several endpoints share."""
 
 
 @dataclass(slots=True, eq=False)
@@ -88,10 +90,7 @@ class EmulatedEndpoint:
         self.requests = 0
         """Number of completion requests received, whatever their outcome."""
         self.latest_s = 0.0
-        """Largest delay of a step, in engine seconds.
-
-        The emulator is overloaded if this delay exceeds the duration of a step.
-        """
+        """Largest delay of a step, in engine seconds. The emulator is overloaded if it exceeds a step's duration."""
         self._random = Random(seed)  # noqa: S311 - only draws output lengths
         self._loop = asyncio.get_running_loop()
         self._start = self._loop.time()
@@ -105,7 +104,7 @@ class EmulatedEndpoint:
         self._end_s = 0.0
         self._page: bytes | None = None
         self._hung: list[Exchange] = []
-        self._sleep = SleepMode(self.replica.sleep or SleepTimes(sleep_s=(0.0, 0.0), wake_s=(0.0, 0.0)), self._later)
+        self._sleep = SleepMode(self.replica.sleep or NO_TIMES, self._later, self.replica.memory)
 
     @property
     def now_s(self) -> float:

@@ -28,14 +28,44 @@ class SleepTimes:
     """For level 2, the time to read the weights again. vLLM reads them in a separate call, `reload_weights`."""
 
 
-class SleepMode:
-    """Whether an engine sleeps. `later` calls a function after a number of engine seconds."""
+NO_TIMES: Final = SleepTimes(sleep_s=(0.0, 0.0), wake_s=(0.0, 0.0))
 
-    def __init__(self, times: SleepTimes, later: Callable[[float, Callable[[], None]], None]) -> None:
-        self.asleep = False
+
+class DeviceMemory:
+    """Memory of a device that several emulated engines share."""
+
+    def __init__(self, free_bytes: int) -> None:
+        self.free_bytes = free_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryShare:
+    """An engine's part of a shared device."""
+
+    device: DeviceMemory
+    swap_bytes: int
+    """Bytes that the engine takes while it is awake, in addition to those that it keeps while it sleeps."""
+    asleep: bool
+    """Whether its model sleeps at the start."""
+
+
+class SleepMode:
+    """Whether an engine sleeps. `later` calls a function after a number of engine seconds.
+
+    A wake fails if the engine's device is shared and has too little memory.
+    """
+
+    def __init__(
+        self,
+        times: SleepTimes,
+        later: Callable[[float, Callable[[], None]], None],
+        share: MemoryShare | None = None,
+    ) -> None:
+        self.asleep = asleep = share is not None and share.asleep
         """True from the start of a sleep to the end of the wake. No step begins in this time."""
-        self._times, self._later = times, later
-        self._level = 0
+        self._times, self._later, self._share = times, later, share
+        self._level = 1 if asleep else 0
+        self._holds_memory = not asleep
         self._awake_parts: set[str] = set()
         self._waiting: list[Callable[[], None]] = []
         """Sleeps that begin when the engine is idle."""
@@ -61,12 +91,27 @@ class SleepMode:
         def begin() -> None:
             self.asleep, self._level, self._awake_parts = True, level, set()
             forget()
-            self._later(self._times.sleep_s[level - 1], lambda: exchange.reply(200, b""))
+            self._later(self._times.sleep_s[level - 1], lambda: self._fall_asleep(exchange))
 
         if idle or mode == "abort":
             begin()
         else:
             self._waiting.append(begin)
+
+    def _fall_asleep(self, exchange: Exchange) -> None:
+        if self._share is not None and self._holds_memory:
+            self._share.device.free_bytes += self._share.swap_bytes
+        self._holds_memory = False
+        exchange.reply(200, b"")
+
+    def _take_memory(self) -> bool:
+        """Take the memory of an engine that is to be awake. Return whether the device had enough."""
+        if self._share is not None and not self._holds_memory:
+            if self._share.device.free_bytes < self._share.swap_bytes:
+                return False
+            self._share.device.free_bytes -= self._share.swap_bytes
+        self._holds_memory = True
+        return True
 
     def release(self, exchange: Exchange, *, idle: bool, forget: Callable[[], None]) -> None:
         """Release the memory of an SGLang server, which must be idle."""
@@ -86,6 +131,9 @@ class SleepMode:
         """Wake the engine, or with `tags` a part of it, and reply when it is done. Then `resume` begins its steps."""
         tags = parse_qs(exchange.path.partition(b"?")[2].decode("ascii", "replace")).get("tags", [])
         parts = _PARTS & set(tags) if tags else _PARTS
+        if self.asleep and not self._take_memory():
+            exchange.reply(500, error_body("CUDA out of memory", "InternalServerError", 500))
+            return
         seconds = self._times.wake_s[self._level - 1] if self.asleep and "weights" in parts - self._awake_parts else 0.0
 
         def done() -> None:

@@ -258,7 +258,7 @@ def _pick_filter(fleet: RoutedFleet, settings: EnvoySettings) -> Value:
         return module_filter(str(settings.folder), settings.pickers, *settings.module)
     if settings.protocol == "ext_authz":
         whole = settings.whole_bodies or len(fleet.names) > 1
-        return authz_filter(settings.pick_timeout_s + 2 * fleet.hold_s, whole_bodies=whole)
+        return authz_filter(settings.pick_timeout_s + 2 * fleet.hold_s + fleet.wake_hold_s, whole_bodies=whole)
     return ext_proc_filter(settings.pick_timeout_s, full_duplex=settings.protocol == "ext_proc")
 
 

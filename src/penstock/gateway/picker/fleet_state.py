@@ -29,7 +29,7 @@ RUN_TIME_FIELDS: Final = (
     *("prefill_correction", "decode_correction", "prompts_seen", "answers_seen"),
     *("forgot_s", "forgot_share", "forgot_sent"),
     # Derived from other fields.
-    *("tpot_now_s", "stretch", "swing_s", "stall_per_prompt_s", "strain_per_s", "wait_s", "seats_wait_s"),
+    *("tpot_now_s", "stretch", "swing_s", "stall_per_prompt_s", "strain_per_s", "wait_s", "seats_wait_s", "ready_in_s"),
     *("free_tokens", "drain_tokens_per_s", "carry_s", "decode_now_s", "resident_tpot_s"),
     # Reported by the scraper.
     *("reported_s", "running", "waiting", "kv_used_tokens"),
@@ -128,9 +128,33 @@ class FleetState:
             self.policy.use_flights(self.flights.rows)
         self.policy.sent(endpoint, place)
         flight = self.flights.at(place)
-        heappush(self._first_tokens_due, (flight.sent_s + flight.ttft_s, ticket))
+        if self.endpoints["ready_in_s"].item(endpoint) == 0.0:
+            heappush(self._first_tokens_due, (flight.sent_s + flight.ttft_s, ticket))
         self.counters.count_sent(endpoint, body_bytes, flight.ttft_s)
         return flight
+
+    def is_awake(self, address: str) -> bool:
+        """Return whether a request may be forwarded to an endpoint now: its model is awake, or the endpoint is down."""
+        self.update(self._clock())
+        index = self._index_of.get(address)
+        return index is None or not self.endpoints[index]["accepts"] or self.endpoints[index]["ready_in_s"] == 0.0
+
+    def release(self, ticket: int, ready_in_s: float) -> None:
+        """Record that a request which waited for its model is forwarded now.
+
+        The engine does not see this wait, so its TTFT is compared with the predicted time without `ready_in_s`.
+        """
+        if (place := self.flights.place(ticket)) is not None:
+            now_s, row = self._clock(), self.flights.rows[place]
+            row["waited_s"] += now_s - row["sent_s"]
+            row["sent_s"], row["ttft_s"] = now_s, max(0.0, row["ttft_s"] - ready_in_s)
+            heappush(self._first_tokens_due, (now_s + float(row["ttft_s"]), ticket))
+
+    def cancel(self, ticket: int) -> None:
+        """Record that a request which waited for its model is not forwarded, because its client has left."""
+        if (place := self.flights.remove(ticket)) is not None:
+            self.counters.count_ended(self.flights.at(place).endpoint, failed=False, moved=False)
+            self.policy.lost(place, self._clock())
 
     def end(self, ticket: int, served: str, status: int, flags: str, tries: int, *, unlogged: bool = False) -> None:
         """Record that a request has ended. `unlogged` is true if no log lines report the request's failed tries."""
@@ -229,6 +253,7 @@ class FleetState:
         record = self.endpoints[index]
         self._failures.apply_report(index, row, now_s)
         self.readiness.report(index, healthy=bool(row["healthy"] != 0))
+        record["ready_in_s"] = row["ready_in_s"]
         if row["kv_tokens"] > 0:
             record["kv_tokens"] = row["kv_tokens"]
         if row["active_s"] > 0:

@@ -40,6 +40,8 @@ class EndpointChoice(NamedTuple):  # a frozen dataclass takes three times as lon
     """Seconds that an endpoint may be silent before Envoy asks the picker whether the endpoint is alive."""
     streamed: bool = False
     """True if the response is known to be streamed."""
+    ready_in_s: float = 0.0
+    """Seconds until the model of the first endpoint is expected to be awake; 0 if it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,9 +248,9 @@ class Picker:
         output_tokens = request.choices * flight.expected_output_tokens
         self._tenants.count(tenant, flight.input_tokens, output_tokens, flight.sent_s)
         rest_s = 0.0 if request.stream else state.tpot_now_s.item(first) * flight.expected_output_tokens
-        return EndpointChoice(
-            model, order, ticket, silence_s(flight.ttft_s + rest_s, self._min_silence_s), request.stream
-        )
+        silent_s = silence_s(flight.ttft_s + rest_s, self._min_silence_s)
+        ready_in_s = state.endpoints["ready_in_s"].item(first)
+        return EndpointChoice(model, order, ticket, silent_s, request.stream, ready_in_s)
 
     def _explain_empty(self, model: str, subset: frozenset[int] | None) -> EndpointChoice | Rejection:
         """Return the result for a request for which the policy chose no endpoint.

@@ -56,6 +56,7 @@ _WHOLE: Final = f"{WHOLE}: 1\r\n".encode()
 MAX_HELD: Final = 1000
 """Maximum number of requests that one picker holds. Further requests are refused."""
 _ASK_AGAIN_S: Final = 0.05
+_LOOK_AGAIN_S: Final = 0.02
 Send = Callable[[bytes], None]
 
 
@@ -68,6 +69,15 @@ class _Asked(NamedTuple):
     send: Send
     is_gone: Callable[[], bool]
     """Returns whether Envoy no longer waits for the response."""
+
+
+class _Waiting(NamedTuple):
+    """The response to a request whose model is not awake yet."""
+
+    response: bytes
+    address: str
+    due_s: float
+    """Time at which the response is sent in any case."""
 
 
 class AuthzServer:
@@ -157,7 +167,23 @@ class AuthzServer:
                 loop.call_later(_ASK_AGAIN_S, self._ask_again, asked, loop.time() if begun_s is None else begun_s)
                 return
             decision = answer
+        if isinstance(decision, EndpointChoice) and decision.ready_in_s > 0.0:
+            address = picker.fleet.addresses[decision.order[0]]
+            due_s = asyncio.get_running_loop().time() + picker.fleet.wake_hold_s
+            self._forward_awake(asked, decision, _Waiting(self._response(decision), address, due_s))
+            return
         asked.send(self._response(decision))
+
+    def _forward_awake(self, asked: "_Asked", choice: EndpointChoice, waiting: "_Waiting") -> None:
+        """Send the response when the model is awake. After the longest wait the request waits at its engine instead."""
+        loop, state = asyncio.get_running_loop(), self._picker.state
+        if asked.is_gone():
+            state.cancel(choice.ticket)
+        elif loop.time() >= waiting.due_s or state.is_awake(waiting.address):
+            state.release(choice.ticket, choice.ready_in_s)
+            asked.send(waiting.response)
+        else:
+            loop.call_later(_LOOK_AGAIN_S, self._forward_awake, asked, choice, waiting)
 
     def _ask_again(self, asked: "_Asked", begun_s: float) -> None:
         if asked.is_gone():  # its client has left, or Envoy has waited too long
@@ -174,7 +200,7 @@ class AuthzServer:
             retry = "" if decision.retry_s is None else f"retry-after: {decision.retry_s}\r\n"
             more = f"{REASON}: {decision.reason}\r\n{retry}".encode()
             return reply(decision.status, error_body(decision.message, decision.reason, decision.status), more=more)
-        model, order, ticket, silence_s, streamed = decision
+        model, order, ticket, silence_s, streamed, _ = decision
         if not order:
             return reply(200, b"", more=f"{MODEL}: {model}\r\n".encode())
         places, retries = self._destinations(order)

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from penstock.errors import UsageError
+from penstock.gateway.state.routed_device import RoutedDevice
 from penstock.routing.admission import hold_seconds
 from penstock.routing.autoscaler.sustained import LoadKind, sustained_requests_per_s
 from penstock.routing.records import CLASSES, ENDPOINT, Records, default_parameters, new_endpoints
@@ -30,6 +31,7 @@ _CHAT = LoadKind(share=1.0, input_tokens=1024, output_tokens=256)
 _MAX_MODELS = 60
 """Maximum number of models and adapters together. Each model and each adapter has one bit in an endpoint's record."""
 _MAX_LISTED = 10
+_WAKE_SPARE_S = 5.0
 
 
 def requestable_names(models: Sequence[str], adapters: Sequence[Sequence[str]]) -> tuple[str, ...]:
@@ -107,6 +109,8 @@ class RoutedFleet:
     kinds: tuple[RoutedPool, ...] = ()
     kind_records: Records = field(default_factory=lambda: new_endpoints(0))
     """For each pool, the endpoint record of one of its replicas."""
+    devices: tuple[RoutedDevice, ...] = ()
+    """Devices that endpoints share."""
 
     def __post_init__(self) -> None:
         if not self.addresses:
@@ -156,6 +160,11 @@ class RoutedFleet:
     def hold_s(self) -> float:
         """Longest time in seconds for which any request may be held at the gateway."""
         return max((item.hold_s for item in self.classes), default=0.0)
+
+    @cached_property
+    def wake_hold_s(self) -> float:
+        """Seconds for which a picker keeps a request until its model is awake: two swaps, or 0 if no model sleeps."""
+        return round(max((2 * device.swap_s + _WAKE_SPARE_S for device in self.devices), default=0.0), 3)
 
     def having(self, name: str) -> tuple[int, ...]:
         """Return the indices of endpoints that serve a model or an adapter."""
@@ -215,6 +224,7 @@ class RoutedFleet:
             "followed": self.followed,
             "classes": [asdict(item) for item in self.classes],
             "kinds": [asdict(item) for item in self.kinds],
+            "devices": [item.to_json() for item in self.devices],
         }
         records = io.BytesIO()
         np.save(records, self.endpoints, allow_pickle=False)
@@ -243,5 +253,6 @@ class RoutedFleet:
             adapters=tuple(tuple(names) for names in header["adapters"]),
             kinds=tuple(RoutedPool(**item) for item in header["kinds"]),
             kind_records=kind_records,
+            devices=tuple(RoutedDevice.from_json(item) for item in header["devices"]),
             **lists,
         )

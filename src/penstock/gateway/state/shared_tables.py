@@ -33,6 +33,10 @@ REPORT: Final = np.dtype(
         ("failures", "i8"),
         ("active", "i8"),  # open requests in Envoy; -1: unknown
         ("active_s", "f8"),
+        ("asleep", "i8"),  # these four only on shared devices: 1 if its model sleeps
+        ("ready_in_s", "f8"),  # seconds until its model is awake; 0 if it is
+        ("wakes", "i8"),
+        ("wake_s", "f8"),  # seconds of all wakes
         ("other_model", "i8"),  # 1 if the endpoint serves a model other than the model in the fleet file
     ],
     align=True,

@@ -39,6 +39,9 @@ _REPORTS: Final[_Metrics] = {
     "penstock_endpoint_waiting_requests": ("waiting", "Waiting requests, as the endpoint reports."),
     "penstock_endpoint_kv_used_tokens": ("kv_used_tokens", "KV cache tokens in use, as the endpoint reports."),
     "penstock_endpoint_kv_tokens": ("kv_tokens", "KV cache size in tokens; 0 if the endpoint does not report it."),
+    "penstock_endpoint_asleep": ("asleep", "1 if the endpoint's model sleeps on a shared device."),
+    "penstock_wakes_total": ("wakes", "Times that the gateway woke the endpoint's model."),
+    "penstock_wake_seconds_total": ("wake_s", "Time that these wakes took."),
     "penstock_scrapes_total": ("scrapes", "Scrapes of the endpoint."),
     "penstock_failed_scrapes_total": ("failures", "Scrapes that failed or timed out."),
 }

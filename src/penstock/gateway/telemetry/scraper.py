@@ -36,6 +36,7 @@ from penstock.gateway.telemetry.autoscaling import DECIDE_EVERY_S, DesiredReplic
 from penstock.gateway.telemetry.bypass_detector import BypassDetector
 from penstock.gateway.telemetry.engine_metrics import PageReport, read_page
 from penstock.gateway.telemetry.gateway_metrics import metrics_page, pickers_up
+from penstock.gateway.telemetry.model_waker import ModelWaker, ResidentModel
 from penstock.gateway.telemetry.served_model import ServedModel
 from penstock.http_server import Exchange, HttpConnection
 from penstock.prometheus_text import CONTENT_TYPE
@@ -81,6 +82,8 @@ class ScrapedEndpoint:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._failed = 0
         self.healthy = True
+        self.resident: ResidentModel | None = None
+        """The endpoint's model on a shared device, if its engine says whether it sleeps."""
         self.scraped = False
         """True after the first scrape."""
 
@@ -93,11 +96,22 @@ class ScrapedEndpoint:
             if report is not None and self._served is not None and self._served.needs_check(report.models, begun_s):
                 _, models = await asyncio.wait_for(self._ask(b"/v1/models"), _TIMEOUT_S)
                 self._served.apply_list(models, begun_s)
+            if report is not None and self.resident is not None:
+                answered, state = await asyncio.wait_for(self._ask(b"/is_sleeping"), _TIMEOUT_S)
+                self.resident.observe(asleep=answered == 200 and b"true" in state)
             failed = status >= 500
         except ConnectionRefusedError:
             self._failed = _FAILURES
             report, failed = None, True
-        except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        except (
+            OSError,
+            TimeoutError,
+            ValueError,
+            KeyError,
+            TypeError,
+            asyncio.IncompleteReadError,
+            asyncio.LimitOverrunError,
+        ):
             report, failed = None, True
         if failed:
             self.close()
@@ -212,6 +226,12 @@ class Scraper:
         if self._inside:
             learner = LengthLearner(self._folder, fleet, EndpointTables(reports, counts))
             self._tasks.append(asyncio.create_task(learner.run()))
+        for device in fleet.devices:
+            waker = ModelWaker(device, fleet, reports, counts)
+            for index, model in waker.models.items():
+                if fleet.engines[index] == "vllm":  # SGLang has no such path, so only the gateway's own orders count
+                    endpoints[index].resident = model
+            self._tasks.append(asyncio.create_task(waker.run()))
         if self._desired is None or self._desired.kinds != fleet.kinds:
             self._desired = DesiredReplicas(fleet)
         if fleet.followed:
