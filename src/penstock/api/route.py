@@ -263,6 +263,8 @@ def route(
     watched = None if isinstance(fleet, Fleet) else Path(fleet)
 
     def read(made: int) -> "RoutedFleet":
+        if chosen.protocol == "module" and fleet.shared_devices:
+            raise UsageError("--protocol module wakes no models; leave out `shared_devices`, or use --protocol ext_authz")
         return routed_fleet(fleet, made, follow_names=chosen.follow_names)
 
     memory = _memory_folder()

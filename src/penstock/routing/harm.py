@@ -103,7 +103,7 @@ def harm_of(q: Record, e: Record, hit_tokens: int, p: Record, terms: Terms, enou
     tpot_s, held = token_seconds(q, e, hit_tokens, chance_share)
     prompt_s = prompt_seconds(e, hit_tokens, q["input_tokens"]) * e["prefill_correction"]
     stall = e["stall_per_prompt_s"]
-    if stall == 0.0:  # only others have requests there, and their answers are taken to be as long as that of this request
+    if stall == 0.0:  # only others have requests there; their answers count as long as the answer to this request
         stall = e["prefill_correction"] * chance_share * chance_share
     slower_s = 0.5 * (tpot_s - e["tpot_now_s"] - e["swing_s"] * chance_share) + prompt_s * stall
     powered = power(tpot_s * per_tpot, times) * e["decodes"]
