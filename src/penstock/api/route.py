@@ -263,9 +263,12 @@ def route(
     watched = None if isinstance(fleet, Fleet) else Path(fleet)
 
     def read(made: int) -> "RoutedFleet":
-        if chosen.protocol == "module" and fleet.shared_devices:
-            raise UsageError("--protocol module wakes no models; leave out `shared_devices`, or use --protocol ext_authz")
-        return routed_fleet(fleet, made, follow_names=chosen.follow_names)
+        routed = routed_fleet(fleet, made, follow_names=chosen.follow_names)
+        if chosen.protocol == "module" and routed.devices:
+            raise UsageError(
+                "--protocol module wakes no models; leave out `shared_devices`, or use --protocol ext_authz"
+            )
+        return routed
 
     memory = _memory_folder()
     if memory is not None:

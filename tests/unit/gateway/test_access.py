@@ -13,6 +13,7 @@ from penstock.gateway.envoy.config_files import envoy_files, static_document
 from penstock.gateway.envoy.envoy_binary import envoy_program, validate
 from penstock.gateway.envoy.envoy_config import PICK_PROTOCOLS, EnvoySettings, PickProtocol
 from penstock.gateway.envoy.tracing import Traces
+from penstock.gateway.inside_envoy.module_library import module_paths
 from penstock.gateway.state.access_rules import Access, SignedTokens, TenantKey, access_of, read_access
 from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.gateway.supervisor import write_files
@@ -83,6 +84,7 @@ def test_envoy_accepts_what_is_made_of_it(tmp_path: Path, protocol: PickProtocol
         folder=tmp_path,
         pickers=1,
         protocol=protocol,
+        module=module_paths(envoy_program()) if protocol == "module" else ("", ""),
         access_file=written(tmp_path, text),
         traces=Traces(address="http://127.0.0.1:4318/v1/traces"),
     )

@@ -34,7 +34,7 @@ RUN_TIME_FIELDS: Final = (
     # Reported by the scraper.
     *("reported_s", "running", "waiting", "kv_used_tokens"),
     # Counted by this picker.
-    *("residents", "sent", "in_flight", "prefilling", "sent_since_report"),
+    *("others", "residents", "sent", "in_flight", "prefilling", "sent_since_report"),
     *("outstanding_prompt_tokens", "outstanding_prompt_s"),
     *("resident_tokens", "shared_tokens", "resident_output_tokens"),
     *("prompt_load_fraction", "prompt_squares_s", "prompt_load_s"),
