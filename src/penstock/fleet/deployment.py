@@ -43,10 +43,15 @@ def default_cache_dtype(model: ModelSpec, accelerator: Accelerator, engine: str,
     """Return the data type of the KV cache that an engine chooses for `auto`.
 
     vLLM stores the cache of GlmMoeDsaForCausalLM in FP8 on compute capability 10.x (model_executor/models/config.py
-    since 0.32.0). Otherwise the checkpoint decides.
+    since 0.32.0). SGLang stores the cache of sparse MLA models in FP8 on compute capability 10.0 and later
+    (srt/server_args.py since 0.5.3, srt/arg_groups/overrides.py#L1627 in 0.5.18). Otherwise the checkpoint decides.
     """
-    blackwell = (accelerator.compute_target or "").startswith(("sm_100", "sm_103"))
-    if engine == "vllm" and model.architecture == "GlmMoeDsaForCausalLM" and blackwell and release >= Release("0.32.0"):
+    target = accelerator.compute_target or ""
+    glm = model.architecture == "GlmMoeDsaForCausalLM" and target.startswith(("sm_100", "sm_103"))
+    if engine == "vllm" and glm and release >= Release("0.32.0"):
+        return CacheDtype.FP8
+    indexed = {"mla", "sparse"} <= set(model.attention_kinds)
+    if engine == "sglang" and indexed and target.startswith(("sm_10", "sm_12")):
         return CacheDtype.FP8
     return model.cache_dtype
 

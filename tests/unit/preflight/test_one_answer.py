@@ -30,6 +30,48 @@ def test_fit_and_preflight_take_the_cache_type_that_the_engine_chooses(on: str, 
     assert ("tokens of KV cache in fp8, for requests of up to 1,048,576 tokens" in text) == (kv == "fp8")
 
 
+@pytest.mark.parametrize(
+    ("model", "on", "version", "kv"),
+    [
+        ("deepseek-v3.2", "b200:8", "0.5.18", "fp8"),
+        ("deepseek-v3.2", "b200:8", "0.5.4", "fp8"),
+        ("glm-5-fp8", "b300:8", "0.5.9", "fp8"),
+        ("deepseek-v3.2", "h200:8", "0.5.18", "bf16"),
+        ("glm-5-fp8", "mi355x:8", "0.5.18", "bf16"),
+        ("deepseek-v3", "b200:8", "0.5.18", "bf16"),
+    ],
+)
+def test_sglang_stores_the_cache_of_sparse_mla_in_fp8_on_blackwell(model: str, on: str, version: str, kv: str) -> None:
+    (answer,) = penstock.preflight(model, on, engine="sglang", engine_version=version).answers
+    (row,) = penstock.fit(model, on, engine="sglang", engine_version=version).rows()
+    assert row["cache_dtype"] == answer.facts["kv.stored"] == kv
+    assert answer.memory.deployment.chosen_cache_dtype.value == kv
+
+
+def test_a_recipe_s_setting_for_a_chip_replaces_its_general_one() -> None:
+    for on, kv in (("h200:8", "fp8"), ("b200:8", "fp8_e4m3")):
+        (answer,) = penstock.preflight("glm-5.2-fp8", on, engine_version="0.23.0").answers
+        assert answer.passes
+        assert answer.launch.flag("kv-cache-dtype") == kv
+    (hopper,) = penstock.preflight("glm-5.2-fp8", "h200:8", engine_version="0.23.0").answers
+    assert hopper.cut is not None
+    assert hopper.launch.flag("max-model-len") == str(hopper.cut.tokens)
+    typed = "vllm serve zai-org/GLM-5.2-FP8 -tp 8 --kv-cache-dtype fp8_e4m3"
+    (refused,) = penstock.preflight("glm-5.2-fp8", "h200:8", command=typed, engine_version="0.23.0").answers
+    assert not refused.passes
+
+
+def test_glm_5_3_is_stored_in_fp8_and_its_bf16_copy_has_a_name_of_its_own() -> None:
+    narrow, wide, before = (
+        penstock.fit(name, "b300:8").reports[0].fit.budget for name in ("glm-5.3", "GLM-5.3-BF16", "glm-5.2-fp8")
+    )
+    assert narrow is not None
+    assert wide is not None
+    assert before is not None
+    assert narrow.weight_bytes == before.weight_bytes
+    assert wide.weight_bytes > 1.9 * narrow.weight_bytes
+
+
 def test_an_image_is_named_only_for_a_release_that_is_known() -> None:
     for version, named in (("0.33.0", True), ("0.40.0", False)):
         (answer,) = penstock.preflight("llama-3.1-8b", "h100", engine_version=version).answers

@@ -86,7 +86,7 @@ def find_recipe(
         ),
         variables=tuple(
             variable
-            for variable in _variables(entry, accelerator)
+            for variable in {one.name: one for one in _variables(entry, accelerator)}.values()
             if not variable.name.startswith("VLLM_")
             or (known.variables is not None and known.variables.has(variable.name, version))
         ),
@@ -99,20 +99,22 @@ def _supported_flags(
 ) -> Iterator[Setting]:
     """Yield the flags whose name and value the release accepts.
 
-    A parser that the recipe ships as a file is replaced by the built-in parser.
+    Of several settings of one flag the last stays: a recipe's setting for a chip replaces its general one. A parser
+    that the recipe ships as a file is replaced by the built-in parser.
     """
     if version < known.flags.first:
         # The flags of older releases were not read, but all of them have this flag.
         yield from (flag for flag in flags if flag.name == "trust-remote-code")
         return
     built_in = [replace(flag, value=_BUILT_IN.get(flag.value or "", flag.value)) for flag in flags]
-    kept = [
+    accepted = [
         flag
         for flag in built_in
         if flag.name not in _FILES
         and known.has(flag.name, version)
         and (flag.value is None or takes(flag.name, flag.value, version, choices))
     ]
+    kept = {flag.name: flag for flag in accepted}.values()
     named = {flag.name for flag in kept}
     # vLLM needs both flags: tool choice requires a parser, and a parser is not used without tool choice.
     yield from (flag for flag in kept if flag.name != _CHOOSE_TOOLS or _PARSE_TOOLS in named)
@@ -156,7 +158,7 @@ def _generations(accelerator: Accelerator) -> tuple[str, ...]:
 
 
 def _flags(entry: Mapping[str, Any], accelerator: Accelerator) -> Iterator[Setting]:
-    sections = [(prefix, f"{prefix}flags") for prefix in ("", *_generations(accelerator))]
+    sections = [(prefix, f"{prefix}flags") for prefix in ("", *reversed(_generations(accelerator)))]
     sections += [("tools", "tools"), ("reasoning", "reasoning")]
     for prefix, key in sections:
         for text in entry.get(key, ()):
@@ -167,6 +169,6 @@ def _flags(entry: Mapping[str, Any], accelerator: Accelerator) -> Iterator[Setti
 
 
 def _variables(entry: Mapping[str, Any], accelerator: Accelerator) -> Iterator[Setting]:
-    for prefix in ("", *_generations(accelerator)):
+    for prefix in ("", *reversed(_generations(accelerator))):
         for name, value in entry.get(f"{prefix}variables", {}).items():
             yield Setting(name=name, value=str(value), why=_REASONS[prefix])
