@@ -14,8 +14,10 @@ from penstock.gateway.envoy.envoy_binary import envoy_program, validate
 from penstock.gateway.envoy.envoy_config import PICK_PROTOCOLS, EnvoySettings, PickProtocol
 from penstock.gateway.envoy.tracing import Traces
 from penstock.gateway.inside_envoy.module_library import module_paths
+from penstock.gateway.inside_envoy.module_table import write_module_table
 from penstock.gateway.state.access_rules import Access, SignedTokens, TenantKey, access_of, read_access
 from penstock.gateway.state.routed_fleet import RoutedFleet
+from penstock.gateway.state.shared_tables import PICKER_STATE, shared_array
 from penstock.gateway.supervisor import write_files
 from penstock.routing.records import new_endpoints
 
@@ -89,6 +91,9 @@ def test_envoy_accepts_what_is_made_of_it(tmp_path: Path, protocol: PickProtocol
         traces=Traces(address="http://127.0.0.1:4318/v1/traces"),
     )
     (tmp_path / "xds").mkdir()
+    if settings.inside:
+        shared_array(tmp_path / "pickers.table", PICKER_STATE, (settings.pickers,))
+        write_module_table(tmp_path, fleet(), settings.pickers, settings.min_silence_s, None)
     access = access_of(settings.access_file)
     files = envoy_files(fleet(), settings, access)
     write_files(tmp_path, fleet(), files)
