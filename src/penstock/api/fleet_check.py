@@ -22,5 +22,6 @@ def check_fleet(
         watch.progress("checking", done, len(fleet.pools))
         subject = subject_of(open_checkpoint(pool.model), pool.model)
         accelerator, converted = load_accelerator(pool.accelerator), model_choice(pool.model, pool.weights)
-        answers.append(place_replica(check_pool(pool, accelerator, subject, converted, knowledge), pool))
+        checked = check_pool(pool, accelerator, subject, converted, knowledge)
+        answers.append(place_replica(checked, pool, fleet.machine_devices(pool)))
     return tuple(CheckedPool(name=pool.name, replicas=pool.replicas) for pool in fleet.pools), tuple(answers)

@@ -169,7 +169,7 @@ class Pool:
 
 def example_endpoints(pool: Pool) -> str:
     """Return an example of the addresses of a pool's replicas, in the form that a fleet file has them."""
-    shown = [f"10.0.0.1:{8000 + number}" for number in range(min(pool.replicas, _SHOWN))]
+    shown = [f"10.0.0.{number + 1}:8000" for number in range(min(pool.replicas, _SHOWN))]
     return f"[{', '.join([*shown, '...'] if pool.replicas > _SHOWN else shown)}]"
 
 
@@ -250,6 +250,15 @@ class Fleet:
         if self.version != VERSION:
             raise UsageError(f"the fleet file has version {self.version}; this Penstock reads only version {VERSION}")
         _check_conflicts(self)
+
+    def machine_devices(self, pool: Pool) -> int | None:
+        """Return the devices of the machines that hold a pool's replicas; None: usual nodes.
+
+        A replica is placed on the smallest machines that hold it.
+        """
+        groups = [group for group in self.nodes if (group.accelerator, group.site) == (pool.accelerator, pool.site)]
+        sizes = [group.node_devices for group in groups if group.node_devices is not None]
+        return min((size for size in sizes if size >= pool.devices), default=None)
 
     def pool(self, name: str) -> Pool:
         """Return the pool with a name."""

@@ -88,12 +88,13 @@ def check_pool(
     return _with_flags(answer, added, knowledge) if added else answer
 
 
-def place_replica(answer: Preflight, pool: Pool) -> Preflight:
+def place_replica(answer: Preflight, pool: Pool, machine_devices: int | None) -> Preflight:
     """Return the launch of a pool's first replica, with its own devices and the port of its endpoint.
 
     A replica that shares its machine with others would otherwise take all devices and the same port as the others.
+    `machine_devices` is None for machines of the usual size.
     """
-    devices, node = pool.split.devices, answer.question.accelerator.node.devices
+    devices, node = pool.split.devices, machine_devices or answer.question.accelerator.node.devices
     together = min(pool.replicas, node // devices) if devices < node else 1
     stated = next((address.rpartition(":")[2] for address in pool.endpoints), None)
     if answer.plan.nodes > 1 or (together < 2 and stated is None):

@@ -18,7 +18,8 @@ from penstock.checkpoint import open_checkpoint
 from penstock.errors import UsageError
 from penstock.fleet import Parallelism, Release
 from penstock.fleet.engines import NEWEST
-from penstock.fleet.pools import Pool, PoolEngine
+from penstock.fleet.fleet_file import read_fleet
+from penstock.fleet.pools import NodeGroup, Pool, PoolEngine
 from penstock.fleet.serving_engines import ENGINES, ServingEngine, serving_defaults, usual_settings
 from penstock.model.model_spec import model_as_measured
 from penstock.preflight import LaunchChoices, Preflight, PreflightQuestion, Readiness, check, load_knowledge
@@ -30,6 +31,8 @@ from penstock.preflight.launch.server_program import program_of
 from penstock.preflight.pool_check import check_pool, place_replica
 from penstock.preflight.rules.rule import Reference
 from penstock.preflight.strict_failures import strict_failures
+
+CHAT = Path(__file__).parents[3] / "examples" / "fleets" / "chat-h100-mi300x.yaml"
 
 KNOWLEDGE = load_knowledge()
 PLUGGED: tuple[ServingEngine, ...] = ("vllm-atom", "sglang-atom", "atom", "trtllm")
@@ -236,18 +239,27 @@ def test_settings_of_a_pool_become_flags_if_they_differ_from_the_defaults() -> N
 def test_replicas_on_one_machine_have_their_own_devices_and_ports() -> None:
     """Attack: eight replicas of a node were all printed with all devices and the same port."""
     shared = pool(accelerator="h100_sxm", vendor="nvidia", replicas=8, split=Parallelism(tp=2))
-    placed = place_replica(checked(shared), shared).plan
+    placed = place_replica(checked(shared), shared, None).plan
     assert placed.place is not None
     assert (placed.place.devices, placed.place.replicas) == ((0, 1), 4)
     assert """--gpus '"device=0,1"'""" in str(placed.docker())
     assert placed.bare().startswith("CUDA_VISIBLE_DEVICES=0,1")
     amd = pool(endpoints=("chat:8000",), engine=PoolEngine(name="sglang", version="0.5.18"))
-    placed = place_replica(checked(amd), amd).plan
+    placed = place_replica(checked(amd), amd, None).plan
     assert "-e HIP_VISIBLE_DEVICES=0 " in str(placed.docker()).replace("\\\n", " ")
     assert "-p 8000:30000" in str(placed.docker())
     assert "--port 8000" in placed.bare()
     alone = pool(split=Parallelism(tp=8))
-    assert place_replica(checked(alone), alone).plan.place is None
+    assert place_replica(checked(alone), alone, None).plan.place is None
+
+
+def test_an_instance_that_holds_one_replica_shares_nothing() -> None:
+    """Attack: a replica on a rented instance of two devices was the first of four on a machine."""
+    rented = pool(accelerator="h100_sxm", vendor="nvidia", replicas=8, split=Parallelism(tp=2))
+    sizes = [NodeGroup(accelerator="h100_sxm", site=rented.site, nodes=8, node_devices=size) for size in (1, 2)]
+    fleet = replace(read_fleet(CHAT.read_text(), CHAT.name), nodes=tuple(sizes), pools=(rented,), routes=())
+    assert fleet.machine_devices(rented) == 2
+    assert place_replica(checked(rented), rented, 2).plan.place is None
 
 
 def test_a_pool_with_a_version_that_does_not_parse_is_refused_with_its_name() -> None:
@@ -261,20 +273,19 @@ def test_a_pool_with_a_cache_type_that_does_not_exist_is_refused() -> None:
 
 
 def test_a_fleet_is_checked_pool_by_pool(tmp_path: Path) -> None:
-    file = Path(__file__).parents[3] / "examples" / "fleets" / "chat-h100-mi300x.yaml"
-    answer = preflight(fleet=file)
+    answer = preflight(fleet=CHAT)
     assert answer.good
     assert [pool.name for pool in answer.pools if pool] == ["h100", "mi300x"]
     assert "2 of 2 pools pass" in printed(answer)
-    assert preflight(fleet=file, strict=True).good
+    assert preflight(fleet=CHAT, strict=True).good
     edited = tmp_path / "fleet.yaml"
     edited.write_text(
-        file.read_text(encoding="utf-8").replace("name: vllm", "name: trtllm").replace("0.32.0", "unstated")
+        CHAT.read_text(encoding="utf-8").replace("name: vllm", "name: trtllm").replace("0.32.0", "unstated")
     )
     assert preflight(fleet=edited).good
     assert not preflight(fleet=edited, strict=True).good
     with pytest.raises(UsageError, match="leave out --on"):
-        preflight(on="h100", fleet=file)
+        preflight(on="h100", fleet=CHAT)
 
 
 def test_strict_fails_on_a_release_that_was_not_read() -> None:

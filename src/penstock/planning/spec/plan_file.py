@@ -70,7 +70,7 @@ class WorkloadEntry:
     slo: Annotated[Slo, Parsed(parse_slo, {"type": "string"})]
     """Limits of a request: ttft=2s,tpot=60ms,attain=95%."""
     requests_per_s: Annotated[Input, Stated("requests/s", low=1e-6, high=1e9)] | None = None
-    """Request rate at the peak of the first year; alternative to `users`."""
+    """Peak request rate at the start of the plan; alternative to `users`. Each period is sized for its last day."""
     users: Annotated[Input, Stated("users", low=1, high=1e9)] | None = None
     """Requests in flight at the peak; alternative to `requests_per_s`."""
     think: Annotated[float, Parsed(parse_duration, {"type": "string"})] | None = None
@@ -203,7 +203,7 @@ class PlanFile:
     """First day of service. Default: today."""
     horizon_years: Annotated[float, number(low=0.25, high=15)] = 3.0
     step_months: Annotated[int, whole(low=1, high=180)] | None = None
-    """Months between changes of the fleet. Default: no changes, or yearly changes if demand grows or offers change."""
+    """Months between changes of the fleet. Default: no changes; 3, 6 or 12 months if demand grows."""
     engine: _Engines | None = None
     """Engine of all workloads, or several to choose from. Default: every engine measured on the accelerator."""
     workloads: tuple[WorkloadEntry, ...]

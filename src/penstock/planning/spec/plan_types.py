@@ -91,7 +91,7 @@ class WorkloadPlan:
     """Whether a checkpoint's own multi-token-prediction layers may draft tokens for speculative decoding."""
     slo: Slo
     requests_per_s: float | None
-    """Rate at the peak of the first year."""
+    """Peak rate at the start of the plan."""
     demand: Input
     """Possible demand as a factor on the rate or the users."""
     users: float | None

@@ -9,8 +9,9 @@ def next_steps(file: Path, *, fleet: Path | None, rfp: Path | None, vendors: Seq
     """Map the purpose of each next command to the command."""
     steps = {}
     if fleet is None:
-        plan = f"penstock plan {quote(str(file))} --fleet fleet.yaml --html report.html --rfp request"
-        steps["write the fleet, the page for finance and the request for proposals"] = plan
+        plan = f"penstock plan {quote(str(file))}"
+        steps["write the fleet and the request for proposals"] = f"{plan} --fleet fleet.yaml --rfp request"
+        steps["write the page for finance (needs penstock[report])"] = f"{plan} --html report.html"
     else:
         name = quote(str(fleet))
         steps["check that every pool starts, and see each launch"] = f"penstock preflight --fleet {name}"
