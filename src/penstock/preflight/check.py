@@ -23,7 +23,7 @@ from penstock.preflight.predictions.fp8_dialect import predict_dialect
 from penstock.preflight.predictions.measured_engines import engines_measured_with
 from penstock.preflight.predictions.weight_kernels import as_executed, predict_kernels
 from penstock.preflight.preflight_result import Preflight, PreflightQuestion
-from penstock.preflight.rules.findings import assess, last_read_release
+from penstock.preflight.rules.findings import assess, first_read_release, last_read_release
 from penstock.preflight.rules.knowledge import Knowledge
 
 
@@ -77,6 +77,7 @@ def check(question: PreflightQuestion, knowledge: Knowledge) -> Preflight:
         recipe=recipe,
         served=engines_measured_with(question.subject.model, question.accelerator.id, knowledge.served),
         newer_than_read=last_read_release(question.engine, question.version, knowledge.standings),
+        older_than_read=first_read_release(question.version, knowledge.flags[question.profile.server]),
         unknown=tuple(knowledge.engines.get(question.engine, {}).get("unknown", ())),
     )
 

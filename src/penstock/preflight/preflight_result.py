@@ -116,6 +116,8 @@ class Preflight:
     """Engines that have published measurements with this model on this accelerator."""
     newer_than_read: Release | None
     """The newest release before the checked one whose source code was read. None if the checked release was read."""
+    older_than_read: Release | None = None
+    """The first release whose flags were read, if the checked release is older. Otherwise None."""
     unknown: tuple[str, ...] = ()
     """What is not known of the engine, in sentences. The tuple is empty for an engine whose source code was read."""
 

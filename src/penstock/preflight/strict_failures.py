@@ -43,5 +43,5 @@ def _undetermined_parts(answer: Preflight) -> Iterator[str]:
 
 
 def _unread(answer: Preflight) -> Iterator[str]:
-    if answer.newer_than_read is not None:
+    if answer.newer_than_read is not None or answer.older_than_read is not None:
         yield f"unread: {answer.question.engine} {answer.question.version} was not read"

@@ -1,5 +1,7 @@
 """Known histories as verdicts: what broke when, and where."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from penstock.catalog import load_accelerator
@@ -23,6 +25,7 @@ from penstock.preflight.facts.subject import subject_of
 from penstock.preflight.predictions.fp8_dialect import Treatment, predict_dialect
 from penstock.preflight.predictions.weight_kernels import KernelClass
 from penstock.preflight.rules.condition import Unknown
+from penstock.preflight.rules.findings import Finding
 
 KNOWLEDGE = load_knowledge()
 STORED_FP8_WITHOUT_KV = StoredFacts(dtypes=frozenset({"F8_E4M3", "BF16", "F32"}), kinds=frozenset({"weight_scale"}))
@@ -57,8 +60,12 @@ def ask(
     return check(question, KNOWLEDGE)
 
 
+def findings(answer: Preflight) -> Sequence[Finding]:
+    return answer.assessment.findings
+
+
 def found(answer: Preflight) -> set[str]:
-    return {finding.rule.id for finding in answer.assessment.findings}
+    return {finding.rule.id for finding in findings(answer)}
 
 
 @pytest.mark.parametrize("accelerator", ["mi300x", "mi325x"])
@@ -286,3 +293,77 @@ def test_the_unified_cache_of_sglang_0_5_14_is_right_on_fnuz_chips() -> None:
     for version, right in (("0.5.13", False), ("0.5.14", True)):
         answer = ask("deepseek-v4-flash-fp8", "mi300x", tp=8, engine="sglang", version=version, launch=launch)
         assert ("fp8-sglang-deepseek-v4-cache" not in found(answer)) is right
+
+
+@pytest.mark.parametrize("model", ["glm-5.2-fp8", "deepseek-v3.2"])
+@pytest.mark.parametrize("accelerator", ["mi300x", "mi355x"])
+@pytest.mark.parametrize(("version", "stops"), [("0.25.1", False), ("0.26.0", True), ("0.27.0", False)])
+def test_sparse_mla_on_aiter_does_not_start_in_one_release(
+    model: str,
+    accelerator: str,
+    version: str,
+    stops: bool,  # noqa: FBT001
+) -> None:
+    answer = ask(model, accelerator, tp=8, version=version)
+    assert ("attention-aiter-sparse-metadata" in found(answer)) is stops
+    assert answer.passes is not stops
+    assert not any(
+        "0.26" in finding.rule.fix and "0.26 does not" not in finding.rule.fix for finding in findings(answer)
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "kv", "environment", "stops"),
+    [
+        ("0.8.5", "fp8", {}, True),
+        ("0.10.1", "fp8", {}, True),
+        ("0.10.1", "fp8", {"VLLM_MLA_DISABLE": "1"}, False),
+        ("0.10.1", "auto", {}, False),
+        ("0.10.2", "fp8", {}, False),
+    ],
+)
+def test_dense_mla_with_an_fp8_cache_on_hopper(
+    version: str,
+    kv: str,
+    environment: dict[str, str],
+    stops: bool,  # noqa: FBT001
+) -> None:
+    launch = Launch(flags={"tensor-parallel-size": "8", "kv-cache-dtype": kv}, environment=environment)
+    answer = ask("deepseek-r1", "h200_sxm", tp=8, version=version, launch=launch)
+    assert ("attention-flashmla-fp8-cache" in found(answer)) is stops
+
+
+@pytest.mark.parametrize(("version", "context", "risk"), [("0.23.0", None, True), ("0.24.0", 131072, True)])
+def test_long_prompts_of_sparse_mla_on_aiter(version: str, context: int | None, risk: bool) -> None:  # noqa: FBT001
+    rule = "model-sparse-mla-long-prompts-rocm"
+    assert (rule in found(ask("glm-5-fp8", "mi300x", tp=8, version=version, context=context))) is risk
+    assert rule not in found(ask("glm-5-fp8", "mi300x", tp=8, version=version, context=16384))
+    assert rule not in found(ask("glm-5-fp8", "mi300x", tp=8, version="0.25.0", context=context))
+
+
+@pytest.mark.parametrize(
+    ("version", "risk"), [("0.25.1", False), ("0.27.1", True), ("0.28.0", True), ("0.29.0", False)]
+)
+def test_aiter_s_all_reduce_with_glm_5_2(version: str, risk: bool) -> None:  # noqa: FBT001
+    rule, flags = "model-glm5-aiter-all-reduce", {"tensor-parallel-size": "8", "block-size": "1"}
+    typed = Launch(flags=flags, environment={"VLLM_ROCM_USE_AITER": "1"})
+    assert (rule in found(ask("glm-5.2-fp8", "mi325x", tp=8, version=version, launch=typed))) is risk
+    proposed = ask("glm-5.2-fp8", "mi325x", tp=8, version=version)
+    assert rule not in found(proposed)
+    assert (proposed.launch.environment.get("VLLM_ROCM_USE_AITER_CUSTOM_AR") == "0") is risk
+
+
+@pytest.mark.parametrize(
+    ("version", "kv", "wrong"), [("0.5.9", "fp8_e4m3", True), ("0.5.9", "auto", False), ("0.5.10", "fp8_e4m3", False)]
+)
+def test_minimax_m2_5_with_an_fp8_cache_through_fa3(version: str, kv: str, wrong: bool) -> None:  # noqa: FBT001
+    launch = Launch(flags={"tp-size": "4", "kv-cache-dtype": kv, "attention-backend": "fa3"})
+    answer = ask("minimax-m2.5", "h100_sxm", tp=4, engine="sglang", version=version, launch=launch)
+    assert (answer.readiness is Readiness.SILENT_WRONG) is wrong
+
+
+@pytest.mark.parametrize(("version", "said"), [("0.27.1", True), ("0.28.0", False), ("0.32.0", False)])
+def test_a_kernel_that_a_release_has_is_not_announced(version: str, said: bool) -> None:  # noqa: FBT001
+    slow = [finding.rule for finding in findings(ask("glm-5.2-fp8", "mi300x", tp=8, version=version))]
+    assert [rule for rule in slow if rule.id.startswith("attention-sparse-on-gfx942")]
+    assert any("came with 0.28" in rule.message for rule in slow) is said

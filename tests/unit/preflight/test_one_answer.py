@@ -8,6 +8,7 @@ from rich.console import Console
 
 import penstock
 from penstock.preflight import Preflight, Readiness
+from penstock.preflight.strict_failures import strict_failures
 
 LLAMA = "vllm serve meta-llama/Llama-3.1-8B-Instruct"
 
@@ -185,3 +186,41 @@ def test_sglang_takes_the_context_of_the_config() -> None:
         penstock.preflight("deepseek-r1", "h200:8", engine="sglang"),
     ):
         assert "for requests of up to 163,840 tokens" in shown(answered)
+
+
+@pytest.mark.parametrize(
+    ("line", "refused"),
+    [
+        (f"{LLAMA} extra", True),
+        (f"{LLAMA} > log.txt", False),
+        (f"{LLAMA} $MORE --port 80", False),
+        ("vllm serve --model meta-llama/Llama-3.1-8B-Instruct", False),
+        (f"{LLAMA} --port 80", False),
+    ],
+)
+def test_vllm_serve_takes_one_argument(line: str, refused: bool) -> None:  # noqa: FBT001
+    (answer,) = penstock.preflight("llama-3.1-8b", "h100", command=line, engine_version="0.27.1").answers
+    assert any("takes one argument" in obstacle.text for obstacle in answer.obstacles) is refused
+    assert answer.passes is not refused
+
+
+@pytest.mark.parametrize(
+    ("version", "switch", "refused"),
+    [
+        ("0.9.2", "--enforce-eager true", True),
+        ("0.9.2", "--enforce-eager", False),
+        ("0.8.4", "--enable-chunked-prefill True", False),
+        ("0.8.5", "--enable-chunked-prefill True", True),
+    ],
+)
+def test_a_switch_takes_no_value(version: str, switch: str, refused: bool) -> None:  # noqa: FBT001
+    line = f"{LLAMA} {switch}"
+    (answer,) = penstock.preflight("llama-3.1-8b", "h100", command=line, engine_version=version).answers
+    assert answer.passes is not refused
+
+
+@pytest.mark.parametrize(("version", "unread"), [("0.7.1", True), ("0.8.0", False), ("0.50.0", True)])
+def test_a_release_that_was_not_read_fails_a_strict_question(version: str, unread: bool) -> None:  # noqa: FBT001
+    answer = penstock.preflight("llama-3.1-8b", "h100", engine_version=version)
+    assert any(reason.startswith("unread: ") for reason in strict_failures(answer.answers[0])) is unread
+    assert ("this release was not read" in shown(answer)) is unread

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Final
 
 from penstock.errors import UsageError
@@ -47,6 +47,8 @@ _SERVERS: Final = frozenset(
     {"sglang.launch_server", "trtllm-serve", "vllm.entrypoints.openai.api_server", "atom.entrypoints.openai_server"}
 )
 _OTHER_VERBS: Final = frozenset({"bench", "chat", "complete", "collect-env", "run-batch"})
+_ENDS_ARGUMENTS: Final = re.compile(r"-|\d*[<>&]|.*[$({\[<]|\.\.\.|#")
+"""Words that begin options or redirections, and words that are not known or stand for something else."""
 _MAX_COMMAND: Final = 20_000
 
 
@@ -70,7 +72,7 @@ def parse_command(text: str) -> tuple[ServingEngine | None, Launch]:
         image=image,
         typed=tuple(tokens),
         bare=frozenset(name for name, value in given.items() if value is None),
-        torn=read.torn,
+        torn=(*read.torn, *_extra_arguments(arguments)),
         visible_devices=_visible(tokens, environment | inner),
         slices=any("MIG-" in word for word in (*tokens, *(environment | inner).values())),
     )
@@ -216,6 +218,15 @@ def _is_option(word: str) -> bool:
 def long_name(flag: str) -> str:
     """Return the long name of a flag, which facts use."""
     return _SAME.get(flag, flag)
+
+
+def _extra_arguments(arguments: Sequence[str]) -> Iterator[str]:
+    """Describe the words after the model of `vllm serve`, which takes one argument and then options."""
+    words = [word.rpartition("/")[2] for word in arguments]
+    at = next((number for number, pair in enumerate(pairwise(words)) if pair == ("vllm", "serve")), len(words))
+    given = list(takewhile(lambda word: not _ENDS_ARGUMENTS.match(word), arguments[at + 2 :]))
+    for word in given[1:]:
+        yield f"'{word}' after the model: vllm serve takes one argument, and refuses another"
 
 
 def _positional_model(arguments: Sequence[str]) -> str | None:

@@ -108,6 +108,10 @@ def _gaps(subject: Subject, chip: str, version: Release, split: Parallelism) -> 
     if mla and chip == "gfx942" and Release("0.15.0") <= version < Release("0.17.0"):
         why = "FP4 projections were on for chips without FP4 before 0.17"
         found.append(Setting(name="VLLM_ROCM_USE_AITER_FP4BMM", value="0", why=why))
+    glm = subject.model.architecture == "GlmMoeDsaForCausalLM"
+    if glm and chip == "gfx942" and split.tp == 8 and Release("0.26.0") <= version < Release("0.29.0"):
+        why = "AITER's all-reduce spoiled GLM-5.2 on 8 devices (aiter#4855)"
+        found.append(Setting(name="VLLM_ROCM_USE_AITER_CUSTOM_AR", value="0", why=why))
     if version < Release("0.28") and _width_without_tile(subject, split):
         why = f"the experts' width per device is no multiple of {_TILE}, which AITER's experts did not always take"
         found.append(Setting(name="VLLM_ROCM_USE_AITER_MOE", value="0", why=why))

@@ -20,8 +20,14 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 _NUMERIC: Final = re.compile(r"[\d.]+")
 _PORTED: Final = re.compile(r"([\w.-]+):(\d+)")
 _ADDRESSES: Final = frozenset({"host", "master-addr", "data-parallel-address"})
-_PLAIN_SWITCHES: Final = Release("0.10.0")
-"""Before this release, some of vLLM's switches took the value True or False."""
+_PLAIN_SWITCHES: Final = Release("0.8.5")
+"""Before this release, these switches of vLLM took the value True or False (StoreBoolean in engine/arg_utils.py)."""
+_STORED: Final = frozenset(
+    {
+        *("enable-chunked-prefill", "multi-step-stream-outputs"),
+        *("disable-logprobs-during-spec-decoding", "disable-chunked-mm-input"),
+    }
+)
 _PLAIN_OBJECTS: Final = Release("0.14.0")
 _SUFFIXED: Final = re.compile(r"(?<=[:\[,\s])\d+(\.\d+)?[kmgtKMGT]\b")
 """Numbers with a suffix, such as 32k. vLLM also accepts them inside JSON values."""
@@ -44,7 +50,7 @@ def wrong_kind(
         return None
     if kind == "switch":
         given = name not in launch.bare and (value.casefold() in _YES_OR_NO or f"--{name}={value}" in launch.typed)
-        plain = engine != "vllm" or version >= _PLAIN_SWITCHES
+        plain = engine != "vllm" or version >= _PLAIN_SWITCHES or name not in _STORED
         return f"takes no value; {_switch_fix(name, value, engine)}" if given and plain else None
     if name in launch.bare:
         return f"needs a value, a {_WORDS[kind]}"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from penstock.fleet.engines import NEWEST
 from penstock.fleet.release import Release
 from penstock.preflight.rules.condition import Facts, Unknown, Value
+from penstock.preflight.rules.history import EngineFlags
 from penstock.preflight.rules.rule import Rule, Severity
 
 _WORTH_ASKING = frozenset({Severity.SILENT_WRONG, Severity.BLOCKER, Severity.WARNING})
@@ -117,6 +118,12 @@ def last_read_release(engine: str, version: Release, learned: Iterable[tuple[str
     if newest is None or version <= newest or version in packs:
         return None
     return max([newest, *(release for release in packs if release < version)])
+
+
+def first_read_release(version: Release, known: EngineFlags) -> Release | None:
+    """Return the first release whose flags were read, if this release is older. Otherwise return None."""
+    first = known.flags.read[0]
+    return first if version < first else None
 
 
 def _missing(rule: Rule, facts: Facts) -> Mapping[str, str]:

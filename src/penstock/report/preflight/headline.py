@@ -57,6 +57,8 @@ def headline(answer: Preflight) -> Text:
     text = Text(model_name(question.subject), style="bold")
     read = answer.newer_than_read
     unread = "" if read is None else f" (this release was not read; checked as {read})"
+    if answer.older_than_read is not None:
+        unread = f" (this release was not read; the first that was is {answer.older_than_read})"
     text.append(f" on {where}, {question.engine} {question.version}{unread}: ", style="not bold")
     text.append(words.replace("{with}", _context_note(answer)) + _undetermined_part(answer), style=style)
     if read is not None and question.engine in LEARNABLE:
