@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 PLANS: Final = Path(__file__).resolve().parent.parent / "examples" / "plans"
-SHIPPED: Final = (PLANS / "chat-70b-512-users.yaml", PLANS / "three-models.yaml")
+SHIPPED: Final = (PLANS / "chat-and-agent.yaml", PLANS / "three-models.yaml")
 """The first is also the plan of `penstock plan --init`."""
 WORK: Final = {
     "trials of the simulator": ("penstock.simulation.capacity", "trial"),

@@ -13,7 +13,7 @@ from simulated import conversation_lengths, pool
 
 PROMISED = (SloClass(name="all", share_fraction=1.0, slo=Slo(ttft_s=1.0, tpot_s=0.05)),)
 COUNT = 3_000
-BEYOND_PER_S, WITHIN_PER_S = 160.0, 30.0
+BEYOND_PER_S, TWICE_PER_S, WITHIN_PER_S = 160.0, 130.0, 30.0
 
 
 def overloaded(overload: Overload, routing: Routing | None = None, rate_per_s: float = BEYOND_PER_S) -> Outcome:
@@ -78,7 +78,8 @@ def test_the_same_requests_have_the_same_outcome() -> None:
     np.testing.assert_array_equal(first.served.ttft_s, again.served.ttft_s)
 
 
-def test_several_pickers_hold_and_refuse_each_its_own() -> None:
-    outcome = overloaded("hold", Routing(pickers=3))
+@pytest.mark.parametrize("pickers", [2, 3, 4])
+def test_several_pickers_hold_and_refuse_each_its_own(pickers: int) -> None:
+    outcome = overloaded("hold", Routing(pickers=pickers), rate_per_s=TWICE_PER_S)
     assert outcome.requests + outcome.rejected == COUNT
     assert p99_s(outcome) <= 3.0
