@@ -31,7 +31,10 @@ ROBUST: Mapping[str, Mapping[str, object]] = {
     "reports 1 s old": {"sight": RouterVisibility(report_delay_s=1.0)},
     "4 pickers": {"pickers": 4},
     "refused clients return 5 times": {"max_tries": 5},
+    "clients leave": {"patience": 2.0},
+    "clients leave, and return 5 times": {"patience": 2.0, "max_tries": 5},
 }
+"""What differs from a plain run. `patience` is in TTFT limits of the class; the rest are fields of `Routing`."""
 
 
 def capacities(kept: Path) -> dict[str, list[float]]:
@@ -49,12 +52,22 @@ def capacities(kept: Path) -> dict[str, list[float]]:
     return found
 
 
-def cell(name: str, asked: str, rate_per_s: float, seed: int, route: Routing, overload: Overload = "serve") -> Row:
-    """Simulate one cell."""
+def cell(
+    name: str,
+    asked: str,
+    rate_per_s: float,
+    seed: int,
+    route: Routing,
+    overload: Overload = "serve",
+    patience: float = np.inf,
+) -> Row:
+    """Simulate one cell. Clients wait for `patience` TTFT limits of their class before they leave."""
     drawn = load(asked, HALF)
     classes = [replace(item, overload=overload) for item in drawn.classes]
     blocks = drawn.blocks(seed=seed, requests=REQUESTS, rate_per_s=rate_per_s)
-    outcome = simulate(fleet(name), blocks, classes=classes, options=Options(routing=route, keep_requests=True))
+    patience_s = tuple(patience * (item.slo.ttft_s or np.inf if item.slo is not None else np.inf) for item in classes)
+    options = Options(routing=route, keep_requests=True, patience_s=patience_s)
+    outcome = simulate(fleet(name), blocks, classes=classes, options=options)
     return {"fleet": name, "load": asked, "seed": seed, **figures(outcome)}
 
 
@@ -75,6 +88,8 @@ def figures(outcome: Outcome) -> Row:
         "ttft_p99_of_slo": round(float(np.quantile(over[np.isfinite(over)], 0.99)), 2),
         "refused": outcome.rejected,
         "held": outcome.held,
+        "left": outcome.left,
+        "returns": outcome.returns,
     }
 
 
@@ -100,5 +115,8 @@ def robust(kept: Path, seeds: Sequence[int] = SEEDS) -> Iterator[Row]:
         if asked not in ("conversation", "two classes") or name not in ("H100 + MI300X", "H200 + MI325X"):
             continue
         for (case, told), overload, seed in product(ROBUST.items(), OURS, seeds):
-            route = replace(routing("penstock"), **told)  # type: ignore[arg-type]
-            yield {"case": case, "policy": overload, **cell(name, asked, 1.3 * most, seed, route, overload)}
+            route, patience = routing("penstock"), float(str(told.get("patience", np.inf)))
+            stated = {field: value for field, value in told.items() if field != "patience"}
+            route = replace(route, **stated)  # type: ignore[arg-type]
+            found = cell(name, asked, 1.3 * most, seed, route, overload, patience)
+            yield {"case": case, "policy": overload, **found}

@@ -165,18 +165,22 @@ typedef struct penstock_control {
   int64_t max_held;
   int64_t max_tries;
   int64_t returning;
+  int64_t may_leave;
 } penstock_control;
-PENSTOCK_SIZE(penstock_control, 232);
+PENSTOCK_SIZE(penstock_control, 240);
 
 typedef struct penstock_row {
   int64_t number;
   double arrival_s;
   double queued_s;
+  double tried_s;
   double waited_s;
   double first_s;
   double last_s;
   int64_t after;
   int64_t before;
+  int64_t later;
+  int64_t earlier;
   int64_t lru_after;
   int64_t lru_before;
   int64_t lag;
@@ -203,8 +207,11 @@ typedef struct penstock_row {
   uint8_t cold;
   uint8_t held;
   uint8_t tries;
+  uint8_t may_leave;
+  uint8_t left;
+  uint8_t abandoned;
 } penstock_row;
-PENSTOCK_SIZE(penstock_row, 224);
+PENSTOCK_SIZE(penstock_row, 256);
 
 typedef struct penstock_replica {
   double end_s;
@@ -382,16 +389,17 @@ typedef struct penstock_promise {
   double weight;
   int64_t overload;
   double hold_s;
+  double patience_s;
   int64_t limit_tokens;
   int64_t model;
 } penstock_promise;
-PENSTOCK_SIZE(penstock_promise, 64);
+PENSTOCK_SIZE(penstock_promise, 72);
 
-typedef struct penstock_held {
+typedef struct penstock_class_queue {
   int64_t first;
   int64_t last;
-} penstock_held;
-PENSTOCK_SIZE(penstock_held, 16);
+} penstock_class_queue;
+PENSTOCK_SIZE(penstock_class_queue, 16);
 
 typedef struct penstock_return {
   double at_s;
@@ -511,8 +519,10 @@ typedef struct penstock_world {
   int64_t lengths_shape[2];
   penstock_promise *promises;
   int64_t promises_shape[1];
-  penstock_held *held;
+  penstock_class_queue *held;
   int64_t held_shape[1];
+  penstock_class_queue *may_leave;
+  int64_t may_leave_shape[1];
   penstock_return *returns;
   int64_t returns_shape[1];
   penstock_fault *faults;
@@ -605,22 +615,22 @@ typedef int64_t (*penstock_policy)(penstock_request *request, penstock_endpoint 
 /* Advance until the caller must act, or for `budget` events. */
 int64_t penstock_run(const penstock_world *w, int64_t budget, penstock_policy pick);
 extern const int64_t penstock_run_layout;
-#define PENSTOCK_RUN_LAYOUT INT64_C(2358328954606052978)
+#define PENSTOCK_RUN_LAYOUT INT64_C(9026461047615895296)
 
 /* Return the first row that is not finished, from `base` on. */
 int64_t penstock_settled(const penstock_world *w, int64_t base);
 extern const int64_t penstock_settled_layout;
-#define PENSTOCK_SETTLED_LAYOUT INT64_C(104055717707359675)
+#define PENSTOCK_SETTLED_LAYOUT INT64_C(6870869063131583788)
 
 /* Integrate every queue up to now. */
 void penstock_count_queues(const penstock_world *w);
 extern const int64_t penstock_count_queues_layout;
-#define PENSTOCK_COUNT_QUEUES_LAYOUT INT64_C(2032150091535210206)
+#define PENSTOCK_COUNT_QUEUES_LAYOUT INT64_C(308239298293945581)
 
 /* Record when the client sees each request's first and last token, and compare both with the SLO of the class. */
 void penstock_tally(const penstock_world *w, const penstock_class_tables *tables, int64_t base, int64_t warm_up);
 extern const int64_t penstock_tally_layout;
-#define PENSTOCK_TALLY_LAYOUT INT64_C(3182236040971060250)
+#define PENSTOCK_TALLY_LAYOUT INT64_C(202578420766813209)
 
 /* Write the predicted latency of a request at each endpoint, in seconds; infinity if the request does not fit. */
 void penstock_predict_latency(const penstock_latency_table *t);
@@ -681,6 +691,11 @@ extern const int64_t penstock_finished_layout;
 void penstock_lost(const penstock_picker_table *t, int64_t place, double now_s);
 extern const int64_t penstock_lost_layout;
 #define PENSTOCK_LOST_LAYOUT INT64_C(1918118096681722925)
+
+/* Record that a client closed its connection before its first token. */
+void penstock_record_departure(const penstock_picker_table *t, int64_t place, double now_s);
+extern const int64_t penstock_record_departure_layout;
+#define PENSTOCK_RECORD_DEPARTURE_LAYOUT INT64_C(1766944588471898572)
 
 /* Store the picker's own counts for an endpoint in `reports[place]`, when the picker requests a report. */
 void penstock_begin_report(const penstock_picker_table *t, int64_t endpoint, int64_t place, double now_s);

@@ -229,6 +229,13 @@ def lost(endpoints: Records, flights: Records, place: int, now_s: float, paramet
 
 
 @compiled
+def record_departure(endpoints: Records, flights: Records, place: int, now_s: float, parameters: Records) -> None:
+    """Record that a client closed its connection before its first token. The request has missed its SLO."""
+    count_outcome(parameters[0], flights[place]["slo_class"], False)  # noqa: FBT003 - compiled code takes no keywords
+    lost(endpoints, flights, place, now_s, parameters)
+
+
+@compiled
 def _leave(e: Record, f: Record) -> None:
     e["in_flight"] -= 1
     e["resident_tokens"] -= resident_tokens(f)

@@ -130,6 +130,12 @@ def lost(t: PickerTable, place: int, now_s: float) -> None:
 
 
 @exported_short
+def record_departure(t: PickerTable, place: int, now_s: float) -> None:
+    """Record that a client closed its connection before its first token."""
+    updates.record_departure(t.endpoints, t.flights, place, now_s, t.parameters)
+
+
+@exported_short
 def begin_report(t: PickerTable, endpoint: int, place: int, now_s: float) -> None:
     """Store the picker's own counts for an endpoint in `reports[place]`, when the picker requests a report."""
     updates.begin_report(t.endpoints, endpoint, t.reports, place, now_s)

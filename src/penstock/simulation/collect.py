@@ -17,6 +17,7 @@ from penstock.simulation.loop.world import (
     BINS,
     BINS_PER_E,
     BUSY,
+    LEFT,
     LOST,
     MIN_S,
     NONE,
@@ -44,7 +45,7 @@ from penstock.simulation.replica import ReplicaPool
 from penstock.workload import SloClass
 
 _TTFT, _TPOT, _E2E = range(3)
-_REQUESTS, _MET, _TOKENS, _GOOD, _REJECTED, _LOST, _UNJUDGED, _COLD, _COLD_MISSED, _HELD = range(10)
+_REQUESTS, _MET, _TOKENS, _GOOD, _REJECTED, _LOST, _UNJUDGED, _COLD, _COLD_MISSED, _HELD, _LEFT, _RETURNS = range(12)
 _GROWTH_FRACTION = 0.02
 """Queue growth, as a share of the arrival rate, above which the fleet does not keep up with the arrivals."""
 _QUEUE_PER_REPLICA = 8
@@ -77,8 +78,9 @@ def tally(w: World, tables: ClassTables, base: int, warm_up: int) -> None:
         row = w.rows[(base + place) & mask]
         group = min(row.slo_class, len(tables.limits) - 1)
         tables.counts[group, _HELD] += row.held
+        tables.counts[group, _RETURNS] += row.tries
         if row.replica < 0:
-            tables.counts[group, _LOST if row.replica == LOST else _REJECTED] += 1
+            tables.counts[group, _end_of(row.replica)] += 1
             observed_s[place, 0] = observed_s[place, 1] = math.inf
             continue
         ttft_s = row.first_s - row.arrival_s + client_lag_s(w, row.replica, base + place)
@@ -104,6 +106,14 @@ def tally(w: World, tables: ClassTables, base: int, warm_up: int) -> None:
             if met:
                 counts[_MET] += judged
                 counts[_GOOD] += row.output_tokens
+
+
+@compiled
+def _end_of(replica: int) -> int:
+    """Return the count of requests that ended as a request did that no replica finished."""
+    if replica == LOST:
+        return _LOST
+    return _LEFT if replica == LEFT else _REJECTED
 
 
 @compiled
@@ -134,8 +144,8 @@ class Collected:
             bins=np.zeros((count, 3, BINS), np.int64),
             sums=np.zeros((count, 3)),
             peaks=np.zeros((count, 3)),
-            counts=np.zeros((count, 10), np.int64),
-            by_replica=np.zeros((replicas, 10), np.int64),
+            counts=np.zeros((count, 12), np.int64),
+            by_replica=np.zeros((replicas, 12), np.int64),
             last_seen_s=np.zeros(1),
             observed_s=np.zeros((0, 2)),
         )
@@ -229,7 +239,7 @@ class Collected:
             )
             for what in range(3)
         ]
-        requests, met, tokens, good, rejected, lost, unjudged, cold, cold_missed, held = (
+        requests, met, tokens, good, rejected, lost, unjudged, cold, cold_missed, held, left, returns = (
             int(value) for value in tables.counts[index]
         )
         return ClassOutcome(
@@ -239,6 +249,8 @@ class Collected:
             rejected=rejected,
             lost=lost,
             held=held,
+            left=left,
+            returns=returns,
             unjudged=unjudged,
             cold=cold,
             cold_missed=cold_missed,

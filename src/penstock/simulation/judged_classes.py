@@ -84,10 +84,11 @@ def slowdown_limit(judged: Sequence[JudgedClass], pools: Sequence[ReplicaPool], 
     If every step and every time between two arrivals is longer by the same factor, the same events happen in the same
     order. Every time in the result is longer by this factor, except for `request_s`, which a request spends outside the
     engine. One run therefore shows how much slower its replicas may be, at a rate that is lower by the same factor.
-    Return None where something else does not scale: the times of KV transfers, of reports to a router, and of users.
+    Return None where something else does not scale: the times of KV transfers, of reports to a router and of
+    users, and the patience of clients.
     """
     lags = {pool.replica.request_s for pool in pools}
-    if len(lags) > 1 or options.routing is not None or options.users is not None:
+    if len(lags) > 1 or options.routing is not None or options.users is not None or options.patience_s:
         return None
     if any(pool.role != "both" for pool in pools):
         return None

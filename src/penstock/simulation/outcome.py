@@ -65,6 +65,10 @@ class ClassOutcome:
     """Requests longer than any replica could hold."""
     lost: int = 0
     """Requests whose replica died after their first token, so that no retry is possible."""
+    left: int = 0
+    """Requests whose client left before the first token and did not return, or left again."""
+    returns: int = 0
+    """How often clients returned that were refused or had left."""
     held: int = 0
     """Requests that were held at the gateway, whether they were served or refused later."""
     cold: int = 0
@@ -80,13 +84,13 @@ class ClassOutcome:
     @property
     def asked(self) -> int:
         """Number of requests that were compared with their SLO, whether or not they were served."""
-        return self.requests + self.rejected + self.refused + self.lost
+        return self.requests + self.rejected + self.refused + self.lost + self.left
 
     @property
     def met_fraction(self) -> float | None:
         """Share of requests that met their SLO, without requests of the warm-up.
 
-        Rejected, refused and lost requests count as misses.
+        Rejected, refused and lost requests, and those whose client left, count as misses.
         """
         return self.met / self.asked if self.asked else None
 
@@ -218,14 +222,14 @@ class Served:
     waited_s: NDArray[np.float64]
     """Seconds in queues and in KV transfer before the first token."""
     ttft_s: NDArray[np.float64]
-    """Time to first token in seconds; infinite for rejected and lost requests."""
+    """Time to first token in seconds; infinite for requests that were rejected or lost, or whose client left."""
     e2e_s: NDArray[np.float64]
     input_tokens: NDArray[np.int32]
     output_tokens: NDArray[np.int32]
     hit_tokens: NDArray[np.int32]
     preemptions: NDArray[np.int32]
     replica: NDArray[np.int16]
-    """Replica that finished the request; -1 if rejected, -2 if lost."""
+    """Replica that finished the request; -1 if rejected, -2 if lost, -3 if its client left."""
     picked: NDArray[np.int16]
     """Replica that received the prompt. `picked` and `replica` differ only if prefill is disaggregated."""
     slo_class: NDArray[np.uint8]
@@ -308,6 +312,16 @@ class Outcome:
     def lost(self) -> int:
         """Requests lost after their first token because their replica died."""
         return sum(item.lost for item in self.classes)
+
+    @property
+    def left(self) -> int:
+        """Requests whose client left before the first token and was not served later."""
+        return sum(item.left for item in self.classes)
+
+    @property
+    def returns(self) -> int:
+        """How often clients returned that were refused or had left."""
+        return sum(item.returns for item in self.classes)
 
     @property
     def preemptions(self) -> int:

@@ -107,7 +107,11 @@ class Routing:
     max_held: int = 1000
     """Maximum number of requests that are held at the gateway. Further ones are refused."""
     max_tries: int = 0
-    """How often a refused client returns. It returns after the seconds of Retry-After, up to a half more by chance."""
+    """How often a client returns that was refused or has left.
+
+    A refused client returns after the seconds of Retry-After, up to a half more by chance. A client that has left
+    returns after half a second at first, twice as long each time, and at most 8 s, up to a quarter less by chance.
+    """
     answer_tokens: float = 256.0
     """Expected answer length in tokens before any answer was seen."""
     faults: tuple[Fault, ...] = ()
@@ -148,6 +152,8 @@ class Options:
     """Mean think time in seconds between an answer and the user's next request; exponentially distributed."""
     spread_s: float = 0.0
     """Seconds over which users with think time send their first requests. Users without think time start at once."""
+    patience_s: tuple[float, ...] = ()
+    """Seconds for which the clients of each class wait for the first token before they leave; forever if not given."""
     seed: int = 0
     """Seed of the think times and the first requests."""
     warm_up: int = 0
@@ -158,5 +164,7 @@ class Options:
     """Queue length of one replica at which a run counts as saturated and stops."""
 
     def __post_init__(self) -> None:
+        if not all(seconds > 0 for seconds in self.patience_s):
+            raise UsageError("a client's patience must be above 0; write a time such as 10s, or leave it out")
         if self.devices and self.routing is not None and self.routing.faults:
             raise UsageError("models on shared devices are simulated without faults; leave out the events of replicas")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.routing.admission import hold_seconds, retry_after_s
 from penstock.routing.class_balance import count_arrival, count_outcome
-from penstock.routing.endpoint_updates import finished, first_token, refresh, sent
+from penstock.routing.endpoint_updates import finished, first_token, record_departure, refresh, sent
 from penstock.routing.harm import pick, price_of, terms_of
 from penstock.routing.latency import share_of_chance, times_of
 from penstock.routing.records import (
@@ -221,3 +221,15 @@ def test_requests_of_other_pickers_count_as_residents() -> None:
     alone = price_of(asking()[0], e[1], 0, p[0], terms_of(asking()[0], p[0], e, hits))
     assert prices == sorted(prices)
     assert prices[-1] > alone + 0.1
+
+
+def test_a_client_that_leaves_before_its_first_token_is_a_miss_and_no_longer_counted() -> None:
+    """Also if it leaves long before its limit: the answer that it wanted has not begun."""
+    p, e, flights, q = parameters(), new_endpoints(1), np.zeros(1, FLIGHT), asking()
+    count_arrival(q, p)
+    sent(e, 0, q, 0, flights, 0, p)
+    assert e[0]["in_flight"] == e[0]["prefilling"] == 1
+    record_departure(e, flights, 0, 1.1, p)
+    assert p["class_outcomes"][0, 0] == 1.0
+    assert p["class_kept"][0, 0] < default_parameters()["class_kept"][0, 0]
+    assert not any(e[0][field] for field in ("in_flight", "prefilling", "resident_tokens", "outstanding_prompt_tokens"))

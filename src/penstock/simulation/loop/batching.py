@@ -12,7 +12,9 @@ step are released only after the next step is scheduled.
 import math
 
 from penstock.compiled.marks import cold, compiled
+from penstock.simulation.loop.clients import end_wait
 from penstock.simulation.loop.kv_blocks import compute, hold, lookup, release, take
+from penstock.simulation.loop.leaving import stop_prompt
 from penstock.simulation.loop.observe import client_lag_s, count_gap, grown_blocks, observe
 from penstock.simulation.loop.queues import (
     ask_again_later,
@@ -332,10 +334,13 @@ def _first_tokens(w: World, r: int, now_s: float) -> None:
     while number != NONE:
         row = w.rows[number & mask]
         following = row.after
-        if row.computed == row.input_tokens + row.generated:
+        if row.abandoned:
+            stop_prompt(w, r, number, now_s)
+        elif row.computed == row.input_tokens + row.generated:
             if row.generated == 0:
                 row.first_s = now_s
                 if not replica.prefills_only:  # a prefill replica's first token is not sent to the client
+                    end_wait(w, number)
                     note_first_token(w, r, number)
             else:
                 count_gap(w, r, now_s - row.last_s, 1)

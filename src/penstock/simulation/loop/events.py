@@ -9,7 +9,9 @@ from penstock.routing.class_balance import count_arrival
 from penstock.routing.model_residency import ASLEEP
 from penstock.routing.policy_function import Pick
 from penstock.simulation.loop.batching import begin, end, enqueue
+from penstock.simulation.loop.clients import begin_wait, next_leave_s
 from penstock.simulation.loop.device_turns import take_turn
+from penstock.simulation.loop.leaving import forget_in_transfer, leave
 from penstock.simulation.loop.queues import can_hold, forget_first, leave_transfers
 from penstock.simulation.loop.ranks import begin_together, end_together, pick_rank
 from penstock.simulation.loop.replica_faults import apply_fault, ask_again, suspect
@@ -44,7 +46,8 @@ def run(w: World, budget: int, pick: Pick) -> int:
         if control.next_row < min(control.known_rows, control.loaded_rows):
             arrival_s = w.rows[control.next_row & (len(w.rows) - 1)].arrival_s
         waiting_s = control.look_s if control.held + control.returning > 0 else math.inf
-        soonest_s = min(arrival_s, ready_s, end_s, waiting_s)
+        leave_s = next_leave_s(w)
+        soonest_s = min(arrival_s, ready_s, end_s, waiting_s, leave_s)
         if soonest_s == math.inf:
             return FINISHED
         if control.routed and soonest_s >= control.look_s and _see_world(w, soonest_s, pick):
@@ -59,7 +62,7 @@ def run(w: World, budget: int, pick: Pick) -> int:
         elif ready_s == soonest_s:
             _receive(w, ready, ready_s)
         else:
-            _proceed(w, ends, end_s)
+            _leave_or_proceed(w, ends, end_s, leave_s)
     return PAUSED
 
 
@@ -96,6 +99,7 @@ def _arrive(w: World, now_s: float, pick: Pick) -> int:
     control = w.control[0]
     number = control.next_row
     row = w.rows[number & (len(w.rows) - 1)]
+    row.tried_s = now_s
     if not control.routed:
         r = choose(w, number, row.pool, False)  # noqa: FBT003 - compiled code takes no keywords
     else:
@@ -126,6 +130,15 @@ def _arrive(w: World, now_s: float, pick: Pick) -> int:
     _take(w, now_s)
     hand_over(w, number, r, now_s)
     return FINISHED if w.replicas[r].waiting <= control.stop_waiting else SATURATED
+
+
+@compiled
+def _leave_or_proceed(w: World, r: int, end_s: float, leave_s: float) -> None:
+    """Let a client leave, unless steps end before or at that moment. Their first tokens are in time."""
+    if leave_s < end_s:
+        leave(w, leave_s)
+    else:
+        _proceed(w, r, end_s)
 
 
 @compiled
@@ -168,6 +181,7 @@ def _asks_again(w: World, now_s: float) -> bool:
 def _take(w: World, now_s: float) -> None:
     """Take the next arrival off the list of requests."""
     control = w.control[0]
+    begin_wait(w, control.next_row, now_s)
     control.next_row += 1
     control.now_s = control.arrived_s = now_s
     if control.pauses:
@@ -199,6 +213,9 @@ def _receive(w: World, sender: int, now_s: float) -> None:
     number = leave_transfers(w, sender)
     row = w.rows[number & (len(w.rows) - 1)]
     w.control[0].now_s = now_s
+    if row.abandoned:
+        forget_in_transfer(w, number, now_s)
+        return
     r = choose(w, number, NONE, True)  # noqa: FBT003 - compiled code takes no keywords
     w.replicas[r].outstanding_tokens += row.input_tokens
     enqueue(w, r, number, now_s)

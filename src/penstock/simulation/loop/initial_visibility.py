@@ -122,10 +122,11 @@ def parameters_for(routing: Routing, classes: Sequence[SloClass]) -> Records:
     return parameters
 
 
-def promises_of(classes: Sequence[SloClass], routing: Routing) -> NDArray[Any]:
-    """Return the SLO limits and the weight of each class, and what may be done with it in overload."""
+def promises_of(classes: Sequence[SloClass], routing: Routing, patience_s: Sequence[float] = ()) -> NDArray[Any]:
+    """Return the SLO limits and weight of each class, its clients' patience, and what may be done in overload."""
     promises = np.zeros(max(1, len(classes)), PROMISE)
-    promises["ttft_s"] = promises["tpot_s"] = promises["e2e_s"] = inf
+    promises["ttft_s"] = promises["tpot_s"] = promises["e2e_s"] = promises["patience_s"] = inf
+    promises["patience_s"][: len(patience_s)] = patience_s[: len(promises)]
     promises["weight"] = promises["model"] = 1
     for place, item in enumerate(classes):
         promises[place]["overload"] = OVERLOAD[item.overload]

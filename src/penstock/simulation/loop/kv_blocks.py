@@ -320,6 +320,16 @@ def _take_back_own(w: World, r: int, number: int, hit: int) -> None:
     row.own_cached = 0
 
 
+@cold
+def drop_own(w: World, r: int, number: int) -> None:
+    """Turn the cached blocks of a preempted request, which will not be resumed, into junk."""
+    row = w.rows[number & (len(w.rows) - 1)]
+    if row.own_cached > 0:
+        row.lru_junk += row.own_cached
+        row.own_cached = 0
+        unlink(w, r, number)
+
+
 @compiled
 def compute(w: World, r: int, number: int, tokens: int) -> None:
     """Enter the segments that a prefill has reached after `tokens` tokens.

@@ -57,6 +57,42 @@ def leave_waiting(w: World, r: int) -> None:
     replica.waiting -= 1
 
 
+@cold
+def leave_queue(w: World, r: int, number: int, now_s: float) -> None:
+    """Remove a request from any place in the queue."""
+    count_queue(w, r, now_s)
+    mask, replica = len(w.rows) - 1, w.replicas[r]
+    before, other = NONE, replica.waiting_first
+    while other != number:
+        before, other = other, w.rows[other & mask].after
+    after = w.rows[number & mask].after
+    if before == NONE:
+        replica.waiting_first = after
+    else:
+        w.rows[before & mask].after = after
+    if after == NONE:
+        replica.waiting_last = before
+    replica.waiting -= 1
+
+
+@cold
+def leave_held(w: World, number: int) -> None:
+    """Remove a request from any place among those of its class that are held at the gateway."""
+    mask = len(w.rows) - 1
+    held = w.held[min(w.rows[number & mask].slo_class, len(w.held) - 1)]
+    before, other = NONE, held["first"]
+    while other != number:
+        before, other = other, w.rows[other & mask].after
+    after = w.rows[number & mask].after
+    if before == NONE:
+        held["first"] = after
+    else:
+        w.rows[before & mask].after = after
+    if after == NONE:
+        held["last"] = before
+    w.control[0].held -= 1
+
+
 @compiled
 def join_running(w: World, r: int, number: int) -> None:
     """Append a request to the batch."""

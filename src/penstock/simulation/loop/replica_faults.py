@@ -10,8 +10,10 @@ from penstock.compiled.policy_call import call_policy
 from penstock.routing.endpoint_updates import divide, lost
 from penstock.routing.policy_function import Pick
 from penstock.simulation.loop.batching import enqueue
+from penstock.simulation.loop.clients import give_up
+from penstock.simulation.loop.leaving import forget_in_transfer
 from penstock.simulation.loop.observe import count_queue
-from penstock.simulation.loop.queues import ask_again_later, can_hold
+from penstock.simulation.loop.queues import can_hold
 from penstock.simulation.loop.step_events import FAR
 from penstock.simulation.loop.visibility import note_sent, say_request
 from penstock.simulation.loop.world import (
@@ -83,17 +85,6 @@ def ask_again(w: World, number: int, pick: Pick) -> int:
 
 
 @cold
-def give_up(w: World, number: int, where: int, now_s: float) -> None:
-    """End a request that is not served, either as rejected or as lost.
-
-    In a closed loop, the user of the request then sends the next request.
-    """
-    row = w.rows[number & (len(w.rows) - 1)]
-    row.state, row.replica = DONE, where
-    ask_again_later(w, now_s)
-
-
-@cold
 def _die(w: World, r: int, now_s: float, pick: Pick) -> None:
     """Take a replica down. The replica's state is lost, and all its connections break."""
     mask = len(w.rows) - 1
@@ -150,6 +141,9 @@ def _break_off(w: World, number: int, dead: int, now_s: float, pick: Pick) -> No
     """
     place, control = number & (len(w.rows) - 1), w.control[0]
     row = w.rows[place]
+    if row.abandoned:
+        forget_in_transfer(w, number, now_s)
+        return
     lost(w.endpoints[row.picker], w.flights, place, now_s, w.parameters[row.picker])
     suspect(w, row.picker, dead)
     r = LOST

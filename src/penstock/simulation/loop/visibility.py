@@ -7,7 +7,16 @@ state of the fleet. This module passes on only the state that a gateway would se
 import math
 
 from penstock.compiled.marks import cold, compiled
-from penstock.routing.endpoint_updates import begin_report, divide, finished, first_token, refresh, reported, sent
+from penstock.routing.endpoint_updates import (
+    begin_report,
+    divide,
+    finished,
+    first_token,
+    record_departure,
+    refresh,
+    reported,
+    sent,
+)
 from penstock.routing.length_estimates import expected_tokens, saw_answer
 from penstock.routing.model_residency import ready_in_s
 from penstock.simulation.loop.observe import client_lag_s, used_at
@@ -102,7 +111,7 @@ def say_request(w: World, number: int, now_s: float) -> None:
     q["expected_output_tokens"] = expected_tokens(w.lengths, kind, row.input_tokens, promise["limit_tokens"])
     q["ttft_s"], q["tpot_s"], q["e2e_s"] = promise["ttft_s"], promise["tpot_s"], promise["e2e_s"]
     q["weight"] = promise["weight"]
-    q["sheddable"], q["slo_class"], q["waited_s"] = promise["overload"], kind, now_s - row.arrival_s
+    q["sheddable"], q["slo_class"], q["waited_s"] = promise["overload"], kind, now_s - row.tried_s
     q["number"], q["turn"] = number // w.endpoints.shape[0], int(chance_of(number) * 1048576)
     if row.leaf != NONE:
         _say_hits(w, number, now_s)
@@ -186,3 +195,12 @@ def note_finished(w: World, r: int, number: int) -> None:
         end_s = row.last_s + client_lag_s(w, r, number)
         finished(w.endpoints[row.picker], w.flights, place, row.output_tokens, end_s, w.parameters[row.picker])
         saw_answer(w.lengths, min(row.slo_class, len(w.promises) - 1), row.input_tokens, row.output_tokens)
+
+
+@cold
+def note_left(w: World, number: int, now_s: float) -> None:
+    """Report to the picker that a client closed its connection before the first token."""
+    if w.control[0].routed:
+        place = number & (len(w.rows) - 1)
+        picker = w.rows[place].picker
+        record_departure(w.endpoints[picker], w.flights, place, now_s, w.parameters[picker])

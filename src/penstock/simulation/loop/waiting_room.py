@@ -1,4 +1,4 @@
-"""Holds requests at the gateway while the fleet is overloaded, and lets the clients of refused requests return."""
+"""Holds requests at the gateway while the fleet is overloaded, and asks the policy again for clients that return."""
 
 from penstock.compiled.marks import cold, compiled
 from penstock.compiled.policy_call import call_policy
@@ -7,10 +7,11 @@ from penstock.routing.class_balance import count_arrival, count_outcome
 from penstock.routing.policy_function import Pick
 from penstock.routing.records import CLASSES, HOLD, REJECTED
 from penstock.simulation.loop.batching import enqueue
+from penstock.simulation.loop.clients import add_return, begin_wait, end_wait, give_up, next_return
 from penstock.simulation.loop.device_turns import note_arrival
 from penstock.simulation.loop.queues import can_hold
 from penstock.simulation.loop.ranks import pick_rank
-from penstock.simulation.loop.replica_faults import ask_again, give_up, suspect
+from penstock.simulation.loop.replica_faults import ask_again, suspect
 from penstock.simulation.loop.visibility import chance_of, note_sent, say_request
 from penstock.simulation.loop.world import NONE, WAITING, World
 
@@ -42,7 +43,7 @@ def turn_away(w: World, number: int, chosen: int, now_s: float) -> None:
     row, control = w.rows[number & (len(w.rows) - 1)], w.control[0]
     promise = w.promises[min(row.slo_class, len(w.promises) - 1)]
     row.state, row.replica, row.after = WAITING, NONE, NONE
-    may_wait = chosen == REJECTED and now_s - row.arrival_s < promise["hold_s"]
+    may_wait = chosen == REJECTED and now_s - row.tried_s < promise["hold_s"]
     if promise["overload"] == HOLD and may_wait and control.held < control.max_held:
         _hold(w, number)
         return
@@ -73,38 +74,9 @@ def _refuse(w: World, number: int, now_s: float) -> None:
         return
     say_request(w, number, now_s)
     later_s = retry_after_s(w.request, w.endpoints[row.picker], w.hits, w.parameters[row.picker])
+    end_wait(w, number)
     row.tries += 1
-    _add_return(w, number, now_s + later_s * (1.0 + 0.5 * chance_of(number + row.tries)))
-
-
-@cold
-def _add_return(w: World, number: int, at_s: float) -> None:
-    place = w.control[0].returning
-    w.control[0].returning += 1
-    while place > 0 and w.returns[(place - 1) >> 1]["at_s"] > at_s:
-        above = w.returns[(place - 1) >> 1]
-        w.returns[place]["at_s"], w.returns[place]["number"] = above["at_s"], above["number"]
-        place = (place - 1) >> 1
-    w.returns[place]["at_s"], w.returns[place]["number"] = at_s, number
-
-
-@cold
-def _next_return(w: World) -> int:
-    """Remove the client that returns first from the heap, and return its request."""
-    control = w.control[0]
-    number = w.returns[0]["number"]
-    control.returning -= 1
-    left, place, child = control.returning, 0, 1
-    last_s, last = w.returns[left]["at_s"], w.returns[left]["number"]
-    while child < left:
-        if child + 1 < left and w.returns[child + 1]["at_s"] < w.returns[child]["at_s"]:
-            child += 1
-        if w.returns[child]["at_s"] >= last_s:
-            break
-        w.returns[place]["at_s"], w.returns[place]["number"] = w.returns[child]["at_s"], w.returns[child]["number"]
-        place, child = child, 2 * child + 1
-    w.returns[place]["at_s"], w.returns[place]["number"] = last_s, last
-    return int(number)
+    add_return(w, number, now_s + later_s * (1.0 + 0.5 * chance_of(number + row.tries)))
 
 
 @cold
@@ -115,9 +87,13 @@ def ask_for_waiting(w: World, now_s: float, pick: Pick) -> None:
     for kind in range(len(w.held)):
         _release(w, kind, now_s, pick)
     while control.returning > 0 and w.returns[0]["at_s"] <= now_s:
-        number = _next_return(w)
+        number = next_return(w)
         row = w.rows[number & (len(w.rows) - 1)]
-        row.arrival_s, row.waited_s = now_s, 0.0  # a client that returns is judged from its return
+        if row.left:  # a client that has left is judged from its arrival
+            row.waited_s = now_s - row.arrival_s
+        else:  # a client that was refused is judged from its return
+            row.arrival_s, row.waited_s = now_s, 0.0
+        begin_wait(w, number, now_s)
         e = _ask(w, number, now_s, pick)
         count_arrival(w.request, w.parameters[row.picker])
         if e < 0 or not can_hold(w, number, w.heads[e]):
@@ -133,7 +109,7 @@ def _release(w: World, kind: int, now_s: float, pick: Pick) -> None:
     while held["first"] != NONE:
         number = held["first"]
         row = w.rows[number & mask]
-        late = now_s - row.arrival_s > w.promises[kind]["hold_s"]
+        late = now_s - row.tried_s > w.promises[kind]["hold_s"]
         e = NONE if late else _ask(w, number, now_s, pick)
         if e < 0 and not late:
             break
@@ -144,7 +120,7 @@ def _release(w: World, kind: int, now_s: float, pick: Pick) -> None:
         if e < 0 or not can_hold(w, number, w.heads[e]):
             _refuse(w, number, now_s)
         else:
-            row.waited_s += now_s - row.arrival_s
+            row.waited_s += now_s - row.tried_s
             send_request(w, number, e, now_s)
 
 

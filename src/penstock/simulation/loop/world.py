@@ -13,6 +13,8 @@ NONE: Final = -1
 """Index that means no row, no segment or no event."""
 LOST: Final = -2
 """Index that means no replica, because the replica that served the request died after the request's first token."""
+LEFT: Final = -3
+"""Index that means no replica, because the client left before the request's first token."""
 UNASKED: Final = -2
 """Choice that means that the policy has not been called for this request yet."""
 
@@ -29,11 +31,14 @@ ROW: Final = np.dtype(
         ("number", "i8"),  # index among all sent requests, including those no replica could hold
         ("arrival_s", "f8"),
         ("queued_s", "f8"),  # when it joined the queue of its replica: after a KV transfer, later than its arrival
+        ("tried_s", "f8"),  # when its client sent it last: later than its arrival if the client left and returned
         ("waited_s", "f8"),  # seconds in queues and in KV transfer, before its first token
         ("first_s", "f8"),  # end of the step with its first token
         ("last_s", "f8"),  # end of the step with its newest token
         ("after", "i8"),  # next row in the running list, in the waiting queue, or in transfer
         ("before", "i8"),  # previous row in the running list
+        ("later", "i8"),  # neighbours among the requests whose clients may leave, by the time of sending
+        ("earlier", "i8"),
         ("lru_after", "i8"),  # neighbours among cached free blocks, while preempted
         ("lru_before", "i8"),
         ("lag", "i8"),  # its tokens in KV minus the replica's step count: constant while it decodes
@@ -51,7 +56,7 @@ ROW: Final = np.dtype(
         ("hit_tokens", "i8"),  # cached prompt tokens at its first admission
         ("preempted", "i8"),  # number of preemptions
         ("picker", "i8"),
-        ("replica", "i8"),  # NONE: rejected; LOST: its replica died
+        ("replica", "i8"),  # NONE: rejected; LOST: its replica died; LEFT: its client left
         ("pool", "i8"),  # NONE: any
         ("slo_class", "u1"),
         ("state", "u1"),
@@ -59,7 +64,10 @@ ROW: Final = np.dtype(
         ("received", "u1"),  # its prompt's KV came from a prefill replica
         ("cold", "u1"),  # its model had yet to wake when it arrived
         ("held", "u1"),  # it was held at the gateway
-        ("tries", "u1"),  # how often its client returned after a refusal
+        ("tries", "u1"),  # how often its client returned
+        ("may_leave", "u1"),  # its client waits for the first token and may leave
+        ("left", "u1"),  # its client has left
+        ("abandoned", "u1"),  # its client has left, and the engine has yet to stop its work
     ],
     align=True,
 )
@@ -223,8 +231,9 @@ CONTROL: Final = np.dtype(
         ("arrived_s", "f8"),  # newest first arrival of a request
         ("held", "i8"),  # requests held at the gateway
         ("max_held", "i8"),
-        ("max_tries", "i8"),  # how often a refused client returns
-        ("returning", "i8"),  # refused clients that will return
+        ("max_tries", "i8"),  # how often a client returns that was refused or has left
+        ("returning", "i8"),  # clients that will return
+        ("may_leave", "i8"),  # clients that wait for a first token and may leave
     ],
     align=True,
 )
@@ -268,6 +277,7 @@ PROMISE: Final = np.dtype(
         ("weight", "f8"),
         ("overload", "i8"),  # SERVE, REFUSE or HOLD
         ("hold_s", "f8"),  # seconds for which a request may be held
+        ("patience_s", "f8"),  # seconds for which a client waits for the first token
         ("limit_tokens", "i8"),
         ("model", "i8"),  # bit of the model that requests of the class ask for
     ],
@@ -275,10 +285,10 @@ PROMISE: Final = np.dtype(
 )
 """SLO and priority of a class, as the picker receives them."""
 
-HELD: Final = np.dtype([("first", "i8"), ("last", "i8")], align=True)
-"""The requests of a class that are held at the gateway, oldest first, linked through the rows."""
+CLASS_QUEUE: Final = np.dtype([("first", "i8"), ("last", "i8")], align=True)
+"""Requests of a class, oldest first, linked through the rows."""
 RETURN: Final = np.dtype([("at_s", "f8"), ("number", "i8")], align=True)
-"""A refused client that will return."""
+"""A client that will return."""
 
 DIES, RETURNS, CHANGES_SPEED, STOPS_REPORTING, REPORTS_AGAIN, IS_NOTICED = range(6)
 FAULT: Final = np.dtype([("at_s", "f8"), ("replica", "i8"), ("kind", "i8"), ("factor", "f8")], align=True)
@@ -362,10 +372,12 @@ class World(NamedTuple):
     """Parameters of each picker, as an array of length one. They include the picker's counts of the classes."""
     lengths: Annotated[Any, ArrayOf(LENGTH, 2)]
     promises: Annotated[Any, ArrayOf(PROMISE)]
-    held: Annotated[Any, ArrayOf(HELD)]
+    held: Annotated[Any, ArrayOf(CLASS_QUEUE)]
     """Requests held at the gateway, by class."""
+    may_leave: Annotated[Any, ArrayOf(CLASS_QUEUE)]
+    """Requests whose clients wait for the first token and may leave, by class."""
     returns: Annotated[Any, ArrayOf(RETURN)]
-    """Heap of the refused clients that will return, by time."""
+    """Heap of the clients that will return, by time."""
     faults: Annotated[Any, ArrayOf(FAULT)]
     devices: Annotated[Any, ArrayOf(DEVICE)]
     swaps: Annotated[Any, ArrayOf(SWAP)]
