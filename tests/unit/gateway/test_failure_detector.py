@@ -164,6 +164,21 @@ def test_a_dead_endpoint_is_not_waited_for(how: str) -> None:
     assert check_again_s(picker, named) is None
 
 
+def test_a_client_that_leaves_before_its_response_counts_as_a_missed_slo() -> None:
+    """A picker predicts first tokens. It must not take a client that gave up for one that was answered in time."""
+    kept = {}
+    for status, flags in ((200, "-"), (0, "DC")):
+        clock = Clock()
+        picker, _ = picker_of(fleet(), clock)
+        for _ in range(5):
+            ticket = named_by(picker).ticket
+            clock.now_s += 0.01
+            picker.state.end(ticket, "", status, flags, 1)
+        kept[flags] = float(picker.state.parameters["class_kept"].min())
+        assert not picker.state.endpoints["in_flight"].any()
+    assert kept["DC"] < kept["-"]
+
+
 def test_an_endpoint_without_reports_is_waited_for() -> None:
     clock = Clock()
     picker, _ = picker_of(fleet(), clock)

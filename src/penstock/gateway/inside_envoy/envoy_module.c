@@ -188,6 +188,7 @@ static void apply_event(table *t, event *e) {
   if (e->kind == FIRST && counted && f->first_s == INFINITY) call_first_token(&view, e->place, e->now_s);
   if (e->kind == FINISHED && counted) call_finished(&view, e->place, e->number, e->now_s);
   if (e->kind == LOST && counted) call_lost(&view, e->place, e->now_s);
+  if (e->kind == LEFT && counted) call_record_departure(&view, e->place, e->now_s);
   if (e->kind == STRUCK && index >= 0) call_strike(&suspects, index, e->now_s);
   if (e->kind == ANSWERED && index >= 0) call_clear_strikes(&suspects, index);
   if (e->kind == SENT) {
@@ -197,7 +198,8 @@ static void apply_event(table *t, event *e) {
     f->endpoint = -1;
     if (index >= 0) call_sent_with(&view, index, e->place, e->number);
   }
-  if (e->kind == FINISHED || e->kind == LOST) atomic_store_explicit(&module.places[e->place], FREE, memory_order_release);
+  if (e->kind == FINISHED || e->kind == LOST || e->kind == LEFT)
+    atomic_store_explicit(&module.places[e->place], FREE, memory_order_release);
 }
 
 /* Applies the events of all workers. The caller holds the flag. */
@@ -648,7 +650,8 @@ static void complete(envoy_filter f, request *r) {
   if (finished && r->first_seen && tokens > 1) own->decoded_tokens += tokens - 1, own->decode_sum_s += now_s - r->first_s;
   publish(r->w, enter(r->w), r->ids[0]);
   leave(r->w);
-  if (r->place >= 0) post_about(r->w, finished ? FINISHED : LOST, r->place, -1, tokens, now_s);
+  bool left = client_left && !r->ended && (r->streamed ? !r->first_seen : r->status <= 0);
+  if (r->place >= 0) post_about(r->w, finished ? FINISHED : left ? LEFT : LOST, r->place, -1, tokens, now_s);
   r->chosen = 0;
 }
 

@@ -13,16 +13,17 @@
 #include "module_table.h"
 
 enum { MAX_WORKERS = 64, MAX_CHOSEN = 3, PLACES = 8192, EVENTS = 1024, MAX_IDS = 16384, RETIRED = 4 };
-enum { ARRIVED, REFUSED, SENT, FIRST, FINISHED, LOST, STRUCK, ANSWERED };
+enum { ARRIVED, REFUSED, SENT, FIRST, FINISHED, LOST, LEFT, STRUCK, ANSWERED };
 enum { FREE = 0, STREAMED = 1, WHOLE = 2 }; /* of a place */
 
 #define FUNCTIONS(X)                                                                                                   \
   X(rank, RANK) X(count_arrival, COUNT_ARRIVAL) X(count_refusal, COUNT_REFUSAL) X(sent_with, SENT_WITH)                \
-  X(first_token, FIRST_TOKEN) X(finished, FINISHED) X(lost, LOST) X(begin_report, BEGIN_REPORT) X(reported, REPORTED)  \
-  X(refresh, REFRESH) X(clear_counts, CLEAR_COUNTS) X(resume, RESUME) X(retry_after, RETRY_AFTER)                      \
-  X(shorten_request, SHORTEN_REQUEST) X(late_choice, LATE_CHOICE) X(match_prefix, MATCH_PREFIX)                        \
-  X(add_prefix, ADD_PREFIX) X(tenant_weight, TENANT_WEIGHT) X(count_tenant, COUNT_TENANT)                              \
-  X(apply_health, APPLY_HEALTH) X(strike, STRIKE) X(clear_strikes, CLEAR_STRIKES) X(end_suspicions, END_SUSPICIONS)
+  X(first_token, FIRST_TOKEN) X(finished, FINISHED) X(lost, LOST) X(record_departure, RECORD_DEPARTURE)                \
+  X(begin_report, BEGIN_REPORT) X(reported, REPORTED) X(refresh, REFRESH) X(clear_counts, CLEAR_COUNTS)                \
+  X(resume, RESUME) X(retry_after, RETRY_AFTER) X(shorten_request, SHORTEN_REQUEST) X(late_choice, LATE_CHOICE)        \
+  X(match_prefix, MATCH_PREFIX) X(add_prefix, ADD_PREFIX) X(tenant_weight, TENANT_WEIGHT)                              \
+  X(count_tenant, COUNT_TENANT) X(apply_health, APPLY_HEALTH) X(strike, STRIKE) X(clear_strikes, CLEAR_STRIKES)        \
+  X(end_suspicions, END_SUSPICIONS)
 
 /* The files of one generation of the fleet, mapped into memory. */
 typedef struct table {

@@ -18,6 +18,7 @@ _CALLS: Final[tuple[Any, ...]] = (
     picker_calls.first_token,
     picker_calls.finished,
     picker_calls.lost,
+    picker_calls.record_departure,
     picker_calls.begin_report,
     picker_calls.reported,
     picker_calls.divide,
@@ -53,6 +54,7 @@ class CompiledPolicy:
     first_token: Callable[[int, float], None]
     finished: Callable[[int, int, float], None]
     lost: Callable[[int, float], None]
+    record_departure: Callable[[int, float], None]
     begin_report: Callable[[int, int, float], None]
     reported: Callable[[int, int, float], int]
     divide: Callable[[int, int], None]

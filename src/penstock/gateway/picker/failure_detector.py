@@ -45,8 +45,13 @@ def has_failed(status: int, flags: str, tries: int) -> bool:
     endpoint. Envoy retries a 404 only if an endpoint does not know the model that the fleet file assigns to the
     endpoint.
     """
-    client_left = status == 0 and "DC" in flags.split(",")
-    return (status >= _SERVER_ERROR or status == 0 or (status == _NOT_FOUND and tries > 1)) and not client_left
+    failed = status >= _SERVER_ERROR or status == 0 or (status == _NOT_FOUND and tries > 1)
+    return failed and not has_client_left(status, flags)
+
+
+def has_client_left(status: int, flags: str) -> bool:
+    """Return whether the client disconnected before the response began."""
+    return status == 0 and "DC" in flags.split(",")
 
 
 def is_upstream(flags: str) -> bool:

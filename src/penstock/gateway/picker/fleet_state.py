@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from penstock.gateway.picker.compiled_policy import CompiledPolicy, PolicyArrays
-from penstock.gateway.picker.failure_detector import FailureDetector, has_failed
+from penstock.gateway.picker.failure_detector import FailureDetector, has_client_left, has_failed
 from penstock.gateway.picker.in_flight import InFlightRequest, InFlightRequests
 from penstock.gateway.picker.in_flight_reconciliation import OLD_S, LeakedPicks, oldest
 from penstock.gateway.picker.learned_lengths import LearnedLengths
@@ -170,6 +170,8 @@ class FleetState:
             self._divide()
         if failed or moved:  # gives no latency sample for this endpoint
             self.policy.lost(place, now_s)
+        elif has_client_left(status, flags):  # a missed SLO, although the endpoint may be all right
+            self.policy.record_departure(place, now_s)
         else:
             tokens = self._tokens(flight, now_s)
             self.policy.finished(place, tokens, now_s)
