@@ -28,6 +28,7 @@ from penstock.planning.spec.catalog_prices import is_rented_singly
 from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.resolve_plan import LeftOut, Resolved, assumptions, resolve
 from penstock.planning.spec.trace_workload import with_trace
+from penstock.planning.uncertainty.api_break_even import ApiBreakEven, api_break_even
 from penstock.planning.uncertainty.confidence_levels import confidence_levels
 from penstock.planning.uncertainty.joint_fleets import joint_fleets, raise_headroom
 from penstock.planning.uncertainty.other_engines import candidates_of, find_engine_saving
@@ -282,9 +283,10 @@ def _describe(analysed: _Analysed, question: _Question, simulator: FleetSimulato
     def billed(mix: Mix) -> Bill:
         return Bill(mix=mix, cost=bill(mix, terms, competing.candidates), cash=cash_of(mix, terms))
 
+    winner = billed(family.winner)
     return Answer(
         family=uncertainty.family,
-        winner=billed(family.winner),
+        winner=winner,
         runners_up=tuple(billed(mix) for mix in family.runners_up),
         by_label={label: billed(mix) for label, mix in simulated.by_label.items()},
         verdict=judge(simulated, uncertainty.confidence, competing.candidates, uncertainty.flips),
@@ -300,10 +302,30 @@ def _describe(analysed: _Analysed, question: _Question, simulator: FleetSimulato
         regret_usd=proof.regret_usd,
         missing=missing_vendors(family.with_simulated_capacities(problem), simulated.by_label),
         saving=next_saving(problem, family.winner),
+        api_break_even=_api_break_even(question, family, winner),
         levels=()
         if question.needs is None
-        else confidence_levels(family.winner, problem, question.needs, question.confidence),
+        else confidence_levels(
+            family.winner,
+            problem,
+            question.needs,
+            question.confidence,
+            others=(*uncertainty.family.fleets, *uncertainty.family.of_other_worlds),
+        ),
     )
+
+
+def _api_break_even(question: _Question, family: Family, winner: Bill) -> ApiBreakEven | None:
+    """Find the load up to which the stated API costs less; None unless the plan has one workload with an API price.
+
+    If only one of several workloads grows, its share of the fleet is not defined.
+    """
+    workloads = question.resolved.plan.workloads
+    api = workloads[0].api if len(workloads) == 1 else None
+    if api is None:
+        return None
+    (cost,) = winner.cost.workloads
+    return api_break_even(question.problem, family.fleets, api.tokens_usd(cost.input_tokens, cost.output_tokens))
 
 
 def _rule_prices(question: _Question, family: Family, sized: Sized) -> tuple[RulePrice, ...]:

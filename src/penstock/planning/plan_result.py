@@ -12,6 +12,7 @@ from penstock.planning.optimizer.node_costs import BillingTerms
 from penstock.planning.optimizer.problem import Mix, Problem
 from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.resolve_plan import Assumption, LeftOut, Resolved
+from penstock.planning.uncertainty.api_break_even import ApiBreakEven
 from penstock.planning.uncertainty.confidence_levels import ConfidenceLevel
 from penstock.planning.uncertainty.monte_carlo import Confidence
 from penstock.planning.uncertainty.next_measurement import NextMeasurement
@@ -83,6 +84,8 @@ class Answer:
     """The smallest decrease of demand that saves nodes; None if 25% less demand saves none."""
     levels: tuple[ConfidenceLevel, ...] = ()
     """The winning fleet at several confidences, the lowest first."""
+    api_break_even: ApiBreakEven | None = None
+    """The load up to which the stated API costs less; None unless the plan has one workload, with an API price."""
     measurement: NextMeasurement | None = None
     """The setup that is most worth a measurement; None if none is worth 1% of the cost."""
 

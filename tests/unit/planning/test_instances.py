@@ -11,7 +11,9 @@ from penstock.planning.plan_result import Answer
 from penstock.planning.spec.resolve_plan import resolve
 from penstock.planning.tender_lots import LotSizes, nodes_to_request
 from penstock.report.plan.buyer_summary import acquisition_plan
+from penstock.report.plan.confidence_sentences import enough_sentence
 from penstock.report.plan.scenario_sentences import api_sentences, small_fleet
+from penstock.report.plan.sentences import headline
 from small_plans import PLAIN, plan_of, solved
 
 HOURS = 8766
@@ -98,6 +100,46 @@ def test_four_owned_devices_serve_with_one_as_a_spare() -> None:
     assert sum(bills) == pytest.approx(mix.cost_usd)
 
 
+OWNED = PLAIN.replace("requests_per_s: 40", "requests_per_s: 9.5") + "owned: [{id: 4xh200, resale_usd: 3000}]\n"
+"""Four owned devices, of which three serve and one is a spare: too few in the slowest draws."""
+
+
+def spread_answer_of(text: str) -> Answer:
+    """Return the answer of a plan whose speeds are uncertain."""
+    answer = solved(text).answer
+    assert isinstance(answer, Answer)
+    return answer
+
+
+def test_owned_devices_that_are_too_few_are_joined_by_rented_ones() -> None:
+    """AMD was called cheapest in the slow draws, at $2.3M more, because owned devices could not be added to."""
+    answer = spread_answer_of(OWNED.replace("rent_usd_per_hour: 3,", "rent_usd_per_hour: 3, instances: [1],"))
+    (pool,) = answer.winner.mix.pools
+    assert (pool.offer.unit, pool.kept_nodes, pool.rented_nodes) == (DEVICE, 4, 0)
+    confidence = answer.confidence
+    assert 0.8 <= confidence.enough_fraction < 0.9
+    assert confidence.served_fraction == confidence.probability["nvidia"] == 1.0
+    rent = 3 * 3 * HOURS
+    assert confidence.fleet_usd.high == pytest.approx(answer.winner.mix.cost_usd + rent, rel=0.02)
+    larger = next(level for level in answer.levels if level.confidence == 0.9)
+    assert (larger.nodes, larger.instead) == (5, ())
+    assert larger.usd == pytest.approx(answer.winner.mix.cost_usd + rent, rel=0.01)
+
+
+def test_the_cost_of_cases_that_a_fleet_cannot_serve_is_not_left_out_silently() -> None:
+    """P10-P90 was said to be over all cases, and 90% to be possible with no number of nodes."""
+    answer = spread_answer_of(OWNED)
+    share = answer.confidence.served_fraction
+    assert share == answer.confidence.enough_fraction < 0.9
+    served = f"the {share:.0%} of cases that this fleet, enlarged if needed, can serve"
+    assert f"in {served})" in headline(answer)
+    larger = next(level for level in answer.levels if level.confidence == 0.9)
+    assert larger.instead == ("h200_sxm",)
+    assert larger.usd is not None
+    assert larger.usd > answer.winner.mix.cost_usd
+    assert "90% takes another fleet (h200_sxm), at most $" in enough_sentence(answer)
+
+
 def test_a_stated_contract_is_signed_in_the_sizes_that_are_rented_by_the_hour() -> None:
     """A cheaper contract of the plan file was offered in whole servers only, and the fleet was rented by the hour."""
     entry = "{id: h200, rent_usd_per_hour: 3.2, contracts: [{years: 1, usd_per_hour: 2.7}]}"
@@ -124,3 +166,37 @@ def test_an_api_is_compared_at_the_price_of_the_plan_only() -> None:
     year_tokens = 2.0 * 0.5 * HOURS * 3600 / 1e6
     usd = year_tokens * (1024 * 1 + 256 * 2)
     assert f"cost ${usd / 1000:,.0f}k in today's money on an API" in sentence
+
+
+def rented_with_api(rate: float, usd_per_mtok: float) -> tuple[Answer, str]:
+    """Return the answer of a rented fleet and the sentence that compares it with an API."""
+    api = f"    api: {{input_usd_per_mtok: {usd_per_mtok}, output_usd_per_mtok: {usd_per_mtok}}}\n    lengths:"
+    result = solved(RENT.replace("RATE", str(rate)).replace("SIZES", "[1]").replace("    lengths:", api), spread=0.0)
+    assert isinstance(result.answer, Answer)
+    (sentence,) = api_sentences(result, result.answer)
+    return result.answer, sentence
+
+
+DEVICE_USD = 3.0 * HOURS
+"""Cost of one device and year."""
+FULL_USD_PER_MTOK = DEVICE_USD / (PER_DEVICE * 0.5 * HOURS * 3600 * 1280 / 1e6)
+"""Cost per million tokens of one device that carries its whole rate at the peak, half of it on average."""
+
+
+def test_an_api_that_costs_less_than_full_devices_is_never_overtaken() -> None:
+    """A load of 1% of one device was said to cost the same on an API at 250 times the load; more devices cost more."""
+    answer, sentence = rented_with_api(0.01 * PER_DEVICE, 0.8 * FULL_USD_PER_MTOK)
+    even = answer.api_break_even
+    assert even is not None
+    assert even.load_factor == even.compared_factor == pytest.approx(100)
+    assert sentence.endswith("the API costs less up to 100 times this load, the largest compared.")
+
+
+@pytest.mark.parametrize("dearer", [1.5, 2.0, 4.0])
+def test_the_load_up_to_which_an_api_costs_less_is_counted_in_whole_devices(dearer: float) -> None:
+    answer, sentence = rented_with_api(0.2 * PER_DEVICE, dearer * FULL_USD_PER_MTOK)
+    loads = [0.2 * number / 1000 for number in range(1, 100_000)]
+    last = max(load for load in loads if dearer * load < ceil(load) + 1)
+    assert answer.api_break_even is not None
+    assert answer.api_break_even.load_factor * 0.2 == pytest.approx(last, rel=0.021)
+    assert sentence.endswith("times this load, and a resized fleet costs less above.")

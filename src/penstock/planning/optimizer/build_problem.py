@@ -162,7 +162,14 @@ def _offers(
     node, single = _offer(terms, planned, site), _single_devices(terms, planned, site)
     yield node
     if single is not None:
-        yield replace(_part_of(node, 1), unit=DEVICE, kept=single[0], max_replica_devices=single[1])
+        yield replace(
+            _part_of(node, 1),
+            unit=DEVICE,
+            kept=single[0],
+            max_replica_devices=single[1],
+            rent_usd=_added_devices(terms, planned, site, replica_devices),
+            rent_is_planned=False,
+        )
     smaller = 0
     for size in sorted({*(planned.instances or ()), *(size for entry in planned.contracts for size in entry.sizes)}):
         if size >= node.devices or node.devices % size:
@@ -170,6 +177,18 @@ def _offers(
         if any(smaller < devices <= size for devices in replica_devices):
             yield _instances(terms, planned, site, node, size, smaller)
         smaller = size
+
+
+def _added_devices(
+    terms: BillingTerms, planned: AcceleratorPlan, site: SitePlan, replica_devices: Sequence[int]
+) -> tuple[float, ...] | None:
+    """Return the cost per period of a device rented by the hour in addition to owned devices; None if none fits.
+
+    A replica that spans several devices needs devices of one server, so devices are added only if no replica does.
+    """
+    if planned.rent is None or 1 not in (planned.instances or ()) or max(replica_devices, default=1) > 1:
+        return None
+    return tuple(total_usd(terms.bill_rented(planned, site, at, devices=1)) for at in range(len(terms.periods)))
 
 
 def _part_of(node: Offer, devices: int) -> Offer:

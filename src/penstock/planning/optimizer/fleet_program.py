@@ -62,7 +62,7 @@ class FleetProgram:
                 continue
             for number, tier in enumerate(offer.tiers if period >= offer.first_bought else ()):
                 self.bought[offer.key, number, period] = self._lots(offer, tier.node_usd[period], most)
-            if offer.rent_usd is not None:
+            if offer.rent_usd is not None and offer.rent_is_planned:
                 self.rented[offer.key, period] = self.milp.variable(cost=offer.rent_usd[period], upper=most, whole=True)
             for number, contract in enumerate(offer.contracts):
                 if not contract.signable:

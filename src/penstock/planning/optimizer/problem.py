@@ -104,6 +104,8 @@ class Offer:
     """Price levels; empty if the accelerator cannot be bought."""
     rent_usd: tuple[float, ...] | None = None
     """All-in cost of one node in today's dollars, per period; None if nodes cannot be rented by the hour."""
+    rent_is_planned: bool = True
+    """Whether a plan may rent nodes; otherwise they are rented only in draws in which the planned nodes are too few."""
     contracts: tuple[Contract, ...] = ()
     kept: Kept | None = None
     first_period: int = 0

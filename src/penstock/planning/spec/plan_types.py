@@ -77,6 +77,10 @@ class ApiPrice:
     output_usd_per_mtok: Annotated[float, number(high=10_000)]
     source: str | None = None
 
+    def tokens_usd(self, input_tokens: float, output_tokens: float) -> float:
+        """Return what a number of tokens costs on the API."""
+        return (input_tokens * self.input_usd_per_mtok + output_tokens * self.output_usd_per_mtok) / 1e6
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadPlan:

@@ -1,10 +1,11 @@
 """Prices a fleet for several confidences: what it costs to be enough in 50% or in 90% of cases."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Final
 
-from penstock.planning.optimizer.problem import Mix, Problem
+from penstock.planning.optimizer.problem import Headroom, Mix, Problem
 from penstock.planning.optimizer.resize_fleet import nodes_needed, one_world, resized_usd
 from penstock.planning.uncertainty.joint_fleets import share_enough
 from penstock.planning.uncertainty.plan_headroom import DrawnNeeds
@@ -18,17 +19,22 @@ class ConfidenceLevel:
 
     confidence: float
     usd: float | None
-    """Cost of the fleet; None if no number of its nodes is enough with this confidence."""
+    """Cost of the fleet; None if no compared fleet is enough with this confidence."""
     nodes: float | None
-    """Nodes or instances in the largest period; None if no number of them is enough."""
+    """Nodes or instances in the largest period; None if no compared fleet is enough."""
     planned: bool = False
     """Whether this is the confidence of the plan."""
+    instead: tuple[str, ...] = ()
+    """Accelerators of another fleet, if no number of the planned nodes is enough; a cheaper fleet may exist then."""
 
 
-def confidence_levels(mix: Mix, problem: Problem, needs: DrawnNeeds, confidence: float) -> tuple[ConfidenceLevel, ...]:
+def confidence_levels(
+    mix: Mix, problem: Problem, needs: DrawnNeeds, confidence: float, others: Sequence[Mix] = ()
+) -> tuple[ConfidenceLevel, ...]:
     """Resize a fleet for several confidences, by the headroom that each of them requires.
 
-    The planned fleet itself is the answer for every higher confidence with which it is enough.
+    The planned fleet itself is the answer for every higher confidence with which it is enough. If no number of its
+    nodes is enough, because all of them are owned devices for example, the cheapest of `others` is the answer.
     """
     own, found, reached = needs.headroom(confidence), [], share_enough(mix, problem, needs)
     for level in sorted({*LEVELS, confidence}):
@@ -36,17 +42,29 @@ def confidence_levels(mix: Mix, problem: Problem, needs: DrawnNeeds, confidence:
             same = ConfidenceLevel(confidence=level, usd=mix.cost_usd, nodes=float(mix.largest_nodes))
             found.append(replace(same, planned=level == confidence))
             continue
-        other = needs.headroom(level)
-        if any(other[name, pool.period] == inf for pool in mix.pools for name in pool.replicas):
-            found.append(ConfidenceLevel(confidence=level, usd=None, nodes=None))
-            continue
-        fleet = replace(mix, headroom={key: factor * other[key] / own[key] for key, factor in mix.headroom.items()})
-        known = replace(problem, headroom=other)
-        usd, (nodes, _) = resized_usd(fleet, known, one_world())[0], nodes_needed(fleet, known, one_world())
-        feasible = isfinite(usd)
-        found.append(
-            ConfidenceLevel(
-                confidence=level, usd=float(usd) if feasible else None, nodes=float(nodes[0]) if feasible else None
+        asked = needs.headroom(level)
+        size = _size(mix, problem, own, asked)
+        sizes = [] if size is not None else [(_size(other, problem, own, asked), other) for other in others]
+        feasible = [(each, other) for each, other in sizes if each is not None]
+        if size is None and feasible:
+            size, other = min(feasible, key=lambda entry: entry[0])
+            found.append(
+                ConfidenceLevel(confidence=level, usd=size[0], nodes=size[1], instead=tuple(sorted(other.support)))
             )
-        )
+            continue
+        usd, nodes = (None, None) if size is None else size
+        found.append(ConfidenceLevel(confidence=level, usd=usd, nodes=nodes))
     return tuple(found)
+
+
+def _size(mix: Mix, problem: Problem, own: Headroom, asked: Headroom) -> tuple[float, float] | None:
+    """Return the cost and the nodes of a fleet that is resized for another headroom; None if that is infeasible.
+
+    `own` is the headroom of the plan, and `asked` the headroom that another confidence requires.
+    """
+    if any(asked.get((name, pool.period), inf) == inf for pool in mix.pools for name in pool.replicas):
+        return None
+    fleet = replace(mix, headroom={key: factor * asked[key] / own[key] for key, factor in mix.headroom.items()})
+    known = replace(problem, headroom=asked)
+    usd, (nodes, _) = float(resized_usd(fleet, known, one_world())[0]), nodes_needed(fleet, known, one_world())
+    return (usd, float(nodes[0])) if isfinite(usd) else None

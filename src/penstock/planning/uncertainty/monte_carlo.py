@@ -62,7 +62,12 @@ class Confidence:
     The probabilities add up to less than 1 if no resized fleet is feasible in some draws.
     """
     fleet_usd: Span
-    """Cost of the winning fleet, with the nodes added that are missing in a draw."""
+    """Cost of the winning fleet, with the nodes added that are missing in a draw, over the draws that it serves."""
+    served_fraction: float
+    """Share of draws in which the winning fleet serves the demand if missing nodes of its accelerators are added.
+
+    It is below 1 if nodes cannot be added, because they are owned or limited, or if replicas miss the SLO at any rate.
+    """
     cost_usd: Mapping[str, Span]
     """Maps label to the cost of one fleet over the draws in which that fleet is feasible.
 
@@ -152,6 +157,7 @@ def draw_confidence(
             label: float(np.mean((first == number) & np.isfinite(least))) for number, label in enumerate(labels)
         },
         fleet_usd=_span(costs[winner]),
+        served_fraction=float(np.mean(np.isfinite(costs[winner]))),
         cost_usd={label: _span(costs[label]) for label in labels},
         saving_usd=None if saving is None else _span(saving),
         blame=() if decided is None else _blame(drawn.knobs, drawn.values, decided),

@@ -42,6 +42,7 @@ from penstock.report.plan.sentences import (
     plain_label,
     product_name,
     product_names,
+    served_cases,
     small_share_sentence,
     sureness,
     unit_word,
@@ -235,7 +236,9 @@ def _in_draws(answer: Answer) -> str:
     low, median, high = usd(span.low), usd(span.median), usd(span.high)
     if low == high:
         return ""
-    sentences = [f"This fleet costs {low} to {high} in today's money (P10-P90), median {median}."]
+    served = served_cases(answer)
+    over = f", in {served}" if served else ""
+    sentences = [f"This fleet costs {low} to {high} in today's money (P10-P90), median {median}{over}."]
     if none := unserved_fraction(answer):
         sentences.insert(0, f"In {none:.0%} of cases no compared fleet meets every rule of the plan.")
     if answer.winner.cost.total_usd < span.low:
@@ -293,20 +296,12 @@ def _tiles(answer: Answer) -> list[tuple[str, str]]:
     ]
     span = answer.verdict.cost_usd
     if usd(span.low) != usd(span.high):
-        entries.insert(
-            4,
-            (
-                f"{usd(span.low)} to {usd(span.high)}",
-                f"P10-P90 of the total in today's money over all {_counted_cases(answer)}, median {usd(span.median)}",
-            ),
-        )
+        cases = served_cases(answer) or "all cases"
+        note = f"P10-P90 of the total in today's money over {cases}, median {usd(span.median)}"
+        entries.insert(4, (f"{usd(span.low)} to {usd(span.high)}", note))
     if signed:
         entries[1:1] = [(usd(signed), "committed in rental contracts")]
     return entries
-
-
-def _counted_cases(answer: Answer) -> str:
-    return "cases in which a fleet meets every rule" if unserved_fraction(answer) else "cases"
 
 
 def cash_note(answer: Answer) -> str:
@@ -359,7 +354,7 @@ def plain_fleet(mix: Mix, resolved: Resolved) -> str:
 def _cost_ranges(answer: Answer, names: Mapping[str, str]) -> Figure:
     return figure(
         "Cost range of the best fleet of each kind.",
-        f"Bars: P10-P90 of all {_counted_cases(answer)}. White mark: median.",
+        "Bars: P10-P90 of the cases that each fleet, enlarged if needed, can serve. White mark: median.",
         span_bars(answer, {ident: chart_name(name) for ident, name in names.items()}),
     )
 

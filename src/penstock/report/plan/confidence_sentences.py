@@ -63,8 +63,10 @@ def _compare_level(level: ConfidenceLevel, planned: ConfidenceLevel, unit: str) 
     if level.planned or planned.usd is None:
         return ""
     if level.usd is None or level.nodes is None:
-        return f"no number of these is enough in {level.confidence:.0%}"
+        return f"no compared fleet is enough in {level.confidence:.0%}"
     more = level.usd - planned.usd
+    if level.instead:
+        return f"{level.confidence:.0%} takes another fleet ({' + '.join(level.instead)}), at most {usd(more)} more"
     if abs(more) <= _NEGLIGIBLE * planned.usd:
         return f"{level.confidence:.0%} costs the same"
     nodes = count_text(round(level.nodes), unit)
@@ -87,11 +89,13 @@ def levels_table(answer: Answer) -> HtmlTable | None:
     rows: list[list[Cell]] = []
     for level in answer.levels:
         name = f"{level.confidence:.0%} of cases" + (", as planned" if level.planned else "")
+        name += f", with {' + '.join(level.instead)}" if level.instead else ""
         if level.usd is None or level.nodes is None:
-            rows.append([name, ("-", "n"), ("not possible with this fleet", "n"), ("-", "n")])
+            rows.append([name, ("-", "n"), ("no compared fleet", "n"), ("-", "n")])
             continue
         more = level.usd - planned.usd
         sign = "-" if more < 0 else "+"
         compared = "-" if abs(more) <= _NEGLIGIBLE * planned.usd else f"{sign}{usd(abs(more))}"
-        rows.append([name, (f"{round(level.nodes):,}", "n"), (usd(level.usd), "n"), (compared, "n")])
+        nodes = "-" if level.instead else f"{round(level.nodes):,}"  # its nodes may have other sizes
+        rows.append([name, (nodes, "n"), (usd(level.usd), "n"), (compared, "n")])
     return HtmlTable(heads, rows, classes=["best" if level.planned else "" for level in answer.levels])

@@ -17,6 +17,7 @@ from penstock.planning.optimizer.problem import PoolPeriod
 from penstock.planning.plan_result import NoFleet, PlanResult, UncheckedLaunch
 from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.resolve_plan import Confirmer, LeftOut
+from penstock.planning.uncertainty.api_break_even import ApiBreakEven
 from penstock.planning.uncertainty.confidence_levels import ConfidenceLevel
 from penstock.planning.uncertainty.monte_carlo import Blame
 from penstock.planning.uncertainty.other_engines import EngineSaving
@@ -194,6 +195,7 @@ class ConfidenceDocument(TypedDict):
     seed: int
     probability: dict[str, float]
     fleet_usd: SpanDocument
+    served_fraction: float
     cost_usd: dict[str, SpanDocument]
     saving_usd: SpanDocument | None
     blame: list[Blame]
@@ -243,6 +245,7 @@ class FleetDocument(TypedDict):
     unchecked_launches: list[UncheckedLaunch]
     round_robin: PlainRouter | None
     saving: NodeSaving | None
+    api_break_even: ApiBreakEven | None
 
 
 class NoFleetDocument(TypedDict):

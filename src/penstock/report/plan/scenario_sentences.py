@@ -9,6 +9,7 @@ from typing import Final
 
 from penstock.planning.optimizer.problem import NODE
 from penstock.planning.plan_result import Answer, PlanResult
+from penstock.planning.uncertainty.api_break_even import ApiBreakEven
 from penstock.planning.uncertainty.scenarios import DemandScenario, RulePrice
 from penstock.report.plan.plan_amounts import usd
 from penstock.report.plan.sentences import label_name
@@ -58,14 +59,28 @@ def api_sentences(result: PlanResult, answer: Answer) -> Iterator[str]:
         api = workload.api
         if api is None:
             continue
-        tokens = (cost.input_tokens * api.input_usd_per_mtok + cost.output_tokens * api.output_usd_per_mtok) / 1e6
+        tokens = api.tokens_usd(cost.input_tokens, cost.output_tokens)
         priced = f"${api.input_usd_per_mtok:,g} in and ${api.output_usd_per_mtok:,g} out per million tokens"
         source = f" ({api.source})" if api.source else ""
-        even = f"; both cost the same at {cost.usd / tokens:.2g} times this load" if tokens else ""
+        even = f"; {_even_text(answer.api_break_even)}" if answer.api_break_even is not None else ""
         yield (
             f"{workload.name}: its tokens cost {usd(tokens)} in today's money on an API at {priced}{source}, and "
             f"{usd(cost.usd)} on this fleet{even}."
         )
+
+
+def _even_text(even: ApiBreakEven) -> str:
+    """State the load up to which the API costs less, with a fleet that is resized to each load."""
+    if even.load_factor == 0:
+        return "a fleet costs less at every load compared, the smallest of them 1% of this load"
+    if even.load_factor == even.compared_factor:
+        return f"the API costs less up to {_times(even.compared_factor)} times this load, the largest compared"
+    return f"the API costs less up to {_times(even.load_factor)} times this load, and a resized fleet costs less above"
+
+
+def _times(factor: float) -> str:
+    """Format a factor with two digits."""
+    return f"{factor:,.0f}" if factor >= 10 else f"{factor:.2g}"
 
 
 def small_fleet(result: PlanResult, answer: Answer) -> str:

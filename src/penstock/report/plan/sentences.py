@@ -10,7 +10,6 @@ from penstock.planning.optimizer.problem import DEVICE, NODE, Mix, Offer, PoolPe
 from penstock.planning.optimizer.vendor_load import vendor_shares
 from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.spec.plan_types import WorkloadPlan
-from penstock.planning.uncertainty.monte_carlo import Span
 from penstock.planning.uncertainty.scenarios import Owned
 from penstock.planning.uncertainty.sensitivity import Swing
 from penstock.planning.verification.serving_fleet import Check
@@ -91,7 +90,7 @@ def _verdict(answer: Answer) -> str:
     """State the winner. If another kind of fleet is cheapest in more draws, the text names that kind first."""
     verdict = answer.verdict
     winner = label_name(verdict.winner)
-    cost = f"{usd(answer.winner.cost.total_usd)} all in{drawn_cost(verdict.cost_usd)}"
+    cost = f"{usd(answer.winner.cost.total_usd)} all in{drawn_cost(answer)}"
     if verdict.outcome == "only choice":
         unserved = _unserved_in(answer)
         return f"{capital(winner)} is the only choice: {cost}" + (f"; {unserved}." if unserved else ".")
@@ -115,13 +114,22 @@ def likelier(answer: Answer) -> str | None:
     return verdict.likeliest if verdict.likeliest != verdict.winner else None
 
 
-def drawn_cost(span: Span) -> str:
+def drawn_cost(answer: Answer) -> str:
     """Format the P10-P90 and the median of the cost over the draws.
 
-    The text is empty if P10 and P90 are equal after rounding.
+    The range is left out if P10 and P90 are equal after rounding.
     """
+    span, served = answer.verdict.cost_usd, served_cases(answer)
     low, median, high = usd(span.low), usd(span.median), usd(span.high)
-    return "" if low == high else f" (P10-P90 {low} to {high}, median {median})"
+    said = [] if low == high else [f"P10-P90 {low} to {high}, median {median}"]
+    said += [f"in {served}"] if served else []
+    return f" ({', '.join(said)})" if said else ""
+
+
+def served_cases(answer: Answer) -> str:
+    """Name the cases that the winning fleet serves, if there are others: then its cost has no P90 over all cases."""
+    served = answer.confidence.served_fraction
+    return "" if served > _ALL else f"the {served:.0%} of cases that this fleet, enlarged if needed, can serve"
 
 
 def _cheapest_in(answer: Answer) -> str:
