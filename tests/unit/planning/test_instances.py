@@ -8,10 +8,12 @@ import pytest
 from penstock.catalog import load_accelerator, load_prices
 from penstock.planning.optimizer.problem import DEVICE, NODE
 from penstock.planning.plan_result import Answer
+from penstock.planning.spec.plan_types import ContractPlan
 from penstock.planning.spec.resolve_plan import resolve
 from penstock.planning.tender_lots import LotSizes, nodes_to_request
 from penstock.report.plan.buyer_summary import acquisition_plan
 from penstock.report.plan.confidence_sentences import enough_sentence
+from penstock.report.plan.price_sentences import price_sentences
 from penstock.report.plan.scenario_sentences import api_sentences, small_fleet
 from penstock.report.plan.sentences import headline
 from small_plans import PLAIN, plan_of, solved
@@ -166,6 +168,34 @@ def test_an_api_is_compared_at_the_price_of_the_plan_only() -> None:
     year_tokens = 2.0 * 0.5 * HOURS * 3600 / 1e6
     usd = year_tokens * (1024 * 1 + 256 * 2)
     assert f"cost ${usd / 1000:,.0f}k in today's money on an API" in sentence
+
+
+def test_a_rent_that_no_fleet_pays_is_not_called_the_compared_one() -> None:
+    """Fleets on contracts were compared beside the rents by the hour, and the price to be signed was not shown."""
+    result = solved(RENT.replace("RATE", "2.0").replace("SIZES", "[1]"))
+    assert isinstance(result.answer, Answer)
+    (hourly,) = result.plan.accelerators
+    assert hourly.rent is not None
+    rent = replace(hourly.rent, given=False, sellers=4, seller_class="specialised cloud")
+    term = replace(rent, value=2.0, low=2.0, sellers=1, seller_class="hyperscaler")
+    contract = ContractPlan(months=12, rent=term, sizes=(1,))
+
+    def said(nodes: tuple[int, ...], rented: int) -> str:
+        priced = replace(hourly, rent=rent, contracts=(contract,))
+        plan = replace(result.plan, accelerators=(priced,))
+        mix = answer.winner.mix
+        pools = tuple(replace(pool, rented_nodes=rented, contract_nodes=nodes) for pool in mix.pools)
+        winner = replace(answer.winner, mix=replace(mix, pools=pools))
+        changed = replace(result, resolved=replace(result.resolved, plan=plan))
+        return next(price_sentences(changed, replace(answer, winner=winner, by_label={})))
+
+    answer = result.answer
+    assert said((), 2) == "Catalog rents per device-hour: h200_sxm $3.00 by the hour (4 specialised clouds)."
+    assert said((2,), 0) == "Catalog rents per device-hour: h200_sxm $2.00 for 12 months (1 hyperscaler)."
+    assert said((1,), 1).endswith(
+        "h200_sxm $3.00 by the hour (4 specialised clouds); h200_sxm $2.00 for 12 months (1 hyperscaler). "
+        "These are different classes of sellers: ask both for a quote."
+    )
 
 
 def rented_with_api(rate: float, usd_per_mtok: float) -> tuple[Answer, str]:

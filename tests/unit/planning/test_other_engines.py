@@ -90,6 +90,7 @@ def test_the_days_of_the_software_stand_beneath_the_verdict() -> None:
             "90% of chat requests in time; a fleet that meets them with it has 2 more",
         ),
         (0.9, (0, 5000.0), "a fleet that meets them with it costs $5,000 more."),
+        (0.9, (0, 0.0), "a fleet that meets them with it costs the same."),
         (0.9, (None, None), "no larger fleet of these accelerators was found"),
     ],
 )

@@ -91,4 +91,6 @@ def _fleet_for_router(plain: PlainRouter, unit: str) -> str:
     if plain.more_nodes > 0:
         more = count_text(plain.more_nodes, f"more {unit}")
         return f"a fleet that meets them with it has {more} and costs {usd(plain.more_usd)} more"
+    if usd(plain.more_usd) == "$0":
+        return "a fleet that meets them with it costs the same"
     return f"a fleet that meets them with it costs {usd(plain.more_usd)} more"
