@@ -19,7 +19,7 @@ from penstock.api.options.option_fields import flags_of
 from penstock.api.options.predict_options import SweepOptions
 from penstock.api.options.preflight_options import PreflightOptions
 from penstock.api.options.simulate_options import SimulateOptions
-from penstock.api.plan import plan
+from penstock.api.plan import plan, read_plan
 from penstock.api.preflight import preflight
 from penstock.api.simulate import simulate
 from penstock.api.sweep import predict_loads
@@ -134,10 +134,17 @@ def _documents(*prefixes: str) -> tuple[str, ...]:
 
 
 def _plan_of_text(text: str) -> ApiAnswer:
+    """Plan a text. A trace is refused: an error about its columns would show an agent the first line of any file."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "plan.yaml"
         file.write_text(text, encoding="utf-8")
-        return plan(file)
+        asked = read_plan(file)
+    for workload in asked.workloads:
+        if workload.trace is not None:
+            raise UsageError(
+                f"{workload.name}: the tool reads no files of the host; write `lengths:` instead of `trace:`"
+            )
+    return plan(asked)
 
 
 def _audit_of_text(claim: str) -> ApiAnswer:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 from typing import Literal
 
 import numpy as np
@@ -94,7 +94,13 @@ class Stack:
     def first_token_s(self, cost: StepCost, loop: PromptLoop, sending: Sending) -> float:
         """Return the time to first token of a closed loop in which prompts wait for prompts, in seconds."""
         sent = replace(loop, requests_per_user=sending.requests_per_user, length_spread=sending.length_spread)
-        return self.request_s + self.first_ratio * sending.first_token_s(run_prompt_loop(cost, sent))
+        return self.request_s + self.first_ratio * _loop_first_token_s(cost, sent, sending)
+
+
+@lru_cache(maxsize=4096)
+def _loop_first_token_s(cost: StepCost, loop: PromptLoop, sending: Sending) -> float:
+    """Return the published time to first token of a run. Predictions at several loads share the measured loads."""
+    return sending.first_token_s(run_prompt_loop(cost, loop))
 
 
 @one_thread()

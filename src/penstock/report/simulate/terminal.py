@@ -157,7 +157,7 @@ _POOLS = (
             "preempted",
             "prefix hits",
             "steps",
-            "$",
+            "run, $",
             "$/Mtok out",
         )
     ),
