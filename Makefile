@@ -15,7 +15,7 @@ WHEEL_TESTS := $(shell grep -rl --include='*.py' 'pytest.mark.wheel' tests)
 # The workers fill the cores; threads of linear algebra beside them only wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help check format lint types imports machine-code test core plans thorough wheel wheel-venv wheel-test docs docs-check claims accuracy calibration disaggregation power drafts routing overload measurements tables ledger constraints fuzz fuzz-gateway fuzz-module soak bench-fleet bench bench-gateway optima engine parsers clean capacities confidence replays seeds walk site shared-devices flip plan-times
+.PHONY: help check format lint types imports machine-code test core plans thorough wheel wheel-venv wheel-test docs docs-check claims accuracy calibration disaggregation power drafts routing overload measurements tables ledger constraints fuzz fuzz-gateway fuzz-module soak bench-fleet bench bench-gateway optima engine parsers clean capacities confidence replays seeds walk site notebooks shared-devices flip plan-times
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
@@ -93,6 +93,9 @@ build/site-venv/.installed: constraints/site.txt
 	$(PYTHON) -m venv build/site-venv
 	build/site-venv/bin/python -m pip install --quiet --require-hashes --requirement constraints/site.txt
 	touch $@
+
+notebooks: $(VENV)/.installed ## run the notebooks of examples/ and store what they show (a minute)
+	$(BIN)/python tools/run_notebooks.py
 
 flip: $(VENV)/.installed ## predict the grid of docs/flip/index.html again (ten minutes)
 	$(BIN)/python tools/build_flip.py

@@ -102,7 +102,7 @@ def diff_picture() -> str:
 
 def predict_picture() -> str:
     """`penstock predict` as README shows it."""
-    on = "h200:2,mi325x:2,mi355x"
+    on = "h200,mi325x,mi355x"
     answer = penstock.predict(
         "llama-3.3-70b", on, precision="fp8", input_tokens=2048, output_tokens=400, engine="vllm", concurrency=64
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from key_meanings import KEY_MEANINGS
 
 import penstock
 from penstock.fleet.fleet_file import FLEET_FILE
@@ -26,7 +27,7 @@ VARIABLES: Final = {
     "PENSTOCK_TRIAL_CACHE": "`off`: `plan` and `simulate` neither read nor write stored trials.",
     "XDG_DATA_HOME": "Data directory. Default: `~/.local/share`.",
     "XDG_CACHE_HOME": "Cache directory, for stored trials and a compiled library. Default: `~/.cache`.",
-    "COLUMNS": "Width of printed tables, if the output is no terminal.",
+    "COLUMNS": "Width of printed tables, if the output is not a terminal.",
     "OPENBLAS_NUM_THREADS": "Threads of linear algebra; `OMP_NUM_THREADS` likewise. Default for commands: 1.",
 }
 """Environment variables that the package reads. A test compares the names with the sources."""
@@ -57,7 +58,7 @@ def _keys(title: str, head: str, shape: FileShape[Any]) -> str:
         required = table.get("required", ())
         for key, value in table["properties"].items():
             default = "required" if key in required else _written(value.get("default"))
-            meaning = said.get((name, key), "")
+            meaning = said.get((name, key)) or KEY_MEANINGS.get((name, key), "")
             lines.append(f"| `{key}` | {meaning} | {_type(value)} | {default} |")
     return "\n".join(lines) + "\n"
 

@@ -101,6 +101,45 @@ def test_every_environment_variable_that_is_read_is_on_its_page() -> None:
     assert read == set(VARIABLES)
 
 
+@pytest.mark.parametrize("page", ["plan-file.md", "fleet-file.md"])
+def test_every_key_of_a_file_has_a_meaning(page: str) -> None:
+    text = (DOCS / "reference" / page).read_text(encoding="utf-8")
+    keys = re.findall(r"^\| `(\w+)` \| (.*?) \|", text, re.MULTILINE)
+    assert len(keys) > 30
+    assert [key for key, meaning in keys if not meaning.strip()] == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_printed_line_looks_like_a_command(name: str) -> None:
+    found = [
+        command for _, block in blocks((REPOSITORY / name).read_text(encoding="utf-8")) for command in block.commands
+    ]
+    assert {command.split()[0] for command in found if command} <= {"penstock", "printf", "ls", "cat", "import"}
+
+
+def test_one_scenario_has_the_same_dollars_everywhere() -> None:
+    told = (REPOSITORY / "tests" / "golden" / "plan_chat-and-agent.txt").read_text(encoding="utf-8")
+    cost = re.search(r"(?:AMD|NVIDIA|A mix)[^$]*(\$[\d.]+[kM]) all in", " ".join(told.split()))
+    paid = re.search(r"opex (\$[\d.]+[kM])", told)
+    assert cost
+    assert paid
+    for page in (DOCS / "tutorials" / "1-h200-or-mi355x.md", DOCS / "tutorials" / "3-page-for-finance.md"):
+        assert f"{cost[1]} all in" in " ".join(page.read_text(encoding="utf-8").split()), page.name
+    readme = " ".join((REPOSITORY / "README.md").read_text(encoding="utf-8").split())
+    assert f"{paid[1]} paid in a year, {cost[1]} in today's money" in readme
+    notebook = (REPOSITORY / "examples" / "notebooks" / "first-look.ipynb").read_text(encoding="utf-8")
+    assert f"{cost[1]} all in" in notebook.replace("\\n", " ")
+
+
+def test_readme_shows_the_command_of_its_picture() -> None:
+    command = re.search(
+        r"^\$ (penstock predict .*)$", (REPOSITORY / "README.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    drawn = (DOCS / "images" / "predict.svg").read_text(encoding="utf-8").replace("&#160;", " ")
+    assert command
+    assert command[1] in drawn
+
+
 def test_shown_lines_are_cut_where_the_page_says() -> None:
     output = "\n".join(str(number) for number in range(1, 10))
     assert shown_lines(output, {"head": "2"}) == "1\n2\n..."

@@ -19,6 +19,10 @@ CALLS: dict[str, dict[str, object]] = {
     "audit": {"claim": "llama-3.1-70b fp16 on 1x h100: 2800 tok/s"},
     "catalog": {"what": "diff", "names": "mi300x, h100"},
 }
+WITH_TRACE = """
+workloads: [{name: chat, model: llama-3.1-8b, slo: "ttft=1s,tpot=50ms", requests_per_s: 1, trace: /etc/passwd}]
+accelerators: [h100]
+"""
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=30),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
@@ -54,7 +58,9 @@ def test_an_answer_is_as_its_schema_says(name: str) -> None:
         ("fit", {"model": "llama-3.1-8b", "on": "h100", "tp": "2"}, "tp must be of type integer, not str"),
         ("simulate", {"model": "llama-3.1-8b", "on": "h100", "rate": 1, "requests": 10**9}, "at most 100000"),
         ("simulate", {"model": "llama-3.1-8b", "on": "h100", "trace": "/etc/passwd"}, "no argument trace"),
+        ("simulate", {"model": "llama-3.1-8b", "on": "h100", "rate": 1e-300}, "rate must be at least 1e-06"),
         ("plan", {"text": "x" * 200_000}, "at most 100,000 are read"),
+        ("plan", {"text": WITH_TRACE}, "write `lengths:` instead of `trace:`"),
     ],
 )
 def test_a_wrong_argument_is_one_line(name: str, arguments: dict[str, object], complaint: str) -> None:

@@ -41,7 +41,7 @@ class WorkloadOptions:
         default=None,
     )
     rate: float | None = option(
-        "Requests per second. Arrival times of a trace are scaled to this rate.", default=None, metavar="N", min=0
+        "Requests per second. Arrival times of a trace are scaled to this rate.", default=None, metavar="N", min=1e-6
     )
     requests: int | None = option(
         "Number of requests. Default: as many as the trace has, or 10,000; with --think at least 5 per user.",
