@@ -25,8 +25,8 @@ _STYLE: Final = """\
 .md-nav__link--active, .md-nav__link--active:is(:focus, :hover) { color: #303f9f !important; }
 .md-typeset td:first-child code { overflow-wrap: normal; word-break: normal; }
 """
-"""The theme's colour of the current page has a contrast of 3.75 on its ground; this one has 8. Names in the first column
-of a table are not broken within a word; a wide table scrolls."""
+"""The theme's colour of the current page has a contrast of 3.75 on its ground; this one has 8. Names in the first
+column of a table are not broken within a word; a wide table scrolls."""
 _LINK: Final = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
 
 
