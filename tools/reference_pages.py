@@ -45,6 +45,7 @@ _LISTED: Final = {
         "calibrate.md",
         "measured-loop.md",
         "run-gateway.md",
+        "bill.md",
         "emulator.md",
         "agents.md",
     ),
