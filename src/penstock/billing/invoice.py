@@ -41,7 +41,7 @@ class BilledPool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApiPrice:
+class PricePerMtok:
     """Price of an API in dollars per million tokens."""
 
     input_usd_per_mtok: float
@@ -141,7 +141,7 @@ class _Served:
 
 
 def make_invoice(
-    requests: Sequence[BilledRequest], pools: Sequence[BilledPool], *, idle: IdleRule, api: ApiPrice | None = None
+    requests: Sequence[BilledRequest], pools: Sequence[BilledPool], *, idle: IdleRule, api: PricePerMtok | None = None
 ) -> Invoice:
     """Charge every request, and add up the charges by tenant.
 
@@ -174,7 +174,7 @@ def _serve(pool: BilledPool, requests: Sequence[BilledRequest]) -> _Served:
 
 
 def _idle_factor(served: Sequence[_Served], model: str) -> float:
-    """Return the idle dollars of a model's pools per charged dollar of its requests; 0 if hardly a dollar is charged."""
+    """Return the idle dollars of a model's pools per charged dollar of its requests, or 0."""
     mine = [one for one in served if one.pool.model == model]
     charged_usd = fsum(one.pool.time.busy_s * one.pool.time.usd_per_s for one in mine if one.requests)
     idle_usd = fsum(_idle_usd(one) for one in mine)
@@ -208,7 +208,7 @@ def _usd_on(pool: BilledPool, served: _Served) -> list[float]:
     return [(one.own_s * scale + one.steps * per_step_s) * pool.time.usd_per_s for one in work]
 
 
-def _add_up(sums: Mapping[str, _Sums], served: Sequence[_Served], idle: IdleRule, api: ApiPrice | None) -> Invoice:
+def _add_up(sums: Mapping[str, _Sums], served: Sequence[_Served], idle: IdleRule, api: PricePerMtok | None) -> Invoice:
     charged_usd = fsum(usd for one in sums.values() for usd in (*one.usd, *one.idle_usd))
     lines = [_line(tenant, one, charged_usd, api) for tenant, one in sums.items()]
     spread = {one.pool.model for one in served if idle == "spread" and _idle_factor(served, one.pool.model) > 0}
@@ -221,7 +221,7 @@ def _add_up(sums: Mapping[str, _Sums], served: Sequence[_Served], idle: IdleRule
     )
 
 
-def _line(tenant: str, sums: _Sums, charged_usd: float, api: ApiPrice | None) -> TenantLine:
+def _line(tenant: str, sums: _Sums, charged_usd: float, api: PricePerMtok | None) -> TenantLine:
     usd, idle_usd = fsum((*sums.usd, *sums.idle_usd)), fsum(sums.idle_usd)
     input_tokens = sum(one.input_tokens for one in sums.works)
     output_tokens = sum(one.output_tokens for one in sums.works)

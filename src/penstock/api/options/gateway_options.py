@@ -36,7 +36,9 @@ class GatewayOptions:
         "Address of the metrics page for Prometheus and `penstock top`.", default="127.0.0.1:9464", metavar="HOST:PORT"
     )
     receipts: Path | str | None = option(
-        "File that records every thousandth decision with all its inputs, for `penstock receipts`.", default=None
+        "File that records how every request ended, for `penstock bill`, and every thousandth decision with all its "
+        "inputs, for `penstock receipts`.",
+        default=None,
     )
     access: Path | str | None = option(
         "File of access rules: client keys or token issuers. Default: every client may send requests.", default=None

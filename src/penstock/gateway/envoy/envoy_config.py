@@ -34,6 +34,8 @@ _ROUTES: Final = "fleet"
 _FILE_LOG: Final = "type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog"
 ENDING: Final = f"%REQ({TICKET})% %RESPONSE_CODE% %RESPONSE_FLAGS% %UPSTREAM_HOST% %UPSTREAM_REQUEST_ATTEMPT_COUNT%\n"
 """Format of the access-log line that reports the end of a request to the picker that routed the request."""
+OUTCOME: Final = f"{ENDING.rstrip()} %BYTES_SENT% %PATH(NQ)% %RESP(CONTENT-TYPE)%\n"
+"""Format of that line if receipts are written: the bill needs the size and the kind of the response."""
 FAILED_TRY: Final = f"try %REQ({TICKET})% %UPSTREAM_HOST% %RESPONSE_CODE% %RESPONSE_FLAGS% %REQ({MODEL})%\n"
 """Format of the access-log line for a try that failed, or that reached an endpoint without the requested model."""
 
@@ -282,8 +284,9 @@ def _of_picker(number: int) -> Value:
 
 
 def _logs(settings: EnvoySettings) -> list[Value]:
+    ending = ENDING if settings.receipts is None else OUTCOME
     logs = [
-        _log(settings.pipe(number), {"text_format_source": {"inline_string": ENDING}}, _of_picker(number))
+        _log(settings.pipe(number), {"text_format_source": {"inline_string": ending}}, _of_picker(number))
         for number in range(_logging_pickers(settings))
     ]
     if settings.access_log is not None:

@@ -7,15 +7,16 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import numpy as np
 
 from penstock.errors import UnreadableFile
+from penstock.gateway.picker.outcome_receipts import OutcomeBook
 from penstock.routing.records import ENDPOINT, PARAMETERS, REJECTED, REQUEST, Records
 from penstock.routing.replay import PickSample
 
-_FOREIGN: Final = (
+FOREIGN: Final = (
     "not a receipt of this version, or changed since; read it with the penstock that wrote it, "
     "or write new ones with `penstock route --receipts FILE`"
 )
@@ -31,9 +32,12 @@ _ARRAYS: Final = {
 class ReceiptBook:
     """Writer of a file with one receipt per line. The file holds no prompt text."""
 
-    def __init__(self, path: Path, every: int, addresses: tuple[str, ...], *, count: int = 0) -> None:
+    def __init__(
+        self, path: Path, every: int, addresses: tuple[str, ...], *, count: int = 0, meters: bool = False
+    ) -> None:
         self._every, self.count, self._addresses = every, count, addresses
         self._file: IO[str] | None = path.open("a", encoding="ascii", buffering=1)
+        self.outcomes = OutcomeBook(self._write, meters=meters)
 
     def add(self, request: Records, endpoints: Records, hits: Records, parameters: Records, order: Records) -> None:
         """Count a decision, and append its receipt to the file for every `every`-th decision."""
@@ -42,14 +46,20 @@ class ReceiptBook:
             return
         arrays = zip(_ARRAYS, (request, endpoints, hits, parameters, order), strict=True)
         line = {name: base64.b64encode(zlib.compress(array.tobytes(), 1)).decode() for name, array in arrays}
+        self._write({"addresses": self._addresses, **line})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        if self._file is None:
+            return
         try:
-            self._file.write(json.dumps({"addresses": self._addresses, **line}) + "\n")
+            self._file.write(json.dumps(line) + "\n")
         except OSError:
             # A full disk stops the receipts, never the routing.
             self._file = None
 
     def close(self) -> None:
         """Close the file."""
+        self.outcomes.close()
         if self._file is not None:
             with suppress(OSError):
                 self._file.close()
@@ -77,13 +87,27 @@ class DecisionReceipt:
 
 
 def read_receipts(path: Path) -> Iterator[DecisionReceipt]:
-    """Yield the receipts of a file, without an incomplete last line.
+    """Yield the receipts of a file, without an incomplete last line and without lines of outcomes.
 
     `ends_cut` tells whether the last line is incomplete.
     """
+    for where, fields in read_lines(path):
+        if "version" not in fields:
+            yield decision_receipt(fields, where)
+
+
+def read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each line of a file of receipts with its place, without an incomplete last line."""
     for number, line in enumerate(_lines(path), 1):
         if line.endswith("\n"):
-            yield _receipt(line, f"{path.name}, line {number}")
+            where = f"{path.name}, line {number}"
+            try:
+                fields = json.loads(line)
+            except ValueError:
+                fields = None
+            if not isinstance(fields, dict):
+                raise UnreadableFile(f"{where}: {FOREIGN}")
+            yield where, fields
 
 
 def ends_cut(path: Path) -> bool:
@@ -116,18 +140,18 @@ def _lines(path: Path) -> Iterator[str]:
         ) from None
 
 
-def _receipt(line: str, where: str) -> DecisionReceipt:
+def decision_receipt(fields: dict[str, Any], where: str) -> DecisionReceipt:
+    """Return the decision of a line of receipts. `where` is the line's place for an error message."""
     try:
-        fields = json.loads(line)
         arrays = {
             name: np.frombuffer(zlib.decompress(base64.b64decode(fields[name])), dtype).copy()
             for name, dtype in _ARRAYS.items()
         }
         addresses = tuple(str(address) for address in fields["addresses"])
     except (ValueError, KeyError, TypeError, zlib.error):
-        raise UnreadableFile(f"{where}: {_FOREIGN}") from None
+        raise UnreadableFile(f"{where}: {FOREIGN}") from None
     count, order = len(addresses), tuple(int(index) for index in arrays.pop("order"))
     single = len(arrays["request"]) == len(arrays["parameters"]) == 1
     if not single or {len(arrays["endpoints"]), len(arrays["hits"])} != {count} or not set(order) <= set(range(count)):
-        raise UnreadableFile(f"{where}: {_FOREIGN}")
+        raise UnreadableFile(f"{where}: {FOREIGN}")
     return DecisionReceipt(addresses=addresses, order=order, **arrays)

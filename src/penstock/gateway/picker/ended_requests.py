@@ -7,10 +7,11 @@ import os
 from typing import Final
 
 from penstock.gateway.picker.fleet_state import FleetState
+from penstock.gateway.picker.outcome_receipts import STREAM_TYPE, ObservedAnswer, generates_tokens
 
 _READ_BYTES: Final = 2**18
 _MAX_LINE_BYTES: Final = 4096
-_FIELDS, _TRY_FIELDS = 5, 6
+_FIELDS, _OUTCOME_FIELDS, _TRY_FIELDS = 5, 8, 6
 _TRY: Final = "try"
 """First word of a log line that reports a failed try of a request."""
 _NOT_FOUND: Final = 404
@@ -40,15 +41,17 @@ class EndedRequests:
         fields = line.split(" ")
         if fields[0] == _TRY:
             self._failed_try(line.split(" ", _TRY_FIELDS - 1))
-        if len(fields) != _FIELDS or not fields[0].isdigit():
+        fields = line.split(" ", _OUTCOME_FIELDS - 1)
+        if len(fields) not in {_FIELDS, _OUTCOME_FIELDS} or not fields[0].isdigit():
             return
-        ticket, status, flags, served, tries = fields
+        ticket, status, flags, served, tries, *outcome = fields
         self.state.end(
             int(ticket),
             served,
             int(status) if status.isdigit() else 0,
             flags,
             int(tries) if tries.isdigit() else 1,
+            answer=_read_answer(*outcome) if outcome else None,
         )
 
     def _failed_try(self, fields: list[str]) -> None:
@@ -61,3 +64,12 @@ class EndedRequests:
             self.state.model_not_found(int(ticket), served, name)
         else:
             self.state.fail_try(int(ticket), served, code, flags)
+
+
+def _read_answer(sent_bytes: str, path: str, content_type: str) -> ObservedAnswer:
+    """Return what Envoy's log says of a response. A content type may contain spaces, so it is the last field."""
+    return ObservedAnswer(
+        int(sent_bytes) if sent_bytes.isdigit() else 0,
+        content_type.startswith(STREAM_TYPE),
+        generates_tokens(path),
+    )

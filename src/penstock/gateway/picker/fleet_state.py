@@ -13,6 +13,7 @@ from penstock.gateway.picker.failure_detector import FailureDetector, has_client
 from penstock.gateway.picker.in_flight import InFlightRequest, InFlightRequests
 from penstock.gateway.picker.in_flight_reconciliation import OLD_S, LeakedPicks, oldest
 from penstock.gateway.picker.learned_lengths import LearnedLengths
+from penstock.gateway.picker.outcome_receipts import RequestEnd, ObservedAnswer, OutcomeBook
 from penstock.gateway.picker.pick_counters import PickCounters
 from penstock.gateway.picker.readiness import EndpointReadiness
 from penstock.gateway.state.routed_fleet import RoutedFleet
@@ -80,6 +81,7 @@ class FleetState:
         self.readiness = EndpointReadiness(fleet)
         self._failures = FailureDetector(fleet, self.endpoints, min_silence_s)
         self._leaks = LeakedPicks(count)
+        self.outcomes: OutcomeBook | None = None
         # Requests in flight, and heaps of (time, ticket) for events that no log line reports.
         self.flights = InFlightRequests()
         self._first_tokens_due: list[tuple[float, int]] = []
@@ -155,8 +157,20 @@ class FleetState:
         if (place := self.flights.remove(ticket)) is not None:
             self.counters.count_ended(self.flights.at(place).endpoint, failed=False, moved=False)
             self.policy.lost(place, self._clock())
+            if self.outcomes is not None:
+                self.outcomes.drop(ticket)
 
-    def end(self, ticket: int, served: str, status: int, flags: str, tries: int, *, unlogged: bool = False) -> None:
+    def end(
+        self,
+        ticket: int,
+        served: str,
+        status: int,
+        flags: str,
+        tries: int,
+        *,
+        unlogged: bool = False,
+        answer: ObservedAnswer | None = None,
+    ) -> None:
         """Record that a request has ended. `unlogged` is true if no log lines report the request's failed tries."""
         place = self.flights.remove(ticket)
         if place is None:
@@ -166,6 +180,8 @@ class FleetState:
         first, last = flight.endpoint, self._index_of.get(served)
         moved, failed = first != (first if last is None else last), has_failed(status, flags, tries)
         self.counters.count_ended(first, failed=failed, moved=moved)
+        if self.outcomes is not None:
+            self._write_outcome(ticket, flight, first if last is None else last, status, failed=failed, answer=answer)
         if self._failures.end(ticket, first, last, status, flags, now_s, unlogged=unlogged):
             self._divide()
         if failed or moved:  # gives no latency sample for this endpoint
@@ -175,6 +191,29 @@ class FleetState:
         else:
             tokens = self._tokens(flight, now_s)
             self.policy.finished(place, tokens, now_s)
+
+    def _write_outcome(
+        self,
+        ticket: int,
+        flight: InFlightRequest,
+        index: int,
+        status: int,
+        *,
+        failed: bool,
+        answer: ObservedAnswer | None,
+    ) -> None:
+        if self.outcomes is not None:
+            ending = RequestEnd(
+                endpoint=self.fleet.addresses[index],
+                pool=self.fleet.pools[index],
+                index=index,
+                status=status,
+                failed=failed,
+                ended_s=self._clock(),
+                flight=flight,
+                answer=answer,
+            )
+            self.outcomes.end(ticket, ending)
 
     def fail_try(self, ticket: int, served: str, status: int, flags: str) -> None:
         """Record that a try of a request failed at an endpoint. Envoy then sends the request to another endpoint."""
@@ -277,6 +316,8 @@ class FleetState:
             for ticket in oldest(self.flights.all(), index, now_s - OLD_S, count):
                 if (place := self.flights.remove(ticket)) is not None:
                     self._failures.forget(ticket)
+                    if self.outcomes is not None:
+                        self.outcomes.drop(ticket)
                     self.counters.in_flight[index] -= 1
                     self.counters.dropped_flights += 1
                     self.policy.lost(place, now_s)
@@ -294,7 +335,10 @@ class FleetState:
 
         This function is called periodically, even while no requests arrive.
         """
-        self.update(self._clock())
+        now_s = self._clock()
+        self.update(now_s)
+        if self.outcomes is not None:
+            self.outcomes.tick(now_s, self.fleet.addresses, self._tables.reports)
         state = self._tables.states[self._number]
         state["class_price"], state["class_kept"] = self.parameters["class_price"][0], self.parameters["class_kept"][0]
         self.counters.write(self._tables.counts[self._number], state)
@@ -317,6 +361,8 @@ class FleetState:
         self._predicted_ends = self._still_in_flight(before._predicted_ends)  # noqa: SLF001 - same class
         self._failures.adopt(before._failures, new_index)  # noqa: SLF001 - same class
         self.counters.carry_over(before.counters, new_index)
+        if self.outcomes is not None and before.outcomes is not None:
+            self.outcomes.adopt(before.outcomes)
 
     def _still_in_flight(self, events: list[tuple[float, int]]) -> list[tuple[float, int]]:
         return [entry for entry in events if entry[1] in self.flights]

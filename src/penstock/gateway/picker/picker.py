@@ -13,6 +13,7 @@ from penstock.gateway.picker.decision_receipts import ReceiptBook
 from penstock.gateway.picker.fleet_state import FleetState, SharedTables
 from penstock.gateway.picker.in_flight import struct_of
 from penstock.gateway.picker.late_fallback import late_candidates, shorten
+from penstock.gateway.picker.outcome_receipts import OpenRequest
 from penstock.gateway.picker.predicted_latency import IdleEndpoints
 from penstock.gateway.picker.prefix_index import BLOCK_BYTES, PrefixIndex
 from penstock.gateway.picker.request_body import RequestBody, RequestHints
@@ -74,6 +75,7 @@ class Picker:
         self._receipts, self._min_silence_s = receipts, min_silence_s
         self._arrays = PolicyArrays(len(fleet.addresses), MAX_CHOSEN)
         self.state = FleetState(fleet, tables, number, clock, min_silence_s, self._arrays)
+        self.state.outcomes = None if receipts is None else receipts.outcomes
         self._idle = IdleEndpoints(fleet.endpoints, self.state.parameters)
         self._prefixes, self._tenants, self._shed_ratio = PrefixIndex(), TenantWeights(), ShedRatio()
         self._classes = {
@@ -132,8 +134,28 @@ class Picker:
         answer = self._choose(count, model, keys, tenant, request) if count else self._explain_empty(model, subset)
         if isinstance(answer, Rejection) and answer.status == _SHED:
             answer = self._hold_or_shed(answer, may_shed, waited_s)
+        if self._receipts is not None:
+            self._record(answer, request, hints.tenant, model)
         counters.decide_s += self._clock() - begun_s
         return answer
+
+    def _record(
+        self, answer: EndpointChoice | Rejection | HeldRequest, request: RequestBody, tenant: str, model: str
+    ) -> None:
+        """Remember a request that is sent, or record that it is refused, for the bill by tenant."""
+        outcomes, asked = self.state.outcomes, self._arrays.request[0]
+        sent = isinstance(answer, EndpointChoice) and answer.ticket
+        refused = isinstance(answer, Rejection) and answer.status == _SHED
+        if outcomes is None or not (sent or refused):
+            return
+        number, classes = int(asked["slo_class"]), self._classes[self.fleet.model_of[model]]
+        slo_class = next((item.name for place, item in classes if place == number), "")
+        cached = tuple(self._arrays.hits.tolist())
+        one = OpenRequest(tenant, model, slo_class, request.body_bytes, int(asked["input_tokens"]), cached)
+        if isinstance(answer, EndpointChoice):
+            outcomes.begin(answer.ticket, one)
+        else:
+            outcomes.refuse(one, _SHED, float(asked["waited_s"]))
 
     def _hold_or_shed(self, shed: Rejection, may_shed: int, waited_s: float | None) -> Rejection | HeldRequest:
         """Hold a request that would be shed, if it may be held and was not held too long, and count it."""

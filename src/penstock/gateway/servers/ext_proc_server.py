@@ -1,5 +1,6 @@
 """Serves the endpoint-picker protocol of Gateway API Inference Extension (004) over ext_proc."""
 
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 import grpc
@@ -10,6 +11,7 @@ from envoy.service.ext_proc.v3.external_processor_pb2_grpc import add_ExternalPr
 from google.protobuf.struct_pb2 import Struct, Value
 from google.protobuf.wrappers_pb2 import StringValue
 
+from penstock.gateway.picker.outcome_receipts import STREAM_TYPE, ObservedAnswer, generates_tokens
 from penstock.gateway.picker.picker import MAX_CHOSEN, EndpointChoice, Picker, Rejection
 from penstock.gateway.picker.request_body import BadBody, read_body
 from penstock.gateway.servers.destinations import destinations
@@ -64,6 +66,8 @@ class _Conversation:
         self._choice: EndpointChoice | None = None
         self._served, self._status = "", 0
         self._saw_response = False
+        self._response_bytes, self._content_type = 0, ""
+        self._first_s: float | None = None
 
     def answers(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated classes have no types
         """Return the responses to a message of the gateway.
@@ -202,12 +206,17 @@ class _Conversation:
         if metadata is not None and SERVED in metadata.fields:
             self._served = metadata.fields[SERVED].string_value
         status = [item for item in message.response_headers.headers.headers if item.key == ":status"]
+        kinds = [item for item in message.response_headers.headers.headers if item.key == "content-type"]
+        self._content_type = (kinds[0].raw_value.decode("latin-1") or kinds[0].value) if kinds else ""
         text = (status[0].raw_value or status[0].value.encode()) if status else b""
         self._status = int(text) if text.isdigit() else _OK
         return [pb.ProcessingResponse(response_headers=pb.HeadersResponse())]
 
     def _response_body(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated
         part = message.response_body
+        if part.body and self._first_s is None:
+            self._first_s = time.monotonic()
+        self._response_bytes += len(part.body)
         if self._modes[1] != _DUPLEX:
             return [pb.ProcessingResponse(response_body=pb.BodyResponse())]
         return _body_chunks(part.body, "response_body", end=part.end_of_stream)
@@ -226,10 +235,26 @@ class _Conversation:
             return
         if self._saw_response:
             self._picker.state.end(
-                self._choice.ticket, self._served, self._status, "-", 1, unlogged=self._liveness is None
+                self._choice.ticket,
+                self._served,
+                self._status,
+                "-",
+                1,
+                unlogged=self._liveness is None,
+                answer=self._read_answer(),
             )
         elif self._liveness is None:
             self._picker.state.predict_end(self._choice.ticket)
+
+    def _read_answer(self) -> ObservedAnswer | None:
+        """Return what was seen of the response; None if the gateway sent only its headers."""
+        if self._first_s is None:
+            return None
+        path = self._headers.get(b":path", b"").decode("latin-1")
+        streamed = self._content_type.startswith(STREAM_TYPE)
+        # The pieces of a stream are seen one by one. A whole response has no first token.
+        first_s = self._first_s if streamed and self._modes[1] == _DUPLEX else None
+        return ObservedAnswer(self._response_bytes, streamed, generates_tokens(path), first_s)
 
 
 class ExtProcServer:

@@ -55,7 +55,7 @@ def _receipts(folder: Path, number: int, fleet: RoutedFleet, *, count: int = 0) 
         return None
     settings = json.loads(file.read_text(encoding="utf-8"))
     path = Path(settings["path"]).with_suffix(f".{number}.jsonl")
-    return ReceiptBook(path, settings["every"], fleet.addresses, count=count)
+    return ReceiptBook(path, settings["every"], fleet.addresses, count=count, meters=number == 0)
 
 
 def _remove_sockets(folder: Path, number: int) -> None:
@@ -179,6 +179,8 @@ async def _run(folder: Path, number: int, pickers: int, protocol: str) -> None:
         heartbeat.cancel()
         await server.stop(listen.drain_s)
         liveness.stop()
+        if receipts is not None:
+            receipts.close()
 
 
 def run_picker(arguments: list[str]) -> None:
