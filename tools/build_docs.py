@@ -34,6 +34,7 @@ COMMANDS = (
     ("route",),
     ("top",),
     ("receipts",),
+    ("bill",),
     ("export",),
     ("mcp",),
     ("bench",),

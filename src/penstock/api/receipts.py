@@ -11,7 +11,7 @@ from penstock.api.answer import ApiAnswer, Row
 from penstock.api.arguments.observed_weights import with_weights
 from penstock.api.arguments.policy_names import policies_choice
 from penstock.errors import UsageError
-from penstock.gateway.picker.decision_receipts import DecisionReceipt, ends_cut, first_line, read_receipts
+from penstock.gateway.picker.decision_receipts import DecisionReceipt, ends_cut, read_receipts, refuse_copies
 from penstock.report.receipts import Explained, ReceiptsDocument, ReplayedPolicy, render_receipts
 from penstock.routing.baselines.all_policies import RoutingPolicy
 from penstock.routing.records import REJECTED
@@ -73,7 +73,7 @@ def receipts(
             "receipts do not contain the weights of a fleet file; use `weighted-round-robin`, which computes weights "
             "from capacity"
         )
-    _check_once([Path(path) for path in files])
+    refuse_copies([Path(path) for path in files])
     known = [receipt for path in files for receipt in read_receipts(Path(path))]
     cut = tuple(Path(path).name for path in files if ends_cut(Path(path)))
     if not known:
@@ -90,18 +90,6 @@ def receipts(
         explained=None if explained is None else _explain(known[explained - 1], explained),
         cut_files=cut,
     )
-
-
-def _check_once(files: Sequence[Path]) -> None:
-    """Raise an error if two files hold the same decisions, because these decisions would be counted twice."""
-    seen: dict[str, Path] = {}
-    for path in files:
-        line = first_line(path)
-        if line and line in seen:
-            raise UsageError(
-                f"{seen[line]} and {path} have the same decisions, which would count twice; name only one of them"
-            )
-        seen[line] = path
 
 
 def _replay_policy(known: Sequence[DecisionReceipt], policy: RoutingPolicy) -> ReplayedPolicy:

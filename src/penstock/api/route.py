@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from penstock.api.arguments.endpoint_record import endpoint_record
 from penstock.api.arguments.fleet_argument import fleet_choice, placed_pool
 from penstock.api.arguments.shared_device_argument import swapping_devices
 from penstock.api.options.file_types import AskedFleet
@@ -20,14 +21,12 @@ from penstock.api.options.gateway_options import GatewayOptions
 from penstock.errors import MissingExtra, UsageError
 from penstock.fleet.pools import Fleet, Pool
 from penstock.routing.records import new_endpoints
-from penstock.simulation.loop.initial_visibility import describe_replica
 from penstock.simulation.replica import Replica
 
 if TYPE_CHECKING:
     from penstock.gateway.envoy.envoy_config import EnvoySettings
     from penstock.gateway.state.routed_device import RoutedDevice
     from penstock.gateway.state.routed_fleet import RoutedFleet
-    from penstock.routing.records import Records
 
 _PREFIX: Final = "penstock-"
 """Prefix of the name of a gateway's folder. The rest of the name is the process id of the gateway."""
@@ -48,7 +47,7 @@ def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool =
             raise UsageError(
                 f"pool '{pool.name}' has the role {pool.role}; only pools with `role: both` can be routed to"
             )
-        record = _record(_place(fleet, pool), pool)
+        record = endpoint_record(_place(fleet, pool), pool)
         record["pool"], record["vendor"] = number, vendors.index(pool.vendor)
         record["serves"] = sum(1 << names.index(name) for name in (pool.model, *pool.adapters))
         here = _addresses(pool, follow_names=follow_names)
@@ -158,17 +157,6 @@ def _place(fleet: Fleet, pool: Pool) -> Replica:
 @cache
 def _place_once(key: _Key) -> Replica:
     return placed_pool(key.fleet, key.pool)
-
-
-def _record(replica: Replica, pool: Pool) -> "Records":
-    """Return a replica as an endpoint record for the policy. All ranks behind one address are one endpoint."""
-    record = new_endpoints(1)
-    describe_replica(record, replica, replica.cost, usd_per_hour=pool.usd_per_hour or 0.0)
-    record["saved_usd_per_s"] = record["usd_per_s"] * pool.elastic
-    record["max_context_tokens"] = replica.max_tokens
-    for limit in ("kv_tokens", "max_running", "step_tokens"):
-        record[limit] *= replica.ranks
-    return record
 
 
 def envoy_settings(options: GatewayOptions, folder: Path) -> "EnvoySettings":

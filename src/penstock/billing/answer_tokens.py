@@ -9,7 +9,7 @@ _TRUSTED_TOKENS = 1000.0
 """Engine tokens below which estimates are not scaled."""
 _MAX_FACTOR = 4.0
 """Largest plausible error of an estimate. Beyond it, the engine also serves requests that were not recorded."""
-_EQUAL_WEIGHT = 0.01
+_EQUAL_WEIGHT = 0.001
 """Weight of equal factors for streamed and whole responses, relative to the observed tokens."""
 
 

@@ -76,7 +76,9 @@ class TenantLine:
     kept: int
     missed: int
     unknown: int
-    """Requests of which it is not known whether they met their SLO."""
+    """Requests without an SLO, or of which it is not known whether they met it."""
+    refused: int
+    """Requests that were refused or failed. They are not charged, and count as `missed`."""
     vendor_usd: Mapping[str, float | None]
     """Dollars if pools of this vendor had served all of the tenant's requests; None if it has no pool of a model."""
     api_usd: float | None
@@ -128,6 +130,7 @@ class _Sums:
     idle_usd: list[float] = field(default_factory=list)
     kept: list[bool | None] = field(default_factory=list)
     vendor_usd: dict[str, list[float | None]] = field(default_factory=dict)
+    refused: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,16 +144,22 @@ class _Served:
 
 
 def make_invoice(
-    requests: Sequence[BilledRequest], pools: Sequence[BilledPool], *, idle: IdleRule, api: PricePerMtok | None = None
+    requests: Sequence[BilledRequest],
+    pools: Sequence[BilledPool],
+    *,
+    idle: IdleRule,
+    api: PricePerMtok | None = None,
+    refused: Mapping[str, int] | None = None,
 ) -> Invoice:
     """Charge every request, and add up the charges by tenant.
 
     With `idle="spread"`, the idle time of all pools of a model is divided among the model's requests in proportion to
-    their dollars. Idle time of a model without requests stays apart.
+    their dollars. Idle time of a model without requests stays apart. `refused` has the number of refused and failed
+    requests of each tenant.
     """
     served = [_serve(pool, [one for one in requests if one.pool == pool.name]) for pool in pools]
     vendors = tuple(dict.fromkeys(pool.vendor for pool in pools))
-    sums: dict[str, _Sums] = {}
+    sums = {tenant: _Sums(refused=count) for tenant, count in (refused or {}).items()}
     for one in served:
         factor = _idle_factor(served, one.pool.model) if idle == "spread" else 0.0
         elsewhere = {vendor: _usd_at(vendor, one, pools, factor) for vendor in vendors}
@@ -238,8 +247,9 @@ def _line(tenant: str, sums: _Sums, charged_usd: float, api: PricePerMtok | None
         usd=usd,
         share_fraction=usd / charged_usd if charged_usd > 0 else None,
         kept=sum(one is True for one in sums.kept),
-        missed=sum(one is False for one in sums.kept),
+        missed=sum(one is False for one in sums.kept) + sums.refused,
         unknown=sum(one is None for one in sums.kept),
+        refused=sums.refused,
         vendor_usd={vendor: _known_sum(amounts) for vendor, amounts in sums.vendor_usd.items()},
         api_usd=None if api is None else api.usd(input_tokens, output_tokens),
     )

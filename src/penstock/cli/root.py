@@ -21,7 +21,7 @@ negative verdict."""
 
 _PANELS: Final = {
     "Plan": ("fit", "predict", "guide", "plan", "inspect", "tax", "catalog", "workload"),
-    "Run": ("simulate", "emulate", "route", "top", "receipts", "export", "mcp"),
+    "Run": ("simulate", "emulate", "route", "top", "receipts", "bill", "export", "mcp"),
     "Prove": ("accuracy", "audit", "preflight", "doctor", "fp8", "bench", "results", "calibrate"),
 }
 

@@ -25,7 +25,9 @@ class Recorded:
         self.book = ReceiptBook(self.path, 1000, self.fleet.addresses, meters=True)
         self.picker = Picker(self.fleet, self.tables, 0, self.clock, receipts=self.book)
         for index in range(4):
-            report(self.tables, index, self.clock, kv_tokens=100_000, prompt_tokens=100.0, output_sum=10.0)
+            report(
+                self.tables, index, self.clock, kv_tokens=100_000, prompt_tokens=100.0, output_sum=10.0, output_count=1
+            )
 
     def send(self, tenant: str = "search", body_bytes: int = 400) -> EndpointChoice:
         sent = self.picker.decide(body_fields("a", body_bytes), b"", RequestHints(tenant=tenant))
@@ -107,7 +109,7 @@ def test_requests_in_flight_are_written_after_a_reload(tmp_path: Path) -> None:
     assert [ended.tenant for ended in read_traffic([recorded.path]).outcomes] == ["search"]
 
 
-def test_meters_are_written_every_half_minute_and_at_the_end(tmp_path: Path) -> None:
+def test_meters_are_written_at_intervals_and_at_the_end(tmp_path: Path) -> None:
     recorded = Recorded(tmp_path)
     for _ in range(3):
         recorded.picker.state.tick()
@@ -116,6 +118,14 @@ def test_meters_are_written_every_half_minute_and_at_the_end(tmp_path: Path) -> 
     assert len(meters) == 3
     assert set(meters[0].tokens) == set(recorded.fleet.addresses)
     assert set(meters[0].tokens.values()) == {(100.0, 10.0)}
+
+
+def test_an_engine_without_a_count_of_output_tokens_has_counted_the_intervals_between_them(tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path)
+    for index in range(4):
+        report(recorded.tables, index, recorded.clock, output_sum=0.0, output_count=0, ttft_count=3, itl_count=97)
+    recorded.picker.state.tick()
+    assert set(recorded.read().meters[0].tokens.values()) == {(100.0, 100.0)}
 
 
 def test_outcomes_do_not_disturb_the_replay_of_decisions(tmp_path: Path) -> None:
@@ -147,23 +157,29 @@ def test_a_strange_line_is_named(tmp_path: Path, line: str) -> None:
         read_traffic([path])
 
 
-def test_envoys_line_says_how_large_an_answer_was(tmp_path: Path) -> None:
+def test_envoys_line_has_the_size_and_the_counts_of_an_answer(tmp_path: Path) -> None:
     assert OUTCOME.startswith(ENDING.rstrip())
     recorded = Recorded(tmp_path)
     pipe = tmp_path / "endings.pipe"
     pipe.touch()
     endings = EndedRequests(str(pipe), recorded.picker.state)
-    first, second, third = recorded.send(), recorded.send("batch"), recorded.send("vectors")
-    address = recorded.fleet.addresses[first.order[0]]
-    lines = [
-        f"{first.ticket} 200 - {address} 1 {221 * 30} /v1/chat/completions text/event-stream; charset=utf-8",
-        f"{second.ticket} 200 - {address} 1 {450 + 90} /v1/chat/completions application/json",
-        f"{third.ticket} 200 - {address} 1 20000 /v1/embeddings application/json",
+    sent = [recorded.send() for _ in range(5)]
+    address = recorded.fleet.addresses[sent[0].order[0]]
+    answers = [
+        f"{221 * 30} - /v1/chat/completions text/event-stream; charset=utf-8",
+        f"{450 + 90} - /v1/chat/completions application/json",
+        "20000 - /v1/embeddings application/json",
+        "9999 1795036847123/812/640/77 /v1/chat/completions text/event-stream",
+        '9999 "1795036847123/812/-/77" /v1/chat/completions application/json',
     ]
+    lines = [f"{one.ticket} 200 - {address} 1 {answer}" for one, answer in zip(sent, answers, strict=True)]
     pipe.write_text("\n".join(lines) + "\n", "ascii")
     endings.read()
     found = recorded.read().outcomes
-    assert [(one.output_tokens, one.streamed) for one in found] == [(30, True), (20, False), (0, False)]
+    assert [(one.output_tokens, one.streamed) for one in found[:3]] == [(30, True), (20, False), (0, False)]
+    assert [one.output_counted for one in found] == [False, False, False, True, True]
+    exact = [(one.input_tokens, one.cached_tokens, one.output_tokens) for one in found[3:]]
+    assert exact == [(812, 640, 77), (812, 0, 77)]
 
 
 def test_paths_that_generate_tokens() -> None:

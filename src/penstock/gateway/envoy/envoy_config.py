@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, get_args
 
+from penstock.gateway.envoy.answer_reader import SEEN, answer_filter
 from penstock.gateway.envoy.authentication import access_filter, jwks_cluster, tls_socket
 from penstock.gateway.envoy.clusters import BUFFER_BYTES, Value, envoy_address, model_cluster, picker_cluster
 from penstock.gateway.envoy.filters import (
@@ -34,8 +35,8 @@ _ROUTES: Final = "fleet"
 _FILE_LOG: Final = "type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog"
 ENDING: Final = f"%REQ({TICKET})% %RESPONSE_CODE% %RESPONSE_FLAGS% %UPSTREAM_HOST% %UPSTREAM_REQUEST_ATTEMPT_COUNT%\n"
 """Format of the access-log line that reports the end of a request to the picker that routed the request."""
-OUTCOME: Final = f"{ENDING.rstrip()} %BYTES_SENT% %PATH(NQ)% %RESP(CONTENT-TYPE)%\n"
-"""Format of that line if receipts are written: the bill needs the size and the kind of the response."""
+OUTCOME: Final = f"{ENDING.rstrip()} %BYTES_SENT% {SEEN} %PATH(NQ)% %RESP(CONTENT-TYPE)%\n"
+"""Format of that line if receipts are written: the bill needs the size, the tokens and the kind of the response."""
 FAILED_TRY: Final = f"try %REQ({TICKET})% %UPSTREAM_HOST% %RESPONSE_CODE% %RESPONSE_FLAGS% %REQ({MODEL})%\n"
 """Format of the access-log line for a try that failed, or that reached an endpoint without the requested model."""
 
@@ -224,8 +225,11 @@ def _manager(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None)
     models = [model_filter()] if len(fleet.names) > 1 and not settings.inside else []
     pick = _pick_filter(fleet, settings)
     access_filters = [access_filter(access)] if access is not None else []
+    answers = [answer_filter()] if settings.receipts is not None and _logging_pickers(settings) else []
     filters = (
-        [strip_filter(tenants=access is not None), *access_filters, pick, *models] if settings.pick else access_filters
+        [strip_filter(tenants=access is not None), *access_filters, pick, *models, *answers]
+        if settings.pick
+        else access_filters
     )
     return {
         "@type": _MANAGER,

@@ -3,7 +3,7 @@
 import base64
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import IO, Any, Final
 
 import numpy as np
 
-from penstock.errors import UnreadableFile
+from penstock.errors import UnreadableFile, UsageError
 from penstock.gateway.picker.outcome_receipts import OutcomeBook
 from penstock.routing.records import ENDPOINT, PARAMETERS, REJECTED, REQUEST, Records
 from penstock.routing.replay import PickSample
@@ -121,12 +121,19 @@ def ends_cut(path: Path) -> bool:
     return not last.endswith("\n")
 
 
-def first_line(path: Path) -> str:
-    """Return the first line of a file of receipts.
+def refuse_copies(files: Sequence[Path]) -> None:
+    """Raise an error if two files hold the same lines, because these would be counted twice.
 
-    No two decisions have equal receipts. Two files with the same first line are therefore copies of the same decisions.
+    No two receipts are equal. Two files with the same first line are therefore copies.
     """
-    return next(_lines(path), "")
+    seen: dict[str, Path] = {}
+    for path in files:
+        line = next(_lines(path), "")
+        if line and line in seen:
+            raise UsageError(
+                f"{seen[line]} and {path} have the same decisions, which would count twice; name only one of them"
+            )
+        seen[line] = path
 
 
 def _lines(path: Path) -> Iterator[str]:

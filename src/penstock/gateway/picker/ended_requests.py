@@ -4,6 +4,7 @@ Envoy writes a log line into a picker's pipe when a request that the picker rout
 """
 
 import os
+import time
 from typing import Final
 
 from penstock.gateway.picker.fleet_state import FleetState
@@ -11,7 +12,8 @@ from penstock.gateway.picker.outcome_receipts import STREAM_TYPE, ObservedAnswer
 
 _READ_BYTES: Final = 2**18
 _MAX_LINE_BYTES: Final = 4096
-_FIELDS, _OUTCOME_FIELDS, _TRY_FIELDS = 5, 8, 6
+_FIELDS, _OUTCOME_FIELDS, _TRY_FIELDS = 5, 9, 6
+_SEEN_FIELDS: Final = 4
 _TRY: Final = "try"
 """First word of a log line that reports a failed try of a request."""
 _NOT_FOUND: Final = 404
@@ -66,10 +68,21 @@ class EndedRequests:
             self.state.fail_try(int(ticket), served, code, flags)
 
 
-def _read_answer(sent_bytes: str, path: str, content_type: str) -> ObservedAnswer:
+def _read_answer(sent_bytes: str, seen: str, path: str, content_type: str) -> ObservedAnswer:
     """Return what Envoy's log says of a response. A content type may contain spaces, so it is the last field."""
+    noted = seen.strip('"').split("/")
+    if len(noted) != _SEEN_FIELDS:
+        noted = ["-"] * _SEEN_FIELDS
+    first_ms, prompt, cached, output = (int(text) if text.isdigit() else None for text in noted)
+    streamed = content_type.startswith(STREAM_TYPE)
+    # The clocks differ, so the age of the first piece is subtracted. A whole response has no first token.
+    first_s = time.monotonic() - (time.time() - first_ms / 1000) if first_ms is not None and streamed else None
     return ObservedAnswer(
         int(sent_bytes) if sent_bytes.isdigit() else 0,
-        content_type.startswith(STREAM_TYPE),
+        streamed,
         generates_tokens(path),
+        first_s,
+        prompt,
+        cached,
+        output,
     )

@@ -13,7 +13,7 @@ from penstock.gateway.picker.failure_detector import FailureDetector, has_client
 from penstock.gateway.picker.in_flight import InFlightRequest, InFlightRequests
 from penstock.gateway.picker.in_flight_reconciliation import OLD_S, LeakedPicks, oldest
 from penstock.gateway.picker.learned_lengths import LearnedLengths
-from penstock.gateway.picker.outcome_receipts import RequestEnd, ObservedAnswer, OutcomeBook
+from penstock.gateway.picker.outcome_receipts import ObservedAnswer, OutcomeBook, RequestEnd
 from penstock.gateway.picker.pick_counters import PickCounters
 from penstock.gateway.picker.readiness import EndpointReadiness
 from penstock.gateway.state.routed_fleet import RoutedFleet

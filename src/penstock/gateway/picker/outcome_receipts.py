@@ -1,7 +1,7 @@
 """Records how requests ended, for the bill by tenant: tokens, times and promises, without any text.
 
 These lines are in the same files as recorded decisions. A decision has no key `version`. An outcome and a meter line
-have version 2. An outcome line is written for every request, a meter line by picker 0 every half minute: the engines'
+have version 2. An outcome line is written for every request, a meter line by picker 0 every ten seconds: the engines'
 own counts of tokens, by which estimates of tokens are scaled.
 """
 
@@ -15,7 +15,7 @@ from penstock.gateway.picker.in_flight import InFlightRequest
 from penstock.routing.records import Records
 
 VERSION: Final = 2
-METER_EVERY_S: Final = 30.0
+METER_EVERY_S: Final = 10.0
 _STREAM_TOKEN_BYTES: Final = 220.0
 """Bytes of a streamed chunk with one token, without the name of the model: `data: {"id": ..., "choices": [...]}`."""
 _TOKEN_BYTES: Final = 4.5
@@ -36,7 +36,11 @@ class ObservedAnswer(NamedTuple):
     generates: bool
     """Whether the path generates tokens. Embeddings and scores do not."""
     first_s: float | None = None
-    """Time of the first piece of the response; None if it was not seen."""
+    """Time of the first piece of the response on the picker's clock; None if it was not seen."""
+    prompt_tokens: int | None = None
+    """This and the next two: counts that the engine wrote into the response; None if it wrote none."""
+    cached_tokens: int | None = None
+    output_tokens: int | None = None
 
 
 def generates_tokens(path: str) -> bool:
@@ -102,7 +106,7 @@ class OutcomeBook:
             return
         flight, answer = ending.flight, ending.answer
         tokens = output_tokens(answer, request.model, ending.status)
-        cached = request.cached_tokens[ending.index] if ending.index < len(request.cached_tokens) else 0
+        counted = None if answer is None else answer.output_tokens
         first_s = None if answer is None or answer.first_s is None else answer.first_s - flight.sent_s
         self._write_outcome(
             request,
@@ -112,9 +116,9 @@ class OutcomeBook:
             duration_s=round(max(0.0, ending.ended_s - flight.sent_s), 6),
             waited_s=round(flight.waited_s, 6),
             ttft_s=None if first_s is None else round(first_s, 6),
-            cached_tokens=min(cached, request.input_tokens),
+            **_prompt(request, ending),
             output_tokens=flight.expected_output_tokens if tokens is None else tokens,
-            tokens_from="expected" if tokens is None else "bytes",
+            tokens_from="expected" if tokens is None else "bytes" if counted is None else "engine",
             response_bytes=None if answer is None else answer.response_bytes,
             streamed=answer is not None and answer.streamed,
             kept=is_kept(ending, first_s, tokens),
@@ -146,12 +150,13 @@ class OutcomeBook:
             "class": request.slo_class,
             "request_bytes": request.request_bytes,
             "input_tokens": request.input_tokens,
+            "prompt_from": "bytes",
             **more,
         }
         self._write({"version": VERSION, "ended": ended})
 
     def tick(self, now_s: float, addresses: tuple[str, ...], reports: Records) -> None:
-        """Write the engines' counts of tokens if the last ones are half a minute old."""
+        """Write the engines' counts of tokens if the last ones are ten seconds old."""
         if not self._meters or now_s - self._metered_s < METER_EVERY_S or not reports["reported_s"].any():
             return
         self._metered_s = now_s
@@ -170,22 +175,48 @@ class OutcomeBook:
 
 
 def _meters(addresses: tuple[str, ...], reports: Records) -> dict[str, list[float]]:
-    """Return the prompt and output tokens that each engine has counted since it started."""
+    """Return the prompt and output tokens that each engine has counted since it started.
+
+    SGLang publishes output tokens only on request, but counts first tokens and the tokens after them.
+    """
     return {
-        address: [float(row["prompt_tokens"]), float(row["output_sum"])]
+        address: [
+            float(row["prompt_tokens"]),
+            float(row["output_sum"] if row["output_count"] > 0 else row["ttft_count"] + row["itl_count"]),
+        ]
         for address, row in zip(addresses, reports, strict=True)
         if row["reported_s"] > 0
     }
 
 
+def _prompt(request: OpenRequest, ending: RequestEnd) -> dict[str, object]:
+    """Return the tokens of a prompt and its cached prefix: the engine's counts, or else those of the picker."""
+    answer, expected = ending.answer, 0
+    if ending.index < len(request.cached_tokens):
+        expected = min(request.cached_tokens[ending.index], request.input_tokens)
+    if answer is None or answer.prompt_tokens is None:
+        return {"cached_tokens": expected}
+    known = expected if answer.cached_tokens is None else answer.cached_tokens
+    return {
+        "input_tokens": answer.prompt_tokens,
+        "cached_tokens": min(known, answer.prompt_tokens),
+        "prompt_from": "engine",
+    }
+
+
 def output_tokens(answer: ObservedAnswer | None, model: str, status: int) -> int | None:
-    """Estimate the tokens of a response from its bytes. The result is None if nothing is known of the response."""
+    """Return the tokens of a response that the engine counted, or an estimate from its bytes.
+
+    The result is None if nothing is known of the response.
+    """
     if status >= _BAD:
         return 0
     if answer is None:
         return None
     if not answer.generates:
         return 0
+    if answer.output_tokens is not None:
+        return answer.output_tokens
     if answer.streamed:
         return round(answer.response_bytes / (_STREAM_TOKEN_BYTES + len(model)))
     return max(1, round((answer.response_bytes - _WHOLE_BYTES) / _TOKEN_BYTES)) if answer.response_bytes else 0

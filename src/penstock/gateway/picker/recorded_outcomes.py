@@ -31,6 +31,9 @@ class RecordedOutcome:
     response_bytes: int | None
     """Bytes of the response; None if they were not seen, so that `output_tokens` is what the picker expected."""
     streamed: bool
+    prompt_counted: bool
+    """Whether the engine counted the tokens of the prompt. Otherwise they are estimated."""
+    output_counted: bool
     kept: bool | None
 
     @property
@@ -95,6 +98,8 @@ def _outcome(ended: Mapping[str, Any]) -> RecordedOutcome:
         output_tokens=int(ended["output_tokens"]),
         response_bytes=None if sent is None else int(sent),
         streamed=bool(ended["streamed"]),
+        prompt_counted=ended["prompt_from"] == "engine",
+        output_counted=ended["tokens_from"] == "engine",
         kept=kept,
     )
     counts = (outcome.request_bytes, outcome.input_tokens, outcome.cached_tokens, outcome.output_tokens)

@@ -1,0 +1,355 @@
+"""Makes an invoice by tenant from the receipts of gateways: `penstock bill`."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import pairwise
+from math import fsum, isfinite
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from rich.console import RenderableType
+
+from penstock.api.answer import ApiAnswer, Row
+from penstock.api.arguments.endpoint_record import endpoint_record
+from penstock.api.arguments.fleet_argument import fleet_choice, placed_pool
+from penstock.api.options.file_types import AskedFleet
+from penstock.billing.answer_tokens import MeteredTokens, TokenScale, token_scale
+from penstock.billing.charges import RentedTime
+from penstock.billing.invoice import (
+    IDLE_RULES,
+    BilledPool,
+    BilledRequest,
+    IdleRule,
+    Invoice,
+    PricePerMtok,
+    make_invoice,
+)
+from penstock.billing.step_seconds import StepCoefficients, TokenWork
+from penstock.errors import UsageError
+from penstock.fleet.pools import Fleet, Pool
+from penstock.gateway.picker.decision_receipts import ends_cut, refuse_copies
+from penstock.gateway.picker.recorded_outcomes import Meter, RecordedOutcome, RecordedTraffic, read_traffic
+from penstock.report.bill import BillDocument, render_bill
+
+_HOUR_S: Final = 3600.0
+_BAD: Final = 400
+_SERVER_ERROR: Final = 500
+_TOO_MANY: Final = 429
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BilledPeriod:
+    """Period of a bill, in seconds since 1970."""
+
+    start_unix_s: float
+    end_unix_s: float
+
+    @property
+    def seconds(self) -> float:
+        """Length of the period."""
+        return self.end_unix_s - self.start_unix_s
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class BillAnswer(ApiAnswer):
+    """The invoice of a period."""
+
+    document_type = BillDocument
+    invoice: Invoice
+    period: BilledPeriod
+    metered_fraction: float
+    """Part of the charged requests whose tokens the engines counted, one by one or in sum."""
+    cut_files: tuple[str, ...] = ()
+    """Names of files whose last line is incomplete. The incomplete line is left out."""
+
+    @property
+    def good(self) -> bool:
+        """Return true, because a bill has no verdict."""
+        return True
+
+    def rows(self) -> list[Row]:
+        """Return one row per tenant."""
+        return [
+            {
+                "tenant": line.tenant,
+                "requests": line.requests,
+                "refused": line.refused,
+                "input_tokens": line.input_tokens,
+                "cached_tokens": line.cached_tokens,
+                "output_tokens": line.output_tokens,
+                "seconds": line.seconds,
+                "usd": line.usd,
+                "share_fraction": line.share_fraction,
+                "kept": line.kept,
+                "missed": line.missed,
+                "unknown": line.unknown,
+                **{f"usd_on_{vendor}": usd for vendor, usd in line.vendor_usd.items()},
+                "api_usd": line.api_usd,
+            }
+            for line in self.invoice.tenants
+        ]
+
+    def render(self, columns: int) -> RenderableType:
+        """Return what `bill` prints."""
+        return render_bill(self.invoice, self.period, self.metered_fraction, self.cut_files, columns)
+
+    def _summary(self) -> tuple[str, Sequence[str]]:
+        paid = [f"{line.tenant or 'anonymous'} ${line.usd:,.2f}" for line in self.invoice.tenants]
+        return f"${self.invoice.rent_usd:,.2f}", [*paid, f"idle ${self.invoice.idle_usd:,.2f}"]
+
+
+def bill(
+    files: Sequence[str | Path],
+    fleet: AskedFleet,
+    *,
+    idle: str = "apart",
+    api_usd_per_mtok: str | tuple[float, float] | None = None,
+    start: str | None = None,
+    end: str | None = None,
+    replica_hours: Mapping[str, float] | None = None,
+) -> BillAnswer:
+    """Charge tenants for the rent of a fleet, as `penstock bill` does: `bill(["receipts.0.jsonl"], "fleet.yaml")`.
+
+    `start` and `end` are times in ISO 8601, in UTC unless they name an offset. Without them, the period is from the
+    first to the last recorded request. `replica_hours` are the rented hours of all replicas of a pool together; other
+    pools were rented with all replicas of the fleet file for the whole period.
+    """
+    rule = _idle_rule(idle)
+    api = _api_price(api_usd_per_mtok)
+    paths = [Path(path) for path in files]
+    refuse_copies(paths)
+    chosen = fleet_choice(fleet)
+    traffic = read_traffic(paths)
+    outcomes, period = _in_period(traffic.outcomes, start, end)
+    _check_pools(chosen, outcomes, replica_hours or {})
+    charged = [one for one in outcomes if one.pool and one.status < _BAD]
+    scales = _scales(traffic, charged, {pool.name: pool.model for pool in chosen.pools})
+    pools = [_billed_pool(chosen, pool, charged, traffic, period, replica_hours or {}) for pool in chosen.pools]
+    refused = Counter(one.tenant for one in outcomes if one.status == _TOO_MANY or one.status >= _SERVER_ERROR)
+    requests = [_billed_request(one, scales) for one in charged]
+    metered = sum(_is_metered(one, scales[one.pool]) for one in charged)
+    return BillAnswer(
+        invoice=make_invoice(requests, pools, idle=rule, api=api, refused=refused),
+        period=period,
+        metered_fraction=metered / len(charged) if charged else 0.0,
+        cut_files=tuple(path.name for path in paths if ends_cut(path)),
+    )
+
+
+def _idle_rule(idle: str) -> IdleRule:
+    for known in IDLE_RULES:
+        if idle == known:
+            return known
+    raise UsageError(f"--idle is '{idle}'; use one of {', '.join(IDLE_RULES)}")
+
+
+def _api_price(price: str | tuple[float, float] | None) -> PricePerMtok | None:
+    if price is None:
+        return None
+    parts = price.split(",") if isinstance(price, str) else price
+    try:
+        input_usd, output_usd = (float(part) for part in parts)
+    except ValueError:
+        input_usd = output_usd = -1.0
+    if not (isfinite(input_usd) and isfinite(output_usd) and min(input_usd, output_usd) >= 0):
+        raise UsageError(
+            f"--api-usd-per-mtok is '{price}'; write dollars per million input and output tokens, such as 0.60,0.60"
+        )
+    return PricePerMtok(input_usd_per_mtok=input_usd, output_usd_per_mtok=output_usd)
+
+
+def _in_period(
+    outcomes: Sequence[RecordedOutcome], start: str | None, end: str | None
+) -> tuple[list[RecordedOutcome], BilledPeriod]:
+    """Return the requests that ended in the period, and the period."""
+    if not outcomes and (start is None or end is None):
+        raise UsageError(
+            "these files record no end of a request, so the period is unknown; give --from and --to, "
+            "or serve requests with `penstock route --receipts FILE`"
+        )
+    start_s = min(one.sent_unix_s for one in outcomes) if start is None else _unix_s(start, "--from")
+    end_s = max(one.ended_unix_s for one in outcomes) if end is None else _unix_s(end, "--to")
+    if end_s <= start_s:
+        raise UsageError("the period is empty; give a --to that is later than --from")
+    inside = [one for one in outcomes if start_s <= one.ended_unix_s <= end_s]
+    return inside, BilledPeriod(start_unix_s=start_s, end_unix_s=end_s)
+
+
+def _unix_s(text: str, flag: str) -> float:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"{flag} is '{text}'; write a date or a time, such as 2026-11-01 or 2026-11-01T06:00"
+        ) from None
+    return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
+
+
+def _check_pools(fleet: Fleet, outcomes: Iterable[RecordedOutcome], replica_hours: Mapping[str, float]) -> None:
+    known = {pool.name for pool in fleet.pools}
+    for name in sorted({one.pool for one in outcomes if one.pool} - known):
+        raise UsageError(f"pool '{name}' of the receipts is not in the fleet file; give the fleet that was routed")
+    for name in sorted(replica_hours.keys() - known):
+        raise UsageError(f"no pool is called '{name}'; the pools are {', '.join(sorted(known))}")
+    for pool in fleet.pools:
+        if pool.usd_per_hour is None:
+            raise UsageError(
+                f"pool '{pool.name}' has no price; write the usd_per_hour of one replica in the fleet file"
+            )
+        if pool.role != "both":
+            raise UsageError(
+                f"pool '{pool.name}' has the role {pool.role}; only pools with `role: both` are routed and billed"
+            )
+
+
+def _billed_pool(
+    fleet: Fleet,
+    pool: Pool,
+    charged: Sequence[RecordedOutcome],
+    traffic: RecordedTraffic,
+    period: BilledPeriod,
+    replica_hours: Mapping[str, float],
+) -> BilledPool:
+    """Return a pool with its coefficients and its rented and busy time."""
+    mine = [one for one in charged if one.pool == pool.name]
+    busy_s = busy_seconds(mine, period)
+    flight_s = fsum(_clip(one, period)[1] - _clip(one, period)[0] for one in mine)
+    record = endpoint_record(placed_pool(fleet, pool), pool)
+    hours = replica_hours.get(pool.name)
+    rented_s = pool.replicas * period.seconds if hours is None else hours * _HOUR_S
+    return BilledPool(
+        name=pool.name,
+        model=pool.model,
+        vendor=pool.vendor,
+        coefficients=_corrected(StepCoefficients.of(record[0]), {one.endpoint for one in mine}, traffic),
+        time=RentedTime(rented_s=rented_s, busy_s=busy_s, usd_per_s=float(record["usd_per_s"][0])),
+        mean_batch=max(1.0, flight_s / busy_s) if busy_s > 0 else 1.0,
+    )
+
+
+def _corrected(coefficients: StepCoefficients, endpoints: set[str], traffic: RecordedTraffic) -> StepCoefficients:
+    """Return the coefficients with the mean corrections of a pool's endpoints in the recorded decisions."""
+    seen = [
+        (float(row["prefill_correction"]), float(row["decode_correction"]))
+        for decision in traffic.decisions
+        for address, row in zip(decision.addresses, decision.endpoints, strict=True)
+        if address in endpoints
+    ]
+    if not seen:
+        return coefficients
+    prefill, decode = np.mean(seen, axis=0)
+    return replace(coefficients, prefill_correction=float(prefill), decode_correction=float(decode))
+
+
+def busy_seconds(outcomes: Iterable[RecordedOutcome], period: BilledPeriod) -> float:
+    """Return the seconds in which endpoints had a request in flight, summed over the endpoints."""
+    spans = defaultdict[str, list[tuple[float, float]]](list)
+    for one in outcomes:
+        spans[one.endpoint].append(_clip(one, period))
+    total = list[float]()
+    for mine in spans.values():
+        until_s = period.start_unix_s
+        for begun_s, ended_s in sorted(mine):
+            total.append(max(0.0, ended_s - max(begun_s, until_s)))
+            until_s = max(until_s, ended_s)
+    return fsum(total)
+
+
+def _clip(outcome: RecordedOutcome, period: BilledPeriod) -> tuple[float, float]:
+    begun_s = max(outcome.sent_unix_s, period.start_unix_s)
+    return begun_s, max(begun_s, min(outcome.ended_unix_s, period.end_unix_s))
+
+
+@dataclass(frozen=True, slots=True)
+class _PoolScales:
+    """Factors on the estimated tokens of a pool's requests."""
+
+    prompt: TokenScale
+    answer: TokenScale
+
+    @property
+    def metered(self) -> bool:
+        return self.prompt.metered and self.answer.metered
+
+
+def _is_metered(outcome: RecordedOutcome, scales: "_PoolScales") -> bool:
+    """Return whether the engine counted the tokens of a request, or the sum to which they are scaled."""
+    prompt, answer = scales.prompt.metered, scales.answer.metered
+    return (outcome.prompt_counted or prompt) and (outcome.output_counted or answer)
+
+
+def _scales(
+    traffic: RecordedTraffic, charged: Sequence[RecordedOutcome], models: Mapping[str, str]
+) -> Mapping[str, _PoolScales]:
+    """Return the factors by which each pool's estimated tokens equal the counts of its engines.
+
+    Every gateway reads the same counters, so only the file with the most meters is used.
+    """
+    scales = {one.pool: _PoolScales(TokenScale(), TokenScale()) for one in charged}
+    if not traffic.meters:
+        return scales
+    file, _ = Counter(meter.file for meter in traffic.meters).most_common(1)[0]
+    meters = sorted((one for one in traffic.meters if one.file == file), key=lambda one: one.at_unix_s)
+    for pool in scales:
+        mine = [one for one in charged if one.pool == pool]
+        prompts, answers = list[MeteredTokens](), list[MeteredTokens]()
+        for before, after in pairwise(meters):
+            _add_interval(before, after, mine, prompts, answers)
+        scales[pool] = _PoolScales(token_scale(prompts), token_scale(answers))
+    return _with_those_of_the_model(scales, models)
+
+
+def _with_those_of_the_model(scales: Mapping[str, _PoolScales], models: Mapping[str, str]) -> Mapping[str, _PoolScales]:
+    """Give each pool without counts of its engines the factors of another pool of its model."""
+    metered = {models[pool]: found for pool, found in sorted(scales.items()) if found.metered}
+    return {
+        pool: found
+        if found.metered or models[pool] not in metered
+        else replace(
+            metered[models[pool]],
+            prompt=replace(metered[models[pool]].prompt, metered=False),
+            answer=replace(metered[models[pool]].answer, metered=False),
+        )
+        for pool, found in scales.items()
+    }
+
+
+def _add_interval(
+    before: Meter,
+    after: Meter,
+    mine: Sequence[RecordedOutcome],
+    prompts: list[MeteredTokens],
+    answers: list[MeteredTokens],
+) -> None:
+    """Add the tokens between two meters. An interval in which an engine started again is left out."""
+    addresses = {one.endpoint for one in mine}
+    pairs = [(before.tokens.get(name, (0.0, 0.0)), after.tokens.get(name, (0.0, 0.0))) for name in sorted(addresses)]
+    counted = [(now[0] - then[0], now[1] - then[1]) for then, now in pairs]
+    if not all(prompt >= 0 and output >= 0 for prompt, output in counted):
+        return
+    inside = [one for one in mine if before.at_unix_s < one.ended_unix_s <= after.at_unix_s]
+    known = sum(one.input_tokens for one in inside if one.prompt_counted)
+    estimated = sum(one.input_tokens for one in inside if not one.prompt_counted)
+    rest = max(0.0, fsum(prompt for prompt, _ in counted) - known)
+    prompts.append(MeteredTokens(streamed=float(estimated), whole=0.0, counted=rest))
+    known = sum(one.output_tokens for one in inside if one.output_counted)
+    streamed = sum(one.output_tokens for one in inside if one.streamed and not one.output_counted)
+    whole = sum(one.output_tokens for one in inside if not one.streamed and not one.output_counted)
+    rest = max(0.0, fsum(output for _, output in counted) - known)
+    answers.append(MeteredTokens(streamed=float(streamed), whole=float(whole), counted=rest))
+
+
+def _billed_request(outcome: RecordedOutcome, scales: Mapping[str, _PoolScales]) -> BilledRequest:
+    scale = scales[outcome.pool]
+    prompt = 1.0 if outcome.prompt_counted else scale.prompt.streamed
+    answer = scale.answer.streamed if outcome.streamed else scale.answer.whole
+    input_tokens = round(outcome.input_tokens * prompt)
+    work = TokenWork(
+        input_tokens=input_tokens,
+        cached_tokens=min(input_tokens, round(outcome.cached_tokens * prompt)),
+        output_tokens=round(outcome.output_tokens * (1.0 if outcome.output_counted else answer)),
+    )
+    return BilledRequest(tenant=outcome.tenant, pool=outcome.pool, work=work, kept=outcome.kept)
