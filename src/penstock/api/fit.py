@@ -16,7 +16,7 @@ from penstock.api.arguments.choices import (
 )
 from penstock.api.options.fit_options import FitOptions
 from penstock.api.options.option_fields import takes
-from penstock.catalog.device_prices import DevicePrice, hourly_rent
+from penstock.catalog.device_prices import DevicePrice, rent_of
 from penstock.economics.rent_rates import rent_usd_per_gib_month
 from penstock.errors import UnknownArchitecture, UsageError
 from penstock.fleet import Deployment
@@ -95,7 +95,7 @@ def fit(options: FitOptions) -> FitAnswer:
             speculative=options.draft,
         )
         reports.append(report_fit(deployment, context_tokens, free=free))
-    rents = tuple(hourly_rent(accelerator.id) for accelerator, _ in targets)
+    rents = tuple(rent_of(accelerator) for accelerator, _ in targets)
     return FitAnswer(model=spec, context_tokens=context_tokens, reports=tuple(reports), rents=rents)
 
 

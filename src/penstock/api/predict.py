@@ -16,7 +16,7 @@ from penstock.api.arguments.repeated_flags import simulate_command
 from penstock.api.options.option_fields import takes
 from penstock.api.options.predict_options import ClosedLoopOptions, PredictOptions
 from penstock.catalog import load_measurements
-from penstock.catalog.device_prices import DevicePrice, hourly_rent
+from penstock.catalog.device_prices import DevicePrice, rent_of
 from penstock.catalog.measurement import Measurement
 from penstock.economics.rent_rates import rent_usd_per_output_mtok
 from penstock.errors import DeploymentError, UsageError
@@ -191,7 +191,7 @@ def _predict_aggregated(
         predictions=tuple(prediction for prediction, _, _ in found),
         energies=tuple(energy for _, energy, _ in found),
         nearest=tuple(nearest for _, _, nearest in found),
-        rents=tuple(hourly_rent(prediction.deployment.accelerator.id) for prediction, _, _ in found),
+        rents=tuple(rent_of(prediction.deployment.accelerator) for prediction, _, _ in found),
         follow_up=simulate_command(options),
         explain=options.explain,
     )

@@ -17,7 +17,7 @@ from penstock.api.compile_notice import compile_first
 from penstock.api.options.option_fields import takes
 from penstock.api.options.simulate_options import SimulateOptions
 from penstock.catalog.accelerator import Accelerator
-from penstock.catalog.device_prices import DevicePrice, hourly_rent
+from penstock.catalog.device_prices import DevicePrice, rent_of
 from penstock.fleet import Deployment
 from penstock.model import ModelSpec
 from penstock.performance.calibration.own_correction import fingerprint_of
@@ -86,7 +86,7 @@ def simulate(options: SimulateOptions) -> SimulateAnswer:
         log_steps=_LOGGED_STEPS if options.log_steps else 0,
     )
     placing = RequestedDeployment(options)
-    found = (hourly_rent(name) for name in dict.fromkeys(accelerator.id for accelerator, _ in targets))
+    found = (rent_of(one) for one in {accelerator.id: accelerator for accelerator, _ in targets}.values())
     rents = {rent.accelerator: rent for rent in found if rent is not None}
     return SimulateAnswer(
         model=placing.spec,

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
-from penstock.catalog._catalog_files import load_prices, load_seller_levels
+from penstock.catalog._catalog_files import accelerator_ids, load_prices, load_seller_levels
+from penstock.catalog.accelerator import Accelerator
 from penstock.catalog.price import MarketPrice, Price, PriceKind, market_price
 from penstock.catalog.seller import SellerClass
 
@@ -42,6 +43,11 @@ def hourly_rent(accelerator_id: str) -> DevicePrice | None:
     """Return the price of an accelerator by the hour, on demand. None if the catalog has no sourced price."""
     market = market_price(load_prices(accelerator_id), "rent_on_demand", levels=load_seller_levels)
     return None if market is None else _price(accelerator_id, "rent_on_demand", market)
+
+
+def rent_of(accelerator: Accelerator) -> DevicePrice | None:
+    """Return the price of an accelerator by the hour. None without a sourced price, or if it is not in the catalog."""
+    return hourly_rent(accelerator.id) if accelerator.id in accelerator_ids() else None
 
 
 def purchase_price(accelerator_id: str) -> DevicePrice | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.api.options.argument_types import AskedModel, Loads, Targets, Tokens
 from penstock.catalog import load_accelerator
 from penstock.catalog.accelerator import Accelerator
+from penstock.catalog.own_accelerator import find_accelerator
 from penstock.checkpoint import open_checkpoint
 from penstock.errors import ConfigError, UnknownName, UsageError
 from penstock.fleet import Engine, Parallelism
@@ -31,7 +32,7 @@ def counted_targets(on: Targets) -> list[tuple[Accelerator, int | None]]:
         return [(on, None)]
     if isinstance(on, tuple) and len(on) == 2 and isinstance(on[1], int):  # accelerator and count
         named, devices = on
-        accelerator = load_accelerator(named) if isinstance(named, str) else named
+        accelerator = find_accelerator(named) if isinstance(named, str) else named
         return [(accelerator, _devices(f"{accelerator.id}:{devices}", str(devices)))]
     found = [target for piece in on for target in counted_targets(piece)]
     if not found:
@@ -44,7 +45,7 @@ def _target(piece: str, text: str) -> tuple[Accelerator, int | None]:
     if not name:
         raise UsageError(f"'{text}' names no accelerator; use `--on mi300x` or `--on mi300x,h100:2`, for example")
     devices = _devices(piece, typed) if typed else None
-    return load_accelerator(name), devices
+    return find_accelerator(name), devices
 
 
 def _devices(piece: str, typed: str) -> int:

@@ -22,7 +22,9 @@ class ModelOptions:
     panel: ClassVar[str | None] = "Deployment"
     model: AskedModel = argument(MODEL_HELP, values="models")
     on: Targets = option(
-        "Accelerators, comma separated; `h100:2` is two per replica.", show_default=False, values="accelerators"
+        "Accelerators, comma separated; `h100:2` is two per replica, `own.toml` is a file that describes another one.",
+        show_default=False,
+        values="accelerators",
     )
     _: KW_ONLY
     precision: str | None = option(
