@@ -52,6 +52,8 @@ class Stack:
     """The model of each endpoint, in turn."""
     adapters: tuple[str, ...] = ()
     """Of the first endpoint of the first model, and of it alone."""
+    adapters_of_real: bool = False
+    """Whether the endpoints that somebody else runs have the adapters instead."""
     unloaded: bool = False
     """Whether its engine knows none of them, although the fleet says so."""
     protocol: str = "ext_authz"
@@ -324,9 +326,11 @@ def _fleet(stack: Stack, addresses: Sequence[str], made: int) -> Any:  # noqa: A
     endpoints = new_endpoints(count)
     endpoints["vendor"] = endpoints["pool"] = range(count)
     endpoints["serves"] = [1 << models.index(model) for model in served]
-    adapters = tuple(stack.adapters if address in stack.addresses[:1] else () for address in addresses)
+    adapting = stack.real if stack.adapters_of_real else stack.addresses[:1]
+    adapters = tuple(stack.adapters if address in adapting else () for address in addresses)
     for place in range(len(stack.adapters)):
-        endpoints["serves"][addresses.index(stack.addresses[0])] |= 1 << (len(models) + place)
+        for address in adapting:
+            endpoints["serves"][addresses.index(address)] |= 1 << (len(models) + place)
     endpoints["kv_tokens"], endpoints["max_context_tokens"], endpoints["max_running"] = 640_000, 600_000, 256
     endpoints["step_tokens"], endpoints["step_s"], endpoints["prompt_token_s"] = 8192, stack.step_s, 1e-7
     if stack.silicon is not None:

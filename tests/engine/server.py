@@ -9,7 +9,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,7 @@ class Settings:
     block_size: int = 32
     kv_cache_blocks: int = 256
     """Blocks the cache is given memory for; the engine keeps one of them as its null block."""
+    dtype: str = "bfloat16"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +50,11 @@ class Load:
 class Server:
     """A running engine."""
 
-    def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path, model: Path | None = None) -> None:
         self.process = process
         self.port = port
         self.log = log
+        self.model = model
 
     def get(self, path: str) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as response:
@@ -124,21 +126,45 @@ def serve(python: str, settings: Settings, *, shape: Shape) -> Iterator[Server]:
     The folder is in the shortest temporary place: the engine's sockets live there and a socket's path has 107 bytes.
     """
     folder = Path(tempfile.mkdtemp(prefix="engine-"))
+    try:
+        write_model(folder / "model", shape)
+        with serve_folder(python, settings, shape=shape, model=folder / "model") as server:
+            yield server
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def serve_folder(
+    python: str,
+    settings: Settings,
+    *,
+    shape: Shape,
+    model: Path,
+    extra: Sequence[str] = (),
+    variables: Mapping[str, str] | None = None,
+    one_core: bool = False,
+) -> Iterator[Server]:
+    """The same for a checkpoint that exists, with further flags and environment variables.
+
+    With `one_core`, the engine has only its core from the beginning.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="engine-"))
     log = folder / "log"
     port = free_ports(1)[0]
-    write_model(folder / "model", shape)
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [python, "-m", "vllm.entrypoints.openai.api_server", *_flags(folder, settings, shape, port)],
+            [python, "-m", "vllm.entrypoints.openai.api_server", *_flags(model, settings, shape, port), *extra],
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=folder,
-            env=environment(folder),
+            env={**environment(folder), **(variables or {})},
+            preexec_fn=_to_the_last_core if one_core else None,  # noqa: PLW1509 - no other thread holds a lock
             # Linux shares a core between sessions before it does between processes: ours is not the client's.
             start_new_session=True,
         )
     try:
-        server = Server(process, port, log)
+        server = Server(process, port, log, model)
         wait_until_ready(server)
         with _engine_on_a_core_of_its_own(server):
             yield server
@@ -152,20 +178,26 @@ def serve(python: str, settings: Settings, *, shape: Shape) -> Iterator[Server]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _flags(folder: Path, settings: Settings, shape: Shape, port: int) -> list[str]:
+def _flags(model: Path, settings: Settings, shape: Shape, port: int) -> list[str]:
     flags = {
-        "--model": folder / "model",
+        "--model": model,
         "--served-model-name": "tiny",
         "--host": "127.0.0.1",
         "--port": port,
-        "--dtype": "bfloat16",
+        "--dtype": settings.dtype,
         "--max-model-len": settings.max_model_len,
         "--max-num-seqs": settings.max_num_seqs,
         "--max-num-batched-tokens": settings.max_num_batched_tokens,
         "--block-size": settings.block_size,
-        "--kv-cache-memory-bytes": settings.kv_cache_blocks * settings.block_size * shape.kv_bytes_per_token,
+        "--kv-cache-memory-bytes": settings.kv_cache_blocks
+        * settings.block_size
+        * _kv_bytes_per_token(settings, shape),
     }
     return ["--enforce-eager", "--disable-uvicorn-access-log", *(str(part) for flag in flags.items() for part in flag)]
+
+
+def _kv_bytes_per_token(settings: Settings, shape: Shape) -> int:
+    return shape.kv_bytes_per_token * (2 if settings.dtype == "float32" else 1)
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -217,6 +249,10 @@ def _engine_on_a_core_of_its_own(server: Server) -> Iterator[None]:
         yield
     finally:
         _bind(os.getpid(), set(cores))
+
+
+def _to_the_last_core() -> None:
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
 def _bind(pid: int, cores: set[int]) -> None:

@@ -31,6 +31,12 @@ class Shape:
 
 def write_model(folder: Path, shape: Shape, *, seed: int = 0) -> None:
     """A folder `vllm serve` opens without a hub: config, weights and a tokenizer that never merges words."""
+    write_config(folder, shape)
+    write_safetensors(folder / "model.safetensors", dict(_weights(shape, np.random.default_rng(seed))))
+
+
+def write_config(folder: Path, shape: Shape) -> None:
+    """The same folder without weights."""
     folder.mkdir(parents=True, exist_ok=True)
     config = {
         "architectures": ["LlamaForCausalLM"],
@@ -56,7 +62,6 @@ def write_model(folder: Path, shape: Shape, *, seed: int = 0) -> None:
             "eos_token": "<eos>",
         },
     )
-    _write_safetensors(folder / "model.safetensors", dict(_weights(shape, np.random.default_rng(seed))))
 
 
 def _write_json(path: Path, value: object) -> None:
@@ -109,8 +114,11 @@ def _weights(
     yield "lm_head.weight", normal(shape.vocab_size, hidden)
 
 
-def _write_safetensors(path: Path, tensors: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]) -> None:
-    """The format is a length, a JSON header and the bytes; numpy has no bfloat16, which is a float32's upper half."""
+def write_safetensors(path: Path, tensors: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]) -> None:
+    """Write tensors in bfloat16: a length, a JSON header and the bytes.
+
+    Numpy has no bfloat16, which is a float32's upper half.
+    """
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, tensor in tensors.items():
