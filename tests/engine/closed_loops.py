@@ -1,6 +1,6 @@
 """Which closed loops does `vllm bench serve` run against a real engine? Six to calibrate from, and others to predict.
 
-Record them: `PYTHONPATH=tests python -m engine.closed_loops bfloat16|float32 FOLDER [ROUNDS]`.
+Record them: `PYTHONPATH=tests python -m engine.closed_loops FOLDER [ROUNDS]`.
 """
 
 import json
@@ -8,16 +8,17 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from engine.server import Load, Settings, environment, serve
+from engine.server import Load, Server, Settings, environment, serve
 from engine.tiny_llama import Shape
 
 SHAPE: Final = Shape()
+DTYPES: Final = ("bfloat16", "float32")
 RANGE_RATIO: Final = 1 / 9
 """Lengths are drawn within this fraction of the mean, as in the benchmarks whose TTFT `penstock predict` states."""
 _REQUESTS_PER_USER: Final = 10
@@ -79,6 +80,7 @@ def load_tool(python: str) -> Iterator["LoadTool"]:
             stderr=subprocess.DEVNULL,
             env=environment(Path(folder)),
             text=True,
+            start_new_session=True,
         ) as process,
     ):
         yield LoadTool(process, Path(folder))
@@ -91,14 +93,14 @@ class LoadTool:
         self.process = process
         self.folder = folder
 
-    def run(self, port: int, model: Path, loop: ClosedLoop, *, seed: int) -> dict[str, Any]:
+    def run(self, server: Server, loop: ClosedLoop, *, seed: int) -> dict[str, Any]:
         """Return the result file. Each seed draws other prompts, so that none is found in the prefix cache."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         flags: dict[str, object] = {
-            "--base-url": f"http://127.0.0.1:{port}",
+            "--base-url": f"http://127.0.0.1:{server.port}",
             "--model": "tiny",
-            "--tokenizer": model,
+            "--tokenizer": server.model,
             "--dataset-name": "random",
             "--random-input-len": loop.input_tokens,
             "--random-output-len": loop.output_tokens,
@@ -122,21 +124,30 @@ class LoadTool:
         return result
 
 
-def record(python: str, dtype: str, folder: Path, *, rounds: int) -> None:
-    """Run all loops in turns, and keep each result file without its texts, with how disturbed the run was."""
-    with serve(python, settings(dtype), shape=SHAPE) as server, load_tool(python) as tool:
-        model = server.model
-        assert model is not None
-        tool.run(server.port, model, ClosedLoop(4, 64, 16), seed=1)
-        for number in range(rounds):
-            for place, loop in enumerate((*CALIBRATED, *HELD_OUT)):
-                before = server.load()
-                result = tool.run(server.port, model, loop, seed=100 * (number + 1) + place)
-                kept = {**_trimmed(result), "disturbance": _disturbance(before, server.load())}
-                path = folder / f"{dtype}-{loop.name}-{number}.json"
-                path.write_text(json.dumps(kept), encoding="utf-8")
-                sys.stdout.write(f"{path.name} {kept['mean_tpot_ms']:.2f} ms {kept['disturbance']}\n")
-                sys.stdout.flush()
+@contextmanager
+def engines(python: str) -> Iterator[dict[str, Server]]:
+    """Start both engines on the same core. They are used in turns, and one without requests takes no time."""
+    with ExitStack() as held:
+        yield {dtype: held.enter_context(serve(python, settings(dtype), shape=SHAPE)) for dtype in DTYPES}
+
+
+def warm_up(servers: Mapping[str, Server], tool: LoadTool) -> None:
+    for server in servers.values():
+        tool.run(server, ClosedLoop(4, 64, 16), seed=1)
+
+
+def record(servers: Mapping[str, Server], tool: LoadTool, folder: Path, *, number: int) -> None:
+    """Run each loop on each engine, and keep the result files without their texts, with how disturbed the run was."""
+    for place, loop in enumerate((*CALIBRATED, *HELD_OUT)):
+        for dtype, server in servers.items():
+            before = server.load()
+            result = tool.run(server, loop, seed=100 * (number + 1) + place)
+            kept = {**_trimmed(result), "disturbance": _disturbance(before, server.load())}
+            path = folder / f"{dtype}-{loop.name}-{number}.json"
+            path.write_text(json.dumps(kept), encoding="utf-8")
+            times = f"{kept['mean_tpot_ms']:.2f} ms, {kept['mean_ttft_ms']:.1f} ms, {kept['duration']:.0f} s"
+            sys.stdout.write(f"{path.name} {times} {kept['disturbance']}\n")
+            sys.stdout.flush()
 
 
 def _trimmed(result: dict[str, Any]) -> dict[str, Any]:
@@ -158,7 +169,14 @@ def _disturbance(before: Load, after: Load) -> dict[str, float]:
     }
 
 
+def main(folder: Path, rounds: int) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    python = os.environ["PENSTOCK_VLLM"]
+    with engines(python) as servers, load_tool(python) as tool:
+        warm_up(servers, tool)
+        for number in range(rounds):
+            record(servers, tool, folder, number=number)
+
+
 if __name__ == "__main__":
-    destination = Path(sys.argv[2])
-    destination.mkdir(parents=True, exist_ok=True)
-    record(os.environ["PENSTOCK_VLLM"], sys.argv[1], destination, rounds=int((*sys.argv, "1")[3]))
+    main(Path(sys.argv[1]), int((*sys.argv, "1")[2]))

@@ -28,7 +28,7 @@ SHAPES: Final = (
 )
 """Models of 67 MB to 2 GB."""
 SETTINGS: Final = Settings(kv_cache_blocks=64)
-ADAPTED: Final = 2
+ADAPTED: Final = 1
 """The shape that adapters are loaded into."""
 RANKS: Final = (8, 32, 64, 128, 256)
 _PIECE: Final = 2**22

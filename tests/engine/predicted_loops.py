@@ -49,9 +49,9 @@ def measured_times(path: Path) -> Times:
     )
 
 
-def calibrated(folder: Path, dtype: str, model: Path, *, number: int = 0) -> CalibrateAnswer:
+def calibrated(folder: Path, dtype: str, model: Path) -> CalibrateAnswer:
     """Calibrate from the six files of one engine."""
-    files = [folder / f"{dtype}-{loop.name}-{number}.json" for loop in CALIBRATED]
+    files = [folder / f"{dtype}-{loop.name}.json" for loop in CALIBRATED]
     return calibrate(files, str(folder / f"{dtype}.toml"), model=str(model), accept_doubtful=True, **SETUP)
 
 

@@ -19,6 +19,8 @@ from engine.tiny_llama import Shape, write_model
 from ports import free_ports
 
 _START_UP_S = 600.0
+_CORES = sorted(os.sched_getaffinity(0))
+"""Before an engine has taken one: engines that are started one after the other share the last core."""
 _SAMPLE = re.compile(r"^(?P<name>vllm:\w+)\{(?P<labels>[^}]*)\} (?P<value>\S+)$", re.MULTILINE)
 
 
@@ -240,19 +242,19 @@ def wait_until_ready(server: Server) -> None:
 @contextmanager
 def _engine_on_a_core_of_its_own(server: Server) -> Iterator[None]:
     """The engine on the last core, its front end and this client on the others."""
-    cores = sorted(os.sched_getaffinity(0))
-    others = set(cores[:-1]) or set(cores)
-    _bind(server.engine_pid(), {cores[-1]})
+    before = os.sched_getaffinity(0)
+    others = set(_CORES[:-1]) or set(_CORES)
+    _bind(server.engine_pid(), {_CORES[-1]})
     _bind(server.process.pid, others)
     _bind(os.getpid(), others)
     try:
         yield
     finally:
-        _bind(os.getpid(), set(cores))
+        _bind(os.getpid(), before)
 
 
 def _to_the_last_core() -> None:
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    os.sched_setaffinity(0, {_CORES[-1]})
 
 
 def _bind(pid: int, cores: set[int]) -> None:

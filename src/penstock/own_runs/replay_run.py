@@ -7,6 +7,7 @@ import numpy as np
 
 from penstock.errors import UsageError
 from penstock.load_tools.load_run import LoadRun
+from penstock.simulation.outcome import Outcome
 from penstock.simulation.placement import Placement
 from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.run import simulate
@@ -28,17 +29,28 @@ def replay_run(run: LoadRun, placement: Placement, log_factor: float) -> Simulat
 
     If the file lists every request, the requests start when they started. Otherwise the users of a closed loop send
     their next request at once, and the requests of an open loop arrive at random at the rate that was applied.
+
+    The users of a closed loop do the same if the requests that start when they started would be more at once than there
+    are users. The simulated server is then slower than the measured one, and its users would have waited for it.
     """
     replica = placement.at(log_factor)
     if replica is None:
         raise UsageError("the model does not fit on this accelerator, so these runs cannot have been measured on it")
     pool = ReplicaPool(name="measured", replica=replica, replicas=1)
-    users = None if run.has_all_records else run.users
-    outcome = simulate([pool], _requests(run), options=Options(users=users))
+    outcome = simulate([pool], _requests(run), options=Options(users=None if run.has_all_records else run.users))
+    if run.users is not None and _mean_in_flight(outcome) > run.users:
+        outcome = simulate([pool], _requests(run), options=Options(users=run.users))
     ttft_s, tpot_s = outcome.classes[0].ttft.mean_s, outcome.classes[0].tpot.mean_s
     if ttft_s is None or tpot_s is None:
         raise UsageError(f"{run.where}: the simulated server answers none of its requests")
     return SimulatedRun(ttft_s=ttft_s, tpot_s=tpot_s, output_tokens_per_s=outcome.output_tokens_per_s)
+
+
+def _mean_in_flight(outcome: Outcome) -> float:
+    """Return the mean number of requests between their arrival and their last token. By Little's law."""
+    latencies_s = sum(one.e2e.sum_s for one in outcome.classes)
+    tokens = sum(one.output_tokens for one in outcome.classes)
+    return latencies_s * outcome.output_tokens_per_s / max(1, tokens)
 
 
 def _requests(run: LoadRun) -> Iterator[Requests]:

@@ -117,6 +117,19 @@ def test_a_run_with_listed_starts_is_replayed() -> None:
     assert replay_run(run, placement(), 0.0).ttft_s < 0.5 * replay_run(run_of(16), placement(), 0.0).ttft_s
 
 
+def test_the_listed_starts_of_a_closed_loop_never_overload_a_slower_server() -> None:
+    """One user who started when each answer of a fast server ended waits for the answers of a slow one as well."""
+    alone_s = replay_run(run_of(1), placement(), 0.0).tpot_s
+    records = tuple(
+        RequestRecord(start_s=0.2 * number, input_tokens=512, output_tokens=128, ttft_s=0.1, latency_s=0.2)
+        for number in range(40)
+    )
+    one_user = replace(run_of(1), records=records, completed=len(records))
+    assert replay_run(one_user, placement(), 0.0).tpot_s == pytest.approx(alone_s, rel=1e-6)
+    open_loop = replace(one_user, users=None, asked_rate_per_s=5.0)
+    assert replay_run(open_loop, placement(), 0.0).tpot_s > 1.2 * alone_s
+
+
 def test_one_run_moves_a_certain_prediction_little() -> None:
     run = measured(run_of(16), log(1.2))
     replay = partial(replay_run, placement=placement())
