@@ -87,7 +87,9 @@ def _as_launched(question: PreflightQuestion) -> PreflightQuestion:
 
     A proposed launch uses the quantisation method of the user's launch.
     """
-    method = question.asked.quantization or (question.launch and question.launch.flag("quantization", "quant")) or None
+    typed = question.launch and question.launch.flag("quantization", "quant")
+    # vLLM converts the name of a method to lower case; a release that does not refuses the flag.
+    method = question.asked.quantization or (typed and typed.lower()) or None
     stored = as_launched(question.subject, method)
     if stored is question.subject:
         return question

@@ -270,7 +270,7 @@ def _no_backend(answer: Preflight) -> str:
 def _model_of_the_line(answer: Preflight) -> Iterator[StartObstacle]:
     """Yield the obstacles in the user's own command that concern the model: its name and its quantisation method."""
     subject, launch = answer.question.subject, answer.launch
-    if (unread := mismatch(subject, launch.flag("quantization"))) is not None:
+    if (unread := mismatch(subject, (launch.flag("quantization") or "").lower() or None)) is not None:
         yield StartObstacle(kind="flag", text=unread)
     named = launch.flag("model-path") or ""
     short = {subject.model.name.casefold(), subject.name.rpartition("/")[2].casefold()}

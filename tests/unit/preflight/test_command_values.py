@@ -385,3 +385,43 @@ def test_more_ranks_than_devices_is_an_answer() -> None:
 def test_the_old_form_of_a_json_flag_names_the_new_one() -> None:
     said = stops(asked("vllm serve Qwen/Qwen3-8B --limit-mm-per-prompt image=4"))["flag"]
     assert """write '{"image": 4}'""" in said
+
+
+@pytest.mark.parametrize(
+    ("flags", "version"),
+    [
+        ("--moe-backend FLASHINFER_CUTLASS", "0.21.0"),
+        ("--moe-backend flashinfer-cutlass", "0.33.0"),
+        ("--quantization FP8", "0.16.0"),
+        ("--load-format SAFETENSORS", "0.11.0"),
+        ("--tokenizer-mode AUTO", "0.16.0"),
+        ("--limit-mm-per-prompt image=2,video=1", "0.8.5"),
+    ],
+)
+def test_a_spelling_that_the_release_converts_is_not_refused(flags: str, version: str) -> None:
+    """Read in engine/arg_utils.py, config/model.py and config/load.py of these releases."""
+    assert "flag" not in stops(asked(f"vllm serve Qwen/Qwen3-8B {flags}", version=version))
+
+
+@pytest.mark.parametrize(
+    ("flags", "version"),
+    [
+        ("--quantization FP8", "0.8.5"),
+        ("--load-format SAFETENSORS", "0.8.5"),
+        ("--tokenizer-mode AUTO", "0.11.0"),
+        ("--limit-mm-per-prompt image=2", "0.11.0"),
+        ("--dtype FP16", "0.33.0"),
+        ("--kv-cache-dtype FP8", "0.33.0"),
+        ("--moe-backend NOT_THIS", "0.33.0"),
+    ],
+)
+def test_a_spelling_that_the_parser_refuses_stops_the_start(flags: str, version: str) -> None:
+    assert "flag" in stops(asked(f"vllm serve Qwen/Qwen3-8B {flags}", version=version))
+
+
+def test_a_method_in_upper_case_changes_the_weights_like_the_other() -> None:
+    lower, upper = (
+        asked(f"vllm serve Qwen/Qwen3-8B --quantization {name}", version="0.28.0") for name in ("fp8", "FP8")
+    )
+    assert upper.question.subject.model.formats == lower.question.subject.model.formats
+    assert "fp8" in upper.question.subject.model.formats

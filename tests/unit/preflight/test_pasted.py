@@ -305,3 +305,30 @@ def test_of_several_commands_the_one_that_starts_the_server_is_read(before: str)
     assert engine == "vllm"
     assert launch.flags == {"model-path": "a/b", "max-model-len": "4096"}
     assert launch.environment == ({"VLLM_ROCM_USE_AITER": "1"} if "AITER" in before else {})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "numactl --cpunodebind=0 --membind=0 vllm serve {} -tp 8",
+        "srun -n 1 --gpus-per-node=8 python3 -u -m vllm.entrypoints.openai.api_server --model {} -tp 8",
+        "taskset -c 0-31 /opt/venv/bin/vllm serve {} -tp 8",
+        "docker run vllm/vllm-openai:v0.32.0 bash -c 'numactl --membind=0 vllm serve {} -tp 8'",
+    ],
+)
+def test_options_of_a_wrapper_are_not_flags_of_the_engine(line: str) -> None:
+    answer = asked(line.format(LLAMA))
+    assert stops(answer) == []
+    assert answer.question.launch is not None
+    assert set(answer.question.launch.flags) == {"model-path", "tensor-parallel-size"}
+
+
+def test_variables_after_env_count_behind_a_wrapper() -> None:
+    _, launch = parse_command(f"nohup env VLLM_ROCM_USE_AITER=1 vllm serve {LLAMA}")
+    assert launch.environment == {"VLLM_ROCM_USE_AITER": "1"}
+
+
+@pytest.mark.parametrize("line", ["", "  \n", "# nothing is left of it"])
+def test_an_empty_command_is_refused_instead_of_replaced(line: str) -> None:
+    with pytest.raises(UsageError, match="the launch command is empty"):
+        penstock.preflight("llama-3.1-8b", on="h100", command=line)

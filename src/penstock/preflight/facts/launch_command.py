@@ -57,11 +57,14 @@ def parse_command(text: str) -> tuple[ServingEngine | None, Launch]:
     if len(text) > _MAX_COMMAND:
         raise UsageError(f"--command: the launch command has {len(text):,} characters; the limit is {_MAX_COMMAND:,}")
     read = shell_words(text)
+    if not read.words:
+        raise UsageError("--command: the launch command is empty")
     environment = dict(_variables(read.words))
     _refuse_other_programs(read.words)
     tokens = [substitute_variables(word, environment) for word in _server_words(read.words)]
     image, arguments = _after_image(tokens)
     inner = dict(_variables(arguments))
+    arguments = arguments[_program_at(arguments) :]
     given = dict(_flags(arguments))
     if (model := _positional_model(arguments)) is not None:
         given.setdefault("model-path", model)
@@ -98,6 +101,18 @@ def _starts_server(command: Sequence[str]) -> bool:
     names = {word.rpartition("/")[2] for word in command}
     runs = any(pair in {(tool, "run") for tool in _CONTAINERS} for pair in pairwise(command))
     return runs or bool(names & _SERVERS) or ("serve" in names and bool(names & {"vllm", "sglang"}))
+
+
+def _program_at(words: Sequence[str]) -> int:
+    """Return where the server's program begins, or 0. Options before it are those of a wrapper, such as `numactl`."""
+    names = [word.rpartition("/")[2] for word in words]
+    for number, name in enumerate(names):
+        if name in _SERVERS:
+            # `python -m` belongs to the program.
+            return max(number - 2, 0) if names[number - 1 : number] == ["-m"] else number
+        if name in {"vllm", "sglang"} and names[number + 1 : number + 2] == ["serve"]:
+            return number
+    return 0
 
 
 def _visible(tokens: Sequence[str], environment: Mapping[str, str]) -> int | None:
@@ -155,15 +170,15 @@ def _engine(tokens: Sequence[str], image: str | None) -> ServingEngine | None:
 def _variables(tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the environment variables set before the program, and those set by docker's `-e NAME=VALUE`."""
     leading = True
-    for number, token in enumerate(tokens):
-        match = _VARIABLE.fullmatch(token.removesuffix(";"))
+    for number, word in enumerate(tokens):
+        match = _VARIABLE.fullmatch(word.removesuffix(";"))
         given = number > 0 and tokens[number - 1] in {"-e", "--env"}
         if match and (leading or given):
             yield match[1], match[2]
-        elif token.startswith(("-e", "--env=")) and (inline := _VARIABLE.fullmatch(token.split("=", 1)[-1])):
+        elif word.startswith(("-e", "--env=")) and (inline := _VARIABLE.fullmatch(word.split("=", 1)[-1])):
             yield inline[1], inline[2]
-        elif token not in {"env", "export", "sudo", "&&"}:
-            leading = False
+        else:
+            leading = word == "env" or (leading and word in {"export", "sudo", "&&"})
 
 
 def _after_image(tokens: list[str]) -> tuple[str | None, list[str]]:

@@ -45,6 +45,17 @@ _LISTED: Final[Mapping[str, Sequence[str]]] = {
     "uvicorn-log-level": ("critical", "error", "warning", "info", "debug", "trace"),
 }
 """Allowed values of vLLM flags, collected over all releases whose source code was read."""
+_FOLDED: Final[Mapping[str, Release]] = {
+    "moe-backend": Release("0"),
+    "quantization": Release("0.16.0"),
+    "load-format": Release("0.11.0"),
+    "tokenizer-mode": Release("0.16.0"),
+}
+"""Flags whose value vLLM converts to lower case, each with the first release in which this was read.
+
+`--moe-backend` also converts hyphens (engine/arg_utils.py). The others are converted in config/model.py and
+config/load.py. In earlier releases their parser takes only the listed spelling.
+"""
 _PLUGINS: Final = {"tool-call-parser": "tool-parser-plugin", "reasoning-parser": "reasoning-parser-plugin"}
 _BACKEND: Final = "attention-backend"
 _BACKEND_VARIABLE: Final = "VLLM_ATTENTION_BACKEND"
@@ -101,7 +112,15 @@ def _backend_variable(launch: Launch, engine: str, version: Release, knowledge: 
 def takes(name: str, value: str, version: Release, table: Mapping[str, History]) -> bool:
     """Return whether a release accepts a value of a flag. A flag without a known list of values accepts any value."""
     known = table.get(name)
-    return known is None or known.has(_listed_value(value, known), version)
+    return known is None or known.has(_listed_value(_folded(name, value, version, table), known), version)
+
+
+def _folded(name: str, value: str, version: Release, table: Mapping[str, History]) -> str:
+    """Return a value as vLLM's parser converts it before it looks the value up."""
+    since = _FOLDED.get(name)
+    if since is None or "tokenizer-mode" not in table or version < since:
+        return value
+    return value.lower().replace("-", "_") if name == "moe-backend" else value.lower()
 
 
 def _listed_value(value: str, known: History) -> str:
@@ -133,16 +152,17 @@ def _number(name: str, value: str, engine: str) -> FlagFinding | None:
 def _choice(
     name: str, value: str, launch: Launch, version: Release, table: Mapping[str, History]
 ) -> FlagFinding | None:
-    flag = f"--{name}"
+    flag, typed = f"--{name}", value
+    value = _folded(name, value, version, table)
     if name in _LISTED and "tokenizer-mode" in table:
-        return None if value in _LISTED[name] else _unknown(flag, value, _LISTED[name])
+        return None if value in _LISTED[name] else _unknown(flag, typed, _LISTED[name])
     known = table.get(name)
     if known is None or launch.flag(_PLUGINS.get(name, "")) is not None or _parser_is_unused(name, launch, table):
         return None
     listed = _listed_value(value, known)
     if listed in known.entries:
-        return release_finding(flag, listed, version, known, value=value)
-    unknown = _unknown(flag, value, known.names_in(version))
+        return release_finding(flag, listed, version, known, value=typed)
+    unknown = _unknown(flag, typed, known.names_in(version))
     return replace(unknown, release=str(version), certain=was_read(version, known))
 
 

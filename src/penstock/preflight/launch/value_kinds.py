@@ -33,6 +33,9 @@ _SUFFIXED: Final = re.compile(r"(?<=[:\[,\s])\d+(\.\d+)?[kmgtKMGT]\b")
 """Numbers with a suffix, such as 32k. vLLM also accepts them inside JSON values."""
 _PAIRS: Final = re.compile(r"(\w{1,40})=(\d{1,9})")
 """The form `image=4`, which `--limit-mm-per-prompt` took before it took JSON."""
+_PAIRED: Final = "limit-mm-per-prompt"
+_WITHOUT_PAIRS: Final = Release("0.10.0")
+"""The release in which vLLM announced to drop that form (nullable_kvs in engine/arg_utils.py at v0.8.5)."""
 _WORDS: Final = {"json": "JSON value", "object": "JSON object", "number": "number", "whole": "whole number"}
 
 
@@ -57,7 +60,10 @@ def wrong_kind(
     if kind in {"json", "object"}:
         # Before this release, a number alone (the level) was a valid compilation config.
         whole = kind == "object" and version >= _PLAIN_OBJECTS
-        return _json(value, whole=whole or name == "speculative-config")
+        paired = (
+            name == _PAIRED and version < _WITHOUT_PAIRS and all(_PAIRS.fullmatch(part) for part in value.split(","))
+        )
+        return None if paired else _json(value, whole=whole or name == "speculative-config")
     if kind == "number":
         return None if _is_number(value) else "is not a number"
     return None if re.fullmatch(r"-?\d{1,19}", value) else "is not a whole number"
