@@ -60,6 +60,8 @@ class Engine:
     """Maximum tokens of a request that the launch sets (--context-length); None means the model's own limit."""
     keeps_stated_fraction: bool = False
     """Whether SGLang takes a stated memory fraction as it is (SGLANG_AITER_HONOR_EXPLICIT_MEM_FRACTION)."""
+    context_ranks: int = 1
+    """Number of tensor parallel ranks that share the tokens of a request (--decode-context-parallel-size)."""
     stands_for: str | None = None
     """Engine and release that these settings stand for, if its own memory accounting was not read; otherwise None."""
 
@@ -68,8 +70,10 @@ class Engine:
             raise DeploymentError(f"memory fraction {self.memory_fraction} must be between 0 and 1")
         if self.redundant_experts is not None and self.redundant_experts < 0:
             raise DeploymentError(f"the number of redundant experts must be 0 or more, not {self.redundant_experts}")
-        if min(self.max_batched_tokens, self.max_sequences, self.block_tokens) < 1:
-            raise DeploymentError("max_batched_tokens, max_sequences and block_tokens must each be at least 1")
+        if min(self.max_batched_tokens, self.max_sequences, self.block_tokens, self.context_ranks) < 1:
+            raise DeploymentError(
+                "max_batched_tokens, max_sequences, block_tokens and context_ranks must each be at least 1"
+            )
 
     @property
     def release(self) -> Release:

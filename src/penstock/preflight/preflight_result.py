@@ -13,6 +13,7 @@ from penstock.performance import MemoryFit
 from penstock.preflight.facts.drafting import ARCHITECTURES_WITHOUT_MTP, drafting_of, speculative_config
 from penstock.preflight.facts.launched_model import compare_served
 from penstock.preflight.facts.situation import Launch, Subject
+from penstock.preflight.launch.context_ranks import wrong_context_ranks
 from penstock.preflight.launch.json_keys import unchecked_keys
 from penstock.preflight.launch.launch_choices import LaunchChoices
 from penstock.preflight.launch.launch_plan import LaunchPlan
@@ -229,6 +230,9 @@ def _obstacles(answer: Preflight) -> Iterator[StartObstacle]:
     yield from command_obstacles(answer.launch, question.accelerator, question.asked.parallelism)
     yield from device_obstacles(answer.launch, question.asked.parallelism, question.present_devices)
     yield from _model_of_the_line(answer)
+    split, model = question.asked.parallelism, question.subject.model
+    for why in wrong_context_ranks(answer.launch, question.engine, question.version, model, split):
+        yield StartObstacle(kind="split", text=why)
     for group in answer.kernels:
         if group.kernel is KernelClass.NONE:
             yield StartObstacle(kind="kernel", text=f"no kernel for {group.format} {group.group}: {group.by}")

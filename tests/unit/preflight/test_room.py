@@ -52,3 +52,30 @@ def test_a_launch_has_the_settings_that_fit_names(model: str, on: str, engine: s
     flags = named["deployments"][0]["flags"]
     assert flags
     assert {f"--{flag.name} {flag.value}" for flag in found.plan.flags} >= set(flags)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("vllm serve deepseek-ai/DeepSeek-R1 -tp 8 -dcp 3", "is not a multiple"),
+        ("vllm serve meta-llama/Llama-3.3-70B-Instruct -tp 8 -dcp 8", "needs more tensor parallel ranks"),
+        ("vllm serve Qwen/Qwen3-235B-A22B -tp 8 -dcp 4", "copies of each KV head"),
+        ("vllm serve deepseek-ai/DeepSeek-R1 -tp 8 -dcp 8", None),
+        ("vllm serve Qwen/Qwen3-235B-A22B -tp 8 -dcp 2", None),
+    ],
+)
+def test_context_ranks_are_checked_as_vllm_checks_them(line: str, said: str | None) -> None:
+    """verify_with_parallel_config in vllm/config/model.py, read at v0.16.0, v0.21.0 and v0.33.0."""
+    (answer,) = preflight(on="h200:8", command=line, engine_version="0.28.0").answers
+    texts = [obstacle.text for obstacle in answer.obstacles]
+    assert texts == [] if said is None else (len(texts) == 1 and said in texts[0])
+
+
+def test_context_ranks_divide_the_tokens_of_a_request() -> None:
+    tokens = []
+    for flag in ("", " -dcp 8"):
+        line = f"vllm serve deepseek-ai/DeepSeek-R1 -tp 8{flag}"
+        (answer,) = preflight(on="h200:8", command=line, engine_version="0.28.0").answers
+        assert answer.memory.capacity is not None
+        tokens.append(answer.memory.capacity.tokens)
+    assert tokens[1] == pytest.approx(8 * tokens[0], rel=0.01)

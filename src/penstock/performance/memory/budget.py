@@ -5,6 +5,7 @@ The fullest device is the one with room for the fewest requests.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Final, Literal
 
 from penstock.fleet.deployment import Deployment
@@ -232,7 +233,8 @@ class _Stage:
         """Return the bytes of one request with `tokens` tokens on a device of the stage."""
         if isinstance(self._pages, CompressedPages):
             return self._pages.bytes(tokens, in_flight=1)
-        return mixer_cache_bytes(self.deployment, self._mixers, tokens)
+        # vLLM stores every n-th token of a request on each of n ranks of decode context parallelism.
+        return mixer_cache_bytes(self.deployment, self._mixers, ceil(tokens / self.deployment.engine.context_ranks))
 
     def start_bytes(self, tokens: int) -> int:
         """Return the bytes that must be free for one request with `tokens` tokens before the engine starts."""

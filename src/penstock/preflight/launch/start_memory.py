@@ -16,6 +16,7 @@ from penstock.performance.memory.budget import DeviceRoom, usual_context_tokens
 from penstock.performance.memory.engine_settings_that_fit import MAX_HUNDREDTHS, TUNABLE, with_room
 from penstock.preflight.facts.drafting import drafting_of
 from penstock.preflight.facts.situation import Launch
+from penstock.preflight.launch.context_ranks import context_ranks
 from penstock.preflight.launch.launch_plan import LaunchPlan
 from penstock.preflight.launch.setting import Setting
 from penstock.units import GIB, format_gib, parse_tokens
@@ -64,6 +65,7 @@ def deployment_of(
             offloaded_bytes=_gib(launch.flag("cpu-offload-gb")),
             hybrid_cache=launch.flag("disable-hybrid-kv-cache-manager") is None,
             redundant_experts=_redundant(launch),
+            context_ranks=context_ranks(launch, engine),
             attention_backend=_attention_backend(launch),
             context_limit_tokens=_count(launch.flag("context-length")),
             keeps_stated_fraction=fraction is not None and _keeps_fraction(launch, version),
