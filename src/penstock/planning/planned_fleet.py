@@ -115,7 +115,7 @@ def _route(stream: RequestStream, names: dict[str, str]) -> Route:
 
 
 def _node_hour_usd(pool: PoolPeriod, mix: Mix, terms: BillingTerms) -> float:
-    """Return the levelised cost of one node in dollars per hour, without the cost of spares and engineers."""
+    """Return the levelised cost of one node in dollars per hour, with engineers per device, without spares."""
     offer, years, periods = pool.offer, terms.finance.paid_years, terms.periods
     held = years(*periods[pool.period])
     bought = {key[3:]: nodes for key, nodes in mix.purchases.items() if key[:3] == offer.key}

@@ -13,6 +13,7 @@ from penstock.catalog import load_accelerator
 from penstock.cli.root import app
 from penstock.errors import UsageError
 from penstock.fleet import Deployment
+from penstock.fleet.fleet_file import write_fleet
 from penstock.fleet.serving_engines import serving_defaults
 from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies
 from penstock.planning.shared_placement.model_loads import ModelLoad, SizedModel, size_model
@@ -172,3 +173,35 @@ def test_rules_that_would_be_ignored_are_refused(tmp_path: Path, rule: str, said
 def test_another_engine_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="run vLLM"):
         shared(tmp_path, PLAN.replace("requests_per_s", "engine: sglang\n    requests_per_s"))
+
+
+SHORT = """
+name: short answers
+workloads:
+  - name: a b
+    model: llama-3.1-8b
+    slo: "ttft=5s,tpot=60ms,attain=95%"
+    requests_per_s: 0.5
+    lengths: [{input: 512, output: 128, share: 50%}, {input: 4k, output: 16, share: 50%}]
+  - name: a-b
+    model: llama-3.2-3b
+    slo: "ttft=2s,tpot=60ms,attain=95%"
+    requests_per_s: 0.2
+    lengths: [{input: 1k, output: 32}]
+accelerators: [{id: mi300x, rent_usd_per_hour: 2}]
+acquire: [rent]
+"""
+
+
+def test_the_written_fleet_serves_short_answers_as_the_plan_says(tmp_path: Path) -> None:
+    """Before a router has seen answers it expects 256 tokens: the engines' context has room for them."""
+    answer = shared(tmp_path, SHORT)
+    (choice,) = answer.result.choices
+    assert choice.worst_attained_fraction >= 0.95
+    fleet = answer.result.fleets[choice.accelerator]
+    assert [pool.name for pool in fleet.pools] == ["a-b", "a-b-2"]
+    assert fleet.shared_devices[0].pools == ("a-b", "a-b-2")
+    (tmp_path / "fleet.yaml").write_text(write_fleet(fleet))
+    found = penstock.simulate_fleet(str(tmp_path / "fleet.yaml"), requests=500, seed=7)
+    assert found.good
+    assert found.runs[0].outcome.rejected == 0

@@ -18,6 +18,7 @@ from penstock.performance.residency.transition_times import (
 )
 from penstock.planning.spec.plan_types import Share
 from penstock.simulation.placement import Placement
+from penstock.simulation.run_options import Routing
 from penstock.workload import Slo
 
 PlaceOf = Callable[[Deployment, tuple[int, int]], Placement]
@@ -56,6 +57,18 @@ class ModelLoad:
         """Tokens of the longest request that is simulated."""
         longest = max(share.bucket.input_tokens + ceil(_LONGER * share.bucket.output_tokens) for share in self.shares)
         return min(longest, self.model.max_context_tokens or longest)
+
+    @property
+    def context_tokens(self) -> int:
+        """Context that the engine is started with: the longest prompt, and the longest answer or expected answer.
+
+        A router expects an answer of `Routing.answer_tokens` before it has seen any. It sends no request to an engine
+        whose context ends before the expected answer.
+        """
+        longest = max(share.bucket.input_tokens for share in self.shares)
+        answer = max(ceil(_LONGER * share.bucket.output_tokens) for share in self.shares)
+        context = longest + max(answer, ceil(Routing().answer_tokens))
+        return min(context, self.model.max_context_tokens or context)
 
     def _mean(self, tokens: Sequence[int]) -> int:
         fractions = [share.fraction for share in self.shares]

@@ -1,6 +1,7 @@
 """Describes models on shared devices as a fleet for `penstock simulate --fleet` and `penstock route`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import count
 
 from penstock.fleet.engines import NEWEST
 from penstock.fleet.pools import Fleet, NodeGroup, Pool, PoolEngine, Route, SharedDevice
@@ -17,8 +18,8 @@ def shared_fleet_file(
     """
     device_usd = usd_per_device_hour * len(found.devices)
     pools = [
-        _pool(model, models[model.load.name], nodes.site, share * device_usd)
-        for model, share in zip(found.models, found.cost_shares, strict=True)
+        _pool(model, models[model.load.name], nodes.site, share * device_usd, name=pool_name)
+        for model, share, pool_name in zip(found.models, found.cost_shares, _pool_names(found.models), strict=True)
     ]
     names = {f"{index} {model.load.name}": pools[index].name for index, model in enumerate(found.models)}
     return Fleet(
@@ -39,11 +40,21 @@ def shared_fleet_file(
     )
 
 
-def _pool(model: SizedModel, named: str, site: str, usd_per_hour: float) -> Pool:
+def _pool_names(models: Sequence[SizedModel]) -> list[str]:
+    """Return a name without spaces for each model's pool. If two names would be equal, the later gets a number."""
+    names: list[str] = []
+    for model in models:
+        plain = "-".join(model.load.name.split())
+        tried = (plain if number == 1 else f"{plain}-{number}" for number in count(1))
+        names.append(next(name for name in tried if name not in names))
+    return names
+
+
+def _pool(model: SizedModel, named: str, site: str, usd_per_hour: float, *, name: str) -> Pool:
     deployment = model.placed.deployment
     engine = deployment.engine
     return Pool(
-        name="-".join(model.load.name.split()),
+        name=name,
         model=named,
         weights=next(iter(deployment.model.formats)),
         kv=deployment.chosen_cache_dtype.value,
@@ -59,7 +70,7 @@ def _pool(model: SizedModel, named: str, site: str, usd_per_hour: float) -> Pool
                 "max_num_batched_tokens": engine.max_batched_tokens,
                 "max_num_seqs": engine.max_sequences,
                 "kv_cache_memory_bytes": max(1, model.kv_bytes),
-                "max_model_len": model.load.longest_tokens,
+                "max_model_len": model.load.context_tokens,
             },
         ),
         usd_per_hour=float(f"{usd_per_hour:.6g}"),
