@@ -9,7 +9,7 @@ from penstock.errors import UsageError
 from penstock.guide.grid import Grid
 from penstock.planning.spec import default_inputs as usual
 from penstock.planning.spec.accelerator_entries import AcceleratorEntry
-from penstock.planning.spec.plan_file import LengthEntry, PlanFile, StackEntries, WorkloadEntry
+from penstock.planning.spec.plan_file import LengthEntry, PlanFile, StackEntries, WorkloadEntry, check_weights
 from penstock.planning.spec.plan_types import Acquisition, Constraints, FinancePlan, NodePlan, Plan, SitePlan
 from penstock.planning.spec.sourced_inputs import Input, input_of_file
 from penstock.reading.file_shape import FieldError, FileShape, file_config
@@ -53,6 +53,7 @@ class GridEntry:
             axis = getattr(self, name)
             if not axis or len(set(axis)) < len(axis):
                 raise FieldError("name at least one value, and each value once", name)
+        check_weights(self.weights)
 
     def grid(self) -> Grid:
         """Return the axes, each in ascending order."""

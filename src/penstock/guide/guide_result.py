@@ -40,7 +40,7 @@ class GuidePool:
     share_fraction: float
     """Share of the requests."""
     usd_per_device_hour: float
-    """Levelised cost of a device, without spares and engineers."""
+    """Levelised cost of a device with engineers per device, without spares."""
 
     @property
     def devices(self) -> int:

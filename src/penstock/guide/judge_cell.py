@@ -30,7 +30,6 @@ class ShapeJudge:
         """Return the cell at a load."""
         fleets = self.fleets(requests_per_s)
         if not fleets:
-            reasons = list(self.capacity.memory.left_out.values())
             return GuideCell(
                 shape=self.capacity.shape,
                 requests_per_s=requests_per_s,
@@ -41,7 +40,7 @@ class ShapeJudge:
                 binding=None,
                 flip_rent_usd=None,
                 rival_flip_rent_usd=None,
-                why_none=reasons[0] if reasons else "no accelerator keeps the SLO",
+                why_none=self._why_none(),
             )
         winner, rival = fleets[0], fleets[1] if len(fleets) > 1 else None
         odds = self.draws.odds(fleets, requests_per_s)
@@ -58,6 +57,24 @@ class ShapeJudge:
             flip_rent_usd=None if flip is None else flip[1],
             rival_flip_rent_usd=None if rival_flip is None else rival_flip[1],
         )
+
+    def _why_none(self) -> str:
+        """Return why no fleet serves the workload.
+
+        Either no accelerator keeps the SLO, or the rules leave too few devices of those that do.
+        """
+        if self.capacity.kinds:
+            return (
+                "the accelerators that keep the SLO have too few devices (`max_nodes`, instances on sale), or their "
+                "speed is too uncertain for the confidence"
+            )
+        if self.capacity.memory.kinds:
+            return "the accelerators that keep the SLO are denied at the site, or cannot be acquired as stated"
+        reasons: dict[str, list[str]] = {}
+        for what, why in self.capacity.memory.left_out.items():
+            reasons.setdefault(why, []).append(what.rpartition(" on ")[2])
+        said = [f"{', '.join(names)}: {why}" for why, names in reasons.items()]
+        return "; ".join(said) or "no accelerator keeps the SLO"
 
     def _binding(self, winner: SizedFleet, rival: SizedFleet) -> Binding | None:
         """Return what decides for the winner.
@@ -120,7 +137,7 @@ class ShapeJudge:
         )
 
     def _device_hour_usd(self, pool: SizedPool) -> float:
-        """Return the levelised cost of a device, as in the fleet file of a plan: without spares and engineers."""
+        """Return a device's levelised cost, as in a plan's fleet file: with engineers per device, without spares."""
         problem, offer, terms = self.capacity.problem, pool.kind.offer, terms_of(self.capacity.resolved)
         way = best_way(problem, offer, pool.units)
         years = terms.finance.paid_years(0.0, terms.horizon_years)

@@ -13,8 +13,9 @@ from penstock.guide.judge_cell import ShapeJudge
 from penstock.guide.search_shapes import ShapeSearch
 from penstock.guide.shape_capacity import kind_name
 from penstock.planning.candidates.replica_capacity import Option
+from penstock.planning.optimizer.build_problem import is_denied
 from penstock.planning.plan_sources import Sources
-from penstock.planning.spec.resolve_plan import LeftOut
+from penstock.planning.spec.resolve_plan import LeftOut, Resolved
 from penstock.simulation.run_options import StageProgress
 
 
@@ -45,9 +46,9 @@ def make_guide(
         crossings += load_crossings(row, judge.fleets)
         search.keep(capacity)
         options |= {kind_name(one): one for engines in capacity.engines.values() for one in engines}
-        left_out |= {entry.what: entry for entry in capacity.resolved.left_out}
+        left_out |= {entry.what: entry for entry in (*capacity.resolved.left_out, *_denied(capacity.resolved))}
         served |= {kind.candidate.accelerator.id for kind in capacity.kinds}
-        vendors |= {one.id: one.vendor for one in capacity.resolved.accelerators.values()}
+        vendors |= {one.id: one.vendor for one in capacity.resolved.accelerators.values() if one.id not in left_out}
         unserved |= {_accelerator_of(what): why for what, why in capacity.memory.left_out.items()}
         prices |= {
             entry.id: entry.rent.source for entry in capacity.resolved.plan.accelerators if entry.rent is not None
@@ -67,11 +68,18 @@ def make_guide(
         vendors=tuple(dict.fromkeys(vendors.values())),
         left_out=(
             *left_out.values(),
-            *(LeftOut(what=name, why=why) for name, why in unserved.items() if name not in served),
+            *(LeftOut(what=name, why=why) for name, why in unserved.items() if name not in served | left_out.keys()),
         ),
         prices=prices,
         options=options,
     )
+
+
+def _denied(resolved: Resolved) -> Iterator[LeftOut]:
+    """Yield the accelerators that the site excludes."""
+    for accelerator in resolved.accelerators.values():
+        if all(is_denied(site, accelerator) for site in resolved.plan.sites):
+            yield LeftOut(what=accelerator.id, why="denied at the site")
 
 
 def _accelerator_of(what: str) -> str:

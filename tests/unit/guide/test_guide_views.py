@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from functools import cache
 from io import StringIO
 
@@ -12,7 +13,7 @@ from rich.console import Console
 from penstock.api.guide import GuideAnswer, command_of
 from penstock.api.options.guide_options import GuideOptions
 from penstock.cli.root import app
-from penstock.errors import UsageError
+from penstock.errors import PenstockError, UsageError
 from penstock.fleet.fleet_file import read_fleet, write_fleet
 from penstock.guide.capacity_memory import KnownCapacity, ShapeMemory
 from penstock.guide.guide_file import EXAMPLE_GUIDE, parse_guide
@@ -20,7 +21,10 @@ from penstock.guide.guide_result import GuideResult
 from penstock.planning.make_plan import make_plan
 from penstock.planning.plan_result import Answer
 from penstock.planning.planned_fleet import planned_fleet
+from penstock.report.guide.names import short_name
 from penstock.report.guide.page import guide_html
+from penstock.report.guide.where_sentences import where_sentences
+from penstock.units import format_digits
 from small_guides import GUIDE, guided, sources_of
 from small_plans import TODAY
 
@@ -94,9 +98,62 @@ def test_a_guide_of_one_vendor_compares_no_other() -> None:
 
 def test_a_guide_that_nothing_can_serve_names_no_routes_and_no_vendor() -> None:
     said = printed(guided(mi300x=0.0, h200=0.0))
-    assert "No accelerator keeps the SLO" in said
+    assert "No fleet serves any of 6 workloads." in said
     assert "vendor" not in said
     assert "--routes" not in said
+
+
+def test_a_guide_says_which_workload_goes_where_and_why() -> None:
+    result = guided(h200=10.0)
+    said = printed(result)
+    (sentence,) = where_sentences(result)
+    assert sentence in said
+    assert sentence.startswith("llama-3.1-8b: ")
+    winners = [cell.winner for cell in result.cells if cell.winner is not None]
+    assert {winner.vendor for winner in winners} == {"amd", "nvidia"}
+    for name, vendor in (("AMD (mi300x)", "amd"), ("NVIDIA (h200)", "nvidia")):
+        own = [cell for cell in result.cells if cell.winner is not None and cell.winner.vendor == vendor]
+        (part,) = (part for part in sentence.split("; ") if name in part)
+        assert "in the others" in part or all(format_digits(cell.requests_per_s) in part for cell in own)
+        assert ("decided by" in part) == any(cell.binding is not None for cell in own)
+        assert all(cell.binding in part for cell in own if cell.binding is not None)
+
+
+def test_a_winner_of_two_pools_is_one_winner() -> None:
+    """The first fleet is printed with a second pool, as of instances of another size."""
+    result = guided()
+    cell = result.cells[0]
+    assert cell.winner is not None
+    (pool,) = cell.winner.pools
+    twice = replace(cell.winner, pools=(replace(pool, tier="transferred"), replace(pool, tier="transferred")))
+    said = printed(replace(result, cells=(replace(cell, fleets=(twice, *cell.fleets[1:])),)))
+    assert f"Speeds of {short_name(pool.accelerator)} are transferred from other setups in 1 winner." in said
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("sites: [{name: here, deny: [amd, nvidia]}]", "are denied at the site"),
+        ("sites: [{name: here, deny: [nvidia]}]", "Only accelerators of AMD were compared."),
+        ("sites: [{name: here, deny: [nvidia]}]", "Left out: h200: denied at the site."),
+    ],
+)
+def test_accelerators_that_the_site_denies_are_named(rule: str, said: str) -> None:
+    text = printed(guided(f"{GUIDE}{rule}\n"))
+    assert said in text
+    assert "only: no other vendor" not in text
+
+
+def test_too_few_devices_are_not_a_missed_slo() -> None:
+    limited = guided(GUIDE.replace("instances: [1, 2]}", "max_nodes: 0}").replace("instances: [1]}", "max_nodes: 0}"))
+    said = printed(limited)
+    assert "No fleet (-) for 6 workloads (1k and 8k prompts at 2, 20 and 90/s)" in said
+    assert "have too few devices" in said
+
+
+def test_a_grid_without_weight_formats_is_refused() -> None:
+    with pytest.raises(PenstockError, match="name a format"):
+        parse_guide(GUIDE.replace("prompts:", "weights: [], prompts:"), "guide.yaml", today=TODAY)
 
 
 def test_memory_is_read_as_it_was_written() -> None:

@@ -103,6 +103,7 @@ class WorkloadEntry:
         if self.columns is not None and self.trace is None:
             raise FieldError("`columns:` names the columns of a trace; add `trace:` or remove `columns:`", "columns")
         _check_engines(self.engine)
+        check_weights(self.weights)
         if self.lengths is not None:
             self._check_lengths(self.lengths)
 
@@ -150,6 +151,14 @@ def _demand(peak: Input | None) -> Input:
     if peak is None:
         return Input(value=1.0, low=1.0, high=1.0, unit="x stated", source="the trace")
     return replace(peak, value=1.0, low=peak.low / peak.value, high=peak.high / peak.value, unit="x stated")
+
+
+def check_weights(weights: Sequence[str]) -> None:
+    """Raise an error if no weight format is named."""
+    if not weights:
+        raise FieldError(
+            "the list is empty; name a format, such as `checkpoint` or `fp8`, or remove `weights:`", "weights"
+        )
 
 
 def _check_engines(engines: Sequence[str] | None) -> None:

@@ -1,32 +1,20 @@
 """Writes the sentences of a guide: the conclusion, the lines where the answer turns, and what is uncertain."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from penstock.guide.guide_result import Crossing, GuideCell, GuideFleet, GuideResult
+from penstock.guide.guide_result import Binding, Crossing, GuideCell, GuideFleet, GuideResult
+from penstock.report.guide.names import VENDOR_NAMES, short_name, tokens_text
 from penstock.units import count_text, format_digits
 
-VENDOR_NAMES: Final = {"amd": "AMD", "nvidia": "NVIDIA", "intel": "Intel", "google": "Google"}
 SURE: Final = 0.9
 """Share of draws from which on a winner is not marked as close."""
-_KILO: Final = 1024
-_MAX_LISTED: Final = 8
-_FORM_FACTORS: Final = ("_sxm", "_server")
-
-
-def short_name(accelerator: str) -> str:
-    """Return an accelerator's id without its form factor."""
-    for ending in _FORM_FACTORS:
-        accelerator = accelerator.removesuffix(ending)
-    return accelerator
-
-
-def tokens_text(tokens: float) -> str:
-    """Format tokens as users write them: 512, 4k for 4,096, 3.5k for 3,500."""
-    if tokens >= _KILO and tokens % _KILO == 0:
-        return f"{tokens / _KILO:.0f}k"
-    return f"{tokens / 1000:.3g}k" if tokens >= _KILO else f"{tokens:.0f}"
+_MEANING: Final[dict[Binding, str]] = {
+    "price": "the other vendor needs no more devices, but costs more",
+    "software": "at equal shares of the hardware limit, the other vendor would be cheaper",
+}
+_LIMITED: Final = "it limits the other vendor's replicas"
 
 
 def is_close(cell: GuideCell) -> bool:
@@ -35,10 +23,10 @@ def is_close(cell: GuideCell) -> bool:
 
 
 def conclusion(result: GuideResult) -> str:
-    """Say in one sentence which vendor is cheapest where."""
+    """Say in one sentence how many workloads each vendor serves at the lowest cost."""
     served = result.served
     if not served:
-        return f"No accelerator keeps the SLO in any of {count_text(len(result.cells), 'workload')}."
+        return f"No fleet serves any of {count_text(len(result.cells), 'workload')}."
     by_vendor: dict[str, list[GuideCell]] = {}
     for cell in served:
         if cell.winner is not None:
@@ -49,28 +37,15 @@ def conclusion(result: GuideResult) -> str:
     ]
     none = len(result.cells) - len(served)
     if none:
-        parts.append(f"no accelerator keeps the SLO in {none}")
-    return f"{'; '.join(parts)}."
+        parts.append(f"no fleet serves {none}")
+    return f"{', '.join(parts)}."
 
 
 def _part(vendor: str, cells: Sequence[GuideCell], total: int | None) -> str:
     name = VENDOR_NAMES.get(vendor, vendor)
-    names = Counter(short_name(cell.winner.accelerator) for cell in cells if cell.winner is not None)
-    most = " and ".join(entry for entry, _ in names.most_common(2))
-    loads, prompts = {cell.requests_per_s for cell in cells}, {cell.shape.input_tokens for cell in cells}
-    where = f"at {_list_values(loads, format_digits)} requests/s, prompts of {_list_values(prompts, tokens_text)}"
-    lead = (
+    return (
         f"{name} is cheapest in {len(cells)} of {count_text(total, 'workload')}" if total else f"{name} in {len(cells)}"
     )
-    return f"{lead} ({most}; {where})"
-
-
-def _list_values(values: Collection[float], text: Callable[[float], str]) -> str:
-    """List values. Between them the answer may differ, so a range is written only with the number of its values."""
-    shown = [text(value) for value in sorted(values)]
-    if len(shown) > _MAX_LISTED:
-        return f"{len(shown)} values from {shown[0]} to {shown[-1]}"
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def crossing_sentence(crossing: Crossing) -> str:
@@ -128,17 +103,15 @@ def doubt_sentence(result: GuideResult) -> str:
     if not served:
         return ""
     close = [cell for cell in served if is_close(cell)]
-    tiers = Counter(
-        (pool.tier, short_name(pool.accelerator))
+    unmeasured = [
+        [short_name(pool.accelerator) for pool in cell.winner.pools if pool.tier in {"transferred", "roofline"}]
         for cell in served
         if cell.winner is not None
-        for pool in cell.winner.pools
-        if pool.tier in {"transferred", "roofline"}
-    )
+    ]
     text = f"Close (~): in {len(close)} of {len(served)} the winner is cheapest in under {SURE:.0%} of the draws."
-    if tiers:
-        names = sorted({name for _, name in tiers})
-        winners = count_text(sum(tiers.values()), "winner")
+    names = sorted({name for own in unmeasured for name in own})
+    if names:
+        winners = count_text(sum(map(bool, unmeasured)), "winner")
         text += f" Speeds of {', '.join(names)} are transferred from other setups in {winners}."
     return text
 
@@ -150,5 +123,5 @@ def binding_sentence(result: GuideResult) -> str:
         return f"Only accelerators of {VENDOR_NAMES.get(result.vendors[0], result.vendors[0])} were compared."
     if not counts:
         return "No workload can be served by two vendors." if result.served else ""
-    listed = ", ".join(f"{name} {count}" for name, count in counts.most_common())
-    return f"What decides, by number of workloads: {listed}."
+    listed = "; ".join(f"{name} in {count} ({_MEANING.get(name, _LIMITED)})" for name, count in counts.most_common())
+    return f"What decides: {listed}."

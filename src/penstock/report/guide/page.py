@@ -13,7 +13,6 @@ from penstock.report.drawing.html_template import as_html, render_template, temp
 from penstock.report.drawing.label_colours import LABEL_COLOURS
 from penstock.report.guide.guide_maps import map_title, maps_of
 from penstock.report.guide.guide_sentences import (
-    VENDOR_NAMES,
     binding_sentence,
     conclusion,
     crossing_sentence,
@@ -21,9 +20,9 @@ from penstock.report.guide.guide_sentences import (
     is_close,
     only_text,
     price_sentences,
-    short_name,
-    tokens_text,
 )
+from penstock.report.guide.names import VENDOR_NAMES, short_name, tokens_text
+from penstock.report.guide.where_sentences import none_sentences, where_sentences
 from penstock.units import count_text, format_digits
 
 SCRIPT: Final = template_text("guide.js")
@@ -47,7 +46,11 @@ def guide_html(result: GuideResult) -> str:
         script=as_html(SCRIPT),
         data=as_html(_data(result)),
         conclusion=conclusion(result),
-        doubts=[sentence for sentence in (doubt_sentence(result), binding_sentence(result)) if sentence],
+        doubts=[
+            *where_sentences(result),
+            *none_sentences(result),
+            *(sentence for sentence in (binding_sentence(result), doubt_sentence(result)) if sentence),
+        ],
         vendors=[
             {"name": VENDOR_NAMES.get(vendor, vendor), "colour": LABEL_COLOURS.get(vendor, _OTHER)}
             for vendor in vendors
@@ -145,8 +148,9 @@ def _notes(cell: GuideCell) -> Sequence[str]:
 
 def _fleet(fleet: GuideFleet) -> dict[str, object]:
     runs = " and ".join(
-        f"{pool.units} x {pool.unit_devices} devices ({count_text(pool.spare_units, 'spare')}), "
-        f"{pool.replicas} x {pool.way} {pool.weights} on {pool.engine}, {pool.tier}"
+        f"{count_text(pool.devices, 'device')} ({pool.spare_units * pool.unit_devices} spare), in units of "
+        f"{pool.unit_devices}; {count_text(pool.replicas, 'replica')} of {pool.way} {pool.weights} on {pool.engine}, "
+        f"speed {pool.tier}"
         for pool in fleet.pools
     )
     return {

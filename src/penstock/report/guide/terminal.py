@@ -12,7 +12,6 @@ from penstock.guide.grid import WorkloadShape
 from penstock.guide.guide_result import GuideCell, GuideResult
 from penstock.report.guide.guide_maps import map_title, maps_of
 from penstock.report.guide.guide_sentences import (
-    VENDOR_NAMES,
     binding_sentence,
     conclusion,
     crossing_sentence,
@@ -21,9 +20,9 @@ from penstock.report.guide.guide_sentences import (
     left_out_sentences,
     only_text,
     price_sentences,
-    short_name,
-    tokens_text,
 )
+from penstock.report.guide.names import VENDOR_NAMES, short_name, tokens_text
+from penstock.report.guide.where_sentences import none_sentences, where_sentences
 from penstock.units import count_text, format_digits
 
 _STYLES: Final = {"amd": "red", "nvidia": "green"}
@@ -45,6 +44,7 @@ def render_guide(result: GuideResult, next_command: str, width: int) -> Renderab
     for shape, cells in maps_of(result):
         pieces += [Text(), _title(shape, result), *_map(cells, result, width)]
     pieces += [Text(), _legend(result), Text(), Text(conclusion(result), style="bold")]
+    pieces += [_item(sentence) for sentence in (*list(where_sentences(result))[:_MAX_LINES], *none_sentences(result))]
     turns = [crossing_sentence(crossing) for crossing in result.crossings]
     pieces += _section("Where the answer turns", turns)
     pieces += _section("Prices that turn it", list(price_sentences(result, _MAX_LINES)))
@@ -117,5 +117,5 @@ def _legend(result: GuideResult) -> Text:
         text.append(f"{', '.join(names)}.  ")
     if winners and len(result.vendors) > 1:
         text.append("+20%: the other vendor costs 20% more.  ~: close.  only: no other vendor keeps the SLO.  ")
-    text.append("-: no accelerator keeps the SLO.")
+    text.append("-: no fleet.")
     return text

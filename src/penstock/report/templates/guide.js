@@ -21,7 +21,7 @@ function add(text, style) {
 function describe(cell) {
   detail.replaceChildren();
   add(`${cell.title}`, "small");
-  if (!cell.fleets.length) { add(`No accelerator keeps the SLO: ${cell.why}.`); return; }
+  if (!cell.fleets.length) { add(`No fleet: ${cell.why}.`); return; }
   const [best, other] = ranked(cell);
   add(`${best.name}: ${dollars(cost(best))}, ${best.runs}.`);
   if (other) add(`${other.vendor_name} would cost ${dollars(cost(other))} (${(100 * (cost(other) / cost(best) - 1)).toFixed(0)}% more): ${other.name}, ${other.runs}.`);
@@ -35,7 +35,7 @@ function paint(button) {
   button.replaceChildren();
   if (!cell || !cell.fleets.length) {
     button.className = "cell none"; button.textContent = "-";
-    button.setAttribute("aria-label", cell ? `${cell.title}: no accelerator keeps the SLO` : "not asked");
+    button.setAttribute("aria-label", cell ? `${cell.title}: no fleet` : "not asked");
     return;
   }
   const [best, other] = ranked(cell);
