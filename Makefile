@@ -97,7 +97,7 @@ build/site-venv/.installed: constraints/site.txt
 notebooks: $(VENV)/.installed ## run the notebooks of examples/ and store what they show (a minute)
 	$(BIN)/python tools/run_notebooks.py
 
-flip: $(VENV)/.installed ## predict the grid of docs/flip/index.html again (ten minutes)
+flip: $(VENV)/.installed ## predict the grid of docs/flip/index.html again (a quarter of an hour; goes on where it was stopped)
 	$(BIN)/python tools/build_flip.py
 
 claims: $(VENV)/.installed ## audit the ledger again and write docs/claims.md and its charts (a minute)

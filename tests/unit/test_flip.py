@@ -5,14 +5,21 @@ import re
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
+import penstock
+
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "flip" / "index.html").read_text(encoding="utf-8")
 FOUND = re.search(r'id="data">(.*?)</script>', PAGE, re.DOTALL)
 DATA = json.loads(FOUND[1] if FOUND else "{}")
+CURVES = [(name, curve) for name, sizes in DATA["curves"].items() for curve in sizes]
+MIN_MODELS, MAX_BYTES = 12, 2_000_000
 
 
 def test_every_curve_has_ordered_intervals_and_is_slower_per_user_under_more_load() -> None:
-    assert len(DATA["curves"]) > 30
-    for name, curve in DATA["curves"].items():
+    assert len(DATA["models"]) >= MIN_MODELS
+    assert {name.split("|")[0] for name in DATA["curves"]} == set(DATA["models"])
+    for name, curve in CURVES:
         loads, speeds = ([point[at] for point in curve["points"]] for at in (0, 1))
         assert loads == sorted(loads), name
         assert all(after <= before * 1.1 for before, after in pairwise(speeds)), name
@@ -21,7 +28,7 @@ def test_every_curve_has_ordered_intervals_and_is_slower_per_user_under_more_loa
 
 
 def test_every_dot_has_its_source() -> None:
-    dots = [dot for curve in DATA["curves"].values() for dot in curve["dots"]]
+    dots = [dot for _, curve in CURVES for dot in curve["dots"]]
     assert dots
     assert all(url.startswith("https://") and speed > 0 and rate > 0 for speed, rate, _, url in dots)
 
@@ -30,3 +37,23 @@ def test_the_page_loads_nothing() -> None:
     without_data = PAGE.replace(FOUND[1] if FOUND else "", "")
     assert re.findall(r"(?:src|href)=", without_data) == []
     assert "default-src 'none'" in without_data
+
+
+def test_the_page_stays_small() -> None:
+    assert len(PAGE.encode()) < MAX_BYTES
+
+
+def test_replicas_of_a_curve_grow() -> None:
+    for name, sizes in DATA["curves"].items():
+        devices = [curve["devices"] for curve in sizes]
+        assert devices == sorted(set(devices)), name
+
+
+def test_the_page_agrees_with_predict() -> None:
+    for accelerator in ("h200_sxm", "mi355x"):
+        answer = penstock.predict(
+            "llama-3.3-70b", accelerator, precision="fp8", input_tokens=2048, output_tokens=400, concurrency=64
+        )
+        (stored,) = (each for each in DATA["curves"][f"llama-3.3-70b|2048|400|{accelerator}"] if each["devices"] == 1)
+        (at_64,) = (point for point in stored["points"] if point[0] == 64)
+        assert at_64[2] == pytest.approx(answer.rows()[0]["output_tokens_per_s"], abs=0.06)
