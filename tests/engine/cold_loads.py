@@ -142,12 +142,19 @@ def record_adapters(python: str, model: Path, shape: Shape) -> Iterator[dict[str
     """Yield the time to load adapters of several ranks, and the time to the first answer with each."""
     extra = ["--enable-lora", "--max-lora-rank", str(max(RANKS)), "--max-loras", "2", "--max-cpu-loras", "32"]
     with serve_folder(
-        python, SETTINGS, shape=shape, model=model, extra=extra, variables={"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
+        python,
+        SETTINGS,
+        shape=shape,
+        model=model,
+        extra=extra,
+        variables={"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"},
+        one_core=True,
     ) as server:
         for number in range(3):
             for rank in RANKS:
                 name = f"r{rank}-{number}"
                 folder = model.parent / name
+                shutil.rmtree(folder, ignore_errors=True)
                 size = write_adapter(folder, shape, rank)
                 weights = folder / "adapter_model.safetensors"
                 rate = disk_bytes_per_s(weights)
@@ -178,12 +185,12 @@ def main(file: str, folder: Path, rounds: int) -> None:
         Path(file).write_text(json.dumps(rows, indent=0), encoding="utf-8")
 
     found = models(folder)
-    for row in record_adapters(python, found[ADAPTED], SHAPES[ADAPTED]):
-        keep(row)
     for _ in range(rounds):
         for place, shape in zip(found, SHAPES, strict=True):
             for row in record_start(python, place, shape):
                 keep(row)
+    for row in record_adapters(python, found[ADAPTED], SHAPES[ADAPTED]):
+        keep(row)
 
 
 if __name__ == "__main__":
