@@ -114,7 +114,7 @@ def _refuse_other_model(asked: str, subject: Subject, served: str | None) -> Non
     """Raise an error if the launch command serves a catalog model other than the model that the user named."""
     if served is not None and compare_served(subject, served) == "other":
         known = catalog_id(served)
-        called = served if served == known else f"{served} ({known})"
+        called = served if known in {None, served} else f"{served} ({known})"
         raise UsageError(
             f"--command serves {called}, not {asked}; name the model that the command serves, or leave the model out"
         )

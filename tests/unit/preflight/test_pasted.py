@@ -332,3 +332,21 @@ def test_variables_after_env_count_behind_a_wrapper() -> None:
 def test_an_empty_command_is_refused_instead_of_replaced(line: str) -> None:
     with pytest.raises(UsageError, match="the launch command is empty"):
         penstock.preflight("llama-3.1-8b", on="h100", command=line)
+
+
+@pytest.mark.parametrize(
+    ("served", "same_weights"),
+    [
+        ("meta-llama/Llama-3.1-405B-Instruct-FP8", False),
+        ("somebody/Llama-3.1-405B-Instruct-AWQ-INT4", False),
+        ("somebody/Llama-3.1-405B-Instruct-tuned", True),
+        ("/models/Llama-3.1-405B-Instruct-FP8", True),  # a path may hold anything
+    ],
+)
+def test_other_formats_of_the_named_model_do_not_get_its_verdict(served: str, *, same_weights: bool) -> None:
+    line = f"vllm serve {served} -tp 8"
+    if same_weights:
+        assert penstock.preflight("llama-3.1-405b", on="mi300x:8", command=line).answers
+        return
+    with pytest.raises(UsageError, match="leave the model out"):
+        penstock.preflight("llama-3.1-405b", on="mi300x:8", command=line)
