@@ -112,10 +112,10 @@ def _backend_variable(launch: Launch, engine: str, version: Release, knowledge: 
 def takes(name: str, value: str, version: Release, table: Mapping[str, History]) -> bool:
     """Return whether a release accepts a value of a flag. A flag without a known list of values accepts any value."""
     known = table.get(name)
-    return known is None or known.has(_listed_value(_folded(name, value, version, table), known), version)
+    return known is None or known.has(_listed_value(_convert_case(name, value, version, table), known), version)
 
 
-def _folded(name: str, value: str, version: Release, table: Mapping[str, History]) -> str:
+def _convert_case(name: str, value: str, version: Release, table: Mapping[str, History]) -> str:
     """Return a value as vLLM's parser converts it before it looks the value up."""
     since = _FOLDED.get(name)
     if since is None or "tokenizer-mode" not in table or version < since:
@@ -153,7 +153,7 @@ def _choice(
     name: str, value: str, launch: Launch, version: Release, table: Mapping[str, History]
 ) -> FlagFinding | None:
     flag, typed = f"--{name}", value
-    value = _folded(name, value, version, table)
+    value = _convert_case(name, value, version, table)
     if name in _LISTED and "tokenizer-mode" in table:
         return None if value in _LISTED[name] else _unknown(flag, typed, _LISTED[name])
     known = table.get(name)
