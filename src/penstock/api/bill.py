@@ -32,7 +32,7 @@ from penstock.errors import UsageError
 from penstock.fleet.pools import Fleet, Pool
 from penstock.gateway.picker.decision_receipts import ends_cut, refuse_copies
 from penstock.gateway.picker.recorded_outcomes import Meter, RecordedOutcome, RecordedTraffic, read_traffic
-from penstock.report.bill import BillDocument, render_bill
+from penstock.report.bill import InvoiceDocument, render_bill
 
 _HOUR_S: Final = 3600.0
 _BAD: Final = 400
@@ -57,7 +57,7 @@ class BilledPeriod:
 class BillAnswer(ApiAnswer):
     """The invoice of a period."""
 
-    document_type = BillDocument
+    document_type = InvoiceDocument
     invoice: Invoice
     period: BilledPeriod
     metered_fraction: float
@@ -224,13 +224,15 @@ def _billed_pool(
         name=pool.name,
         model=pool.model,
         vendor=pool.vendor,
-        coefficients=_corrected(StepCoefficients.of(record[0]), {one.endpoint for one in mine}, traffic),
+        coefficients=_with_corrections(StepCoefficients.of(record[0]), {one.endpoint for one in mine}, traffic),
         time=RentedTime(rented_s=rented_s, busy_s=busy_s, usd_per_s=float(record["usd_per_s"][0])),
         mean_batch=max(1.0, flight_s / busy_s) if busy_s > 0 else 1.0,
     )
 
 
-def _corrected(coefficients: StepCoefficients, endpoints: set[str], traffic: RecordedTraffic) -> StepCoefficients:
+def _with_corrections(
+    coefficients: StepCoefficients, endpoints: set[str], traffic: RecordedTraffic
+) -> StepCoefficients:
     """Return the coefficients with the mean corrections of a pool's endpoints in the recorded decisions."""
     seen = [
         (float(row["prefill_correction"]), float(row["decode_correction"]))

@@ -15,7 +15,7 @@ from penstock.api.catalog import (
 )
 from penstock.report.audit.document import AuditDocument
 from penstock.report.bench import BenchDocument
-from penstock.report.bill import BillDocument
+from penstock.report.bill import InvoiceDocument
 from penstock.report.calibrate import CalibrateDocument
 from penstock.report.drawing.json_document import schema_name
 from penstock.report.fit.document import FitDocument
@@ -37,7 +37,7 @@ from penstock.report.sweep_document import SweepDocument
 _TYPES: Final[tuple[type, ...]] = (
     AuditDocument,
     BenchDocument,
-    BillDocument,
+    InvoiceDocument,
     CalibrateDocument,
     CatalogDiffDocument,
     CatalogListDocument,

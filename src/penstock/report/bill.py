@@ -64,7 +64,7 @@ class BilledPoolDocument(TypedDict):
     idle_usd: float
 
 
-class BillDocument(TypedDict):
+class InvoiceDocument(TypedDict):
     """An invoice by tenant. The dollars of all tenants and of idle time add up to the rent."""
 
     schema: Literal["penstock.bill/1"]
@@ -99,7 +99,7 @@ def render_bill(
     pieces: list[RenderableType] = [Text(f"Invoice from {start} to {end} UTC: ${_usd(invoice.rent_usd)}", style="bold")]
     if cut_files:
         pieces.append(Text(f"Left out: the truncated last line of {', '.join(cut_files)}", style="yellow"))
-    used = [_used(line) for line in invoice.tenants]
+    used = [_usage_cells(line) for line in invoice.tenants]
     idle_s = sum(one.rented_s - one.busy_s for one in invoice.pools)
     if invoice.idle == "apart" or invoice.idle_usd > 0:
         hours = _hours(idle_s) if invoice.idle == "apart" else "-"
@@ -108,7 +108,7 @@ def render_bill(
     if invoice.tenants:
         vendors = tuple(dict.fromkeys(one.vendor for one in invoice.pools))
         api = any(line.api_usd is not None for line in invoice.tenants)
-        pieces += [sheet(_beside(vendors, api=api), _compared(invoice, vendors, api=api), width), Text()]
+        pieces += [sheet(_beside(vendors, api=api), _comparison(invoice, vendors, api=api), width), Text()]
     pieces += [sheet(_POOLS, [_pool(line) for line in invoice.pools], width), Text()]
     return Group(*pieces, Text(_notes(invoice, metered_fraction), style="dim"))
 
@@ -118,7 +118,7 @@ def _beside(vendors: Sequence[str], *, api: bool) -> list[Column]:
     return [Column("tenant", figures=False), *(Column(head) for head in (*heads, *(["API, $"] if api else [])))]
 
 
-def _compared(invoice: Invoice, vendors: Sequence[str], *, api: bool) -> list[list[Figure]]:
+def _comparison(invoice: Invoice, vendors: Sequence[str], *, api: bool) -> list[list[Figure]]:
     return [
         [
             _tenant(line),
@@ -134,7 +134,7 @@ def _tenant(line: TenantLine) -> Figure:
     return line.tenant or Text("anonymous", style="dim")
 
 
-def _used(line: TenantLine) -> list[Figure]:
+def _usage_cells(line: TenantLine) -> list[Figure]:
     return [
         _tenant(line),
         f"{line.requests:,}",
