@@ -46,7 +46,7 @@ def make_guide(
         crossings += load_crossings(row, judge.fleets)
         search.keep(capacity)
         options |= {kind_name(one): one for engines in capacity.engines.values() for one in engines}
-        left_out |= {entry.what: entry for entry in (*capacity.resolved.left_out, *_denied(capacity.resolved))}
+        left_out |= {entry.what: entry for entry in (*capacity.resolved.left_out, *_site_exclusions(capacity.resolved))}
         served |= {kind.candidate.accelerator.id for kind in capacity.kinds}
         vendors |= {one.id: one.vendor for one in capacity.resolved.accelerators.values() if one.id not in left_out}
         unserved |= {_accelerator_of(what): why for what, why in capacity.memory.left_out.items()}
@@ -75,7 +75,7 @@ def make_guide(
     )
 
 
-def _denied(resolved: Resolved) -> Iterator[LeftOut]:
+def _site_exclusions(resolved: Resolved) -> Iterator[LeftOut]:
     """Yield the accelerators that the site excludes."""
     for accelerator in resolved.accelerators.values():
         if all(is_denied(site, accelerator) for site in resolved.plan.sites):
