@@ -163,7 +163,7 @@ bench: $(VENV)/.installed ## requests a second through the simulator, ten thousa
 routing: $(VENV)/.installed ## run the experiments of docs/reports/routing-results.md again and write its tables (an hour; needs the traces)
 	$(BIN)/python tools/bench_routing.py highest wrong robust flatness speed elasticity --tables
 
-overload: $(VENV)/.installed ## compare policies from 50% to 150% of capacity and write the tables of docs/overload.md (half an hour; needs the traces)
+overload: $(VENV)/.installed ## compare policies from 50% to 150% of capacity and write the tables of docs/reports/overload-results.md (half an hour; needs the traces)
 	PYTHONPATH=tools $(BIN)/python tools/bench_overload.py
 
 bench-gateway: $(VENV)/.installed ## the gateway beside bare Envoy, in turns (ten minutes; needs gcc and ../shared/tools)

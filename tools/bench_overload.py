@@ -1,4 +1,4 @@
-"""Compares policies from 50% to 150% of capacity, and writes the tables of docs/overload.md.
+"""Compares policies from 50% to 150% of capacity, and writes the tables of docs/reports/overload-results.md.
 
 `python tools/bench_overload.py` runs every cell once and keeps its rows as JSON lines in build/overload;
 `--tables` writes the tables from the rows that were kept.
@@ -13,7 +13,7 @@ from typing import Any
 from routing import overload, overload_cases
 from routing.experiments import Row
 
-PAGE = Path(__file__).parents[1] / "docs" / "overload.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reports" / "overload-results.md"
 
 
 def keep(path: Path, rows: Iterator[Row]) -> None:

@@ -82,7 +82,10 @@ _LISTED: Final = {
         "disaggregation.md",
         "reports/preflight-results.md",
         "reports/routing-results.md",
+        "reports/overload-results.md",
         "reports/gateway-results.md",
+        "reports/guide-results.md",
+        "reports/real-vllm-results.md",
     ),
     "Help": (
         "support/troubleshooting.md",
