@@ -68,8 +68,11 @@ def post(server: Server, path: str, body: object) -> float:
         return time.perf_counter() - begun_s
 
 
-def write_adapter(folder: Path, shape: Shape, rank: int) -> int:
-    """Write a LoRA adapter for all seven projections, and return the bytes of its weights."""
+def write_adapter(folder: Path, shape: Shape, rank: int, base: str = "tiny") -> int:
+    """Write a LoRA adapter for all seven projections, and return the bytes of its weights.
+
+    vLLM finds an adapter in a folder only if `base` is the path of the model that it serves.
+    """
     folder.mkdir(parents=True)
     hidden, inner = shape.hidden_size, shape.intermediate_size
     queries, keys = shape.num_attention_heads * shape.head_dim, shape.num_key_value_heads * shape.head_dim
@@ -92,7 +95,7 @@ def write_adapter(folder: Path, shape: Shape, rank: int) -> int:
     write_safetensors(folder / "adapter_model.safetensors", tensors)
     config = {
         "peft_type": "LORA",
-        "base_model_name_or_path": "tiny",
+        "base_model_name_or_path": base,
         "task_type": "CAUSAL_LM",
         "r": rank,
         "lora_alpha": rank,

@@ -45,7 +45,7 @@ def adapting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Adapting]:
     folder = tmp_path_factory.mktemp("adapting")
     write_model(folder / "model", SHAPE)
     for name, rank in RANKS.items():
-        write_adapter(folder / "adapters" / name, SHAPE, rank)
+        write_adapter(folder / "adapters" / name, SHAPE, rank, base=str(folder / "model"))
     with ExitStack() as held:
         engine = held.enter_context(
             serve_folder(
@@ -59,6 +59,7 @@ def adapting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Adapting]:
                     "VLLM_PLUGINS": "lora_filesystem_resolver",
                     "VLLM_LORA_RESOLVER_CACHE_DIR": str(folder / "adapters"),
                 },
+                one_core=True,
             )
         )
         gateway = held.enter_context(
