@@ -91,6 +91,14 @@ class Child:
         """True while the process runs."""
         return self.process is not None and self.process.poll() is None
 
+    @property
+    def ending(self) -> str:
+        """How the process ended: its exit status, or the signal that killed it."""
+        status = None if self.process is None else self.process.poll()
+        if status is None or status >= 0:
+            return f"status {status}"
+        return signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
+
     def missed_heartbeat(self, now_s: float) -> bool:
         """Return whether the last heartbeat is too old. The first heartbeat may take START_S seconds."""
         if self.heartbeat_s is None:

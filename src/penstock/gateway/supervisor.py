@@ -208,7 +208,7 @@ class Supervisor:
         if child.wait_until_s == 0.0:
             child.restarts = 0 if now_s - child.started_s > STABLE_UPTIME_S else child.restarts + 1
             child.wait_until_s = now_s + _BACK_OFF_S[min(child.restarts, len(_BACK_OFF_S) - 1)]
-            log.warning("%s has exited; restarting it", child.name)
+            log.warning("%s has exited with %s; restarting it", child.name, child.ending)
         elif now_s >= child.wait_until_s:
             child.wait_until_s = 0.0
             child.start()

@@ -31,6 +31,16 @@ def test_a_reload_does_not_end_a_program_that_is_still_starting() -> None:
         child.wait(5)
 
 
+@pytest.mark.parametrize(
+    ("ends", "told"), [("raise SystemExit(3)", "status 3"), ("os.kill(os.getpid(), 11)", "SIGSEGV")]
+)
+def test_a_child_says_how_it_ended(ends: str, told: str) -> None:
+    child = Child("short", [sys.executable, "-c", f"import os; {ends}"])
+    child.start()
+    child.wait(10.0)
+    assert child.ending == told
+
+
 def test_a_missing_fleet_file_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     settings = EnvoySettings(listen="127.0.0.1:1", folder=tmp_path, pickers=1)
     supervisor = Supervisor(settings, lambda _: fleet(), tmp_path / "fleet.yaml")
