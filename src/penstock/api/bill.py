@@ -1,11 +1,13 @@
 """Makes an invoice by tenant from the receipts of gateways: `penstock bill`."""
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from math import fsum, isfinite
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -296,10 +298,12 @@ def _scales(
     file, _ = Counter(meter.file for meter in traffic.meters).most_common(1)[0]
     meters = sorted((one for one in traffic.meters if one.file == file), key=lambda one: one.at_unix_s)
     for pool in scales:
-        mine = [one for one in charged if one.pool == pool]
+        mine = sorted((one for one in charged if one.pool == pool), key=attrgetter("ended_unix_s"))
+        addresses = sorted({one.endpoint for one in mine})
         prompts, answers = list[MeteredTokens](), list[MeteredTokens]()
         for before, after in pairwise(meters):
-            _add_interval(before, after, mine, prompts, answers)
+            first, last = (bisect_right(mine, at.at_unix_s, key=attrgetter("ended_unix_s")) for at in (before, after))
+            _add_interval(before, after, addresses, mine[first:last], prompts, answers)
         scales[pool] = _PoolScales(token_scale(prompts), token_scale(answers))
     return _with_those_of_the_model(scales, models)
 
@@ -322,17 +326,16 @@ def _with_those_of_the_model(scales: Mapping[str, _PoolScales], models: Mapping[
 def _add_interval(
     before: Meter,
     after: Meter,
-    mine: Sequence[RecordedOutcome],
+    addresses: Sequence[str],
+    inside: Sequence[RecordedOutcome],
     prompts: list[MeteredTokens],
     answers: list[MeteredTokens],
 ) -> None:
-    """Add the tokens between two meters. An interval in which an engine started again is left out."""
-    addresses = {one.endpoint for one in mine}
-    pairs = [(before.tokens.get(name, (0.0, 0.0)), after.tokens.get(name, (0.0, 0.0))) for name in sorted(addresses)]
+    """Add the tokens of requests that ended between two meters. Nothing is added if an engine started again."""
+    pairs = [(before.tokens.get(name, (0.0, 0.0)), after.tokens.get(name, (0.0, 0.0))) for name in addresses]
     counted = [(now[0] - then[0], now[1] - then[1]) for then, now in pairs]
     if not all(prompt >= 0 and output >= 0 for prompt, output in counted):
         return
-    inside = [one for one in mine if before.at_unix_s < one.ended_unix_s <= after.at_unix_s]
     known = sum(one.input_tokens for one in inside if one.prompt_counted)
     estimated = sum(one.input_tokens for one in inside if not one.prompt_counted)
     rest = max(0.0, fsum(prompt for prompt, _ in counted) - known)

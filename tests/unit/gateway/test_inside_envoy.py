@@ -246,7 +246,7 @@ def _recorded_bytes(envoy: ctypes.CDLL) -> Any:  # noqa: ANN401 - an array of ct
 def test_module_simulator_and_source_decide_alike(envoy: ctypes.CDLL, folder: Path) -> None:
     """Each request that the module decided is decided again by the function of the simulator, and by its source."""
     client, differing, several = Client(envoy, 1), 0, set[int]()
-    recorded = np.frombuffer(memoryview(_recorded_bytes(envoy)), RECORDED)  # written anew by each decision
+    recorded = np.frombuffer(memoryview(_recorded_bytes(envoy)), RECORDED)  # each decision overwrites it
     for _ in range(DECISIONS):
         client.send()
         said = recorded[0].copy()

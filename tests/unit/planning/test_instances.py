@@ -171,7 +171,7 @@ def test_an_api_is_compared_at_the_price_of_the_plan_only() -> None:
 
 
 def test_a_rent_that_no_fleet_pays_is_not_called_the_compared_one() -> None:
-    """Fleets on contracts were compared beside the rents by the hour, and the price to be signed was not shown."""
+    """The summary shows the contract rent that the fleet signs, and not only the rent by the hour."""
     result = solved(RENT.replace("RATE", "2.0").replace("SIZES", "[1]"))
     assert isinstance(result.answer, Answer)
     (hourly,) = result.plan.accelerators
