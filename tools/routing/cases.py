@@ -75,6 +75,7 @@ class Load:
     kinds: NDArray[np.uint8]
     classes: tuple[SloClass, ...]
     users: None = None
+    sharing: None = None
     think_s: float = 0.0
 
     def blocks(

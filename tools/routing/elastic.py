@@ -14,7 +14,7 @@ from penstock.routing.autoscaler.scaler import CheapestSet, LoadReport, PoolRepo
 from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.run import simulate
-from penstock.simulation.run_options import Options
+from penstock.simulation.run_options import Options, Routing
 from routing.cases import Load, fleet, load
 from routing.experiments import SEEDS, Row, parts, routing
 from routing.rival_autoscalers import EvenScaling, HorizontalPodAutoscaler, Scaler, VariantAutoscaler
@@ -62,11 +62,11 @@ class Day:
             replicas = self.up[place] + len(self.coming[place])
             self.usd += replicas * (self.pools[place].usd_per_hour or 0.0) * self.every_s / 3600
 
-    def serve(self, drawn: Load, policy: str, rate: float, seed: int) -> Outcome:
+    def serve(self, drawn: Load, route: Routing, rate: float, seed: int) -> Outcome:
         """Simulate a sample of a window on what is up."""
         there = [replace(pool, replicas=up) for pool, up in zip(self.pools, self.up, strict=True) if up > 0]
         blocks = drawn.blocks(seed=seed, requests=max(50, round(rate * SAMPLE_S)), rate_per_s=rate)
-        outcome = simulate(there, blocks, classes=drawn.classes, options=Options(routing=routing(policy)))
+        outcome = simulate(there, blocks, classes=drawn.classes, options=Options(routing=route))
         weight = rate * WINDOW_S / max(1, outcome.requests + outcome.rejected)
         self.met += round(weight * sum(item.met for item in outcome.classes))
         self.asked += round(weight * (outcome.requests + outcome.rejected))
@@ -93,7 +93,7 @@ class Day:
 
 
 def day(
-    pools: Sequence[ReplicaPool], drawn: Load, scaler: Scaler, policy: str, peak_per_s: float, every_s: float
+    pools: Sequence[ReplicaPool], drawn: Load, scaler: Scaler, route: Routing, peak_per_s: float, every_s: float
 ) -> Day:
     """Run a day, from midnight with everything up; a scaler is asked every so many seconds."""
     state = Day(pools, every_s, [pool.replicas for pool in pools], [[] for _ in pools])
@@ -102,7 +102,7 @@ def day(
     for window in range(int(_DAY_S / WINDOW_S)):
         state.step(window * WINDOW_S, wanted)
         rate = rate_at(window * WINDOW_S, peak_per_s) * float(rng.normal(1.0, 0.05))
-        outcome = state.serve(drawn, policy, rate, seed=window)
+        outcome = state.serve(drawn, route, rate, seed=window)
         for asked in range(int(WINDOW_S / every_s)):
             now_s = window * WINDOW_S + asked * every_s
             if asked:
@@ -153,7 +153,7 @@ def elasticity() -> Iterator[Row]:
                 continue
             settings, make = scalers[scaler]
             for setting in settings:
-                done = day(pools, drawn, make(setting)(scaled), policy, 0.85 * sum(alone), every_s)
+                done = day(pools, drawn, make(setting)(scaled), routing(policy), 0.85 * sum(alone), every_s)
                 kept = done.met / max(1, done.asked)
                 row: Row = {
                     "fleet": name,

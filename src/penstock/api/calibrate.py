@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import exp
 from pathlib import Path
 from statistics import median
@@ -18,19 +19,22 @@ from penstock.api.observed_runs import is_gateway, observed_runs
 from penstock.api.options.calibrate_options import CalibrateOptions
 from penstock.api.options.option_fields import takes
 from penstock.api.results import load_runs
+from penstock.catalog import accelerator_ids, load_accelerator
 from penstock.errors import PenstockError, UsageError
+from penstock.fleet.deployment import Deployment
 from penstock.load_tools.load_run import LoadRun
 from penstock.load_tools.usable_runs import refusals
 from penstock.own_runs.calibration_file import CalibratedFactor, CalibratedTimes, calibration_of, write_calibration
-from penstock.own_runs.fit_correction import FittedCorrection, fit_correction, implausible_runs
+from penstock.own_runs.doubtful_runs import implausible_runs, stated_otherwise, worsened_times
+from penstock.own_runs.fit_correction import FittedCorrection, Replay, fit_correction
 from penstock.own_runs.next_run import ProposedRun
-from penstock.own_runs.replay_run import replay_run
+from penstock.own_runs.replay_run import SimulatedRun, replay_run
 from penstock.performance.calibration.own_correction import fingerprint_of
 from penstock.performance.prediction.serving_stack import independent_rank
 from penstock.performance.similarity.cases import shape_of
 from penstock.performance.step.step_work import ReplicaWork
 from penstock.report.calibrate import CalibrateDocument, render_calibration
-from penstock.simulation.placement import place
+from penstock.simulation.placement import Placement, place
 
 _ENGINES: Final = ("vllm", "sglang", "vllm-atom", "sglang-atom", "atom", "trtllm")
 
@@ -128,7 +132,7 @@ def calibrate(options: CalibrateOptions) -> CalibrateAnswer:
     options.watch.progress(f"simulating {total} runs", 0, 0)
     fitted = fit_correction(
         runs,
-        lambda run, log_factor: replay_run(run, placement, log_factor),
+        partial(_replay_at, placement),
         prior=placement.stack.spread,
         first_prior=placement.stack.first_spread,
         ranks=independent_rank(ReplicaWork(prediction.deployment))[1],
@@ -139,7 +143,12 @@ def calibrate(options: CalibrateOptions) -> CalibrateAnswer:
         model=_model(options, runs),
         engine_version=options.engine_version or runs[0].engine_version or "not stated",
     )
-    doubts = (*implausible_runs(fitted.runs, placement.stack.spread), *_other_models(runs, options.model))
+    doubts = (
+        *implausible_runs(fitted.runs, placement.stack.spread, placement.stack.first_spread),
+        *worsened_times(fitted.runs),
+        *_other_models(runs, options.model),
+        *_other_setups(runs, options, prediction.deployment),
+    )
     return CalibrateAnswer(
         calibration=calibration,
         fitted=fitted,
@@ -148,6 +157,15 @@ def calibrate(options: CalibrateOptions) -> CalibrateAnswer:
         accept_doubtful=options.accept_doubtful,
         next_run=proposed_run(fitted, placement, options.plan),
     )
+
+
+def _replay_at(placement: Placement, prompt_log: float) -> Replay:
+    """Return the simulation of runs on an engine with slower or faster prompts."""
+    return partial(_replay, placement.with_slower_prompts(prompt_log))
+
+
+def _replay(placement: Placement, run: LoadRun, log_factor: float) -> SimulatedRun:
+    return replay_run(run, placement, log_factor)
 
 
 def _usable(options: CalibrateOptions) -> tuple[list[LoadRun], tuple[str, ...]]:
@@ -159,7 +177,10 @@ def _usable(options: CalibrateOptions) -> tuple[list[LoadRun], tuple[str, ...]]:
         else:
             found += load_runs(Path(source))
     judged = [
-        (run, (*refusals(run, cache_is_stated=options.shared_prefixes), *_repetition(run, found[:number])))
+        (
+            run,
+            (*refusals(run, cache_is_stated=options.shared_prefixes), *_drafts(run), *_repetition(run, found[:number])),
+        )
         for number, run in enumerate(found)
     ]
     refused = tuple(f"{run.where}. {reasons[0]}" for run, reasons in judged if reasons)
@@ -184,6 +205,15 @@ def _possible(
     return [run for run in runs if run not in faster], (*refused, *reasons)
 
 
+def _drafts(run: LoadRun) -> Iterator[str]:
+    """Yield a reason if the engine drafted. A calibration is about setups without drafting."""
+    if (run.accepted_tokens or 1.0) > 1.0:
+        yield (
+            f"The engine drafted and accepted {run.accepted_tokens:.3g} tokens per step; a calibration is about a "
+            "setup without drafting, so turn it off and repeat the run."
+        )
+
+
 def _repetition(run: LoadRun, before: Sequence[LoadRun]) -> Iterator[str]:
     """Yield a reason if an earlier file has the same run. A run that is given twice is one measurement."""
     same = next((one.where for one in before if replace(one, where=run.where) == run), None)
@@ -200,6 +230,27 @@ def _other_models(runs: Sequence[LoadRun], model: str | None) -> Iterator[str]:
             continue  # the name by which a server serves its model is free
         if shape_of(stated) != shape_of(named):
             yield f"A file names {name}, not {model}."
+
+
+def _other_setups(runs: Sequence[LoadRun], options: CalibrateOptions, deployment: Deployment) -> Iterator[str]:
+    """Yield the facts that files state and that differ from the stated setup."""
+    known = [replace(run, accelerator=_catalog_id(run.accelerator)) for run in runs]
+    accelerator = deployment.accelerator.id
+    return stated_otherwise(
+        known,
+        options.engine,
+        options.engine_version,
+        accelerator if accelerator in accelerator_ids() else None,
+        deployment.parallelism.devices,
+    )
+
+
+def _catalog_id(name: str | None) -> str | None:
+    """Return the identifier of an accelerator that a file names; None if the catalog does not have it."""
+    try:
+        return None if name is None else load_accelerator(name).id
+    except PenstockError:
+        return None
 
 
 def _model(options: CalibrateOptions, runs: Sequence[LoadRun]) -> str:

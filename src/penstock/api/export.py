@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from penstock.api.arguments.fleet_argument import fleet_choice, placed_pool
-from penstock.api.arguments.own_corrections import efficiencies_with
+from penstock.api.arguments.fleet_argument import deployed_pool, fleet_choice, placed_pool
+from penstock.api.arguments.own_corrections import efficiencies_with, require_used
 from penstock.api.arguments.static_weights import capacities
 from penstock.api.compile_notice import compile_first
 from penstock.api.options.calibration_choice import AskedCalibration
@@ -11,8 +11,9 @@ from penstock.api.options.file_types import AskedFleet
 from penstock.api.progress import LOG, ProgressListener
 from penstock.errors import UsageError
 from penstock.exports.pool_constants import PoolConstants
-from penstock.exports.router_files import FORMATS, NEED_NO_ENDPOINTS
+from penstock.exports.router_files import COMPARE_PRICES, FORMATS, NEED_NO_ENDPOINTS, NEED_PRICES
 from penstock.fleet.pools import Fleet, Pool, Route, example_endpoints
+from penstock.performance.calibration.own_correction import fingerprint_of
 from penstock.routing.autoscaler.sustained import LoadKind
 from penstock.simulation.replica import ReplicaPool
 from penstock.units import count_text
@@ -35,6 +36,12 @@ def export(
             f"in the fleet file, such as `endpoints: {example_endpoints(unknown)}` "
             f"({', '.join(sorted(NEED_NO_ENDPOINTS))} need none)"
         )
+    unpriced = [pool.name for pool in chosen.pools if pool.usd_per_hour is None]
+    if unpriced and (to in NEED_PRICES or (to in COMPARE_PRICES and len(unpriced) < len(chosen.pools))):
+        raise UsageError(
+            f"{', '.join(unpriced)}: no price; {to} would take it as free or as a default, so write `usd_per_hour` of "
+            "each pool in the fleet file"
+        )
     compile_first(watch)
     return FORMATS[to](constants_of(chosen, calibration))
 
@@ -42,6 +49,7 @@ def export(
 def constants_of(fleet: Fleet, calibration: AskedCalibration | None = None) -> list[PoolConstants]:
     """Return each pool with the rate that one replica sustains within the SLO of the routes that it serves."""
     efficiencies = efficiencies_with(calibration)
+    require_used(efficiencies, (fingerprint_of(deployed_pool(pool), pool.engine.name) for pool in fleet.pools))
     found = []
     for pool in fleet.pools:
         routes = [route for route in fleet.routes if pool.name in route.weights]

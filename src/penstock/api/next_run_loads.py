@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from math import log2
 from pathlib import Path
 from typing import Final
+from zlib import crc32
 
 import numpy as np
 
@@ -64,7 +65,7 @@ class _Loads:
             output_tokens=outputs,
             batched_tokens=rank.deployment.batched_tokens,
         )
-        first_s = stack.unqueued_first_token_s(rank, loop) * np.exp(self.fitted.first.log_factor)
+        first_s = stack.unqueued_first_token_s(rank, loop)
         return first_s, np.exp(stack.curve.log_seconds(today) + self.fitted.steps.mean(logs))
 
 
@@ -90,10 +91,16 @@ def _at_measured_lengths(fitted: FittedCorrection, placement: Placement) -> Prop
         *("vllm", "bench", "serve", "--base-url", "URL", "--model", placement.deployment.model.name),
         *("--dataset-name", "random", "--random-input-len", str(load.input_tokens)),
         *("--random-output-len", str(load.output_tokens), "--ignore-eos", "--max-concurrency", str(load.users)),
-        *("--num-prompts", str(_RUNS_PER_USER * load.users), "--save-result", "--save-detailed"),
+        *("--num-prompts", str(_RUNS_PER_USER * load.users), "--seed", str(_fresh_seed(fitted))),
+        *("--save-result", "--save-detailed"),
     ]
     matters = f"1 to {max(load.users for load in loads):,} users of the measured lengths"
     return ProposedRun(run=found, matters=matters, command=shlex.join(command))
+
+
+def _fresh_seed(fitted: FittedCorrection) -> int:
+    """Return a seed that earlier runs did not have, so that no prompt is in a prefix cache."""
+    return crc32(repr([(one.run.ttft.mean_s, one.run.tpot.mean_s) for one in fitted.runs]).encode())
 
 
 def _at_plan(fitted: FittedCorrection, placement: Placement, path: Path) -> ProposedRun | None:

@@ -8,10 +8,14 @@ requests.
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import ceil
+from math import ceil, inf
+from typing import Final
 
 from penstock.emulator.block_cache import BlockCache
 from penstock.simulation.replica import Replica
+
+_CLOCK_S: Final = 1e-9
+"""Two times that differ by less are the same, as in the simulator."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -62,7 +66,11 @@ class Totals:
 
 
 class EmulatedEngine:
-    """Emulated engine of one replica. For each step, call `begin`, wait for the returned duration, and call `end`."""
+    """Emulated engine of one replica. For each step, call `begin`, wait for the returned duration, and call `end`.
+
+    With asynchronous scheduling, a step is scheduled when the previous one begins: requests that arrived since then are
+    not seen, and requests that ended with the previous step keep their batch slots and blocks until it is scheduled.
+    """
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
@@ -71,6 +79,7 @@ class EmulatedEngine:
         self.running: list[EmulatedRequest] = []
         self.totals = Totals()
         self._scheduled: list[tuple[EmulatedRequest, int]] = []
+        self._begun_s = 0.0
 
     @property
     def idle(self) -> bool:
@@ -93,9 +102,12 @@ class EmulatedEngine:
         """Schedule a step and return its duration in seconds, or 0 if no request can be computed."""
         self._scheduled = []
         preemptions = self.totals.preemptions
+        seen_s = self._begun_s + _CLOCK_S if self.replica.asynchronous and self.running else inf
+        self._begun_s = now_s
         budget = self._continue_running(self.replica.max_batched_tokens)
         if self.totals.preemptions == preemptions:
-            self._admit(budget, now_s)
+            self._admit(budget, now_s, seen_s)
+        self._release_finished()
         if not self._scheduled:
             return 0.0
         contexts = tuple(one.computed for one, _ in self._scheduled if one.decoding)
@@ -103,7 +115,7 @@ class EmulatedEngine:
         return self.replica.cost.seconds(contexts, chunks)
 
     def end(self, now_s: float) -> list[EmulatedRequest]:
-        """End the current step and return the requests that got a token in it. Finished requests leave the engine."""
+        """End the current step and return the requests that got a token in it."""
         self.totals.steps += 1
         advanced = []
         running = set(map(id, self.running))
@@ -119,17 +131,25 @@ class EmulatedEngine:
             if request.first_s is None:
                 request.first_s = now_s
                 self.totals.prompt_tokens += request.input_tokens
-            if request.finished:
-                self._release(request)
             advanced.append(request)
         self._scheduled = []
-        self.running = [request for request in self.running if not request.finished]
+        if not self.replica.asynchronous or (not self.waiting and all(one.finished for one in self.running)):
+            self._release_finished()
         return advanced
+
+    def _release_finished(self) -> None:
+        for request in self.running:
+            if request.finished:
+                self._release(request)
+        self.running = [request for request in self.running if not request.finished]
 
     def _continue_running(self, budget: int) -> int:
         turn = 0
         while turn < len(self.running) and budget > 0:
             request = self.running[turn]
+            if request.finished:
+                turn += 1
+                continue
             tokens = min(request.tokens - request.computed, budget)
             if not self._make_room(request, tokens):
                 break
@@ -147,18 +167,25 @@ class EmulatedEngine:
         while self._blocks(request.computed + tokens) - request.blocks > self.cache.free:
             victim = self.running.pop()
             self._release(victim)
-            victim.computed, victim.decoding = 0, False
             victim.preemptions += 1
             self.totals.preemptions += 1
+            if victim.finished:
+                continue
+            victim.computed, victim.decoding = 0, False
             self.waiting.appendleft(victim)
             if victim is request:
                 return False
         return True
 
-    def _admit(self, budget: int, now_s: float) -> None:
-        """Admit waiting requests in order. Stop at the first request whose tokens do not all fit in the KV cache."""
+    def _admit(self, budget: int, now_s: float, seen_s: float) -> None:
+        """Admit waiting requests that arrived until `seen_s`, in order.
+
+        Stop at the first request whose tokens do not all fit in the KV cache.
+        """
         while self.waiting and budget > 0 and len(self.running) < self.replica.max_sequences:
             request = self.waiting[0]
+            if request.arrival_s > seen_s:
+                break
             keys = self._reusable_keys(request)
             hit, idle = self.cache.find(keys)
             if self._blocks(request.tokens) - hit + idle > self.cache.free:

@@ -1,12 +1,10 @@
 """Writes a metrics page with the metric names of vLLM 0.32 or SGLang 0.5.23."""
 
-from bisect import bisect_left
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from penstock.emulator.emulated_engine import Totals
-from penstock.prometheus_text import histogram_lines, metric_lines, write_labels, write_page
+from penstock.prometheus_text import Histogram, histogram_lines, metric_lines, write_labels, write_page
 
 _SECONDS: Final = (
     *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0),
@@ -14,27 +12,6 @@ _SECONDS: Final = (
 )
 _TOKEN_SECONDS: Final = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0)
 _TOKENS: Final = tuple(float(digit * 10**power) for power in range(6) for digit in (1, 2, 5))
-
-
-@dataclass(slots=True)
-class Histogram:
-    """A Prometheus histogram: a count per upper bound, and the sum of all values."""
-
-    bounds: Sequence[float]
-    counts: list[int] = field(init=False)
-    total: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.counts = [0] * (len(self.bounds) + 1)
-
-    def add(self, value: float, times: int = 1) -> None:
-        """Count a value `times` times."""
-        self.counts[bisect_left(self.bounds, value)] += times
-        self.total += value * times
-
-    def lines(self, name: str, labels: str) -> list[str]:
-        """Return the histogram in Prometheus's text format."""
-        return histogram_lines(name, labels, self.bounds, self.counts, self.total)
 
 
 @dataclass(slots=True)
@@ -101,7 +78,7 @@ def vllm_page(state: EngineState) -> bytes:
         "request_prompt_tokens": observed.input_tokens,
         "request_generation_tokens": observed.output_tokens,
     }.items():
-        lines += histogram.lines(f"vllm:{name}", labels)
+        lines += histogram_lines(f"vllm:{name}", [(labels, histogram)])
     size, blocks = state.block_tokens, state.blocks
     config = {
         "block_size": str(size),
@@ -143,5 +120,5 @@ def sglang_page(state: EngineState) -> bytes:
         "inter_token_latency_seconds": observed.itl_s,
         "e2e_request_latency_seconds": observed.e2e_s,
     }.items():
-        lines += histogram.lines(f"sglang:{name}", short)
+        lines += histogram_lines(f"sglang:{name}", [(short, histogram)])
     return write_page(lines)

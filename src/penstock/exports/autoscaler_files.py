@@ -12,7 +12,7 @@ import numpy as np
 
 from penstock.exports.kubernetes_objects import config_map, object_name, write_yaml
 from penstock.exports.pool_constants import PoolConstants
-from penstock.routing.autoscaler.sustained import LoadKind, sustained_requests_per_s
+from penstock.routing.autoscaler.sustained import LoadKind, mean_times_s, sustained_requests_per_s
 from penstock.simulation.loop.initial_visibility import endpoints_of
 from penstock.simulation.replica import Replica, ReplicaPool
 
@@ -22,7 +22,6 @@ _KV_USAGE: Final = (0.02, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95)
 _FIT_BATCHES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _INPUTS: Final = (128, 256, 512, 1024, 2048, 4096, 8192)
 _OUTPUTS: Final = (16, 32, 64, 128, 256, 512, 1024)
-_ROUNDS: Final = 50
 
 
 def llmd_file(pools: Sequence[PoolConstants]) -> str:
@@ -82,14 +81,14 @@ def _profile_map(one: PoolConstants) -> dict[str, Any]:
         "prefill_thpt_per_gpu": [tokens / seconds / devices for tokens, seconds in zip(inputs, first_s, strict=True)],
     }
     points = [
-        (usage, context, max(1, round(usage * replica.kv_tokens / context)))
+        (context, batch)
         for context in inputs
-        for usage in _KV_USAGE
+        for batch in sorted({_batch_at(replica, usage, context) for usage in _KV_USAGE})
     ]
-    steps = [(batch, _decode_s(replica, batch, context)) for _, context, batch in points]
+    steps = [(batch, _decode_s(replica, batch, context)) for context, batch in points]
     decode = {
-        "x_kv_usage": [batch * context / replica.kv_tokens for _, context, batch in points],
-        "y_context_length": [context for _, context, _ in points],
+        "x_kv_usage": [batch * context / replica.kv_tokens for context, batch in points],
+        "y_context_length": [context for context, _ in points],
         "z_itl": [_MS * seconds for _, seconds in steps],
         "z_thpt_per_gpu": [batch / seconds / devices for batch, seconds in steps],
         "max_kv_tokens": replica.kv_tokens,
@@ -101,11 +100,16 @@ def _profile_map(one: PoolConstants) -> dict[str, Any]:
     )
 
 
+def _batch_at(replica: Replica, usage: float, context: int) -> int:
+    """Return the requests of one length that fill a part of the KV cache, or that the engine runs at most."""
+    return min(replica.max_sequences, max(1, round(usage * replica.kv_tokens / context)))
+
+
 def aibrix_file(pools: Sequence[PoolConstants]) -> str:
     """Return one profile per line for AIBrix's GPU optimizer.
 
     Rows of `tputs` are output lengths and columns are input lengths. All profiles have the same lengths, as the
-    optimizer demands. A rate of 0 means that no rate keeps the SLO.
+    optimizer demands. A rate of 0 means that no rate keeps the SLO. `e2e` and `ttft` are mean times at the rates.
     """
     longest = min(one.replica.max_tokens for one in pools)
     inputs = [tokens for tokens in _INPUTS if tokens + _OUTPUTS[-1] <= longest]
@@ -121,47 +125,33 @@ def _gpu_profile(one: PoolConstants, inputs: Sequence[int], created: float) -> d
         if limit is not None
     }
     endpoint = endpoints_of([ReplicaPool(name=pool.name, replica=one.replica, replicas=1)])[0]
-    rates = [
+    kinds = [
         [
-            sustained_requests_per_s(
-                endpoint,
-                [
-                    LoadKind(
-                        share=1.0,
-                        input_tokens=given,
-                        output_tokens=made,
-                        **{f"{name}_s": limit for name, limit in limits.items()},
-                    )
-                ],
+            LoadKind(
+                share=1.0,
+                input_tokens=given,
+                output_tokens=made,
+                **{f"{name}_s": limit for name, limit in limits.items()},
             )
             for given in inputs
         ]
         for made in _OUTPUTS
     ]
+    rates = [[sustained_requests_per_s(endpoint, [kind]) for kind in row] for row in kinds]
+    times_s = [
+        [mean_times_s(endpoint, kind, rate) for kind, rate in zip(*pair, strict=True)]
+        for pair in zip(kinds, rates, strict=True)
+    ]
     return {
         "gpu": object_name(pool.name),
-        "cost": 0.0 if pool.usd_per_hour is None else pool.usd_per_hour,
+        "cost": pool.usd_per_hour,
         "tputs": rates,
         "indexes": [list(_OUTPUTS), list(inputs)],
         "created": created,
-        "e2e": [
-            [_answer_s(one.replica, given, made, rate) for given, rate in zip(inputs, row, strict=True)]
-            for made, row in zip(_OUTPUTS, rates, strict=True)
-        ],
+        "e2e": [[whole_s for _, whole_s in row] for row in times_s],
+        "ttft": [[first_s for first_s, _ in row] for row in times_s],
         "slos": {"percentile": 0, **limits},
     }
-
-
-def _answer_s(replica: Replica, inputs: int, outputs: int, rate_per_s: float) -> float:
-    """Return the mean duration of a request at a rate, from the mean batch and the share of steps that prefill."""
-    prompt_s = _first_token_s(replica, inputs)
-    busy = min(0.9, rate_per_s * prompt_s)
-    whole_s = prompt_s
-    for _ in range(_ROUNDS):
-        batch = min(replica.max_sequences, max(1, round(rate_per_s * whole_s)))
-        step_s = _decode_s(replica, batch, inputs + outputs // 2)
-        whole_s = (prompt_s + (outputs - 1) * step_s) / (1 - busy)
-    return whole_s
 
 
 def _decode_s(replica: Replica, batch: int, context: int) -> float:

@@ -125,3 +125,7 @@ FORMATS: Final[Mapping[str, Callable[[Sequence[PoolConstants]], str]]] = {
 """Writer of each format, by the name that `--to` takes."""
 NEED_NO_ENDPOINTS: Final = frozenset({"keda", "llm-d", "dynamo", "aibrix"})
 """Formats about pools, which are written before the replicas have addresses."""
+NEED_PRICES: Final = frozenset({"aibrix", "llm-d"})
+"""Formats whose readers take a missing price as zero or as a default, and prefer that pool."""
+COMPARE_PRICES: Final = frozenset({"sglang-router"})
+"""Formats that may lack prices, if all pools do."""

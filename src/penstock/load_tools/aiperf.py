@@ -19,6 +19,8 @@ def read_aiperf(document: JsonTree, requests: Sequence[JsonTree] = ()) -> LoadRu
     """Read a result of aiperf. `requests` are the lines of `profile_export.jsonl`."""
     completed = document.whole("request_count", "avg")
     phase = document.find("input_config", "phases", 0)
+    rate = None if phase is None else phase.number_or_none("rate", low=1e-9)
+    limit = None if phase is None or "concurrency" not in phase else phase.whole("concurrency", low=1)
     by_server = "usage_prompt_tokens" in document
     records = from_first_start([record for line in requests if (record := _record(line)) is not None])
     duration = document.at("benchmark_duration")
@@ -30,8 +32,9 @@ def read_aiperf(document: JsonTree, requests: Sequence[JsonTree] = ()) -> LoadRu
         completed=completed,
         failed=_count_failures(document),
         asked_requests=None if phase is None or "requests" not in phase else phase.whole("requests"),
-        users=None if phase is None or "concurrency" not in phase or "rate" in phase else phase.whole("concurrency"),
-        asked_rate_per_s=None if phase is None else phase.number_or_none("rate", low=1e-9),
+        users=None if rate is not None else limit,
+        asked_rate_per_s=rate,
+        most_in_flight=None if rate is None else limit,
         input_length=TokenLength(
             mean=document.number("usage_prompt_tokens" if by_server else "input_sequence_length", "avg"),
             counted_by=CountedBy.SERVER if by_server else CountedBy.CLIENT,

@@ -37,7 +37,7 @@ def read_benchmark_report(document: JsonTree) -> LoadRun:
     tpot = "inter_token_latency" if tool == "guidellm" and "inter_token_latency" in latency else "time_per_output_token"
     return LoadRun(
         tool=next((ours for ours, theirs in _TOOLS.items() if theirs == tool), tool),
-        tool_version=_known_version(None if load is None else load.text_or_none("tool_version")),
+        tool_version=_text_if_known(None if load is None else load.text_or_none("tool_version")),
         where=document.where,
         duration_s=completed / request_rate,
         completed=completed,
@@ -51,9 +51,11 @@ def read_benchmark_report(document: JsonTree) -> LoadRun:
         tpot=_latency(latency.at(tpot)),
         request_latency=_latency(latency.at("request_latency")) if "request_latency" in latency else None,
         output_tokens_per_s=measured.number("throughput", "output_token_rate", "mean"),
-        model=None if stack is None else stack.text_or_none("model", "name"),
-        engine=None if stack is None else stack.text_or_none("tool"),
-        engine_version=_known_version(None if stack is None else stack.text_or_none("tool_version")),
+        model=_text_if_known(None if stack is None else stack.text_or_none("model", "name")),
+        engine=_text_if_known(None if stack is None else stack.text_or_none("tool")),
+        engine_version=_text_if_known(None if stack is None else stack.text_or_none("tool_version")),
+        accelerator=_text_if_known(None if stack is None else stack.text_or_none("accelerator", "model")),
+        devices=None if stack is None or not stack.number_or_none("accelerator", "count") else _devices(stack),
         cautions=(_NO_COUNTER,),
     )
 
@@ -91,12 +93,28 @@ def benchmark_report(run: LoadRun, uid: str) -> dict[str, Any]:
     report: dict[str, Any] = {
         "version": VERSION,
         "run": {"uid": uid},
-        "scenario": {"load": {"metadata": {}, "standardized": load, "native": {}}},
+        "scenario": {
+            "stack": [{"metadata": {"label": "server", "cfg_id": uid}, "standardized": _stack(run), "native": {}}],
+            "load": {"metadata": {}, "standardized": load, "native": {}},
+        },
         "results": {"request_performance": {"aggregate": measured}},
     }
     if run.started is not None:
         report["run"]["time"] = {"start": run.started.isoformat(), "duration": f"PT{run.duration_s:.6f}S"}
     return report
+
+
+def _stack(run: LoadRun) -> dict[str, Any]:
+    """Return the measured server. The report demands every field."""
+    return {
+        "kind": "inference_engine",
+        "tool": run.engine or _UNKNOWN,
+        "tool_version": run.engine_version or _UNKNOWN,
+        "role": "replica",
+        "replicas": 1,
+        "model": {"name": run.model or _UNKNOWN},
+        "accelerator": {"model": run.accelerator or _UNKNOWN, "count": run.devices or 0, "parallelism": {}},
+    }
 
 
 def _statistics(latency: LatencyStatistics, units: str) -> dict[str, Any]:
@@ -122,6 +140,11 @@ def _length(requests: JsonTree, load: JsonTree | None, side: str) -> TokenLength
     return TokenLength(mean=asked, counted_by=CountedBy.ASKED, asked=asked)
 
 
-def _known_version(version: str | None) -> str | None:
-    """Return a version, or None if the report says that it is unknown."""
-    return None if version == _UNKNOWN else version
+def _devices(stack: JsonTree) -> int:
+    """Return the accelerators of one replica. The report counts those of all replicas."""
+    return stack.whole("accelerator", "count") // (stack.whole("replicas", low=1) if "replicas" in stack else 1)
+
+
+def _text_if_known(text: str | None) -> str | None:
+    """Return a text, or None if the report says that it is unknown."""
+    return None if text == _UNKNOWN else text

@@ -1,5 +1,7 @@
 """Reads result files of genai-bench."""
 
+from re import fullmatch
+
 from penstock.load_tools.load_run import CountedBy, LoadRun, TokenLength
 from penstock.load_tools.read_statistics import SCALE_BY_UNIT, latency_of_table
 from penstock.reading.json_tree import JsonTree
@@ -45,8 +47,16 @@ def read_genai_bench(document: JsonTree, metadata: JsonTree | None = None) -> Lo
         model=None if metadata is None else metadata.text_or_none("api_model_name"),
         engine=None if engine is None else _ENGINES.get(engine.lower(), engine.lower()),
         engine_version=None if metadata is None else metadata.text_or_none("server_version"),
+        accelerator=None if metadata is None else metadata.text_or_none("server_gpu_type"),
+        devices=None if metadata is None else _devices(metadata),
         cautions=(_SLOW_CLIENT,),
     )
+
+
+def _devices(metadata: JsonTree) -> int | None:
+    """Return the number of accelerators, which the file has as the text that was typed."""
+    stated = metadata.text_or_none("server_gpu_count") or ""
+    return int(stated) if fullmatch("[0-9]{1,5}", stated) else None
 
 
 def _scenario(text: str | None) -> tuple[float | None, float | None]:

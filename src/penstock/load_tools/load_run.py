@@ -76,14 +76,21 @@ class LoadRun:
     """Users of a closed loop; None in an open loop."""
     asked_rate_per_s: float | None = None
     """Requests per second that were asked for in an open loop; None in a closed loop."""
+    most_in_flight: int | None = None
+    """Requests in flight at which an open loop sends no further one; None without such a limit."""
     request_latency: LatencyStatistics | None = None
     model: str | None = None
     tool_version: str | None = None
     engine: str | None = None
     engine_version: str | None = None
+    accelerator: str | None = None
+    """Accelerator of the server, in the words of the person who ran the load tool."""
+    devices: int | None = None
     started: datetime | None = None
     cached_prompt_fraction: float | None = None
     """Share of prompt tokens that the server found in its prefix cache; None if the file does not state it."""
+    accepted_tokens: float | None = None
+    """Mean tokens per step of an engine that drafts; None if the file states no drafting."""
     lateness_s: float | None = None
     """Mean delay of the load tool behind its own schedule in an open loop; None if the file does not state it."""
     stopped_early: bool = False

@@ -68,6 +68,13 @@ def finite_rate(document: JsonTree, key: str) -> float | None:
     return found.number(low=1e-9)
 
 
+def most_in_flight(document: JsonTree, rate_per_s: float | None) -> int | None:
+    """Return the requests in flight at which an open loop of vLLM's or SGLang's tool waits; None without a limit."""
+    if rate_per_s is None or "max_concurrency" not in document:
+        return None
+    return document.whole("max_concurrency", low=1)
+
+
 def closed_loop_users(document: JsonTree, rate_per_s: float | None) -> int | None:
     """Return the users of a closed loop of vLLM's or SGLang's benchmark; None in an open loop.
 

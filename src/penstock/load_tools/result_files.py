@@ -1,6 +1,7 @@
 """Finds the load tool that wrote a result file, and reads its runs."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Final, TypeAlias
 
@@ -33,10 +34,16 @@ def read_runs(text: str, where: str, companion: Companion = lambda _: None) -> t
     """Read every run of a result file of a known load tool."""
     name = PurePath(where).name
     documents = _documents(text, where)
-    runs = tuple(run for document in documents for run in _runs_of(document, name, companion))
+    runs = tuple(_with_real_users(run) for document in documents for run in _runs_of(document, name, companion))
     if not runs:
         raise UnreadableFile(f"{where}: has no run")
     return runs
+
+
+def _with_real_users(run: LoadRun) -> LoadRun:
+    """Return a run of no more users than there were requests. Load tools state the limit that was asked for."""
+    sent = run.completed + run.failed
+    return run if run.users is None or run.users <= sent else replace(run, users=max(1, sent))
 
 
 def run_files(folder: Path) -> list[Path]:

@@ -1,7 +1,13 @@
 """Reads result files of SGLang's serving benchmark (`sglang.bench_serving`, `sglang.benchmark.serving`)."""
 
 from penstock.load_tools.load_run import CountedBy, LoadRun, TokenLength
-from penstock.load_tools.read_statistics import MILLISECONDS, closed_loop_users, finite_rate, latency_of_keys
+from penstock.load_tools.read_statistics import (
+    MILLISECONDS,
+    closed_loop_users,
+    finite_rate,
+    latency_of_keys,
+    most_in_flight,
+)
 from penstock.reading.json_tree import JsonTree
 
 _LENGTHS_ASKED = (
@@ -29,6 +35,7 @@ def read_sglang_bench(document: JsonTree) -> LoadRun:
         failed=_count_failures(document),
         users=closed_loop_users(document, rate),
         asked_rate_per_s=rate,
+        most_in_flight=most_in_flight(document, rate),
         input_length=TokenLength(
             mean=document.number("total_input_tokens") / max(1, completed),
             counted_by=CountedBy.ASKED,
@@ -46,6 +53,7 @@ def read_sglang_bench(document: JsonTree) -> LoadRun:
         model=document.text_or_none("server_info", "served_model_name"),
         engine="sglang" if "server_info" in document else None,
         engine_version=document.text_or_none("server_info", "version"),
+        accepted_tokens=document.number_or_none("accept_length"),
         cautions=(_LENGTHS_ASKED, _NO_STARTS),
     )
 

@@ -15,14 +15,21 @@ _MIN_COMPLETED_FRACTION: Final = 0.99
 _RATE_SIGMAS: Final = 4
 """Random gaps make the rate of n arrivals vary by 1 / sqrt(n); a rate four times that below the asked one is late."""
 _MIN_TPOT_S: Final = 1e-4
+_MIN_TTFT_S: Final = 1e-4
 _MIN_TOKENS: Final = 1.5
 """Mean tokens of an answer above which TPOT is defined for most answers."""
 _MAX_TIME_RATIO: Final = 1.3
 """Ratio of times that ought to be equal. Answers of different lengths make means of products differ."""
 _MAX_RATE_RATIO: Final = 1.15
+_MIN_COMPLETED: Final = 5
+"""Requests below which means say little: the first one waits for kernels to be loaded."""
 _MIN_ROUNDS: Final = 3
 _MIN_BUSY: Final = 0.5
 """Requests in flight per user of a closed loop, as a fraction. The beginning and the end of a run are less busy."""
+_MIN_BUSY_ONCE: Final = 0.3
+"""The same in fewer rounds, most of which are beginning and end."""
+_MAX_NEAR_LIMIT: Final = 0.5
+"""Requests in flight as a fraction of the limit at which an open loop waits. With more, some wait."""
 
 
 def refusals(run: LoadRun, *, cache_is_stated: bool = False) -> tuple[str, ...]:
@@ -34,6 +41,10 @@ def refusals(run: LoadRun, *, cache_is_stated: bool = False) -> tuple[str, ...]:
     sent = run.completed + run.failed
     if not run.completed:
         return ("No request was answered.",)
+    if run.completed < _MIN_COMPLETED:
+        found.append(
+            f"Only {run.completed} requests were answered; their times say little. Send at least ten per user."
+        )
     if run.failed > _MAX_FAILED_FRACTION * sent:
         found.append(f"{run.failed} of {sent} requests failed; the answered ones had less load than was asked for.")
     asked = run.asked_requests
@@ -53,7 +64,7 @@ def refusals(run: LoadRun, *, cache_is_stated: bool = False) -> tuple[str, ...]:
                 f"The load tool sent requests {run.lateness_s * 1e3:.0f} ms late on average, at a gap of "
                 f"{gap_s * 1e3:.0f} ms; give it more processor time."
             )
-    found += [*_slow_arrivals(run), *contradictions(run)]
+    found += [*_slow_arrivals(run), *_unknown_arrivals(run), *contradictions(run)]
     cached = run.cached_prompt_fraction
     if cached is not None and cached > _MAX_CACHED_FRACTION and not cache_is_stated:
         found.append(
@@ -73,13 +84,26 @@ def _slow_arrivals(run: LoadRun) -> Iterator[str]:
         )
 
 
+def _unknown_arrivals(run: LoadRun) -> Iterator[str]:
+    """Yield a reason if an open loop had to wait at its limit, so that its rate does not say when requests arrived."""
+    limit, busy = run.most_in_flight, run.requests_per_s * _whole_s(run)
+    if limit is not None and not run.has_all_records and busy > _MAX_NEAR_LIMIT * limit:
+        yield (
+            f"At most {limit} requests were in flight ({busy:.3g} on average), so they did not arrive at the rate, and "
+            "the file lists no starts; let the load tool list them (`--save-detailed`), or state a rate or users only."
+        )
+
+
 def contradictions(run: LoadRun) -> Iterator[str]:
     """Yield the figures of a run that cannot all be true."""
     tokens = run.output_length.mean
     if tokens > _MIN_TOKENS and run.tpot.mean_s < _MIN_TPOT_S:
         yield f"The TPOT of {run.tpot.mean_s * 1e3:.2g} ms is below that of any server; check the unit in the file."
         return
-    whole_s = run.ttft.mean_s + max(0.0, tokens - 1) * run.tpot.mean_s
+    if run.ttft.mean_s < _MIN_TTFT_S or tokens < 1:
+        yield f"Answers had {tokens:.3g} tokens and a TTFT of {run.ttft.mean_s * 1e3:.2g} ms, which no server has."
+        return
+    whole_s = _whole_s(run)
     stated_s = None if run.request_latency is None else run.request_latency.mean_s
     if stated_s is not None and not 1 / _MAX_TIME_RATIO <= stated_s / whole_s <= _MAX_TIME_RATIO:
         yield (
@@ -92,13 +116,19 @@ def contradictions(run: LoadRun) -> Iterator[str]:
             f"The file states {run.output_tokens_per_s:,.0f} output tokens/s, but its tokens and its duration give "
             f"{rate:,.0f}."
         )
-    if run.users is not None and run.completed >= _MIN_ROUNDS * run.users:
+    if run.users is not None:
         busy = run.requests_per_s * whole_s
-        if not _MIN_BUSY * run.users <= busy <= _MAX_TIME_RATIO * run.users:
+        least = _MIN_BUSY if run.completed >= _MIN_ROUNDS * run.users else _MIN_BUSY_ONCE
+        if not least * run.users <= busy <= _MAX_TIME_RATIO * run.users:
             yield (
                 f"{run.users} users had {busy:.3g} requests in flight on average; "
                 "the times and the duration of the file contradict each other."
             )
+
+
+def _whole_s(run: LoadRun) -> float:
+    """Return the mean duration of a request by its TTFT and TPOT."""
+    return run.ttft.mean_s + max(0.0, run.output_length.mean - 1) * run.tpot.mean_s
 
 
 def missing_facts(run: LoadRun) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from penstock.load_tools.read_statistics import (
     finite_rate,
     from_first_start,
     latency_of_keys,
+    most_in_flight,
     seconds_of_records,
 )
 from penstock.reading.json_tree import JsonTree
@@ -51,6 +52,7 @@ def read_vllm_bench(document: JsonTree) -> LoadRun:
         asked_requests=document.whole("num_prompts"),
         users=closed_loop_users(document, rate),
         asked_rate_per_s=rate,
+        most_in_flight=most_in_flight(document, rate),
         input_length=TokenLength(
             mean=document.number("total_input_tokens") / max(1, completed), counted_by=CountedBy.SERVER
         ),
@@ -65,6 +67,7 @@ def read_vllm_bench(document: JsonTree) -> LoadRun:
         output_tokens_per_s=total_output / duration_s,
         model=document.text_or_none("model_id"),
         started=_date(document.text_or_none("date")),
+        accepted_tokens=document.number_or_none("spec_decode_acceptance_length"),
         records=records,
         cautions=(_VERSION_UNKNOWN,),
     )

@@ -12,7 +12,7 @@ from penstock.performance.calibration.own_correction import OwnCorrection, Setup
 from penstock.reading.file_shape import FieldError, FileShape, file_config
 from penstock.reading.scalars import Number, Text, number
 
-CALIBRATION_VERSION: Final = 2
+CALIBRATION_VERSION: Final = 3
 _DIGITS: Final = 6
 _HEAD: Final = (
     "# Correction of Penstock's predictions by your own runs of exactly this setup. The `factor` of a run is its\n"
@@ -74,8 +74,8 @@ class CalibratedTimes:
     setup: CalibratedSetup
     uncorrected_sigma: Annotated[float, number(low=1e-6, high=10.0, digits=_DIGITS)]
     """Standard deviation of the logarithm of step times before the correction, over their prediction."""
-    first_token: CalibratedFactor
-    """Further factor on the time to first token."""
+    prompts: CalibratedFactor
+    """Further factor on the time of prompt tokens. P10 and P90 are those of the time to first token."""
     runs: tuple[CalibrationRun, ...]
     version: Number = CALIBRATION_VERSION
 
@@ -109,7 +109,7 @@ def calibration_of(
             engine_version=engine_version,
         ),
         uncorrected_sigma=fitted.steps.prior_sigma,
-        first_token=_factor(fitted.first.log_factor, fitted.first.spread),
+        prompts=_factor(fitted.prompts.log_factor, fitted.prompts.spread),
         runs=tuple(map(_run, fitted.runs)),
     )
 
@@ -138,8 +138,8 @@ def read_correction(text: str, name: str) -> OwnCorrection:
             [log(run.factor) for run in found.runs],
             found.uncorrected_sigma,
         ),
-        first_log=log(found.first_token.factor),
-        first_spread=(log(found.first_token.p10), log(found.first_token.p90)),
+        prompt_log=log(found.prompts.factor),
+        first_spread=(log(found.prompts.p10), log(found.prompts.p90)),
         source=name,
     )
 

@@ -68,7 +68,7 @@ def render_calibration(
     columns: int,
 ) -> RenderableType:
     """Draw one row per run, then the factors and the next run."""
-    setup, first = calibration.setup, calibration.first_token
+    setup, prompts = calibration.setup, calibration.prompts
     title = (
         f"{setup.model}, {setup.weights} weights, {setup.kv} cache, {setup.accelerator} {setup.split}, {setup.engine}"
     )
@@ -82,8 +82,8 @@ def render_calibration(
     )
     pieces.append(
         Text(
-            f"First tokens take another {first.factor:.2f}x; a further run lies within {first.p10 - 1:+.0%} to "
-            f"{first.p90 - 1:+.0%}."
+            f"Prompt tokens take another {prompts.factor:.2f}x; TTFT of a further run lies within "
+            f"{prompts.p10 - 1:+.0%} to {prompts.p90 - 1:+.0%}."
         )
     )
     pieces.append(Text(_error_sentence(runs)))

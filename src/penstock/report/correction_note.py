@@ -13,7 +13,7 @@ def correction_note(corrections: Sequence[OwnCorrection]) -> Text:
     known = {one.source: one for one in corrections}
     sentences = [
         f"Corrected by {name}: steps take {exp(one.errors.level):.2f}x the time of the public measurements at the "
-        f"measured loads, first tokens another {exp(one.first_log):.2f}x."
+        f"measured loads, prompt tokens another {exp(one.prompt_log):.2f}x."
         for name, one in known.items()
     ]
     return Text("\n".join(sentences))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
+from zlib import crc32
 
 from penstock.target_runs.bench_target import BenchLoad, BenchTarget
 from penstock.workload import Requests
@@ -69,5 +70,10 @@ def _measured_runs(targets: Sequence[BenchTarget], repeats: int, seed: int) -> I
                         target=target,
                         load=target.loads[number],
                         repetition=repetition,
-                        seed=seed + _SEED_STEP * repetition + number,
+                        seed=seed + _SEED_STEP * repetition + number + _seed_of(target.loads[number]),
                     )
+
+
+def _seed_of(load: BenchLoad) -> int:
+    """Return a number that differs between loads, so that a bench at another rate has other prompts."""
+    return crc32(f"{load.requests_per_s!r} {load.requests}".encode())

@@ -19,6 +19,7 @@ _MIN_PROMPT: Final = 0.95
 _MAX_PROMPT: Final = 1.1
 _TEMPLATE_TOKENS: Final = 64
 """Tokens that a chat template may add to a prompt."""
+_SAME_RATE: Final = 1e-3
 _RATE_SIGMAS: Final = 4
 """Random gaps make the rate of n arrivals vary by 1 / sqrt(n); rates above four times that were not asked for."""
 
@@ -149,8 +150,24 @@ def judge_run(asked: BenchRun, found: LoadRun, *, replayed: bool) -> JudgedRepet
         in_time_fraction=float(met.sum()) / max(1, run.completed + run.failed),
         good_requests_per_s=float(met.sum()) / run.duration_s,
         good_output_tokens_per_s=float(tokens[met].sum()) / run.duration_s,
-        refusals=(*refusals(run), *_other_load(asked, run)),
+        refusals=(*_other_run(asked, found, replayed=replayed), *refusals(run), *_other_load(asked, run)),
     )
+
+
+def _other_run(asked: BenchRun, found: LoadRun, *, replayed: bool) -> Iterator[str]:
+    """Yield the facts that a file states and that show another run than the one that was asked for."""
+    sent, load = found.completed + found.failed, asked.load
+    if sent > load.requests:
+        yield f"The file is of {sent} requests, not of the {load.requests} that were asked for."
+    if replayed:
+        return  # the tool sends the starts of the requests file, and states no rate
+    stated = found.asked_rate_per_s
+    if found.closed_loop:
+        yield f"The file is of {found.users} users in a closed loop, not of {load.requests_per_s:.3g} requests/s."
+    elif stated is not None and abs(stated / load.requests_per_s - 1) > _SAME_RATE:
+        yield f"The file is of {stated:.3g} requests per second, not of {load.requests_per_s:.3g}."
+    elif found.most_in_flight is not None:
+        yield f"The load tool sent no more than {found.most_in_flight} requests at once; leave out the limit."
 
 
 def _with_asked_load(asked: BenchRun, run: LoadRun, *, replayed: bool) -> LoadRun:

@@ -144,6 +144,27 @@ def test_a_disturbed_run_is_refused(reason: str) -> None:
     assert any(reason in one for one in judged.refusals)
 
 
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        ({"users": 16}, "16 users in a closed loop"),
+        ({"asked_rate_per_s": 8.0}, "of 8 requests per second, not of 4"),
+        ({"completed": 60}, "of 60 requests, not of the 40"),
+        ({"asked_rate_per_s": 4.0, "most_in_flight": 16}, "no more than 16 requests at once"),
+    ],
+)
+def test_a_file_of_another_run_is_refused(facts: dict[str, Any], reason: str) -> None:
+    asked = interleave([target("amd", 4.0)], 1, seed=1)[1]
+    assert not judge_run(asked, answered(asked), replayed=False).refusals
+    judged = judge_run(asked, replace(answered(asked), **facts), replayed=False)
+    assert any(reason in one for one in judged.refusals)
+
+
+def test_a_bench_at_another_rate_has_other_prompts() -> None:
+    seeds = {interleave([target("amd", rate)], 1, seed=0)[1].seed for rate in (3.7, 4.0)}
+    assert len(seeds) == 2
+
+
 def options(folder: Path, *targets: str, text: str = PLAN, **more: Any) -> BenchOptions:  # noqa: ANN401 - options
     path = folder / "file.yaml"
     path.write_text(text)
@@ -258,8 +279,18 @@ def acceptance(**changes: object) -> str:
     return str(yaml.safe_dump({"version": 1, "plan": "small", "arrivals": "poisson", "cases": cases}, sort_keys=False))
 
 
+def served_undisturbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *asked: Any) -> BenchAnswer:  # noqa: ANN401
+    """Measure again if a run is undetermined, because this machine was late."""
+    for number in range(3):
+        (tmp_path / str(number)).mkdir()
+        answer = served(tmp_path / str(number), monkeypatch, *asked)
+        if all(one.passes is not None for one in answer.targets):
+            break
+    return answer
+
+
 def test_acceptance_passes_or_fails_each_vendor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = served(tmp_path, monkeypatch, acceptance(), {"pool": "amd", "fault": "slow", "times": 4})
+    answer = served_undisturbed(tmp_path, monkeypatch, acceptance(), {"pool": "amd", "fault": "slow", "times": 4})
     assert [one.passes for one in answer.targets] == [False, True]
     assert answer.targets[1].target.price_source == "catalog rent of 8 h100_sxm"
     assert answer.targets[1].usd_per_mtok is not None

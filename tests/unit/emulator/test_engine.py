@@ -1,7 +1,7 @@
 """The emulator's engine equals the simulator's, one step at a time."""
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -62,7 +62,7 @@ def emulate(scenario: Scenario, replica: Replica) -> list[ObservedSetups]:
                 request.arrival_s = now_s
                 idle_users -= 1
             engine.add(request)
-        seconds = engine.begin(now_s)
+        seconds = engine.begin(now_s) or engine.begin(now_s)  # the second sees what the first released
         assert seconds > 0
         now_s += seconds
         for request in engine.end(now_s):
@@ -73,9 +73,10 @@ def emulate(scenario: Scenario, replica: Replica) -> list[ObservedSetups]:
     return [ObservedSetups((one.first_s or 0.0) - one.arrival_s, ends[id(one)] - one.arrival_s) for one in requests]
 
 
-def worst_difference(scenario: Scenario) -> float:
+def worst_difference(scenario: Scenario, *, asynchronous: bool) -> float:
     """The largest relative difference of medians and 99th percentiles of first tokens and whole answers."""
     pool = scenario_pool(scenario)
+    pool = replace(pool, replica=replace(pool.replica, asynchronous=asynchronous))
     options = Options(users=scenario.users, keep_requests=True)
     fast = simulate([pool], [scenario_requests(scenario)], options=options).served
     assert fast is not None
@@ -94,11 +95,14 @@ SEEDS = [seed for seed in range(18) if KINDS[seed % len(KINDS)] != "conversation
 """What an answer says is not known to the emulator, so turns that contain earlier answers are left out."""
 
 
+@pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_run_of_the_engine_is_the_simulators(seed: int) -> None:
+def test_a_run_of_the_engine_is_the_simulators(seed: int, asynchronous: bool) -> None:  # noqa: FBT001 - a case
     scenario = random_scenario(seed)
-    # Equal blocks that two requests compute at once are kept once here and twice there.
-    assert worst_difference(scenario) < (0.01 if "shared" in scenario.kind else 1e-9)
+    # Equal blocks that two requests compute at once are kept once here and twice there. The block that the newest token
+    # of a preempted request fills is reused here; with asynchronous scheduling, its content is not known yet.
+    allowed = 0.01 if "shared" in scenario.kind else 1e-3 if asynchronous and scenario.kind == "pressure" else 1e-9
+    assert worst_difference(scenario, asynchronous=asynchronous) < allowed
 
 
 def test_an_aborted_request_frees_its_blocks_and_batch_slot() -> None:

@@ -10,6 +10,7 @@ import yaml
 
 from penstock.api.arguments.fleet_argument import fleet_choice
 from penstock.api.export import constants_of, export
+from penstock.api.simulate import simulate
 from penstock.exports.pool_constants import PoolConstants
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "fleets" / "chat-h100-mi300x.yaml"
@@ -42,6 +43,27 @@ def test_llmd_gets_costs_and_a_line_through_our_step_times(constants: list[PoolC
             assert said == pytest.approx(itl_ms(one, batch, 1124), rel=0.15)
 
 
+def test_the_mean_duration_at_a_rate_is_near_the_simulated_one() -> None:
+    """Near the highest rate, durations change steeply with the rate."""
+    profile = json.loads(export(EXAMPLE, "aibrix").splitlines()[0])
+    outputs, inputs = profile["indexes"]
+    row, column = outputs.index(128), inputs.index(512)
+    fleet = fleet_choice(EXAMPLE)
+    seen = simulate(
+        fleet.pools[0].model,
+        fleet.pools[0].accelerator,
+        engine=fleet.pools[0].engine.name,
+        rate=profile["tputs"][row][column],
+        input_tokens=512,
+        output_tokens=128,
+        slo="ttft=1s,tpot=50ms",
+        requests=2000,
+    )
+    (made,) = seen.rows()
+    assert isinstance(made["e2e_s_p50"], float)
+    assert made["e2e_s_p50"] / 2 < profile["e2e"][row][column] < 2 * made["e2e_s_p50"]
+
+
 def test_dynamo_gets_a_profile_that_its_planner_interpolates(constants: list[PoolConstants]) -> None:
     """The planner needs four prompt lengths for cubic splines, and indexes decode steps by the use of the cache."""
     maps = list(yaml.safe_load_all(export(EXAMPLE, "dynamo")))
@@ -58,6 +80,7 @@ def test_dynamo_gets_a_profile_that_its_planner_interpolates(constants: list[Poo
         assert len({len(column) for column in columns}) == 1
         for usage, context, itl, rate in zip(*columns, strict=True):
             batch = round(usage * decode["max_kv_tokens"] / context)
+            assert 1 <= batch <= one.replica.max_sequences
             assert itl == pytest.approx(itl_ms(one, batch, context))
             assert rate == pytest.approx(batch / itl * 1e3 / one.pool.devices)
 
@@ -75,4 +98,10 @@ def test_aibrix_gets_rates_by_length_in_its_own_order(constants: list[PoolConsta
         nearest = rates[outputs.index(256), inputs.index(1024)], rates[outputs.index(128), inputs.index(1024)]
         assert nearest[0] <= one.requests_per_s <= nearest[1]
         assert made["slos"] == {"percentile": 0, "ttft": 1.0, "tpot": 0.05}
-        assert set(made) == {"gpu", "cost", "tputs", "indexes", "created", "e2e", "slos"}
+        assert set(made) == {"gpu", "cost", "tputs", "indexes", "created", "e2e", "ttft", "slos"}
+        whole_s, first_s = np.array(made["e2e"]), np.array(made["ttft"])
+        kept = rates > 0
+        most_s = 1.0 + 0.05 * np.array(outputs)[:, None] + 0 * whole_s
+        assert (whole_s[kept] <= most_s[kept]).all()
+        assert (first_s[kept] <= 1.0).all()
+        assert (rates * whole_s <= 1.05 * one.replica.max_sequences).all()

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
+from load_results import FOLDER
 from penstock.api.arguments.fleet_argument import fleet_choice
+from penstock.api.calibrate import calibrate
 from penstock.api.export import constants_of, export
 from penstock.api.simulate import simulate
 from penstock.errors import UsageError
@@ -105,3 +107,18 @@ def test_a_pool_without_endpoints_is_refused(to: str) -> None:
 def test_an_unknown_format_is_refused() -> None:
     with pytest.raises(UsageError, match="write one of envoy, litellm, sglang-router, keda"):
         export(EXAMPLE, "nginx")
+
+
+@pytest.mark.parametrize("to", ["aibrix", "llm-d", "sglang-router"])
+def test_a_pool_without_a_price_is_not_taken_as_free(to: str) -> None:
+    first, *others = fleet().pools
+    given = replace(fleet(), pools=(replace(first, usd_per_hour=None), *others))
+    with pytest.raises(UsageError, match=r"h100.* no price"):
+        export(given, to)
+
+
+def test_a_calibration_of_another_setup_is_refused(shared: Path, tmp_path: Path) -> None:
+    text = calibrate([shared / FOLDER / "vllm-bench-0.33.0/c4.json"], "h100:2", "vllm", "fp8", "fp8").text()
+    (tmp_path / "own.yaml").write_text(text)
+    with pytest.raises(UsageError, match=r"own.yaml does not correct a setup of this question"):
+        export(fleet(), "envoy", calibration=str(tmp_path / "own.yaml"))

@@ -54,9 +54,22 @@ def test_an_undisturbed_run_is_used() -> None:
         (replace(GOOD, duration_s=20, output_tokens_per_s=640), "Requests arrived at 5 per second, not at the 10"),
         (replace(GOOD, tpot=LatencyStatistics(mean_s=0)), "The TPOT of 0 ms is below that of any server"),
         (replace(GOOD, tpot=LatencyStatistics(mean_s=2e-5)), "check the unit in the file"),
+        (replace(GOOD, ttft=LatencyStatistics(mean_s=-0.002)), "a TTFT of -2 ms, which no server has"),
+        (
+            replace(GOOD, output_length=TokenLength(mean=0, counted_by=CountedBy.SERVER), output_tokens_per_s=0),
+            "Answers had 0 tokens",
+        ),
         (replace(GOOD, request_latency=LatencyStatistics(mean_s=27)), "TTFT and 128 tokens take 2.74 s"),
         (replace(GOOD, output_tokens_per_s=12800), "its tokens and its duration give 1,280"),
         (replace(GOOD, users=4, asked_rate_per_s=None), "4 users had 27.4 requests in flight"),
+        (replace(GOOD, users=100, asked_rate_per_s=None), "100 users had 27.4 requests in flight"),
+        (replace(GOOD, most_in_flight=40), "At most 40 requests were in flight (27.4 on average)"),
+        (
+            replace(
+                GOOD, completed=1, asked_requests=1, duration_s=2.74, output_tokens_per_s=46.7, asked_rate_per_s=None
+            ),
+            "Only 1 requests were answered",
+        ),
     ],
 )
 def test_a_disturbed_run_is_refused(run: LoadRun, reason: str) -> None:
@@ -64,12 +77,36 @@ def test_a_disturbed_run_is_refused(run: LoadRun, reason: str) -> None:
     assert reason in only
 
 
+def test_a_limit_far_above_the_load_delays_no_request() -> None:
+    assert refusals(replace(GOOD, most_in_flight=100)) == ()
+
+
+def test_a_closed_loop_has_no_more_users_than_requests(shared: Path, tmp_path: Path) -> None:
+    document = json.loads((shared / FOLDER / "vllm-bench-0.33.0/c16.json").read_text())
+    path = tmp_path / "c1000.json"
+    path.write_text(json.dumps({**document, "max_concurrency": 1000}))
+    (run,) = load_runs(path)
+    assert run.users == run.completed == 60
+    assert "60 users had" in refusals(run)[0]
+
+
+def test_a_rate_with_a_limit_is_an_open_loop_with_that_limit(shared: Path, tmp_path: Path) -> None:
+    document = json.loads((shared / FOLDER / "vllm-bench-0.33.0/c16.json").read_text())
+    unlisted = {key: value for key, value in document.items() if key != "start_times"}
+    path = tmp_path / "capped.json"
+    path.write_text(json.dumps({**unlisted, "request_rate": 8.0}))
+    (run,) = load_runs(path)
+    assert (run.users, run.asked_rate_per_s, run.most_in_flight) == (None, 8.0, 16)
+    assert any("At most 16 requests were in flight" in reason for reason in refusals(run))
+
+
 def test_cache_hits_are_accepted_where_prefixes_are_shared_on_purpose() -> None:
     assert refusals(replace(GOOD, cached_prompt_fraction=0.95), cache_is_stated=True) == ()
 
 
 def test_a_written_report_is_read_as_the_same_run() -> None:
-    report = yaml.safe_load(yaml.safe_dump(benchmark_report(GOOD, "1")))
+    good = replace(GOOD, model="llama-3.1-70b", engine="vllm", engine_version="0.32.0", accelerator="H100", devices=2)
+    report = yaml.safe_load(yaml.safe_dump(benchmark_report(good, "1")))
     read = read_benchmark_report(JsonTree(report, "report.yaml"))
     for name in (
         "duration_s",
@@ -80,8 +117,15 @@ def test_a_written_report_is_read_as_the_same_run() -> None:
         "tpot",
         "output_tokens_per_s",
         "tool",
+        "model",
+        "engine",
+        "engine_version",
+        "accelerator",
+        "devices",
     ):
-        assert getattr(read, name) == getattr(GOOD, name)
+        assert getattr(read, name) == getattr(good, name)
+    unknown = read_benchmark_report(JsonTree(benchmark_report(GOOD, "1"), "report.yaml"))
+    assert (unknown.model, unknown.engine, unknown.accelerator, unknown.devices) == (None, None, None, None)
 
 
 def test_a_report_of_guidellm_gives_the_latency_between_tokens() -> None:

@@ -22,8 +22,8 @@ from penstock.cli.root import app
 from penstock.errors import UsageError
 from penstock.load_tools.load_run import CountedBy, LatencyStatistics, LoadRun, RequestRecord, TokenLength
 from penstock.own_runs.calibration_file import read_correction
-from penstock.own_runs.fit_correction import FittedCorrection, fit_correction
-from penstock.own_runs.replay_run import replay_run
+from penstock.own_runs.fit_correction import FittedCorrection, Replay, fit_correction
+from penstock.own_runs.replay_run import SimulatedRun, replay_run
 from penstock.performance.calibration.own_correction import log_loads
 from penstock.performance.prediction.serving_stack import stack_of
 from penstock.performance.shipped.shipped_runs import shipped_efficiencies
@@ -60,22 +60,28 @@ def run_of(users: int | None, rate_per_s: float | None = None) -> LoadRun:
     )
 
 
-def measured(run: LoadRun, hidden_log: float, first_log: float = 0.0) -> LoadRun:
+def measured(run: LoadRun, hidden_log: float, prompt_log: float = 0.0) -> LoadRun:
     """Return a run as a server with a hidden speed answers it."""
-    seen = replay_run(run, placement(), hidden_log)
+    seen = replay_run(run, placement().with_slower_prompts(prompt_log), hidden_log)
     return replace(
         run,
         tpot=LatencyStatistics(mean_s=seen.tpot_s),
-        ttft=LatencyStatistics(mean_s=seen.ttft_s * exp(first_log)),
+        ttft=LatencyStatistics(mean_s=seen.ttft_s),
         output_tokens_per_s=seen.output_tokens_per_s,
     )
 
 
 def fitted(*runs: LoadRun) -> FittedCorrection:
     stack = placement().stack
-    return fit_correction(
-        runs, lambda run, at: replay_run(run, placement(), at), prior=stack.spread, first_prior=stack.first_spread
-    )
+    return fit_correction(runs, replay_at, prior=stack.spread, first_prior=stack.first_spread)
+
+
+def replay_at(prompt_log: float) -> Replay:
+    return partial(_replay, placement().with_slower_prompts(prompt_log))
+
+
+def _replay(slower: Placement, run: LoadRun, log_factor: float) -> SimulatedRun:
+    return replay_run(run, slower, log_factor)
 
 
 @pytest.mark.parametrize("hidden", [0.7, 1.0, 1.4])
@@ -83,7 +89,7 @@ def test_a_hidden_speed_is_found_from_six_runs(hidden: float) -> None:
     loads = [(1, None), (4, None), (16, None), (64, None), (None, 1.0), (None, 3.0)]
     found = fitted(*(measured(run_of(users, rate), log(hidden), log(1.2)) for users, rate in loads))
     assert exp(found.steps.level) == pytest.approx(hidden, rel=0.05)
-    assert exp(found.first.log_factor) == pytest.approx(1.2, rel=0.1)
+    assert exp(found.prompts.log_factor) == pytest.approx(1.2, rel=0.1)
     low, high = found.steps.spread(found.steps.loads)
     before_low, before_high = placement().stack.spread
     assert before_low < low < 0 < high < before_high
@@ -132,10 +138,7 @@ def test_the_listed_starts_of_a_closed_loop_never_overload_a_slower_server() -> 
 
 def test_one_run_moves_a_certain_prediction_little() -> None:
     run = measured(run_of(16), log(1.2))
-    replay = partial(replay_run, placement=placement())
-    certain = fit_correction(
-        [run], lambda one, at: replay(one, log_factor=at), prior=(-0.01, 0.01), first_prior=(-0.1, 0.1)
-    )
+    certain = fit_correction([run], replay_at, prior=(-0.01, 0.01), first_prior=(-0.1, 0.1))
     assert exp(certain.steps.level) < 1.02
 
 
@@ -152,6 +155,7 @@ def test_predictions_are_corrected_for_exactly_this_setup(shared: Path, tmp_path
     files = [shared / FOLDER / f"vllm-bench-0.33.0/{load}.json" for load in ("c4", "c16")]
     answer = calibrate(files, "h100:2", **SETUP)
     body, runs = answer.text().split("runs:")
+    body = re.sub(r"factor: [\d.]+", "factor: 1.0", body)
     text = f"{body}runs:" + re.sub(r"factor: [\d.]+", "factor: 1.5", runs)
     (tmp_path / "calibration.yaml").write_text(text)
     read = read_correction(text, "calibration.yaml").errors
@@ -192,7 +196,7 @@ def test_a_run_of_another_model_is_doubted(shared: Path) -> None:
     answer = calibrate([file], "h100:2", model="llama-3.1-8b", **SETUP)
     assert not answer.good
     assert "outside the prediction's P1 to P99" in answer.doubts[0]
-    assert "names llama-3.1-70b, not llama-3.1-8b" in answer.doubts[1]
+    assert "names llama-3.1-70b, not llama-3.1-8b" in answer.doubts[-1]
     assert calibrate([file], "h100:2", model="llama-3.1-8b", accept_doubtful=True, **SETUP).good
 
 

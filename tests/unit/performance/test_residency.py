@@ -7,11 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import accelerator_with, deployment, model
+from penstock.api.arguments.host_loads_argument import host_loads_choice
 from penstock.catalog import load_accelerator
 from penstock.catalog.accelerator import Accelerator
-from penstock.errors import DeploymentError
+from penstock.errors import DeploymentError, UsageError
 from penstock.performance import fit
 from penstock.performance.residency.co_residence import asleep_bytes, share_memory
+from penstock.performance.residency.host_loads import host_loads
 from penstock.performance.residency.lora_adapters import adapter_bytes, adapter_load_s
 from penstock.performance.residency.packing import pack
 from penstock.performance.residency.published_times import PUBLISHED, Transition
@@ -154,3 +156,37 @@ def test_each_cache_holds_the_same_number_of_requests(accelerator: str) -> None:
     held = [share.fit.capacity.cached_requests for share in shared.shares if share.fit and share.fit.capacity]
     assert len(held) == 3
     assert max(one or 0 for one in held) - min(one or 0 for one in held) <= 1
+
+
+@given(
+    fixed_s=st.floats(0.0, 100.0),
+    s_per_gb=st.floats(0.01, 10.0),
+    sizes=st.lists(st.floats(1e6, 1e12), min_size=2, max_size=6, unique=True).filter(
+        lambda all_: max(all_) > 2 * min(all_)
+    ),
+)
+def test_a_host_that_follows_a_line_is_known_from_its_loads(
+    fixed_s: float, s_per_gb: float, sizes: list[float]
+) -> None:
+    found = host_loads([(size, fixed_s + s_per_gb * size / 1e9) for size in sizes])
+    for size in sizes:
+        assert found.seconds(size) == pytest.approx(fixed_s + s_per_gb * size / 1e9, rel=1e-4)
+
+
+@given(measured=st.lists(st.tuples(st.floats(1e6, 1e12), st.floats(1e-3, 1e3)), min_size=2, max_size=6))
+def test_a_larger_model_never_loads_faster_and_no_time_is_negative(measured: list[tuple[float, float]]) -> None:
+    if len({size for size, _ in measured}) < 2:
+        with pytest.raises(ValueError, match="two sizes"):
+            host_loads(measured)
+        return
+    found = host_loads(measured)
+    assert 0 <= found.seconds(0) <= found.seconds(1e9) <= found.seconds(1e12)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1GB=2s", "1GB=2s,1GB=3s", "1GB=2s,2GB", "1GB=fast,2GB=3s", "0GB=1s,2GB=3s", "1=2s,2=3s"]
+)
+def test_loads_that_tell_no_line_are_refused_in_one_line(text: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        host_loads_choice("starts", text)
+    assert "\n" not in str(refused.value)

@@ -7,8 +7,8 @@ from typing import Final, get_args
 
 from penstock.api.arguments.choices import cache_choice, model_choice
 from penstock.api.options.file_types import AskedFleet
-from penstock.catalog import load_accelerator
 from penstock.catalog.accelerator import Accelerator
+from penstock.catalog.own_accelerator import find_accelerator
 from penstock.errors import UsageError
 from penstock.fleet.deployment import Deployment
 from penstock.fleet.engine_settings import ENGINE_FIELDS, EngineSetting, caches_prefixes, context_limit
@@ -109,7 +109,7 @@ def _misfit(pool: Pool, placement: Placement) -> str:
 
 def deployed_pool(pool: Pool) -> Deployment:
     """Describe one replica of a pool as a deployment."""
-    drafts, accelerator = _drafts(pool), load_accelerator(pool.accelerator)
+    drafts, accelerator = _drafts(pool), find_accelerator(pool.accelerator)
     if pool.vendor.lower() in _VENDORS - {accelerator.vendor}:
         raise UsageError(
             f"pool '{pool.name}' has `vendor: {pool.vendor}`, but the vendor of {pool.accelerator} is "
@@ -138,7 +138,7 @@ def _engine(pool: Pool) -> Engine:
     known = pool.engine.name in ENGINES
     usual = serving_defaults(
         serving_engine(pool.engine.name) if known else "vllm",
-        load_accelerator(pool.accelerator),
+        find_accelerator(pool.accelerator),
         version=pool.engine.version if known and pool.engine.version != UNSTATED else None,
         tp=pool.split.tp,
         pp=pool.split.pp,

@@ -5,6 +5,7 @@ from os import fspath
 
 from penstock.api.arguments.choices import counted_targets
 from penstock.api.options.argument_types import AskedModel, Targets
+from penstock.api.options.calibration_choice import FoundCalibrations
 from penstock.api.options.option_fields import flags_of
 from penstock.api.options.predict_options import ClosedLoopOptions
 from penstock.api.options.simulate_options import SimulateOptions
@@ -17,6 +18,8 @@ def simulate_command(options: ClosedLoopOptions) -> str:
     shared = flags_of(SimulateOptions)
     for name, (flag, _) in flags_of(ClosedLoopOptions).items():
         value = getattr(options, name)
+        if isinstance(value, FoundCalibrations):
+            continue  # the next command finds the project's file as well
         if name in shared and name not in {"model", "on"} and str(value) != str(shared[name][1].default):
             words.append(flag.name or f"--{name.replace('_', '-')}")
             words += [] if value is True else [str(value)]

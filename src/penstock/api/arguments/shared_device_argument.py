@@ -2,15 +2,20 @@
 
 from dataclasses import dataclass, replace
 from math import inf
+from typing import Final
 
 from penstock.api.arguments.fleet_argument import deployed_pool
 from penstock.errors import DeploymentError, UsageError
 from penstock.fleet.deployment import Deployment
+from penstock.fleet.engine_settings import ENGINE_FIELDS
 from penstock.fleet.pools import Fleet, Pool
 from penstock.performance.memory.budget import fit
 from penstock.performance.residency.co_residence import share_memory
 from penstock.performance.residency.transition_times import TransitionSeconds, sleep_to_host, wake_from_host
 from penstock.simulation.model_swapping import SwappedModel, SwappingDevice
+
+_MEMORY: Final = frozenset({"memory_fraction", "kv_cache_bytes"})
+"""Settings of an engine's own memory. They say nothing about the memory of its device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +69,8 @@ def _patience_s(fleet: Fleet, pool: str) -> float:
 
 def _resident(pool: Pool) -> _Resident:
     deployment = deployed_pool(pool)
-    whole = replace(deployment, engine=replace(deployment.engine, kv_cache_bytes=None))
+    others = {name: value for name, value in pool.engine.settings.items() if ENGINE_FIELDS.get(name) not in _MEMORY}
+    whole = deployed_pool(replace(pool, engine=replace(pool.engine, settings=others)))
     shared = share_memory([whole], [1])
     share, engine = shared.shares[0], deployment.engine
     return _Resident(

@@ -37,7 +37,7 @@ class CalibrateOptions:
     pool: str | None = option("Pool of the gateway. Default: its only pool.", default=None)
     seconds: float = option("Longest time to watch the gateway, in seconds.", default=120.0, min=1)
     plan: Path | str | None = option(
-        "Plan file. The next run is then the one that says most about the loads of its workloads.",
+        "Plan file. The next run is then the one that says most about the loads of this plan.",
         default=None,
         metavar="FILE",
     )

@@ -47,7 +47,7 @@ class Software:
     date: date
 
     def __str__(self) -> str:
-        return f"{self.scenario} {self.version} {self.date}"
+        return " ".join(filter(None, (self.scenario, self.version, str(self.date))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

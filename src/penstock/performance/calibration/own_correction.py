@@ -60,9 +60,10 @@ class OwnCorrection:
     setup: SetupFingerprint
     errors: LoadErrors
     """Logarithms of the factors on the time of every step, by load, and their uncertainty."""
-    first_log: float
-    """Logarithm of a further factor on the time to first token, after the steps are corrected."""
+    prompt_log: float
+    """Logarithm of a further factor on the time of prompt tokens, after the steps are corrected."""
     first_spread: Logs
+    """P10 and P90 of a further run's time to first token over the corrected one, as logarithms."""
     source: str
     """Name of the calibration file, for the answer's sources."""
     must_fit: bool = True

@@ -130,7 +130,7 @@ def _layouts(deployment: Deployment) -> Iterator[Parallelism]:
 def _with_split(deployment: Deployment, layout: Parallelism) -> Deployment:
     """Return the deployment with the given split.
 
-    Engine settings that are defaults become the defaults of the new split.
+    If the deployment has the default engine settings, the result has the defaults of the new split.
     """
     engine, accelerator, asked = deployment.engine, deployment.accelerator, deployment.parallelism
     if engine == usual_settings(engine, accelerator, tp=asked.tp, pp=asked.pp):

@@ -6,8 +6,6 @@ from datetime import date
 from functools import cache, cached_property, lru_cache, partial
 from typing import Literal
 
-import numpy as np
-
 from penstock.fleet.deployment import Deployment
 from penstock.performance.calibration.benchmark_harness import Sending
 from penstock.performance.calibration.efficiencies import Efficiencies, Novelty, ObservedSetups
@@ -69,12 +67,9 @@ class Stack:
 
     def with_correction(self, correction: OwnCorrection) -> "Stack":
         """Return the stack corrected by the user's own runs."""
-        first_factor = float(np.exp(correction.first_log))
         return replace(
             self,
-            curve=self.curve.with_own_runs(correction.errors),
-            request_s=self.request_s * first_factor,
-            first_ratio=self.first_ratio * first_factor,
+            curve=self.curve.with_own_runs(correction.errors).with_slower_prompts(correction.prompt_log),
             spread_of=correction.typical_spread,
             first_spread=correction.first_spread,
             tier="calibrated",

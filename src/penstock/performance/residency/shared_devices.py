@@ -7,6 +7,7 @@ from typing import Final
 
 from penstock.fleet.deployment import Deployment
 from penstock.performance.residency.co_residence import ModelShare, SharedMemory
+from penstock.performance.residency.host_loads import HostLoads
 from penstock.performance.residency.packing import Packing
 from penstock.performance.residency.transition_times import TransitionSeconds, start, wake_from_disk, wake_from_host
 
@@ -74,8 +75,18 @@ class SharedDevices:
     """Names of models that no group holds."""
 
 
-def describe_packing(deployments: Sequence[Deployment], packing: Packing, server: str) -> SharedDevices:
-    """Describe a packing of deployments that have the same accelerator and split. `server` is the engine's program."""
+def describe_packing(
+    deployments: Sequence[Deployment],
+    packing: Packing,
+    server: str,
+    *,
+    starts: HostLoads | None = None,
+    reloads: HostLoads | None = None,
+) -> SharedDevices:
+    """Describe a packing of deployments that have the same accelerator and split. `server` is the engine's program.
+
+    `starts` and `reloads` are those of the user's host; without them, published times are used.
+    """
     first = deployments[0]
     return SharedDevices(
         accelerator=first.accelerator.id,
@@ -85,7 +96,9 @@ def describe_packing(deployments: Sequence[Deployment], packing: Packing, server
         groups=len(packing.groups),
         device_groups=tuple(_group(number, group) for number, group in enumerate(packing.groups, 1)),
         models=tuple(
-            _model(number, share, server) for number, group in enumerate(packing.groups, 1) for share in group.shares
+            _model(number, share, server, starts, reloads)
+            for number, group in enumerate(packing.groups, 1)
+            for share in group.shares
         ),
         too_large=packing.too_large,
     )
@@ -103,7 +116,9 @@ def _group(number: int, shared: SharedMemory) -> DeviceGroup:
     )
 
 
-def _model(number: int, share: ModelShare, server: str) -> ModelOnDevice:
+def _model(
+    number: int, share: ModelShare, server: str, starts: HostLoads | None, reloads: HostLoads | None
+) -> ModelOnDevice:
     deployment, budget = share.alone.deployment, share.alone.budget
     capacity = None if share.fit is None else share.fit.capacity
     weight_bytes = 0 if budget is None else budget.weight_bytes
@@ -121,6 +136,6 @@ def _model(number: int, share: ModelShare, server: str) -> ModelOnDevice:
         host_bytes=weight_bytes * ranks,
         memory_fraction=ceil(_STEPS * share.resident_bytes / accelerator.usable_hbm_bytes) / _STEPS,
         wake=wake_from_host(accelerator, server, weight_bytes),
-        wake_from_disk=wake_from_disk(accelerator, server, weight_bytes * ranks),
-        start=start(accelerator, server, weight_bytes * ranks),
+        wake_from_disk=wake_from_disk(accelerator, server, weight_bytes * ranks, host=reloads),
+        start=start(accelerator, server, weight_bytes * ranks, host=starts),
     )

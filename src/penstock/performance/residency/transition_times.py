@@ -5,6 +5,7 @@ from statistics import median, quantiles
 from typing import Final, Literal
 
 from penstock.catalog.accelerator import Accelerator
+from penstock.performance.residency.host_loads import HostLoads
 from penstock.performance.residency.published_times import PUBLISHED, PublishedTime, Transition
 
 _PCIE_BYTES_PER_S_PER_LANE: Final = {"3.0": 0.985e9, "4.0": 1.969e9, "5.0": 3.938e9, "6.0": 7.563e9}
@@ -25,8 +26,9 @@ class TransitionSeconds:
     low_s: float
     median_s: float
     high_s: float
-    tier: Literal["calibrated", "transferred"]
-    """`calibrated` for vLLM on the accelerator of the published times, else `transferred`."""
+    tier: Literal["measured", "calibrated", "transferred"]
+    """`measured` from times of the user's host, `calibrated` for vLLM on the accelerator of the published times, else
+    `transferred`."""
     source: str
 
 
@@ -74,27 +76,34 @@ def discard(accelerator: Accelerator, engine: str) -> TransitionSeconds | None:
 
 
 def wake_from_disk(
-    accelerator: Accelerator, engine: str, weight_bytes: float, *, disk_bytes_per_s: float | None = None
+    accelerator: Accelerator, engine: str, weight_bytes: float, *, host: HostLoads | None = None
 ) -> TransitionSeconds | None:
     """Return the time to read the weights of all ranks again while the engine lives. None if undetermined.
 
-    All ranks read one disk. Without `disk_bytes_per_s`, its rate is that of published loads from NVMe by one rank.
+    All ranks read one disk. Without loads of the host, its rate is that of published loads from NVMe by one rank.
     """
     if engine not in _ENGINES:
         return None
-    seconds = _reading_s(weight_bytes, disk_bytes_per_s, start_s=_DISK_START_S)
+    if host is not None:
+        return _of_host(host, weight_bytes)
+    seconds = _reading_s(weight_bytes, start_s=_DISK_START_S)
     return _answer(seconds, accelerator, engine, Transition.WAKE_FROM_DISK)
 
 
 def start(
-    accelerator: Accelerator, engine: str, weight_bytes: float, *, disk_bytes_per_s: float | None = None
+    accelerator: Accelerator, engine: str, weight_bytes: float, *, host: HostLoads | None = None
 ) -> TransitionSeconds | None:
-    """Return the time to start a new engine process with its weights, graphs and kernels. None if undetermined."""
+    """Return the time to start a new engine process with its weights, graphs and kernels. None if undetermined.
+
+    Starts of the host replace the published times. Those differ by the host more than by anything else.
+    """
     if engine not in _ENGINES:
         return None
+    if host is not None:
+        return _of_host(host, weight_bytes)
     rate = disk_rate().median
     set_up = _spread([row.seconds - row.bytes_per_rank / rate for row in _rows(Transition.START)])
-    reading = _reading_s(weight_bytes, disk_bytes_per_s, start_s=0.0)
+    reading = _reading_s(weight_bytes, start_s=0.0)
     seconds = Spread(
         low=set_up.low + reading.low, median=set_up.median + reading.median, high=set_up.high + reading.high
     )
@@ -128,9 +137,15 @@ def _over_link(
     return _answer(seconds, accelerator, engine, transition)
 
 
-def _reading_s(weight_bytes: float, disk_bytes_per_s: float | None, *, start_s: float) -> Spread:
-    stated = disk_bytes_per_s
-    rate = disk_rate() if stated is None else Spread(low=stated, median=stated, high=stated)
+def _of_host(host: HostLoads, weight_bytes: float) -> TransitionSeconds:
+    seconds = host.seconds(weight_bytes)
+    return TransitionSeconds(
+        low_s=seconds, median_s=seconds, high_s=seconds, tier="measured", source="times of your host"
+    )
+
+
+def _reading_s(weight_bytes: float, *, start_s: float) -> Spread:
+    rate = disk_rate()
     return Spread(
         low=start_s + weight_bytes / rate.high,
         median=start_s + weight_bytes / rate.median,

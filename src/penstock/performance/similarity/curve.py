@@ -26,7 +26,7 @@ from penstock.performance.similarity.slowdowns import (
     closed_loop_case,
     slowdowns_through,
 )
-from penstock.performance.step.step_work import Array, ReplicaWork
+from penstock.performance.step.step_work import COMPONENTS, PROMPT_COMPONENTS, Array, ReplicaWork
 
 DOUBLINGS: Final = np.arange(15)
 """Base-2 logarithms of the numbers of users for which a setup's factors are computed."""
@@ -52,6 +52,12 @@ class Curve:
     def with_own_runs(self, errors: LoadErrors) -> "Curve":
         """Return the curve corrected by the user's own runs, which were compared with this curve."""
         return replace(self, slowdowns=self.slowdowns * float(np.exp(errors.level)), own_runs=errors)
+
+    def with_slower_prompts(self, prompt_log: float) -> "Curve":
+        """Return the curve of an engine that takes exp(`prompt_log`) times as long for prompt tokens."""
+        slowdowns = self.slowdowns.copy()
+        slowdowns[[COMPONENTS.index(name) for name in PROMPT_COMPONENTS]] *= np.exp(prompt_log)
+        return replace(self, slowdowns=slowdowns)
 
     def without_corrections(self, factor: float) -> "Curve":
         """Return the slowdowns times a factor, without the corrections, for engines that run only one phase."""

@@ -20,7 +20,7 @@ from penstock.performance.similarity.posterior import Measured
 from penstock.performance.step.step_work import Array
 
 UnseenDraft = Literal["load", "setup"]
-"""The part of a run with drafts that was never measured with drafts: only its load, or its whole setup."""
+"""What was never measured with drafts: the load of a run, or its whole setup."""
 
 _OF_STACK: Final = (
     Reason(name="all", label=None),

@@ -23,9 +23,11 @@ _DEVIATION_SHARE: Final = 0.85
 _DOUBLINGS: Final = (3.0, 5.0, 9.0)
 """Doublings of users, of input tokens and of output tokens over which loads share a deviation (length scales)."""
 RUN_NOISE: Final = 0.03
-"""Standard deviation of the log time per token of a run around its repetitions."""
+"""Standard deviation of the log time per token of a run around its repetitions. Counts as one repetition."""
+_SAME_LOAD: Final = 0.1
+"""Doublings of users and lengths below which two runs have the same load."""
 _P90_SIGMAS: Final = 1.2816
-_TRUST: Final = 4.0
+PRIOR_RUNS: Final = 4.0
 """Number of runs that the stated prior variance counts as when runs show a larger variance."""
 
 
@@ -46,18 +48,33 @@ class LoadErrors:
 
     def sigma(self, at: LogLoad) -> Array:
         """Return the standard deviation of a further run at each load around its corrected prediction."""
-        return np.asarray(self._widening * np.sqrt(self._variance(at) + RUN_NOISE**2))
+        return np.asarray(self._widening * np.sqrt(self._variance(at) + self.noise**2))
 
     def sigma_after(self, at: LogLoad, run: LogLoad) -> Array:
         """Return `sigma` at each load after one further run at the load `run`."""
         known = self._covariance(at, self.loads) @ self._inverse
         shared = self._covariance(at, run) - known @ self._covariance(self.loads, run)
-        told = shared[:, 0] ** 2 / (self._variance(run)[0] + RUN_NOISE**2)
-        return np.asarray(self._widening * np.sqrt(np.maximum(self._variance(at) - told, 0.0) + RUN_NOISE**2))
+        told = shared[:, 0] ** 2 / (self._variance(run)[0] + self.noise**2)
+        return np.asarray(self._widening * np.sqrt(np.maximum(self._variance(at) - told, 0.0) + self.noise**2))
 
     def spread(self, at: LogLoad) -> tuple[float, float]:
         """Return P10 and P90 of a further run over its corrected prediction, as logarithms, over the given loads."""
         return spread_of(self.sigma(at))
+
+    @cached_property
+    def noise(self) -> float:
+        """Return the standard deviation of the log time of a run around its repetitions.
+
+        Repeated runs may differ more than usual, because other work, heat or clocks change the speed of a server. The
+        differences of equal loads then raise it, and with it every interval.
+        """
+        gaps = [np.abs(np.subtract.outer(logs, logs)) for logs in self.loads]
+        same = np.max(gaps, axis=0) < _SAME_LOAD
+        sizes = same.sum(axis=1)
+        deviations = self.errors - same @ self.errors / sizes
+        repeated = len(self.errors) - float(np.sum(1 / sizes))
+        variance = (RUN_NOISE**2 + float(deviations @ deviations)) / (1 + repeated)
+        return max(RUN_NOISE, float(np.sqrt(variance)))
 
     @cached_property
     def level(self) -> float:
@@ -68,12 +85,12 @@ class LoadErrors:
     def _widening(self) -> float:
         """Return the factor on all standard deviations if the runs differ from the prediction more than it states."""
         surprise = float(self.errors @ self._inverse @ self.errors)
-        return max(1.0, float(np.sqrt((_TRUST + surprise) / (_TRUST + len(self.errors)))))
+        return max(1.0, float(np.sqrt((PRIOR_RUNS + surprise) / (PRIOR_RUNS + len(self.errors)))))
 
     @cached_property
     def _inverse(self) -> Array:
         whole = self._covariance(self.loads, self.loads)
-        whole[np.diag_indices(len(self.errors))] += RUN_NOISE**2
+        whole[np.diag_indices(len(self.errors))] += self.noise**2
         return np.asarray(np.linalg.inv(whole))
 
     def _variance(self, at: LogLoad) -> Array:

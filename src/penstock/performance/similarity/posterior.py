@@ -125,8 +125,8 @@ class Evidence:
     def log_seconds(self, asked: Cases) -> Array:
         """Predict the log seconds between two tokens for each run in `asked`. All these runs are of one deployment.
 
-        The shift from the common slowdowns equals `covariance(asked, rows) @ solved`. For each reason, only the rows
-        that share the reason's label are summed, because most rows share few labels.
+        The shift from the common slowdowns equals `covariance(asked, rows) @ solved`. Most rows share few labels with a
+        run, so for each kind of label only the rows with the run's label are summed.
         """
         if not len(asked):
             return np.zeros(0)

@@ -40,6 +40,8 @@ COMPONENTS: Final = (
 """Columns of a step's work. The first seven columns are seconds at peak speed. The eighth column is the time to read
 weights that must be widened because their format has no datapath, in seconds. The other columns are counts of launches,
 messages, steps, and the layers of steps that carry prompts. Steps that carry prompts run outside captured graphs."""
+PROMPT_COMPONENTS: Final = ("prefill", "prompt_layers")
+"""Components of prompt tokens alone."""
 PHYSICAL: Final = 7
 """Number of physical components, which come first in `COMPONENTS`. All components that are not physical, except
 `widening`, are counts with a fitted cost per count."""

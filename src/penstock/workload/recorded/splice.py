@@ -16,9 +16,8 @@ from penstock.workload.requests import Requests
 def repeat(recording: Recording, *, renew_segments: bool = True) -> Iterator[Requests]:
     """Yield a recording's blocks repeatedly, without end.
 
-    By default each pass gets new segments, so that no prompt of a pass is in the prefix cache from an earlier pass; no
-    real service sees its traffic repeated. Prompts that passes would really share, such as a system prompt, are then
-    computed again in each pass, at a small extra cost.
+    Real traffic does not repeat. So by default each pass gets new segments, and finds none of its prompts in the prefix
+    cache. This costs a little: a system prompt, which real traffic shares, is computed once per pass.
     """
     if not recording.requests:
         raise UsageError(f"recording '{recording.name}' has no requests, so it cannot be repeated")

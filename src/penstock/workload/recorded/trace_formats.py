@@ -149,7 +149,8 @@ def recognise(columns: Collection[str], file_name: str, named: Mapping[str, str]
     shown = ", ".join(repr(column[:40]) for column in list(columns)[:6]) or "none"
     raise TraceError(
         f"{file_name}: the columns {shown} are not those of a known trace ({layouts}); "
-        "name the columns: arrival=COLUMN,input=COLUMN,output=COLUMN (in a plan `columns: {arrival: COLUMN, ...}`)"
+        "name the columns: --columns arrival=COLUMN,input=COLUMN,output=COLUMN "
+        "(in a plan `columns: {arrival: COLUMN, ...}`)"
     )
 
 
