@@ -2,6 +2,7 @@
 
 from examples import model
 from penstock.catalog import load_accelerator
+from penstock.guide.capacity_memory import CapacityFiles
 from penstock.guide.guide_file import GuideQuestion, parse_guide
 from penstock.guide.guide_result import GuideResult
 from penstock.guide.make_guide import make_guide
@@ -20,7 +21,9 @@ draws: 500
 
 
 def sources_of(question: GuideQuestion, mi300x: float, h200: float, spread: float) -> Sources:
-    made_up = capacities({"mi300x": mi300x, "h200_sxm": h200}, spread=spread)
+    """Accelerators that the guide adds are as fast as an MI300X."""
+    rates = {part.id: mi300x for part in question.template.accelerators}
+    made_up = capacities(rates | {"h200_sxm": h200}, spread=spread)
     return Sources(
         accelerators=tuple(load_accelerator(part.id) for part in question.template.accelerators),
         prices_of=whole_node_prices,
@@ -30,6 +33,12 @@ def sources_of(question: GuideQuestion, mi300x: float, h200: float, spread: floa
     )
 
 
-def guided(text: str = GUIDE, mi300x: float = 4.0, h200: float = 6.0, spread: float = 0.2) -> GuideResult:
+def guided(
+    text: str = GUIDE,
+    mi300x: float = 4.0,
+    h200: float = 6.0,
+    spread: float = 0.2,
+    files: CapacityFiles | None = None,
+) -> GuideResult:
     question = parse_guide(text, "guide.yaml", today=TODAY)
-    return make_guide(question, sources_of(question, mi300x, h200, spread))
+    return make_guide(question, sources_of(question, mi300x, h200, spread), files=files)

@@ -100,7 +100,7 @@ class Pool:
     kv: str
     """Data type of the KV cache."""
     accelerator: str
-    """Name from `penstock catalog list`."""
+    """Name from `penstock catalog list`, or the file of an accelerator of your own."""
     vendor: str
     """Vendor of the accelerator. Replicas of one vendor may fail together, so a fallback replica is from another
     vendor."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from penstock.planning.candidates.replica_capacity import Capacity, RateCurve
+from penstock.planning.candidates.replica_limit import Resource
 
 
 class CapacityFiles(Protocol):
@@ -57,11 +58,15 @@ class ShapeMemory:
     curves: dict[str, dict[int, KnownCapacity]] = field(default_factory=dict)
     """Maps kind and number of simulated replicas to the curve."""
     rates: dict[str, dict[int, float]] = field(default_factory=dict)
-    """Maps kind to its simulated rate per replica, by the number of simulated replicas."""
+    """Maps kind and number of simulated replicas to the simulated rate per replica."""
     sketches: dict[str, dict[int, float]] = field(default_factory=dict)
-    """Maps kind to the quick estimate by which engines are compared, by the number of simulated replicas."""
+    """Maps kind and number of simulated replicas to a quick estimate of the rate. It is used to compare engines."""
     screened: dict[str, float] = field(default_factory=dict)
     """Maps kind to its predicted rate without queues."""
+    launchable: dict[str, bool] = field(default_factory=dict)
+    """Maps kind to whether its launch passes preflight."""
+    limits: dict[str, tuple[Resource, float] | None] = field(default_factory=dict)
+    """Maps kind to the resource that limits a replica, and the part of its hardware limit that it reaches."""
     left_out: dict[str, str] = field(default_factory=dict)
     """Maps what has no candidate, such as `guide on h100_sxm`, to the reason."""
     changed: bool = False
@@ -81,6 +86,8 @@ class ShapeMemory:
             "rates": self.rates,
             "sketches": self.sketches,
             "screened": self.screened,
+            "launchable": self.launchable,
+            "limits": self.limits,
             "left_out": self.left_out,
         }
 
@@ -101,6 +108,8 @@ class ShapeMemory:
             rates=_by_size(kept["rates"]),
             sketches=_by_size(kept["sketches"]),
             screened=dict(kept["screened"]),
+            launchable=dict(kept["launchable"]),
+            limits={name: None if limit is None else (limit[0], limit[1]) for name, limit in kept["limits"].items()},
             left_out=dict(kept["left_out"]),
         )
 

@@ -2,19 +2,18 @@
 
 A fleet is one pool, or two pools of the same accelerator in units of different sizes. Capacities that are not known yet
 are bounded from above. The cheapest fleet under these bounds is simulated, until the cheapest fleet is one whose
-capacities are all simulated.
+capacities are all simulated. Pairs of kinds that cannot be cheaper than the best fleet so far are not enumerated.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import combinations
 from math import ceil, inf, isfinite
 from typing import Final
 
 from penstock.guide.shape_capacity import PoolKind, ShapeCapacity
 from penstock.planning.candidates.candidate_search import Candidate
-from penstock.planning.optimizer.problem import Offer, Problem
-from penstock.planning.spec.plan_types import Acquisition
 
 _ROUNDING: Final = 1e-9
 
@@ -58,12 +57,19 @@ class FleetSearch:
         self.need = requests_per_s / capacity.problem.utilisation_fraction
         self._settled = dict[str, tuple[Candidate, float]]()
         """Maps each split to its candidate at this load and its headroom, once they are known."""
+        self._units = dict[int, _KindUnits]()
+        """Maps the identity of each kind to its units, with what is known at this load."""
 
-    def cheapest(self, kinds: Sequence[PoolKind]) -> SizedFleet | None:
-        """Return the cheapest fleet of these kinds; None if none of them can serve the load."""
+    def cheapest(self, kinds: Sequence[PoolKind], most_usd: float = inf) -> SizedFleet | None:
+        """Return the cheapest fleet of these kinds; None if none of them serves the load for at most `most_usd`.
+
+        Fleets that cost more by their bounds are not simulated.
+        """
         while True:
-            found = min(self._fleets(kinds), key=lambda fleet: fleet.cost_usd, default=None)
-            if found is None or all(self._settle(pool) for pool in found.pools):
+            found = self._cheapest_bounded(kinds)
+            if found is None or found.cost_usd > most_usd:
+                return None
+            if all(self._settle(pool) for pool in found.pools):
                 return found
 
     def _settle(self, pool: SizedPool) -> bool:
@@ -71,103 +77,110 @@ class FleetSearch:
         entry = pool.kind.candidate
         if entry.id not in self._settled:
             self._settled[entry.id] = self.capacity.candidate_at(entry, self.load)
-            return False
-        if not self.capacity.rate_bound(entry, pool.replicas)[1]:
+        elif self.capacity.rate_bound(entry, pool.replicas)[1]:
+            return True
+        else:
             self.capacity.find_rate(entry, pool.replicas)
-            return False
-        return True
+        self._units = {key: units for key, units in self._units.items() if units.kind.candidate.id != entry.id}
+        return False
 
-    def _fleets(self, kinds: Sequence[PoolKind]) -> Iterator[SizedFleet]:
-        """Yield the smallest fleet of each kind, and of each two kinds of one accelerator."""
-        known = [self._with_engine(kind) for kind in kinds]
-        for kind in known:
-            yield from self._fleet((kind, self._smallest(kind, self.need)))
+    def _cheapest_bounded(self, kinds: Sequence[PoolKind]) -> SizedFleet | None:
+        """Return the cheapest of the smallest fleets of each kind and of each two kinds of one accelerator."""
+        known = [units for kind in kinds if (units := self._units_of(kind)).usd_per_rate < inf]
+        best: SizedFleet | None = None
+        for one in known:
+            best = _cheaper(best, self._fleet((one, one.fewest(self.need))))
         for one, other in combinations(known, 2):
-            if one.offer.accelerator == other.offer.accelerator and one.offer.key != other.offer.key:
-                yield from self._pairs(*sorted((one, other), key=lambda kind: kind.offer.devices))
+            offers = one.kind.offer, other.kind.offer
+            if offers[0].accelerator == offers[1].accelerator and offers[0].key != offers[1].key:
+                few, rest = (one, other) if offers[0].devices <= offers[1].devices else (other, one)
+                best = self._cheapest_pair(few, rest, best)
+        return best
 
-    def _pairs(self, few: PoolKind, rest: PoolKind) -> Iterator[SizedFleet]:
-        most = few.offer.max_units
-        if most is None:
-            return
+    def _cheapest_pair(self, few: "_KindUnits", rest: "_KindUnits", best: SizedFleet | None) -> SizedFleet | None:
+        """Return the cheapest fleet of two kinds, or `best` if none of them is cheaper."""
+        limit, most = inf if best is None else best.cost_usd, few.kind.offer.max_units
+        shared_usd = self._vendor_usd(few.kind.vendor) + rest.spares_usd
+        if most is None or min(few.usd_per_rate, rest.usd_per_rate) * self.need + shared_usd >= limit:
+            return best
         for units in range(1, most + 1):
-            left = self.need - self._capacity_of(few, units)
+            left = self.need - few.capacity_of(units)
             if left <= 0:
-                return
-            yield from self._fleet((few, units), (rest, self._smallest(rest, left)))
+                break
+            if few.usd(units) + left * rest.usd_per_rate + shared_usd < limit:
+                best = _cheaper(best, self._fleet((few, units), (rest, rest.fewest(left))))
+                limit = inf if best is None else best.cost_usd
+        return best
 
-    def _fleet(self, *asked: tuple[PoolKind, int | None]) -> Iterator[SizedFleet]:
-        usd = sum(units_usd(self.capacity.problem, kind.offer, units) for kind, units in asked if units is not None)
-        if any(units is None for _, units in asked) or not isfinite(usd):
-            return
-        vendor_usd = self.capacity.problem.vendor_usd.get(asked[0][0].vendor, (0.0,))[0]
-        pools = tuple(SizedPool(kind=kind, units=units) for kind, units in asked if units is not None)
-        yield SizedFleet(pools=pools, cost_usd=usd + vendor_usd)
-
-    def _with_engine(self, kind: PoolKind) -> PoolKind:
-        """Return the kind with the engine that a plan of this load chooses, once it is known."""
-        known = self._settled.get(kind.candidate.id)
-        return kind if known is None else PoolKind(candidate=known[0], offer=kind.offer)
-
-    def headroom(self, kind: PoolKind) -> float:
-        """Return the headroom of a kind at this load, or a lower bound on it."""
-        known = self._settled.get(kind.candidate.id)
-        return self.capacity.headroom_bound(kind.candidate) if known is None else known[1]
-
-    def _capacity_of(self, kind: PoolKind, units: int) -> float:
-        """Return an upper bound on the load, without headroom, that a number of units carry."""
-        replicas = kind.replicas(units)
-        return (
-            replicas * self.capacity.rate_bound(kind.candidate, replicas)[0] / self.headroom(kind) if replicas else 0.0
-        )
-
-    def _smallest(self, kind: PoolKind, need: float) -> int | None:
-        """Return the fewest units that carry a load; None if the headroom is infinite."""
-        headroom = self.headroom(kind)
-        if not isfinite(headroom):
+    def _fleet(self, *asked: tuple["_KindUnits", int]) -> SizedFleet | None:
+        usd = sum(units.usd(count) for units, count in asked)
+        if not isfinite(usd):
             return None
-        # No pool carries more per replica than the bound for the largest size.
-        best = self.capacity.rate_bound(kind.candidate, 10**6)[0] / headroom
-        step = kind.unit_step
-        units = max(1, ceil(need / best * kind.candidate.devices / kind.offer.devices / step - _ROUNDING)) * step
-        while self._capacity_of(kind, units) < need * (1 - _ROUNDING):
+        pools = tuple(SizedPool(kind=units.kind, units=count) for units, count in asked)
+        return SizedFleet(pools=pools, cost_usd=usd + self._vendor_usd(pools[0].kind.vendor))
+
+    def _vendor_usd(self, vendor: str) -> float:
+        return self.capacity.problem.vendor_usd.get(vendor, (0.0,))[0]
+
+    def _units_of(self, kind: PoolKind) -> "_KindUnits":
+        if id(kind) not in self._units:
+            entry, headroom = self._settled.get(kind.candidate.id) or (
+                kind.candidate,
+                self.capacity.headroom_bound(kind.candidate),
+            )
+            # Once the load is known, so is the engine that a plan of this load chooses.
+            chosen = PoolKind(candidate=entry, offer=kind.offer)
+            self._units[id(kind)] = _KindUnits(capacity=self.capacity, kind=chosen, headroom=headroom)
+        return self._units[id(kind)]
+
+
+@dataclass(kw_only=True, eq=False)
+class _KindUnits:
+    """Units of one kind: what they carry at most as far as is known, and what they cost."""
+
+    capacity: ShapeCapacity
+    kind: PoolKind
+    headroom: float
+    """Headroom at the load, or a lower bound on it."""
+    _known: dict[int, float] = field(default_factory=dict)
+
+    def capacity_of(self, units: int) -> float:
+        """Return an upper bound on the load, without headroom, that a number of units carry."""
+        if units not in self._known:
+            replicas = self.kind.replicas(units)
+            rate = self.capacity.rate_bound(self.kind.candidate, replicas)[0] if replicas else 0.0
+            self._known[units] = replicas * rate / self.headroom
+        return self._known[units]
+
+    def fewest(self, load: float) -> int:
+        """Return the fewest units that carry a load."""
+        step = self.kind.unit_step
+        units = max(1, ceil(load / self._rate_per_unit / step - _ROUNDING)) * step
+        while self.capacity_of(units) < load * (1 - _ROUNDING):
             units += step
         return units
 
+    def usd(self, units: int) -> float:
+        """Return the cost of serving units with their spares, acquired in the cheapest way; infinite if impossible."""
+        return self.capacity.units_usd(self.kind.offer, units)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Acquiring:
-    """A way to acquire units, with their spares, and its cost over the horizon."""
+    @cached_property
+    def _rate_per_unit(self) -> float:
+        """Return an upper bound on the load per unit."""
+        rate = self.capacity.highest_rate(self.kind.candidate) / self.headroom
+        return rate * self.kind.offer.devices / self.kind.candidate.devices
 
-    kind: Acquisition
-    units: int
-    usd: float
-    number: int = 0
-    """Index of the contract among the offer's contracts; 0 if the units are not on contract."""
+    @cached_property
+    def usd_per_rate(self) -> float:
+        """Return a lower bound on the cost of one request per second; infinite if no number of units serves it."""
+        rate = self._rate_per_unit
+        return self.capacity.least_unit_usd(self.kind.offer) / rate if rate > 0 else inf
+
+    @property
+    def spares_usd(self) -> float:
+        """Return a lower bound on the cost of the spare units."""
+        return self.capacity.problem.spare_nodes * self.capacity.least_unit_usd(self.kind.offer)
 
 
-def units_usd(problem: Problem, offer: Offer, serving: int) -> float:
-    """Return the cost of serving units with their spares, acquired in the cheapest way; infinite beyond a limit."""
-    way = best_way(problem, offer, serving)
-    return inf if way is None else way.usd
-
-
-def best_way(problem: Problem, offer: Offer, serving: int) -> Acquiring | None:
-    """Return the cheapest way to acquire serving units with their spares; None beyond a limit or without a price."""
-    units = serving + problem.spare_nodes
-    limit = problem.max_nodes.get(offer.accelerator)
-    if (offer.max_units is not None and units > offer.max_units) or (
-        limit is not None and units * offer.nodes_per_unit > limit + _ROUNDING
-    ):
-        return None
-    ways = [] if offer.rent_usd is None else [Acquiring(kind="rent", units=units, usd=units * offer.rent_usd[0])]
-    ways += [
-        Acquiring(kind="contract", units=units, usd=units * contract.node_usd[0], number=number)
-        for number, contract in enumerate(offer.contracts)
-        if contract.signable
-    ]
-    for tier in offer.tiers:
-        least = max(units, ceil(tier.min_devices / offer.devices))
-        bought = ceil(least / offer.lot_nodes) * offer.lot_nodes
-        ways.append(Acquiring(kind="buy", units=bought, usd=bought * tier.node_usd[0]))
-    return min(ways, key=lambda way: way.usd, default=None)
+def _cheaper(best: SizedFleet | None, found: SizedFleet | None) -> SizedFleet | None:
+    return found if best is None or (found is not None and found.cost_usd < best.cost_usd) else best

@@ -7,7 +7,7 @@ from math import isfinite
 
 import numpy as np
 
-from penstock.guide.cheapest_fleet import SizedFleet, SizedPool, best_way
+from penstock.guide.cheapest_fleet import SizedFleet, SizedPool
 from penstock.guide.shape_capacity import ShapeCapacity
 from penstock.planning.candidates.candidate_search import Candidate
 from penstock.planning.optimizer.problem import Demand, Mix, PoolPeriod, Problem, ReplicaKind
@@ -33,6 +33,8 @@ class ShapeDraws:
     """The draws of one workload shape. They do not depend on its load."""
 
     capacity: ShapeCapacity
+    world: InputWorld
+    """The inputs of all plans of the model; workloads of one model differ only in lengths and load."""
 
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -49,8 +51,8 @@ class ShapeDraws:
         """Return the draws of everything but the speed of candidates, and the prediction errors."""
         plan, problem = self.capacity.resolved.plan, replace(self.capacity.problem, headroom=None)
         inputs = draw_inputs(self.knobs, plan.seed, plan.draws)
-        world, errors = InputWorld(resolved=self.capacity.resolved), inputs.errors
-        return drawn_worlds(world, self.candidates, problem, inputs.values, inputs.knobs, errors=errors), errors
+        errors = inputs.errors
+        return drawn_worlds(self.world, self.candidates, problem, inputs.values, inputs.knobs, errors=errors), errors
 
     def odds(self, fleets: Sequence[SizedFleet], requests_per_s: float) -> Odds:
         """Return how often the fleet of each vendor is cheapest; the first fleet is the winner."""
@@ -64,7 +66,7 @@ class ShapeDraws:
         }
         worlds = replace(worlds, speed=speeds)
         problem = self._problem(tuple(entries.values()), requests_per_s)
-        mixes = [_mix(fleet, pairs, problem) for fleet, pairs in zip(fleets, sized, strict=True)]
+        mixes = [self._mix(fleet, pairs, problem) for fleet, pairs in zip(fleets, sized, strict=True)]
         costs = np.vstack([resized_usd(mix, problem, worlds, signed=True) for mix in mixes])
         first = np.argmin(costs, axis=0)
         feasible = np.isfinite(np.min(costs, axis=0))
@@ -77,6 +79,35 @@ class ShapeDraws:
             low_usd=float(low),
             high_usd=float(high),
         )
+
+    def _mix(self, fleet: SizedFleet, sized: Sequence[tuple[Candidate, float]], problem: Problem) -> Mix:
+        """Return the fleet as the planner describes it, with the load spread by capacity."""
+        demand = problem.demands[0].key
+        carried = [
+            pool.replicas * entry.rates[0] * times for pool, (entry, times) in zip(fleet.pools, sized, strict=True)
+        ]
+        pools = []
+        for pool, (entry, times), rate in zip(fleet.pools, sized, carried, strict=True):
+            way = self.capacity.best_way(pool.kind.offer, pool.units)
+            if way is None:
+                raise ValueError("a fleet must be priced before it is drawn")
+            pools.append(
+                PoolPeriod(
+                    offer=pool.kind.offer,
+                    period=0,
+                    owned_nodes=way.units if way.kind == "buy" else 0,
+                    rented_nodes=way.units if way.kind == "rent" else 0,
+                    contract_nodes=tuple(
+                        way.units if way.kind == "contract" and number == way.number else 0
+                        for number in range(len(pool.kind.offer.contracts))
+                    ),
+                    spare_nodes=problem.spare_nodes,
+                    replicas={entry.id: pool.replicas},
+                    load={(entry.id, demand): rate / sum(carried)},
+                    carried={entry.id: times},
+                )
+            )
+        return Mix(cost_usd=fleet.cost_usd, gap_fraction=0.0, seconds=0.0, pools=tuple(pools), purchases={})
 
     def _relative_rates(self, fleet: SizedFleet, requests_per_s: float) -> list[tuple[Candidate, float]]:
         """Return, for each pool, its candidate and the rate of a replica in the pool relative to the candidate's."""
@@ -108,12 +139,12 @@ class ShapeDraws:
 
         None if the pool is not rented by the hour.
         """
-        offer, problem = pool.kind.offer, self.capacity.problem
-        way = best_way(problem, offer, pool.units)
+        offer = pool.kind.offer
+        way = self.capacity.best_way(offer, pool.units)
         knob = next((knob for knob in self.knobs if knob.id == f"accelerators/{offer.accelerator}/rent"), None)
         if way is None or way.kind != "rent" or knob is None or offer.rent_usd is None:
             return None
-        dearer = knob.apply(InputWorld(resolved=self.capacity.resolved), 2 * knob.input.value).problem(self.candidates)
+        dearer = self.world.at(knob, 2 * knob.input.value).problem(self.candidates)
         twice = next(one for one in dearer.offers if one.key == offer.key).rent_usd
         if twice is None:
             return None
@@ -132,31 +163,3 @@ class ShapeDraws:
         now = known[0][0].input.value
         turn = now + (rival_usd - fleet.cost_usd) / slope
         return (now, turn) if turn > 0 else None
-
-
-def _mix(fleet: SizedFleet, sized: Sequence[tuple[Candidate, float]], problem: Problem) -> Mix:
-    """Return the fleet as the planner describes it, with the load spread by capacity."""
-    demand = problem.demands[0].key
-    carried = [pool.replicas * entry.rates[0] * times for pool, (entry, times) in zip(fleet.pools, sized, strict=True)]
-    pools = []
-    for pool, (entry, times), rate in zip(fleet.pools, sized, carried, strict=True):
-        way = best_way(problem, pool.kind.offer, pool.units)
-        if way is None:
-            raise ValueError("a fleet must be priced before it is drawn")
-        pools.append(
-            PoolPeriod(
-                offer=pool.kind.offer,
-                period=0,
-                owned_nodes=way.units if way.kind == "buy" else 0,
-                rented_nodes=way.units if way.kind == "rent" else 0,
-                contract_nodes=tuple(
-                    way.units if way.kind == "contract" and number == way.number else 0
-                    for number in range(len(pool.kind.offer.contracts))
-                ),
-                spare_nodes=problem.spare_nodes,
-                replicas={entry.id: pool.replicas},
-                load={(entry.id, demand): rate / sum(carried)},
-                carried={entry.id: times},
-            )
-        )
-    return Mix(cost_usd=fleet.cost_usd, gap_fraction=0.0, seconds=0.0, pools=tuple(pools), purchases={})

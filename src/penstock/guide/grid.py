@@ -2,9 +2,13 @@
 
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Final
 
 from penstock.planning.spec.plan_types import Bucket, Plan, Share, WorkloadPlan
 from penstock.workload.slo import Slo
+
+_DIGITS: Final = 6
+"""Decimal places of a limit in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +75,14 @@ class Grid:
         """Return a workload of the grid, or between its points."""
         return WorkloadShape(model=model, input_tokens=prompt, output_tokens=output, slo=self._slo_at(slo, prompt))
 
+    def with_prompt(self, shape: WorkloadShape, prompt: int) -> WorkloadShape:
+        """Return a workload of the grid with another prompt."""
+        more_s = self.ttft_per_1k_s * (prompt - shape.input_tokens) / 1000
+        limit = shape.slo.ttft_s
+        slo = shape.slo if limit is None or not more_s else replace(shape.slo, ttft_s=round(limit + more_s, _DIGITS))
+        return replace(shape, input_tokens=prompt, slo=slo)
+
     def _slo_at(self, slo: Slo, prompt: int) -> Slo:
         if slo.ttft_s is None or not self.ttft_per_1k_s:
             return slo
-        return replace(slo, ttft_s=slo.ttft_s + self.ttft_per_1k_s * prompt / 1000)
+        return replace(slo, ttft_s=round(slo.ttft_s + self.ttft_per_1k_s * prompt / 1000, _DIGITS))

@@ -92,6 +92,8 @@ class GuideCell:
     """Rent of the winner's accelerator above which the other vendor is cheaper."""
     rival_flip_rent_usd: float | None
     """Rent of the other vendor's accelerator below which the other vendor is cheaper."""
+    near_tie: GuideFleet | None = None
+    """The cheapest fleet of the winner's vendor on another accelerator, if it costs at most 5% more."""
     why_none: str = ""
     """Reason if no fleet keeps the SLO."""
 
@@ -113,7 +115,7 @@ class GuideCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossing:
-    """A value of an axis at which another vendor becomes cheapest."""
+    """A value of an axis at which another vendor becomes cheapest. Fleets on both sides were sized by simulation."""
 
     axis: Axis
     shape: WorkloadShape
@@ -130,8 +132,6 @@ class Crossing:
     """Cheapest accelerator below and above the crossing."""
     below_vendor: str
     above_vendor: str
-    simulated: bool
-    """Whether fleets on both sides of the line were sized by simulation; otherwise costs were interpolated."""
 
 
 @dataclass(frozen=True, kw_only=True)

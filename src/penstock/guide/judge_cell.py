@@ -3,14 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import Final
 
 from penstock.economics.finance import HOURS_PER_YEAR
 from penstock.economics.token_price import MTOK
-from penstock.guide.cheapest_fleet import FleetSearch, SizedFleet, SizedPool, best_way
+from penstock.guide.cheapest_fleet import FleetSearch, SizedFleet, SizedPool
 from penstock.guide.fleet_draws import ShapeDraws
 from penstock.guide.guide_result import Binding, GuideCell, GuideFleet, GuidePool
+from penstock.guide.search_shapes import ShapeSearch
 from penstock.guide.shape_capacity import ShapeCapacity, kind_name, vendors_of
 from penstock.planning.optimizer.node_costs import terms_of
+
+NEAR_TIE: Final = 0.05
+"""Largest difference in cost, relative to the winner, at which another accelerator of its vendor is named."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -20,15 +25,24 @@ class ShapeJudge:
     capacity: ShapeCapacity
     draws: ShapeDraws
 
+    @classmethod
+    def of(cls, search: ShapeSearch, capacity: ShapeCapacity) -> "ShapeJudge":
+        """Return the judge of a shape that was searched."""
+        return cls(capacity=capacity, draws=ShapeDraws(capacity=capacity, world=search.world_of(capacity.shape)))
+
     def fleets(self, requests_per_s: float) -> list[SizedFleet]:
         """Return the cheapest fleet of each vendor at a load, the cheapest first."""
-        search, kinds = FleetSearch(self.capacity, requests_per_s), self.capacity.kinds
+        return self._fleets(FleetSearch(self.capacity, requests_per_s))
+
+    def _fleets(self, search: FleetSearch) -> list[SizedFleet]:
+        kinds = self.capacity.kinds
         found = (search.cheapest([kind for kind in kinds if kind.vendor == vendor]) for vendor in vendors_of(kinds))
         return sorted((fleet for fleet in found if fleet is not None), key=lambda fleet: fleet.cost_usd)
 
     def cell(self, requests_per_s: float) -> GuideCell:
         """Return the cell at a load."""
-        fleets = self.fleets(requests_per_s)
+        search = FleetSearch(self.capacity, requests_per_s)
+        fleets = self._fleets(search)
         if not fleets:
             return GuideCell(
                 shape=self.capacity.shape,
@@ -43,6 +57,7 @@ class ShapeJudge:
                 why_none=self._why_none(),
             )
         winner, rival = fleets[0], fleets[1] if len(fleets) > 1 else None
+        tie = self._near_tie(search, winner)
         odds = self.draws.odds(fleets, requests_per_s)
         flip = None if rival is None else self.draws.flip_rent(winner, rival.cost_usd)
         rival_flip = None if rival is None else self.draws.flip_rent(rival, winner.cost_usd)
@@ -56,7 +71,17 @@ class ShapeJudge:
             binding=None if rival is None else self._binding(winner, rival),
             flip_rent_usd=None if flip is None else flip[1],
             rival_flip_rent_usd=None if rival_flip is None else rival_flip[1],
+            near_tie=None if tie is None else self._describe(tie, requests_per_s),
         )
+
+    def _near_tie(self, search: FleetSearch, winner: SizedFleet) -> SizedFleet | None:
+        """Return the cheapest fleet of the winner's vendor on another accelerator, if it is hardly dearer."""
+        others = [
+            kind
+            for kind in self.capacity.kinds
+            if kind.vendor == winner.vendor and kind.offer.accelerator != winner.accelerator
+        ]
+        return search.cheapest(others, (1 + NEAR_TIE) * winner.cost_usd)
 
     def _why_none(self) -> str:
         """Return why no fleet serves the workload.
@@ -84,14 +109,12 @@ class ShapeJudge:
         """
         if _serving_devices(rival) <= _serving_devices(winner):
             return "price"
-        shape, limit_of = self.capacity.shape, self.capacity.sources.limit_of
-        bucket = self.capacity.workload(1.0).shares[0].bucket
-        own, other = (limit_of(fleet.pools[0].kind.candidate.option, bucket, shape.slo) for fleet in (winner, rival))
+        own, other = (self.capacity.limit(fleet.pools[0].kind.candidate) for fleet in (winner, rival))
         if own is None or other is None:
             return None
-        if rival.cost_usd * other.roofline_fraction / own.roofline_fraction < winner.cost_usd:
+        if rival.cost_usd * other[1] / own[1] < winner.cost_usd:
             return "software"
-        return other.resource
+        return other[0]
 
     def _describe(self, fleet: SizedFleet, requests_per_s: float) -> GuideFleet:
         plan = self.capacity.resolved.plan
@@ -138,8 +161,8 @@ class ShapeJudge:
 
     def _device_hour_usd(self, pool: SizedPool) -> float:
         """Return a device's levelised cost, as in a plan's fleet file: with engineers per device, without spares."""
-        problem, offer, terms = self.capacity.problem, pool.kind.offer, terms_of(self.capacity.resolved)
-        way = best_way(problem, offer, pool.units)
+        offer, terms = pool.kind.offer, terms_of(self.capacity.resolved)
+        way = self.capacity.best_way(offer, pool.units)
         years = terms.finance.paid_years(0.0, terms.horizon_years)
         return 0.0 if way is None else way.usd / way.units / offer.devices / years / HOURS_PER_YEAR
 

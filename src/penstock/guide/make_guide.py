@@ -1,15 +1,15 @@
 """Makes a guide: searches each workload shape once, then judges its loads by arithmetic and a few simulations."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from penstock.errors import UsageError
 from penstock.guide.capacity_memory import CapacityFiles
 from penstock.guide.crossings import context_crossings, load_crossings
-from penstock.guide.fleet_draws import ShapeDraws
-from penstock.guide.grid import Grid, WorkloadShape
+from penstock.guide.grid import WorkloadShape
 from penstock.guide.guide_file import GuideQuestion
 from penstock.guide.guide_result import Crossing, GuideCell, GuideResult
 from penstock.guide.judge_cell import ShapeJudge
+from penstock.guide.rows_between import RowsBetween, columns
 from penstock.guide.search_shapes import ShapeSearch
 from penstock.guide.shape_capacity import kind_name
 from penstock.planning.candidates.replica_capacity import Option
@@ -27,7 +27,8 @@ def make_guide(
 ) -> GuideResult:
     """Compute the result of a guide. `files` keep capacities between processes."""
     grid, template = question.grid, question.template
-    shapes = [shape for shape in grid.shapes() if _within_context(shape, sources)]
+    longer = {shape: limit for shape in grid.shapes() if (limit := _exceeded_context(shape, sources)) is not None}
+    shapes = [shape for shape in grid.shapes() if shape not in longer]
     if not shapes:
         raise UsageError("no prompt of the grid fits the context of its model; use shorter prompts")
     cells: list[GuideCell] = []
@@ -37,12 +38,14 @@ def make_guide(
     options = dict[str, Option]()
     served, vendors, unserved = set[str](), dict[str, str](), dict[str, str]()
     search = ShapeSearch(template=template, highest_load=grid.loads[-1], sources=sources, files=files)
+    between = RowsBetween(search=search, grid=grid)
     for number, shape in enumerate(shapes):
         progress(f"{shape.model} {shape.input_tokens:,}/{shape.output_tokens:,}", number, len(shapes))
         capacity = search.search(shape)
-        judge = ShapeJudge(capacity=capacity, draws=ShapeDraws(capacity=capacity))
+        judge = ShapeJudge.of(search, capacity)
         row = [judge.cell(load) for load in grid.loads]
         cells += row
+        between.cells[shape] = row
         crossings += load_crossings(row, judge.fleets)
         search.keep(capacity)
         options |= {kind_name(one): one for engines in capacity.engines.values() for one in engines}
@@ -54,8 +57,9 @@ def make_guide(
             entry.id: entry.rent.source for entry in capacity.resolved.plan.accelerators if entry.rent is not None
         }
     progress("where the answer turns", len(shapes), len(shapes))
-    for line in _columns(grid, cells):
-        crossings += context_crossings(line)
+    for line in columns(grid, cells):
+        crossings += context_crossings(line, between.fleets)
+    between.keep()
     return GuideResult(
         name=question.name,
         grid=grid,
@@ -67,6 +71,7 @@ def make_guide(
         accelerators=tuple(vendors),
         vendors=tuple(dict.fromkeys(vendors.values())),
         left_out=(
+            *_too_long(longer),
             *left_out.values(),
             *(LeftOut(what=name, why=why) for name, why in unserved.items() if name not in served | left_out.keys()),
         ),
@@ -87,21 +92,15 @@ def _accelerator_of(what: str) -> str:
     return what.rpartition(" on ")[2]
 
 
-def _within_context(shape: WorkloadShape, sources: Sources) -> bool:
+def _exceeded_context(shape: WorkloadShape, sources: Sources) -> int | None:
+    """Return the context of a shape's model if a request is longer, or None."""
     limit = sources.model_of(shape.model).max_context_tokens
-    return limit is None or shape.context_tokens <= limit
+    return limit if limit is not None and shape.context_tokens > limit else None
 
 
-def _columns(grid: Grid, cells: list[GuideCell]) -> Iterator[list[GuideCell]]:
-    """Yield the cells that differ only in their prompt, in order of the prompt."""
-    lines: dict[tuple[object, ...], list[GuideCell]] = {}
-    for cell in cells:
-        attain = (cell.shape.slo.tpot_s, cell.shape.slo.e2e_s, cell.shape.slo.attainment_fraction)
-        base = (
-            None
-            if cell.shape.slo.ttft_s is None
-            else round(cell.shape.slo.ttft_s - grid.ttft_per_1k_s * cell.shape.input_tokens / 1000, 6)
-        )
-        key = (cell.shape.model, cell.shape.output_tokens, base, attain, cell.requests_per_s)
-        lines.setdefault(key, []).append(cell)
-    yield from lines.values()
+def _too_long(limits: Mapping[WorkloadShape, int]) -> Iterator[LeftOut]:
+    """Yield the prompts whose requests exceed the context of their model, each once."""
+    for what, limit in {
+        f"{shape.model} with prompts of {shape.input_tokens:,} tokens": limit for shape, limit in limits.items()
+    }.items():
+        yield LeftOut(what=what, why=f"the model's context ends at {limit:,} tokens")

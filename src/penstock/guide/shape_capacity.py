@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
+from penstock.guide.acquire_units import Acquiring, best_way, least_unit_usd
 from penstock.guide.capacity_memory import KnownCapacity, ShapeMemory
 from penstock.guide.grid import WorkloadShape
 from penstock.planning.candidates.candidate_search import Candidate, judge_option
 from penstock.planning.candidates.replica_capacity import Capacity, Option, RateCurve
-from penstock.planning.optimizer.problem import Offer, Problem
+from penstock.planning.candidates.replica_limit import Resource
+from penstock.planning.optimizer.problem import Offer, OfferKey, Problem
 from penstock.planning.plan_sources import Sources
 from penstock.planning.spec.plan_types import WorkloadPlan
 from penstock.planning.spec.resolve_plan import Resolved
@@ -66,6 +68,8 @@ class ShapeCapacity:
     memory: ShapeMemory
     _candidates: dict[tuple[str, float], tuple[Candidate, float]] = field(default_factory=dict)
     """Maps a split and a load to the answer of `candidate_at`."""
+    _ways: dict[tuple[OfferKey, int], Acquiring | None] = field(default_factory=dict, init=False)
+    _least_usd: dict[OfferKey, float] = field(default_factory=dict, init=False)
 
     @property
     def highest_load(self) -> float:
@@ -147,6 +151,45 @@ class ShapeCapacity:
         larger = [rate for other, rate in known.items() if other > size]
         highest = max(known.values(), default=entry.rates[0]) * MAY_CARRY
         return min([highest, *larger]), False
+
+    def highest_rate(self, entry: Candidate) -> float:
+        """Return an upper bound on the rate of one replica in a pool of any size; 0 if large pools serve nothing."""
+        largest = self.rate_bound(entry, 10**6)[0]
+        known = self.memory.rates.get(kind_name(entry.option), {})
+        return max([largest, *known.values()]) if largest > 0 else 0.0
+
+    def best_way(self, offer: Offer, serving: int) -> Acquiring | None:
+        """Return the cheapest way to acquire serving units with their spares; None beyond a limit or without a price.
+
+        It does not depend on the load.
+        """
+        key = offer.key, serving
+        if key not in self._ways:
+            self._ways[key] = best_way(self.problem, offer, serving)
+        return self._ways[key]
+
+    def units_usd(self, offer: Offer, serving: int) -> float:
+        """Return the cost of serving units with their spares; infinite beyond a limit or without a price."""
+        way = self.best_way(offer, serving)
+        return inf if way is None else way.usd
+
+    def least_unit_usd(self, offer: Offer) -> float:
+        """Return a lower bound on the cost of one unit; infinite without a price."""
+        if offer.key not in self._least_usd:
+            self._least_usd[offer.key] = least_unit_usd(offer)
+        return self._least_usd[offer.key]
+
+    def limit(self, entry: Candidate) -> tuple[Resource, float] | None:
+        """Return the resource that limits a replica, and the part of its hardware limit that it reaches.
+
+        None if a replica serves no request in time or its limit is not known.
+        """
+        name, known = kind_name(entry.option), self.memory.limits
+        if name not in known:
+            found = self.sources.limit_of(entry.option, self.workload(1.0).shares[0].bucket, self.shape.slo)
+            known[name] = None if found is None else (found.resource, found.roofline_fraction)
+            self.memory.changed = True
+        return known[name]
 
     def find_rate(self, entry: Candidate, replicas: int) -> float:
         """Return the simulated rate of one replica in a pool of this size; the estimate if there is no simulator."""

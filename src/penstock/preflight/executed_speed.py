@@ -70,7 +70,7 @@ def emulated_speed(model: ModelSpec, accelerator: Accelerator, table: Mapping[st
 def predicted_speed(
     answer: Preflight, efficiencies: Efficiencies, table: Mapping[str, Any], drafts: Callable[[], DraftModel]
 ) -> Speed | None:
-    """Predict the speed of the launch under the load `LOAD`. `table` says what settings of a launch cost.
+    """Predict the speed of the launch under the load `LOAD`. `table` has the time that each setting costs.
 
     `drafts` loads the measured acceptance of drafted tokens. Return None if the launch is blocked or does not fit, if a
     kernel is missing, unknown or emulated, or if the accelerator has no measurements with this engine.

@@ -85,7 +85,7 @@ def check_pool(
     )
     answer = check(question, knowledge)
     added = (*_role_flags(pool), *_stated_settings(pool, question))
-    return _with_flags(answer, added, knowledge) if added else answer
+    return add_flags(answer, added, knowledge) if added else answer
 
 
 def place_replica(answer: Preflight, pool: Pool, machine_devices: int | None) -> Preflight:
@@ -108,7 +108,7 @@ def place_replica(answer: Preflight, pool: Pool, machine_devices: int | None) ->
     return replace(answer, plan=replace(answer.plan, place=place))
 
 
-def _with_flags(answer: Preflight, added: tuple[Setting, ...], knowledge: Knowledge) -> Preflight:
+def add_flags(answer: Preflight, added: tuple[Setting, ...], knowledge: Knowledge) -> Preflight:
     """Check the proposed launch again with the flags that the pool adds."""
     plan = replace(answer.plan, flags=()).with_flags(*added, *answer.plan.flags)
     checked = check(replace(answer.question, launch=plan.as_launch()), knowledge)

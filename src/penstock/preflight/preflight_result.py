@@ -90,6 +90,8 @@ class CheckedPool:
 
     name: str
     replicas: int
+    device: str = ""
+    """Shared device of the first replica; empty if the pool shares no device."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,12 +1,17 @@
 """A cell of the guide is the plan of its workload: same fleet, same cost, same odds."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import small_guides
+from examples import model
 from penstock.guide.guide_file import parse_guide
 from penstock.guide.guide_result import GuideCell
 from penstock.planning.make_plan import make_plan
@@ -78,3 +83,50 @@ def test_a_crossing_of_loads_has_different_winners_on_both_sides() -> None:
         sides = guided(text.replace("[0.5, 400]", f"[{crossing.low}, {crossing.high}]"))
         ends = [sides.cell(replace(crossing.shape), load) for load in (crossing.low, crossing.high)]
         assert [end.winner.vendor for end in ends if end.winner] == [crossing.below_vendor, crossing.above_vendor]
+
+
+def test_a_crossing_of_prompts_has_different_winners_on_both_sides() -> None:
+    """An interval of two rows is halved by capacities found between them, without the accelerator that never wins."""
+    text = GUIDE.replace("[2, 20, 90]", "[20]").replace("[1k, 8k]", "[1k, 16k]") + "stacks: {amd: {engineers: 1}}\n"
+    text = text.replace("draws", "  - {id: mi325x, rent_usd_per_hour: {value: 20, low: 19, high: 21}}\ndraws")
+    (crossing,) = guided(text).crossings
+    assert crossing.axis == "context"
+    assert crossing.high / crossing.low == pytest.approx(4, rel=0.01)
+    ends = guided(text.replace("[1k, 16k]", f"[{crossing.low:.0f}, {crossing.high:.0f}]")).cells
+    assert [end.winner.vendor for end in ends if end.winner] == [crossing.below_vendor, crossing.above_vendor]
+
+
+def test_another_accelerator_of_the_vendor_that_is_hardly_dearer_is_named() -> None:
+    """Every tie is what the guide of that accelerator alone costs, and no accelerator within 5% is missed."""
+    also = "  - {id: mi325x, rent_usd_per_hour: {value: 2.04, low: 1.7, high: 2.6}, instances: [1, 2]}\n"
+    both, second = GUIDE.replace("draws", f"{also}draws"), GUIDE.index("  - {id: mi300x")
+    alone = [guided(both.replace(line, "")).cells for line in (also, both[second : both.index("  - {id: h200")])]
+    ties = 0
+    for cell, *ones in zip(guided(both).cells, *alone, strict=True):
+        amd = sorted(fleet.cost_usd for one in ones for fleet in one.fleets if fleet.vendor == "amd")
+        assert cell.winner is not None
+        assert cell.winner.vendor == "amd"
+        assert cell.winner.cost_usd == pytest.approx(amd[0])
+        assert (cell.near_tie is not None) == (amd[1] <= 1.05 * amd[0])
+        if cell.near_tie is not None:
+            ties += 1
+            assert {cell.near_tie.accelerator, cell.winner.accelerator} == {"mi300x", "mi325x"}
+            assert cell.near_tie.cost_usd == pytest.approx(amd[1])
+    assert ties
+
+
+def test_a_model_that_changed_under_its_name_is_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Kept(dict[str, Mapping[str, Any]]):
+        def read(self, key: str) -> Mapping[str, Any] | None:
+            return self.get(key)
+
+        def write(self, key: str, kept: Mapping[str, object]) -> None:
+            self[key] = json.loads(json.dumps(kept))
+
+    files, text = Kept(), GUIDE.replace("[1k, 8k]", "[1k]").replace("[2, 20, 90]", "[2]")
+    first, again = guided(text, files=files), guided(text, files=files)
+    assert len(files) == 1
+    assert again.cells == first.cells
+    monkeypatch.setattr(small_guides, "model", lambda name: replace(model(name), vocab_size=1000))
+    guided(text, files=files)
+    assert len(files) == 2

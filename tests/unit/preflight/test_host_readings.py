@@ -66,6 +66,11 @@ def test_a_host_of_which_little_was_recorded() -> None:
     assert host.stated == {}
 
 
+def test_a_folder_that_is_not_there_is_refused() -> None:
+    with pytest.raises(PenstockError, match="is not a directory; give the one with the recorded outputs"):
+        doctor(recorded=HOSTS / "nowhere")
+
+
 def test_rocm_of_the_container_counts_before_that_of_the_host() -> None:
     readings = {"/opt/rocm/.info/version": "7.2.3-90\n", "amd-smi version": "ROCm version: 6.4.3"}
     readings["container"] = "docker"

@@ -94,9 +94,7 @@ def read_pack(data: bytes, name: str) -> Pack:
         raise CatalogError(f"{name}: the key '{strange[:40]}' is missing or unknown; learn the release again")
     stated = raw.pop("checksum")
     if stated != _checksum(raw):
-        raise CatalogError(
-            f"{name}: the checksum does not match, so that the pack was changed; learn the release again"
-        )
+        raise CatalogError(f"{name}: the checksum does not match, so the pack was changed; learn the release again")
     return _pack(raw, name)
 
 

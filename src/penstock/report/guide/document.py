@@ -40,6 +40,7 @@ class GuideCellDocument(TypedDict):
     binding: Binding | None
     flip_rent_usd: float | None
     rival_flip_rent_usd: float | None
+    near_tie: GuideFleetDocument | None
     why_none: str
     fleets: list[GuideFleetDocument]
 
@@ -58,7 +59,6 @@ class CrossingDocument(TypedDict):
     above: str
     below_vendor: str
     above_vendor: str
-    simulated: bool
 
 
 class GuideDocument(TypedDict):

@@ -27,5 +27,16 @@ def map_title(shape: WorkloadShape, result: GuideResult) -> str:
     slo, per_1k, base = f"{shape.slo}", result.grid.ttft_per_1k_s, _base_ttft(shape, result)
     if base is not None and per_1k:
         limits = slo.split(",", 1)
-        slo = f"ttft={base:g}s + {per_1k * 1e3:g}ms per 1k,{limits[1] if len(limits) > 1 else ''}"
-    return f"{shape.model}, {shape.output_tokens:,} output tokens, {slo}"
+        slo = ",".join([f"ttft={base:g}s + {per_1k * 1e3:g}ms per 1k", *limits[1:]])
+    return f"{shape.model}, {shape.output_tokens:,} output tokens, {slo.replace(',', ', ')}"
+
+
+def place_text(shape: WorkloadShape, result: GuideResult) -> str:
+    """Return what tells a workload's map from the others, with a comma behind each part; empty for a single map."""
+    grid = result.grid
+    parts = [
+        shape.model if len(grid.models) > 1 else "",
+        f"{shape.output_tokens:,} out" if len(grid.outputs) > 1 else "",
+        str(shape.slo) if len(grid.slos) > 1 else "",
+    ]
+    return "".join(f"{part}, " for part in parts if part)

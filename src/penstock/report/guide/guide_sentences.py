@@ -5,9 +5,15 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from penstock.guide.guide_result import Binding, Crossing, GuideCell, GuideFleet, GuideResult
+from penstock.report.guide.guide_maps import place_text
 from penstock.report.guide.names import VENDOR_NAMES, short_name, tokens_text
+from penstock.report.guide.where_sentences import places_text
 from penstock.units import count_text, format_digits
 
+ONE_ACCELERATOR: Final = (
+    "Each fleet has one accelerator. A fleet of several may be cheaper, most often where one has too few instances on "
+    "sale; `penstock plan` compares these too."
+)
 SURE: Final = 0.9
 """Share of draws from which on a winner is not marked as close."""
 _MEANING: Final[dict[Binding, str]] = {
@@ -48,18 +54,15 @@ def _part(vendor: str, cells: Sequence[GuideCell], total: int | None) -> str:
     )
 
 
-def crossing_sentence(crossing: Crossing) -> str:
+def crossing_sentence(crossing: Crossing, result: GuideResult) -> str:
     """Say where the answer turns."""
     below, above = short_name(crossing.below), short_name(crossing.above)
+    place = place_text(crossing.shape, result)
     if crossing.axis == "load":
-        at = f"{crossing.shape.model}, {tokens_text(crossing.input_tokens)} prompts"
-        span = f"between {format_digits(crossing.low)} and {format_digits(crossing.high)} requests/s"
-        return f"{at}: {below} below, {above} above a load {span}"
-    at = f"{crossing.shape.model}, {format_digits(crossing.requests_per_s)} requests/s"
-    if crossing.low == crossing.high:
-        return f"{at}: {below} below, {above} above prompts of about {tokens_text(crossing.low)} tokens (interpolated)"
-    span = f"between {tokens_text(crossing.low)} and {tokens_text(crossing.high)} tokens"
-    return f"{at}: {below} below, {above} above prompts {span}"
+        ends = f"{below} up to {format_digits(crossing.low)}/s, {above} from {format_digits(crossing.high)}/s"
+        return f"{place}{tokens_text(crossing.input_tokens)} prompts: {ends}"
+    ends = f"{below} up to prompts of {crossing.low:,.0f} tokens, {above} from {crossing.high:,.0f}"
+    return f"{place}{format_digits(crossing.requests_per_s)} requests/s: {ends}"
 
 
 def price_sentences(result: GuideResult, most: int) -> Iterator[str]:
@@ -71,25 +74,49 @@ def price_sentences(result: GuideResult, most: int) -> Iterator[str]:
                 continue
             change = abs(turn / fleet.rent_usd_per_device_hour - 1)
             if fleet.accelerator not in found or change < found[fleet.accelerator][0]:
-                found[fleet.accelerator] = change, _price_sentence(cell, fleet, turn)
+                found[fleet.accelerator] = change, _price_sentence(cell, fleet, turn, result)
     yield from (text for _, text in sorted(found.values())[:most])
 
 
-def _price_sentence(cell: GuideCell, fleet: GuideFleet, turn: float) -> str:
+def _price_sentence(cell: GuideCell, fleet: GuideFleet, turn: float, result: GuideResult) -> str:
     now = fleet.rent_usd_per_device_hour or 0.0
     side, verb = ("above", "stops winning") if fleet is cell.winner else ("below", "wins")
-    where = (
-        f"{cell.shape.model}, {tokens_text(cell.shape.input_tokens)} prompts, {format_digits(cell.requests_per_s)}/s"
-    )
-    return f"{short_name(fleet.accelerator)} {verb} {side} ${turn:,.2f} a device-hour (now ${now:,.2f}): {where}"
+    rents = f"${turn:,.2f} a device-hour (now ${now:,.2f})"
+    return f"{short_name(fleet.accelerator)} {verb} {side} {rents}: {where(cell, result)}"
 
 
-def left_out_sentences(result: GuideResult) -> Iterator[str]:
-    """Yield the reasons why accelerators were left out, each with its accelerators."""
+def where(cell: GuideCell, result: GuideResult) -> str:
+    """Return the place of a cell in the maps."""
+    prompt, load = tokens_text(cell.shape.input_tokens), format_digits(cell.requests_per_s)
+    return f"{place_text(cell.shape, result)}{prompt} prompts, {load}/s"
+
+
+def tie_sentences(result: GuideResult) -> Iterator[str]:
+    """Yield the accelerators that are hardly dearer than a winner of their vendor, each with its workloads."""
+    found: dict[tuple[str, str, str], list[GuideCell]] = {}
+    for cell in result.served:
+        if cell.winner is not None and cell.near_tie is not None:
+            key = place_text(cell.shape, result), cell.near_tie.accelerator, cell.winner.accelerator
+            found.setdefault(key, []).append(cell)
+    for (place, other, own), cells in found.items():
+        more = [tie_fraction(cell) for cell in cells]
+        span = f"{min(more):.1%}" if len(cells) == 1 else f"{min(more):.1%} to {max(more):.1%}"
+        yield f"{short_name(other)} costs {span} more than {short_name(own)}: {place}{places_text(cells)}"
+
+
+def tie_fraction(cell: GuideCell) -> float:
+    """Return how much more the near tie of a cell costs than its winner; 0 without a near tie."""
+    if cell.winner is None or cell.near_tie is None:
+        return 0.0
+    return cell.near_tie.cost_usd / cell.winner.cost_usd - 1
+
+
+def left_out_groups(result: GuideResult) -> Iterator[str]:
+    """Yield the reasons why accelerators were left out, each behind its accelerators."""
     by_reason: dict[str, list[str]] = {}
     for entry in result.left_out:
         by_reason.setdefault(entry.why, []).append(short_name(entry.what))
-    yield from (f"Left out: {', '.join(names)}: {why}." for why, names in by_reason.items())
+    yield from (f"{', '.join(names)}: {why}." for why, names in by_reason.items())
 
 
 def only_text(result: GuideResult) -> str:
@@ -97,8 +124,11 @@ def only_text(result: GuideResult) -> str:
     return "only" if len(result.vendors) > 1 else ""
 
 
-def doubt_sentence(result: GuideResult) -> str:
-    """Say how many winners are close, and which speeds are not measured; empty if no workload has a winner."""
+def doubt_sentence(result: GuideResult, mark: str) -> str:
+    """Say how many winners are close, and which speeds are not measured; empty if no workload has a winner.
+
+    `mark` is what tells close winners from the others.
+    """
     served = result.served
     if not served:
         return ""
@@ -108,7 +138,10 @@ def doubt_sentence(result: GuideResult) -> str:
         for cell in served
         if cell.winner is not None
     ]
-    text = f"Close (~): in {len(close)} of {len(served)} the winner is cheapest in under {SURE:.0%} of the draws."
+    share = f"{len(close)} of {count_text(len(served), 'workload')}"
+    text = f"Close ({mark}): in {share} the winner is cheapest in under {SURE:.0%} of the draws."
+    if not close:
+        text = f"Every winner is cheapest in at least {SURE:.0%} of the draws."
     names = sorted({name for own in unmeasured for name in own})
     if names:
         winners = count_text(sum(map(bool, unmeasured)), "winner")
@@ -116,12 +149,17 @@ def doubt_sentence(result: GuideResult) -> str:
     return text
 
 
-def binding_sentence(result: GuideResult) -> str:
-    """Say what decides how many cells; empty if no workload has a winner."""
+def binding_sentences(result: GuideResult) -> Iterator[str]:
+    """Yield what decides between the vendors: its name, the number of cells and its meaning."""
     counts = Counter(cell.binding for cell in result.served if cell.binding is not None)
+    for name, count in counts.most_common():
+        yield f"{name} ({count}): {_MEANING.get(name, _LIMITED)}"
+
+
+def one_vendor_sentence(result: GuideResult) -> str:
+    """Say that vendors were not compared; empty if they were."""
     if len(result.vendors) == 1:
         return f"Only accelerators of {VENDOR_NAMES.get(result.vendors[0], result.vendors[0])} were compared."
-    if not counts:
-        return "No workload can be served by two vendors." if result.served else ""
-    listed = "; ".join(f"{name} in {count} ({_MEANING.get(name, _LIMITED)})" for name, count in counts.most_common())
-    return f"What decides: {listed}."
+    if result.served and all(cell.rival is None for cell in result.served):
+        return "No workload can be served by two vendors."
+    return ""

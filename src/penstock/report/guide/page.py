@@ -13,13 +13,18 @@ from penstock.report.drawing.html_template import as_html, render_template, temp
 from penstock.report.drawing.label_colours import LABEL_COLOURS
 from penstock.report.guide.guide_maps import map_title, maps_of
 from penstock.report.guide.guide_sentences import (
-    binding_sentence,
+    ONE_ACCELERATOR,
+    binding_sentences,
     conclusion,
     crossing_sentence,
     doubt_sentence,
     is_close,
+    left_out_groups,
+    one_vendor_sentence,
     only_text,
     price_sentences,
+    tie_fraction,
+    tie_sentences,
 )
 from penstock.report.guide.names import VENDOR_NAMES, short_name, tokens_text
 from penstock.report.guide.where_sentences import none_sentences, where_sentences
@@ -39,7 +44,7 @@ def guide_html(result: GuideResult) -> str:
     return render_template(
         "guide.html.j2",
         title=result.name,
-        question=f"{count_text(result.horizon_years, 'year')} from {result.start}, all in: rent, spares and people; "
+        question=f"Cost of {count_text(result.horizon_years, 'year')} from {result.start}, with spares and people; "
         f"fleets are enough in {result.confidence:.0%} of cases.",
         css=as_html(template_text("plan.css")),
         script_source=as_html(f"script-src 'sha256-{b64encode(sha256(SCRIPT.encode()).digest()).decode()}'"),
@@ -49,18 +54,21 @@ def guide_html(result: GuideResult) -> str:
         doubts=[
             *where_sentences(result),
             *none_sentences(result),
-            *(sentence for sentence in (binding_sentence(result), doubt_sentence(result)) if sentence),
+            *(sentence for sentence in (one_vendor_sentence(result), doubt_sentence(result, "stripes")) if sentence),
         ],
         vendors=[
             {"name": VENDOR_NAMES.get(vendor, vendor), "colour": LABEL_COLOURS.get(vendor, _OTHER)}
             for vendor in vendors
         ],
+        decides=list(binding_sentences(result)),
+        ties=list(tie_sentences(result)),
         maps=[_map(cells, result, numbers) for _, cells in maps_of(result)],
         knobs=_knobs(result),
-        turns=[*(crossing_sentence(entry) for entry in result.crossings), *price_sentences(result, _PRICES)]
+        turns=[*(crossing_sentence(entry, result) for entry in result.crossings), *price_sentences(result, _PRICES)]
         or ["The same vendor is cheapest in every workload of the grid."],
         prices=[f"{short_name(name)}: {source}" for name, source in result.prices.items()],
-        left_out=[f"{entry.what}: {entry.why}" for entry in result.left_out],
+        left_out=list(left_out_groups(result)),
+        limits=ONE_ACCELERATOR,
         version=__version__,
     )
 
@@ -124,6 +132,8 @@ def _cell(cell: GuideCell) -> dict[str, object]:
     return {
         "title": f"{shape.model}, {prompt}, {format_digits(cell.requests_per_s)} requests/s, {shape.slo}",
         "close": is_close(cell),
+        "decides": cell.binding or "",
+        "tie": cell.near_tie is not None,
         "why": cell.why_none,
         "fleets": [_fleet(fleet) for fleet in cell.fleets],
         "notes": list(_notes(cell)),
@@ -141,6 +151,8 @@ def _notes(cell: GuideCell) -> Sequence[str]:
         )
     if cell.binding is not None:
         notes.append(f"What decides: {cell.binding}.")
+    if cell.near_tie is not None:
+        notes.append(f"{short_name(cell.near_tie.accelerator)} would cost {tie_fraction(cell):.1%} more.")
     if cell.flip_rent_usd is not None:
         notes.append(f"It stops winning above ${cell.flip_rent_usd:,.2f} a device-hour.")
     return notes

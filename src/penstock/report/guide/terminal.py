@@ -12,14 +12,17 @@ from penstock.guide.grid import WorkloadShape
 from penstock.guide.guide_result import GuideCell, GuideResult
 from penstock.report.guide.guide_maps import map_title, maps_of
 from penstock.report.guide.guide_sentences import (
-    binding_sentence,
+    ONE_ACCELERATOR,
+    binding_sentences,
     conclusion,
     crossing_sentence,
     doubt_sentence,
     is_close,
-    left_out_sentences,
+    left_out_groups,
+    one_vendor_sentence,
     only_text,
     price_sentences,
+    tie_sentences,
 )
 from penstock.report.guide.names import VENDOR_NAMES, short_name, tokens_text
 from penstock.report.guide.where_sentences import none_sentences, where_sentences
@@ -36,8 +39,8 @@ def render_guide(result: GuideResult, next_command: str, width: int) -> Renderab
     pieces: list[RenderableType] = [
         Text(result.name, style="bold"),
         Text(
-            f"{count_text(result.horizon_years, 'year')} from {result.start}, all in; fleets are enough in "
-            f"{result.confidence:.0%} of cases",
+            f"cost of {count_text(result.horizon_years, 'year')} from {result.start}, with spares and people; "
+            f"fleets are enough in {result.confidence:.0%} of cases",
             style="dim",
         ),
     ]
@@ -45,10 +48,12 @@ def render_guide(result: GuideResult, next_command: str, width: int) -> Renderab
         pieces += [Text(), _title(shape, result), *_map(cells, result, width)]
     pieces += [Text(), _legend(result), Text(), Text(conclusion(result), style="bold")]
     pieces += [_item(sentence) for sentence in (*list(where_sentences(result))[:_MAX_LINES], *none_sentences(result))]
-    turns = [crossing_sentence(crossing) for crossing in result.crossings]
-    pieces += _section("Where the answer turns", turns)
+    pieces += _section("What decides", list(binding_sentences(result)))
+    pieces += _section("Where the answer turns", [crossing_sentence(crossing, result) for crossing in result.crossings])
     pieces += _section("Prices that turn it", list(price_sentences(result, _MAX_LINES)))
-    said = (binding_sentence(result), doubt_sentence(result), *left_out_sentences(result))
+    pieces += _section("Near ties within a vendor (=)", list(tie_sentences(result)))
+    left_out = (f"Left out: {group}" for group in left_out_groups(result))
+    said = (one_vendor_sentence(result), doubt_sentence(result, "~"), ONE_ACCELERATOR, *left_out)
     pieces += [Text(), *(Text(sentence) for sentence in said if sentence)]
     pieces += [Text(f"Next: {next_command}", style="dim")]
     return Group(*pieces)
@@ -80,6 +85,7 @@ def _map(cells: Sequence[GuideCell], result: GuideResult, width: int) -> Iterato
     """Draw rows of prompts and columns of loads, in as many blocks as the width takes."""
     loads = result.grid.loads
     names = [short_name(cell.winner.accelerator) for cell in cells if cell.winner is not None]
+    names += [cell.binding for cell in cells if cell.binding is not None]
     column = max([6, *(len(name) for name in names)]) + _GAP
     per_block = max(1, (width - _ROW_LABEL) // column)
     by_key = {(cell.shape.input_tokens, cell.requests_per_s): cell for cell in cells}
@@ -90,13 +96,17 @@ def _map(cells: Sequence[GuideCell], result: GuideResult, width: int) -> Iterato
         yield Text(f"{'tokens':{_ROW_LABEL}}" + "".join(f"{format_digits(load):{column}}" for load in block))
         for prompt in prompts:
             row = [by_key.get((prompt, load)) for load in block]
-            first, second = Text(f"{tokens_text(prompt):{_ROW_LABEL}}"), Text(" " * _ROW_LABEL)
+            first, second, third = (
+                Text(f"{tokens_text(prompt):{_ROW_LABEL}}"),
+                Text(" " * _ROW_LABEL),
+                Text(" " * _ROW_LABEL),
+            )
             for cell in row:
                 name, margin, style = _cell(cell, only_text(result))
                 first.append(f"{name:{column}}", style=style)
-                second.append(f"{margin:{column}}", style="dim")
-            yield first
-            yield second
+                second.append(f"{margin:{column}}")
+                third.append(f"{'' if cell is None else cell.binding or '':{column}}", style="dim")
+            yield from (line for line in (first, second, third) if line.plain.strip())
 
 
 def _cell(cell: GuideCell | None, only: str) -> tuple[str, str, str]:
@@ -105,7 +115,8 @@ def _cell(cell: GuideCell | None, only: str) -> tuple[str, str, str]:
         return "-", "", "dim"
     style = f"bold {_STYLES.get(cell.winner.vendor, 'blue')}"
     margin = only if cell.margin_fraction is None else f"+{min(9.99, cell.margin_fraction):.0%}"
-    return short_name(cell.winner.accelerator), margin + ("~" if is_close(cell) else ""), style
+    tie = "=" if cell.near_tie is not None else ""
+    return short_name(cell.winner.accelerator) + tie, margin + ("~" if is_close(cell) else ""), style
 
 
 def _legend(result: GuideResult) -> Text:
@@ -116,6 +127,13 @@ def _legend(result: GuideResult) -> Text:
         text.append(f"{VENDOR_NAMES.get(vendor, vendor)}: ", style=f"bold {_STYLES.get(vendor, 'blue')}")
         text.append(f"{', '.join(names)}.  ")
     if winners and len(result.vendors) > 1:
-        text.append("+20%: the other vendor costs 20% more.  ~: close.  only: no other vendor keeps the SLO.  ")
-    text.append("-: no fleet.")
+        text.append("+20%: the other vendor costs 20% more; below it, what decides.  ")
+    if any(is_close(cell) for cell in result.served):
+        text.append("~: close.  ")
+    if any(cell.rival is None for cell in result.served) and only_text(result):
+        text.append("only: no other vendor keeps the SLO.  ")
+    if any(cell.near_tie is not None for cell in result.served):
+        text.append("=: another accelerator of the vendor costs at most 5% more.  ")
+    if len(result.served) < len(result.cells):
+        text.append("-: no fleet.")
     return text

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
 from penstock.guide.guide_result import GuideCell, GuideResult
-from penstock.report.guide.guide_maps import maps_of
+from penstock.report.guide.guide_maps import maps_of, place_text
 from penstock.report.guide.names import VENDOR_NAMES, short_name, tokens_text
 from penstock.units import count_text, format_digits
 
@@ -15,17 +15,18 @@ _MAX_LISTED: Final = 8
 def where_sentences(result: GuideResult) -> Iterator[str]:
     """Yield, for each map, the vendors with their workloads and what decides; nothing for maps without a fleet."""
     maps = list(maps_of(result))
-    named = Counter(shape.model for shape, _ in maps)
     for shape, cells in maps:
-        title = shape.model if named[shape.model] == 1 else f"{shape.model}, {shape.output_tokens:,} out, {shape.slo}"
+        title = place_text(shape, result).removesuffix(", ")
         served = _by_vendor(cells)
         if not served:
             continue
         (most, others), *fewer = sorted(served.items(), key=lambda item: -len(item[1]))
         whole = len(others) == len(cells)
-        rest = "in every workload" if whole else "in the others" if fewer else _places(others)
-        said = [f"{_vendor(vendor, own)} for {_places(own)}{_why(own)}" for vendor, own in fewer]
-        yield f"{title}: {'; '.join([*said, f'{_vendor(most, others)} {rest}{_why(others)}'])}."
+        rest = "in every workload" if whole else "in the others" if fewer else places_text(others)
+        said = [f"{_vendor(vendor, own)} for {places_text(own)}{_why(own)}" for vendor, own in fewer]
+        yield (
+            (f"{title}: " if title else "") + "; ".join([*said, f"{_vendor(most, others)} {rest}{_why(others)}"]) + "."
+        )
 
 
 def none_sentences(result: GuideResult) -> Iterator[str]:
@@ -35,7 +36,7 @@ def none_sentences(result: GuideResult) -> Iterator[str]:
         if cell.winner is None:
             by_reason.setdefault(cell.why_none, []).append(cell)
     for why, cells in by_reason.items():
-        yield f"No fleet (-) for {count_text(len(cells), 'workload')} ({_places(cells)}): {why}."
+        yield f"No fleet (-) for {count_text(len(cells), 'workload')} ({places_text(cells)}): {why}."
 
 
 def list_values(values: Collection[float], text: Callable[[float], str]) -> str:
@@ -59,7 +60,7 @@ def _vendor(vendor: str, cells: Sequence[GuideCell]) -> str:
     return f"{VENDOR_NAMES.get(vendor, vendor)} ({', '.join(name for name, _ in names.most_common())})"
 
 
-def _places(cells: Sequence[GuideCell]) -> str:
+def places_text(cells: Sequence[GuideCell]) -> str:
     """Say the prompts and loads of cells. Prompts with the same loads are named together."""
     loads_of: dict[int, set[float]] = {}
     for cell in cells:
@@ -79,4 +80,4 @@ def _why(cells: Sequence[GuideCell]) -> str:
     if not decides:
         return ""
     named = [f"{name}" if len(decides) == 1 else f"{name} ({number})" for name, number in decides]
-    return f", decided by {' and '.join(named)}"
+    return f", decided by {', '.join(named)}"

@@ -29,6 +29,10 @@ from penstock.report.preflight.headline import (
 
 _SHOWN: Final = (Severity.SILENT_WRONG, Severity.BLOCKER, Severity.WARNING, Severity.SLOW)
 _INDENT: Final = 2
+_START_ORDER: Final = (
+    "Start the engines of a device one after the other. Where they do not fit together, send each to sleep "
+    "(POST /sleep) before the next starts."
+)
 EXPLAIN: Final = "--explain shows kernels, the reason for each flag, sources, and both commands."
 
 
@@ -38,12 +42,15 @@ def render_fleet(
     """Draw the verdict of every pool with its findings and its command, and a last line that counts the verdicts."""
     pieces: list[RenderableType] = []
     for pool, answer in zip(pools, answers, strict=True):
-        pieces += [Text(f"{pool.name}: {pool.replicas} x", style="bold")]
+        where = f" on {pool.device}" if pool.device else ""
+        pieces += [Text(f"{pool.name}: {pool.replicas} x{where}", style="bold")]
         pieces += [render_short(answer, columns, strict=strict), Text()]
     passed = sum(answer.passes for answer in answers)
     doubtful = sum(bool(strict_failures(answer)) for answer in answers if answer.passes)
     text = f"{passed} of {len(answers)} pools pass"
     pieces.append(Text(text + (f"; {doubtful} with a risk or undetermined" if doubtful else ""), style="bold"))
+    if any(pool.device for pool in pools):
+        pieces.append(Text(_START_ORDER))
     return Group(*pieces)
 
 
@@ -106,7 +113,7 @@ def _command(answer: Preflight, instead: Preflight | None, columns: int) -> Iter
 
 
 def _one_command(plan: LaunchPlan, columns: int, *, installed: bool) -> RenderableType:
-    """Draw the container command, or the command for an installed engine if it is installed or has no image."""
+    """Draw the container command. For an installed engine, or one without an image, draw its own command."""
     docker = None if installed else plan.docker()
     command = command_text(pack_command(docker or plan.bare(), columns - _INDENT))
     if plan.nodes > 1:
