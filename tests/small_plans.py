@@ -11,7 +11,7 @@ from penstock.catalog.price import Price
 from penstock.fleet import Deployment
 from penstock.performance.prediction.predict_deployment import Range
 from penstock.planning.candidates.replica_capacity import Capacity, RateCurve, cannot, length_by_length
-from penstock.planning.make_plan import make_plan
+from penstock.planning.make_plan import FoundAnswer, make_plan
 from penstock.planning.plan_result import PlanResult
 from penstock.planning.plan_sources import Sources
 from penstock.planning.spec.plan_file import parse_plan
@@ -116,9 +116,10 @@ def solved(
     sizing_of: VerifyOf | None = None,
     capacity_of: Callable[[Deployment, Bucket, Slo], Capacity] | None = None,
     again: bool = False,
+    found: FoundAnswer | None = None,
 ) -> PlanResult:
     """Solve a plan; one with the usual capacities once per test process, unless it is to be solved again."""
-    usual = not any((per_device, verify_of, sizing_of, capacity_of)) and spread == 0.2
+    usual = not any((per_device, verify_of, sizing_of, capacity_of, found)) and spread == 0.2
     if usual and not again:
         return _solved_once(text)
     plan = plan_of(text)
@@ -132,4 +133,4 @@ def solved(
         verify_of=verify_of,
         sizing_of=sizing_of,
     )
-    return make_plan(plan, sources)
+    return make_plan(plan, sources, found=found)

@@ -6,6 +6,7 @@ curves, quantiles and programs with which the plan was made.
 """
 
 import argparse
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from math import log, sqrt
@@ -17,7 +18,9 @@ from penstock.performance.shipped.shipped_disaggregated import shipped_phase_fac
 from penstock.performance.shipped.shipped_runs import shipped_efficiencies
 from penstock.planning.candidates.disaggregated_screen import UnitScreen
 from penstock.planning.candidates.queueless_screen import QueuelessScreen
-from penstock.planning.optimizer.problem import Mix
+from penstock.planning.optimizer.problem import Mix, OfferKey
+from penstock.planning.optimizer.resize_fleet import Worlds as DrawnWorlds
+from penstock.planning.optimizer.resize_fleet import nodes_needed
 from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.spec.plan_file import parse_plan
 from penstock.planning.uncertainty.draw_inputs import draw_inputs
@@ -26,8 +29,8 @@ from penstock.planning.uncertainty.plan_headroom import LOADING
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, capacity_spreads, knobs_of
 from penstock.planning.verification.pool_simulator import Simulator
 from penstock.planning.verification.rate_over_errors import slowdown_at
-from penstock.planning.verification.serving_fleet import ServingFleet, serving_fleet
-from penstock.planning.verification.simulated_capacity import PoolLoad, load_of_pool
+from penstock.planning.verification.serving_fleet import pool_id, serving_fleet
+from penstock.planning.verification.simulated_capacity import PoolLoad, load_of_pool, pool_of_size
 
 SEED = 20_261_118
 """Seed of the worlds, which no plan uses."""
@@ -114,15 +117,16 @@ class Worlds:
     errors: dict[str, np.ndarray]
     demand: dict[tuple[str, int], np.ndarray]
     gain: dict[tuple[str, int], np.ndarray]
+    drawn: DrawnWorlds
+    """The same worlds for the rule by which the planner counts nodes."""
 
 
 def draw_worlds(result: PlanResult, count: int) -> Worlds:
     """Draw worlds with a seed of their own."""
     knobs = [knob for knob in knobs_of(result.resolved, capacity_spreads(result.candidates)) if knob.kind in LOADING]
     inputs = draw_inputs(knobs, SEED, count)
-    drawn = drawn_worlds(
-        InputWorld(resolved=result.resolved), result.candidates, result.problem, inputs.values, inputs.knobs
-    )
+    world = InputWorld(resolved=result.resolved)
+    drawn = drawn_worlds(world, result.candidates, result.problem, inputs.values, inputs.knobs, errors=inputs.errors)
     one = np.ones(count)
     periods = range(result.problem.periods)
     workloads = {demand.key[0] for demand in result.problem.demands}
@@ -130,82 +134,150 @@ def draw_worlds(result: PlanResult, count: int) -> Worlds:
         errors=dict(inputs.errors),
         demand={(name, at): drawn.demand.get((name, at), one) for name in workloads for at in periods},
         gain={key: np.asarray(values) for key, values in drawn.gain.items()},
+        drawn=drawn,
     )
 
 
-def share_enough(result: PlanResult, mix: Mix, simulator: Simulator, count: int) -> float:
-    """Return the share of worlds in which every pool of a fleet meets its SLO in every period."""
+def share_enough(result: PlanResult, mix: Mix, simulator: Simulator, count: int) -> tuple[float, float]:
+    """Return the share of worlds in which every SLO is kept in every period, simulated and by the planner's rule."""
     worlds = draw_worlds(result, count)
+    _, by_rule = nodes_needed(mix, replace(result.problem, headroom=None), worlds.drawn)
     enough = 0
     for number in range(count):
         enough += all(
-            _holds(
-                result,
-                serving_fleet(mix, period, result.problem, result.candidates, result.plan.workloads),
-                worlds,
-                number,
-                simulator,
-            )
-            for period in range(result.problem.periods)
+            nodes_are_enough(result, mix, period, worlds, number, simulator) for period in range(result.problem.periods)
         )
-    return enough / count
+    return enough / count, float(np.mean(by_rule))
 
 
-def _holds(result: PlanResult, fleet: ServingFleet, worlds: Worlds, number: int, simulator: Simulator) -> bool:
-    """Return whether every pool meets its SLO in one world, at the plan's highest utilisation.
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """Replicas of one kind on the nodes of one offer in one world; rates are of the whole pool, as clients see them."""
 
-    A router sends what is too much for one pool of a workload to the others, as far as they have room.
+    offer: OfferKey
+    vendor: str
+    workload: str
+    load: PoolLoad
+    devices: int
+    """Devices per replica."""
+    replicas: int
+    requests_per_s: float
+    replica_requests_per_s: float
+    """Highest rate of one replica at the plan's utilisation, by its rate curve; it only says where requests go."""
+    slowed_by: float
+    """Factor from the rate that clients see to the simulated rate: utilisation and software gains."""
+    error: float
+
+    @property
+    def room(self) -> float:
+        """Return the highest rate of the pool, by its rate curve."""
+        return self.replicas * self.replica_requests_per_s
+
+    def meets_slo(self, simulator: Simulator) -> bool:
+        """Simulate the pool with the speed of this world."""
+        if not self.replicas or not self.requests_per_s:
+            return not self.requests_per_s
+        sized = pool_of_size(self.load, self.replicas)
+        rate = self.requests_per_s * self.slowed_by * sized.replicas / self.replicas
+        load = replace(sized, requests_per_s=rate)
+        slowdown = slowdown_at(self.error, simulator.placed_replica(load).stack.spread)
+        return simulator.attained_at(load, log_slowdown=log(slowdown)) >= load.slo.attainment_fraction
+
+
+def nodes_are_enough(
+    result: PlanResult, mix: Mix, period: int, worlds: Worlds, number: int, simulator: Simulator
+) -> bool:
+    """Return whether the nodes of a period keep every SLO in one world, at the plan's highest utilisation.
+
+    They do with the planned replicas, or with replicas that suit this world: what runs on a node can be exchanged. A
+    router sends what is too much for one pool of a workload to the others, as far as they have room.
     """
-    by_id = {entry.id: entry for entry in result.candidates}
     min_share = result.problem.min_vendor_share if result.problem.min_vendors > 1 else 0.0
-    for workload in {stream.workload for stream in fleet.streams}:
-        loads, errors, room = [], [], []
-        for pool in fleet.pools:
-            load = load_of_pool(fleet, pool)
-            if load is None or by_id[pool.option.id].workload != workload:
+    planned = list(pools_in_world(result, mix, period, worlds, number))
+    free = {
+        pool.offer.key: (pool.nodes - pool.spare_nodes) * pool.offer.devices
+        for pool in mix.pools
+        if pool.period == period
+    }
+    return any(
+        all(pool.meets_slo(simulator) for pool in share_overflow(pools, min_share))
+        for pools in (planned, refill(planned, free))
+    )
+
+
+def pools_in_world(result: PlanResult, mix: Mix, period: int, worlds: Worlds, number: int) -> Iterator[Pool]:
+    """Yield the planned pools of a period with the demand and the speed of one world."""
+    by_id = {entry.id: entry for entry in result.candidates}
+    fleet = serving_fleet(mix, period, result.problem, result.candidates, result.plan.workloads)
+    serving = {pool.id: pool for pool in fleet.pools}
+    for pool in mix.pools:
+        for name, replicas in pool.replicas.items() if pool.period == period else ():
+            accelerator, workload = pool.offer.accelerator, by_id[name].workload
+            load = load_of_pool(fleet, serving[pool_id(name, pool.offer)])
+            if load is None:
                 continue
-            accelerator = pool.option.deployment.accelerator.id
             error = float(worlds.errors[accelerator][number]) if accelerator in worlds.errors else 0.0
             gains = result.problem.gains.get(accelerator)
-            gain = gains[fleet.period] if gains else 1.0
-            if (accelerator, fleet.period) in worlds.gain:
-                gain *= float(worlds.gain[accelerator, fleet.period][number])
-            factor = float(worlds.demand[workload, fleet.period][number]) / result.problem.utilisation_fraction / gain
-            loads.append(replace(load, requests_per_s=load.requests_per_s * factor))
-            errors.append(error)
-            curve = by_id[pool.option.id].capacities[0].curve
-            room.append(float(curve.at(np.array([error]))[0]) * load.replicas)
-        for load, error in zip(_share_overflow(loads, room, min_share), errors, strict=True):
-            if load.requests_per_s and not _meets_slo(simulator, load, error):
-                return False
-    return True
+            gain = gains[period] if gains else 1.0
+            if (accelerator, period) in worlds.gain:
+                gain *= float(worlds.gain[accelerator, period][number])
+            demand = float(worlds.demand[workload, period][number])
+            slowed_by = 1 / result.problem.utilisation_fraction / gain
+            yield Pool(
+                offer=pool.offer.key,
+                vendor=pool.offer.vendor,
+                workload=workload,
+                load=load,
+                devices=next(kind.devices for kind in result.problem.replicas if kind.id == name),
+                replicas=replicas,
+                requests_per_s=load.requests_per_s * replicas / load.replicas * demand,
+                replica_requests_per_s=float(by_id[name].capacities[0].curve.at(np.array([error]))[0]) / slowed_by,
+                slowed_by=slowed_by,
+                error=error,
+            )
 
 
-def _share_overflow(loads: list[PoolLoad], room: list[float], min_share: float) -> list[PoolLoad]:
-    """Move what is above the capacity of a pool to the pools that have room, in proportion to their room.
+def refill(pools: Sequence[Pool], free: Mapping[OfferKey, int]) -> list[Pool]:
+    """Fill the nodes of each offer again: each next replica is one of the kind that is busiest in this world."""
+    counts = [0] * len(pools)
+    for offer, devices in free.items():
+        own = [at for at, pool in enumerate(pools) if pool.offer == offer and pool.replica_requests_per_s]
+        left = devices
+        while fitting := [at for at in own if pools[at].devices <= left]:
+            busy = {
+                at: pools[at].requests_per_s / pools[at].replica_requests_per_s / max(counts[at], 0.5) for at in fitting
+            }
+            most = max(fitting, key=lambda at: busy[at])
+            counts[most] += 1
+            left -= pools[most].devices
+    return [replace(pool, replicas=count) for pool, count in zip(pools, counts, strict=True)]
 
-    Nothing moves if the room is too small, or if a vendor would then carry less than the plan requires.
+
+def share_overflow(pools: Sequence[Pool], min_share: float) -> Iterator[Pool]:
+    """Spread each workload in proportion to the room of its pools, if one of them has more than it can carry.
+
+    The router that plans assume sends a request where it does the least harm, so no pool stays at its limit while
+    another has room. A vendor below the share that the plan requires gets that share. Nothing moves if the room is too
+    small.
     """
-    asked = [load.requests_per_s for load in loads]
-    over = sum(max(0.0, rate - most) for rate, most in zip(asked, room, strict=True))
-    free = [max(0.0, most - rate) for rate, most in zip(asked, room, strict=True)]
-    if not over or over > sum(free):
-        return loads
-    moved = [
-        replace(load, requests_per_s=min(rate, most) + over * own / sum(free))
-        for load, rate, most, own in zip(loads, asked, room, free, strict=True)
-    ]
-    carried: dict[str, float] = {}
-    for load in moved:
-        vendor = load.option.deployment.accelerator.vendor
-        carried[vendor] = carried.get(vendor, 0.0) + load.requests_per_s
-    return moved if min(carried.values()) >= min_share * sum(asked) else loads
-
-
-def _meets_slo(simulator: Simulator, load: PoolLoad, error: float) -> bool:
-    spread = simulator.placed_replica(load).stack.spread
-    attained = simulator.attained_at(load, log_slowdown=log(slowdown_at(error, spread)))
-    return attained >= load.slo.attainment_fraction
+    for workload in dict.fromkeys(pool.workload for pool in pools):
+        own = [pool for pool in pools if pool.workload == workload]
+        asked = sum(pool.requests_per_s for pool in own)
+        room: dict[str, float] = {}
+        for pool in own:
+            room[pool.vendor] = room.get(pool.vendor, 0.0) + pool.room
+        small = {vendor for vendor, most in room.items() if most < min_share * sum(room.values())}
+        others = sum(most for vendor, most in room.items() if vendor not in small)
+        left = 1 - min_share * len(small)
+        sent = {
+            vendor: asked * (min_share if vendor in small else left * most / others if others else 0.0)
+            for vendor, most in room.items()
+        }
+        fits = all(sent[vendor] <= most for vendor, most in room.items())
+        moves = fits and any(pool.requests_per_s > pool.room for pool in own)
+        for pool in own:
+            share = pool.room / room[pool.vendor] if pool.room else 0.0
+            yield replace(pool, requests_per_s=sent[pool.vendor] * share) if moves else pool
 
 
 def check_plan(name: str, confidence: float, count: int) -> tuple[float, str]:
@@ -221,12 +293,10 @@ def check_plan(name: str, confidence: float, count: int) -> tuple[float, str]:
     screen = UnitScreen(QueuelessScreen(efficiencies), shipped_phase_factors())
     simulator = Simulator(screen.loop, seed=SEED, units=screen)
     mix, confident = result.answer.winner.mix, result.answer.confidence
-    share = share_enough(result, mix, simulator, count)
+    share, by_rule = share_enough(result, mix, simulator, count)
     nodes = sum(pool.nodes for pool in mix.pools if pool.period == 0)
-    return (
-        share,
-        f"{nodes} nodes at first, ${mix.cost_usd:,.0f}, enough in {confident.enough_fraction:.0%} of the plan's draws",
-    )
+    in_plan = f"enough in {confident.enough_fraction:.0%} of the plan's draws"
+    return share, f"{by_rule:.0%} by the planner's rule; {nodes} nodes at first, ${mix.cost_usd:,.0f}, {in_plan}"
 
 
 def main() -> None:

@@ -134,20 +134,19 @@ def check_replays(asked: Plan | Path) -> Iterator[tuple[bool, str]]:
 def main() -> None:
     """Print every check; exit 1 if any fails."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "part", nargs="*", choices=("seeds", "trials", "random", "examples"), default=("seeds", "random")
-    )
+    parser.add_argument("part", nargs="*", choices=("seeds", "trials", "random", "examples"), help="two by default")
     parser.add_argument("--seeded", type=int, default=10, help="plans of `seeds` and `trials`")
     parser.add_argument("--replayed", type=int, default=20, help="plans of `random`")
     given = parser.parse_args()
+    parts = given.part or ("seeds", "random")
     checks: list[Iterator[tuple[bool, str]]] = []
-    if "seeds" in given.part:
+    if "seeds" in parts:
         checks.append(check_seeds(given.seeded))
-    if "trials" in given.part:
+    if "trials" in parts:
         checks.append(check_trials(given.seeded))
-    if "random" in given.part:
+    if "random" in parts:
         checks += [check_replays(random_plan(number)) for number in range(given.replayed)]
-    if "examples" in given.part:
+    if "examples" in parts:
         checks += [check_replays(path) for path in sorted(EXAMPLES.glob("*.yaml"))]
     failed = 0
     for found in checks:

@@ -1,7 +1,8 @@
 """Print the processor time of `penstock plan` by phase and by kind of work, with an empty and with a warm memory.
 
 `python tools/time_plan.py [PLAN.yaml ...]`; without a plan, the plan of `plan --init` and the shipped one of three
-models. Every run is a process of its own, so that imports count. The memory is a temporary folder.
+models. Every run is a process of its own, so that imports count, with bytecode as an installed package has it. The
+memory is a temporary folder.
 """
 
 import argparse
@@ -107,6 +108,8 @@ def main() -> None:
     for file in asked.plans:
         with tempfile.TemporaryDirectory() as folder:
             environment = {**os.environ, "XDG_CACHE_HOME": folder, "PENSTOCK_TRIAL_CACHE": "on"}
+            environment |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": f"{folder}/bytecode"}
+            subprocess.run([sys.executable, "-c", "import penstock.api.plan"], env=environment, check=True)
             command = [sys.executable, __file__, "--once", str(file)]
             printed = (subprocess.run(command, env=environment, check=True, capture_output=True) for _ in range(2))
             runs = [json.loads(entry.stdout) for entry in printed]

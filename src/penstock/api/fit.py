@@ -69,6 +69,9 @@ class FitAnswer(ApiAnswer):
 @takes(FitOptions)
 def fit(options: FitOptions) -> FitAnswer:
     """Compute whether a model fits, as `penstock fit` does: `fit("llama-3.1-70b", "mi300x,h100:2")`."""
+    for name in ("starts", "reloads"):
+        if getattr(options, name) is not None:
+            raise UsageError(f"--{name} is for several models: `penstock fit A,B --on X`; leave it out for one")
     asked_tokens = None if options.context is None else tokens_choice(options.context)
     cache_dtype, targets = cache_choice(options.kv), counted_targets(options.on)
     try:

@@ -15,6 +15,7 @@ from penstock.api.arguments.choices import (
     split_choice,
     tokens_choice,
 )
+from penstock.api.arguments.host_loads_argument import host_loads_choice
 from penstock.api.options.fit_options import FitOptions
 from penstock.api.options.option_fields import takes
 from penstock.catalog.accelerator import Accelerator
@@ -69,13 +70,14 @@ def fit_together(options: FitOptions) -> FitTogetherAnswer:
     specs = [model_choice(name, options.precision) for name in names]
     if len({spec.name for spec in specs}) < len(specs):
         raise UsageError("two models have the same name; name each model once")
+    starts, reloads = host_loads_choice("starts", options.starts), host_loads_choice("reloads", options.reloads)
     shared = []
     for accelerator, devices in counted_targets(options.on):
         split = split_choice(accelerator, devices, tp=options.tp, pp=1, dp=1, ep=False)
         placed = [_deployment(options, spec, accelerator, split) for spec in specs]
         contexts = [_context_tokens(options, spec) for spec in specs]
         server = ENGINES[serving_engine(options.engine)].server
-        shared.append(describe_packing(placed, pack(placed, contexts), server))
+        shared.append(describe_packing(placed, pack(placed, contexts), server, starts=starts, reloads=reloads))
     return FitTogetherAnswer(models=tuple(spec.name for spec in specs), shared=tuple(shared))
 
 

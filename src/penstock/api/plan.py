@@ -23,7 +23,7 @@ from penstock.fleet.pools import Fleet
 from penstock.performance.shipped.shipped_disaggregated import shipped_phase_factors
 from penstock.performance.shipped.shipped_drafts import own_drafts
 from penstock.performance.shipped.shipped_energy import power_under_load
-from penstock.performance.shipped.shipped_runs import model_of
+from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies
 from penstock.planning.candidates.candidate_search import Screen
 from penstock.planning.candidates.disaggregated_screen import UnitScreen
 from penstock.planning.candidates.disaggregated_units import find_units
@@ -37,6 +37,9 @@ from penstock.planning.plan_result import Bill, NoFleet, PlanResult
 from penstock.planning.plan_sources import Sources
 from penstock.planning.planned_fleet import period_starts
 from penstock.planning.pool_launches import PoolLaunch, launched_fleet, pool_launches
+from penstock.planning.shared_placement.shared_plan import SharedSources
+from penstock.planning.shared_placement.shared_plan import plan_shared as find_shared_devices
+from penstock.planning.sharing_saving import sharing_saving
 from penstock.planning.spec.plan_file import parse_plan
 from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.trace_lengths import TraceLengths, trace_lengths
@@ -53,9 +56,10 @@ from penstock.preflight.facts.subject import subject_of
 from penstock.reading.text import read_text
 from penstock.report.drawing.json_document import build
 from penstock.report.plan.document import PlanDocument
-from penstock.report.plan.first_answer import first_answer
+from penstock.report.plan.first_answer import first_answer_text
 from penstock.report.plan.sentences import headline
 from penstock.report.plan.terminal import render_plan
+from penstock.simulation.placement import place
 from penstock.workload import Trace
 
 AskedPlan: TypeAlias = str | PathLike[str] | Plan
@@ -129,7 +133,9 @@ def plan(file: AskedPlan, *, calibration: AskedCalibration | None = None, watch:
     compile_first(watch)
     sources = sources_of(asked, folder, watch, calibration)
     with keep_solutions(program_files()):
-        result = make_plan(asked, sources, watch.progress, lambda family: watch.message(first_answer(family)))
+        result = make_plan(asked, sources, watch.progress, lambda first: watch.message(first_answer_text(first)))
+    shared = sharing_saving(result, lambda narrowed: find_shared_devices(narrowed, shared_sources(narrowed)))
+    result = replace(result, sharing=shared)
     return PlanAnswer(result=result, sustained=sources.sustained_of)
 
 
@@ -139,6 +145,18 @@ def read_plan(file: Path) -> Plan:
     asked = parse_plan(text, file.name, today=datetime.now(tz=UTC).date())
     # A plan that lists no accelerators has no other way to identify owned hardware.
     return replace(asked, owned=tuple(replace(entry, id=load_accelerator(entry.id).id) for entry in asked.owned))
+
+
+def shared_sources(asked: Plan) -> SharedSources:
+    """Build the sources of a plan of shared devices."""
+    efficiencies = shipped_efficiencies()
+    return SharedSources(
+        accelerators=tuple(load_accelerator(part.id) for part in asked.accelerators) or load_accelerators(),
+        model_of=model_of,
+        place=lambda deployment, lengths: place(deployment, "vllm", efficiencies, typical_lengths=lengths),
+        prices_of=load_prices,
+        seller_levels=load_seller_levels,
+    )
 
 
 def sources_of(

@@ -8,15 +8,12 @@ from rich.console import RenderableType
 
 from penstock.api.answer import ApiAnswer, Row
 from penstock.api.compile_notice import compile_first
-from penstock.api.plan import AskedPlan, read_plan
+from penstock.api.plan import AskedPlan, read_plan, shared_sources
 from penstock.api.progress import LOG, ProgressListener
-from penstock.catalog import load_accelerator, load_accelerators, load_prices, load_seller_levels
-from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies
-from penstock.planning.shared_placement.shared_plan import ModelBill, SharedChoice, SharedPlan, SharedSources
+from penstock.planning.shared_placement.shared_plan import ModelBill, SharedChoice, SharedPlan
 from penstock.planning.shared_placement.shared_plan import plan_shared as find_shared_devices
 from penstock.planning.spec.plan_types import Plan
 from penstock.report.plan.shared import SharedPlanDocument, render_shared_plan
-from penstock.simulation.placement import place
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -48,15 +45,7 @@ def plan_shared(file: AskedPlan, *, watch: ProgressListener = LOG) -> PlanShared
     """Plan shared devices, as `penstock plan --share` does: `plan_shared("plan.yaml")`."""
     asked = file if isinstance(file, Plan) else read_plan(Path(file))
     compile_first(watch)
-    efficiencies = shipped_efficiencies()
-    sources = SharedSources(
-        accelerators=tuple(load_accelerator(part.id) for part in asked.accelerators) or load_accelerators(),
-        model_of=model_of,
-        place=lambda deployment, lengths: place(deployment, "vllm", efficiencies, typical_lengths=lengths),
-        prices_of=load_prices,
-        seller_levels=load_seller_levels,
-    )
-    return PlanSharedAnswer(result=find_shared_devices(asked, sources))
+    return PlanSharedAnswer(result=find_shared_devices(asked, shared_sources(asked)))
 
 
 def _row(choice: SharedChoice, bill: ModelBill) -> Row:

@@ -10,6 +10,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from penstock.audit.saving_claim import check_claim
 from penstock.planning.candidates.candidate_search import Candidate, NotLaunched
@@ -35,8 +36,10 @@ from penstock.planning.uncertainty.other_engines import candidates_of, find_engi
 from penstock.planning.uncertainty.plan_headroom import DrawnNeeds, plan_headroom
 from penstock.planning.uncertainty.quantify_uncertainty import (
     CompetingFleets,
+    FirstAnswer,
     Uncertainty,
     find_competing,
+    first_answer,
     quantify_uncertainty,
 )
 from penstock.planning.uncertainty.scenarios import (
@@ -61,16 +64,17 @@ from penstock.simulation.run_options import StageProgress
 RUNNERS_UP = 3
 _SMALL_MODEL_BYTES = 40e9
 """Weights up to this size fit, with room for KV cache, on one device of 48 GB."""
-FoundFleets = Callable[[Family], None]
+FoundAnswer = Callable[[FirstAnswer], None]
 """Function that receives the simulated fleets as soon as the cheapest is known, and again if a cheaper one is found."""
+_LAST_STEPS: Final = ("cost of rules, and fleets for other demand", "engines that cannot be launched, and round robin")
 _ANSWERED_AGAIN = 2
 """Maximum number of times the uncertainty analysis starts again because it found a cheaper fleet."""
 
 
 def make_plan(
-    plan: Plan, sources: Sources, progress: StageProgress = lambda *_: None, found: FoundFleets = lambda _: None
+    plan: Plan, sources: Sources, progress: StageProgress = lambda *_: None, found: FoundAnswer | None = None
 ) -> PlanResult:
-    """Compute the result of a plan; `found` receives the simulated fleets before the uncertainty analysis starts."""
+    """Compute the result of a plan; `found` receives the cheapest fleet before the search for what would change it."""
     resolved, trace_notes = resolve_inputs(plan, sources)
     refuse_impossible(resolved, sources.engines_of_vendor)
     choice = search_candidates(resolved, sources, progress)
@@ -81,6 +85,7 @@ def make_plan(
     question = _Question(resolved=resolved, candidates=candidates, problem=problem, needs=confident.needs)
     answer = None if unserved else _answer(question, sources, progress, found)
     if answer is not None:
+        progress(_LAST_STEPS[1], 1, len(_LAST_STEPS))
         answer = _with_other_software(answer, question, choice.not_launched, sources)
     return PlanResult(
         resolved=resolved,
@@ -152,7 +157,7 @@ def resolve_inputs(plan: Plan, sources: Sources) -> tuple[Resolved, tuple[LeftOu
     return replace(resolved, plan=with_steps(resolved.plan)), notes
 
 
-def _answer(question: _Question, sources: Sources, progress: StageProgress, found: FoundFleets) -> Answer | None:
+def _answer(question: _Question, sources: Sources, progress: StageProgress, found: FoundAnswer | None) -> Answer | None:
     """Return the plan's answer; None if no fleet satisfies every rule, even with replica rates times `MAY_CARRY`.
 
     The uncertainty analysis solves for fleets with changed inputs. If a fleet solved for changed inputs is also cheaper
@@ -176,7 +181,9 @@ def _answer(question: _Question, sources: Sources, progress: StageProgress, foun
         family = proven.as_simulated(problem)
         together = joint_fleets(family, problem, question.needs, question.confidence)
         proven = add_cheaper_fleets(proven, problem, tuple(together), verify) or proven
-    return _describe(_analyse(proven, question, simulator, progress, found, verify), question, simulator)
+    analysed = _analyse(proven, question, simulator, progress, found, verify)
+    progress(_LAST_STEPS[0], 0, len(_LAST_STEPS))
+    return _describe(analysed, question, simulator)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +201,7 @@ def _analyse(
     question: _Question,
     simulator: FleetSimulator | None,
     progress: StageProgress,
-    found: FoundFleets,
+    found: FoundAnswer | None,
     verify: Verify | None = None,
 ) -> _Analysed:
     """Quantify the uncertainty of the proven fleets; start again if this finds a cheaper fleet, at most twice.
@@ -202,18 +209,22 @@ def _analyse(
     The fleets that win in a few draws are known before the flips are searched, so they are tried first.
     """
     problem, sized = question.problem, question.sized_by(None if simulator is None else simulator.size)
+    quickly = question.sized_by(None if simulator is None else simulator.size_without_margins)
 
     def with_cheaper(fleets: Sequence[Mix], restarts: int) -> ProvenFleets | None:
         return None if verify is None or not restarts else add_cheaper_fleets(proven, problem, fleets, verify)
 
     for restarts in range(_ANSWERED_AGAIN, -1, -1):
         simulated = proven.as_simulated(problem)
-        found(simulated)
+        if found is not None:
+            verified = proven.proof.verified
+            keeps_slo = not verified or verified[0].met
+            found(first_answer(simulated, question.resolved, question.candidates, keeps_slo=keeps_slo))
         competing = find_competing(simulated, question.resolved, question.candidates, progress)
         drawn = competing.family.of_other_worlds
         cheaper = with_cheaper(drawn, restarts)
         if cheaper is None:
-            uncertainty = quantify_uncertainty(competing, sized, progress)
+            uncertainty = quantify_uncertainty(competing, sized, quickly, progress)
             cheaper = with_cheaper(uncertainty.family.of_other_worlds[len(drawn) :], restarts)
         if cheaper is None:
             break
@@ -310,7 +321,8 @@ def _describe(analysed: _Analysed, question: _Question, simulator: FleetSimulato
             problem,
             question.needs,
             question.confidence,
-            others=(*uncertainty.family.fleets, *uncertainty.family.of_other_worlds),
+            compared=uncertainty.family.fleets,
+            others=uncertainty.family.of_other_worlds,
         ),
     )
 

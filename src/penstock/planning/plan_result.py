@@ -90,6 +90,20 @@ class Answer:
     """The setup that is most worth a measurement; None if none is worth 1% of the cost."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharingSaving:
+    """The models of a plan on shared devices of an accelerator of its fleet."""
+
+    idle_fraction: float
+    """Share of time that the devices of the plan's fleet are idle."""
+    accelerator: str | None
+    """None if no accelerator of the fleet keeps every SLO with shared devices, or the plan's rules forbid them."""
+    rented_devices: int | None
+    """Devices with spares, in instances that are rented."""
+    rent_usd: float | None
+    """Rent of these devices over the horizon."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlanResult:
     """The result of `penstock plan`."""
@@ -104,6 +118,8 @@ class PlanResult:
     capacity_note: str
     claims: tuple[ClaimCheck, ...]
     answer: Answer | NoFleet
+    sharing: SharingSaving | None = None
+    """What the models would cost on shared devices; None unless several models leave their devices idle."""
 
     @property
     def plan(self) -> Plan:

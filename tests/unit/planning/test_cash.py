@@ -1,5 +1,6 @@
 """Money as it is paid adds up to the bill, falls on its day, and tells books from sales."""
 
+import re
 from dataclasses import replace
 from datetime import date
 
@@ -10,6 +11,7 @@ from penstock.planning.optimizer.cash_flow import cash_of
 from penstock.planning.optimizer.fleet_bill import fleet_lines
 from penstock.planning.optimizer.node_costs import terms_of
 from penstock.planning.plan_result import Answer, Bill
+from penstock.report.plan.acquisition_plan import acquisitions
 from small_plans import PLAIN, plan_of, solved
 
 GROWING = PLAIN.replace("mean_load: 50%", "mean_load: 50%\n    growth_per_year: 60%")
@@ -103,3 +105,17 @@ def test_interest_moves_the_bill_and_not_what_is_paid() -> None:
     dearer = terms_of(replace(result.resolved, plan=replace(result.plan, money=plan.money)))
     assert cash_of(result.answer.winner.mix, dearer).capex_usd == result.answer.winner.cash.capex_usd
     assert [line.item for line in fleet_lines(result.answer.winner.mix, dearer)].count(Item.SOFTWARE) >= 1
+
+
+@pytest.mark.parametrize("text", [PLAIN, GROWING, GROWING + OWNED, GROWING + "acquire: [rent]\n"])
+def test_what_is_signed_now_is_told_from_what_is_added_later(text: str) -> None:
+    result = solved(text)
+    assert isinstance(result.answer, Answer)
+    mix = result.answer.winner.mix
+    now, later = acquisitions(mix, result.resolved)
+    bought = [sum(nodes for key, nodes in mix.purchases.items() if (key[-1] > 0) == late) for late in (False, True)]
+    for said, nodes in zip((now, later), bought, strict=True):
+        assert [int(count) for count in re.findall(r"buy (\d+)", said)] == ([nodes] if nodes else [])
+    hourly = [sum(pool.rented_nodes for pool in mix.pools if pool.period == at) for at in range(result.problem.periods)]
+    assert (f"rent up to {max(hourly)} instances" in later) == (0 < hourly[0] < max(hourly))
+    assert sum(int(count) for count in re.findall(r"rent (\d+) ", now)) == hourly[0]

@@ -1,22 +1,36 @@
 """What a plan says before its uncertainty is known, and the commands it names at its end."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.planning.plan_result import Answer
 from penstock.report.drawing.html_template import code_marked
-from penstock.report.plan.first_answer import first_answer
+from penstock.report.plan.confidence_sentences import share_enough
+from penstock.report.plan.first_answer import first_answer_text
 from penstock.report.plan.next_steps import next_steps
-from penstock.report.plan.plan_amounts import usd
+from penstock.report.plan.plan_amounts import range_text, usd
 from small_plans import TWO_PARTS, solved
 
+if TYPE_CHECKING:
+    from penstock.planning.uncertainty.quantify_uncertainty import FirstAnswer
 
-def test_the_first_answer_names_fleet_cost_and_rivals() -> None:
-    answer = solved(TWO_PARTS).answer
+
+def test_the_first_answer_has_fleet_cost_and_confidence_of_the_final_one() -> None:
+    first: list[FirstAnswer] = []
+    answer = solved(TWO_PARTS, found=first.append).answer
     assert isinstance(answer, Answer)
-    text = first_answer(answer.family)
     fleet, cost = answer.winner.mix.nodes_of("h200_sxm", 0), usd(answer.winner.cost.total_usd)
-    assert text.startswith(f"Cheapest so far: NVIDIA at {cost} all in, {fleet:.0f} x h200_sxm bought (AMD ")
-    assert "what would change it" in text
+    assert first[-1].confidence.fleet_usd == answer.confidence.fleet_usd
+    assert first[-1].confidence.enough_fraction == answer.confidence.enough_fraction
+    text = first_answer_text(first[-1])
+    span = range_text(answer.verdict.cost_usd)
+    assert text.startswith(f"Cheapest so far: NVIDIA at {cost} all in{span}: {fleet:.0f} x h200_sxm bought; enough in ")
+    assert f"{share_enough(answer.winner.mix, answer.confidence)} of cases (planned for 80%); AMD $" in text
+    assert text.endswith("Still computing: what would change this.")
+    missed = first_answer_text(replace(first[-1], keeps_slo=False))
+    assert "but it misses its SLO in simulation" in missed
+    assert "enough in" not in missed
 
 
 def test_a_plan_without_files_names_the_command_that_writes_them() -> None:

@@ -32,7 +32,7 @@ from penstock.report.drawing.plain_json import to_json
 from penstock.report.plan.document import PlanDocument
 from penstock.report.plan.flips import flip_sentence, flips_by_input, plain_flip
 from penstock.report.plan.page import plan_html
-from penstock.report.plan.plan_amounts import amount, spread, usd
+from penstock.report.plan.plan_amounts import amount, axis_unit, spread, usd
 from penstock.report.plan.rfp import rfp_pack
 from penstock.report.plan.sentences import sureness
 from penstock.report.plan.terminal import render_plan
@@ -64,7 +64,8 @@ def test_the_summary_fits_a_screen_and_answers_first(result: PlanResult) -> None
     lines = text.splitlines()
     assert len(lines) <= SCREEN_LINES
     assert max(len(line) for line in lines) <= 110
-    assert lines[3].startswith(("NVIDIA wins", "Too close to call"))
+    assert lines[3].startswith(("Buy ", "Rent "))
+    assert any(line.startswith(("NVIDIA wins", "Too close to call")) for line in lines[4:6])
     assert "What would change the answer" in text
     assert "software engineers" in text
     assert "Not checked by simulation" in text
@@ -240,6 +241,9 @@ def test_what_is_owned_and_let_go_is_said_on_page_one() -> None:
         r"\d of 10 NVIDIA H200 SXM nodes kept: running one to the end, instead of selling it, costs \$", paid
     )
     assert "If you owned no nodes to use or sell, the plan would cost $" in paid
+    # Sales lower what is paid, but not the cost in today's money, which may be the larger of the two.
+    assert re.search(r"paid in total over 3 years after \$\S+ from sales\.", paid)
+    assert "in today's money as planned without the sales; $" in paid
 
 
 def test_where_the_rules_leave_one_kind_the_next_fleet_of_it_is_named() -> None:
@@ -413,3 +417,10 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 def test_a_note_is_shown_on_the_page(result: PlanResult) -> None:
     noted = replace(result, resolved=replace(result.resolved, plan=replace(result.plan, note="for the <board>")))
     assert "for the &lt;board&gt;" in plan_html(noted)
+
+
+@pytest.mark.parametrize("largest", [5.0, 4_000.0, 12_000.0, 836_000.0, 999_999.0, 1_000_000.0, 28_240_000.0])
+def test_the_axis_of_a_chart_has_the_digits_of_its_dollars(largest: float) -> None:
+    unit, words = axis_unit(largest)
+    assert unit == 1 or 1 <= largest / unit < 1_000
+    assert {"M": "million dollars", "k": "thousand dollars"}.get(usd(largest)[-1], "dollars") == words

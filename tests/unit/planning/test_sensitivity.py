@@ -71,6 +71,15 @@ def test_prices_of_counted_nodes_are_those_of_fleets_that_are_resized_at_these_p
                 assert counted.costs(problem) == pytest.approx(resized, rel=1e-12)
 
 
+def test_kept_costs_are_those_of_the_fleets_resized_at_each_value(result: PlanResult, judge: Judge) -> None:
+    """Also if fleets have left the family since the costs were kept."""
+    world, first = InputWorld(resolved=result.resolved), replace(judge.family, others=judge.family.others[:1])
+    for kept in (judge, replace(judge, family=first), judge):
+        for knob in knobs(result).values():
+            for value in (knob.input.value, 0.9 * knob.maximum):
+                assert kept.costs_at(world, knob, value) == kept.costs(knob.apply(world, value), knob.kind)
+
+
 def test_bars_are_sorted_and_what_has_no_range_or_moves_nothing_has_none(result: PlanResult, judge: Judge) -> None:
     found = tornado(judge, InputWorld(resolved=result.resolved), tuple(knobs(result).values()))
     widths = [swing.width_usd for swing in found]

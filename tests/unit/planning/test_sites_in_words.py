@@ -9,7 +9,7 @@ from rich.console import Console
 
 from penstock.planning.plan_result import Answer, PlanResult
 from penstock.report.drawing.html_template import render_template
-from penstock.report.plan.buyer_summary import acquisition_plan
+from penstock.report.plan.acquisition_plan import acquisitions
 from penstock.report.plan.operation import operation
 from penstock.report.plan.terminal import render_plan
 from small_plans import TWO_PARTS, solved
@@ -66,8 +66,8 @@ def test_what_is_rented_by_the_hour_or_kept_at_two_sites_adds_up(two: PlanResult
     assert isinstance(two.answer, Answer)
     mix = two.answer.winner.mix
     pools = tuple(replace(pool, owned_nodes=0, kept_nodes=1, rented_nodes=2) for pool in mix.pools)
-    said = acquisition_plan(replace(mix, pools=pools, purchases={}), two.resolved)
-    assert said.startswith("Keep 2 nodes of 8")
+    said, _ = acquisitions(replace(mix, pools=pools, purchases={}), two.resolved)
+    assert said.startswith("keep 2 nodes of 8")
     assert "rent 4 instances of 8" in said
 
 

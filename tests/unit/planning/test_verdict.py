@@ -84,7 +84,7 @@ def test_a_cost_stands_beside_what_it_is_in_the_draws(result: PlanResult) -> Non
     """Attack: a headline cost below the P10 of its own draws, without a word."""
     answer = drawn(result, {"nvidia": 0.95, "amd": 0.05, "mix": 0.0})
     assert "(P10-P90 $1.00M to $2.00M, median $1.50M)" in headline(answer)
-    assert "This fleet costs $1.00M to $2.00M in today" in plan_html(replace(result, answer=answer))
+    assert "$1.00M to $2.00M (P10-P90), median $1.50M" in plan_html(replace(result, answer=answer))
     assert answer.verdict.cost_usd == Span(low=1e6, median=1.5e6, high=2e6)
     assert answer.verdict.outcome == "wins"
     low = replace(answer, verdict=replace(answer.verdict, cost_usd=Span(low=1e9, median=2e9, high=3e9)))
@@ -107,10 +107,15 @@ def test_a_mix_is_said_to_be_one_only_as_long_as_its_vendors_always_carry_what_c
     in_turn = replace(bill, mix=replace(bill.mix, pools=(replace(first, load={}), *rest)))
     one_at_a_time = replace(answer, by_label={**answer.by_label, "mix": in_turn})
     said = mix_sentence(result, one_at_a_time)
-    assert said == f"In the mix shown, {label_name(first.offer.vendor)} carries nothing in step 1"
+    assert said == f"In the mix shown, {label_name(first.offer.vendor)} carries nothing"
     assert small_share_sentence(result, one_at_a_time) == ""
     won = replace(one_at_a_time, winner=in_turn)
     assert small_share_sentence(result, won) == said
+    demands = tuple(replace(each, requests_per_s=each.requests_per_s * 2) for each in result.problem.demands)
+    grows = replace(result, problem=replace(result.problem, periods=2, demands=demands))
+    with_second = replace(bill.mix, pools=(*in_turn.mix.pools, replace(first, period=1), replace(rest[0], period=1)))
+    grown = replace(one_at_a_time, by_label={**answer.by_label, "mix": replace(bill, mix=with_second)})
+    assert mix_sentence(grows, grown) == f"{said} in step 1"
 
 
 LIMITED = """

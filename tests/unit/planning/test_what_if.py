@@ -8,6 +8,9 @@ import pytest
 from penstock.planning.in_parallel import in_parallel
 from penstock.planning.optimizer.problem import Mix, Problem
 from penstock.planning.plan_result import Answer
+from penstock.planning.shared_placement.shared_plan import SharedPlan
+from penstock.planning.sharing_saving import sharing_saving
+from penstock.planning.spec.plan_types import Plan
 from penstock.planning.uncertainty.scenarios import DemandScenario, RulePrice, rule_prices
 from penstock.report.plan.scenario_sentences import idle_models, rule_usd, scenario_usd, small_fleet
 from small_plans import PLAIN, TWO_PARTS, solved
@@ -108,7 +111,17 @@ def test_several_models_that_leave_devices_idle_are_told_of_shared_devices() -> 
     busy = solved(PLAIN.replace(first, first + first.replace("name: chat", "name: other")))
     for result, told in ((several, True), (one, False), (busy, False)):
         assert isinstance(result.answer, Answer)
-        assert ("--share" in idle_models(result, result.answer)) == told
+        asked = list[Plan]()
+
+        def share(plan: Plan, asked: list[Plan] = asked) -> SharedPlan:
+            asked.append(plan)
+            return SharedPlan(name="", horizon_years=1.0, simulated_hours=2.0, choices=(), left_out=(), fleets={})
+
+        hinted = replace(result, sharing=sharing_saving(result, share))
+        assert ("--share" in idle_models(hinted, result.answer)) == told
+        assert [{entry.id for entry in plan.accelerators} for plan in asked] == (
+            [set(result.answer.winner.mix.support)] if told else []
+        )
 
 
 def test_questions_side_by_side_are_answered_in_their_order() -> None:

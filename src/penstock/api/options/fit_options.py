@@ -32,4 +32,14 @@ class FitOptions(ModelOptions):
     )
     batched_tokens: int | None = option("Maximum tokens per step: max_num_batched_tokens.", default=None, min=1)
     sequences: int | None = option("Maximum requests per step (max_num_seqs).", default=None, min=1)
+    starts: str | None = option(
+        "Starts of an engine that you measured, with the size of the weights, for several models: 0.5GB=30s,16GB=75s. "
+        "Default: published times.",
+        default=None,
+    )
+    reloads: str | None = option(
+        "Loads of weights into a live engine that you measured, for several models: 0.5GB=1s,16GB=9s. "
+        "Default: published times.",
+        default=None,
+    )
     draft: bool = option("Load the checkpoint's own multi-token-prediction layers.", default=False)

@@ -12,7 +12,7 @@ from penstock.planning.in_parallel import in_parallel
 from penstock.planning.optimizer.cheapest_mix import cheapest, runners_up
 from penstock.planning.optimizer.problem import Mix, PoolKey, Problem, Restriction
 from penstock.planning.optimizer.refill_nodes import Array
-from penstock.planning.optimizer.resize_fleet import Worlds, resized_usd
+from penstock.planning.optimizer.resize_fleet import Worlds, resized_usd, signed_usd
 
 NOTHING: Final = "nothing"
 """Label for the case that no fleet satisfies every rule."""
@@ -147,10 +147,14 @@ class Family:
         """Map each label to the cost, in every draw, of its planned fleet and the nodes that the draw needs beyond it.
 
         A buyer must choose the fleet before the inputs are known. If the best fleet of each draw were used, a label
-        with more accelerators would win by hindsight. A label without a fleet at the estimated inputs is represented by
-        its fleets in `of_other_worlds`.
+        with more accelerators would win by hindsight. Where a planned fleet cannot be enlarged, another fleet of its
+        label joins it. A label without a fleet at the estimated inputs is represented by its fleets in
+        `of_other_worlds`.
         """
-        found = {label: resized_usd(mix, problem, worlds, signed=True) for label, mix in self.by_label.items()}
+        by_label: dict[str, list[Mix]] = {}
+        for mix in (*self.fleets, *self.of_other_worlds):
+            by_label.setdefault(self.label(mix), []).append(mix)
+        found = {label: signed_usd(mix, by_label[label], problem, worlds) for label, mix in self.by_label.items()}
         return self.costs(problem, worlds) | found if self._elsewhere else found
 
     @property
@@ -159,10 +163,14 @@ class Family:
 
     def costs(self, problem: Problem, worlds: Worlds) -> dict[str, Array]:
         """Map each label to the cost, in every draw, of its fleet that is cheapest in that draw."""
+        return self.least_costs(lambda mix: resized_usd(mix, problem, worlds))
+
+    def least_costs(self, usd_of: Callable[[Mix], Array]) -> dict[str, Array]:
+        """Map each label to the lowest cost of its fleets in every draw; `usd_of` returns the costs of a fleet."""
         found: dict[str, Array] = {}
         for mix in (*self.fleets, *self.of_other_worlds):
-            usd, label = resized_usd(mix, problem, worlds), self.label(mix)
-            found[label] = np.minimum(found.get(label, np.full(worlds.count, inf)), usd)
+            usd, label = usd_of(mix), self.label(mix)
+            found[label] = np.minimum(found[label], usd) if label in found else usd
         return found
 
 

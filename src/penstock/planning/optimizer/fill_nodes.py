@@ -20,7 +20,7 @@ def fill_nodes(mix: Mix, problem: Problem) -> Mix:
     """Replace the replicas of each pool; its nodes, its cost and the requests that it serves stay the same.
 
     For the integer program that chose the nodes, all fillings that carry the load cost the same. The margin of a pool
-    is the factor by which all its load may grow. Disaggregated units are used only in a pool that has some.
+    is the factor by which all its load may grow. A pool without disaggregated units gets none.
     """
     return replace(mix, pools=tuple(_fill(pool, problem) for pool in mix.pools))
 

@@ -14,8 +14,8 @@ capacities, for flips, rules and demand scenarios. `uncertainty/monte_carlo` sol
 `load_balance` neither resizes nor solves again: it spreads the load of a chosen fleet at the plan's own inputs.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -92,8 +92,39 @@ def resized_usd(mix: Mix, problem: Problem, worlds: Worlds, *, signed: bool = Fa
     return usd if found.as_planned is None else np.minimum(usd, resizing.fleet_usd(found.as_planned))
 
 
+def signed_usd(mix: Mix, others: Sequence[Mix], problem: Problem, worlds: Worlds) -> Array:
+    """Return, for each draw, the cost of a planned fleet and of the nodes that the draw needs beyond it.
+
+    If a fleet's own accelerators are too few in a draw and cannot be added to, because they are owned or limited, the
+    planned nodes are kept and the cheapest of `others` serves with them. The cost may be overestimated, because the
+    other fleet carries its share of the load without the help of planned nodes of other accelerators.
+    """
+    usd = resized_usd(mix, problem, worlds, signed=True)
+    lost = ~np.isfinite(usd)
+    if lost.any():
+        joined = [_joined_usd(mix, other, problem, worlds) for other in others if other.identity != mix.identity]
+        usd = np.where(lost, np.min(np.vstack([usd, *joined]), axis=0), usd)
+    return usd
+
+
+def _joined_usd(mix: Mix, other: Mix, problem: Problem, worlds: Worlds) -> Array:
+    """Return, for each draw, the cost of the nodes that another fleet needs and of the planned nodes of a fleet."""
+    planned = {_at(pool): pool for pool in mix.pools}
+    both = replace(mix, pools=(*mix.pools, *(pool for pool in other.pools if _at(pool) not in planned)))
+    serving, resizing = _Resizing(other, problem, worlds), _Resizing(both, problem, worlds)
+    if any(pool.offer.key not in resizing.offers for pool in both.pools):
+        return np.full(worlds.count, np.inf)
+    needed = {_at(pool): serving.nodes(pool) for pool in other.pools}
+    served = np.all([np.isfinite(count) for count in needed.values()], axis=0)
+    nodes = {}
+    for pool in both.pools:
+        signed = planned[_at(pool)].nodes if _at(pool) in planned else 0
+        nodes[_at(pool)] = np.maximum(np.where(served, needed.get(_at(pool), 0.0), 0.0), signed)
+    return np.where(served, resizing.fleet_usd(resizing.acquire(nodes)), np.inf)
+
+
 def priced_ways(mix: Mix, problem: Problem, world: Worlds) -> Iterator[HeldNodes]:
-    """Yield the ways to acquire a fleet in a single draw that `resized_usd` prices, without those that are forbidden.
+    """Yield the allowed ways to acquire a fleet in a single draw. `resized_usd` computes the cost of each.
 
     Every offer of the fleet must be in the problem.
     """

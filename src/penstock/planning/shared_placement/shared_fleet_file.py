@@ -24,7 +24,7 @@ def shared_fleet_file(
     names = {f"{index} {model.load.name}": pools[index].name for index, model in enumerate(found.models)}
     return Fleet(
         name=" ".join(name.split()),
-        note="chosen by `penstock plan --share`; start the engines one after the other with `--enable-sleep-mode`",
+        note="chosen by `penstock plan --share`; `penstock preflight --fleet` prints the launches, to start in turn",
         nodes=(nodes,),
         pools=tuple(pools),
         routes=tuple(route for model, pool in zip(found.models, pools, strict=True) for route in _routes(model, pool)),

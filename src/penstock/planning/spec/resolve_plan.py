@@ -219,6 +219,7 @@ def _with_prices(
     return replace(
         listed,
         instances=sizes,
+        instances_stated=listed.instances is not None,
         # An accelerator of which only owned nodes are kept needs a price too, to replace devices that fail.
         buy=buy if "buy" in acquire or listed.owned_only else None,
         with_host=with_host,

@@ -19,22 +19,32 @@ class ConfidenceLevel:
 
     confidence: float
     usd: float | None
-    """Cost of the fleet; None if no compared fleet is enough with this confidence."""
+    """Cost of the cheapest compared fleet; a plan with this confidence may find a cheaper one.
+
+    None if no compared fleet is enough.
+    """
     nodes: float | None
     """Nodes or instances in the largest period; None if no compared fleet is enough."""
     planned: bool = False
     """Whether this is the confidence of the plan."""
     instead: tuple[str, ...] = ()
-    """Accelerators of another fleet, if no number of the planned nodes is enough; a cheaper fleet may exist then."""
+    """Accelerators of another fleet, if that fleet is cheaper or no number of the planned nodes is enough."""
 
 
 def confidence_levels(
-    mix: Mix, problem: Problem, needs: DrawnNeeds, confidence: float, others: Sequence[Mix] = ()
+    mix: Mix,
+    problem: Problem,
+    needs: DrawnNeeds,
+    confidence: float,
+    *,
+    compared: Sequence[Mix] = (),
+    others: Sequence[Mix] = (),
 ) -> tuple[ConfidenceLevel, ...]:
     """Resize a fleet for several confidences, by the headroom that each of them requires.
 
-    The planned fleet itself is the answer for every higher confidence with which it is enough. If no number of its
-    nodes is enough, because all of them are owned devices for example, the cheapest of `others` is the answer.
+    The planned fleet itself is the answer for every higher confidence with which it is enough. For another confidence,
+    the cheapest of the planned fleet and the `compared` ones is the answer. `others` were not simulated at the plan's
+    inputs, so they count only if no number of the planned nodes is enough.
     """
     own, found, reached = needs.headroom(confidence), [], share_enough(mix, problem, needs)
     for level in sorted({*LEVELS, confidence}):
@@ -43,17 +53,15 @@ def confidence_levels(
             found.append(replace(same, planned=level == confidence))
             continue
         asked = needs.headroom(level)
-        size = _size(mix, problem, own, asked)
-        sizes = [] if size is not None else [(_size(other, problem, own, asked), other) for other in others]
-        feasible = [(each, other) for each, other in sizes if each is not None]
-        if size is None and feasible:
-            size, other = min(feasible, key=lambda entry: entry[0])
-            found.append(
-                ConfidenceLevel(confidence=level, usd=size[0], nodes=size[1], instead=tuple(sorted(other.support)))
-            )
+        grows = _size(mix, problem, own, asked) is not None
+        fleets = (mix, *compared) if grows else (*compared, *others)
+        sizes = [(size, fleet) for fleet in fleets if (size := _size(fleet, problem, own, asked)) is not None]
+        if not sizes:
+            found.append(ConfidenceLevel(confidence=level, usd=None, nodes=None))
             continue
-        usd, nodes = (None, None) if size is None else size
-        found.append(ConfidenceLevel(confidence=level, usd=usd, nodes=nodes))
+        (usd, nodes), fleet = min(sizes, key=lambda entry: entry[0])
+        instead = () if grows and fleet.support == mix.support else tuple(sorted(fleet.support))
+        found.append(ConfidenceLevel(confidence=level, usd=usd, nodes=nodes, instead=instead))
     return tuple(found)
 
 

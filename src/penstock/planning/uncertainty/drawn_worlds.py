@@ -69,7 +69,7 @@ def _drawn_figures(
     """Yield each figure that a given input changes, with the figure's value in every draw."""
     entry = knob.input
     ends = [
-        dict(figures_of(build_problem(knob.apply(world, end).resolved, candidates))) for end in (entry.low, entry.high)
+        dict(figures_of(build_problem(world.at(knob, end).resolved, candidates))) for end in (entry.low, entry.high)
     ]
     for key, figure in base.items():
         low, high = (end.get(key, figure) for end in ends)

@@ -10,9 +10,7 @@ from dataclasses import replace
 from math import inf
 from typing import Final
 
-from penstock.planning.optimizer.build_problem import build_problem
 from penstock.planning.optimizer.problem import Mix
-from penstock.planning.optimizer.resize_fleet import one_world, resized_usd
 from penstock.planning.uncertainty.plan_headroom import LOADING
 from penstock.planning.uncertainty.sensitivity import Flip, Judge, flips, nearest_first
 from penstock.planning.uncertainty.solve_again import Sized
@@ -115,21 +113,20 @@ class _NearFlip:
 
     def _simulate(self, value: float, fleets: Sequence[Mix]) -> Iterator[tuple[Mix, bool]]:
         """Yield each fleet that seems cheaper than the winner, and whether it is cheaper after sizing by simulation."""
-        changed = self.knob.apply(self.world, value)
-        problem, winner_usd = changed.problem(self.judge.candidates), self._winner_usd(changed)
+        problem = self.knob.apply(self.world, value).problem(self.judge.candidates)
+        winner_usd = self._winner_usd(value)
         for mix in self._seem_cheaper(value, fleets):
             fleet = self.sized(mix, problem)
             yield mix, fleet is not None and fleet.cost_usd < winner_usd
 
     def _seem_cheaper(self, value: float, fleets: Sequence[Mix]) -> list[Mix]:
         """Return the fleets that cost less than the winner at a value if they are only resized, first the cheapest."""
-        changed = self.knob.apply(self.world, value)
-        problem, winner_usd = build_problem(changed.resolved, self.judge.candidates), self._winner_usd(changed)
-        priced = [(float(resized_usd(mix, problem, one_world(changed.capacity))[0]), mix) for mix in fleets]
+        winner_usd = self._winner_usd(value)
+        priced = [(float(self.judge.resized_usd_at(self.world, self.knob, value, mix)[0]), mix) for mix in fleets]
         return [mix for usd, mix in sorted(priced, key=lambda entry: entry[0]) if usd < winner_usd]
 
-    def _winner_usd(self, changed: InputWorld) -> float:
-        return self.judge.costs(changed, self.knob.kind).get(self.flip.winner, inf)
+    def _winner_usd(self, value: float) -> float:
+        return self.judge.costs_at(self.world, self.knob, value).get(self.flip.winner, inf)
 
 
 def _first_standing(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from penstock.planning.candidates.candidate_search import Candidate
 from penstock.planning.optimizer.build_problem import build_problem
@@ -16,7 +17,12 @@ from penstock.planning.uncertainty.solve_again import Sized
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob, capacity_spreads, knobs_of
 from penstock.simulation.run_options import StageProgress
 
-_STAGE, _STEPS = "what would change the answer", 4
+_STEPS: Final = (
+    "fleets of other inputs",
+    "cost and confidence over the draws",
+    "inputs at the ends of their ranges",
+    "values at which another fleet wins",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +51,44 @@ class Uncertainty:
     """The setup that is most worth a measurement; None if none is worth 1% of the cost."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class FirstAnswer:
+    """The simulated fleets of a plan, and how sure the cheapest is, before the inputs are searched for what changes it.
+
+    A cheaper fleet may still be found; then there is another first answer.
+    """
+
+    family: Family
+    confidence: Confidence
+    """The draws of the cheapest fleet alone. Its probability says nothing, because no other fleet is priced."""
+    planned_confidence: float
+    keeps_slo: bool
+    """Whether the cheapest fleet kept its SLOs in simulation, or was not simulated."""
+
+
+def first_answer(
+    family: Family, resolved: Resolved, candidates: Sequence[Candidate], *, keeps_slo: bool
+) -> FirstAnswer:
+    """Price the cheapest fleet in every draw. This takes a small part of the time of the whole analysis."""
+    label = family.label(family.winner)
+    own = tuple(mix for mix in family.fleets if family.label(mix) == label)
+    alone = replace(family, runners_up=(), others=own, of_other_worlds=())
+    used = tuple(entry for entry in candidates if entry.accelerator.id in alone.support)
+    world = InputWorld(resolved=_without_unused(resolved, alone))
+    plan, knobs = resolved.plan, knobs_of(world.resolved, capacity_spreads(used))
+    return FirstAnswer(
+        family=family,
+        confidence=draw_confidence(alone, world, used, knobs, seed=plan.seed, draws=plan.draws),
+        planned_confidence=plan.constraints.confidence,
+        keeps_slo=keeps_slo,
+    )
+
+
 def find_competing(
     simulated: Family, resolved: Resolved, candidates: Sequence[Candidate], progress: StageProgress
 ) -> CompetingFleets:
     """Drop fleets that cannot win, add fleets that win in some draws, and return these fleets with their inputs."""
-    progress(_STAGE, 0, _STEPS)
+    _report_step(progress, 0)
     family = simulated.competing()
     used = {name for mix in family.fleets for pool in mix.pools for name in pool.replicas}
     competing = tuple(entry for entry in candidates if entry.disaggregated is None or entry.id in used)
@@ -70,18 +109,23 @@ def _without_unused(resolved: Resolved, family: Family) -> Resolved:
     return replace(resolved, plan=replace(resolved.plan, accelerators=kept))
 
 
-def quantify_uncertainty(competing: CompetingFleets, sized: Sized, progress: StageProgress) -> Uncertainty:
-    """Draw the inputs, set each input to the ends of its range, and find the values at which another fleet wins."""
+def quantify_uncertainty(
+    competing: CompetingFleets, sized: Sized, sized_quickly: Sized, progress: StageProgress
+) -> Uncertainty:
+    """Draw the inputs, set each input to the ends of its range, and find the values at which another fleet wins.
+
+    `sized_quickly` sizes fleets of which only the cost is needed.
+    """
     family, world, knobs, plan = competing.family, competing.world, competing.knobs, competing.world.resolved.plan
-    progress(_STAGE, 1, _STEPS)
+    _report_step(progress, 1)
     confidence = draw_confidence(family, world, competing.candidates, knobs, seed=plan.seed, draws=plan.draws)
     problem = build_problem(world.resolved, competing.candidates)
     unrefuted = family.without_refuted(problem, one_world(world.capacity))
     judge = Judge(family=unrefuted, candidates=competing.candidates, winner=family.label(family.winner))
-    progress(_STAGE, 2, _STEPS)
+    _report_step(progress, 2)
     swings = tornado(judge, world, knobs)
-    progress(_STAGE, 3, _STEPS)
-    flips, with_solved = settled_flips(judge, world, knobs, sized)
+    _report_step(progress, 3)
+    flips, with_solved = settled_flips(judge, world, knobs, sized, sized_quickly)
     return Uncertainty(
         confidence=confidence,
         swings=swings,
@@ -89,3 +133,7 @@ def quantify_uncertainty(competing: CompetingFleets, sized: Sized, progress: Sta
         family=family.joined_by(with_solved.of_other_worlds),
         measurement=next_measurement(judge, world, knobs, swings),
     )
+
+
+def _report_step(progress: StageProgress, number: int) -> None:
+    progress(f"what would change the answer: {_STEPS[number]}", number, len(_STEPS))

@@ -10,11 +10,12 @@ import numpy as np
 from penstock.planning.candidates.candidate_search import Candidate
 from penstock.planning.optimizer.build_problem import build_problem
 from penstock.planning.optimizer.competing_fleets import Family, best_other, cheapest_label, find_family
-from penstock.planning.optimizer.problem import Problem
+from penstock.planning.optimizer.problem import Mix, Problem
 from penstock.planning.optimizer.refill_nodes import Array
-from penstock.planning.optimizer.resize_fleet import one_world
+from penstock.planning.optimizer.resize_fleet import Worlds, one_world
 from penstock.planning.uncertainty.drawn_worlds import drawn_worlds
 from penstock.planning.uncertainty.fleet_prices import FleetPrices
+from penstock.planning.uncertainty.known_costs import KnownCosts
 from penstock.planning.uncertainty.plan_headroom import LOADING, with_known
 from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob, KnobKind
 
@@ -111,6 +112,8 @@ class Judge:
     refuted_until: Mapping[tuple[str, Side], float] = field(default_factory=dict)
     """Maps input and side to the value before which the winner is cheapest after simulation, although fleets of other
     labels seem cheaper if they are only resized."""
+    known: KnownCosts = field(default_factory=KnownCosts, repr=False, compare=False)
+    """Costs at values of inputs around the world whose flips are searched."""
     _counted: list[FleetPrices] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def is_refuted(self, knob: Knob, value: float) -> bool:
@@ -139,6 +142,30 @@ class Judge:
             found = self.family.costs(problem, one_world(world.capacity))
             return {label: float(usd[0]) for label, usd in found.items()}, self.family
         return self._prices(problem).costs(problem), self.family
+
+    def price_at(self, world: InputWorld, knob: Knob, value: float) -> tuple[Mapping[str, float], Family]:
+        """Price as `price` does at a value of an input. All calls of a judge must have the same world."""
+        if knob.kind not in LOADING:
+            return self.price(knob.apply(world, value), knob.kind)
+        found = self.family.least_costs(lambda mix: self.resized_usd_at(world, knob, value, mix))
+        return {label: float(usd[0]) for label, usd in found.items()}, self.family
+
+    def costs_at(self, world: InputWorld, knob: Knob, value: float) -> Mapping[str, float]:
+        """Return the cost of the cheapest fleet of each label at a value of an input, as `price_at` computes it."""
+        return self.price_at(world, knob, value)[0]
+
+    def saving_at(self, world: InputWorld, knob: Knob, value: float) -> float:
+        """Return the saving, as `saving` does, at a value of an input."""
+        return self.margin(self.costs_at(world, knob, value))
+
+    def resized_usd_at(self, world: InputWorld, knob: Knob, value: float, mix: Mix) -> Array:
+        """Return the cost of one fleet that is resized at a value of an input."""
+
+        def build() -> tuple[Problem, Worlds]:
+            changed = knob.apply(world, value)
+            return build_problem(changed.resolved, self.candidates), one_world(changed.capacity)
+
+        return self.known.usd(mix, (knob.id, value), build)
 
     def _prices(self, problem: Problem) -> FleetPrices:
         """Return the fleets with their node counts, which are the same at all prices."""
@@ -228,21 +255,24 @@ def _nearest_loss(judge: Judge, world: InputWorld, knob: Knob, bound: float) -> 
     if bound == current:
         return None
     if knob.kind not in _STAIRS:
-        return None if judge.saving(knob.apply(world, bound), knob.kind) >= 0 else _Loss(holds=current, lost=bound)
+        return None if judge.saving_at(world, knob, bound) >= 0 else _Loss(holds=current, lost=bound)
     places = _places(current, bound)
+
     # All values are priced at once, like draws, with linearly interpolated costs. A loss is then checked exactly; a
     # changed throughput changes no cost and needs no check.
-    wide = replace(knob, input=replace(knob.input, low=min(current, bound), high=max(current, bound)))
-    problem = build_problem(world.resolved, judge.candidates)
-    drawn = drawn_worlds(world, judge.candidates, problem, {knob.id: places}, [wide])
-    costs = judge.family.costs(problem, drawn)
+    def build() -> tuple[Problem, Worlds]:
+        wide = replace(knob, input=replace(knob.input, low=min(current, bound), high=max(current, bound)))
+        problem = build_problem(world.resolved, judge.candidates)
+        return problem, drawn_worlds(world, judge.candidates, problem, {knob.id: places}, [wide])
+
+    costs = judge.family.least_costs(lambda mix: judge.known.usd(mix, (knob.id, "until", bound), build))
     margins = [
         inf if judge.is_refuted(knob, place) else judge.margin({label: float(usd[n]) for label, usd in costs.items()})
         for n, place in enumerate(places.tolist())
     ]
     before, exact = current, knob.kind == "throughput"
     for number, place in enumerate(places.tolist()):
-        if margins[number] < 0 and (exact or judge.saving(knob.apply(world, place), knob.kind) < 0):
+        if margins[number] < 0 and (exact or judge.saving_at(world, knob, place) < 0):
             return _Loss(holds=before, lost=place, returns=max(margins[number:]) > 0)
         before = place
     return None
@@ -264,11 +294,11 @@ def _flip(judge: Judge, world: InputWorld, knob: Knob, side: Side, bound: float)
     near_zero = _TOLERANCE**2 * abs(bound - current)
     while abs(lost - holds) > max(near_zero, _TOLERANCE * max(abs(lost), abs(holds))):
         middle = (holds + lost) / 2
-        if judge.is_refuted(knob, middle) or judge.saving(knob.apply(world, middle), knob.kind) >= 0:
+        if judge.is_refuted(knob, middle) or judge.saving_at(world, knob, middle) >= 0:
             holds = middle
         else:
             lost = middle
-    costs, family = judge.price(knob.apply(world, lost), knob.kind)
+    costs, family = judge.price_at(world, knob, lost)
     instead = cheapest_label(costs)
     return Flip(
         kind=knob.kind,

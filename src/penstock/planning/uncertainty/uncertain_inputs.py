@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import cached_property
 from typing import Any, Final, Literal
 
 from penstock.planning.candidates.candidate_search import Candidate
@@ -31,6 +32,20 @@ class InputWorld:
     def problem(self, candidates: Sequence[Candidate]) -> Problem:
         """Build the optimizer's problem for these input values."""
         return build_problem(self.resolved, candidates, capacity_scale=self.capacity)
+
+    def at(self, knob: "Knob", value: float) -> "InputWorld":
+        """Return this world in which one input has the given value; the same object each time.
+
+        Offers are known by the identity of what they depend on, so problems built again from it are cheap.
+        """
+        key = knob.path, value
+        if key not in self._changed:
+            self._changed[key] = knob.apply(self, value)
+        return self._changed[key]
+
+    @cached_property
+    def _changed(self) -> dict[tuple[object, ...], "InputWorld"]:
+        return {}
 
 
 KnobKind = Literal[

@@ -58,6 +58,8 @@ class Simulator:
     """Trials of earlier processes; None if trials are not kept."""
     _placed: dict[tuple[object, ...], Placement] = field(default_factory=dict)
     _runs: dict[tuple[object, ...], "_Runs"] = field(default_factory=dict)
+    _searches: dict[tuple[object, ...], RateSearch] = field(default_factory=dict)
+    """Maps mix of lengths, SLO and longest context to the search whose requests all pools of this kind serve."""
     _each: dict[tuple[object, ...], float] = field(default_factory=dict)
     """Maps kind of replica, mix of lengths and SLO to the rate per replica that the last search found."""
 
@@ -163,9 +165,14 @@ class Simulator:
         return self._runs[key]
 
     def _rate_search(self, load: PoolLoad) -> RateSearch:
-        classes = (SloClass(name="all", share_fraction=1.0, slo=load.slo),)
-        options = Options(route=self.route)
-        return RateSearch(workload=_workload(load, classes), classes=classes, seed=self.seed, options=options)
+        key = (load.mix, load.slo, load.option.deployment.model.max_context_tokens)
+        if key not in self._searches:
+            classes = (SloClass(name="all", share_fraction=1.0, slo=load.slo),)
+            options = Options(route=self.route)
+            self._searches[key] = RateSearch(
+                workload=_workload(load, classes), classes=classes, seed=self.seed, options=options
+            )
+        return self._searches[key]
 
     def pools(self, load: PoolLoad, *, log_slowdown: float = 0.0) -> tuple[ReplicaPool, ...]:
         """Return the pools to simulate: one, or two for disaggregated units; none if a replica does not fit.

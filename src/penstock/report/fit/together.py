@@ -93,6 +93,8 @@ def _cells(model: ModelOnDevice) -> list[str]:
 def _seconds(taken: TransitionSeconds | None) -> str:
     if taken is None:
         return "undetermined"
+    if taken.low_s == taken.high_s:
+        return format_digits(taken.median_s)
     return f"{format_digits(taken.median_s)} ({format_digits(taken.low_s)}-{format_digits(taken.high_s)})"
 
 

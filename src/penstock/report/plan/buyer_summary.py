@@ -3,16 +3,17 @@
 The page has the answer, the cost, the options, the confidence, and questions to vendors.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
-from penstock.planning.optimizer.problem import DEVICE, NODE, Mix, Offer, PoolPeriod
+from penstock.planning.optimizer.problem import Mix
 from penstock.planning.optimizer.vendor_load import vendors_above_minimum_share
-from penstock.planning.plan_result import Answer, Bill, PlanResult
+from penstock.planning.plan_result import Answer, PlanResult
 from penstock.planning.spec.resolve_plan import Resolved
 from penstock.planning.uncertainty.monte_carlo import Blame
 from penstock.planning.uncertainty.scenarios import DemandScenario
 from penstock.planning.uncertainty.uncertain_inputs import PRICE_CHANGE
+from penstock.report.plan.acquisition_plan import committed_usd, order_sentences, paid_usd, sold_usd
 from penstock.report.plan.confidence_sentences import enough_sentence, levels_table, share_enough
 from penstock.report.plan.demand_sentences import user_sentences
 from penstock.report.plan.engine_sentences import engine_sentences, launch_sentences
@@ -48,7 +49,6 @@ from penstock.report.plan.sentences import (
     unit_word,
     unserved_fraction,
 )
-from penstock.units import count_text
 
 _TAGS: Final[Mapping[Sureness, str]] = {
     "sure": "vendor: confident",
@@ -82,9 +82,11 @@ def summary(result: PlanResult, answer: Answer) -> dict[str, object]:
     return {
         "level": level,
         "tag": _TAGS[level],
-        "enough": "" if level == "unmet" else f"enough in {share_enough(answer)} of cases",
+        "enough": ""
+        if level == "unmet"
+        else f"enough in {share_enough(answer.winner.mix, answer.confidence)} of cases",
         "levels": levels_table(answer),
-        "answer": f"{acquisition_plan(answer.winner.mix, result.resolved)}: {_money(result, answer)}",
+        "answer": order_sentences(result, answer),
         "how_sure": _how_sure(result, answer),
         "changes": [text for text, _ in flips[:_CHANGES_SHOWN]],
         "saving": saving_sentence(answer),
@@ -104,68 +106,6 @@ def summary(result: PlanResult, answer: Answer) -> dict[str, object]:
     }
 
 
-def acquisition_plan(mix: Mix, resolved: Resolved) -> str:
-    """List the nodes to keep, buy, rent and sell, per accelerator."""
-    phrases = list(_unused_owned(mix, resolved))
-    for ident in sorted(mix.support):
-        pools = [pool for pool in mix.pools if pool.offer.accelerator == ident]
-        for unit in dict.fromkeys(pool.offer.unit for pool in pools):
-            of_unit = [pool for pool in pools if pool.offer.unit == unit]
-            name = product_name(resolved.accelerators[ident])
-            phrases += [
-                f"{verb} {_counted_units(nodes, of_unit[0].offer, rented=verb == 'rent')} {name}{how}"
-                for verb, nodes, how in _ways(mix, of_unit)
-                if nodes
-            ]
-    text = ", and ".join(phrases) if len(phrases) < 3 else ", ".join(phrases)  # "and" joins two
-    return text[:1].upper() + text[1:]
-
-
-def _ways(mix: Mix, pools: Sequence[PoolPeriod]) -> Iterator[tuple[str, int, str]]:
-    """Yield the verb, the number and the term of each way in which the units of some pools are acquired."""
-    offers = {pool.offer.key: pool.offer for pool in pools}
-    terms: dict[int, int] = {}
-    for (accelerator, site, unit, number, _), nodes in mix.contracts.items():
-        offer = offers.get((accelerator, site, unit))
-        if offer is not None:
-            months = offer.contracts[number].months
-            terms[months] = terms.get(months, 0) + nodes
-    yield "keep", _most((pool.period, pool.kept_nodes) for pool in pools), ""
-    yield "buy", sum(nodes for key, nodes in mix.purchases.items() if key[:3] in offers), ""
-    for months, nodes in sorted(terms.items()):
-        yield "rent", nodes, f" for {count_text(months, 'month')}"
-    yield "rent", _most((pool.period, pool.rented_nodes) for pool in pools), " by the hour"
-
-
-def _counted_units(count: int, offer: Offer, *, rented: bool) -> str:
-    """Return a number of nodes or instances with their devices, or of single devices."""
-    if offer.unit == DEVICE:
-        return f"{count:,} x"
-    unit = "instance" if rented or offer.unit != NODE else "node"
-    if offer.devices == 1:
-        return f"{count_text(count, f'single-device {unit}')} of"
-    return f"{count_text(count, unit)} of {offer.devices}"
-
-
-def _most(nodes: Iterable[tuple[int, int]]) -> int:
-    """Return the maximum number of nodes in any period, where the nodes of a period are summed over sites."""
-    had: dict[int, int] = {}
-    for period, count in nodes:
-        had[period] = had.get(period, 0) + count
-    return max(had.values())
-
-
-def _unused_owned(mix: Mix, resolved: Resolved) -> Iterator[str]:
-    """List owned nodes that the fleet never uses."""
-    for entry in resolved.plan.owned:
-        where = (entry.id, entry.site)
-        pools = [pool for pool in mix.pools if (pool.offer.accelerator, pool.offer.site) == where and pool.offer.kept]
-        kept = max((pool.kept_nodes for pool in pools), default=0)
-        if (entry.nodes or 0) > kept:
-            what = "nodes" if entry.unit_devices is None else "devices"
-            yield f"sell {(entry.nodes or 0) - kept:,} of your {product_name(resolved.accelerators[entry.id])} {what}"
-
-
 def _to_settle(blame: Blame, names: Mapping[str, str]) -> str:
     subject = names.get(blame.subject, label_name(blame.subject))
     what = {
@@ -183,30 +123,31 @@ def _to_settle(blame: Blame, names: Mapping[str, str]) -> str:
     return f"To settle it: {what}."
 
 
-def _money(result: PlanResult, answer: Answer) -> str:
-    cash, years = answer.winner.cash, count_text(result.plan.horizon_years, "year")
-    order = f"{usd(cash.capex_usd)} of purchases, " if cash.capex_usd else "no purchase, "
-    return f"{order}{usd(paid_usd(answer.winner))} paid in total over {years}."
-
-
-def paid_usd(bill: Bill) -> float:
-    """Return the undiscounted dollars paid during the plan's horizon, minus the proceeds of sales."""
-    return sum(paid.total_usd for paid in bill.cash.years)
-
-
-def _how_sure(result: PlanResult, answer: Answer) -> str:
+def _how_sure(result: PlanResult, answer: Answer) -> list[tuple[str, str]]:
+    """Say how sure the fleet, its cost and the choice of the vendor are, each with a heading."""
     level = sureness(answer)
     if level == "unmet":
-        return "In simulation this fleet misses its response times. Do not order it; change the plan and run it again."
+        missed = (
+            "In simulation this fleet misses its response times. Do not order it; change the plan and run it again."
+        )
+        return [("Fleet", missed)]
+    enough = enough_sentence(answer, unit=unit_word(answer.winner.mix), other="a fleet for ")
+    unproven = "" if answer.verified else "This fleet was not simulated; its capacity is an estimate."
+    fleet = " ".join(filter(None, (f"{capital_first(enough)}." if enough else "", unproven)))
+    lines = (("Fleet", fleet), ("Cost", _in_draws(answer)), ("Choice", _choice(result, answer, level)))
+    return [(head, text) for head, text in lines if text]
+
+
+def _choice(result: PlanResult, answer: Answer, level: Sureness) -> str:
+    """Say how much dearer the other kinds of fleet are, and in how many draws the winner is cheapest."""
     if level == "alone":
-        return f"{_only_kind(result, answer)} {_in_draws(answer)}".rstrip()
-    unproven = "" if answer.verified else " This fleet was not simulated; its capacity is an estimate."
+        return _only_kind(result, answer)
     small = small_share_sentence(result, answer)
     parts = (_gap(result, answer), small and f"{small}.", near_sentence(answer), _chances(result, answer))
-    text = " ".join(filter(None, (*parts, _in_draws(answer))))
+    text = " ".join(filter(None, parts))
     if likelier(answer) is not None:
         return f"{text} The likelier choice is among the options below; keep both open."
-    return f"{text} That is too close to call; keep both open." if level == "open" else f"{text}{unproven}"
+    return f"{text} That is too close to call; keep both open." if level == "open" else text
 
 
 def _gap(result: PlanResult, answer: Answer) -> str:
@@ -231,20 +172,20 @@ def _chances(result: PlanResult, answer: Answer) -> str:
 
 
 def _in_draws(answer: Answer) -> str:
-    """State P10, median and P90 of the cost over the Monte Carlo draws, and whether the number of nodes is enough."""
+    """State P10, median and P90 of the cost over the Monte Carlo draws."""
     span = answer.verdict.cost_usd
     low, median, high = usd(span.low), usd(span.median), usd(span.high)
     if low == high:
         return ""
     served = served_cases(answer)
     over = f", in {served}" if served else ""
-    sentences = [f"This fleet costs {low} to {high} in today's money (P10-P90), median {median}{over}."]
+    planned = usd(answer.winner.cost.total_usd)
+    without = " without the sales" if sold_usd(answer.winner) else ""
+    sentences = [f"{planned} in today's money as planned{without}; {low} to {high} (P10-P90), median {median}{over}."]
     if none := unserved_fraction(answer):
         sentences.insert(0, f"In {none:.0%} of cases no compared fleet meets every rule of the plan.")
     if answer.winner.cost.total_usd < span.low:
         sentences.append("The planned cost is below this range, so the plan is optimistic.")
-    if enough := enough_sentence(answer, unit=unit_word(answer.winner.mix)):
-        sentences.append(f"{capital_first(enough)}.")
     return " ".join(sentences)
 
 
@@ -277,31 +218,32 @@ def _best_of(label: str, result: PlanResult, answer: Answer) -> str:
 
 
 def _tiles(answer: Answer) -> list[tuple[str, str]]:
-    bill = answer.winner
+    bill, span = answer.winner, answer.verdict.cost_usd
     cash, mix = bill.cash, bill.mix
     last = max(pool.period for pool in mix.pools)
     devices = sum(pool.nodes * pool.offer.devices for pool in mix.pools if pool.period == last)
     kilowatts = max(
-        sum(pool.nodes * pool.offer.node_watts for pool in mix.pools if pool.period == period) / 1000
-        for period in {pool.period for pool in mix.pools}
+        sum((pool.owned_nodes + pool.kept_nodes) * pool.offer.node_watts for pool in mix.pools if pool.period == at)
+        for at in {pool.period for pool in mix.pools}
     )
-    signed = sum(order.usd for order in cash.orders if order.months is not None)
-    entries = [
-        (usd(cash.first_order_usd), "on the first purchase order"),
-        (usd(cash.capex_usd), "for all purchases (capex)"),
-        (usd(paid_usd(bill)), "paid in total, less sales"),
-        (usd(bill.cost.total_usd), "total cost in today's money, which the plan minimises"),
-        (f"{devices:,}", "accelerators at the end"),
-        (f"{kilowatts:,.0f} kW", "maximum power of the nodes"),
-    ]
-    span = answer.verdict.cost_usd
-    if usd(span.low) != usd(span.high):
-        cases = served_cases(answer) or "all cases"
-        note = f"P10-P90 of the total in today's money over {cases}, median {usd(span.median)}"
-        entries.insert(4, (f"{usd(span.low)} to {usd(span.high)}", note))
-    if signed:
-        entries[1:1] = [(usd(signed), "committed in rental contracts")]
-    return entries
+    now, later = committed_usd(cash)
+    varies, cases = usd(span.low) != usd(span.high), served_cases(answer) or "all cases"
+    entries = (
+        (cash.capex_usd, usd(cash.first_order_usd), "on the first purchase order"),
+        (cash.capex_usd, usd(cash.capex_usd), "for all purchases (capex)"),
+        (now, usd(now), "committed in rental contracts to sign now"),
+        (usd(later) != "$0", usd(later), "committed in rental contracts to sign later"),
+        (True, usd(paid_usd(bill)), "paid in total, less sales"),
+        (True, usd(bill.cost.total_usd), "total cost in today's money, which the plan minimises"),
+        (
+            varies,
+            f"{usd(span.low)} to {usd(span.high)}",
+            f"P10-P90 of the total in today's money over {cases}, median {usd(span.median)}",
+        ),
+        (True, f"{devices:,}", "accelerators at the end"),
+        (kilowatts, f"{kilowatts / 1000:,.0f} kW", "maximum power of owned nodes"),
+    )
+    return [(value, label) for shown, value, label in entries if shown]
 
 
 def cash_note(answer: Answer) -> str:
@@ -354,7 +296,8 @@ def plain_fleet(mix: Mix, resolved: Resolved) -> str:
 def _cost_ranges(answer: Answer, names: Mapping[str, str]) -> Figure:
     return figure(
         "Cost range of the best fleet of each kind.",
-        "Bars: P10-P90 of the cases that each fleet, enlarged if needed, can serve. White mark: median.",
+        "Bars: P10-P90 of cost; white mark: median. Each fleet is enlarged where a case needs it. "
+        "Cases that it cannot serve are left out.",
         span_bars(answer, {ident: chart_name(name) for ident, name in names.items()}),
     )
 

@@ -2,8 +2,10 @@
 
 from typing import Final
 
+from penstock.planning.optimizer.problem import Mix
 from penstock.planning.plan_result import Answer
 from penstock.planning.uncertainty.confidence_levels import ConfidenceLevel
+from penstock.planning.uncertainty.monte_carlo import Confidence
 from penstock.planning.uncertainty.next_measurement import NextMeasurement
 from penstock.report.plan.html_tables import Cell, HtmlTable
 from penstock.report.plan.plan_amounts import usd
@@ -23,14 +25,23 @@ def planned_level(answer: Answer) -> ConfidenceLevel | None:
     return next((level for level in answer.levels if level.planned), None)
 
 
-def enough_sentence(answer: Answer, *, unit: str = "node") -> str:
-    """State in which share of cases the planned fleet is enough, and what 50% and 90% of cases would cost."""
+def enough_sentence(answer: Answer, *, unit: str = "node", other: str = "") -> str:
+    """State in which share of cases the planned fleet is enough, and what 50% and 90% of cases would cost.
+
+    `other` introduces the fleet of another share, for readers who do not know "90% costs".
+    """
     planned = planned_level(answer)
     if planned is None or planned.nodes is None:
         return ""
-    these = f"{count_text(round(planned.nodes), unit)} {'is' if planned.nodes == 1 else 'are'}"
-    first = f"{these} enough in {share_enough(answer)} of cases (planned for {planned.confidence:.0%})"
-    others = [_compare_level(level, planned, unit) for level in answer.levels if level.confidence in _COMPARED]
+    nodes = count_text(round(planned.nodes), unit)
+    changes = len({pool.period for pool in answer.winner.mix.pools}) > 1
+    these = f"{nodes} {'is' if planned.nodes == 1 else 'are'}"
+    if changes:
+        these = f"the planned fleet, {nodes} at its largest, is"
+    enough = share_enough(answer.winner.mix, answer.confidence)
+    first = f"{these} enough in {enough} of cases (planned for {planned.confidence:.0%})"
+    compared = (level for level in answer.levels if level.confidence in _COMPARED)
+    others = [compare_level(level, planned, unit, other) for level in compared]
     return "; ".join([first, *(text for text in others if text)])
 
 
@@ -46,33 +57,32 @@ def measurement_sentence(measurement: NextMeasurement, plan: str) -> str:
     )
 
 
-def share_enough(answer: Answer) -> str:
-    """Format the share of cases in which the planned fleet is enough.
+def share_enough(mix: Mix, confidence: Confidence) -> str:
+    """Format the share of cases in which a planned fleet is enough.
 
     Each case either refills nodes or redistributes load, but not both. With several kinds of replicas the share is
     therefore a lower bound.
     """
-    mix = answer.winner.mix
     periods = {pool.period for pool in mix.pools}
     shared = len(mix.pools) > len(periods) or any(len(pool.replicas) > 1 for pool in mix.pools)
-    return f"{'at least ' if shared else ''}{answer.confidence.enough_fraction:.0%}"
+    return f"{'at least ' if shared else ''}{confidence.enough_fraction:.0%}"
 
 
-def _compare_level(level: ConfidenceLevel, planned: ConfidenceLevel, unit: str) -> str:
+def compare_level(level: ConfidenceLevel, planned: ConfidenceLevel, unit: str, other: str = "") -> str:
     """Compare the cost of another confidence with the planned cost; empty for the planned confidence itself."""
     if level.planned or planned.usd is None:
         return ""
     if level.usd is None or level.nodes is None:
         return f"no compared fleet is enough in {level.confidence:.0%}"
     more = level.usd - planned.usd
-    if level.instead:
-        return f"{level.confidence:.0%} takes another fleet ({' + '.join(level.instead)}), at most {usd(more)} more"
+    name = f"{other}{level.confidence:.0%}"
     if abs(more) <= _NEGLIGIBLE * planned.usd:
-        return f"{level.confidence:.0%} costs the same"
-    nodes = count_text(round(level.nodes), unit)
-    return f"{level.confidence:.0%} {'costs' if more > 0 else 'saves'} {usd(abs(more))}" + (
-        f" more ({nodes})" if more > 0 else f" ({nodes})"
-    )
+        # A smaller confidence allows fleets that were not compared, because they are not enough as often as planned.
+        free = level.confidence > planned.confidence
+        return f"{name} costs the same" if free else f"{name} may cost less with a fleet that was not compared"
+    least = f"costs at most {usd(more)} more" if more > 0 else f"saves at least {usd(-more)}"
+    what = " + ".join(level.instead) if level.instead else count_text(round(level.nodes), unit)
+    return f"{name} {least} ({what})"
 
 
 def levels_table(answer: Answer) -> HtmlTable | None:
@@ -83,7 +93,7 @@ def levels_table(answer: Answer) -> HtmlTable | None:
     heads: list[Cell] = [
         "enough in",
         (f"{unit_word(answer.winner.mix)}s", "n"),
-        ("cost", "n"),
+        ("costs at most", "n"),
         ("compared with the plan", "n"),
     ]
     rows: list[list[Cell]] = []

@@ -14,7 +14,7 @@ from penstock.planning.candidates.replica_capacity import RateCurve
 from penstock.planning.optimizer.cash_flow import Order, Paid
 from penstock.planning.optimizer.fleet_bill import FleetCost
 from penstock.planning.optimizer.problem import PoolPeriod
-from penstock.planning.plan_result import NoFleet, PlanResult, UncheckedLaunch
+from penstock.planning.plan_result import NoFleet, PlanResult, SharingSaving, UncheckedLaunch
 from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.resolve_plan import Confirmer, LeftOut
 from penstock.planning.uncertainty.api_break_even import ApiBreakEven
@@ -276,4 +276,5 @@ class PlanDocument(TypedDict):
     unmeasured: Annotated[list[str], at("resolved.unmeasured")]
     assumptions: list[AssumptionDocument]
     claims: list[ClaimDocument]
+    sharing: SharingSaving | None
     answer: Annotated[FleetDocument | NoFleetDocument, at(_answer)]

@@ -9,6 +9,7 @@ from penstock.report.plan.plan_amounts import amount, engineers, number, spread
 from penstock.report.plan.sentences import capital, label_name, plain_label
 from penstock.units import count_text
 
+_MULTIPLE: Final = "x stated"
 _PEOPLE: Final = ("engineers", "engineers_by_size")
 
 
@@ -103,11 +104,11 @@ def _between(low: Flip, high: Flip, subject: str | None = None) -> str:
 def plain_flip(ends: Sequence[Flip], names: Mapping[str, str]) -> str:
     """Write a sentence for budget owners about the value of an input at which the answer changes (the flip)."""
     flip, last = ends[0], ends[-1]
-    subject, now, rough = names.get(flip.subject, flip.subject), _plain(flip.current, flip), _not_solved(ends)
+    subject, now = names.get(flip.subject, flip.subject), _plain(flip.current, flip)
     if flip is not last:
         condition = _between(flip, last, subject)
         instead = _instead(*(cheaper_then(end, names) for end in ends)) + _again_plainly(ends)
-        return f"{condition[:1].upper()}{condition[1:]} the choice holds (planned: {now}{rough}); {instead}."
+        return f"{condition[:1].upper()}{condition[1:]} the choice holds{_note(now, ends)}; {instead}."
     if flip.kind in _PEOPLE:
         few = "fewer" if flip.side == "below" else "more"
         condition = f"with {few} than {_plain(flip.at, flip)} {_engineers_of(flip)}"
@@ -117,7 +118,14 @@ def plain_flip(ends: Sequence[Flip], names: Mapping[str, str]) -> str:
     else:
         condition = _flip_condition(flip, subject)
     instead = cheaper_then(flip, names) + _again_plainly(ends)
-    return f"{condition[:1].upper()}{condition[1:]}, {instead} (planned: {now}{rough})."
+    return f"{condition[:1].upper()}{condition[1:]}, {instead}{_note(now, ends)}."
+
+
+def _note(now: str, ends: Sequence[Flip]) -> str:
+    """State the planned value in brackets, unless the flip is a multiple of it, and whether the flip is approximate."""
+    notes = [] if ends[0].unit == _MULTIPLE else [f"planned: {now}"]
+    notes += [] if all(flip.solved for flip in ends) else ["approximate"]
+    return f" ({'; '.join(notes)})" if notes else ""
 
 
 def _term(flip: Flip) -> str:

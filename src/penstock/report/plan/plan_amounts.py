@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from penstock.planning.uncertainty.monte_carlo import Span
+
 _MONEY: Final = {
     "USD": "",
     "USD/device": " a device",
@@ -54,6 +56,24 @@ def usd(amount_usd: float) -> str:
     if size >= _MILLION:
         return f"{sign}${size / _MILLION:,.2f}M"
     return f"{sign}${size / _THOUSAND:,.0f}k" if size >= _EXACT_BELOW else f"{sign}${size:,.0f}"
+
+
+def range_text(span: Span, served: str = "") -> str:
+    """Format P10-P90 and median in brackets, and the cases that are served if not all are.
+
+    The range is left out if P10 and P90 are equal after rounding.
+    """
+    low, median, high = usd(span.low), usd(span.median), usd(span.high)
+    said = [] if low == high else [f"P10-P90 {low} to {high}, median {median}"]
+    said += [f"in {served}"] if served else []
+    return f" ({', '.join(said)})" if said else ""
+
+
+def axis_unit(largest_usd: float) -> tuple[float, str]:
+    """Return the unit of a chart's axis, in dollars and in words, so that its ticks have the digits of `usd`."""
+    if largest_usd >= _MILLION:
+        return _MILLION, "million dollars"
+    return (_THOUSAND, "thousand dollars") if largest_usd >= _EXACT_BELOW else (1.0, "dollars")
 
 
 def per_mtok(price: float | None) -> str:

@@ -14,7 +14,7 @@ from penstock.planning.plan_result import Answer, Bill
 from penstock.planning.uncertainty.sensitivity import Swing
 from penstock.report.drawing.html_template import as_html
 from penstock.report.drawing.label_colours import LABEL_COLOURS
-from penstock.report.plan.plan_amounts import spread, usd
+from penstock.report.plan.plan_amounts import axis_unit, spread, usd
 from penstock.report.plan.sentences import fleet_name, label_name, plain_label, swing_name
 
 try:
@@ -129,13 +129,14 @@ def unique_ids(html: str) -> str:
 def cost_bars(rows: Sequence[tuple[str, Bill]]) -> Draw:
     """Draw the cost of each fleet as a stacked bar. The cost items are in a fixed order, from silicon to engineers."""
     items = [item for item in Item if any(step.item is item for _, bill in rows for step in bill.cost.waterfall.steps)]
+    unit, words = axis_unit(max(bill.cost.total_usd for _, bill in rows))
     data = [
-        {"fleet": name, "item": ITEM_NAMES[step.item], "usd": step.usd / 1e6, "order": items.index(step.item)}
+        {"fleet": name, "item": ITEM_NAMES[step.item], "usd": step.usd / unit, "order": items.index(step.item)}
         for name, bill in rows
         for step in bill.cost.waterfall.steps
     ]
     totals: list[dict[str, Any]] = [
-        {"fleet": name, "usd": bill.cost.total_usd / 1e6, "text": usd(bill.cost.total_usd)} for name, bill in rows
+        {"fleet": name, "usd": bill.cost.total_usd / unit, "text": usd(bill.cost.total_usd)} for name, bill in rows
     ]
     order = [name for name, _ in rows]
     scale = alt.Scale(domain=[ITEM_NAMES[i] for i in items], range=[ITEM_COLOURS[i] for i in items])
@@ -151,7 +152,7 @@ def cost_bars(rows: Sequence[tuple[str, Bill]]) -> Draw:
                 y=y,
                 x=alt.X(
                     "usd:Q",
-                    title="million dollars in today's money",
+                    title=f"{words} in today's money",
                     scale=alt.Scale(domain=[0, most]),
                     axis=_ticks(width),
                 ),
@@ -178,24 +179,25 @@ def waterfall_bars(bill: Bill) -> Draw:
     The waterfall starts with the cost of silicon alone and ends with the total cost.
     """
     steps = bill.cost.waterfall.steps
+    unit, words = axis_unit(bill.cost.total_usd)
     data: list[dict[str, Any]] = []
     before = 0.0
     for step in steps:
         data.append(
             {
                 "name": "silicon only" if step.item is Item.SILICON else ITEM_NAMES[step.item],
-                "from": before / 1e6,
-                "to": step.running_usd / 1e6,
+                "from": before / unit,
+                "to": step.running_usd / unit,
                 "text": ("+" if before else "") + usd(step.usd),
                 "item": ITEM_NAMES[step.item],
             }
         )
         before = step.running_usd
-    data.append({"name": "all in", "from": 0, "to": before / 1e6, "text": usd(before), "item": "all in"})
+    data.append({"name": "all in", "from": 0, "to": before / unit, "text": usd(before), "item": "all in"})
     names = [entry["name"] for entry in data]
     domain = [*(ITEM_NAMES[step.item] for step in steps), "all in"]
     colours = [*(ITEM_COLOURS[step.item] for step in steps), _INK]
-    most = before / 1e6 * 1.2
+    most = before / unit * 1.2
 
     def draw(width: int) -> Drawing:
         y = alt.Y("name:N", sort=names, title=None, axis=alt.Axis(labelPadding=8))
@@ -204,7 +206,7 @@ def waterfall_bars(bill: Bill) -> Draw:
             y=y,
             x=alt.X(
                 "from:Q",
-                title="million dollars in today's money",
+                title=f"{words} in today's money",
                 scale=alt.Scale(domain=[0, most]),
                 axis=_ticks(width),
             ),
@@ -239,14 +241,15 @@ def cash_bars(cash: Cash) -> Draw:
     def draw(width: int) -> Drawing:
         small = width < WIDE
         spans = cash.years if small or len(cash.quarters) > _MAX_QUARTERS else cash.quarters
+        unit, words = axis_unit(max(paid.total_usd + paid.sales_usd for paid in spans))
         data: list[dict[str, Any]] = [
-            {"from": f"{paid.start:%Y-%m}", "use": name, "order": order, "usd": sign * getattr(paid, key) / 1e6}
+            {"from": f"{paid.start:%Y-%m}", "use": name, "order": order, "usd": sign * getattr(paid, key) / unit}
             for paid in spans
             for order, (name, key, _, sign) in enumerate(uses)
         ]
         each = "year" if spans is cash.years else "quarter"
         x = alt.X("from:O", title=f"{each} from", axis=alt.Axis(labelAngle=0 if len(spans) <= 4 else -45))
-        y = alt.Y("usd:Q", title="million dollars as paid", axis=alt.Axis(tickCount=4, grid=True, gridColor=_RULE))
+        y = alt.Y("usd:Q", title=f"{words} as paid", axis=alt.Axis(tickCount=4, grid=True, gridColor=_RULE))
         chart: Drawing = (
             alt.Chart(_data(data))
             .mark_bar()
@@ -289,12 +292,13 @@ def span_bars(answer: Answer, names: Mapping[str, str]) -> Draw:
     """
     named = answer.family.named_by
     spans = [(label, span) for label, span in answer.confidence.cost_usd.items() if isfinite(span.high)]
+    unit, words = axis_unit(max((span.high for _, span in spans), default=0.0))
     data: list[dict[str, Any]] = [
         {
             "label": plain_label(named[label], names),
-            "low": span.low / 1e6,
-            "median": span.median / 1e6,
-            "high": span.high / 1e6,
+            "low": span.low / unit,
+            "median": span.median / unit,
+            "high": span.high / unit,
             "colour": LABEL_COLOURS.get(label, "#17405f"),
             "text": f"cheapest in {answer.confidence.probability.get(label, 0.0):.0%}",
         }
@@ -312,9 +316,7 @@ def span_bars(answer: Answer, names: Mapping[str, str]) -> Draw:
         base = alt.Chart(_data(data))
         bars = base.mark_bar(height=14, opacity=0.85, cornerRadius=3).encode(
             y=y,
-            x=alt.X(
-                "low:Q", title="million dollars in today's money", scale=alt.Scale(domain=[0, most]), axis=_ticks(width)
-            ),
+            x=alt.X("low:Q", title=f"{words} in today's money", scale=alt.Scale(domain=[0, most]), axis=_ticks(width)),
             x2="high:Q",
             color=alt.Color("colour:N", scale=None),
         )
@@ -334,11 +336,14 @@ def tornado_bars(swings: Sequence[Swing], winner: str) -> Draw:
     finite = [s for s in swings if isfinite(s.saving_at_low_usd) and isfinite(s.saving_at_high_usd)]
     widest = max((swing.width_usd for swing in finite), default=0.0)
     shown = [swing for swing in finite if swing.width_usd >= _VISIBLE * widest][:_BARS_SHOWN]
+    unit, words = axis_unit(
+        max((max(abs(swing.saving_at_low_usd), abs(swing.saving_at_high_usd)) for swing in shown), default=0.0)
+    )
     data: list[dict[str, Any]] = [
         {
             "name": swing_name(swing),
-            "from": min(swing.saving_at_low_usd, swing.saving_at_high_usd) / 1e6,
-            "to": max(swing.saving_at_low_usd, swing.saving_at_high_usd) / 1e6,
+            "from": min(swing.saving_at_low_usd, swing.saving_at_high_usd) / unit,
+            "to": max(swing.saving_at_low_usd, swing.saving_at_high_usd) / unit,
             "range": spread(swing.low, swing.high, swing.unit),
             "loses": min(swing.saving_at_low_usd, swing.saving_at_high_usd) < 0,
         }
@@ -354,7 +359,7 @@ def tornado_bars(swings: Sequence[Swing], winner: str) -> Draw:
         small = width < WIDE
         y = alt.Y("name:N", sort=names, title=None, axis=alt.Axis(labelPadding=8, labelLimit=width // 3))
         base = alt.Chart(_data(data))
-        title = f"saving of {label_name(winner)} over the next cheapest, million dollars"
+        title = f"saving of {label_name(winner)} over the next cheapest, {words}"
         bars = base.mark_bar(height=16).encode(
             y=y,
             x=alt.X("from:Q", title=title, scale=alt.Scale(domain=[min(low, 0.0) - room, max(high, 0.0) + room])),

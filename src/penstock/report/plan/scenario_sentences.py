@@ -16,8 +16,6 @@ from penstock.report.plan.sentences import label_name
 
 _SMALL_DEVICES: Final = 16
 _ROUNDING: Final = 1e-6
-_IDLE: Final = 0.9
-"""Idle share of a fleet of several models from which on shared devices are worth a look."""
 
 
 def scenario_sentence(scenario: DemandScenario) -> str:
@@ -50,7 +48,11 @@ def missing_sentences(answer: Answer) -> Iterator[str]:
 def saving_sentence(answer: Answer) -> str:
     """State the smallest decrease of demand that saves nodes; empty if a quarter less demand saves none."""
     saving = answer.saving
-    return "" if saving is None else f"{saving.less_fraction:.0%} less demand saves {usd(saving.usd)}."
+    return (
+        ""
+        if saving is None
+        else f"About {saving.less_fraction:.0%} less demand saves {usd(saving.usd)} on these accelerators."
+    )
 
 
 def api_sentences(result: PlanResult, answer: Answer) -> Iterator[str]:
@@ -110,11 +112,13 @@ def small_fleet(result: PlanResult, answer: Answer) -> str:
 
 
 def idle_models(result: PlanResult, answer: Answer) -> str:
-    """Return a hint if several models leave their devices idle. Otherwise return an empty text."""
-    models, idle = len(result.plan.workloads), 1 - answer.winner.cost.busy_fraction
-    if models < 2 or idle < _IDLE:
+    """Return what several models that leave their devices idle cost on shared devices. Otherwise return no text."""
+    found = result.sharing
+    if found is None:
         return ""
-    return (
-        f"{models} models leave these devices idle for {idle:.0%} of the time. "
-        "`penstock plan FILE --share` places the models on shared devices."
-    )
+    said = f"{len(result.plan.workloads)} models leave these devices idle for {found.idle_fraction:.0%} of the time. "
+    if found.accelerator is None or found.rented_devices is None or found.rent_usd is None:
+        return f"{said}`penstock plan FILE --share` places the models on shared devices."
+    devices = f"{found.rented_devices} shared {found.accelerator} (spares included)"
+    amounts = f"{usd(found.rent_usd)} of rent instead of {usd(answer.winner.mix.cost_usd)}"
+    return f"{said}On {devices} they would cost {amounts}; `penstock plan FILE --share` compares accelerators."

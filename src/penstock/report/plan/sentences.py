@@ -14,7 +14,7 @@ from penstock.planning.uncertainty.scenarios import Owned
 from penstock.planning.uncertainty.sensitivity import Swing
 from penstock.planning.verification.serving_fleet import Check
 from penstock.report.drawing.attainment import format_attainment
-from penstock.report.plan.plan_amounts import engineers, usd
+from penstock.report.plan.plan_amounts import engineers, range_text, usd
 from penstock.units import count_text
 
 _NAMES = {"amd": "AMD", "nvidia": "NVIDIA", "intel": "Intel", "google": "Google", "mix": "a mix"}
@@ -115,15 +115,8 @@ def likelier(answer: Answer) -> str | None:
 
 
 def drawn_cost(answer: Answer) -> str:
-    """Format the P10-P90 and the median of the cost over the draws.
-
-    The range is left out if P10 and P90 are equal after rounding.
-    """
-    span, served = answer.verdict.cost_usd, served_cases(answer)
-    low, median, high = usd(span.low), usd(span.median), usd(span.high)
-    said = [] if low == high else [f"P10-P90 {low} to {high}, median {median}"]
-    said += [f"in {served}"] if served else []
-    return f" ({', '.join(said)})" if said else ""
+    """Format the P10-P90 and the median of the cost over the draws."""
+    return range_text(answer.verdict.cost_usd, served_cases(answer))
 
 
 def served_cases(answer: Answer) -> str:
@@ -251,14 +244,18 @@ def _small_shares(result: PlanResult, mix: Mix) -> str:
     least, found = result.problem.min_vendor_share, list[str]()
     clearly = least - (1 - _ALL) * least
     shares = vendor_shares(result.problem, mix)
+
+    def when(periods: Sequence[int]) -> str:
+        return f" in {steps_text(periods)}" if result.problem.periods > 1 else ""
+
     for vendor in sorted(mix.vendors):
         few = [at for at in range(result.problem.periods) if shares.get((vendor, at), 0.0) < clearly]
         none = [at for at in few if not shares.get((vendor, at), 0.0)]
         rest = [at for at in few if at not in none]
         if none:
-            found.append(f"{label_name(vendor)} carries nothing in {steps_text(none)}")
+            found.append(f"{label_name(vendor)} carries nothing{when(none)}")
         if rest:
-            found.append(f"{label_name(vendor)} carries less than {least:.0%} of the load in {steps_text(rest)}")
+            found.append(f"{label_name(vendor)} carries less than {least:.0%} of the load{when(rest)}")
     return f"In the mix shown, {'; '.join(found)}" if found else ""
 
 

@@ -13,6 +13,7 @@ from penstock.economics.bill_line import Item
 from penstock.planning.optimizer.problem import DEVICE, Mix, PoolPeriod
 from penstock.planning.plan_result import Answer, Bill, NoFleet, PlanResult
 from penstock.report.drawing.bars import Use, legend, stacked_bar
+from penstock.report.plan.acquisition_plan import order_sentences
 from penstock.report.plan.cash_sentences import money_with_site, with_site
 from penstock.report.plan.confidence_sentences import enough_sentence
 from penstock.report.plan.demand_sentences import question, user_sentences
@@ -90,6 +91,7 @@ def render_plan(result: PlanResult, width: int) -> RenderableType:
 
 
 def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[RenderableType]:
+    yield Text(" ".join(order_sentences(result, answer)), style="bold")
     yield Text(headline(answer), style=_STYLES[sureness(answer)])
     if answer.verdict.outcome == "too close to call":
         yield from (_indent(f"To settle it: {what}") for what in answer.verdict.measure[:2])

@@ -41,8 +41,10 @@ function paint(button) {
   const [best, other] = ranked(cell);
   const name = document.createElement("b");
   const margin = other ? `+${Math.min(999, Math.round(100 * (cost(other) / cost(best) - 1)))}%` : guide.only;
-  name.textContent = best.short;
-  button.append(name, margin);
+  const published = best.accelerator === cell.fleets[0].accelerator, why = document.createElement("small");
+  name.textContent = best.short + (published && cell.tie ? "=" : "");
+  why.textContent = published ? cell.decides : "";
+  button.append(name, margin, why);
   button.style.backgroundColor = guide.colours[best.vendor] || "#17405f";
   button.className = cell.close ? "cell close" : "cell";
   button.setAttribute("aria-label", `${cell.title}: ${best.name}, ${margin}`);
