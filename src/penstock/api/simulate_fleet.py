@@ -27,9 +27,10 @@ from penstock.errors import UsageError
 from penstock.fleet.disaggregated_replica import Disaggregated
 from penstock.fleet.pools import Fleet, Pool, Route
 from penstock.performance.calibration.efficiencies import Efficiencies
-from penstock.performance.calibration.own_correction import fingerprint_of
+from penstock.performance.calibration.own_correction import OwnCorrection, fingerprint_of
 from penstock.performance.disaggregated.disaggregated_prediction import transfer_token_s
 from penstock.performance.disaggregated.steady_state import HANDOVER_S
+from penstock.report.correction_note import correction_note
 from penstock.report.drawing.attainment import format_attainment
 from penstock.report.simulate_fleet.document import SimulateFleetDocument
 from penstock.report.simulate_fleet.terminal import render_fleet
@@ -54,6 +55,8 @@ class SimulateFleetAnswer(ApiAnswer):
     runs: tuple[PolicyRun, ...]
     others: tuple["SimulateFleetAnswer", ...] = ()
     """Results of the fleet's other models. Models that share no device are simulated one by one."""
+    corrections: tuple[OwnCorrection, ...] = ()
+    """Corrections by own runs of pools of the fleet."""
 
     @property
     def workload(self) -> Workload:
@@ -76,7 +79,8 @@ class SimulateFleetAnswer(ApiAnswer):
             render_fleet(one.fleet, one.pools, one.load, one.events.lines, one.runs, columns)
             for one in (self, *self.others)
         ]
-        return Group(*(piece for part in drawn for piece in (part, Text()))) if self.others else drawn[0]
+        pieces = [piece for part in drawn for piece in (part, Text())] if self.others else drawn
+        return Group(*pieces, *([correction_note(self.corrections)] if self.corrections else []))
 
     def _summary(self) -> tuple[str, Sequence[str]]:
         said = [f"{run.policy.name} {format_attainment(run.worst_met_fraction)}" for run in self.runs]
@@ -97,7 +101,7 @@ def simulate_fleet(options: SimulateFleetOptions) -> SimulateFleetAnswer:
     if options.trace is None and options.columns is not None:
         raise UsageError("--columns needs a trace; add `--trace requests.csv`")
     asked = fleet_choice(options.fleet)
-    setups = (fingerprint_of(deployed_pool(pool), pool.engine.name) for pool in asked.pools)
+    setups = [fingerprint_of(deployed_pool(pool), pool.engine.name) for pool in asked.pools]
     efficiencies = efficiencies_with(options.calibration)
     require_used(efficiencies, setups)
     fleets = (asked,) if asked.shared_devices else _by_model(asked)
@@ -110,7 +114,8 @@ def simulate_fleet(options: SimulateFleetOptions) -> SimulateFleetAnswer:
     total = sum(_rate(fleet) for fleet in fleets)
     shares = [_rate(fleet) / total if total else 1.0 for fleet in fleets]
     first, *others = (_simulate_model(options, efficiencies, *part) for part in zip(fleets, shares, strict=True))
-    return replace(first, others=tuple(others))
+    corrections = tuple(one for one in efficiencies.corrections if one.setup in setups)
+    return replace(first, others=tuple(others), corrections=corrections)
 
 
 def _simulate_model(
@@ -118,7 +123,7 @@ def _simulate_model(
 ) -> SimulateFleetAnswer:
     """Simulate the pools of one model, which get `share` of the stated rate and requests."""
     unstated = options.input_tokens is None and options.output_tokens is None
-    policies, pools = policies_choice(options.policy), _pools(fleet, efficiencies)
+    policies, pools = policies_choice(options.policy), replica_pools(fleet, efficiencies)
     rate_per_s = options.rate * share if options.rate is not None else _peak(fleet, recorded=options.trace is not None)
     workload, count = workload_choice(
         options,
@@ -194,7 +199,8 @@ def _own_events(options: SimulateFleetOptions, fleet: Fleet) -> Sequence[str]:
     return [line for line in options.events if not any(f" {name}/" in f" {line}" for name in others)]
 
 
-def _pools(fleet: Fleet, efficiencies: Efficiencies) -> list[ReplicaPool]:
+def replica_pools(fleet: Fleet, efficiencies: Efficiencies | None = None) -> list[ReplicaPool]:
+    """Return the simulated pools of a fleet. `efficiencies` is the shipped evidence, unless own runs correct it."""
     decoding = [pool for pool in fleet.pools if pool.role == "decode"]
     if decoding and (len(decoding) > 1 or any(pool.role == "both" for pool in fleet.pools)):
         raise UsageError(

@@ -18,6 +18,8 @@ _HIGHEST_LOAD = 0.9
 
 Above the limit, the queue length shows the overload.
 """
+_EXPECTED_ANSWERS = 10.0
+"""Weight, in answers, of the expected length of residents relative to the length that observed ends imply."""
 
 
 @compiled
@@ -67,7 +69,7 @@ def refresh(endpoints: Records, index: int, now_s: float, parameters: Records) -
     busy = 0.5 if sequences + e["prefilling"] + others_waiting > 0 else 0.0  # on average it arrives mid-step
     e["wait_s"] = ahead_s + busy * decode_s + steps * e["carry_s"]
     e["strain_per_s"] = _strain_per_s(e, p)
-    _refresh_room(e, sequences, others + e["in_flight"], used, wanted)
+    _refresh_room(e, sequences, others + e["in_flight"], soon, wanted)
 
 
 @compiled
@@ -82,12 +84,22 @@ def _strain_per_s(e: Record, p: Record) -> float:
 
 
 @compiled
-def _refresh_room(e: Record, sequences: float, requests: float, used_tokens: float, wanted_tokens: float) -> None:
-    """Compute how soon the KV cache and the batch of an endpoint have room for another request."""
-    answer = e["resident_output_tokens"] / e["in_flight"] if e["in_flight"] > 0 else 0.0
-    life_s = max(1e-3, answer * e["tpot_now_s"])
+def _refresh_room(e: Record, sequences: float, requests: float, fitting: float, wanted_tokens: float) -> None:
+    """Compute how soon the KV cache and the batch of an endpoint have room for another request.
+
+    Answers that have ended are shorter than those that still run. The time for which a request holds its KV tokens is
+    therefore taken from the tokens that all residents decoded per answer that ended. `fitting` is the number of
+    requests that hold KV tokens.
+    """
+    per_request = 1.0 / max(1.0, float(e["in_flight"]))
+    answer = e["resident_output_tokens"] * per_request
+    length = (e["decoded_tokens"] + _EXPECTED_ANSWERS * answer) / (e["ended_answers"] + _EXPECTED_ANSWERS)
+    life_s = max(1e-3, length * e["tpot_now_s"])
     e["free_tokens"] = e["kv_tokens"] - wanted_tokens
-    e["drain_tokens_per_s"] = min(used_tokens, float(e["kv_tokens"])) / life_s
+    holding = fitting * e["resident_tokens"] * per_request
+    if e["in_flight"] == 0:  # only others have requests there
+        holding = min(wanted_tokens, float(e["kv_tokens"]))
+    e["drain_tokens_per_s"] = holding / life_s
     excess = requests + 1.0 - e["max_running"]
     e["seats_wait_s"] = excess * life_s / max(1.0, sequences) if excess > 0.0 else 0.0
     e["stall_per_prompt_s"] = e["prefill_correction"] / answer if answer > 0.0 else 0.0  # 0: unknown
@@ -138,6 +150,10 @@ def _fade_load(e: Record, now_s: float, load_s: float) -> None:
     faded = math.exp(-passed / load_s)
     e["prompt_load_fraction"] *= faded
     e["prompt_squares_s"] *= faded
+    e["ended_answers"] *= faded
+    e["decoded_tokens"] *= faded
+    if e["tpot_now_s"] > 0.0:
+        e["decoded_tokens"] += (e["in_flight"] - e["prefilling"]) * passed / e["tpot_now_s"]
     e["prompt_load_s"] = now_s
 
 
@@ -242,6 +258,8 @@ def _leave(e: Record, f: Record) -> None:
     e["shared_tokens"] -= f["input_tokens"] - f["uncached_tokens"]
     e["resident_output_tokens"] -= f["expected_output_tokens"]
     e["residents"][f["slo_class"]] -= 1
+    if e["decodes"] != 0 and f["first_s"] < math.inf:
+        e["ended_answers"] += 1.0
 
 
 @compiled

@@ -1,9 +1,10 @@
 """Picks the endpoint with the least expected harm for a request, including the request's own risk of a missed SLO.
 
-The harm of sending a request to an endpoint is a sum of four terms, in missed SLOs. The first term is the probability
+The harm of sending a request to an endpoint is a sum of five terms, in missed SLOs. The first term is the probability
 that the request misses its SLO, from the ratio of predicted time to limit. The second term is the predicted effect of
-the request's prompt and tokens on the requests already at the endpoint, by class. The third term is the later cost of a
-nearly full KV cache. The fourth term is the dollars that an idle endpoint would save.
+the request's prompt and tokens on the requests already at the endpoint, by class. The third term is the effect on the
+requests that will wait behind it, if it waits for KV blocks or a seat. The fourth term is the later cost of a nearly
+full KV cache. The fifth term is the dollars that an idle endpoint would save.
 """
 
 import math
@@ -14,6 +15,7 @@ from penstock.routing.latency import (
     decode_seconds,
     first_seconds,
     prompt_seconds,
+    queue_seconds,
     share_of_chance,
     times_of,
     token_seconds,
@@ -111,8 +113,10 @@ def harm_of(q: Record, e: Record, hit_tokens: int, p: Record, terms: Terms, enou
     if at_least > enough * _CLEARLY * (1.0 + powered):
         return float(at_least / (1.0 + powered))
     slow = powered / (1.0 + powered)
-    first_s = first_seconds(q, e, hit_tokens, held, prompt_s)
-    late = chance((q["waited_s"] + first_s) * per_ttft, times)
+    queue_s = queue_seconds(e, held)
+    first_s = first_seconds(q, e, hit_tokens, queue_s, prompt_s)
+    begun_s = q["waited_s"] + first_s
+    late = chance(begun_s * per_ttft, times)
     missed = late + slow - late * slow
     if per_e2e > 0.0:
         missed += (1.0 - missed) * _ends_late(q, e, first_s, tpot_s, per_e2e)
@@ -120,6 +124,8 @@ def harm_of(q: Record, e: Record, hit_tokens: int, p: Record, terms: Terms, enou
     if e["saved_usd_per_s"] > 0.0:
         harm += work_seconds(q, e, prompt_s) * e["saved_usd_per_s"] * per_usd
     harm += _made_to_miss(e, p, slower_s, times, given_up)
+    if queue_s > 0.0:
+        harm += weight * _made_to_wait(late, begun_s * per_ttft, queue_s / begun_s, times)
     room = spare * e["kv_tokens"]
     if held + room > e["free_tokens"]:
         harm += min(held, held + room - e["free_tokens"]) / max(room, 1e-3 * e["kv_tokens"])
@@ -133,6 +139,18 @@ def _ends_late(q: Record, e: Record, first_s: float, tpot_s: float, per_e2e: flo
     """Return the probability that the last token is late, because the answer is slower or longer than expected."""
     first_s += q["waited_s"]
     return chance((first_s + q["expected_output_tokens"] * tpot_s * e["decodes"]) * per_e2e, LENGTH_SQUARINGS)
+
+
+@compiled
+def _made_to_wait(late: float, ratio: float, queued_share: float, times: int) -> float:
+    """Return the number of requests that miss their SLO because a request stands before them in a queue.
+
+    A request in a queue slows no other, but whoever comes next waits longer by the time that it takes. When its turn
+    comes, as many requests wait behind it as wait before it now. If each of them is in its position, the chance rises
+    by `queued_share` x ratio x slope of the chance, which is 2^times x late x (1 - late). Beyond the limit, those
+    behind are late anyway, but the queue takes longer to recover. That costs least where the queue is longest.
+    """
+    return queued_share * late * ((1 << times) * (1.0 - late) + 1.0 / max(1.0, ratio))
 
 
 @compiled

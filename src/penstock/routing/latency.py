@@ -45,15 +45,24 @@ def token_seconds(q: Record, e: Record, hit_tokens: int, chance_share: float) ->
 
 
 @compiled
-def first_seconds(q: Record, e: Record, hit_tokens: int, held_tokens: float, prompt_s: float) -> float:
-    """Predict a request's time to first token in seconds. `prompt_s` is the seconds that its own prefill takes."""
+def queue_seconds(e: Record, held_tokens: float) -> float:
+    """Predict the seconds until a seat, and KV blocks for `held_tokens`, are free after all requests that wait now."""
+    if held_tokens > e["free_tokens"]:
+        return float(max(e["seats_wait_s"], (held_tokens - e["free_tokens"]) / max(e["drain_tokens_per_s"], 1.0)))
+    return float(e["seats_wait_s"])
+
+
+@compiled
+def first_seconds(q: Record, e: Record, hit_tokens: int, queue_s: float, prompt_s: float) -> float:
+    """Predict a request's time to first token in seconds.
+
+    `queue_s` is its wait for a seat and KV blocks, `prompt_s` the seconds that its own prefill takes.
+    """
     uncached, steps = float(q["input_tokens"] - hit_tokens), 1.0
     if uncached >= e["step_tokens"]:
         steps += math.floor(uncached / e["step_tokens"])
     # Prompts ahead are computed while seats and KV are freed, so the waits do not add up.
-    wait_s = max(e["wait_s"], e["seats_wait_s"])
-    if held_tokens > e["free_tokens"]:
-        wait_s = max(wait_s, (held_tokens - e["free_tokens"]) / max(e["drain_tokens_per_s"], 1.0))
+    wait_s = max(e["wait_s"], queue_s)
     steps_s = e["first_token_ratio"] * (prompt_s + steps * e["carry_s"])
     return float(e["request_s"] + wait_s + steps_s + e["ready_in_s"])
 
@@ -63,4 +72,4 @@ def times_of(q: Record, e: Record, hit_tokens: int, chance_share: float) -> tupl
     """Predict a request's time to first token, time per output token, and own prefill time, all in seconds."""
     tpot_s, held = token_seconds(q, e, hit_tokens, chance_share)
     prompt_s = prompt_seconds(e, hit_tokens, q["input_tokens"]) * e["prefill_correction"]
-    return first_seconds(q, e, hit_tokens, held, prompt_s), tpot_s, prompt_s
+    return first_seconds(q, e, hit_tokens, queue_seconds(e, held), prompt_s), tpot_s, prompt_s

@@ -79,7 +79,7 @@ ENDPOINT: Final = np.dtype(
         ("ready_in_s", "f8"),  # seconds until the endpoint's model is awake; 0 while it is, or if it never sleeps
         ("seats_wait_s", "f8"),  # until a seat is free, if all are taken
         ("free_tokens", "f8"),
-        ("drain_tokens_per_s", "f8"),  # KV tokens freed per second by residents that finish
+        ("drain_tokens_per_s", "f8"),  # KV tokens freed per second by residents that finish, while the cache is full
         ("carry_s", "f8"),  # duration of a step that carries a prompt, without the prompt's own seconds
         # Own, and read by every pick.
         ("residents", "i8", (CLASSES,)),  # in flight, by class
@@ -109,7 +109,9 @@ ENDPOINT: Final = np.dtype(
         ("resident_output_tokens", "i8"),  # expected answers of requests in flight
         ("prompt_load_fraction", "f8"),  # decayed share of the time taken by prompts
         ("prompt_squares_s", "f8"),  # decayed sum of squared prompt seconds per second
-        ("prompt_load_s", "f8"),  # time of the last update of both
+        ("decoded_tokens", "f8"),  # decayed sum of the tokens that its residents have decoded, as predicted
+        ("ended_answers", "f8"),  # decayed count of answers that ended, or were broken off
+        ("prompt_load_s", "f8"),  # time of the last update of these four
         ("in_flight_then", "i8"),  # these three: the counts above at the time of the last report
         ("prefilling_then", "i8"),
         ("resident_tokens_then", "i8"),

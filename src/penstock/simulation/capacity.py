@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from math import inf, sqrt
 from typing import Final
 
@@ -13,7 +14,8 @@ from penstock.simulation.outcome import Outcome
 from penstock.simulation.replica import ReplicaPool
 from penstock.simulation.run import simulate
 from penstock.simulation.run_options import Options
-from penstock.workload import CountProgress, Gamma, Poisson, SloClass, Workload
+from penstock.workload import Conversations, CountProgress, Gamma, Poisson, Requests, SloClass, Workload
+from penstock.workload.randomness import NATIVE_BLOCK
 
 _TOLERANCE: Final = 0.005
 _TRIALS: Final = 24
@@ -173,7 +175,7 @@ def highest_rate(
 def requests_for(pools: Sequence[ReplicaPool], asked: RateSearch, rate_per_s: float) -> int:
     """Return the requests per trial that make a capacity near `rate_per_s` accurate to about 1%."""
     replicas = sum(pool.replicas for pool in pools if pool.role != "prefill")
-    lasting = _LIFETIMES * _lifetime_s(asked) * rate_per_s
+    lasting = _LIFETIMES * _lifetime_s(asked.workload, tuple(asked.classes), asked.seed) * rate_per_s
     return round(min(_MAX_REQUESTS, max(_MIN_REQUESTS, _ONE_REPLICA / sqrt(replicas), lasting)))
 
 
@@ -184,14 +186,35 @@ def arrivals_per_request(asked: RateSearch, requests: int) -> float:
     """
     if not isinstance(asked.workload.arrivals, Poisson | Gamma):
         return 1.0
-    blocks = list(asked.workload.blocks(seed=asked.seed, requests=requests, rate_per_s=1.0))
+    blocks = _drawn_at_one_per_s(asked.workload, asked.seed, requests)
     return (requests - 1) / float(blocks[-1].arrival_s[-1] - blocks[0].arrival_s[0])
+
+
+def requests_at(asked: RateSearch, requests: int, rate_per_s: float) -> list[Requests]:
+    """Return the requests of a trial, which are drawn once for all trials of a search.
+
+    Only the arrival times depend on the rate, unless arrivals are recorded or users send several turns.
+    """
+    workload, seed = asked.workload, asked.seed
+    if not isinstance(workload.arrivals, Poisson | Gamma) or isinstance(workload.sharing, Conversations):
+        return list(workload.blocks(seed=seed, requests=requests, rate_per_s=rate_per_s))
+    return [block.at(block.arrival_s / rate_per_s) for block in _drawn_at_one_per_s(workload, seed, requests)]
+
+
+def _drawn_at_one_per_s(workload: Workload, seed: int, requests: int) -> list[Requests]:
+    *whole, last = _native_blocks(workload, seed, -(-requests // NATIVE_BLOCK))
+    return [*whole, last.rows(0, requests - NATIVE_BLOCK * len(whole))]
+
+
+@lru_cache(maxsize=8)
+def _native_blocks(workload: Workload, seed: int, count: int) -> tuple[Requests, ...]:
+    return tuple(workload.blocks(seed=seed, requests=count * NATIVE_BLOCK, rate_per_s=1.0))
 
 
 def trial(pools: Sequence[ReplicaPool], asked: RateSearch, rate_per_s: float, *, requests: int) -> Trial:
     """Run a workload at one rate, and compare the requests after the warm-up with their SLOs."""
     workload, classes = asked.workload, asked.classes
-    blocks = list(workload.blocks(seed=asked.seed, requests=requests, rate_per_s=rate_per_s))
+    blocks = requests_at(asked, requests, rate_per_s)
     outcome = simulate(pools, blocks, classes=classes, options=replace(asked.options, keep_requests=True))
     judged = judge_classes(outcome, blocks, classes, warm_up=WARM_UP)
     attained, spare = _worst_class(judged)
@@ -277,16 +300,17 @@ def _worst_class(judged: Sequence[JudgedClass] | None) -> tuple[float, float]:
     return min(((attained, attained - target) for attained, target in found), key=lambda e: e[1], default=(1.0, inf))
 
 
-def _lifetime_s(asked: RateSearch) -> float:
+@lru_cache(maxsize=64)
+def _lifetime_s(workload: Workload, classes: tuple[SloClass, ...], seed: int) -> float:
     """Return the longest time, in seconds, that the SLOs allow a request to be in flight; 0 if no SLO limits this time.
 
     The answer length is averaged with the length itself as weight, because longer answers are in flight for longer.
     """
-    block = next(asked.workload.blocks(seed=asked.seed, requests=_ANSWERS, rate_per_s=1.0))
+    block = next(workload.blocks(seed=seed, requests=_ANSWERS, rate_per_s=1.0))
     answers = block.output_tokens.astype(np.float64)
     under_way = float(np.dot(answers, answers) / answers.sum())
     limits = []
-    for item in asked.classes:
+    for item in classes:
         slo = item.slo
         if slo is not None:
             by_token = inf if slo.tpot_s is None else (slo.ttft_s or 0.0) + slo.tpot_s * under_way

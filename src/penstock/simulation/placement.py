@@ -48,6 +48,15 @@ class Placement:
             return None
         return replace(self.replica, cost=self.replica.cost.scaled(float(np.exp(log_factor))))
 
+    def with_slower_prompts(self, prompt_log: float) -> "Placement":
+        """Return the placement of an engine without drafts that takes exp(`prompt_log`) times as long for prompts."""
+        if self.replica is None:
+            return self
+        stack = replace(self.stack, curve=self.stack.curve.with_slower_prompts(prompt_log))
+        cost = step_cost(ReplicaWork(self.deployment), stack.slowdowns)
+        cost = replace(cost, batch_factors=self.replica.cost.batch_factors)
+        return replace(self, stack=stack, replica=replace(self.replica, cost=cost))
+
 
 def place(
     deployment: Deployment,

@@ -13,6 +13,7 @@ from penstock.routing.baselines.all_policies import POLICIES
 from penstock.routing.class_balance import count_arrival
 from penstock.routing.endpoint_updates import begin_report, divide, finished, first_token, lost, refresh, reported, sent
 from penstock.routing.harm import harm_of, holds, pick, rank, terms_of
+from penstock.routing.latency import share_of_chance, times_of
 from penstock.routing.miss_probability import chance, squarings
 from penstock.routing.records import (
     EVERYBODYS,
@@ -103,7 +104,8 @@ def test_no_policy_picks_an_endpoint_that_cannot_hold_the_request(name: str, see
 def test_cheaper_and_better_is_never_passed_over(seed: int, tokens: int, which: str, better: float) -> None:
     """An endpoint with the same requests that is better in one respect and worse in none is at least as good a pick.
 
-    The law holds while the worse endpoint's requests can be saved. An endpoint beyond saving has nothing left to lose.
+    The law holds while the worse endpoint's requests can be saved. An endpoint beyond saving has nothing left to lose,
+    and where a queue makes the first token late, nothing is lost in a longer one.
     """
     e, p, q = fleet(2, seed), parameters(), asking(tokens)
     e[1] = e[0]
@@ -113,7 +115,30 @@ def test_cheaper_and_better_is_never_passed_over(seed: int, tokens: int, which: 
     assume(holds(q[0], e[0]))
     terms = terms_of(q[0], p[0], e, np.zeros(2, np.int64))
     worse, improved = (harm_of(q[0], e[index], 0, p[0], terms, inf) for index in range(2))
-    assert improved <= worse * (1 + 1e-12) or worse > p[0]["given_up_misses"]
+    first_s, _, _ = times_of(q[0], e[0], 0, share_of_chance(q[0]))
+    given_up = worse > p[0]["given_up_misses"] or first_s > q[0]["ttft_s"]
+    assert improved <= worse * (1 + 1e-12) or given_up
+
+
+@settings(max_examples=60, deadline=None)
+@given(limit_s=st.floats(0.1, 10.0), waiting=st.integers(0, 400), tokens=st.integers(1, 20_000))
+def test_a_queue_for_kv_blocks_costs_what_it_takes_from_those_behind(limit_s: float, waiting: int, tokens: int) -> None:
+    """The price is bounded, and beyond the limit lower in a longer queue. A full KV cache itself costs nothing here."""
+    e, p, q = fleet(2), parameters(), asking(tokens)
+    e[1] = e[0]
+    e["saved_usd_per_s"], e["residents"], q["ttft_s"], p["full_tokens_fraction"] = 0.0, 0, limit_s, -1e6
+    e["reported_s"], e["running"], e["waiting"], e["kv_used_tokens"] = 1.0, 100, [waiting, waiting + 50], e["kv_tokens"]
+    for index in range(2):
+        refresh(e, index, 1.0, p)
+    terms = terms_of(q[0], p[0], e, np.zeros(2, np.int64))
+    shorter, longer = (harm_of(q[0], e[index], 0, p[0], terms, inf) for index in range(2))
+    steep = 1 << squarings(float(p["doubt_fraction"][0]))
+    assert max(shorter, longer) <= 2.0 + steep / 4
+    own_s, _, _ = times_of(q[0], e[0], 0, share_of_chance(q[0]))
+    if own_s > 1.2 * limit_s:
+        assert longer <= shorter * (1 + 1e-9)
+    elif own_s < 0.8 * limit_s:
+        assert longer >= shorter * (1 - 1e-9)
 
 
 @settings(max_examples=60, deadline=None)

@@ -3,11 +3,14 @@
 from dataclasses import replace
 from time import process_time
 
+import numpy as np
 import pytest
 
 from penstock.errors import UsageError
-from penstock.simulation.capacity import RateSearch, capacity, highest_rate, trial
-from penstock.workload import ClosedLoop, LogNormal, Poisson, Slo, SloClass, Workload
+from penstock.simulation.capacity import RateSearch, capacity, highest_rate, requests_at, trial
+from penstock.workload import ClosedLoop, Conversations, LogNormal, Poisson, Slo, SloClass, Workload
+from penstock.workload.randomness import NATIVE_BLOCK
+from penstock.workload.requests import concatenate
 from simulated import COST, pool
 
 SHAPE = LogNormal(
@@ -101,3 +104,18 @@ def test_a_closed_loop_or_no_promise_has_no_capacity() -> None:
         capacity([pool()], closed, classes=promised(ttft_s=1.0))
     with pytest.raises(UsageError, match="SLO"):
         capacity([pool()], CHAT, classes=[])
+
+
+@pytest.mark.parametrize("sharing", [None, Conversations(mean_turns=3.0, turn_gap_s=2.0, max_history_tokens=4000)])
+@pytest.mark.parametrize("requests", [1_000, NATIVE_BLOCK, NATIVE_BLOCK + 1])
+def test_the_requests_of_a_trial_are_those_of_the_workload_at_its_rate(
+    requests: int, sharing: Conversations | None
+) -> None:
+    """Trials of one search share the drawn requests, which changes no bit of them."""
+    workload = replace(CHAT, sharing=sharing)
+    asked = RateSearch(workload=workload, classes=promised(ttft_s=1.0))
+    for rate in (3.7, 0.1):
+        served = concatenate(requests_at(asked, requests, rate))
+        drawn = concatenate(list(workload.blocks(seed=0, requests=requests, rate_per_s=rate)))
+        for column in ("arrival_s", "input_tokens", "output_tokens", "slo_class"):
+            assert np.array_equal(getattr(served, column), getattr(drawn, column))

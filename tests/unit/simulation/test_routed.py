@@ -46,6 +46,19 @@ def test_every_policy_serves_every_request_and_every_token(name: str) -> None:
     assert outcome.output_tokens == sum(replica.output_tokens for replica in outcome.replicas)
 
 
+def test_a_picker_learns_of_first_and_last_tokens_when_clients_see_them() -> None:
+    seen: list[tuple[int, int]] = []
+
+    def show(_request: Records, endpoints: Records, _hits: Records, _choice: int) -> None:
+        seen.append((int(endpoints["prefilling"][0]), int(endpoints["in_flight"][0])))
+
+    engine = pool()
+    lagging = replace(engine, replica=replace(engine.replica, request_s=2.0))
+    sent = requests([0.0, 1.9, 3.0, 9.0], [(100, 4)] * 4)
+    simulate([lagging], [sent], options=Options(routing=Routing(sampled_every=1, show=show)))
+    assert seen == [(0, 0), (1, 1), (1, 1), (0, 0)]
+
+
 @pytest.mark.parametrize("name", POLICIES)
 def test_decisions_replay_byte_for_byte(name: str) -> None:
     once, again = routed(POLICIES[name].pick), routed(POLICIES[name].pick)

@@ -209,8 +209,9 @@ def _timelines(scenarios: Sequence[Scenario], width: int) -> Table:
     room = max(10, min(width, 132) - max(len(name) for name, _ in lines) - _LABEL_WIDTH)
     grid = Table.grid(padding=(0, 1))
     for name, line in lines:
+        waiting = line.waiting.tolist()
         rows = (
-            ("queue", line.waiting.tolist(), "{:,.0f}"),
+            ("queue", waiting, "{:,.1f}" if max(waiting, default=0.0) < 1 else "{:,.0f}"),
             ("KV", line.kv_used_fraction.tolist(), "{:.0%}"),
             ("tok/s", line.output_tokens_per_s.tolist(), "{:,.0f}"),
         )

@@ -101,3 +101,4 @@ class SimulateFleetDocument(ModelRunDocument):
     schema: Literal["penstock.simulate-fleet/5"]
     fleet: Annotated[str, at("fleet.name")]
     others: list[ModelRunDocument]
+    corrected_by: Annotated[list[str], at(lambda answer: [one.source for one in answer.corrections])]

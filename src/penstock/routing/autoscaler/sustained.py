@@ -57,6 +57,16 @@ def sustained_requests_per_s(endpoint: Record, kinds: Sequence[LoadKind]) -> flo
     return low
 
 
+def mean_times_s(endpoint: Record, kind: LoadKind, rate_per_s: float) -> tuple[float, float]:
+    """Return the mean time to first token and the mean duration of requests at a rate that an endpoint sustains."""
+    own_s = _prompt_s(endpoint, kind)
+    load = rate_per_s * own_s
+    between_s, _, _ = _steady(endpoint, [kind], rate_per_s, load)
+    wait_s = load * own_s / (2.0 * (1.0 - load))
+    first_s = float(endpoint["request_s"] + wait_s + endpoint["first_token_ratio"] * (own_s + between_s))
+    return first_s, first_s + (kind.output_tokens - 1) * between_s
+
+
 def weights_by_capacity(endpoints: Sequence[Record], loads: Sequence[Sequence[LoadKind]]) -> tuple[float, ...]:
     """Return weights as an operator would set them: the sustained rate of each endpoint, without learned corrections.
 

@@ -16,6 +16,7 @@ from penstock.simulation.loop.clients import end_wait
 from penstock.simulation.loop.kv_blocks import compute, hold, lookup, release, take
 from penstock.simulation.loop.leaving import stop_prompt
 from penstock.simulation.loop.observe import client_lag_s, count_gap, grown_blocks, observe
+from penstock.simulation.loop.observed_tokens import note_finished, note_first_token
 from penstock.simulation.loop.queues import (
     ask_again_later,
     join_running,
@@ -41,7 +42,6 @@ from penstock.simulation.loop.step_time import (
     steps_s,
     take_steps,
 )
-from penstock.simulation.loop.visibility import note_finished, note_first_token
 from penstock.simulation.loop.world import DECODE, DONE, NONE, PREFILL, World
 
 CLOCK_S = 1e-9

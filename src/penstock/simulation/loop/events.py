@@ -12,6 +12,7 @@ from penstock.simulation.loop.batching import begin, end, enqueue
 from penstock.simulation.loop.clients import begin_wait, next_leave_s
 from penstock.simulation.loop.device_turns import take_turn
 from penstock.simulation.loop.leaving import forget_in_transfer, leave
+from penstock.simulation.loop.observed_tokens import tell_pickers
 from penstock.simulation.loop.queues import can_hold, forget_first, leave_transfers
 from penstock.simulation.loop.ranks import begin_together, end_together, pick_rank
 from penstock.simulation.loop.replica_faults import apply_fault, ask_again, suspect
@@ -37,6 +38,7 @@ def run(w: World, budget: int, pick: Pick) -> int:
         # In an open loop no arrival may be skipped. In a closed loop all users may finish at once and send again.
         ahead = control.known_rows if control.closed else control.next_row
         if not control.final and control.loaded_rows - ahead <= control.users:
+            tell_pickers(w, math.inf)  # their rows may be used again
             return MORE_ROWS
         ends = _next_end(w)
         ready = _next_transfer(w) if control.transferring > 0 else NONE
@@ -49,6 +51,7 @@ def run(w: World, budget: int, pick: Pick) -> int:
         leave_s = next_leave_s(w)
         soonest_s = min(arrival_s, ready_s, end_s, waiting_s, leave_s)
         if soonest_s == math.inf:
+            tell_pickers(w, math.inf)
             return FINISHED
         if control.routed and soonest_s >= control.look_s and _see_world(w, soonest_s, pick):
             if control.chosen >= len(w.heads):
@@ -85,6 +88,7 @@ def _see_world(w: World, until_s: float, pick: Pick) -> bool:
         return True
     control.look_s = 0.0
     control.now_s = fault_s
+    tell_pickers(w, math.inf)  # a fault may end requests whose first token is not seen yet
     apply_fault(w, control.next_fault, pick)
     control.next_fault += 1
     return True
@@ -105,6 +109,7 @@ def _arrive(w: World, now_s: float, pick: Pick) -> int:
     else:
         if control.chosen == UNASKED:
             row.picker = number % w.endpoints.shape[0]
+            tell_pickers(w, now_s)
             say_request(w, number, now_s)
             parameters = w.parameters[row.picker]
             count_arrival(w.request, parameters)

@@ -40,6 +40,7 @@ from penstock.simulation.loop.world import (
     SEGMENT,
     SWAP,
     TIMELINE,
+    UNSEEN,
     World,
     power_of_two,
 )
@@ -50,6 +51,7 @@ from penstock.workload import ClosedLoop, Prefixes, Requests, SloClass
 
 _FIRST_ROWS = 1 << 15
 _FIRST_STEPS = 1 << 12
+_MAX_UNSEEN = 1 << 14
 _FIRST_WIDTH_S = 1 / 16
 
 
@@ -107,6 +109,7 @@ def build(pools: Sequence[ReplicaPool], options: Options, classes: Sequence[SloC
         held=np.full(max(1, len(classes)), NONE, CLASS_QUEUE),
         may_leave=np.full(max(1, len(classes)), NONE, CLASS_QUEUE),
         returns=np.zeros(MAX_RETURNS if routing.max_tries else 1, RETURN),
+        unseen=np.zeros(_MAX_UNSEEN if options.routing is not None else 1, UNSEEN),
         faults=faults_of(routing, pools),
         devices=_devices(options.devices),
         swaps=np.zeros(options.log_swaps, SWAP),

@@ -10,16 +10,15 @@ from penstock.compiled.marks import cold, compiled
 from penstock.routing.endpoint_updates import (
     begin_report,
     divide,
-    finished,
-    first_token,
     record_departure,
     refresh,
     reported,
     sent,
 )
-from penstock.routing.length_estimates import expected_tokens, saw_answer
+from penstock.routing.length_estimates import expected_tokens
 from penstock.routing.model_residency import ready_in_s
-from penstock.simulation.loop.observe import client_lag_s, used_at
+from penstock.simulation.loop.observe import used_at
+from penstock.simulation.loop.observed_tokens import tell_pickers
 from penstock.simulation.loop.world import NONE, World
 
 
@@ -62,6 +61,7 @@ def _ask(w: World, number: int, now_s: float) -> None:
 
     The time `now_s` may lie inside a leap (several steps simulated at once).
     """
+    tell_pickers(w, now_s)
     e, place = number % len(w.heads), number & (w.reports.shape[1] - 1)
     head = w.replicas[w.heads[e]]
     lost = head.silent or head.down or chance_of(number) < w.control[0].report_loss
@@ -83,6 +83,7 @@ def _ask(w: World, number: int, now_s: float) -> None:
 @compiled
 def _see(w: World, number: int, now_s: float) -> None:
     """Deliver an endpoint's report to every picker, unless the report was lost."""
+    tell_pickers(w, now_s)
     e, place = number % len(w.heads), number & (w.reports.shape[1] - 1)
     for picker in range(w.endpoints.shape[0]):
         if w.reports[picker, place]["asked_s"] != -math.inf:
@@ -174,27 +175,6 @@ def note_sent(w: World, number: int, e: int) -> None:
     place = number & (len(w.rows) - 1)
     picker = w.rows[place].picker
     sent(w.endpoints[picker], e, w.request, w.hits[e], w.flights, place, w.parameters[picker])
-
-
-@compiled
-def note_first_token(w: World, r: int, number: int) -> None:
-    """Report a first token to the picker at the time when the client sees the token."""
-    if w.control[0].routed:
-        place = number & (len(w.rows) - 1)
-        observed_s = w.rows[place].first_s + client_lag_s(w, r, number)
-        picker = w.rows[place].picker
-        first_token(w.endpoints[picker], w.flights, place, observed_s, w.parameters[picker])
-
-
-@compiled
-def note_finished(w: World, r: int, number: int) -> None:
-    """Report the end of an answer and its length to the picker."""
-    if w.control[0].routed:
-        place = number & (len(w.rows) - 1)
-        row = w.rows[place]
-        end_s = row.last_s + client_lag_s(w, r, number)
-        finished(w.endpoints[row.picker], w.flights, place, row.output_tokens, end_s, w.parameters[row.picker])
-        saw_answer(w.lengths, min(row.slo_class, len(w.promises) - 1), row.input_tokens, row.output_tokens)
 
 
 @cold

@@ -9,6 +9,7 @@ from penstock.routing.records import CLASSES, HOLD, REJECTED
 from penstock.simulation.loop.batching import enqueue
 from penstock.simulation.loop.clients import add_return, begin_wait, end_wait, give_up, next_return
 from penstock.simulation.loop.device_turns import note_arrival
+from penstock.simulation.loop.observed_tokens import tell_pickers
 from penstock.simulation.loop.queues import can_hold
 from penstock.simulation.loop.ranks import pick_rank
 from penstock.simulation.loop.replica_faults import ask_again, suspect
@@ -84,6 +85,7 @@ def ask_for_waiting(w: World, now_s: float, pick: Pick) -> None:
     """Ask the policy again for requests held at the gateway, oldest first, and for clients that return by now."""
     control = w.control[0]
     control.now_s = max(control.now_s, now_s)
+    tell_pickers(w, now_s)
     for kind in range(len(w.held)):
         _release(w, kind, now_s, pick)
     while control.returning > 0 and w.returns[0]["at_s"] <= now_s:

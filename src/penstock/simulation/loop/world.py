@@ -234,6 +234,7 @@ CONTROL: Final = np.dtype(
         ("max_tries", "i8"),  # how often a client returns that was refused or has left
         ("returning", "i8"),  # clients that will return
         ("may_leave", "i8"),  # clients that wait for a first token and may leave
+        ("unseen", "i8"),  # first and last tokens that no client has seen yet
     ],
     align=True,
 )
@@ -287,6 +288,9 @@ PROMISE: Final = np.dtype(
 
 CLASS_QUEUE: Final = np.dtype([("first", "i8"), ("last", "i8")], align=True)
 """Requests of a class, oldest first, linked through the rows."""
+UNSEEN: Final = np.dtype([("at_s", "f8"), ("token", "i8")], align=True)
+"""A token that its client sees at `at_s`: twice the number of the request, and one more for its last token."""
+
 RETURN: Final = np.dtype([("at_s", "f8"), ("number", "i8")], align=True)
 """A client that will return."""
 
@@ -378,6 +382,8 @@ class World(NamedTuple):
     """Requests whose clients wait for the first token and may leave, by class."""
     returns: Annotated[Any, ArrayOf(RETURN)]
     """Heap of the clients that will return, by time."""
+    unseen: Annotated[Any, ArrayOf(UNSEEN)]
+    """Heap of the first and last tokens that no client has seen yet, by time."""
     faults: Annotated[Any, ArrayOf(FAULT)]
     devices: Annotated[Any, ArrayOf(DEVICE)]
     swaps: Annotated[Any, ArrayOf(SWAP)]
