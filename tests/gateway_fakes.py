@@ -1,5 +1,8 @@
 """A small fleet, a picker with its own clock, and the state behind an engine page."""
 
+import json
+from typing import Any
+
 import numpy as np
 
 from penstock.emulator.emulated_engine import Totals
@@ -7,9 +10,12 @@ from penstock.emulator.metrics_page import EngineState, Observed
 from penstock.gateway.picker.fleet_state import SharedTables
 from penstock.gateway.picker.picker import Picker
 from penstock.gateway.picker.request_body import RequestBody
+from penstock.gateway.state.request_outcome import RequestOutcome, outcome_lines, outcome_rows
 from penstock.gateway.state.routed_fleet import RoutedClass, RoutedFleet
 from penstock.gateway.state.shared_tables import COUNTS, PICKER_STATE, REPORT
-from penstock.routing.records import new_endpoints
+from penstock.gateway.telemetry.cost_metrics import SETTLE_EVERY_S
+from penstock.gateway.telemetry.usage_metrics import UsageMetrics
+from penstock.routing.records import Records, new_endpoints
 
 MODELS = ("a", "b")
 
@@ -72,3 +78,43 @@ def state(**more: int) -> EngineState:
     totals = Totals(prompt_tokens=4000, output_tokens=100)
     sizes = {"running": 3, "waiting": 2, "used_blocks": 50, "blocks": 200, "block_tokens": 16} | more
     return EngineState(model="m", totals=totals, observed=observed, cache_dtype="auto", prefix_caching=True, **sizes)
+
+
+def outcome(**fields: object) -> RequestOutcome:
+    """A stream of tenant `search` that ended well after a second."""
+    usual: dict[str, Any] = {
+        "ended_unix_s": 11.0,
+        "duration_s": 1.0,
+        "waited_s": 0.0,
+        "ttft_s": 0.25,
+        "tenant": "search",
+        "model": "a",
+        "slo_class": "chat",
+        "pool": "p",
+        "endpoint": "10.0.0.0:8000",
+        "status": 200,
+        "request_bytes": 400,
+        "input_tokens": 100,
+        "cached_tokens": 40,
+        "output_tokens": 51,
+        "response_bytes": 11000,
+        "streamed": True,
+        "prompt_from": "engine",
+        "tokens_from": "engine",
+        "kept": True,
+    }
+    return RequestOutcome(**(usual | fields))
+
+
+def outcomes_in(rows: Records) -> list[RequestOutcome]:
+    """The outcomes in an array of `OUTCOME`, as they are written."""
+    return [RequestOutcome.from_json(json.loads(line)) for line in outcome_lines(rows)]
+
+
+def usage_of_one(routed: RoutedFleet, **fields: object) -> UsageMetrics:
+    """Metrics of one request that ended a second after it was sent, settled."""
+    usage = UsageMetrics(now_s=10.0)
+    usage.use(routed)
+    usage.add(outcome_rows([outcome(**fields)]))
+    usage.look(10.0 + SETTLE_EVERY_S, {})
+    return usage

@@ -56,7 +56,7 @@ class Stack:
     """Whether the endpoints that somebody else runs have the adapters instead."""
     unloaded: bool = False
     """Whether its engine knows none of them, although the fleet says so."""
-    protocol: str = "ext_authz"
+    protocol: str = "module"
     pickers: int = 1
     only: int | None = None
     """The one endpoint pickers may choose, although Envoy knows all."""
@@ -67,6 +67,8 @@ class Stack:
     receipts: str | None = None
     metrics: str | None = None
     step_s: float = STEP_S
+    overload: str = "serve"
+    """What may happen to requests beyond capacity."""
     access: str | None = None
     """A file that says who may ask."""
     tls: tuple[str, str] | None = None
@@ -139,7 +141,7 @@ class Running:
         """Process ids of the gateway's parts: envoy, scraper, and pickers, which are copies of the supervisor."""
         found = []
         parent = self.processes["gateway"].pid
-        word = {"picker": "gateway_stack.py", "scraper": "telemetry.scraper"}.get(name, name)
+        word = {"picker": "gateway_stack.py", "scraper": "telemetry.scraper", "envoy": "envoy -c"}.get(name, name)
         for entry in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
             if word in Path(f"/proc/{entry}/cmdline").read_bytes().decode().replace("\0", " "):
                 found.append(int(entry))
@@ -342,7 +344,15 @@ def _fleet(stack: Stack, addresses: Sequence[str], made: int) -> Any:  # noqa: A
     if stack.only is not None:
         endpoints["max_context_tokens"] = [600_000 if index == stack.only else 1 for index in range(count)]
     promised = [
-        RoutedClass(name="chat", model=model, input_tokens=100, output_tokens=20, ttft_s=1.0, tpot_s=0.05)
+        RoutedClass(
+            name="chat",
+            model=model,
+            input_tokens=100,
+            output_tokens=20,
+            ttft_s=1.0,
+            tpot_s=0.05,
+            overload=stack.overload,  # type: ignore[arg-type]
+        )
         for model in models
     ]
     return RoutedFleet(

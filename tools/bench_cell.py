@@ -52,7 +52,7 @@ def decision_us(count: int, times: int) -> tuple[float, float]:
     picker = Picker(fleet, tables, 0, lambda: now[0])
     begun = process_time()
     for _ in range(times):
-        named = picker.decide(read_body(BODY, len(BODY)), BODY, RequestHints())
+        named = picker.decide(read_body(BODY), BODY, RequestHints())
         if isinstance(named, EndpointChoice):
             picker.state.end(named.ticket, "", 200, "-", 1)
         now[0] += _MIDDLE / 10

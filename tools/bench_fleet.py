@@ -24,6 +24,7 @@ from typing import Any, Final
 import numpy as np
 import uvloop
 from fleet_slices import SLICES, Slice, TimedRequest, requests_of
+from timed_client import send_at
 
 import penstock
 from penstock.api.arguments.fleet_argument import fleet_choice
@@ -33,7 +34,9 @@ from penstock.emulator.emulator_server import emulate
 from penstock.fleet.fleet_file import write_fleet
 from penstock.gateway.envoy.envoy_binary import envoy_program
 from penstock.gateway.envoy.envoy_config import EnvoySettings
+from penstock.gateway.inside_envoy.module_library import module_paths
 from penstock.gateway.state.routed_fleet import RoutedFleet
+from penstock.gateway.state.timeouts import SILENCE_S
 from penstock.gateway.supervisor import Supervisor
 from penstock.routing.baselines.peer_policies import weight_of
 from penstock.routing.records import default_parameters
@@ -43,7 +46,7 @@ REPOSITORY: Final = Path(__file__).resolve().parent.parent
 FLEET: Final = REPOSITORY / "examples" / "fleets" / "chat-70b-h100-mi300x.yaml"
 PAGE: Final = REPOSITORY / "docs" / "reports" / "gateway-results.md"
 POLICIES: Final = ("penstock", "in-flight-per-capacity", "weighted-round-robin", "least-request", "round-robin")
-LISTEN, CONTROL, FIRST_PORT = 18480, 18499, 18400
+LISTEN, CONTROL, METRICS, FIRST_PORT = 18480, 18499, 18498, 18400
 _SECONDS: Final = (
     "step_s",
     "sequence_s",
@@ -56,7 +59,6 @@ _SECONDS: Final = (
 )
 """Of an endpoint's record, what follows from its silicon."""
 _HTTP: Final = "type.googleapis.com/envoy.extensions.filters"
-_PATIENCE_S: Final = 900.0
 _DRAWS, _MOVED_S = 21, 0.05
 """How often the simulation is run, and by how much arrivals are moved at most."""
 
@@ -129,66 +131,24 @@ def _simulated_once(
     }
 
 
-class _Client(asyncio.Protocol):
-    """One streamed answer: when its first and its last token came, and how many there were."""
-
-    def __init__(self, request: bytes) -> None:
-        self._request, self._tail = request, b""
-        self.first_s = self.last_s = 0.0
-        self.tokens = 0
-        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask."""
-        transport.write(self._request)  # type: ignore[attr-defined]
-
-    def data_received(self, data: bytes) -> None:
-        """Count tokens; a mark may be cut in two by a packet."""
-        found = (self._tail + data).count(b'"text": " penstock"')
-        self._tail = data[-18:]
-        if found:
-            self.last_s = time.perf_counter()
-            self.first_s = self.first_s or self.last_s
-            self.tokens += found
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Say that it ended."""
-        del exc
-        if not self.ended.done():
-            self.ended.set_result(None)
-
-
 async def replayed(requests: Sequence[TimedRequest], model: str, chosen: Slice, usd_per_hour: float) -> ObservedSetups:
     """Send every request at its time, and measure as the simulator does."""
-    slow = chosen.slow
-    loop, bodies = asyncio.get_running_loop(), [one.body(model) for one in requests]
+    slow, bodies = chosen.slow, [one.body(model) for one in requests]
     begun_s = time.perf_counter() + 1.0
-
-    async def one(request: TimedRequest, body: bytes) -> tuple[float, float, int]:
-        await asyncio.sleep(max(0.0, begun_s + slow * request.arrival_s - time.perf_counter()))
-        head = f"POST /v1/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n"
-        sent_s = time.perf_counter()
-        try:
-            _, client = await loop.create_connection(lambda: _Client(head.encode() + body), "127.0.0.1", LISTEN)
-            await asyncio.wait_for(client.ended, _PATIENCE_S)
-        except (OSError, TimeoutError):
-            return float("inf"), float("inf"), 0
-        if client.tokens != request.output_tokens:
-            return float("inf"), float("inf"), 0
-        after = max(1, client.tokens - 1)
-        return (client.first_s - sent_s) / slow, (client.last_s - client.first_s) / after / slow, client.tokens
-
-    seen = await asyncio.gather(*map(one, requests, bodies))
+    seen = await asyncio.gather(
+        *(send_at(LISTEN, body, begun_s, slow * one.arrival_s) for one, body in zip(requests, bodies, strict=True))
+    )
     makespan_s = (time.perf_counter() - begun_s) / slow
-    ttft_s, tpot_s, _ = (np.array(column) for column in zip(*seen, strict=True))
+    whole = [one.tokens == request.output_tokens for one, request in zip(seen, requests, strict=True)]
+    ttft_s, tpot_s = (np.where(whole, [getattr(one, of) for one in seen], np.inf) / slow for of in ("ttft_s", "tpot_s"))
     met = chosen.slo.met(ttft_s=ttft_s, tpot_s=tpot_s, e2e_s=ttft_s)
-    good = [tokens for kept, (_, _, tokens) in zip(met, seen, strict=True) if kept]
+    good = [one.tokens for kept, one in zip(met, seen, strict=True) if kept]
     return ObservedSetups(
         met_fraction=len(good) / len(seen),
         goodput_per_s=sum(good) / makespan_s,
         usd_per_good_mtok=usd_per_hour * makespan_s / 3600 / max(1, sum(good)) * 1e6,
         makespan_s=makespan_s,
-        failed=sum(not tokens for _, _, tokens in seen),
+        failed=len(seen) - sum(whole),
     )
 
 
@@ -276,7 +236,13 @@ def slowed_gateway(running: Path, slow: float) -> None:
     )
     with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
         settings = EnvoySettings(
-            listen=f"127.0.0.1:{LISTEN}", folder=Path(folder) / "gateway", pickers=1, pick_timeout_s=5.0
+            listen=f"127.0.0.1:{LISTEN}",
+            metrics=f"127.0.0.1:{METRICS}",
+            folder=Path(folder) / "gateway",
+            pickers=1,
+            protocol="module",
+            module=module_paths(envoy_program()),
+            min_silence_s=slow * SILENCE_S,
         )
         Supervisor(settings, lambda _: replace(fleet, endpoints=endpoints, classes=classes), None, drain_s=0.0).run()
 

@@ -5,7 +5,6 @@ and load and backend to another. Ratios of one run are what counts: the machine 
 """
 
 import argparse
-import asyncio
 import json
 import shutil
 import signal
@@ -22,8 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 REPOSITORY: Final = Path(__file__).resolve().parent.parent
-VARIANTS: Final = ("bare", "constant", "ext_authz", "ext_proc", "ext_proc_buffered", "module")
-"""`constant` is ext_authz without a picker: every request gets the first endpoint."""
+VARIANTS: Final = ("bare", "module", "ext_proc", "ext_proc_buffered")
 PEERS: Final = {
     "sglang-router": ("bin/sglang-router", "launch", "--log-level", "error"),
     "vllm-router": ("bin/vllm-router", "--log-level", "error"),
@@ -95,48 +93,17 @@ def serve(variant: str, port: int, backends: Sequence[str], folder: str) -> None
         classes=(),
         endpoints=endpoints,
     )
-    if variant == "constant":
-        answer_without_looking(backends[0])
     settings = EnvoySettings(
         listen=f"127.0.0.1:{port}",
         folder=Path(folder),
         pickers=1,
-        protocol="ext_authz" if variant in ("bare", "constant") else variant,  # type: ignore[arg-type]
+        protocol="ext_proc" if variant == "bare" else variant,  # type: ignore[arg-type]
         concurrency=1,
         pick=variant != "bare",
         pick_timeout_s=5.0,
         module=module_paths(envoy_program()) if variant == "module" else ("", ""),
     )
     Supervisor(settings, lambda _: fleet, None, drain_s=0.0).run()
-
-
-def answer_without_looking(endpoint: str) -> None:
-    """Replace what pickers do with a question by one answer, so that the rest is the cost of ext_authz itself."""
-    from penstock.gateway.servers import ext_authz_server  # noqa: PLC0415 - in the child only
-
-    answer = f"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nx-gateway-destination-endpoint: {endpoint}\r\n\r\n".encode()
-
-    class Constant(asyncio.Protocol):
-        def __init__(self, *_: object, **__: object) -> None:
-            self._missing = 0
-
-        def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            self._transport = transport
-
-        def data_received(self, data: bytes) -> None:
-            if self._missing <= 0:
-                head = data.index(b"\r\n\r\n") + 4
-                _, found, length = data[:head].partition(b"content-length: ")
-                self._missing = head + (int(length.split(b"\r", 1)[0]) if found else 0)
-            self._missing -= len(data)
-            if self._missing == 0:
-                self._transport.write(answer)  # type: ignore[attr-defined]
-                if b"connection: close" in data:  # the picker itself, whether its socket answers
-                    self._transport.close()
-
-    if "AuthzConnection" not in vars(ext_authz_server):
-        sys.exit("ext_authz_server makes its connections otherwise; the control would run the real picker")
-    vars(ext_authz_server)["AuthzConnection"] = Constant
 
 
 def bodies(folder: Path) -> dict[str, Path]:

@@ -136,7 +136,7 @@ def main() -> None:
     """Soak, and say what grew."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
-    parser.add_argument("--protocol", default="ext_authz")
+    parser.add_argument("--protocol", default="module")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="penstock-soak-") as name:
         folder = Path(name)

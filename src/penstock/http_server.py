@@ -60,11 +60,7 @@ class Exchange:
 
     def reply(self, status: int, body: bytes, kind: bytes = JSON, more: bytes = b"") -> None:
         """Send a complete response. `more` holds additional header lines, each ending in CRLF."""
-        self.reply_whole(reply(status, body, kind, more))
-
-    def reply_whole(self, answer: bytes) -> None:
-        """Send a complete response that the module's function `reply` returned."""
-        self._connection.write(answer)
+        self._connection.write(reply(status, body, kind, more))
         self._finish()
 
     def start(self, kind: bytes) -> None:
@@ -122,8 +118,6 @@ class HttpConnection(asyncio.Protocol):
         self._current: Exchange | None = None
         self._queued: list[Exchange] = []
         self._keep = True
-        self.is_reading = False
-        """True while a request is only partly received."""
 
     def _begin(self) -> None:
         self._path, self._headers, self._body = b"", dict[bytes, bytes](), list[bytes]()
@@ -156,10 +150,6 @@ class HttpConnection(asyncio.Protocol):
             self.refuse(500)
         except (httptools.HttpParserUpgrade, httptools.HttpParserError):
             self.refuse(400)
-
-    def on_message_begin(self) -> None:
-        """Record that a request has begun to arrive."""
-        self.is_reading = True
 
     def on_url(self, url: bytes) -> None:
         """Append a part of the request path. The parser may deliver the path in several parts."""
@@ -194,7 +184,6 @@ class HttpConnection(asyncio.Protocol):
             return
         exchange = Exchange(self, self._parser.get_method(), self._path, self._headers, b"".join(self._body))
         self._begin()
-        self.is_reading = False
         if self._current is None:
             self._current = exchange
             self._handle(exchange)

@@ -4,7 +4,9 @@ This module does not use prometheus_client, which takes 11 to 13 times as long (
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
@@ -24,6 +26,24 @@ class Sample(NamedTuple):
     value: float
 
 
+@dataclass(slots=True)
+class Histogram:
+    """A Prometheus histogram: a count per upper bound, and the sum of all values."""
+
+    bounds: Sequence[float]
+    counts: list[int] = field(default_factory=list)
+    """Values by upper bound, and last the values above all bounds."""
+    total: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.counts = self.counts or [0] * (len(self.bounds) + 1)
+
+    def add(self, value: float, times: int = 1) -> None:
+        """Count a value `times` times."""
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.total += value * times
+
+
 def write_labels(labels: Mapping[str, str]) -> str:
     """Return the label text of a sample, which is the text between the braces. Label values are escaped."""
     return ",".join(f'{name}="{value.translate(_ESCAPE_TABLE)}"' for name, value in labels.items())
@@ -41,16 +61,17 @@ def metric_lines(name: str, samples: Iterable[tuple[str, float]], help_text: str
     return lines
 
 
-def histogram_lines(name: str, labels: str, bounds: Sequence[float], counts: Sequence[int], total: float) -> list[str]:
-    """Return the lines of a histogram. `total` is the sum of all values.
-
-    `counts` has one entry per upper bound, and a last entry for values above all bounds.
-    """
-    lines, below = [f"# TYPE {name} histogram"], 0
-    for bound, count in zip((*bounds, "+Inf"), counts, strict=True):
-        below += count
-        lines.append(f'{name}_bucket{{{labels},le="{bound}"}} {below}.0')
-    return [*lines, f"{name}_count{{{labels}}} {below}.0", f"{name}_sum{{{labels}}} {total!r}"]
+def histogram_lines(name: str, samples: Iterable[tuple[str, Histogram]], help_text: str | None = None) -> list[str]:
+    """Return the lines of a histogram. Each sample is a pair of label text and values."""
+    lines = [] if help_text is None else [f"# HELP {name} {help_text}"]
+    lines.append(f"# TYPE {name} histogram")
+    for labels, values in samples:
+        below = 0
+        for bound, count in zip((*values.bounds, "+Inf"), values.counts, strict=True):
+            below += count
+            lines.append(f'{name}_bucket{{{labels},le="{bound}"}} {below}.0')
+        lines += [f"{name}_count{{{labels}}} {below}.0", f"{name}_sum{{{labels}}} {values.total!r}"]
+    return lines
 
 
 def write_page(lines: Iterable[str]) -> bytes:

@@ -7,10 +7,13 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 import yaml
 
+from gateway_fakes import usage_of_one
+from penstock.cli.root import app
 from penstock.gateway.metrics_view import read_view
 from penstock.gateway.state.routed_fleet import RoutedFleet, RoutedPool
 from penstock.gateway.state.shared_tables import COUNTS, PICKER_STATE, REPORT
@@ -38,9 +41,9 @@ def published() -> str:
     counts = np.zeros((3, 2), COUNTS)
     counts["picked"] = [[1, 2], [3, 4], [5, 6]]
     envoy = dict.fromkeys((f"penstock_{name}" for name in FROM_ENVOY), 7.0)
-    return metrics_page(
-        fleet, np.zeros(2, REPORT), counts, np.zeros(3, PICKER_STATE), envoy, DesiredReplicas(fleet)
-    ).decode()
+    tables = np.zeros(2, REPORT), counts, np.zeros(3, PICKER_STATE)
+    usage = usage_of_one(fleet, model="m", pool="p", endpoint="10.0.0.1:8000")
+    return metrics_page(fleet, *tables, envoy, DesiredReplicas(fleet), usage.lines()).decode()
 
 
 def expressions() -> list[str]:
@@ -53,8 +56,10 @@ def expressions() -> list[str]:
 
 
 def test_what_is_asked_for_is_published() -> None:
-    names = set(re.findall(r"^# TYPE (\S+)", published(), re.MULTILINE))
-    asked = {name for expression in expressions() for name in re.findall(r"penstock_\w+", expression)}
+    page, rules = published(), yaml.safe_load((DEPLOY / "alerts.yaml").read_text())["groups"]
+    names = set(re.findall(r"^(?:# TYPE )?([a-z]\w+)(?:\{| )", page, re.MULTILINE))
+    names |= {rule["record"] for group in rules for rule in group["rules"] if "record" in rule}
+    asked = {name for expression in expressions() for name in re.findall(r"(?:penstock|llm)[_:][\w:]+", expression)}
     assert len(asked) > 15
     assert asked <= names
 
@@ -73,11 +78,33 @@ def promtool() -> str:
     return found
 
 
-def test_prometheus_reads_rules_and_page() -> None:
+def test_prometheus_reads_rules_and_page_and_alerts_fire_as_they_say(tmp_path: Path) -> None:
     tool = promtool()
     rules = subprocess.run(
         [tool, "check", "rules", DEPLOY / "alerts.yaml"], capture_output=True, text=True, check=False
     )
     assert rules.returncode == 0, rules.stderr
+    burns = shutil.copy(Path(__file__).with_name("burn_rates.yaml"), tmp_path)
+    shutil.copy(DEPLOY / "alerts.yaml", tmp_path)
+    tested = subprocess.run([tool, "test", "rules", burns], capture_output=True, text=True, check=False)
+    assert tested.returncode == 0, tested.stdout + tested.stderr
     page = subprocess.run([tool, "check", "metrics"], input=published(), capture_output=True, text=True, check=False)
     assert page.returncode == 0, page.stderr
+
+
+def test_systemd_accepts_the_unit_and_it_has_time_to_drain(tmp_path: Path) -> None:
+    unit = DEPLOY / "systemd" / "penstock@.service"
+    (command,) = re.findall(r"^ExecStart=(.*)$", unit.read_text(), re.MULTILINE)
+    (seconds,) = re.findall(r"^TimeoutStopSec=(\d+)$", unit.read_text(), re.MULTILINE)
+    times = dict(re.findall(r"(--drain(?:-grace)?) (\d+)", command))
+    assert int(seconds) >= int(times["--drain"]) + int(times["--drain-grace"]) + 5
+    route = app.get_command(click.Context(app), "route")
+    assert route is not None
+    assert set(re.findall(r"(--[a-z-]+)", command)) <= {name for one in route.params for name in one.opts}
+    tool = shutil.which("systemd-analyze")
+    if tool is None:
+        pytest.skip("systemd is not here")
+    copy = tmp_path / "penstock@blue.service"
+    copy.write_text(unit.read_text().replace("/opt/penstock/bin/penstock", "/bin/true"))
+    done = subprocess.run([tool, "verify", copy], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

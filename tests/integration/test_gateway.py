@@ -8,10 +8,17 @@ import threading
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("httptools", reason='the gateway is an extra: pip install "penstock[gateway]"')
+
+import grpc
+from envoy.service.ext_proc.v3.external_processor_pb2_grpc import (
+    ExternalProcessorServicer,
+    add_ExternalProcessorServicer_to_server,
+)
 
 from gateway_stack import MODEL, chat, running
 from penstock.gateway.state.headers import STRIPPED
@@ -33,7 +40,7 @@ INTERNAL = (
 )
 
 
-@pytest.mark.parametrize("protocol", ["ext_authz", "ext_proc", "ext_proc_buffered", "module"])
+@pytest.mark.parametrize("protocol", ["module", "ext_proc", "ext_proc_buffered"])
 def test_all_traffic_lands_on_the_one_endpoint_a_picker_may_choose(tmp_path: Path, protocol: str) -> None:
     """Envoy answers 200 and ignores a pick that comes too late; only counting tells."""
     with running(tmp_path, endpoints=3, protocol=protocol, only=1) as stack:
@@ -52,9 +59,10 @@ def test_all_traffic_lands_on_the_one_endpoint_a_picker_may_choose(tmp_path: Pat
         assert list(stack.served().values()) == [0, 203, 0]
 
 
-def test_models_stay_separate_with_and_without_pickers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", ["module", "ext_proc_buffered"])
+def test_models_stay_separate_with_and_without_pickers(tmp_path: Path, protocol: str) -> None:
     """An endpoint answers 404 for a model it does not have, so every 200 was sent to the right one."""
-    with running(tmp_path, endpoints=4, models=("one", "two")) as stack:
+    with running(tmp_path, endpoints=4, models=("one", "two"), protocol=protocol) as stack:
 
         async def both() -> list[int]:
             asked = [chat(model=("one", "two")[number % 2]) for number in range(40)]
@@ -72,9 +80,10 @@ def test_models_stay_separate_with_and_without_pickers(tmp_path: Path) -> None:
         assert sum(stack.served().values()) == sum(before.values()) + 40
 
 
-def test_adapters_reach_their_endpoints_with_and_without_pickers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", ["module", "ext_proc_buffered"])
+def test_adapters_reach_their_endpoints_with_and_without_pickers(tmp_path: Path, protocol: str) -> None:
     """An engine answers 404 for an adapter it was not started with; the model's own requests go anywhere."""
-    with running(tmp_path, endpoints=3, adapters=("sql-lora",)) as stack:
+    with running(tmp_path, endpoints=3, adapters=("sql-lora",), protocol=protocol) as stack:
 
         async def twenty(model: str) -> list[int]:
             asked = [chat(model=model, prompt="x" * 3000) for _ in range(20)]
@@ -111,29 +120,36 @@ def test_a_stopped_gateway_finishes_requests_in_flight(tmp_path: Path) -> None:
 
 
 def test_pickers_do_not_see_credentials(tmp_path: Path) -> None:
-    """Envoy shows `Authorization` to whom it asks unless it is told not to."""
-    with running(tmp_path, endpoints=1) as stack:
+    """Envoy sends all headers to a picker unless its configuration forbids it."""
+    with running(tmp_path, endpoints=1, protocol="ext_proc_buffered") as stack:
         place = Path(stack.stack.folder) / "picker-0.sock"
         for pid in stack.children("picker"):
             os.kill(pid, signal.SIGSTOP)
         place.unlink()
-        shown: list[bytes] = []
+        shown: list[str] = []
 
-        async def note(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            shown.append(await reader.readuntil(b"\r\n\r\n"))
-            writer.close()
+        class Noting(ExternalProcessorServicer):  # type: ignore[misc]
+            async def Process(self, questions: Any, context: Any) -> None:  # noqa: ANN401, N802 - the service's name
+                del questions
+                shown.append(str(await context.read()))
 
         async def asked() -> int:
+            server = grpc.aio.server()
+            add_ExternalProcessorServicer_to_server(Noting(), server)
+            server.add_insecure_port(f"unix:{place}")
+            await server.start()
             said = [f"{name}: sk-secret\r\n" for name in ("authorization", "x-api-key", "cookie")]
-            async with await asyncio.start_unix_server(note, str(place)):
-                return (await stack.ask(chat(), headers="".join([*said, "x-penstock-tenant: search\r\n"])))[0]
+            answer = await stack.ask(chat(), headers="".join([*said, "x-penstock-tenant: search\r\n"]))
+            await server.stop(0.0)
+            return answer[0]
 
         assert asyncio.run(asked()) == 200
-        assert b"x-penstock-tenant: search" in shown[0]
-        assert b"sk-secret" not in b"".join(shown)
+        assert "x-penstock-tenant" in shown[0]
+        assert "sk-secret" not in "".join(shown)
 
 
-def test_clients_cannot_set_retries_or_timeouts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", ["module", "ext_proc_buffered"])
+def test_clients_cannot_set_retries_or_timeouts(tmp_path: Path, protocol: str) -> None:
     """What only Envoy and pickers may say does not pass, so it cannot have been obeyed."""
     names = [*(f"x-envoy-{name}" for name in INTERNAL), *STRIPPED]
     arrived: list[str] = []
@@ -149,9 +165,10 @@ def test_clients_cannot_set_retries_or_timeouts(tmp_path: Path) -> None:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        with running(tmp_path, endpoints=1, real=(f"127.0.0.1:{server.server_port}",), only=1) as stack:
+        real = (f"127.0.0.1:{server.server_port}",)
+        with running(tmp_path, endpoints=1, real=real, only=1, protocol=protocol) as stack:
             said = "".join(f"{name}: 7654321\r\n" for name in names)
             assert asyncio.run(stack.ask(chat(), headers=said))[0] == 200
         server.shutdown()
     assert "7654321" not in arrived[0]
-    assert "x-penstock-ticket" in arrived[0]  # a picker was asked
+    assert "x-gateway-destination-endpoint" in arrived[0]  # an endpoint was chosen

@@ -57,7 +57,7 @@ def tenants(log: Path) -> list[str | None]:
     return [line["tenant"] for line in lines if line["path"].startswith("/v1") and line["status"] == 200]
 
 
-@pytest.mark.parametrize("protocol", ["ext_authz", "ext_proc"])
+@pytest.mark.parametrize("protocol", ["module", "ext_proc"])
 def test_a_key_is_required_and_sets_the_tenant(tmp_path: Path, protocol: str) -> None:
     access, log = tmp_path / "access.yaml", tmp_path / "access.log"
     keys_file(access, search=KEY, batch=OTHER)

@@ -27,7 +27,7 @@ AT_ONCE = 48
 WAIT_S, PATIENCE_S = 1.0, 30.0
 
 
-@pytest.fixture(scope="module", params=["ext_authz", "ext_proc"])
+@pytest.fixture(scope="module", params=["module", "ext_proc"])
 def stack(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("fuzz")
     with running(

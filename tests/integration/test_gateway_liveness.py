@@ -32,7 +32,7 @@ def decided(stack: Running) -> float:
     return sum(float(line.split()[-1]) for line in page.splitlines() if line.startswith("penstock_decisions_total{"))
 
 
-@pytest.mark.parametrize("protocol", ["ext_authz", "ext_proc"])
+@pytest.mark.parametrize("protocol", ["ext_proc", "ext_proc_buffered"])
 def test_a_reload_before_the_first_request_leaves_pickers_listening(tmp_path: Path, protocol: str) -> None:
     metrics = f"127.0.0.1:{free_ports(1)[0]}"
     with running(tmp_path, protocol=protocol, pickers=2, metrics=metrics, own_log=str(tmp_path / "own.log")) as stack:

@@ -1,11 +1,11 @@
-"""The policy inside Envoy: a real Envoy loads the module, and faults of endpoints and of Python lose no request."""
+"""The policy inside Envoy: a real Envoy loads the module, which counts, records and holds requests."""
 
 import asyncio
 import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,9 @@ from fake_engines import FakeEngine, fake_engines
 from gateway_stack import Running, chat, running, until
 from penstock.api.top import read_gateway
 from penstock.errors import PenstockError
+from penstock.gateway.picker.recorded_outcomes import read_traffic
 from penstock.gateway.state.shared_tables import COUNTS, shared_array
+from penstock.routing import harm
 
 pytestmark = pytest.mark.xdist_group("gateway")
 WORKERS = 2
@@ -34,6 +36,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         pickers=WORKERS,
         protocol="module",
         watched=str(folder / "addresses.json"),
+        receipts=str(folder / "receipts"),
         metrics=f"127.0.0.1:{free_ports(1)[0]}",
     ) as stack:
         yield stack
@@ -66,55 +69,6 @@ def difference(before: dict[str, float], after: dict[str, float]) -> dict[str, f
     return {name: after[name] - before[name] for name in after}
 
 
-def hold_python(stack: Running) -> None:
-    """Stop everything that is written in Python for as long as the load lasts."""
-    pids = [*stack.children("scraper"), stack.processes["gateway"].pid]
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    time.sleep(1.5)
-    for pid in reversed(pids):
-        os.kill(pid, signal.SIGCONT)
-
-
-def three_die(stack: Running) -> None:
-    for index in range(3):
-        stack.fault("die", index)
-
-
-ACTS: dict[str, Callable[[Running], None]] = {
-    "an endpoint dies": lambda stack: stack.fault("die", 0),
-    "all endpoints but one die": three_die,
-    "an endpoint refuses": lambda stack: stack.fault("refuse", 1),
-    "an endpoint is slow": lambda stack: stack.fault("slow", 1, 20),
-    "an endpoint lies": lambda stack: stack.fault("lie", 2),
-    "metrics stand still": lambda stack: stack.fault("stale", "all"),
-    "the scraper dies": lambda stack: os.kill(stack.children("scraper")[0], signal.SIGKILL),
-    "Python is stopped": hold_python,
-}
-
-
-@pytest.mark.parametrize("name", ACTS)
-def test_no_request_is_lost_when(stack: Running, name: str) -> None:
-    seen = asyncio.run(stack.load_during(lambda: ACTS[name](stack), 300))
-    assert seen.count == 300
-    assert seen.failed == 0, (name, seen.statuses, seen.cut)
-
-
-def test_a_hung_endpoint_is_replaced_by_another(stack: Running) -> None:
-    seen = asyncio.run(stack.load_during(lambda: stack.fault("hang", 0), 300))
-    assert seen.failed == 0, (seen.statuses, seen.cut)
-    assert max(seen.seconds) < 20
-
-
-def test_only_streams_of_a_dead_endpoint_break_off(stack: Running) -> None:
-    before = totals(stack)
-    seen = asyncio.run(stack.load_during(lambda: stack.fault("die", 0), 100, body=chat(100, stream=True)))
-    assert seen.statuses == {200: 100 - seen.cut}
-    assert seen.cut <= 8  # no more than were under way
-    until(lambda: totals(stack)["in_flight"] == 0)
-    assert difference(before, totals(stack))["ended"] == 100
-
-
 def test_counts_and_observed_times_are_exact(stack: Running) -> None:
     before = totals(stack)
     seen = asyncio.run(stack.load(60, 6, body=chat(40, stream=True)))
@@ -128,6 +82,28 @@ def test_counts_and_observed_times_are_exact(stack: Running) -> None:
     assert found["ttft_sum_s"] + found["decode_sum_s"] == pytest.approx(seconds, rel=0.25)
     page = read_gateway(str(stack.stack.metrics))
     assert sum(one.values["picks_total"] for one in page.endpoints) == totals(stack)["picked"]
+
+
+def test_receipts_hold_each_request_and_replay_each_recorded_decision(stack: Running) -> None:
+    path = Path(str(stack.stack.receipts)).with_suffix(".0.jsonl")
+    tenant = "x-penstock-tenant: search\r\n"
+    before = len(read_traffic([path]).outcomes)
+    for stream in (True, False):
+        assert asyncio.run(stack.ask(chat(12, stream=stream), headers=tenant))[0] == 200
+    until(lambda: len(read_traffic([path]).outcomes) >= before + 2)
+    traffic = read_traffic([path])
+    of_tenant = [one for one in traffic.outcomes if one.tenant == "search"]
+    whole, streamed = sorted(of_tenant, key=lambda one: one.streamed)  # each worker thread has a ring
+    assert (streamed.streamed, whole.streamed) == (True, False)
+    assert (whole.output_tokens, whole.output_counted, whole.prompt_counted) == (12, True, True)
+    assert streamed.output_tokens == pytest.approx(12, abs=3)  # estimated from its bytes
+    assert {streamed.endpoint, whole.endpoint} <= set(stack.stack.addresses)
+    assert streamed.kept is whole.kept is True
+    assert 0 < streamed.duration_s < 5
+    assert traffic.meters
+    assert traffic.decisions
+    for one in traffic.decisions:
+        assert harm.pick(one.request, one.endpoints, one.hits, one.parameters) == (one.order[0] if one.order else -1)
 
 
 def test_reloads_lose_no_request_and_no_count(stack: Running) -> None:
@@ -237,3 +213,69 @@ def test_a_body_whose_model_is_unknown_is_refused_by_the_module(fakes: tuple[Run
     status, body = asyncio.run(stack.ask(chat(model="other")))
     assert (status, json.loads(body)["error"]["type"]) == (404, "no-such-model")
     assert sum(one.asked.total() for one in engines) == before
+
+
+@pytest.fixture(scope="module")
+def holding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """An endpoint whose tokens take longer than promised, so that it gets a request only while it is idle."""
+    folder = tmp_path_factory.mktemp("holding")
+    metrics = f"127.0.0.1:{free_ports(1)[0]}"
+    with running(
+        folder,
+        endpoints=1,
+        pickers=WORKERS,
+        protocol="module",
+        step_s=0.06,
+        overload="hold",
+        receipts=str(folder / "receipts"),
+        metrics=metrics,
+    ) as stack:
+        yield stack
+
+
+def test_a_held_request_is_sent_as_soon_as_there_is_room(holding: Running) -> None:
+    async def two() -> tuple[tuple[int, bytes], tuple[int, bytes], float]:
+        first = asyncio.create_task(holding.ask(chat(6)))
+        await asyncio.sleep(0.05)
+        begun = time.perf_counter()
+        second = await holding.ask(chat(1))
+        return await first, second, time.perf_counter() - begun
+
+    first, second, took_s = asyncio.run(two())
+    assert (first[0], second[0]) == (200, 200)
+    assert 0.25 < took_s < 1.0  # the first answer takes 0.4 s
+    path = Path(str(holding.stack.receipts)).with_suffix(".0.jsonl")
+    until(lambda: len(read_traffic([path]).outcomes) == 2)
+    page = read_gateway(str(holding.stack.metrics))
+    assert sum(picker["held_requests_total"] for picker in page.pickers.values()) == 1
+
+
+def test_a_held_request_is_refused_after_half_of_its_limit_and_clients_may_leave(holding: Running) -> None:
+    async def leave() -> None:
+        reader, writer = await asyncio.open_connection(holding.host, holding.port)
+        body = chat(1)
+        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+        await asyncio.sleep(0.1)
+        writer.close()
+        del reader
+
+    async def crowd() -> list[tuple[int, float]]:
+        busy = asyncio.create_task(holding.ask(chat(30)))
+        await asyncio.sleep(0.05)
+        begun = time.perf_counter()
+
+        async def one() -> tuple[int, float]:
+            status, _ = await holding.ask(chat(1))
+            return status, time.perf_counter() - begun
+
+        asked = [asyncio.create_task(one()) for _ in range(40)]
+        await asyncio.gather(*(leave() for _ in range(40)))
+        answers = [await one for one in asked]
+        assert (await busy)[0] == 200
+        return answers
+
+    answers = asyncio.run(crowd())
+    assert {status for status, _ in answers} == {429}
+    assert min(seconds for _, seconds in answers) > 0.4
+    assert max(seconds for _, seconds in answers) < 2.0
+    assert asyncio.run(holding.ask(chat(1)))[0] == 200

@@ -114,7 +114,7 @@ def test_an_unknown_adapter_does_not_affect_its_model(tmp_path: Path) -> None:
             for _ in range(5):
                 assert (await stack.ask(chat(model="sql-lora")))[0] == 404
                 await asyncio.sleep(0.1)  # until the picker has read of it
-                assert (await stack.load(20, 4)).failed == 0
+                assert (await stack.load(20, 4, pause_s=0.15)).failed == 0
 
         asyncio.run(both())
         time.sleep(0.5)
@@ -122,6 +122,6 @@ def test_an_unknown_adapter_does_not_affect_its_model(tmp_path: Path) -> None:
         served = [line["served"] for line in lines if line["path"].startswith("/v1") and line["status"] == 200]
         assert len(served) == 100
         counts = [served[begin : begin + 20].count(stack.stack.addresses[0]) for begin in range(0, 100, 20)]
-        # Whoever is left out for a name it does not know gets none. Later shares follow what is learned of equals.
-        assert 8 <= counts[0] <= 12
-        assert 10 < sum(counts) < 90
+        # An endpoint left out for a name that it does not know would get none. The pauses keep equals equal: answers
+        # without pauses teach the corrections that one of them is faster, and it gets more.
+        assert all(6 <= count <= 14 for count in counts), counts

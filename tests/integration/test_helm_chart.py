@@ -78,6 +78,16 @@ def test_pods_have_time_to_drain() -> None:
     assert {"--drain=90", "--drain-grace=10"} <= set(arguments_of(objects))
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_first_start_has_minutes_before_it_is_restarted(mode: str) -> None:
+    container = find_kind(rendered(mode), "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    probe, alive = container["startupProbe"], container["livenessProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] == 300
+    assert {key: probe[key] for key in ("httpGet", "grpc") if key in probe} == {
+        key: alive[key] for key in ("httpGet", "grpc") if key in alive
+    }
+
+
 def test_a_chart_without_a_fleet_and_an_unknown_mode_are_refused() -> None:
     assert "fleet" in helm("template", "serving", str(CHART)).stderr
     done = helm("template", "serving", str(CHART), "--set-file", f"fleet={FLEET}", "--set", "mode=other")

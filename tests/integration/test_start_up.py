@@ -53,6 +53,13 @@ def test_a_command_imports_no_other_command() -> None:
     loaded_after(code + "assert names == ['penstock.cli.commands.catalog'], names")
 
 
+def test_a_warning_is_one_line_without_a_path() -> None:
+    code = "import sys, warnings, penstock.cli.root as root\n"
+    code += "root.app = lambda: warnings.warn('no compiled library for vax')\nsys.argv = ['penstock']\nroot.main()"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stderr == "Warning: no compiled library for vax\n"
+
+
 def test_a_command_uses_one_thread_of_linear_algebra_unless_told_otherwise() -> None:
     """Threads that spin between small products made a plan three times as slow."""
     code = "import os, sys\nfrom penstock.cli.root import main\nsys.argv = ['penstock', '--version']\n"
@@ -72,6 +79,34 @@ def test_the_core_loads_no_framework(module: str) -> None:
 def test_help_loads_no_part_of_the_library_it_does_not_show() -> None:
     unwanted = ("penstock.model", "penstock.catalog", "penstock.performance")
     loaded_after(f"import penstock.cli.root\nassert not set({unwanted}) & set(sys.modules)")
+
+
+@pytest.mark.parametrize(
+    ("line", "words", "completed"),
+    [
+        ("penstock pref", "penstock pref", "preflight"),
+        ("penstock predict m --on h200:2,mi355", "penstock predict m --on h200 : 2,mi355", "2,mi355x"),
+        ("penstock predict m --on=b300_s", "penstock predict m --on = b300_s", "b300_sxm"),
+        ("penstock predict m --on b300_s", "penstock predict m --on b300_s", "b300_sxm"),
+    ],
+)
+def test_bash_completes_what_was_typed(line: str, words: str, completed: str) -> None:
+    folder = Path(sys.executable).parent
+    script = f"""
+        eval "$(penstock --completion bash)"
+        COMP_LINE='{line}' COMP_POINT={len(line)} COMP_WORDS=({words}) COMP_CWORD={len(words.split()) - 1}
+        _penstock_completion penstock
+        echo "${{COMPREPLY[*]}}"
+    """
+    path = f"{folder}:{os.environ['PATH']}"
+    result = subprocess.run(
+        ["bash", "-c", script],  # noqa: S607 - the bash on the PATH
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PATH": path},
+    )
+    assert result.stdout.split() == [completed]
 
 
 def test_a_shell_completes_commands_and_flags() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
-from math import fsum, isfinite
+from math import fsum, isfinite, nan
 from operator import attrgetter
 from pathlib import Path
 from typing import Final
@@ -29,11 +29,13 @@ from penstock.billing.invoice import (
     PricePerMtok,
     make_invoice,
 )
-from penstock.billing.step_seconds import StepCoefficients, TokenWork
+from penstock.billing.observed_scale import ObservedAnswers, observed_scale
+from penstock.billing.step_seconds import StepCoefficients, TokenWork, token_work
 from penstock.errors import UsageError
 from penstock.fleet.pools import Fleet, Pool
 from penstock.gateway.picker.decision_receipts import ends_cut, refuse_copies
-from penstock.gateway.picker.recorded_outcomes import Meter, RecordedOutcome, RecordedTraffic, read_traffic
+from penstock.gateway.picker.recorded_outcomes import Meter, RecordedTraffic, read_traffic
+from penstock.gateway.state.request_outcome import RequestOutcome
 from penstock.report.bill import InvoiceDocument, render_bill
 
 _HOUR_S: Final = 3600.0
@@ -127,9 +129,12 @@ def bill(
     traffic = read_traffic(paths)
     outcomes, period = _in_period(traffic.outcomes, start, end)
     _check_pools(chosen, outcomes, replica_hours or {})
-    charged = [one for one in outcomes if one.pool and one.status < _BAD]
+    charged = [one for one in outcomes if _is_charged(one)]
     scales = _scales(traffic, charged, {pool.name: pool.model for pool in chosen.pools})
-    pools = [_billed_pool(chosen, pool, charged, traffic, period, replica_hours or {}) for pool in chosen.pools]
+    served = [
+        (one, _billed_request(one, scales).work) for one in traffic.outcomes if one.pool in scales and _is_charged(one)
+    ]
+    pools = [_billed_pool(chosen, pool, charged, served, period, replica_hours or {}) for pool in chosen.pools]
     refused = Counter(one.tenant for one in outcomes if one.status == _TOO_MANY or one.status >= _SERVER_ERROR)
     requests = [_billed_request(one, scales) for one in charged]
     metered = sum(_is_metered(one, scales[one.pool]) for one in charged)
@@ -164,8 +169,8 @@ def _api_price(price: str | tuple[float, float] | None) -> PricePerMtok | None:
 
 
 def _in_period(
-    outcomes: Sequence[RecordedOutcome], start: str | None, end: str | None
-) -> tuple[list[RecordedOutcome], BilledPeriod]:
+    outcomes: Sequence[RequestOutcome], start: str | None, end: str | None
+) -> tuple[list[RequestOutcome], BilledPeriod]:
     """Return the requests that ended in the period, and the period."""
     if not outcomes and (start is None or end is None):
         raise UsageError(
@@ -190,7 +195,7 @@ def _unix_s(text: str, flag: str) -> float:
     return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
 
 
-def _check_pools(fleet: Fleet, outcomes: Iterable[RecordedOutcome], replica_hours: Mapping[str, float]) -> None:
+def _check_pools(fleet: Fleet, outcomes: Iterable[RequestOutcome], replica_hours: Mapping[str, float]) -> None:
     known = {pool.name for pool in fleet.pools}
     for name in sorted({one.pool for one in outcomes if one.pool} - known):
         raise UsageError(f"pool '{name}' of the receipts is not in the fleet file; give the fleet that was routed")
@@ -210,45 +215,48 @@ def _check_pools(fleet: Fleet, outcomes: Iterable[RecordedOutcome], replica_hour
 def _billed_pool(
     fleet: Fleet,
     pool: Pool,
-    charged: Sequence[RecordedOutcome],
-    traffic: RecordedTraffic,
+    charged: Sequence[RequestOutcome],
+    served: Sequence[tuple[RequestOutcome, TokenWork]],
     period: BilledPeriod,
     replica_hours: Mapping[str, float],
 ) -> BilledPool:
-    """Return a pool with its coefficients and its rented and busy time."""
+    """Return a pool with its coefficients and its rented and busy time. `served` has requests of all recorded time."""
     mine = [one for one in charged if one.pool == pool.name]
     busy_s = busy_seconds(mine, period)
     flight_s = fsum(_clip(one, period)[1] - _clip(one, period)[0] for one in mine)
     record = endpoint_record(placed_pool(fleet, pool), pool)
     hours = replica_hours.get(pool.name)
     rented_s = pool.replicas * period.seconds if hours is None else hours * _HOUR_S
+    mean_batch = max(1.0, flight_s / busy_s) if busy_s > 0 else 1.0
+    known = [(outcome, work) for outcome, work in served if outcome.pool == pool.name]
     return BilledPool(
         name=pool.name,
         model=pool.model,
         vendor=pool.vendor,
-        coefficients=_with_corrections(StepCoefficients.of(record[0]), {one.endpoint for one in mine}, traffic),
+        coefficients=_as_observed(StepCoefficients.of(record[0]), known, mean_batch),
         time=RentedTime(rented_s=rented_s, busy_s=busy_s, usd_per_s=float(record["usd_per_s"][0])),
-        mean_batch=max(1.0, flight_s / busy_s) if busy_s > 0 else 1.0,
+        mean_batch=mean_batch,
     )
 
 
-def _with_corrections(
-    coefficients: StepCoefficients, endpoints: set[str], traffic: RecordedTraffic
+def _as_observed(
+    coefficients: StepCoefficients, served: Sequence[tuple[RequestOutcome, TokenWork]], mean_batch: float
 ) -> StepCoefficients:
-    """Return the coefficients with the mean corrections of a pool's endpoints in the recorded decisions."""
-    seen = [
-        (float(row["prefill_correction"]), float(row["decode_correction"]))
-        for decision in traffic.decisions
-        for address, row in zip(decision.addresses, decision.endpoints, strict=True)
-        if address in endpoints
-    ]
-    if not seen:
-        return coefficients
-    prefill, decode = np.mean(seen, axis=0)
-    return replace(coefficients, prefill_correction=float(prefill), decode_correction=float(decode))
+    """Return the coefficients with the corrections that explain the decode times of a pool's recorded requests."""
+    outcomes = [outcome for outcome, _ in served]
+    sent_s = np.array([one.sent_unix_s for one in outcomes], float)
+    answers = ObservedAnswers(
+        endpoint=[one.endpoint for one in outcomes],
+        sent_s=sent_s,
+        first_s=sent_s + np.array([nan if one.ttft_s is None else one.ttft_s for one in outcomes], float),
+        ended_s=np.array([one.ended_unix_s for one in outcomes], float),
+        predicted=coefficients.step_seconds(token_work(work for _, work in served)),
+    )
+    scale = observed_scale(answers, coefficients.shared_step_s(mean_batch))
+    return replace(coefficients, prefill_correction=scale.prefill, decode_correction=scale.decode)
 
 
-def busy_seconds(outcomes: Iterable[RecordedOutcome], period: BilledPeriod) -> float:
+def busy_seconds(outcomes: Iterable[RequestOutcome], period: BilledPeriod) -> float:
     """Return the seconds in which endpoints had a request in flight, summed over the endpoints."""
     spans = defaultdict[str, list[tuple[float, float]]](list)
     for one in outcomes:
@@ -262,7 +270,7 @@ def busy_seconds(outcomes: Iterable[RecordedOutcome], period: BilledPeriod) -> f
     return fsum(total)
 
 
-def _clip(outcome: RecordedOutcome, period: BilledPeriod) -> tuple[float, float]:
+def _clip(outcome: RequestOutcome, period: BilledPeriod) -> tuple[float, float]:
     begun_s = max(outcome.sent_unix_s, period.start_unix_s)
     return begun_s, max(begun_s, min(outcome.ended_unix_s, period.end_unix_s))
 
@@ -279,14 +287,18 @@ class _PoolScales:
         return self.prompt.metered and self.answer.metered
 
 
-def _is_metered(outcome: RecordedOutcome, scales: "_PoolScales") -> bool:
+def _is_charged(outcome: RequestOutcome) -> bool:
+    return bool(outcome.pool) and outcome.status < _BAD
+
+
+def _is_metered(outcome: RequestOutcome, scales: "_PoolScales") -> bool:
     """Return whether the engine counted the tokens of a request, or the sum to which they are scaled."""
     prompt, answer = scales.prompt.metered, scales.answer.metered
     return (outcome.prompt_counted or prompt) and (outcome.output_counted or answer)
 
 
 def _scales(
-    traffic: RecordedTraffic, charged: Sequence[RecordedOutcome], models: Mapping[str, str]
+    traffic: RecordedTraffic, charged: Sequence[RequestOutcome], models: Mapping[str, str]
 ) -> Mapping[str, _PoolScales]:
     """Return the factors by which each pool's estimated tokens equal the counts of its engines.
 
@@ -327,7 +339,7 @@ def _add_interval(
     before: Meter,
     after: Meter,
     addresses: Sequence[str],
-    inside: Sequence[RecordedOutcome],
+    inside: Sequence[RequestOutcome],
     prompts: list[MeteredTokens],
     answers: list[MeteredTokens],
 ) -> None:
@@ -347,7 +359,7 @@ def _add_interval(
     answers.append(MeteredTokens(streamed=float(streamed), whole=float(whole), counted=rest))
 
 
-def _billed_request(outcome: RecordedOutcome, scales: Mapping[str, _PoolScales]) -> BilledRequest:
+def _billed_request(outcome: RequestOutcome, scales: Mapping[str, _PoolScales]) -> BilledRequest:
     scale = scales[outcome.pool]
     prompt = 1.0 if outcome.prompt_counted else scale.prompt.streamed
     answer = scale.answer.streamed if outcome.streamed else scale.answer.whole

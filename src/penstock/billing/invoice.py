@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from math import fsum
 from typing import Final, Literal
 
-from penstock.billing.charges import Charge, PoolCharges, RentedTime, charge_requests
-from penstock.billing.step_seconds import StepCoefficients, StepSeconds, TokenWork
+from penstock.billing.charges import PoolCharges, RentedTime, charge_requests
+from penstock.billing.step_seconds import StepCoefficients, StepSeconds, TokenWork, token_work
 
 IdleRule = Literal["apart", "spread"]
 IDLE_RULES: Final[tuple[IdleRule, ...]] = ("apart", "spread")
@@ -124,8 +124,9 @@ class _Sums:
     """Amounts of one tenant, collected request by request."""
 
     works: list[TokenWork] = field(default_factory=list)
-    steps: list[StepSeconds] = field(default_factory=list)
-    charges: list[Charge] = field(default_factory=list)
+    credited_s: list[float] = field(default_factory=list)
+    own_s: list[float] = field(default_factory=list)
+    shared_s: list[float] = field(default_factory=list)
     usd: list[float] = field(default_factory=list)
     idle_usd: list[float] = field(default_factory=list)
     kept: list[bool | None] = field(default_factory=list)
@@ -139,8 +140,9 @@ class _Served:
 
     pool: BilledPool
     requests: tuple[BilledRequest, ...]
-    steps: tuple[StepSeconds, ...]
+    steps: StepSeconds
     charged: PoolCharges
+    usd: tuple[float, ...]
 
 
 def make_invoice(
@@ -163,12 +165,13 @@ def make_invoice(
     for one in served:
         factor = _idle_factor(served, one.pool.model) if idle == "spread" else 0.0
         elsewhere = {vendor: _usd_at(vendor, one, pools, factor) for vendor in vendors}
-        for place, request in enumerate(one.requests):
+        columns = (one.steps.credited_s.tolist(), one.charged.own_s.tolist(), one.charged.shared_s.tolist(), one.usd)
+        for place, (request, credited_s, own_s, shared_s, usd) in enumerate(zip(one.requests, *columns, strict=True)):
             tenant = sums.setdefault(request.tenant, _Sums())
-            usd = one.charged.charges[place].seconds * one.pool.time.usd_per_s
             tenant.works.append(request.work)
-            tenant.steps.append(one.steps[place])
-            tenant.charges.append(one.charged.charges[place])
+            tenant.credited_s.append(credited_s)
+            tenant.own_s.append(own_s)
+            tenant.shared_s.append(shared_s)
             tenant.usd.append(usd)
             tenant.idle_usd.append(usd * factor)
             tenant.kept.append(request.kept)
@@ -178,8 +181,9 @@ def make_invoice(
 
 
 def _serve(pool: BilledPool, requests: Sequence[BilledRequest]) -> _Served:
-    steps = tuple(pool.coefficients.step_seconds(one.work) for one in requests)
-    return _Served(pool, tuple(requests), steps, charge_requests(pool.time, steps))
+    steps = pool.coefficients.step_seconds(token_work(one.work for one in requests))
+    charged = charge_requests(pool.time, steps)
+    return _Served(pool, tuple(requests), steps, charged, tuple((charged.seconds * pool.time.usd_per_s).tolist()))
 
 
 def _idle_factor(served: Sequence[_Served], model: str) -> float:
@@ -201,7 +205,7 @@ def _usd_at(vendor: str, served: _Served, pools: Sequence[BilledPool], idle_fact
     """
     paid = 1.0 + idle_factor
     if served.pool.vendor == vendor:
-        return tuple(one.seconds * served.pool.time.usd_per_s * paid for one in served.charged.charges)
+        return tuple(usd * paid for usd in served.usd)
     others = [pool for pool in pools if pool.vendor == vendor and pool.model == served.pool.model]
     costs = [tuple(usd * paid for usd in _usd_on(pool, served)) for pool in others]
     return min(costs, key=fsum, default=None)
@@ -212,9 +216,9 @@ def _usd_on(pool: BilledPool, served: _Served) -> list[float]:
     here_s = served.pool.coefficients.shared_step_s(served.pool.mean_batch)
     there_s = pool.coefficients.shared_step_s(served.pool.mean_batch)
     per_step_s = served.charged.shared_s_per_step * (there_s / here_s if here_s > 0 else 1.0)
-    work = (pool.coefficients.step_seconds(one.work) for one in served.requests)
-    scale = served.charged.own_scale
-    return [(one.own_s * scale + one.steps * per_step_s) * pool.time.usd_per_s for one in work]
+    work = pool.coefficients.step_seconds(token_work(one.work for one in served.requests))
+    seconds = work.own_s * served.charged.own_scale + work.steps * per_step_s
+    return list((seconds * pool.time.usd_per_s).tolist())
 
 
 def _add_up(sums: Mapping[str, _Sums], served: Sequence[_Served], idle: IdleRule, api: PricePerMtok | None) -> Invoice:
@@ -240,9 +244,9 @@ def _line(tenant: str, sums: _Sums, charged_usd: float, api: PricePerMtok | None
         input_tokens=input_tokens,
         cached_tokens=sum(one.cached_tokens for one in sums.works),
         output_tokens=output_tokens,
-        own_s=fsum(one.own_s for one in sums.charges),
-        shared_s=fsum(one.shared_s for one in sums.charges),
-        credited_s=fsum(one.credited_s for one in sums.steps),
+        own_s=fsum(sums.own_s),
+        shared_s=fsum(sums.shared_s),
+        credited_s=fsum(sums.credited_s),
         idle_usd=idle_usd,
         usd=usd,
         share_fraction=usd / charged_usd if charged_usd > 0 else None,
@@ -268,7 +272,7 @@ def _pool_line(one: _Served) -> PoolLine:
         requests=len(one.requests),
         rented_s=one.pool.time.rented_s,
         busy_s=one.pool.time.busy_s,
-        own_s=fsum(charge.own_s for charge in one.charged.charges),
+        own_s=fsum(one.charged.own_s.tolist()),
         own_scale=one.charged.own_scale,
         usd=one.pool.time.usd,
         idle_usd=_idle_usd(one),

@@ -3,11 +3,17 @@
 The coefficients are those of an endpoint record, which simulator and routing policy use.
 """
 
-from dataclasses import dataclass
-from math import ceil
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from penstock.errors import UsageError
-from penstock.routing.records import Record
+from penstock.routing.records import Record, Records
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,23 +29,31 @@ class TokenWork:
             raise UsageError("a request has at least 0 tokens, and no more cached tokens than its prompt has")
 
 
+TOKEN_WORK: Final = np.dtype([(one.name, "i8") for one in fields(TokenWork)])
+
+
+def token_work(works: Iterable[TokenWork]) -> Records:
+    """Return the work of requests as an array of `TOKEN_WORK`."""
+    return np.array([(one.input_tokens, one.cached_tokens, one.output_tokens) for one in works], TOKEN_WORK)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSeconds:
-    """Seconds that one request adds to its replica's steps, and the number of steps in which it takes part."""
+    """Seconds that each request adds to its replica's steps, and the number of steps in which it takes part."""
 
-    prefill_s: float
+    prefill_s: Floats
     """Seconds to compute the part of the prompt that was not cached."""
-    decode_s: float
+    decode_s: Floats
     """Seconds that the answer's tokens add to their steps, whatever the length of the context."""
-    residency_s: float
+    residency_s: Floats
     """Seconds to read the request's own KV cache in each decode step."""
-    credited_s: float
+    credited_s: Floats
     """Prefill seconds that the cached prefix saved. They are not charged."""
-    steps: int
+    steps: NDArray[np.int64]
 
     @property
-    def own_s(self) -> float:
-        """All seconds that the request adds to its replica's steps."""
+    def own_s(self) -> Floats:
+        """All seconds that a request adds to its replica's steps."""
         return self.prefill_s + self.decode_s + self.residency_s
 
 
@@ -83,21 +97,21 @@ class StepCoefficients:
             decode_correction=float(endpoint["decode_correction"]),
         )
 
-    def step_seconds(self, work: TokenWork) -> StepSeconds:
-        """Return the seconds that a request adds to the steps in which it takes part.
+    def step_seconds(self, work: Records) -> StepSeconds:
+        """Return the seconds that requests, given as `TOKEN_WORK`, add to the steps in which they take part.
 
         The last step of the prompt yields the first token, so `n` tokens take `n - 1` decode steps. A decode step reads
         the tokens that were computed before it.
         """
-        decodes = max(0, work.output_tokens - 1)
-        contexts = decodes * work.input_tokens + decodes * (decodes - 1) / 2
-        uncached = work.input_tokens - work.cached_tokens
+        inputs, cached = work["input_tokens"], work["cached_tokens"]
+        decodes = np.maximum(0, work["output_tokens"] - 1)
+        contexts = decodes * inputs + decodes * (decodes - 1) / 2
         return StepSeconds(
-            prefill_s=self._prompt_s(work.cached_tokens, work.input_tokens),
+            prefill_s=self._prompt_s(cached, inputs),
             decode_s=self.decode_correction * decodes * self.sequence_s,
             residency_s=self.decode_correction * contexts * self.context_token_s,
-            credited_s=self._prompt_s(0, work.cached_tokens),
-            steps=max(1, ceil(uncached / self.step_tokens)) + decodes,
+            credited_s=self._prompt_s(np.zeros_like(cached), cached),
+            steps=np.maximum(1, -(-(inputs - cached) // self.step_tokens)) + decodes,
         )
 
     def shared_step_s(self, mean_batch: float) -> float:
@@ -105,6 +119,6 @@ class StepCoefficients:
         experts_s = self.expert_s * (1.0 - self.expert_miss**mean_batch)
         return float(self.decode_correction * (self.step_s + experts_s))
 
-    def _prompt_s(self, start: float, stop: float) -> float:
+    def _prompt_s(self, start: NDArray[np.int64], stop: NDArray[np.int64]) -> Floats:
         tokens, pairs = stop - start, 0.5 * (stop * stop - start * start)
         return self.prefill_correction * (tokens * self.prompt_token_s + pairs * self.prompt_pair_s)

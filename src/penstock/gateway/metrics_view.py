@@ -25,7 +25,12 @@ class GatewayView:
     pickers: Mapping[str, Mapping[str, float]]
     totals: Mapping[str, float]
     classes: Mapping[str, Mapping[str, float]]
-    """Highest value of any picker for each metric of a class of requests, by the name of the class."""
+    """Maps each class of requests to its metrics. Where pickers differ, the highest value counts.
+
+    `kept` and `missed` are the numbers of requests whose SLO was kept or missed.
+    """
+    tenants: Mapping[str, Mapping[str, float]]
+    """For each tenant: `requests`, `kept`, `missed`, tokens by kind, and `usd` without idle time."""
 
 
 def read_view(page: str) -> GatewayView:
@@ -34,6 +39,7 @@ def read_view(page: str) -> GatewayView:
     pickers: dict[str, dict[str, float]] = {}
     totals: dict[str, float] = {}
     classes: dict[str, dict[str, float]] = {}
+    tenants: dict[str, dict[str, float]] = {}
     for metric, labels, value in read_samples(page):
         name = metric.removeprefix("penstock_")
         if name == metric:
@@ -41,12 +47,14 @@ def read_view(page: str) -> GatewayView:
         if "endpoint" in labels:
             place = (labels["endpoint"], labels.get("pool", ""), labels.get("model", ""))
             endpoints.setdefault(place, {})[name] = value
+        elif "tenant" in labels:
+            _add_up(name, labels, value, classes, tenants)
         elif "class" in labels:
             seen = classes.setdefault(labels["class"], {})
             seen[name] = max(value, seen.get(name, 0.0))
         elif "picker" in labels:
             pickers.setdefault(labels["picker"], {})[name] = value
-        else:
+        elif "pool" not in labels:
             totals[name] = value
     return GatewayView(
         endpoints=tuple(
@@ -56,4 +64,25 @@ def read_view(page: str) -> GatewayView:
         pickers=pickers,
         totals=totals,
         classes=classes,
+        tenants=tenants,
     )
+
+
+def _add_up(
+    name: str,
+    labels: Mapping[str, str],
+    value: float,
+    classes: dict[str, dict[str, float]],
+    tenants: dict[str, dict[str, float]],
+) -> None:
+    """Add a sample about the requests of a tenant to those of the tenant, and of the class if it tells the SLO."""
+    seen = tenants.setdefault(labels["tenant"], {})
+    if name == "tenant_usd_total":
+        seen["usd"] = seen.get("usd", 0.0) + value
+    elif name == "tokens_total":
+        seen[labels["kind"]] = seen.get(labels["kind"], 0.0) + value
+    elif name == "slo_requests_total":
+        for key in ("requests", labels["slo"]):
+            seen[key] = seen.get(key, 0.0) + value
+        of_class = classes.setdefault(labels["class"], {})
+        of_class[labels["slo"]] = of_class.get(labels["slo"], 0.0) + value

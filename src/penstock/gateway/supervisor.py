@@ -20,6 +20,7 @@ from penstock.gateway.envoy.envoy_binary import envoy_program, validate
 from penstock.gateway.envoy.envoy_config import EnvoySettings
 from penstock.gateway.envoy.health_routes import READY_FILE
 from penstock.gateway.envoy_admin import ask_admin, envoy_ready, stats
+from penstock.gateway.inside_envoy.ended_ring import EndedRing
 from penstock.gateway.inside_envoy.module_table import shared_tables, write_module_table
 from penstock.gateway.servers.picker_process import draining_file, run_picker
 from penstock.gateway.state.access_rules import access_of
@@ -113,6 +114,7 @@ class Supervisor:
         if settings.inside:
             shared_array(settings.folder / "pickers.table", PICKER_STATE, (settings.pickers,))
             shared_tables(settings.folder, self.fleet, settings.pickers)
+            EndedRing(settings.folder, settings.pickers)
             self._write_module_table(self.fleet, None)
         for number in range(0 if settings.inside else settings.pickers):
             path = settings.pipe(number)
@@ -146,7 +148,7 @@ class Supervisor:
             _compile_first()
         numbers = range(settings.pickers if settings.pick and not settings.inside else 0)
         for number in numbers:
-            name, arguments = f"picker-{number}", [folder, str(number), count, settings.protocol]
+            name, arguments = f"picker-{number}", [folder, str(number), count]
             self.children[name] = Child(name, partial(run_picker, arguments), heartbeat_s=_heartbeat_of(states, number))
         scrape = [python, "-m", "penstock.gateway.telemetry.scraper", folder, count, settings.metrics or ""]
         self.children["scraper"] = Child("scraper", scrape, heartbeat_s=self._scraper_heartbeat_s)
@@ -172,7 +174,8 @@ class Supervisor:
 
     def _write_module_table(self, fleet: RoutedFleet, before: RoutedFleet | None) -> None:
         settings = self._settings
-        write_module_table(settings.folder, fleet, settings.pickers, settings.min_silence_s, before)
+        every = settings.receipt_every if settings.receipts is not None else 0
+        write_module_table(settings.folder, fleet, settings.pickers, settings.min_silence_s, before, sample_every=every)
 
     def _await(self, is_up: Callable[[], bool], name: str) -> None:
         begun = time.monotonic()

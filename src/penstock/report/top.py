@@ -1,5 +1,7 @@
 """Renders the state of a running gateway, with totals and one line per endpoint."""
 
+from collections.abc import Mapping
+
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -22,17 +24,48 @@ def render_top(view: GatewayView, before: GatewayView | None, seconds: float) ->
         heads.insert(0, _envoy(view, before, seconds))
     if view.classes:
         heads.append(_classes(view, before, seconds))
-    return Group(*heads, table)
+    return Group(*heads, table, *([_tenants(view, before, seconds)] if view.tenants else []))
 
 
 def _classes(view: GatewayView, before: GatewayView | None, seconds: float) -> Text:
-    """Draw the price of each class, and the rates of held and refused requests."""
+    """Draw price and kept promises of each class since the gateway's start, and rates of held and refused requests."""
     rates = []
     for name, word in (("held_requests_total", "held/s"), ("shed_requests_total", "refused/s")):
         now, then = (sum(values.get(name, 0.0) for values in one.pickers.values()) for one in (view, before or view))
         rates.append("- " + word if before is None else f"{(now - then) / seconds:,.1f} {word}")
-    prices = [f"{name} {values.get('class_price', 1.0):.1f}" for name, values in view.classes.items()]
+    prices = [
+        f"{name or 'no class'} {values.get('class_price', 1.0):.1f}{_promise_text(values, ' (', ' kept)')}"
+        for name, values in view.classes.items()
+    ]
     return Text("Price of a miss:  " + "  ".join((*prices, *rates)))
+
+
+def _promise_text(values: Mapping[str, float], before: str = "", after: str = "") -> str:
+    """Return the share of kept promises as text, or nothing if none was kept or missed."""
+    kept, missed = values.get("kept", 0.0), values.get("missed", 0.0)
+    return f"{before}{kept / (kept + missed):.1%}{after}" if kept + missed else ""
+
+
+def _tenants(view: GatewayView, before: GatewayView | None, seconds: float) -> Table:
+    """Draw the requests, promises, tokens and dollars of each tenant, most dollars first."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("tenant")
+    for name in ("requests/s", "requests", "kept", "missed", "tokens in", "cached", "out", "$ without idle"):
+        table.add_column(name, justify="right")
+    earlier = {} if before is None else before.tenants
+    for name, values in sorted(view.tenants.items(), key=lambda one: (-one[1].get("usd", 0.0), one[0])):
+        requests = values.get("requests", 0.0)
+        rate = (requests - earlier.get(name, {}).get("requests", 0.0)) / seconds
+        cells = (
+            name,
+            "-" if before is None else f"{rate:,.1f}",
+            f"{requests:,.0f}",
+            _promise_text(values) or "?",
+            *(f"{values.get(key, 0.0):,.0f}" for key in ("missed", "input", "cached", "output")),
+            f"{values.get('usd', 0.0):,.4f}",
+        )
+        table.add_row(*map(Text, cells))
+    return table
 
 
 def _envoy(view: GatewayView, before: GatewayView | None, seconds: float) -> Text:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.billing.charges import RentedTime, charge_requests
 from penstock.billing.invoice import BilledPool, BilledRequest, IdleRule, make_invoice
-from penstock.billing.step_seconds import StepCoefficients, TokenWork
+from penstock.billing.step_seconds import StepCoefficients, TokenWork, token_work
 from penstock.emulator.emulated_engine import EmulatedEngine, EmulatedRequest
 from penstock.errors import UsageError
 from penstock.performance.step.step_cost import StepCost
@@ -91,11 +91,9 @@ def test_tenants_and_idle_add_up_to_the_rent(
 
 @given(st.lists(works, min_size=1, max_size=40), times)
 def test_charges_and_idle_seconds_add_up_to_the_rented_seconds(work: list[TokenWork], time: RentedTime) -> None:
-    steps = [coefficients().step_seconds(one) for one in work]
-    charged = charge_requests(time, steps)
-    total_s = fsum([*(one.seconds for one in charged.charges), charged.idle_s])
-    assert total_s == pytest.approx(time.rented_s, rel=1e-9)
-    assert all(one.own_s >= 0 and one.shared_s >= 0 for one in charged.charges)
+    charged = charge_requests(time, coefficients().step_seconds(token_work(work)))
+    assert fsum([*charged.seconds, charged.idle_s]) == pytest.approx(time.rented_s, rel=1e-9)
+    assert min(*charged.own_s, *charged.shared_s) >= 0
 
 
 @given(st.lists(billed, max_size=30), three, idle_rules, st.randoms())
@@ -161,7 +159,7 @@ def test_own_seconds_are_those_of_simulation_and_routing(work: TokenWork, prefil
     describe_replica(endpoints, REPLICA, COST, usd_per_hour=3.6)
     endpoints["prefill_correction"], endpoints["decode_correction"] = prefill, decode
     e = endpoints[0]
-    found = StepCoefficients.of(e).step_seconds(work)
+    found = StepCoefficients.of(e).step_seconds(token_work([work]))
     assert found.prefill_s == pytest.approx(prompt_seconds(e, work.cached_tokens, work.input_tokens) * prefill)
     decodes = max(0, work.output_tokens - 1)
     mean_context = work.input_tokens + (decodes - 1) / 2
@@ -170,7 +168,7 @@ def test_own_seconds_are_those_of_simulation_and_routing(work: TokenWork, prefil
     # The policy counts every token as a decode step, and half of them as context.
     q = new_request()[0]
     q["input_tokens"], q["expected_output_tokens"] = work.input_tokens, decodes
-    assert work_seconds(q, e, found.prefill_s) == pytest.approx(found.own_s, rel=1e-3)
+    assert work_seconds(q, e, float(found.prefill_s[0])) == pytest.approx(float(found.own_s[0]), rel=1e-3)
 
 
 def test_own_seconds_are_what_an_engine_takes_longer() -> None:
@@ -181,14 +179,18 @@ def test_own_seconds_are_what_an_engine_takes_longer() -> None:
     while not engine.idle:
         total_s, steps = total_s + engine.begin(total_s), steps + 1
         engine.end(total_s)
-    found = coefficients().step_seconds(TokenWork(input_tokens=20_000, cached_tokens=0, output_tokens=300))
+    found = coefficients().step_seconds(
+        token_work([TokenWork(input_tokens=20_000, cached_tokens=0, output_tokens=300)])
+    )
     assert found.steps == steps == 3 + 299
     assert found.own_s == pytest.approx(total_s - steps * COST.step_s, rel=1e-9)
 
 
 def test_a_cached_prefix_is_credited() -> None:
-    whole = coefficients().step_seconds(TokenWork(input_tokens=4000, cached_tokens=0, output_tokens=10))
-    cached = coefficients().step_seconds(TokenWork(input_tokens=4000, cached_tokens=3000, output_tokens=10))
+    whole, cached = (
+        coefficients().step_seconds(token_work([TokenWork(input_tokens=4000, cached_tokens=tokens, output_tokens=10)]))
+        for tokens in (0, 3000)
+    )
     assert cached.prefill_s + cached.credited_s == pytest.approx(whole.prefill_s)
     assert cached.residency_s == whole.residency_s  # the prefix is read in every step all the same
 

@@ -7,6 +7,7 @@
 typedef struct fake {
   const char *body, *answer, *tenant;
   size_t length, answer_length;
+  int let_go, goes_on;
   int answer_status, status; /* of the endpoint, and of the module's own answer */
   char destination[256], attempts[8], upstream[64];
 } fake;
@@ -22,12 +23,13 @@ bool ENVOY(http_get_body_chunks)(envoy_filter f, int body, envoy_bytes *chunks) 
 }
 bool ENVOY(http_get_header)(envoy_filter f, int of, envoy_bytes key, envoy_bytes *value, size_t index, size_t *count) {
   fake *x = f;
-  static char status[8];
+  static _Thread_local char status[8];
   (void)index, (void)count;
   snprintf(status, sizeof status, "%d", x->answer_status);
   const char *found = NULL;
   if (of == RESPONSE_HEADERS && !strcmp(key.ptr, ":status")) found = status;
   if (of == REQUEST_HEADERS && !strcmp(key.ptr, "x-envoy-attempt-count")) found = x->attempts;
+  if (of == REQUEST_HEADERS && !strcmp(key.ptr, ":path")) found = "/v1/chat/completions?x=1";
   if (of == REQUEST_HEADERS && !strcmp(key.ptr, "x-penstock-tenant") && x->tenant[0]) found = x->tenant;
   if (found) *value = bytes_of(found);
   return found;
@@ -53,7 +55,12 @@ bool ENVOY(http_filter_get_attribute_string)(envoy_filter f, int attribute, envo
   *value = bytes_of(((fake *)f)->upstream);
   return true;
 }
-uint32_t ENVOY(http_filter_get_worker_index)(envoy_filter f) { return (void)f, 0; }
+envoy_scheduler ENVOY(http_filter_scheduler_new)(envoy_filter f) { return f; }
+void ENVOY(http_filter_scheduler_commit)(envoy_scheduler s, uint64_t event) { (void)s, (void)event; } /* the test does it */
+void ENVOY(http_filter_scheduler_delete)(envoy_scheduler s) { ((fake *)s)->let_go++; }
+void ENVOY(http_filter_continue_decoding)(envoy_filter f) { ((fake *)f)->goes_on++; }
+static _Thread_local uint32_t worker_of_thread;
+uint32_t ENVOY(http_filter_get_worker_index)(envoy_filter f) { return (void)f, worker_of_thread; }
 void ENVOY(log)(int level, envoy_bytes message) { fprintf(stderr, "%d %.*s\n", level, (int)message.length, message.ptr); }
 
 static double fake_s;
@@ -103,6 +110,14 @@ handle *fake_request(const char *body, size_t length, size_t cut, const char *te
   return h;
 }
 
+/* Lets a held request be decided again. Returns how often it was held and let go, and went on then, in two digits. */
+int fake_turn(handle *h, int turn, char *destination, int *status) {
+  ON_FILTER(scheduled)(&h->envoy, h->filter, (uint64_t)turn);
+  strcpy(destination, h->envoy.destination);
+  *status = h->envoy.status;
+  return 10 * h->envoy.let_go + h->envoy.goes_on;
+}
+
 void fake_answer(handle *h, int status, const char *piece, size_t length, bool end) {
   h->envoy.answer_status = status, h->envoy.answer = piece, h->envoy.answer_length = length;
   ON_FILTER(response_headers)(&h->envoy, h->filter, false);
@@ -146,7 +161,7 @@ static bool same(const body_scan *a, const body_scan *b) {
 }
 
 #ifdef FUZZ
-static uint64_t state;
+static _Thread_local uint64_t state;
 static uint32_t draw(uint32_t below) {
   state = state * 6364136223846793005ull + 1442695040888963407ull;
   return (uint32_t)(state >> 33) % below;
@@ -155,7 +170,8 @@ static uint32_t draw(uint32_t below) {
 static size_t make_body(char *body, size_t room) {
   static const char *const WORDS[] = {"{", "}", "[", "]", "\"", "\\", "\\\"", ":", ",", "\"model\"", "\"m\"", "\"max_tokens\":",
       "\"max_completion_tokens\": ", "\"stream\":true", "\"n\":3", "\"messages\":", "\"prompt\":\"", "12", "-1.5e3", "null",
-      "\\u0041", "\\u00", "{\"model\":\"m\",", "\\\\", " ", "\n", "text text text", "{\"messages\":[{\"content\":\"", "\xff\x00"};
+      "\\u0041", "\\u00", "{\"model\":\"m\",", "\\\\", " ", "\n", "text text text", "{\"messages\":[{\"content\":\"", "\xff\x00",
+      "\"prompt_tokens\":7", "\"completion_tokens\": 12345678901", "\"cached_tokens\"", "\"output_tokens\": :5"};
   size_t length = 0, words = draw(60), copies = draw(8) == 0 ? 200 : 1;
   for (size_t i = 0; i < words; i++) {
     const char *word = WORDS[draw(sizeof WORDS / sizeof *WORDS)];
@@ -176,19 +192,26 @@ int main(int count, char **given) {
   for (long number = strtol(given[2], NULL, 10); number > 0; number--) {
     size_t length = make_body(body, sizeof body);
     body_scan whole, cut;
-    request joined = {0}, split = {0};
+    answer_scan joined = {0}, split;
     scan_cut(&whole, body, length, length, length + 1);
-    count_events(&joined, body, length), find_tokens(&joined, body, length);
-    for (size_t at = 0; at <= length; at += length < 400 ? 1 : 1 + draw((uint32_t)length / 40), scans++) {
+    answer_events(&joined, body, length), answer_piece(&joined, body, length);
+    answer_counts counted = answer_usage(&joined), again;
+    /* Every boundary at once, in pieces of one byte. Then one boundary after the other, or some for nine of ten bodies. */
+    scan_cut(&cut, body, length, 0, length < 1000 ? 1 : 1 + draw(30));
+    if (!same(&whole, &cut)) return fprintf(stderr, "pieces of a byte differ: %.*s\n", (int)length, body), 1;
+    bool each = number % 10 == 0;
+    for (size_t at = 0; at <= length; at += each && length < 400 ? 1 : 1 + draw((uint32_t)length / (each ? 40 : 1) + 1), scans++) {
       scan_cut(&cut, body, length, at, 1 + draw(at % 7 ? 2000 : 3));
       if (!same(&whole, &cut)) return fprintf(stderr, "cut at %zu of %zu differs: %.*s\n", at, length, (int)length, body), 1;
       char *first = malloc(at + 1), *second = malloc(length - at + 1);
       memcpy(first, body, at), memcpy(second, body + at, length - at);
-      split = (request){0};
-      count_events(&split, first, at), count_events(&split, second, length - at);
-      find_tokens(&split, first, at), find_tokens(&split, second, length - at);
+      split = (answer_scan){0};
+      answer_events(&split, first, at), answer_piece(&split, first, at);
+      answer_events(&split, second, length - at), answer_piece(&split, second, length - at);
       free(first), free(second);
+      again = answer_usage(&split);
       if (split.events != joined.events) return fprintf(stderr, "events differ: cut at %zu\n", at), 1;
+      if (memcmp(&again, &counted, sizeof again)) return fprintf(stderr, "usage differs: cut at %zu\n", at), 1;
     }
   }
   printf("%llu scans\n", (unsigned long long)scans);

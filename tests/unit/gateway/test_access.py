@@ -13,6 +13,7 @@ from penstock.gateway.envoy.config_files import envoy_files, static_document
 from penstock.gateway.envoy.envoy_binary import envoy_program, validate
 from penstock.gateway.envoy.envoy_config import PICK_PROTOCOLS, EnvoySettings, PickProtocol
 from penstock.gateway.envoy.tracing import Traces
+from penstock.gateway.inside_envoy.ended_ring import EndedRing
 from penstock.gateway.inside_envoy.module_library import module_paths
 from penstock.gateway.inside_envoy.module_table import write_module_table
 from penstock.gateway.state.access_rules import Access, SignedTokens, TenantKey, access_of, read_access
@@ -93,6 +94,7 @@ def test_envoy_accepts_what_is_made_of_it(tmp_path: Path, protocol: PickProtocol
     (tmp_path / "xds").mkdir()
     if settings.inside:
         shared_array(tmp_path / "pickers.table", PICKER_STATE, (settings.pickers,))
+        EndedRing(tmp_path, settings.pickers)
         write_module_table(tmp_path, fleet(), settings.pickers, settings.min_silence_s, None)
     access = access_of(settings.access_file)
     files = envoy_files(fleet(), settings, access)

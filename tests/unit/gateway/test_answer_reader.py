@@ -11,14 +11,14 @@ from penstock.gateway.envoy.config_files import envoy_files, standing_document
 from penstock.gateway.envoy.envoy_config import ENDING, OUTCOME, EnvoySettings, PickProtocol
 
 
-def written(receipts: str | None, protocol: PickProtocol = "ext_authz") -> str:
+def written(receipts: str | None, protocol: PickProtocol = "ext_proc") -> str:
     settings = EnvoySettings(
         listen="127.0.0.1:8080", folder=Path("/run/penstock"), pickers=2, protocol=protocol, receipts=receipts
     )
     return json.dumps(standing_document(envoy_files(fleet(), settings, None)))
 
 
-@pytest.mark.parametrize("protocol", ["ext_authz", "ext_proc"])
+@pytest.mark.parametrize("protocol", ["ext_proc", "ext_proc_buffered"])
 def test_responses_are_read_only_if_receipts_are_written(protocol: PickProtocol) -> None:
     without, with_receipts = written(None, protocol), written("receipts", protocol)
     assert "penstock.answer" not in without

@@ -9,38 +9,44 @@ from gateway_fakes import fleet
 from penstock.errors import UsageError
 from penstock.gateway.envoy.inference_paths import validate_paths
 from penstock.gateway.envoy.routes import virtual_host
-from penstock.gateway.state.headers import WHOLE
+from penstock.gateway.state.headers import STREAMED
 
 
 def routes_to_models() -> list[Any]:
-    found: Any = virtual_host(fleet(), protocol="ext_authz")["routes"]
+    found: Any = virtual_host(fleet(), protocol="ext_proc")["routes"]
     return [route for route in found if "route" in route]
 
 
-def idle_s(*, whole: bool) -> int | None:
+def idle_s(*, streamed: bool) -> int | None:
     """How long the first route that takes such a request lets it be silent; None: as long as a stream."""
     for route in routes_to_models():
         wanted = [item["name"] for item in route["match"]["headers"]]
-        if whole or WHOLE not in wanted:
+        if streamed or STREAMED not in wanted:
             idle = route["route"].get("idle_timeout")
             return None if idle is None else int(idle.rstrip("s"))
     raise AssertionError("no route takes it")
 
 
 def test_unstreamed_responses_have_a_long_idle_timeout() -> None:
-    allowed_s = idle_s(whole=True)
+    allowed_s = idle_s(streamed=False)
     assert allowed_s is not None
     assert allowed_s > 3600
 
 
 def test_streams_have_an_idle_timeout_of_fifteen_minutes() -> None:
-    assert idle_s(whole=False) is None
+    assert idle_s(streamed=True) is None
 
 
 def test_silent_tries_are_hedged_and_500_is_retried() -> None:
     for route in routes_to_models():
         assert route["route"]["hedge_policy"] == {"hedge_on_per_try_timeout": True}
         assert 500 in route["route"]["retry_policy"]["retriable_status_codes"]
+
+
+def test_the_module_names_the_silence_only_where_it_is_longer_than_that_of_the_routes() -> None:
+    found: Any = virtual_host(fleet(), protocol="module", silence_s=10.0)["routes"]
+    assert {route["route"]["retry_policy"]["per_try_timeout"] for route in found if "route" in route} == {"10s"}
+    assert {route["route"]["retry_policy"]["per_try_timeout"] for route in routes_to_models()} == {"120s"}
 
 
 def test_a_request_is_tried_four_times_unless_a_picker_says_otherwise() -> None:
@@ -66,7 +72,7 @@ def takes(route: Any, path: str) -> bool:  # noqa: ANN401 - JSON
 
 def reaches_engines(path: str, count: int = 4, more: tuple[str, ...] = ()) -> bool:
     """Whether the first route that takes a path leads to an endpoint; headers decide to which model only."""
-    routes: Any = virtual_host(fleet(count), protocol="ext_authz", more_paths=more)["routes"]
+    routes: Any = virtual_host(fleet(count), protocol="ext_proc", more_paths=more)["routes"]
     return "route" in next(route for route in routes if takes(route, path))
 
 

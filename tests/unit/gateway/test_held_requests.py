@@ -10,7 +10,7 @@ from gateway_fakes import Clock, body_fields, fleet, picker_of
 from penstock.gateway.metrics_view import read_view
 from penstock.gateway.picker.picker import EndpointChoice, HeldRequest, Picker, Rejection
 from penstock.gateway.picker.request_body import RequestHints
-from penstock.gateway.servers.ext_authz_server import AuthzServer
+from penstock.gateway.servers.waiting_requests import WaitingRequests
 from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.gateway.telemetry.autoscaling import DesiredReplicas
 from penstock.gateway.telemetry.gateway_metrics import metrics_page
@@ -75,23 +75,20 @@ def test_a_request_is_refused_after_half_of_its_limit() -> None:
     assert picker.state.counters.rejected == 1
 
 
-def test_the_server_answers_a_held_request_when_it_is_sent() -> None:
-    async def ask() -> list[bytes]:
+def test_a_held_request_is_decided_when_there_is_room_unless_its_client_has_left() -> None:
+    async def ask() -> EndpointChoice | Rejection:
         _, picker, clock = overloaded("hold")
-        server, answers = AuthzServer(picker, 0), list[bytes]()
-        gone = False
-        server.answer(b"POST", {}, b'{"model": "a", "prompt": "hello"}', answers.append, lambda: False)
-        server.answer(b"POST", {}, b'{"model": "a", "prompt": "left"}', answers.append, lambda: gone)
+        waiting = WaitingRequests(lambda: picker)
+        stays, leaves = (asyncio.create_task(waiting.decide(body_fields(), b"", NO_HINTS)) for _ in range(2))
         await asyncio.sleep(0.05)
-        assert answers == []
-        gone = True  # who has left is neither answered nor counted as sent
+        assert not stays.done()
+        leaves.cancel()  # who has left is neither answered nor counted as sent
         relieve(picker, clock)
         await asyncio.sleep(0.3)
         assert picker.state.endpoints["in_flight"].sum() == len(picker.state.endpoints) + 1
-        return answers
+        return (await stays)[1]
 
-    (answer,) = asyncio.run(ask())
-    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert isinstance(asyncio.run(ask()), EndpointChoice)
 
 
 def test_metrics_and_top_show_the_price_of_each_class() -> None:

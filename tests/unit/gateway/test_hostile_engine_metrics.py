@@ -15,7 +15,7 @@ from penstock.emulator.metrics_page import sglang_page, vllm_page
 from penstock.gateway.picker.picker import EndpointChoice
 from penstock.gateway.picker.request_body import RequestHints
 from penstock.gateway.state.shared_tables import REPORT
-from penstock.gateway.telemetry import scraper
+from penstock.gateway.telemetry import scraped_endpoint
 from penstock.gateway.telemetry.engine_metrics import read_page
 
 CASES = int(os.environ.get("PENSTOCK_FUZZ_CASES", "3000"))
@@ -109,7 +109,7 @@ def answers(rng: random.Random) -> Iterator[bytes]:
 
 
 def test_no_response_stops_the_scraper(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scraper, "_TIMEOUT_S", 0.02)
+    monkeypatch.setattr(scraped_endpoint, "_TIMEOUT_S", 0.02)
     rng, reports = random.Random(16), np.zeros(1, REPORT)
 
     async def scene() -> int:
@@ -128,7 +128,7 @@ def test_no_response_stops_the_scraper(monkeypatch: pytest.MonkeyPatch) -> None:
             writer.close()
 
         server = await asyncio.start_server(endpoint, "127.0.0.1", 0)
-        watched = scraper.ScrapedEndpoint(0, f"127.0.0.1:{server.sockets[0].getsockname()[1]}", reports)
+        watched = scraped_endpoint.ScrapedEndpoint(0, f"127.0.0.1:{server.sockets[0].getsockname()[1]}", reports)
         looks = max(200, CASES // 10)
         for _ in range(looks):
             await watched.scrape()

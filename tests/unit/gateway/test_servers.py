@@ -15,7 +15,6 @@ pytest.importorskip("httptools", reason='the gateway is an extra: pip install "p
 import uvloop
 
 from gateway_fakes import Clock, fleet, picker_of
-from penstock.gateway.servers.ext_authz_server import AuthzServer
 from penstock.gateway.servers.ext_proc_server import ExtProcServer
 from penstock.gateway.servers.picker_process import beat
 from penstock.gateway.state.shared_tables import PICKER_STATE
@@ -23,11 +22,11 @@ from ports import free_ports
 
 
 def test_a_server_without_connections_survives_garbage_collection(tmp_path: Path) -> None:
-    """uvloop closes Unix servers that nobody holds: a fleet read again before the first request shut pickers off."""
+    """A fleet that is read again before the first request leaves its pickers open."""
 
     async def scene() -> bool:
-        server = AuthzServer(picker_of(fleet(), Clock())[0], 0)
-        await server.start(tmp_path / "picker.sock")
+        server = ExtProcServer(picker_of(fleet(), Clock())[0], 0)
+        await server.start(f"unix:{tmp_path}/picker.sock")
         gc.collect()
         await asyncio.sleep(0.05)
         answered = await server.answers()
@@ -40,8 +39,8 @@ def test_a_server_without_connections_survives_garbage_collection(tmp_path: Path
 def test_a_picker_without_its_socket_sends_no_heartbeat(tmp_path: Path) -> None:
     async def scene() -> tuple[float, float, float]:
         path, states = tmp_path / "picker.sock", np.zeros(1, PICKER_STATE)
-        server = AuthzServer(picker_of(fleet(), Clock())[0], 0)
-        await server.start(path)
+        server = ExtProcServer(picker_of(fleet(), Clock())[0], 0)
+        await server.start(f"unix:{path}")
         life = asyncio.create_task(beat(server, states, 0))
         await asyncio.sleep(0.3)
         first = float(states["alive_s"][0])

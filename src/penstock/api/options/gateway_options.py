@@ -21,11 +21,13 @@ class GatewayOptions:
 
     _: KW_ONLY
     listen: str = option("Address for clients.", default="127.0.0.1:8080", metavar="HOST:PORT")
-    pickers: int = option("Number of picker processes. Each uses one core.", default=1, metavar="N", min=1, max=64)
-    protocol: str = option(
-        "How Envoy finds endpoints: it asks a picker (ext_authz, ext_proc, which streams, or ext_proc_buffered), "
-        "or a module decides inside Envoy.",
-        default="ext_authz",
+    pickers: int = option(
+        "Number of picker processes, if Envoy asks pickers. Each uses one core.", default=1, metavar="N", min=1, max=64
+    )
+    protocol: str | None = option(
+        "How Envoy chooses endpoints. It decides itself (module), or asks a picker: ext_proc (as a stream) or "
+        "ext_proc_buffered. Default: module, where it can be loaded.",
+        default=None,
     )
     access_log: Path | str | None = option(
         "File that gets one JSON line per request, with the endpoint and the timings, but never with the request's "
@@ -49,7 +51,6 @@ class GatewayOptions:
         "Send OpenTelemetry spans to this OTLP/HTTP collector.", default=None, name="--otlp", metavar="URL"
     )
     trace_fraction: float = option("Fraction of requests that are traced.", default=0.01, metavar="0..1")
-    whole_bodies: bool = False
     only_pick: str | None = option(
         "Do not start Envoy; answer the ext_proc queries of your own gateway on this address.",
         default=None,

@@ -12,8 +12,8 @@ def accuracy_command(
         str,
         Flag(
             name="--by",
-            help="Hold out measurements by month, setup, model, accelerator, lengths or load. With `all`, by "
-            "each of these in turn.",
+            help="Hold out measurements by month, setup, model, accelerator, lengths or load; `all` "
+            "does each of these in turn.",
         ),
     ] = "all",
     as_json: Annotated[bool, Flag(name="--json", help="Print as JSON.")] = False,

@@ -48,8 +48,8 @@ def bill_command(
 ) -> None:
     """What does each tenant cost?
 
-    Charges each recorded request the rented time that it caused: the seconds that it added to its replica's steps, with
-    cached prefixes credited, and for each of its steps an equal part of the other busy time. The dollars of all tenants
+    Charges each recorded request the rented time that it caused: the seconds that it added to its replica's steps, and
+    for each of its steps an equal part of the other busy time. Cached prefixes are credited. The dollars of all tenants
     and of idle time add up to the rent. Also prints kept and missed SLOs, the cost of the same work on pools of each
     vendor of the fleet, and the price of an API if it is given.
     """

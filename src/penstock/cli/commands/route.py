@@ -47,18 +47,18 @@ def route_command(
 ) -> None:
     """Which endpoint should serve each request?
 
-    Starts Envoy in front of a fleet, and pickers that choose an endpoint for every request. The pickers choose the
-    endpoint with the least expected harm: missed SLOs, with dollars converted. The simulator runs the same function.
-    Envoy forwards the requests, retries on the next endpoint, and falls back to weights if no picker answers. When the
+    Starts Envoy in front of a fleet. For every request, the policy inside Envoy chooses the endpoint with the least
+    expected harm: missed SLOs, with dollars converted. The simulator runs the same function. Where Envoy cannot load
+    the policy, picker processes choose. Envoy forwards the requests and retries on the next endpoint. When the
     fleet file is edited, the gateway reloads it. SIGTERM drains the gateway: for `--drain-grace` seconds `/health`
     fails but requests are served, then requests in flight have `--drain` seconds to finish.
 
     Examples:
 
     - `penstock route running.yaml --listen 127.0.0.1:8080`
-    - `penstock route running.yaml --listen 0.0.0.0:8080 --pickers 4 --access-log /var/log/penstock.json`
+    - `penstock route running.yaml --listen 0.0.0.0:8080 --access-log /var/log/penstock.json`
     - `penstock route running.yaml --listen 0.0.0.0:8443 --access access.yaml --tls-cert cert.pem --tls-key key.pem`
-    - `penstock route running.yaml --protocol ext_proc`
+    - `penstock route running.yaml --protocol ext_proc --pickers 4`
     - `penstock route fleet.yaml --protocol ext_proc --only-pick 0.0.0.0:9002 --follow-names`
     - `penstock route fleet.yaml --protocol ext_proc --only-pick 127.0.0.1:9002 --print-envoy > envoy.json`
     """
@@ -71,8 +71,7 @@ def route_command(
     if print_envoy:
         click.echo(envoy_document(fleet, options))
         return
-    what = f"{options.pickers} picker{'s' if options.pickers > 1 else ''}"
-    click.echo(f"starting {what if options.only_pick else f'Envoy and {what}'} for {fleet}", err=True)
+    click.echo(f"starting {'pickers' if options.only_pick else 'Envoy'} for {fleet}", err=True)
     route(
         fleet,
         options,

@@ -24,7 +24,8 @@ def top_command(
     """What is a running gateway doing?
 
     Shows the endpoints of `penstock route` live: requests sent and in flight, the queue and KV cache that each endpoint
-    reports, the age of the report, failures and retries, and cost.
+    reports, the age of the report, failures and retries, and cost; by class the price of a miss and the kept SLOs; by
+    tenant requests, SLOs, tokens and dollars.
     """
     from rich.live import Live
 

@@ -107,13 +107,12 @@ def model_endpoints(
     }
 
 
-def picker_cluster(places: Sequence[str], *, http2: bool) -> Value:
+def picker_cluster(places: Sequence[str]) -> Value:
     """Return the cluster of the pickers. Envoy ejects pickers that fail.
 
     `places` has one socket path per picker, or one address that all pickers share. A socket path starts with a slash,
     and an address is host:port.
     """
-    protocol: Value = {"http2_protocol_options": {}} if http2 else {"http_protocol_options": {}}
     return {
         "name": PICKERS,
         "type": "STATIC" if all(place.startswith("/") for place in places) else "STRICT_DNS",
@@ -136,7 +135,7 @@ def picker_cluster(places: Sequence[str], *, http2: bool) -> Value:
         "typed_extension_protocol_options": {
             "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
                 "@type": _HTTP,
-                "explicit_http_config": protocol,
+                "explicit_http_config": {"http2_protocol_options": {}},
             }
         },
     }

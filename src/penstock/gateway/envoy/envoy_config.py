@@ -8,7 +8,6 @@ from penstock.gateway.envoy.answer_reader import SEEN, answer_filter
 from penstock.gateway.envoy.authentication import access_filter, jwks_cluster, tls_socket
 from penstock.gateway.envoy.clusters import BUFFER_BYTES, Value, envoy_address, model_cluster, picker_cluster
 from penstock.gateway.envoy.filters import (
-    authz_filter,
     ext_proc_filter,
     model_filter,
     module_filter,
@@ -26,7 +25,7 @@ from penstock.gateway.state.headers import MODEL, PICKER, TENANT, TICKET
 from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.gateway.state.timeouts import SILENCE_S
 
-PickProtocol = Literal["ext_authz", "ext_proc", "ext_proc_buffered", "module"]
+PickProtocol = Literal["module", "ext_proc", "ext_proc_buffered"]
 PICK_PROTOCOLS: Final[tuple[PickProtocol, ...]] = get_args(PickProtocol)
 _MANAGER: Final = (
     "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
@@ -85,14 +84,9 @@ class EnvoySettings:
     folder: Path
     """Folder for sockets, pipes and tables."""
     pickers: int
-    protocol: PickProtocol = "ext_authz"
-    """Protocol by which Envoy asks a picker to choose endpoints."""
+    protocol: PickProtocol = "ext_proc_buffered"
+    """How Envoy finds endpoints: by a module that it loads, or by asking a picker."""
     pick_timeout_s: float = 0.25
-    whole_bodies: bool = False
-    """Whether pickers get whole request bodies.
-
-    Pickers need whole bodies if the field `model` selects the cluster, because `model` may be the last field of a body.
-    """
     access_log: str | None = None
     receipts: str | None = None
     """Path prefix of the receipt files; each picker writes one file. If None, no receipts are written."""
@@ -195,7 +189,8 @@ def routes(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None = 
     Routes are kept outside the listener, so that a change of routes closes no connection.
     """
     protocol = settings.protocol if settings.pick else None
-    host = virtual_host(fleet, protocol=protocol, access=access, more_paths=settings.more_paths)
+    silence = {"silence_s": settings.min_silence_s} if settings.inside else {}
+    host = virtual_host(fleet, protocol=protocol, access=access, more_paths=settings.more_paths, **silence)
     kind = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
     return {"version_info": "1", "resources": [{"@type": kind, "name": _ROUTES, "virtual_hosts": [host]}]}
 
@@ -210,7 +205,7 @@ def clusters(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None 
     )
     configs = [model_cluster(number, f"{folder}/eds-{number}.json", folder) for number in range(len(fleet.names))]
     if not settings.inside:
-        configs.append(picker_cluster(places, http2=settings.protocol != "ext_authz"))
+        configs.append(picker_cluster(places))
     if settings.only_pick is None:
         configs.append(ready_cluster(settings.folder))
     if access is not None and access.tokens is not None and access.tokens.fetched:
@@ -223,7 +218,7 @@ def clusters(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None 
 
 def _manager(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None) -> Value:
     models = [model_filter()] if len(fleet.names) > 1 and not settings.inside else []
-    pick = _pick_filter(fleet, settings)
+    pick, only_model = _pick_filter(fleet, settings), fleet.names[0] if len(fleet.names) == 1 else ""
     access_filters = [access_filter(access)] if access is not None else []
     answers = [answer_filter()] if settings.receipts is not None and _logging_pickers(settings) else []
     filters = (
@@ -255,17 +250,15 @@ def _manager(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None)
         "rds": {"route_config_name": _ROUTES, "config_source": settings.watched_source("rds")},
         "local_reply_config": local_replies(),
         "access_log": _logs(settings),
-        **(tracing_settings(settings.traces) if settings.traces is not None else {}),
+        **(tracing_settings(settings.traces, only_model) if settings.traces is not None else {}),
     }
 
 
 def _pick_filter(fleet: RoutedFleet, settings: EnvoySettings) -> Value:
     if settings.protocol == "module":
         return module_filter(str(settings.folder), settings.pickers, *settings.module)
-    if settings.protocol == "ext_authz":
-        whole = settings.whole_bodies or len(fleet.names) > 1
-        return authz_filter(settings.pick_timeout_s + 2 * fleet.hold_s + fleet.wake_hold_s, whole_bodies=whole)
-    return ext_proc_filter(settings.pick_timeout_s, full_duplex=settings.protocol == "ext_proc")
+    waits_s = 0.0 if settings.only_pick is not None else 2 * fleet.hold_s + fleet.wake_hold_s
+    return ext_proc_filter(settings.pick_timeout_s + waits_s, full_duplex=settings.protocol == "ext_proc")
 
 
 def _failed_tries(settings: EnvoySettings) -> list[Value]:

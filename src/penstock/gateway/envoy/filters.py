@@ -2,21 +2,21 @@
 
 from typing import Final
 
-from penstock.gateway.envoy.clusters import BUFFER_BYTES, PICKERS, Value
-from penstock.gateway.state.headers import FAILED, LENGTH, READ, REASON, SET_UPSTREAM, SHOWN_BYTES, STRIPPED, TENANT
+from penstock.gateway.envoy.clusters import PICKERS, Value
+from penstock.gateway.state.headers import MODEL, STRIPPED, TENANT
 
 _FILTERS: Final = "type.googleapis.com/envoy.extensions.filters.http"
 MODEL_METADATA: Final = "penstock.model"
-_FAILED: Final[Value] = {
+_PICKED: Final[Value] = {
     "single_predicate": {
         "input": {
-            "name": "failed",
+            "name": "picked",
             "typed_config": {
                 "@type": "type.googleapis.com/envoy.type.matcher.v3.HttpRequestHeaderMatchInput",
-                "header_name": FAILED,
+                "header_name": MODEL,
             },
         },
-        "value_match": {"exact": "true"},
+        "value_match": {"safe_regex": {"google_re2": {}, "regex": ".+"}},
     }
 }
 _ASK_ANOTHER: Final[Value] = {
@@ -25,6 +25,7 @@ _ASK_ANOTHER: Final[Value] = {
     "num_retries": 10,
     "retry_back_off": {"base_interval": "0.05s", "max_interval": "0.5s"},
 }
+_CREDENTIALS: Final = ("authorization", "x-api-key", "cookie")
 _SKIP: Final[Value] = {
     "name": "skip",
     "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.common.matcher.action.v3.SkipFilter"},
@@ -32,51 +33,16 @@ _SKIP: Final[Value] = {
 
 
 def strip_filter(*, tenants: bool) -> Value:
-    """Return a filter that removes headers reserved for pickers, and writes the body length into a header.
+    """Return a filter that removes headers reserved for pickers.
 
     `tenants` is true if authentication sets the tenant header. If `tenants` is true, a tenant header from the client is
     removed too.
     """
     removed: list[Value] = [{"remove": name} for name in (*STRIPPED, *(TENANT if tenants else ()))]
-    length: Value = {
-        "append": {
-            "header": {"key": LENGTH, "value": "%REQ(content-length)%"},
-            "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
-        }
-    }
-    mutations = {"request_mutations": [*removed, length]}
+    mutations = {"request_mutations": removed}
     return {
         "name": "penstock.strip",
         "typed_config": {"@type": f"{_FILTERS}.header_mutation.v3.HeaderMutation", "mutations": mutations},
-    }
-
-
-def authz_filter(timeout_s: float, *, whole_bodies: bool) -> Value:
-    """Return a filter that asks a picker by ext_authz over HTTP/1.1. If no picker answers, the request continues."""
-    return {
-        "name": "penstock.pick",
-        "typed_config": {
-            "@type": f"{_FILTERS}.ext_authz.v3.ExtAuthz",
-            "transport_api_version": "V3",
-            "stat_prefix": "penstock",
-            "failure_mode_allow": True,
-            "failure_mode_allow_header_add": True,
-            "clear_route_cache": True,
-            "with_request_body": {
-                "max_request_bytes": BUFFER_BYTES if whole_bodies else SHOWN_BYTES,
-                "allow_partial_message": not whole_bodies,
-            },
-            "allowed_headers": _names(READ),
-            # Envoy sends this header regardless of `allowed_headers`.
-            "disallowed_headers": _names(("authorization",)),
-            "http_service": {
-                "server_uri": {"uri": "http://picker", "cluster": PICKERS, "timeout": f"{timeout_s}s"},
-                "authorization_response": {
-                    "allowed_upstream_headers": _names(SET_UPSTREAM),
-                    "allowed_client_headers": _names(("content-type", "retry-after", REASON)),
-                },
-            },
-        },
     }
 
 
@@ -100,6 +66,8 @@ def ext_proc_filter(timeout_s: float, *, full_duplex: bool) -> Value:
             },
             # Pickers set timeouts and retries by x-envoy-* headers, which Envoy removes from client requests.
             "mutation_rules": {"allow_envoy": True},
+            # Pickers need no credentials.
+            "forward_rules": {"disallowed_headers": {"patterns": [{"exact": name} for name in _CREDENTIALS]}},
             "metadata_options": {"receiving_namespaces": {"untyped": ["envoy.lb"]}},
         },
     }
@@ -148,7 +116,7 @@ def model_filter() -> Value:
             "extension_config": {"name": "penstock.read_model", "typed_config": reader},
             "xds_matcher": {
                 "matcher_list": {
-                    "matchers": [{"predicate": {"not_matcher": _FAILED}, "on_match": {"action": _SKIP}}],
+                    "matchers": [{"predicate": _PICKED, "on_match": {"action": _SKIP}}],
                 }
             },
         },
@@ -159,7 +127,3 @@ def router_filter(tries: list[Value]) -> Value:
     """Return the router filter. `tries` holds access logs that report every try of a request, not only the last try."""
     config: Value = {"@type": f"{_FILTERS}.router.v3.Router", **({"upstream_log": tries} if tries else {})}
     return {"name": "envoy.filters.http.router", "typed_config": config}
-
-
-def _names(names: tuple[str, ...]) -> Value:
-    return {"patterns": [{"exact": name} for name in names]}

@@ -12,7 +12,7 @@ from penstock.gateway.envoy.clusters import Value, cluster_name
 from penstock.gateway.envoy.filters import MODEL_METADATA
 from penstock.gateway.envoy.inference_paths import COMPLETIONS, INFERENCE, STORED, match_none_of
 from penstock.gateway.state.access_rules import Access
-from penstock.gateway.state.headers import ASK_AGAIN, MODEL, WHOLE
+from penstock.gateway.state.headers import ASK_AGAIN, MODEL, STREAMED
 from penstock.gateway.state.routed_fleet import RoutedFleet, list_names
 
 _RETRY: Final[Value] = {
@@ -21,8 +21,6 @@ _RETRY: Final[Value] = {
     "retriable_status_codes": [500],
     # If no picker sets the number of retries, there are four tries in total.
     "num_retries": 3,
-    # Duration of silence after which another endpoint is tried too, if no picker sets the duration.
-    "per_try_timeout": "120s",
     "retry_host_predicate": [
         {
             "name": "envoy.retry_host_predicates.previous_hosts",
@@ -40,18 +38,16 @@ _RETRY: Final[Value] = {
         "max_interval": "3600s",
     },
 }
-_RETRY_MODEL: Final[Value] = {**_RETRY, "retriable_status_codes": [404, 500]}
-"""Retry policy of completion paths, on which 404 means that the engine does not know the model.
-
-On other paths, a 404 is not retried.
-"""
+_OF_COMPLETIONS: Final[Value] = {"retriable_status_codes": [404, 500]}
+"""On completion paths, 404 means that the engine does not know the model. On other paths, a 404 is not retried."""
+_UNKNOWN_SILENCE_S: Final = 120.0
 _HEDGE: Final[Value] = {"hedge_on_per_try_timeout": True}
 """Hedge policy. A silent try continues when another try begins, and Envoy uses the first response from any try."""
 STREAM_IDLE_S: Final = 900
 """Seconds without data after which Envoy closes a stream that has started."""
 _WHOLE_IDLE_S: Final = 4 * 3600
 """Idle timeout of an unstreamed response, in seconds. An unstreamed response sends no data until its last token."""
-_WHOLE: Final[Value] = {"name": WHOLE, "present_match": True}
+_STREAMED: Final[Value] = {"name": STREAMED, "present_match": True}
 _NOT_INFERENCE: Final = (
     "Not Found: this gateway forwards only inference paths; the operator can add a path with --allow-path"
 )
@@ -59,12 +55,6 @@ _NOT_STORED: Final = (
     "Not Found: only the endpoint that made a stored response has it, and this fleet has several endpoints; "
     "send the whole conversation with each request"
 )
-_NO_PICK_AUTHZ: Final[Value] = {
-    "penstock.pick": {
-        "@type": "type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute",
-        "disabled": True,
-    }
-}
 _NO_PICK_MODULE: Final[Value] = {
     "penstock.pick": {"@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig", "disabled": True}
 }
@@ -74,17 +64,22 @@ _NO_PICK_GRPC: Final[Value] = {
         "disabled": True,
     }
 }
-_NO_PICK: Final = {"ext_authz": _NO_PICK_AUTHZ, "module": _NO_PICK_MODULE}
 
 
 def virtual_host(
-    fleet: RoutedFleet, *, protocol: str | None, access: Access | None = None, more_paths: Sequence[str] = ()
+    fleet: RoutedFleet,
+    *,
+    protocol: str | None,
+    access: Access | None = None,
+    more_paths: Sequence[str] = (),
+    silence_s: float = _UNKNOWN_SILENCE_S,
 ) -> Value:
     """Return all routes in order of precedence. Routes on which Envoy replies itself do not ask a picker.
 
-    `more_paths` are forwarded in addition to the inference paths.
+    `more_paths` are forwarded in addition to the inference paths. After `silence_s` without a byte, another endpoint is
+    tried too, unless a header of the request says when.
     """
-    off: Value = {} if protocol is None else _NO_PICK.get(protocol, _NO_PICK_GRPC)
+    off: Value = {} if protocol is None else _NO_PICK_MODULE if protocol == "module" else _NO_PICK_GRPC
     routes: list[Value] = [
         _direct({"path": "/v1/models", "headers": [_is("GET")]}, 200, models_body(fleet), off),
         *(
@@ -98,18 +93,18 @@ def virtual_host(
     others: Value = {"prefix": "/", "headers": match_none_of((*INFERENCE, *more_paths), stored=alone)}
     routes.append(_direct(others, 404, error_body(_NOT_INFERENCE, 404), off))
     if len(fleet.names) == 1:
-        routes += _routes_to({}, 0)
+        routes += _routes_to({}, 0, silence_s)
     else:
         for number, name in enumerate(fleet.names):
             header: Value = {"name": MODEL, "string_match": {"exact": name}}
-            routes += _routes_to({"headers": [header]}, number)
+            routes += _routes_to({"headers": [header]}, number, silence_s)
         for number, name in enumerate(fleet.names):
             metadata: Value = {
                 "filter": MODEL_METADATA,
                 "path": [{"key": "model"}],
                 "value": {"string_match": {"exact": name}},
             }
-            routes += _routes_to({"dynamic_metadata": [metadata]}, number)
+            routes += _routes_to({"dynamic_metadata": [metadata]}, number, silence_s)
         unknown = f"the request names no model of this fleet; use one of {list_names(fleet.names)}"
         routes.append(_direct({"prefix": "/"}, 404, error_body(unknown, 404), {}))
     # A liveness question needs the number of this try.
@@ -158,11 +153,11 @@ def _direct(match: Value, status: int, body: str, more: Value) -> Value:
     }
 
 
-def _routes_to(match: Value, number: int) -> list[Value]:
+def _routes_to(match: Value, number: int, silence_s: float) -> list[Value]:
     """Return the routes to a model, in order of precedence.
 
-    The routes for completion paths come first. For each path, the route for unstreamed requests comes before the route
-    for streamed requests.
+    The routes for completion paths come first. For each path, the route for streams comes before the route for all
+    other requests.
     """
     # No timeout: a stream may last arbitrarily long.
     target: Value = {"cluster": cluster_name(number), "timeout": "0s", "hedge_policy": _HEDGE}
@@ -170,9 +165,9 @@ def _routes_to(match: Value, number: int) -> list[Value]:
     completion: Value = {"safe_regex": {"regex": COMPLETIONS}, **match, "headers": [_is("POST"), *headers]}
     other: Value = {"prefix": "/", **match, "headers": headers}
     routes: list[Value] = []
-    for matcher, retry in ((completion, _RETRY_MODEL), (other, _RETRY)):
-        route = {**target, "retry_policy": retry}
-        whole = {**matcher, "headers": [_WHOLE, *cast("list[Value]", matcher["headers"])]}
-        routes.append({"match": whole, "route": {**route, "idle_timeout": f"{_WHOLE_IDLE_S}s"}})
-        routes.append({"match": matcher, "route": route})
+    for matcher, more in ((completion, _OF_COMPLETIONS), (other, {})):
+        route = {**target, "retry_policy": {**_RETRY, **more, "per_try_timeout": f"{silence_s:g}s"}}
+        streamed = {**matcher, "headers": [_STREAMED, *cast("list[Value]", matcher["headers"])]}
+        routes.append({"match": streamed, "route": route})
+        routes.append({"match": matcher, "route": {**route, "idle_timeout": f"{_WHOLE_IDLE_S}s"}})
     return routes

@@ -10,9 +10,10 @@ from penstock.gateway.state.headers import DESTINATION, MODEL, PICKER, TENANT, T
 
 _COLLECTOR: Final = "penstock_traces"
 _OTEL: Final = "type.googleapis.com/envoy.config.trace.v3.OpenTelemetryConfig"
+_MODEL: Final = "gen_ai.request.model"
 _TAGS: Final = {
     # Names follow OpenTelemetry's conventions for generative AI where these conventions define a name.
-    "gen_ai.request.model": MODEL,
+    _MODEL: MODEL,
     "penstock.endpoints": DESTINATION,
     "penstock.ticket": TICKET,
     "penstock.picker": PICKER,
@@ -46,14 +47,21 @@ class Traces:
         return parts.hostname or "", parts.port or 4318
 
 
-def tracing_settings(traces: Traces) -> Value:
+def tracing_settings(traces: Traces, only_model: str) -> Value:
     """Return the tracing settings of the connection manager.
 
     The gateway traces a sample of the requests that the client does not already trace. Engines continue the trace.
+    `only_model` is the model of a fleet of one model, in which no header names it; empty for other fleets.
     """
     exporter = {"http_uri": {"uri": traces.address, "cluster": _COLLECTOR, "timeout": "1s"}}
-    tags: list[Value] = [{"tag": tag, "request_header": {"name": header}} for tag, header in _TAGS.items()]
+    tags: list[Value] = [
+        {"tag": tag, "request_header": {"name": header}}
+        for tag, header in _TAGS.items()
+        if not only_model or tag != _MODEL
+    ]
     tags.append(_NO_QUERY)
+    if only_model:
+        tags.append({"tag": _MODEL, "literal": {"value": only_model}})
     return {
         "tracing": {
             "random_sampling": {"value": 100 * traces.fraction},

@@ -18,7 +18,7 @@
 /* Bytes of Envoy's or of the module's: both have the same layout. */
 typedef struct { const char *ptr; size_t length; } envoy_bytes;
 typedef struct { const char *key; size_t key_length; const char *value; size_t value_length; } envoy_header;
-typedef void *envoy_filter;
+typedef void *envoy_filter, *envoy_scheduler;
 
 enum { REQUEST_HEADERS = 0, RESPONSE_HEADERS = 2 };
 enum { RECEIVED_REQUEST_BODY = 0, RECEIVED_RESPONSE_BODY = 2 };
@@ -37,6 +37,10 @@ void ENVOY(http_clear_route_cache)(envoy_filter);
 bool ENVOY(http_filter_get_attribute_int)(envoy_filter, int attribute, uint64_t *value);
 bool ENVOY(http_filter_get_attribute_string)(envoy_filter, int attribute, envoy_bytes *value);
 uint32_t ENVOY(http_filter_get_worker_index)(envoy_filter);
+envoy_scheduler ENVOY(http_filter_scheduler_new)(envoy_filter);
+void ENVOY(http_filter_scheduler_commit)(envoy_scheduler, uint64_t event); /* from any thread */
+void ENVOY(http_filter_scheduler_delete)(envoy_scheduler);
+void ENVOY(http_filter_continue_decoding)(envoy_filter);
 void ENVOY(log)(int level, envoy_bytes message);
 
 #endif

@@ -5,19 +5,18 @@
  */
 #define _GNU_SOURCE
 #include "envoy_abi.h"
+#include "answer_scan.h"
 #include "body_scan.h"
 #include "shared_state.h"
+#include "held_requests.h"
+#include "table_files.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #define DECLARE(name, macro) static __typeof__(&penstock_##name) call_##name;
 FUNCTIONS(DECLARE)
@@ -30,6 +29,7 @@ static struct {
   table *retired[RETIRED];
   worker *worker[MAX_WORKERS];
   penstock_picker_state *states;
+  penstock_ring_head *rings; /* one per worker; after them the records of all */
   penstock_flight *flights; /* workers x PLACES */
   _Atomic uint8_t *places;
   int32_t ids;
@@ -42,17 +42,22 @@ static struct {
   bool opened;
 } module;
 
+enum { SEEN_STREAMED = 1, SEEN_GENERATES = 2, SEEN_FAILED = 4, SEEN_MOVED = 8, SEEN_REFUSED = 16, SEEN_LEFT = 32 };
+
+static const double UNKNOWN_SILENCE_S = 120.0; /* of requests that go on by weight */
+
+enum { GOES_ON, IS_ANSWERED, IS_HELD }; /* what was decided about a request */
+
 /* Everything about one request. */
 typedef struct request {
   body_scan scan;
   worker *w;
-  int64_t ids[MAX_CHOSEN];
-  int chosen, place, status;
-  bool decided, streamed, ended, first_seen, after_newline;
-  int64_t events, tokens;
-  double sent_s, first_s;
-  uint32_t tail_length;
-  char tail[64];
+  int64_t ids[MAX_CHOSEN], cached[MAX_CHOSEN];
+  int chosen, place, status, served_by; /* index of the endpoint that answered, in `ids`; -1: none of them */
+  bool decided, streamed, sent, ended, judged, moved;
+  penstock_ended seen; /* what Python gets at the end */
+  answer_scan answer;
+  held_request held;
 } request;
 
 static double monotonic_s(void) {
@@ -71,58 +76,6 @@ static void warn(const char *text, const char *more) {
 }
 
 /* --- The table ---------------------------------------------------------------------------------------------------- */
-
-static void *map_file(const char *name, int64_t generation, bool writable, size_t *size) {
-  char path[640];
-  struct stat found;
-  if (generation < 0) snprintf(path, sizeof path, "%s/%s", module.folder, name);
-  else snprintf(path, sizeof path, "%s/%s-%lld.table", module.folder, name, (long long)generation);
-  int file = open(path, writable ? O_RDWR | O_CLOEXEC : O_RDONLY | O_CLOEXEC);
-  if (file < 0) return NULL;
-  void *at = MAP_FAILED;
-  if (!fstat(file, &found) && found.st_size > 0 && (!*size || (size_t)found.st_size >= *size)) {
-    *size = (size_t)found.st_size;
-    at = mmap(NULL, *size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, file, 0);
-  }
-  close(file);
-  return at == MAP_FAILED ? NULL : at;
-}
-
-static void close_table(table *t) {
-  if (t->header) munmap((void *)(uintptr_t)t->header, t->sizes[0]);
-  if (t->reports) munmap(t->reports, t->sizes[1]);
-  if (t->counts) munmap(t->counts, t->sizes[2]);
-  free(t->applied);
-  free(t->id);
-  free(t);
-}
-
-static table *open_table(int64_t generation) {
-  table *t = calloc(1, sizeof *t);
-  t->sizes[0] = sizeof *t->header;
-  char *base = map_file("module", generation, true, &t->sizes[0]);
-  const penstock_module_header *h = t->header = (const penstock_module_header *)base;
-  if (!h || h->magic != PENSTOCK_MODULE_MAGIC || h->total_bytes > (int64_t)t->sizes[0] || h->endpoints < 1) goto failed;
-  t->endpoints = (penstock_endpoint *)(base + h->at_endpoints);
-  t->parameters = (penstock_parameters *)(base + h->at_parameters);
-  t->suspects = (penstock_suspect *)(base + h->at_suspects);
-  t->blocks = (penstock_prefix_block *)(base + h->at_blocks);
-  t->holders = (int64_t *)(base + h->at_holders);
-  t->tenants = (penstock_tenant *)(base + h->at_tenants);
-  t->places = (const penstock_place *)(base + h->at_places);
-  t->names = (const penstock_name *)(base + h->at_names);
-  t->classes = (const penstock_route_class *)(base + h->at_classes);
-  t->sizes[1] = sizeof *t->reports * (size_t)h->endpoints;
-  t->sizes[2] = sizeof *t->counts * (size_t)(h->endpoints * h->workers);
-  t->reports = map_file("reports", generation, true, &t->sizes[1]);
-  t->counts = map_file("counts", generation, true, &t->sizes[2]);
-  t->applied = calloc((size_t)h->endpoints, sizeof *t->applied);
-  t->id = calloc((size_t)h->endpoints, sizeof *t->id);
-  if (t->reports && t->counts && h->workers == module.workers) return t;
-failed:
-  close_table(t);
-  return NULL;
-}
 
 static int32_t id_of(const penstock_place *place) {
   for (int32_t id = 0; id < module.ids; id++)
@@ -160,7 +113,7 @@ static bool install_table(table *t, double now_s) {
     penstock_flight *f = &module.flights[place];
     if (module.places[place] == FREE || f->endpoint < 0) continue;
     int32_t now_at = module.index_of[before->id[f->endpoint]];
-    if (now_at < 0) f->endpoint = -1;
+    if (now_at < 0) __atomic_store_n(&f->endpoint, -1, __ATOMIC_RELAXED); /* the owner may read it */
     else call_resume(&view, now_at, place);
   }
   for (int64_t i = 0; i < t->header->endpoints; i++) call_refresh(&view, i, now_s);
@@ -227,6 +180,11 @@ static void apply_events(void) {
   }
 }
 
+/* Returns whether all events of a worker are applied. Only then it may read what they wrote about its requests. */
+static bool is_applied(worker *w) {
+  return atomic_load_explicit(&w->taken, memory_order_acquire) == atomic_load_explicit(&w->posted, memory_order_relaxed);
+}
+
 static void post(worker *w, const event *e) {
   uint32_t at = atomic_load_explicit(&w->posted, memory_order_relaxed);
   while (at - atomic_load_explicit(&w->taken, memory_order_acquire) >= EVENTS) apply_events(); /* the ring is full */
@@ -283,7 +241,7 @@ static void keep_current(double now_s) {
   table *t = atomic_load(&module.current);
   int64_t wanted = atomic_load_explicit(module.generation, memory_order_acquire);
   if (t->header->generation != wanted) {
-    table *next = open_table(wanted);
+    table *next = open_table(module.folder, module.workers, wanted);
     if (next && install_table(next, now_s)) t = next;
     else if (next) close_table(next);
   }
@@ -344,9 +302,24 @@ static int take_place(worker *w, uint8_t kind) {
   return -1; /* routed, but not counted */
 }
 
+/* Gives Python the record of an ended or refused request. A full ring drops it. */
+static void report_end(request *r, double now_s) {
+  penstock_ring_head *ring = &module.rings[r->w->index];
+  penstock_ended *records = (penstock_ended *)(module.rings + module.workers) + (size_t)r->w->index * PENSTOCK_RING_RECORDS;
+  uint64_t at = ring->posted;
+  r->seen.ended_s = now_s, r->seen.status = r->status;
+  if (at - __atomic_load_n(&ring->taken, __ATOMIC_ACQUIRE) >= PENSTOCK_RING_RECORDS) {
+    ring->dropped++;
+    return;
+  }
+  records[at % PENSTOCK_RING_RECORDS] = r->seen;
+  __atomic_store_n(&ring->posted, at + 1, __ATOMIC_RELEASE);
+}
+
 /* --- Decisions ------------------------------------------------------------------------------------------------------ */
 
-static void answer(envoy_filter f, int status, const char *reason, int64_t retry_s, const char *message) {
+/* Answers a request. Envoy may destroy it meanwhile, so nothing reads it afterwards. */
+static void answer(envoy_filter f, request *r, int status, const char *reason, int64_t retry_s, const char *message) {
   char body[700], seconds[24];
   int length = snprintf(body, sizeof body,
                         "{\"error\": {\"message\": \"%s\", \"type\": \"%s\", \"param\": null, \"code\": %d}}", message,
@@ -355,6 +328,9 @@ static void answer(envoy_filter f, int status, const char *reason, int64_t retry
   envoy_header headers[] = {{"content-type", 12, "application/json", 16},
                             {"x-penstock-reason", 17, reason, strlen(reason)},
                             {"retry-after", 11, seconds, (size_t)digits}};
+  r->status = status, r->seen.flags |= SEEN_REFUSED;
+  report_end(r, penstock_module_clock());
+  let_go(&r->held);
   ENVOY(http_send_response)(f, (uint32_t)status, headers, retry_s ? 3 : 2, (envoy_bytes){body, (size_t)length},
                             bytes_of("penstock"));
 }
@@ -399,8 +375,8 @@ static const penstock_route_class *class_of(const table *t, int64_t bit, double 
   return best;
 }
 
-/* Writes the request's record, and counts its arrival. */
-static void describe(envoy_filter f, request *r, table *t, const penstock_name *name, double now_s) {
+/* Writes the request's record, and counts its arrival. Returns the seconds for which it may be held. */
+static double describe(envoy_filter f, request *r, table *t, const penstock_name *name, double now_s) {
   static const char *const TENANT[] = {"x-penstock-tenant", "x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id", NULL};
   static const char *const OBJECTIVE[] = {"x-penstock-objective", "x-llm-d-inference-objective", "x-gateway-inference-objective", NULL};
   static const char *const TTFT[] = {"x-llm-d-slo-ttft-ms", "x-slo-ttft-ms", NULL};
@@ -409,7 +385,7 @@ static void describe(envoy_filter f, request *r, table *t, const penstock_name *
   penstock_request *q = &w->request;
   int64_t limit = scan_limit(&r->scan), tokens = (int64_t)((double)r->scan.bytes / name->bytes_per_token);
   int64_t expected = (int64_t)name->output_tokens, number = q->number + 1;
-  char text[129];
+  char text[sizeof r->seen.tenant + 1];
   tokens = tokens < 1 ? 1 : tokens, expected = expected < 1 ? 1 : expected;
   if (limit && expected > limit) expected = limit;
   const penstock_route_class *c = class_of(t, name->bit, (double)tokens, (double)expected);
@@ -419,21 +395,25 @@ static void describe(envoy_filter f, request *r, table *t, const penstock_name *
   q->ttft_s = read_limit_s(f, TTFT, c ? c->ttft_s : INFINITY);
   q->tpot_s = read_limit_s(f, TPOT, c ? c->tpot_s : INFINITY);
   q->e2e_s = c ? c->e2e_s : INFINITY;
-  q->sheddable = c && c->overload ? 1 : 0; /* a request that may be held is refused at once */
+  q->waited_s = r->held.scheduler ? now_s - r->held.since_s : 0.0;
+  q->sheddable = c ? c->overload : OVERLOAD_SERVE;
   if (read_header(f, REQUEST_HEADERS, OBJECTIVE, text, sizeof text)) {
     if (!strcasecmp(text, "critical")) q->weight = 4.0;
     if (!strcasecmp(text, "high")) q->weight = 2.0;
-    if (!strcasecmp(text, "batch") || !strcasecmp(text, "sheddable") || !strcasecmp(text, "low")) q->sheddable = 1;
+    if (!strcasecmp(text, "batch") || !strcasecmp(text, "sheddable") || !strcasecmp(text, "low"))
+      q->sheddable = q->sheddable ? q->sheddable : OVERLOAD_REFUSE;
   }
   size_t length = read_header(f, REQUEST_HEADERS, TENANT, text, sizeof text);
+  memcpy(r->seen.tenant, text, length);
   int64_t buckets = t->header->tenants, bucket = length ? 1 + (int64_t)(scan_hash(text, length) % (uint64_t)(buckets - 1)) : 0;
   penstock_tenant_table tenants = {t->tenants, {buckets}};
   double fair = call_tenant_weight(&tenants, bucket, now_s);
   q->tenant = bucket, q->weight *= fair;
   event e = {.kind = ARRIVED, .place = -1, .id = -1, .request = *q};
-  post(w, &e);
+  if (!r->held.scheduler) post(w, &e);
   w->parameters = *t->parameters;
   if (q->sheddable) w->parameters.shed_fraction = t->header->shed_fraction * fair;
+  return q->sheddable == OVERLOAD_HOLD && c ? fmin(c->hold_s, t->header->hold_share * q->ttft_s) : 0.0;
 }
 
 static penstock_picker_table own_view(worker *w, table *t) {
@@ -443,54 +423,84 @@ static penstock_picker_table own_view(worker *w, table *t) {
       .parameters_shape = {1}, .order = w->order, .order_shape = {MAX_CHOSEN}, .harms = w->harms, .harms_shape = {n}};
 }
 
-/* Fills `order`, as the picker in Python does: first as asked, then shorter, then late. Returns the number found. */
-static int64_t rank(worker *w, table *t) {
+/* Returns where the inputs of this decision are recorded, or NULL if it is not one that Python records. */
+static penstock_sample *begin_sample(worker *w, table *t) {
+  int64_t every = t->header->sample_every;
+  if (!every || w->state->decisions % every) return NULL;
+  penstock_sample *s = &t->samples[w->index];
+  return __atomic_load_n(&s->filled, __ATOMIC_ACQUIRE) ? NULL : s; /* Python has not read the last one */
+}
+
+static void end_sample(worker *w, table *t, penstock_sample *s, int64_t found) {
+  size_t n = (size_t)t->header->endpoints;
+  t->sampled_requests[w->index] = w->request, t->sampled_parameters[w->index] = w->parameters;
+  memcpy(t->sampled_hits + (size_t)w->index * n, w->hits, n * sizeof *w->hits);
+  memcpy(s->order, w->order, sizeof s->order);
+  s->found = found;
+  __atomic_store_n(&s->filled, 1, __ATOMIC_RELEASE);
+}
+
+/* Fills `order`, as the picker in Python does: first as asked, then shorter, then late. Returns the number found.
+ *
+ * A decision that is recorded reads a copy of the endpoints, which other workers do not change meanwhile. */
+static int64_t rank(worker *w, table *t, const penstock_sample *sample) {
+  size_t size = (size_t)t->header->endpoints * sizeof *w->copy;
   penstock_picker_table view = own_view(w, t);
+  if (sample) {
+    view.endpoints = t->sampled_endpoints + w->index * t->header->endpoints;
+    memcpy(view.endpoints, t->endpoints, size);
+  }
   int64_t found = call_rank(&view);
   if (!found && call_shorten_request(&view)) found = call_rank(&view);
   if (!found && w->request.sheddable) {
     penstock_picker_table late = view;
-    memcpy(w->copy, t->endpoints, (size_t)t->header->endpoints * sizeof *w->copy);
+    memcpy(w->copy, view.endpoints, size);
     late.endpoints = w->copy;
     int64_t choice = call_late_choice(&late);
     if (!choice) return 0;
     w->request.sheddable = 0;
     found = call_rank(choice == 1 ? &late : &view);
+    if (sample && choice == 1) memcpy(view.endpoints, w->copy, size);
   }
   return found;
 }
 
-/* Answers a request for which no endpoint was found. Returns false if Envoy should choose by weight. */
-static bool refuse(envoy_filter f, worker *w, table *t) {
+/* Holds or answers a request for which no endpoint was found. It goes on if Envoy should choose by weight. */
+static int refuse(envoy_filter f, request *r, table *t, double hold_s) {
+  worker *w = r->w;
   int64_t most = 0, limit = w->request.output_limit_tokens;
   char message[200];
   for (int64_t i = 0; i < t->header->endpoints; i++) {
     penstock_endpoint *e = &t->endpoints[i];
     if (e->accepts && e->serves & w->request.model && e->max_context_tokens > most) most = e->max_context_tokens;
   }
-  if (!most) return false;
+  if (!most) return GOES_ON;
   if (limit >= most) {
     w->state->refused++;
     snprintf(message, sizeof message, "This model's maximum context length is %lld tokens; the request asks for %lld.",
              (long long)most, (long long)limit);
-    answer(f, 400, "too-long", 0, message);
-    return true;
+    answer(f, r, 400, "too-long", 0, message);
+    return IS_ANSWERED;
   }
+  if (w->request.waited_s < hold_s && hold(f, &r->held, w, hold_s)) return IS_HELD;
   penstock_picker_table view = own_view(w, t);
   int64_t wait_s = (int64_t)ceil(call_retry_after(&view));
   event e = {.kind = REFUSED, .place = -1, .id = -1, .request = w->request};
   post(w, &e);
   w->state->rejected++;
   snprintf(message, sizeof message, "No endpoint can meet this request's SLO now. Retry after %lld s.", (long long)wait_s);
-  answer(f, 429, "saturated", wait_s, message);
-  return true;
+  answer(f, r, 429, "saturated", wait_s, message);
+  return IS_ANSWERED;
 }
 
 static void set_header(envoy_filter f, const char *name, const char *value, size_t length) {
   ENVOY(http_set_header)(f, REQUEST_HEADERS, bytes_of(name), (envoy_bytes){value, length});
 }
 
-/* Tells Envoy where to send a request, and how long an endpoint may be silent before another is tried too. */
+/* Tells Envoy where to send a request, and how long an endpoint may be silent before another is tried too.
+ *
+ * What the routes say anyway needs no header: another endpoint after `min_silence_s`, and MAX_CHOSEN more tries. A route
+ * is chosen again only for streams and among several models. */
 static void direct(envoy_filter f, request *r, table *t, const penstock_name *name, double first_byte_s) {
   char text[MAX_CHOSEN * 66], number[24];
   size_t length = 0;
@@ -500,34 +510,36 @@ static void direct(envoy_filter f, request *r, table *t, const penstock_name *na
     memcpy(text + length, place->text, (size_t)place->length);
     length += (size_t)place->length;
   }
-  if (length) {
-    double silence_s = fmin(3600.0, fmax(t->header->min_silence_s, 4.0 * first_byte_s));
-    set_header(f, "x-gateway-destination-endpoint", text, length);
+  double silence_s = length ? fmin(3600.0, 4.0 * first_byte_s) : UNKNOWN_SILENCE_S;
+  if (length) set_header(f, "x-gateway-destination-endpoint", text, length);
+  if (silence_s > t->header->min_silence_s)
     set_header(f, "x-envoy-upstream-rq-per-try-timeout-ms", number,
                (size_t)snprintf(number, sizeof number, "%.0f", 1000 * silence_s));
+  if (length && r->chosen < MAX_CHOSEN)
     set_header(f, "x-envoy-max-retries", number, (size_t)snprintf(number, sizeof number, "%d", r->chosen));
-  }
   if (t->header->names > 1) set_header(f, "x-penstock-model", (const char *)name->text, (size_t)name->length);
-  if (!r->streamed) set_header(f, "x-penstock-whole", "1", 1);
-  if (t->header->names > 1 || !r->streamed) ENVOY(http_clear_route_cache)(f);
+  if (r->streamed) set_header(f, "x-penstock-streamed", "1", 1);
+  if (t->header->names > 1 || r->streamed) ENVOY(http_clear_route_cache)(f);
 }
 
 /* Sends the request to the first endpoint of `order`. Returns the predicted seconds to the first byte. */
 static double send_request(request *r, table *t, int64_t count, uint32_t blocks) {
   worker *w = r->w;
   int64_t first = w->order[0];
-  for (r->chosen = 0; r->chosen < count; r->chosen++) r->ids[r->chosen] = t->id[w->order[r->chosen]];
+  for (r->chosen = 0; r->chosen < count; r->chosen++) {
+    r->ids[r->chosen] = t->id[w->order[r->chosen]];
+    r->cached[r->chosen] = w->hits[w->order[r->chosen]];
+  }
   penstock_counts *own = &w->own[r->ids[0]];
   own->picked++, own->in_flight++, own->prompt_bytes += (int64_t)r->scan.bytes;
   double ttft_s = 0.0;
   r->place = take_place(w, r->streamed ? STREAMED : WHOLE);
   if (r->place >= 0) {
-    int64_t choices = r->scan.choices > 1 ? (r->scan.choices < 128 ? r->scan.choices : 128) : 1;
-    event e = {.kind = SENT, .place = r->place, .id = (int)r->ids[0], .number = w->hits[first], .choices = choices,
+    event e = {.kind = SENT, .place = r->place, .id = (int)r->ids[0], .number = w->hits[first], .choices = r->seen.choices,
                .request = w->request};
     post(w, &e);
     penstock_flight *flight = &module.flights[r->place];
-    if (flight->endpoint >= 0) ttft_s = flight->ttft_s; /* else another worker has still to apply the event */
+    if (is_applied(w) && __atomic_load_n(&flight->endpoint, __ATOMIC_RELAXED) >= 0) ttft_s = flight->ttft_s;
   }
   own->predicted_ttft_s += ttft_s;
   publish(w, t, r->ids[0]);
@@ -539,74 +551,85 @@ static double send_request(request *r, table *t, int64_t count, uint32_t blocks)
   return ttft_s + t->endpoints[first].tpot_now_s * (double)w->request.expected_output_tokens;
 }
 
-/* Decides about a request whose body is complete. Returns false if the module has answered it. */
-static bool decide(envoy_filter f, request *r) {
+/* Returns whether an engine generates tokens for the path: embeddings and scores have no output. */
+static bool generates(envoy_filter f) {
+  static const char *const NAMES[] = {":path", NULL};
+  static const char *const ENDS[] = {"/completions", "/responses", "/messages", "/transcriptions", "/translations"};
+  char path[256];
+  read_header(f, REQUEST_HEADERS, NAMES, path, sizeof path);
+  size_t length = strcspn(path, "?");
+  for (size_t i = 0; i < sizeof ENDS / sizeof *ENDS; i++) {
+    size_t end = strlen(ENDS[i]);
+    if (length >= end && !memcmp(path + length - end, ENDS[i], end)) return true;
+  }
+  return false;
+}
+
+/* Notes for Python what is known of a request when it is decided. */
+static void note_request(envoy_filter f, request *r, const table *t, const penstock_name *name, double now_s) {
+  const penstock_request *q = &r->w->request;
+  penstock_ended *e = &r->seen;
+  int64_t bytes = (int64_t)r->scan.bytes, choices = r->scan.choices;
+  e->generation = t->header->generation, e->name = name ? name - t->names : -1, e->prompt_bytes = bytes;
+  e->choices = choices > 1 ? (choices < 128 ? choices : 128) : 1;
+  e->flags = (r->streamed ? SEEN_STREAMED : 0) | (generates(f) ? SEEN_GENERATES : 0);
+  e->counted_prompt = e->counted_cached = e->counted_output = -1;
+  e->sent_s = now_s, e->waited_s = name ? q->waited_s : 0.0, e->slo_class = -1, e->ttft_limit_s = e->tpot_limit_s = e->e2e_limit_s = INFINITY;
+  if (!name) return;
+  if (t->header->classes && t->classes[q->slo_class].names & name->bit) e->slo_class = q->slo_class;
+  e->tenant_bucket = q->tenant;
+  e->input_tokens = q->input_tokens, e->expected_output_tokens = q->expected_output_tokens;
+  e->ttft_limit_s = q->ttft_s, e->tpot_limit_s = q->tpot_s, e->e2e_limit_s = q->e2e_s;
+}
+
+/* Decides about a request whose body is complete, or again about one that is held. */
+static int decide(envoy_filter f, request *r) {
   worker *w = r->w;
   double now_s = penstock_module_clock();
   keep_current(now_s);
   table *t = enter(w);
-  r->decided = true, r->streamed = r->scan.stream, r->sent_s = now_s;
-  bool goes_on = true;
+  r->decided = true, r->streamed = r->scan.stream;
+  int decided = GOES_ON;
   const penstock_name *name = model_of(t, &r->scan);
   if (!name) {
     bool named = r->scan.has_model && r->scan.model_length;
     w->state->refused++;
-    answer(f, named ? 404 : 400, named ? "no-such-model" : "no-model", 0,
+    note_request(f, r, t, NULL, now_s);
+    answer(f, r, named ? 404 : 400, named ? "no-such-model" : "no-model", 0,
            named ? "The model does not exist; /v1/models lists the models." : "`model` is missing; /v1/models lists the models.");
-    goes_on = false;
+    decided = IS_ANSWERED;
   } else {
-    describe(f, r, t, name, now_s);
+    double hold_s = describe(f, r, t, name, now_s);
     uint32_t blocks = scan_keys(&r->scan, scan_hash((const char *)name->text, (size_t)name->length), w->keys);
     penstock_prefix_table prefix = {t->blocks, {t->header->prefix_rows}, t->holders,
         {t->header->prefix_rows, t->header->prefix_words}, w->keys, {blocks}, w->common, {t->header->prefix_words}, w->hits,
         {t->header->endpoints}};
     call_match_prefix(&prefix, blocks, SCAN_BLOCK_BYTES / name->bytes_per_token, w->request.input_tokens - 1, now_s);
-    int64_t count = rank(w, t);
     w->state->decisions++;
+    penstock_sample *sample = begin_sample(w, t);
+    int64_t count = rank(w, t, sample);
+    if (sample) end_sample(w, t, sample, count);
+    note_request(f, r, t, name, now_s);
     double first_byte_s = count ? send_request(r, t, count, blocks) : 0.0;
-    goes_on = count || !refuse(f, w, t);
-    if (goes_on) direct(f, r, t, name, first_byte_s);
+    if (!count) decided = refuse(f, r, t, hold_s);
+    if (decided == GOES_ON) {
+      r->sent = true;
+      let_go(&r->held);
+      direct(f, r, t, name, first_byte_s);
+    }
     w->state->decide_s += penstock_module_clock() - now_s;
   }
   leave(w);
-  return goes_on;
+  return decided;
 }
 
 /* --- The answer ----------------------------------------------------------------------------------------------------- */
 
-/* Counts the events of a stream: each ends with an empty line. */
-static void count_events(request *r, const char *p, size_t length) {
-  const char *end = p + length;
-  if (length && r->after_newline && *p == '\n') r->events++, p++;
-  r->after_newline = false;
-  while (p < end && (p = memchr(p, '\n', (size_t)(end - p)))) {
-    if (++p == end) r->after_newline = true;
-    else if (*p == '\n') r->events++, p++;
-  }
-}
+static void see_whole(request *r, const char *p, size_t length) { answer_piece(&r->answer, p, length); }
 
-/* Finds `"completion_tokens": 123` in an answer that is not streamed. */
-static void find_tokens(request *r, const char *p, size_t length) {
-  char joined[sizeof r->tail * 2];
-  static const char KEY[] = "\"completion_tokens\":";
-  size_t head = length < sizeof r->tail ? length : sizeof r->tail;
-  memcpy(joined, r->tail, r->tail_length);
-  memcpy(joined + r->tail_length, p, head);
-  const char *places[2] = {joined, p};
-  size_t sizes[2] = {r->tail_length + head, length};
-  for (int i = 0; i < 2; i++) {
-    const char *end = places[i] + sizes[i], *at = memmem(places[i], sizes[i], KEY, sizeof KEY - 1);
-    if (!at) continue;
-    int64_t value = 0;
-    for (at += sizeof KEY - 1; at < end && *at == ' '; at++) {}
-    for (; at < end && *at >= '0' && *at <= '9' && value < 1000000000; at++) value = value * 10 + (*at - '0');
-    if (at < end && value > 0) r->tokens = value; /* else the number may go on in the next piece */
-  }
-  size_t keep = sizes[0] == r->tail_length + length ? sizes[0] : length;
-  const char *from = sizes[0] == r->tail_length + length ? joined : p;
-  size_t kept = keep < sizeof r->tail ? keep : sizeof r->tail;
-  memmove(r->tail, from + keep - kept, kept);
-  r->tail_length = (uint32_t)kept;
+static void see_stream(request *r, const char *p, size_t length) {
+  answer_piece(&r->answer, p, length);
+  answer_events(&r->answer, p, length);
 }
 
 static int64_t number_in(envoy_filter f, int of, const char *name) {
@@ -615,44 +638,60 @@ static int64_t number_in(envoy_filter f, int of, const char *name) {
   return read_header(f, of, names, text, sizeof text) ? strtol(text, NULL, 10) : 0;
 }
 
-/* Blames the endpoints that were tried before the one that answered, and returns whether another answered. */
-static bool judge_tries(envoy_filter f, request *r, double now_s, bool broken) {
+/* Blames the endpoints that were tried before the one that answered, as soon as its answer begins. */
+static void judge_tries(envoy_filter f, request *r, double now_s, bool at_end) {
   envoy_bytes served = {0};
-  int last = -1;
-  int64_t tries = number_in(f, REQUEST_HEADERS, "x-envoy-attempt-count");
-  if (ENVOY(http_filter_get_attribute_string)(f, ATTRIBUTE_UPSTREAM_ADDRESS, &served) && served.ptr)
+  int64_t tries = r->seen.tries = number_in(f, REQUEST_HEADERS, "x-envoy-attempt-count");
+  r->served_by = -1, r->judged = ENVOY(http_filter_get_attribute_string)(f, ATTRIBUTE_UPSTREAM_ADDRESS, &served) && served.length;
+  if (!r->judged && !at_end) return;
+  if (r->judged)
     for (int i = 0; i < r->chosen; i++) {
       const penstock_place *place = &module.known[r->ids[i]];
-      if ((size_t)place->length == served.length && !memcmp(place->text, served.ptr, served.length)) last = i;
+      if ((size_t)place->length == served.length && !memcmp(place->text, served.ptr, served.length)) r->served_by = i;
     }
   if (r->status > 0 && r->status < 500) {
-    for (int i = 0; i < r->chosen && i < tries && i != last; i++)
-      if (last > i || last < 0) post_about(r->w, STRUCK, -1, r->ids[i], 0, now_s);
-    if (last >= 0 && !broken) post_about(r->w, ANSWERED, -1, r->ids[last], 0, now_s);
+    for (int i = 0; i < r->chosen && i < tries && i != r->served_by; i++)
+      if (r->served_by > i || r->served_by < 0) post_about(r->w, STRUCK, -1, r->ids[i], 0, now_s);
   }
-  if (broken && last >= 0) post_about(r->w, STRUCK, -1, r->ids[last], 0, now_s);
-  return served.ptr && last != 0;
+  if (r->judged) memcpy(r->seen.endpoint, served.ptr, served.length < sizeof r->seen.endpoint ? served.length : sizeof r->seen.endpoint);
+  if (r->served_by >= 0) r->seen.cached_tokens = r->cached[r->served_by];
+  r->moved = r->judged && r->served_by != 0;
 }
 
 static void complete(envoy_filter f, request *r) {
-  if (!r->chosen) return;
+  if (!r->sent) return;
+  penstock_ended *e = &r->seen;
   double now_s = penstock_module_clock();
   uint64_t flags = 0;
   ENVOY(http_filter_get_attribute_int)(f, ATTRIBUTE_RESPONSE_FLAGS, &flags);
   bool upstream = flags & 0x74, client_left = flags & 0x4000; /* timeout, reset, connect failure, termination; client */
   bool broken = upstream && !r->ended, failed = r->status >= 500 || (!r->ended && !client_left && upstream);
-  bool moved = judge_tries(f, r, now_s, broken);
-  penstock_counts *own = &r->w->own[r->ids[0]];
-  own->ended++, own->in_flight--, own->failed += failed, own->moved += moved;
-  int64_t tokens = r->streamed ? (r->events > 1 ? r->events - 1 : 0) : r->tokens; /* the last event is [DONE] */
+  if (!r->judged) judge_tries(f, r, now_s, true);
+  bool moved = r->moved, answered = !broken && r->status > 0 && r->status < 500;
+  if (r->served_by >= 0 && (broken || answered)) post_about(r->w, broken ? STRUCK : ANSWERED, -1, r->ids[r->served_by], 0, now_s);
+  answer_counts counted = r->status == 200 ? answer_usage(&r->answer) : (answer_counts){-1, -1, -1};
+  e->counted_prompt = counted.prompt, e->counted_cached = counted.cached, e->counted_output = counted.output;
+  e->pieces = r->answer.events, e->response_bytes = (int64_t)r->answer.bytes;
+  int64_t events = e->pieces > 1 ? e->pieces - 1 : 0; /* the last event is [DONE] */
+  int64_t tokens = e->counted_output >= 0 ? e->counted_output : r->streamed ? events : 0;
   bool finished = r->ended && r->status == 200 && !moved;
-  if (finished && r->first_seen) own->first_tokens++, own->ttft_sum_s += r->first_s - r->sent_s;
-  if (finished && r->first_seen && tokens > 1) own->decoded_tokens += tokens - 1, own->decode_sum_s += now_s - r->first_s;
-  publish(r->w, enter(r->w), r->ids[0]);
-  leave(r->w);
-  bool left = client_left && !r->ended && (r->streamed ? !r->first_seen : r->status <= 0);
-  if (r->place >= 0) post_about(r->w, finished ? FINISHED : left ? LEFT : LOST, r->place, -1, tokens, now_s);
-  r->chosen = 0;
+  bool left = client_left && !r->ended && (r->streamed ? !e->first_s : r->status <= 0);
+  e->flags |= (failed ? SEEN_FAILED : 0) | (moved && r->chosen ? SEEN_MOVED : 0) | (client_left && !r->ended ? SEEN_LEFT : 0);
+  if (r->chosen) {
+    penstock_counts *own = &r->w->own[r->ids[0]];
+    own->ended++, own->in_flight--, own->failed += failed, own->moved += moved;
+    if (finished && e->first_s) own->first_tokens++, own->ttft_sum_s += e->first_s - e->sent_s;
+    if (finished && e->first_s && tokens > 1) own->decoded_tokens += tokens - 1, own->decode_sum_s += now_s - e->first_s;
+    publish(r->w, enter(r->w), r->ids[0]);
+    leave(r->w);
+  }
+  if (r->place >= 0) {
+    const penstock_flight *flight = &module.flights[r->place];
+    if (is_applied(r->w)) e->predicted_ttft_s = flight->ttft_s, e->predicted_decode_s = flight->decode_s;
+    post_about(r->w, finished ? FINISHED : left ? LEFT : LOST, r->place, -1, tokens, now_s);
+  }
+  report_end(r, now_s);
+  r->sent = false;
 }
 
 /* --- What Envoy calls ----------------------------------------------------------------------------------------------- */
@@ -680,12 +719,14 @@ static const char *open_module(const char *config, char *library) {
   if (module.workers < 1 || module.workers > MAX_WORKERS) return "too many worker threads: ";
   const char *wrong = open_library(library);
   if (wrong) return wrong;
-  module.generation = map_file("module.current", -1, false, &size);
+  module.generation = map_file(module.folder, "module.current", -1, false, &size);
   size = sizeof *module.states * (size_t)module.workers;
-  module.states = map_file("pickers.table", -1, true, &size);
+  module.states = map_file(module.folder, "pickers.table", -1, true, &size);
   module.flights = calloc((size_t)module.workers * PLACES, sizeof *module.flights);
   module.places = calloc((size_t)module.workers * PLACES, sizeof *module.places);
-  if (!module.generation || !module.states || !module.flights || !module.places) return "the state cannot be opened: ";
+  size = (size_t)module.workers * (sizeof *module.rings + PENSTOCK_RING_RECORDS * sizeof(penstock_ended));
+  module.rings = map_file(module.folder, "ended.table", -1, true, &size);
+  if (!module.generation || !module.states || !module.rings || !module.flights || !module.places) return "the state cannot be opened: ";
   for (int i = 0; i < module.workers; i++) {
     worker *w = module.worker[i] = calloc(1, sizeof *w);
     w->index = i, w->generation = -1, w->state = &module.states[i];
@@ -698,7 +739,7 @@ static const char *open_module(const char *config, char *library) {
 static bool has_table(void) {
   if (atomic_load(&module.current)) return true;
   while (!take_flag()) {}
-  table *t = atomic_load(&module.current) ? NULL : open_table(atomic_load(module.generation));
+  table *t = atomic_load(&module.current) ? NULL : open_table(module.folder, module.workers, atomic_load(module.generation));
   if (t && !install_table(t, penstock_module_clock())) close_table(t);
   release_flag();
   return atomic_load(&module.current);
@@ -727,7 +768,11 @@ const void *ON_FILTER(new)(const void *config, envoy_filter f) {
   if (r) r->place = -1, r->w = index < (uint32_t)module.workers && has_table() ? module.worker[index] : NULL;
   return r;
 }
-void ON_FILTER(destroy)(const void *r) { free((void *)(uintptr_t)r); }
+void ON_FILTER(destroy)(const void *m) {
+  request *r = (request *)(uintptr_t)m;
+  let_go(&r->held);
+  free(r);
+}
 
 int ON_FILTER(request_headers)(envoy_filter f, void *m, bool end) {
   request *r = m;
@@ -759,30 +804,40 @@ int ON_FILTER(request_body)(envoy_filter f, void *m, bool end) {
   if (!r->w || r->decided) return BODY_CONTINUE;
   each_piece(f, RECEIVED_REQUEST_BODY, r, scan_request);
   if (!end) return BODY_STOP_AND_BUFFER;
-  return decide(f, r) ? BODY_CONTINUE : BODY_STOP;
+  int decided = decide(f, r);
+  return decided == GOES_ON ? BODY_CONTINUE : decided == IS_HELD ? BODY_STOP_AND_BUFFER : BODY_STOP;
 }
 
 int ON_FILTER(request_trailers)(envoy_filter f, void *m) {
   request *r = m;
-  return !r->w || r->decided || decide(f, r) ? HEADERS_CONTINUE : HEADERS_STOP;
+  return !r->w || r->decided || decide(f, r) == GOES_ON ? HEADERS_CONTINUE : HEADERS_STOP;
+}
+
+void ON_FILTER(scheduled)(envoy_filter f, void *m, uint64_t turn) {
+  request *r = m;
+  if (!r->held.scheduler || is_behind(&r->held, turn, penstock_module_clock())) return;
+  int decided = decide(f, r);
+  if (decided == IS_HELD) stay(&r->held, turn);
+  if (decided == GOES_ON) ENVOY(http_filter_continue_decoding)(f);
 }
 
 int ON_FILTER(response_headers)(envoy_filter f, void *m, bool end) {
   request *r = m;
   r->status = (int)number_in(f, RESPONSE_HEADERS, ":status");
   r->ended = end;
+  if (r->sent && r->status < 500) judge_tries(f, r, penstock_module_clock(), false);
   return HEADERS_CONTINUE;
 }
 
 int ON_FILTER(response_body)(envoy_filter f, void *m, bool end) {
   request *r = m;
   r->ended = end;
-  if (!r->chosen || r->status != 200) return BODY_CONTINUE;
-  if (r->streamed && !r->first_seen && ENVOY(http_get_body_chunks_size)(f, RECEIVED_RESPONSE_BODY)) {
-    r->first_seen = true, r->first_s = penstock_module_clock();
-    if (r->place >= 0) post_about(r->w, FIRST, r->place, -1, 0, r->first_s);
+  if (!r->sent) return BODY_CONTINUE;
+  if (r->streamed && !r->seen.first_s && r->status == 200 && ENVOY(http_get_body_chunks_size)(f, RECEIVED_RESPONSE_BODY)) {
+    r->seen.first_s = penstock_module_clock();
+    if (r->place >= 0) post_about(r->w, FIRST, r->place, -1, 0, r->seen.first_s);
   }
-  each_piece(f, RECEIVED_RESPONSE_BODY, r, r->streamed ? count_events : find_tokens);
+  each_piece(f, RECEIVED_RESPONSE_BODY, r, r->streamed ? see_stream : see_whole);
   return BODY_CONTINUE;
 }
 
@@ -791,7 +846,10 @@ int ON_FILTER(response_trailers)(envoy_filter f, void *m) {
   return HEADERS_CONTINUE;
 }
 
-void ON_FILTER(stream_complete)(envoy_filter f, void *m) { complete(f, m); }
+void ON_FILTER(stream_complete)(envoy_filter f, void *m) {
+  let_go(&((request *)m)->held);
+  complete(f, m);
+}
 int ON_FILTER(local_reply)(envoy_filter f, void *m, uint32_t status, envoy_bytes details, bool reset) {
   (void)f, (void)m, (void)status, (void)details, (void)reset;
   return 0;
@@ -800,7 +858,7 @@ int ON_FILTER(local_reply)(envoy_filter f, void *m, uint32_t status, envoy_bytes
 /* Envoy refuses a module that lacks one of these, though nothing makes it call them. */
 #define UNUSED(name) void ON_FILTER(name)(void) {}
 UNUSED(http_callout_done) UNUSED(http_stream_headers) UNUSED(http_stream_data) UNUSED(http_stream_trailers)
-UNUSED(http_stream_complete) UNUSED(http_stream_reset) UNUSED(scheduled) UNUSED(config_scheduled)
+UNUSED(http_stream_complete) UNUSED(http_stream_reset) UNUSED(config_scheduled)
 UNUSED(config_http_callout_done) UNUSED(config_http_stream_headers) UNUSED(config_http_stream_data)
 UNUSED(config_http_stream_trailers) UNUSED(config_http_stream_complete) UNUSED(config_http_stream_reset)
 UNUSED(downstream_above_write_buffer_high_watermark) UNUSED(downstream_below_write_buffer_low_watermark)

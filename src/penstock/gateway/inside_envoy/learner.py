@@ -24,7 +24,8 @@ class LengthLearner:
 
     def __init__(self, folder: Path, fleet: RoutedFleet, tables: EndpointTables) -> None:
         self._fleet, self._tables, self._learned = fleet, tables, LearnedLengths(fleet)
-        self._names = ModuleTable(table_file(folder, fleet.generation)).names
+        table = ModuleTable(table_file(folder, fleet.generation))
+        self._names, self.endpoints = table.names, table.endpoints
         self._seen = np.zeros(len(fleet.addresses), np.uint64)
         for name, row in zip(fleet.names, self._names, strict=True):
             if name in self._learned.bytes_per_token:

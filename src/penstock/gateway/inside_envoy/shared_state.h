@@ -12,7 +12,8 @@
 #include "../../compiled/penstock.h"
 #include "module_table.h"
 
-enum { MAX_WORKERS = 64, MAX_CHOSEN = 3, PLACES = 8192, EVENTS = 1024, MAX_IDS = 16384, RETIRED = 4 };
+enum { MAX_WORKERS = 64, MAX_CHOSEN = 3, PLACES = 8192, EVENTS = 1024, MAX_IDS = 16384, RETIRED = 4, KINDS = 64 };
+enum { OVERLOAD_SERVE, OVERLOAD_REFUSE, OVERLOAD_HOLD };
 enum { ARRIVED, REFUSED, SENT, FIRST, FINISHED, LOST, LEFT, STRUCK, ANSWERED };
 enum { FREE = 0, STREAMED = 1, WHOLE = 2 }; /* of a place */
 
@@ -37,6 +38,11 @@ typedef struct table {
   const penstock_place *places;
   const penstock_name *names;
   const penstock_route_class *classes;
+  penstock_sample *samples; /* this and the next four: recorded decisions, by worker */
+  penstock_request *sampled_requests;
+  penstock_parameters *sampled_parameters;
+  penstock_endpoint *sampled_endpoints; /* workers x endpoints */
+  int64_t *sampled_hits;
   penstock_scraped *reports;
   penstock_counts *counts; /* workers x endpoints */
   uint64_t *applied;       /* sequence of the last report that was applied, by endpoint */
@@ -52,6 +58,12 @@ typedef struct event {
   penstock_request request;
 } event;
 
+/* The last turn after which a request of a class was still held, and its weight. */
+typedef struct held_turn {
+  uint64_t turn;
+  double weight;
+} held_turn;
+
 typedef struct worker {
   int index;
   int64_t generation;        /* the arrays below fit the table of this generation */
@@ -63,7 +75,8 @@ typedef struct worker {
   penstock_endpoint *copy;
   penstock_counts own[MAX_IDS];
   penstock_picker_state *state;
-  int32_t last_place;
+  int32_t last_place, holding;
+  held_turn turns[KINDS]; /* by class */
   _Atomic uint32_t posted, taken; /* ring of events: written by the worker, read by the holder of the flag */
   event ring[EVENTS];
 } worker;

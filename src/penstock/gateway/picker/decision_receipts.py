@@ -3,7 +3,7 @@
 import base64
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,26 +33,44 @@ class ReceiptBook:
     """Writer of a file with one receipt per line. The file holds no prompt text."""
 
     def __init__(
-        self, path: Path, every: int, addresses: tuple[str, ...], *, count: int = 0, meters: bool = False
+        self,
+        path: Path,
+        every: int,
+        addresses: tuple[str, ...],
+        *,
+        count: int = 0,
+        meters: bool = False,
+        publish: Callable[[Records], None] | None = None,
     ) -> None:
         self._every, self.count, self._addresses = every, count, addresses
         self._file: IO[str] | None = path.open("a", encoding="ascii", buffering=1)
-        self.outcomes = OutcomeBook(self._write, meters=meters)
+        self.outcomes = OutcomeBook(self._write, meters=meters, publish=publish)
 
-    def add(self, request: Records, endpoints: Records, hits: Records, parameters: Records, order: Records) -> None:
-        """Count a decision, and append its receipt to the file for every `every`-th decision."""
+    def add(
+        self,
+        request: Records,
+        endpoints: Records,
+        hits: Records,
+        parameters: Records,
+        order: Records,
+        addresses: tuple[str, ...] | None = None,
+    ) -> None:
+        """Count a decision, and append its receipt to the file for every `every`-th decision.
+
+        `addresses` are given if the decision was about another fleet than the newest.
+        """
         self.count += 1
         if self._file is None or self.count % self._every:
             return
         arrays = zip(_ARRAYS, (request, endpoints, hits, parameters, order), strict=True)
         line = {name: base64.b64encode(zlib.compress(array.tobytes(), 1)).decode() for name, array in arrays}
-        self._write({"addresses": self._addresses, **line})
+        self._write([json.dumps({"addresses": addresses or self._addresses, **line})])
 
-    def _write(self, line: dict[str, Any]) -> None:
+    def _write(self, lines: list[str]) -> None:
         if self._file is None:
             return
         try:
-            self._file.write(json.dumps(line) + "\n")
+            self._file.write("".join(f"{line}\n" for line in lines))
         except OSError:
             # A full disk stops the receipts, never the routing.
             self._file = None

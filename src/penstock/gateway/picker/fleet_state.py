@@ -39,7 +39,7 @@ RUN_TIME_FIELDS: Final = (
     *("outstanding_prompt_tokens", "outstanding_prompt_s"),
     *("resident_tokens", "shared_tokens", "resident_output_tokens"),
     *("prompt_load_fraction", "prompt_squares_s", "prompt_load_s"),
-    *("in_flight_then", "prefilling_then", "resident_tokens_then"),
+    *("in_flight_then", "prefilling_then", "resident_tokens_then", "decoded_tokens", "ended_answers"),
 )
 """Fields of an endpoint's record that change at run time. A fleet reload keeps the values of these fields."""
 

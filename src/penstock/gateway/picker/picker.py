@@ -13,7 +13,8 @@ from penstock.gateway.picker.decision_receipts import ReceiptBook
 from penstock.gateway.picker.fleet_state import FleetState, SharedTables
 from penstock.gateway.picker.in_flight import struct_of
 from penstock.gateway.picker.late_fallback import late_candidates, shorten
-from penstock.gateway.picker.outcome_receipts import OpenRequest
+from penstock.gateway.picker.outcome_receipts import OutcomeBook
+from penstock.gateway.picker.outcome_rules import EndedRequest
 from penstock.gateway.picker.predicted_latency import IdleEndpoints
 from penstock.gateway.picker.prefix_index import BLOCK_BYTES, PrefixIndex
 from penstock.gateway.picker.request_body import RequestBody, RequestHints
@@ -70,12 +71,13 @@ class Picker:
         clock: Callable[[], float] = time.monotonic,
         receipts: ReceiptBook | None = None,
         min_silence_s: float = SILENCE_S,
+        outcomes: OutcomeBook | None = None,
     ) -> None:
         self.fleet, self._number, self._clock = fleet, number, clock
         self._receipts, self._min_silence_s = receipts, min_silence_s
         self._arrays = PolicyArrays(len(fleet.addresses), MAX_CHOSEN)
         self.state = FleetState(fleet, tables, number, clock, min_silence_s, self._arrays)
-        self.state.outcomes = None if receipts is None else receipts.outcomes
+        self.state.outcomes = outcomes if receipts is None else receipts.outcomes
         self._idle = IdleEndpoints(fleet.endpoints, self.state.parameters)
         self._prefixes, self._tenants, self._shed_ratio = PrefixIndex(), TenantWeights(), ShedRatio()
         self._classes = {
@@ -134,7 +136,7 @@ class Picker:
         answer = self._choose(count, model, keys, tenant, request) if count else self._explain_empty(model, subset)
         if isinstance(answer, Rejection) and answer.status == _SHED:
             answer = self._hold_or_shed(answer, may_shed, waited_s)
-        if self._receipts is not None:
+        if self.state.outcomes is not None:
             self._record(answer, request, hints.tenant, model)
         counters.decide_s += self._clock() - begun_s
         return answer
@@ -142,7 +144,7 @@ class Picker:
     def _record(
         self, answer: EndpointChoice | Rejection | HeldRequest, request: RequestBody, tenant: str, model: str
     ) -> None:
-        """Remember a request that is sent, or record that it is refused, for the bill by tenant."""
+        """Remember a request that is sent, or record that it is refused, for the metrics and the bill."""
         outcomes, asked = self.state.outcomes, self._arrays.request[0]
         sent = isinstance(answer, EndpointChoice) and answer.ticket
         refused = isinstance(answer, Rejection) and answer.status == _SHED
@@ -150,12 +152,12 @@ class Picker:
             return
         number, classes = int(asked["slo_class"]), self._classes[self.fleet.model_of[model]]
         slo_class = next((item.name for place, item in classes if place == number), "")
-        cached = tuple(self._arrays.hits.tolist())
-        one = OpenRequest(tenant, model, slo_class, request.body_bytes, int(asked["input_tokens"]), cached)
+        waited_s, input_tokens = float(asked["waited_s"]), int(asked["input_tokens"])
+        one = EndedRequest(0.0, tenant, model, slo_class, _SHED, waited_s, request.body_bytes, input_tokens)
         if isinstance(answer, EndpointChoice):
-            outcomes.begin(answer.ticket, one)
+            outcomes.begin(answer.ticket, one, tuple(self._arrays.hits.tolist()))
         else:
-            outcomes.refuse(one, _SHED, float(asked["waited_s"]))
+            outcomes.refuse(one)
 
     def _hold_or_shed(self, shed: Rejection, may_shed: int, waited_s: float | None) -> Rejection | HeldRequest:
         """Hold a request that would be shed, if it may be held and was not held too long, and count it."""

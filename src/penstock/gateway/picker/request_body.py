@@ -1,18 +1,23 @@
-"""Reads the model, token limits and prompt prefix from a request body that may be truncated."""
+"""Reads the model, token limits and prompt prefix from a request body, and routing hints from its headers."""
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from json import JSONDecoder
-from json.decoder import WHITESPACE  # type: ignore[attr-defined]
 from typing import Final, NamedTuple
+
+from penstock.gateway.state.headers import OBJECTIVE, TENANT, TPOT_MS, TTFT_MS
 
 _DECODER: Final = JSONDecoder()
 _MAX_TOKENS: Final = 2**31
 _MAX_CHOICES: Final = 128
 """OpenAI's maximum value of `n`, the number of choices. Engines reject a value above their maximum batch size."""
 _SEARCHED_BYTES: Final = 4096
+_MAX_HINT_MS: Final = 1e7
+_MAX_NAME: Final = 128
+_HINT_HEADERS: Final = frozenset(name.encode() for name in (*OBJECTIVE, *TENANT, *TTFT_MS, *TPOT_MS))
 _SHEDDABLE: Final = frozenset({"batch", "sheddable", "low"})
 _WEIGHTS: Final[Mapping[str, float]] = {"critical": 4.0, "high": 2.0}
 _PROMPT_KEYS: Final = (b'"messages"', b'"prompt"', b'"input"')
@@ -25,13 +30,12 @@ class BadBody(Exception):  # noqa: N818 - the name matches the HTTP answer
 
 
 class RequestBody(NamedTuple):  # created per request; a frozen dataclass takes three times as long
-    """Fields of a request body. A field is None if the body does not have it or was truncated before it."""
+    """Fields of a request body. A field is None if the body does not have it."""
 
     model: str | None
     limit_tokens: int | None
     stream: bool
     body_bytes: int
-    """Size of the whole body in bytes, including any truncated rest that the picker did not get."""
     prefix_from: int
     """Byte offset at which the prompt begins in the body."""
     choices: int = 1
@@ -58,21 +62,14 @@ class RequestHints:
         return self.objective in _SHEDDABLE
 
 
-def read_body(body: bytes, whole_bytes: int, *, cut: bool = False) -> RequestBody:
-    """Parse a request body. `cut` is true if `body` is only the first part of a body of `whole_bytes` bytes.
-
-    A picker rejects a request only if it has the complete body. If the body is truncated or missing, the engine decides
-    whether to reject the request.
-    """
-    fields = _form_fields(body) if body.startswith(b"--") else _first_fields(body) if cut else _all_fields(body)
+def read_body(body: bytes) -> RequestBody:
+    """Parse a request body. Raise BadBody if no engine would accept it."""
+    fields = _form_fields(body) if body.startswith(b"--") else _all_fields(body)
     model = fields.get("model")
     if model is not None and not isinstance(model, str):
-        if not cut:
-            raise BadBody("model must be a string")
-        model = None
-    stream, visible_bytes = fields.get("stream") is True, len(body)
+        raise BadBody("model must be a string")
     return RequestBody(
-        model, _limit(fields), stream, max(visible_bytes, whole_bytes), _prompt_at(body), _choices(fields)
+        model, _limit(fields), fields.get("stream") is True, len(body), _prompt_at(body), _choices(fields)
     )
 
 
@@ -109,36 +106,6 @@ def _form_fields(body: bytes) -> Mapping[str, object]:
     return {} if match is None else {"model": match[1].decode("utf-8", "replace")}
 
 
-def _first_fields(body: bytes) -> Mapping[str, object]:
-    """Return the fields of a JSON object up to the point where the text ends or becomes invalid.
-
-    A truncated field is left out.
-    """
-    text = body.decode("utf-8", "ignore")
-    at = WHITESPACE.match(text, 0).end()
-    fields: dict[str, object] = {}
-    if text[at : at + 1] != "{":
-        return fields
-    at += 1
-    try:
-        while True:
-            at = WHITESPACE.match(text, at).end()
-            key, at = _DECODER.raw_decode(text, at)
-            at = WHITESPACE.match(text, at).end()
-            if text[at] != ":" or not isinstance(key, str):
-                break
-            at = WHITESPACE.match(text, at + 1).end()
-            value, at = _DECODER.raw_decode(text, at)
-            fields[key] = value
-            at = WHITESPACE.match(text, at).end()
-            if text[at] != ",":
-                break
-            at += 1
-    except (ValueError, IndexError, RecursionError):  # truncated, invalid, or an integer longer than Python parses
-        pass
-    return fields
-
-
 def _limit(fields: Mapping[str, object]) -> int | None:
     for name in ("max_completion_tokens", "max_tokens"):
         value = fields.get(name)
@@ -150,3 +117,31 @@ def _limit(fields: Mapping[str, object]) -> int | None:
 def _choices(fields: Mapping[str, object]) -> int:
     value = fields.get("n")
     return min(value, _MAX_CHOICES) if isinstance(value, int) and value > 1 else 1
+
+
+def request_hints(headers: Mapping[bytes, bytes]) -> RequestHints:
+    """Read the routing hints from headers. Implausible values are ignored."""
+    if _HINT_HEADERS.isdisjoint(headers):
+        return RequestHints()
+    return RequestHints(
+        objective=_first(headers, OBJECTIVE).lower(),
+        tenant=_first(headers, TENANT),
+        ttft_s=_seconds(_first(headers, TTFT_MS)),
+        tpot_s=_seconds(_first(headers, TPOT_MS)),
+    )
+
+
+def _first(headers: Mapping[bytes, bytes], names: tuple[str, ...]) -> str:
+    for name in names:
+        value = headers.get(name.encode())
+        if value is not None:
+            return value[:_MAX_NAME].decode("latin-1")
+    return ""
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value / 1000 if math.isfinite(value) and 0 < value < _MAX_HINT_MS else None

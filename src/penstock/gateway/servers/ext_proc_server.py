@@ -13,10 +13,10 @@ from google.protobuf.wrappers_pb2 import StringValue
 
 from penstock.gateway.picker.outcome_receipts import STREAM_TYPE, ObservedAnswer, generates_tokens
 from penstock.gateway.picker.picker import MAX_CHOSEN, EndpointChoice, Picker, Rejection
-from penstock.gateway.picker.request_body import BadBody, read_body
+from penstock.gateway.picker.request_body import BadBody, read_body, request_hints
 from penstock.gateway.servers.destinations import destinations
-from penstock.gateway.servers.ext_authz_server import request_hints
 from penstock.gateway.servers.grpc_health import HEALTH, LIVENESS, PickerHealth
+from penstock.gateway.servers.waiting_requests import WaitingRequests
 from penstock.gateway.state.headers import (
     DESTINATION,
     MAX_RETRIES,
@@ -24,15 +24,15 @@ from penstock.gateway.state.headers import (
     PICKER,
     REASON,
     SERVED,
+    STREAMED,
     SUBSET,
     TICKET,
     TRY_TIMEOUT,
-    WHOLE,
 )
 from penstock.http_server import error_body
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
 _CHUNK_BYTES: Final = 62_000
@@ -55,8 +55,8 @@ _NOT_READY: Final = Rejection(503, "no-endpoints", "no endpoint is ready", 1)
 class _Conversation:
     """Exchange of ext_proc messages with a gateway about one request."""
 
-    def __init__(self, picker: Picker, number: int, liveness: str | None) -> None:
-        self._picker, self._number, self._liveness = picker, number, liveness
+    def __init__(self, picker: Picker, number: int, liveness: str | None, waiting: WaitingRequests) -> None:
+        self._picker, self._number, self._liveness, self._waiting = picker, number, liveness, waiting
         self._modes = (0, 0)
         """Modes in which the gateway sends the request body and the response body, if the gateway declares them."""
         self._headers: dict[bytes, bytes] = {}
@@ -69,7 +69,7 @@ class _Conversation:
         self._response_bytes, self._content_type = 0, ""
         self._first_s: float | None = None
 
-    def answers(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated classes have no types
+    async def answers(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated classes have no types
         """Return the responses to a message of the gateway.
 
         While a part of the request body is missing, there are no responses.
@@ -78,28 +78,32 @@ class _Conversation:
             config = message.protocol_config
             self._modes = (config.request_body_mode, config.response_body_mode)
         kind = message.WhichOneof("request")
-        take: dict[str, Callable[[Any], list[Any]]] = {
+        ask: dict[str, Callable[[Any], Awaitable[list[Any]]]] = {
             "request_headers": self._request_headers,
             "request_body": self._request_body,
             "request_trailers": self._request_trailers,
+        }
+        take: dict[str, Callable[[Any], list[Any]]] = {
             "response_headers": self._response_headers,
             "response_body": self._response_body,
             "response_trailers": self._response_trailers,
         }
+        if kind in ask:
+            return await ask[kind](message)
         return take[kind](message) if kind in take else []
 
     @property
     def _duplex(self) -> bool:
         return bool(self._modes[0] == _DUPLEX)
 
-    def _request_headers(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated
+    async def _request_headers(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated
         headers = message.request_headers
         self._headers = {
             header.key.lower().encode(): header.raw_value or header.value.encode() for header in headers.headers.headers
         }
         self._subset = self._read_subset(message)
         if headers.end_of_stream:
-            return [self._pick_response("request_headers")]
+            return [await self._pick_response("request_headers")]
         return [] if self._duplex else [pb.ProcessingResponse(request_headers=pb.HeadersResponse())]
 
     def _read_subset(self, message: Any) -> frozenset[int] | None:  # noqa: ANN401 - generated
@@ -116,7 +120,7 @@ class _Conversation:
         addresses = {text.strip() for text in texts}
         return frozenset(index for index, address in enumerate(self._picker.fleet.addresses) if address in addresses)
 
-    def _request_body(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated
+    async def _request_body(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated
         part = message.request_body
         self._bytes += len(part.body)
         if self._bytes > _MAX_BODY_BYTES:
@@ -125,27 +129,27 @@ class _Conversation:
         # A buffered body is complete, but its message does not end the stream if trailers follow.
         if not part.end_of_stream and self._modes[0] != _BUFFERED:
             return []
-        return self._choose_for_body()
+        return await self._choose_for_body()
 
-    def _request_trailers(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated
+    async def _request_trailers(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated
         del message
-        answers = [] if self._choice is not None else self._choose_for_body()
+        answers = [] if self._choice is not None else await self._choose_for_body()
         return [*answers, pb.ProcessingResponse(request_trailers=pb.TrailersResponse())]
 
-    def _choose_for_body(self) -> list[Any]:
+    async def _choose_for_body(self) -> list[Any]:
         """Choose endpoints for a request whose body is complete. Return the response messages.
 
         If the gateway streamed the body, the messages also return the body to the gateway.
         """
         if not self._duplex:
-            return [self._pick_response("request_body")]
-        first = self._pick_response("request_headers")
+            return [await self._pick_response("request_body")]
+        first = await self._pick_response("request_headers")
         if first.HasField("immediate_response"):
             return [first]
         return [first, *_body_chunks(b"".join(self._body), "request_body")]
 
-    def _pick_response(self, phase: str) -> Any:  # noqa: ANN401 - generated
-        answer = self._decide()
+    async def _pick_response(self, phase: str) -> Any:  # noqa: ANN401 - generated
+        answer = await self._decide()
         if isinstance(answer, EndpointChoice) and not answer.order and self._liveness is None:
             answer = self._by_weight(answer.model)
         if isinstance(answer, Rejection):
@@ -174,7 +178,7 @@ class _Conversation:
             return [(DESTINATION, ",".join(addresses)), *ticket]
         places, retries = destinations(addresses, self._liveness)
         tries = [(TRY_TIMEOUT, str(int(1000 * choice.silence_s))), (MAX_RETRIES, str(retries))]
-        return [(DESTINATION, places), *ticket, *tries, *([] if choice.streamed else [(WHOLE, "1")])]
+        return [(DESTINATION, places), *ticket, *tries, *([(STREAMED, "1")] if choice.streamed else [])]
 
     def _by_weight(self, model: str) -> EndpointChoice | Rejection:
         """Choose healthy endpoints by weight for an external gateway.
@@ -190,15 +194,19 @@ class _Conversation:
         """True if the request names no model, so that any endpoint may answer it."""
         return self._headers.get(b":method") != b"POST" or not self._bytes
 
-    def _decide(self) -> EndpointChoice | Rejection:
+    async def _decide(self) -> EndpointChoice | Rejection:
         body = b"".join(self._body)
         if self._is_bodiless:
             return EndpointChoice(self._picker.fleet.models[0])
         try:
-            request = read_body(body, len(body))
+            request = read_body(body)
         except BadBody as error:
             return Rejection(400, "bad-body", str(error))
-        return self._picker.decide(request, body, request_hints(self._headers), self._subset)
+        hints = request_hints(self._headers)
+        if self._liveness is None:  # an external gateway does not wait for long
+            return self._picker.decide(request, body, hints, self._subset)
+        self._picker, answer = await self._waiting.decide(request, body, hints)
+        return answer
 
     def _response_headers(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated
         self._saw_response = True
@@ -268,6 +276,7 @@ class ExtProcServer:
         is_draining: "Callable[[], bool]" = lambda: False,
     ) -> None:
         self.picker = picker
+        self._waiting = WaitingRequests(lambda: self.picker)
         self._number, self._liveness = number, liveness
         """`_liveness` is the socket on which Envoy asks about silent endpoints, or None behind an external gateway."""
         self._server: Any = None
@@ -314,10 +323,10 @@ class ExtProcServer:
     async def Process(self, request_iterator: Any, context: Any) -> None:  # noqa: ANN401, N802 - the service's name
         """Answer one request's messages until the gateway closes the stream."""
         del request_iterator
-        conversation = _Conversation(self.picker, self._number, self._liveness)
+        conversation = _Conversation(self.picker, self._number, self._liveness, self._waiting)
         try:
             while (message := await context.read()) is not grpc.aio.EOF:
-                for answer in conversation.answers(message):
+                for answer in await conversation.answers(message):
                     await context.write(answer)
         finally:
             conversation.close()

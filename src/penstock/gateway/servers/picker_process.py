@@ -17,10 +17,11 @@ import uvloop
 from penstock.gateway.picker.decision_receipts import ReceiptBook
 from penstock.gateway.picker.ended_requests import EndedRequests
 from penstock.gateway.picker.fleet_state import SharedTables
+from penstock.gateway.picker.outcome_receipts import OutcomeBook
 from penstock.gateway.picker.picker import Picker
-from penstock.gateway.servers.ext_authz_server import AuthzServer
 from penstock.gateway.servers.liveness_server import LivenessServer
 from penstock.gateway.state.addresses import liveness_socket, picker_socket
+from penstock.gateway.state.outcome_socket import OutcomeOutbox
 from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.gateway.state.shared_tables import COUNTS, PICKER_STATE, REPORT, shared_array
 from penstock.gateway.state.timeouts import SILENCE_S
@@ -44,7 +45,9 @@ def tables_of(folder: Path, fleet: RoutedFleet, pickers: int) -> SharedTables:
     )
 
 
-def _receipts(folder: Path, number: int, fleet: RoutedFleet, *, count: int = 0) -> ReceiptBook | None:
+def _receipts(
+    folder: Path, number: int, fleet: RoutedFleet, outbox: OutcomeOutbox, *, count: int = 0
+) -> ReceiptBook | None:
     """Open a picker's receipt file. Return None if there is no file `receipts.json`.
 
     `receipts.json` has the path of the receipts and the sampling interval. Sampling continues after `count` decisions
@@ -55,7 +58,7 @@ def _receipts(folder: Path, number: int, fleet: RoutedFleet, *, count: int = 0) 
         return None
     settings = json.loads(file.read_text(encoding="utf-8"))
     path = Path(settings["path"]).with_suffix(f".{number}.jsonl")
-    return ReceiptBook(path, settings["every"], fleet.addresses, count=count, meters=number == 0)
+    return ReceiptBook(path, settings["every"], fleet.addresses, count=count, meters=number == 0, publish=outbox.add)
 
 
 def _remove_sockets(folder: Path, number: int) -> None:
@@ -106,15 +109,8 @@ def draining_file(folder: Path) -> Path:
     return folder / "draining"
 
 
-async def _start_server(
-    folder: Path, number: int, protocol: str, listen: _ListenAddress, picker: Picker
-) -> "AuthzServer | ExtProcServer":
+async def _start_server(folder: Path, number: int, listen: _ListenAddress, picker: Picker) -> "ExtProcServer":
     """Start the server that Envoy connects to."""
-    path = Path(picker_socket(folder, number))
-    if protocol == "ext_authz":
-        authz = AuthzServer(picker, number)
-        await authz.start(path)
-        return authz
     from penstock.gateway.servers import ext_proc_server  # noqa: PLC0415 - import gRPC only if it is used
 
     behind_own_envoy = listen.address.startswith("unix:")
@@ -124,7 +120,7 @@ async def _start_server(
     return ext_proc
 
 
-async def beat(server: "AuthzServer | ExtProcServer", states: "Records", number: int) -> None:
+async def beat(server: "ExtProcServer", states: "Records", number: int) -> None:
     """Write a heartbeat periodically if the server answers a self-check.
 
     A running process alone is no proof that its server answers.
@@ -138,27 +134,32 @@ async def beat(server: "AuthzServer | ExtProcServer", states: "Records", number:
         await asyncio.sleep(_HEARTBEAT_EVERY_S)
 
 
-async def _run(folder: Path, number: int, pickers: int, protocol: str) -> None:
+async def _run(folder: Path, number: int, pickers: int) -> None:
     loop = asyncio.get_running_loop()
     fleet = RoutedFleet.read(folder / "fleet.bin")
-    receipts, min_silence_s = _receipts(folder, number, fleet), _min_silence_s(folder)
-    picker = Picker(fleet, tables_of(folder, fleet, pickers), number, receipts=receipts, min_silence_s=min_silence_s)
+    outbox = OutcomeOutbox(folder)
+    receipts, min_silence_s = _receipts(folder, number, fleet, outbox), _min_silence_s(folder)
+
+    def picker_of(fleet: RoutedFleet) -> Picker:
+        tables, outcomes = tables_of(folder, fleet, pickers), OutcomeBook(publish=outbox.add)
+        return Picker(fleet, tables, number, receipts=receipts, min_silence_s=min_silence_s, outcomes=outcomes)
+
+    picker = picker_of(fleet)
     endings = EndedRequests(str(folder / f"endings-{number}.pipe"), picker.state)
     loop.add_reader(endings.descriptor, endings.read)
     listen = _listen_address(folder, f"unix:{picker_socket(folder, number)}")
     _remove_sockets(folder, number)
     liveness = LivenessServer(picker.state)
     await liveness.start(liveness_socket(folder, number))
-    server = await _start_server(folder, number, protocol, listen, picker)
+    server = await _start_server(folder, number, listen, picker)
 
     def reload() -> None:
         nonlocal picker, receipts
         reloaded = RoutedFleet.read(folder / "fleet.bin")
         if receipts is not None:
             receipts.close()
-        receipts = _receipts(folder, number, reloaded, count=receipts.count if receipts is not None else 0)
-        tables = tables_of(folder, reloaded, pickers)
-        renewed = Picker(reloaded, tables, number, receipts=receipts, min_silence_s=min_silence_s)
+        receipts = _receipts(folder, number, reloaded, outbox, count=receipts.count if receipts is not None else 0)
+        renewed = picker_of(reloaded)
         renewed.adopt(picker)
         picker = server.picker = renewed
         endings.state = liveness.state = renewed.state
@@ -173,23 +174,25 @@ async def _run(folder: Path, number: int, pickers: int, protocol: str) -> None:
     try:
         while not stopped.is_set():
             picker.state.tick()
+            outbox.flush()
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopped.wait(), _TICK_S)
     finally:
         heartbeat.cancel()
         await server.stop(listen.drain_s)
         liveness.stop()
+        picker.state.tick()
         if receipts is not None:
             receipts.close()
+        outbox.close()
 
 
 def run_picker(arguments: list[str]) -> None:
     """Run one picker process until SIGTERM.
 
-    The arguments are the gateway's folder, this picker's number, the count of all pickers, and the protocol (ext_authz
-    or ext_proc).
+    The arguments are the gateway's folder, this picker's number, and the count of all pickers.
     """
-    folder, number, pickers, protocol = arguments
+    folder, number, pickers = arguments
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor stops this process
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_run(Path(folder), int(number), int(pickers), protocol))
+        runner.run(_run(Path(folder), int(number), int(pickers)))

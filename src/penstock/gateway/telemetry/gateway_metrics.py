@@ -70,8 +70,12 @@ def metrics_page(
     states: Records,
     envoy: Mapping[str, float],
     desired: DesiredReplicas,
+    usage: Iterable[str] = (),
 ) -> bytes:
-    """Return the metrics page of the gateway. `envoy` maps metric names of this page to values of Envoy's counters."""
+    """Return the metrics page of the gateway.
+
+    `envoy` maps metric names of this page to values of Envoy's counters. `usage` has the lines about ended requests.
+    """
     now_s, lines = time.monotonic(), list[str]()
 
     def add(name: str, help_text: str, labels: Iterable[str], values: Iterable[float]) -> None:
@@ -100,6 +104,7 @@ def metrics_page(
         add(name, text, pools, values)
     for name, value in envoy.items():
         add(name, "As counted by Envoy.", [""], [value])
+    lines.extend(usage)
     return write_page(lines)
 
 

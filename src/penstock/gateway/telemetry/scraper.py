@@ -19,8 +19,10 @@ from penstock.errors import UsageError
 from penstock.gateway.envoy.clusters import model_endpoints
 from penstock.gateway.envoy.health_routes import READY_FILE, ready_endpoints
 from penstock.gateway.envoy_admin import open_requests, stats
+from penstock.gateway.inside_envoy.ended_reader import EndedReader
 from penstock.gateway.inside_envoy.learner import LengthLearner, serves_module
 from penstock.gateway.state.addresses import addresses_of, liveness_socket, split_address
+from penstock.gateway.state.outcome_socket import OutcomeInbox
 from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.gateway.state.shared_tables import (
     COUNTS,
@@ -34,10 +36,11 @@ from penstock.gateway.state.shared_tables import (
 )
 from penstock.gateway.telemetry.autoscaling import DECIDE_EVERY_S, DesiredReplicas
 from penstock.gateway.telemetry.bypass_detector import BypassDetector
-from penstock.gateway.telemetry.engine_metrics import PageReport, read_page
 from penstock.gateway.telemetry.gateway_metrics import metrics_page, pickers_up
-from penstock.gateway.telemetry.model_waker import ModelWaker, ResidentModel
+from penstock.gateway.telemetry.model_waker import ModelWaker
+from penstock.gateway.telemetry.scraped_endpoint import ScrapedEndpoint
 from penstock.gateway.telemetry.served_model import ServedModel
+from penstock.gateway.telemetry.usage_metrics import UsageMetrics
 from penstock.http_server import Exchange, HttpConnection
 from penstock.prometheus_text import CONTENT_TYPE
 from penstock.routing.records import Records
@@ -50,13 +53,6 @@ _SCRAPE_S: Final = 5e-4
 
 The endpoints of a large fleet are scraped less often, so that the scraper needs only one core.
 """
-_TIMEOUT_S: Final = 1.0
-_FAILURES: Final = 2
-"""Number of consecutive late or wrong responses after which an endpoint counts as down.
-
-An endpoint whose port is closed counts as down at once.
-"""
-_MAX_PAGE_BYTES: Final = 4 * 2**20
 _ACTIVE_EVERY_S: Final = 1.0
 _NAMES_EVERY_S: Final = 3.0
 ENVOY_COUNTERS: Final = {
@@ -65,121 +61,10 @@ ENVOY_COUNTERS: Final = {
     "http.clients.downstream_rq_2xx": "penstock_requests_2xx_total",
     "http.clients.downstream_rq_4xx": "penstock_requests_4xx_total",
     "http.clients.downstream_rq_5xx": "penstock_requests_5xx_total",
-    "http.clients.ext_authz.penstock.failure_mode_allowed": "penstock_fallback_requests_total",
     "http.clients.ext_proc.failure_mode_allowed": "penstock_fallback_requests_total",
 }
 """Mapping from the names of Envoy's counters to their metric names on the gateway's metrics page."""
 _ENVOY_PATTERN: Final = f"^({'|'.join(name.replace('.', '[.]') for name in ENVOY_COUNTERS)})$"
-
-
-class ScrapedEndpoint:
-    """One endpoint to scrape, and the connection to the endpoint."""
-
-    def __init__(self, index: int, address: str, reports: Records, served: ServedModel | None = None) -> None:
-        self._index, self._reports, self._served = index, reports, served
-        self._host, self._port = split_address(address)
-        self._request = f"GET %b HTTP/1.1\r\nhost: {address}\r\n\r\n".encode()
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        self._failed = 0
-        self.healthy = True
-        self.resident: ResidentModel | None = None
-        """The endpoint's model on a shared device, if its engine says whether it sleeps."""
-        self.scraped = False
-        """True after the first scrape."""
-
-    async def scrape(self) -> bool:
-        """Scrape the endpoint once. Return whether the endpoint has running or waiting requests."""
-        begun_s = time.monotonic()
-        try:
-            status, page = await asyncio.wait_for(self._ask(b"/metrics"), _TIMEOUT_S)
-            report = read_page(page) if status == 200 else None
-            if report is not None and self._served is not None and self._served.needs_check(report.models, begun_s):
-                _, models = await asyncio.wait_for(self._ask(b"/v1/models"), _TIMEOUT_S)
-                self._served.apply_list(models, begun_s)
-            if report is not None and self.resident is not None:
-                answered, state = await asyncio.wait_for(self._ask(b"/is_sleeping"), _TIMEOUT_S)
-                self.resident.observe(asleep=answered == 200 and b"true" in state)
-            failed = status >= 500
-        except ConnectionRefusedError:
-            self._failed = _FAILURES
-            report, failed = None, True
-        except (
-            OSError,
-            TimeoutError,
-            ValueError,
-            KeyError,
-            TypeError,
-            asyncio.IncompleteReadError,
-            asyncio.LimitOverrunError,
-        ):
-            report, failed = None, True
-        if failed:
-            self.close()
-        self._failed = self._failed + 1 if failed else 0
-        self.healthy, self.scraped = self._failed < _FAILURES and not self._serves_other_model, True
-        self._write(report, begun_s, failed=failed)
-        return report is not None and report.running + report.waiting > 0
-
-    @property
-    def _serves_other_model(self) -> bool:
-        return self._served is not None and self._served.other
-
-    async def _ask(self, path: bytes) -> tuple[int, bytes]:
-        if self._streams is None:
-            self._streams = await asyncio.open_connection(self._host, self._port, limit=2**17)
-        reader, writer = self._streams
-        writer.write(self._request % path)
-        head = await reader.readuntil(b"\r\n\r\n")
-        lowered = head.lower()
-        status = int(head[9:12])
-        if b"transfer-encoding: chunked" in lowered:
-            page = await _chunks(reader)
-        else:
-            at = lowered.find(b"content-length:")
-            length = int(lowered[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
-            if not 0 <= length <= _MAX_PAGE_BYTES:
-                raise ValueError("the metrics page is too long")
-            page = await reader.readexactly(length)
-        if b"connection: close" in lowered:
-            self.close()
-        return status, page
-
-    def close(self) -> None:
-        """Close the connection."""
-        if self._streams is not None:
-            self._streams[1].close()
-            self._streams = None
-
-    def _write(self, report: PageReport | None, at_s: float, *, failed: bool) -> None:
-        rows, index = self._reports, self._index
-        begin_write(rows, index)
-        row = rows[index]
-        row["healthy"], row["other_model"] = self.healthy, self._serves_other_model
-        row["scrapes"] += 1
-        row["failures"] += failed
-        if report is not None:
-            row["reported_s"] = at_s
-            row["running"], row["waiting"] = report.running, report.waiting
-            row["kv_used_tokens"], row["kv_tokens"] = report.kv_used_tokens, report.kv_tokens
-            row["ttft_sum_s"], row["ttft_count"] = report.ttft
-            row["itl_sum_s"], row["itl_count"] = report.itl
-            row["output_sum"], row["output_count"] = report.output
-            row["prompt_tokens"] = report.prompt_tokens
-        end_write(rows, index)
-
-
-async def _chunks(reader: asyncio.StreamReader) -> bytes:
-    parts: list[bytes] = []
-    total = 0
-    while True:
-        size = int((await reader.readline()).split(b";")[0], 16)
-        total += size
-        if not 0 <= total <= _MAX_PAGE_BYTES:
-            raise ValueError("the metrics page is too long")
-        piece = await reader.readexactly(size + 2)
-        if size == 0:
-            return b"".join(parts)
-        parts.append(piece[:-2])
 
 
 class Scraper:
@@ -198,6 +83,8 @@ class Scraper:
         self._desired: DesiredReplicas | None = None
         self._bypass_detector = BypassDetector()
         self._inside = serves_module(folder)
+        self.usage = UsageMetrics()
+        self._ended = EndedReader(folder, pickers, self.usage.add) if self._inside else None
 
     def start(self) -> None:
         """Read the current fleet and start scraping its endpoints. Stop scraping the previous fleet."""
@@ -223,9 +110,13 @@ class Scraper:
         self._tasks = [asyncio.create_task(self._watch(one, counts[:, index])) for index, one in enumerate(endpoints)]
         self._tasks.append(asyncio.create_task(self._update_envoy(fleet, endpoints)))
         self._tasks.append(asyncio.create_task(self._count_active(fleet, reports)))
-        if self._inside:
+        learned: Records | None = None
+        if self._ended is not None:
             learner = LengthLearner(self._folder, fleet, EndpointTables(reports, counts))
-            self._tasks.append(asyncio.create_task(learner.run()))
+            learned = learner.endpoints
+            self._ended.use(fleet, reports)
+            self._tasks += [asyncio.create_task(learner.run()), asyncio.create_task(self._ended.run())]
+        self._tasks.append(asyncio.create_task(self.usage.run(fleet, counts, learned)))
         for device in fleet.devices:
             waker = ModelWaker(device, fleet, reports, counts)
             for index, model in waker.models.items():
@@ -244,6 +135,12 @@ class Scraper:
             task.cancel()
         for one in self._endpoints:
             one.close()
+
+    def close(self) -> None:
+        """Stop, and write the last receipts."""
+        self.stop()
+        if self._ended is not None:
+            self._ended.close()
 
     async def _watch(self, one: ScrapedEndpoint, counts: Records) -> None:
         while True:
@@ -302,7 +199,8 @@ class Scraper:
             exchange.reply(404, b"")
             return
         desired = self._desired or DesiredReplicas(self._fleet)
-        page = metrics_page(self._fleet, self._reports, self._counts, self._states, self._envoy, desired)
+        tables = self._reports, self._counts, self._states
+        page = metrics_page(self._fleet, *tables, self._envoy, desired, self.usage.lines())
         exchange.reply(200, page, CONTENT_TYPE)
 
     async def _count_active(self, fleet: RoutedFleet, reports: Records) -> None:
@@ -363,6 +261,8 @@ async def _run(folder: Path, pickers: int, metrics: str) -> None:
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, scraper.start)
     scraper.start()
+    inbox = OutcomeInbox(folder, scraper.usage.add)
+    loop.add_reader(inbox, inbox.read)
     if metrics:
         await loop.create_server(lambda: HttpConnection(scraper.answer), *split_address(metrics))
     loop.add_signal_handler(signal.SIGTERM, stopped.set)
@@ -373,6 +273,7 @@ async def _run(folder: Path, pickers: int, metrics: str) -> None:
             await asyncio.wait_for(stopped.wait(), _ACTIVE_EVERY_S / 2)
         except TimeoutError:
             continue
+    scraper.close()
 
 
 def main(arguments: list[str]) -> None:

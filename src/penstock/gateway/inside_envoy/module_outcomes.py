@@ -1,0 +1,98 @@
+"""Records how requests of the module inside Envoy ended, for metrics and receipts, and its recorded decisions."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from penstock.gateway.inside_envoy.ended_ring import FAILED, GENERATES, REFUSED, STREAMED, RingRecord
+from penstock.gateway.inside_envoy.module_table import ModuleTable, table_file
+from penstock.gateway.picker.decision_receipts import ReceiptBook
+from penstock.gateway.picker.outcome_receipts import OutcomeBook
+from penstock.gateway.picker.outcome_rules import ENDED_REQUEST, EndedRequest
+from penstock.gateway.state.routed_fleet import RoutedFleet
+from penstock.routing.records import Records
+
+_SHED: Final = 429
+_KEPT_FLEETS: Final = 8
+_TEXTS: Final = ("tenant", "endpoint")
+_NUMBERS: Final = tuple(
+    name for name in EndedRequest._fields if name in set(RingRecord._fields) - {"slo_class", *_TEXTS}
+)
+
+
+class ModuleOutcomes:
+    """Publisher of ended requests, and writer of one file of receipts if there is a path."""
+
+    def __init__(self, path: Path | None, publish: Callable[[Records], None]) -> None:
+        self._path, self._publish = path, publish
+        self._outcomes = OutcomeBook(publish=publish)
+        self._fleets: dict[int, RoutedFleet] = {}
+        self._pools: dict[str, str] = {}
+        self._book: ReceiptBook | None = None
+        self._tables: list[ModuleTable] = []
+        """The tables of this fleet and of the one before, from which the module may still record a decision."""
+
+    def use(self, folder: Path, fleet: RoutedFleet) -> None:
+        """Go on with a fleet that was loaded. Records of earlier fleets may still come."""
+        self._fleets[fleet.generation] = fleet
+        self._fleets.pop(fleet.generation - _KEPT_FLEETS, None)
+        self._pools |= zip(fleet.addresses, fleet.pools, strict=True)
+        self._tables = [*self._tables[-1:], ModuleTable(table_file(folder, fleet.generation))]
+        self.close()
+        if self._path is not None:
+            self._book = ReceiptBook(self._path, 1, fleet.addresses, meters=True, publish=self._publish)
+            self._outcomes = self._book.outcomes
+
+    def write(self, rows: Records, reports: Records) -> None:
+        """Record the requests that have ended, the decisions that the module recorded, and the engines' counts."""
+        if len(rows):
+            self._outcomes.record(self._read(rows))
+        if self._book is None:
+            return
+        for table in self._tables:
+            for decision in table.take_samples():
+                self._book.add(*decision, addresses=_addresses(table))
+        self._book.outcomes.tick(time.monotonic(), self._fleets[max(self._fleets)].addresses, reports)
+
+    def _read(self, rows: Records) -> Records:
+        """Return ended requests with their labels, without those of unknown fleets or models and wrong requests."""
+        keys = list(zip(*(rows[name].tolist() for name in ("generation", "name", "slo_class")), strict=True))
+        labels = {key: self._labels(*key) for key in set(keys)}
+        names, refused = np.array([labels[key] for key in keys], object), rows["flags"] & REFUSED != 0
+        kept = (names[:, 0] != "") & (~refused | (rows["status"] == _SHED))
+        if not kept.all():
+            rows, names, refused = rows[kept], names[kept], refused[kept]
+        ended, flags = np.zeros(len(rows), ENDED_REQUEST), rows["flags"]
+        for name in _NUMBERS:
+            ended[name] = rows[name]
+        ended["ended_unix_s"] = time.time() - np.maximum(0.0, time.monotonic() - rows["ended_s"])
+        ended["request_bytes"] = rows["prompt_bytes"]
+        for name, bit in (("failed", FAILED), ("streamed", STREAMED), ("generates", GENERATES)):
+            ended[name] = flags & bit != 0
+        ended["model"], ended["slo_class"] = names.T
+        tenants, endpoints = ([text.decode("latin-1") for text in rows[name].tolist()] for name in _TEXTS)
+        ended["tenant"] = tenants
+        ended["endpoint"], ended["pool"] = endpoints, [self._pools.get(endpoint, "") for endpoint in endpoints]
+        for name, value in EndedRequest._field_defaults.items():
+            ended[name][refused] = value
+        return ended
+
+    def _labels(self, generation: int, name: int, slo_class: int) -> tuple[str, str]:
+        """Return the names of a model or adapter and of a class, or empty names if the model is unknown."""
+        fleet = self._fleets.get(generation)
+        if fleet is None or name < 0:
+            return "", ""
+        return fleet.names[name], fleet.classes[slo_class].name if slo_class >= 0 else ""
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._book is not None:
+            self._book.close()
+            self._book = None
+
+
+def _addresses(table: ModuleTable) -> tuple[str, ...]:
+    return tuple(bytes(row["text"][: row["length"]]).decode() for row in table.places)
