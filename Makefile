@@ -15,7 +15,7 @@ WHEEL_TESTS := $(shell grep -rl --include='*.py' 'pytest.mark.wheel' tests)
 # The workers fill the cores; threads of linear algebra beside them only wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help check format lint types imports machine-code test core plans thorough wheel wheel-venv wheel-test docs docs-check claims accuracy calibration disaggregation power drafts routing overload measurements tables ledger constraints fuzz fuzz-gateway fuzz-module soak bench-fleet bench bench-gateway optima engine parsers clean capacities confidence replays seeds walk site notebooks shared-devices flip plan-times
+.PHONY: exports help check format lint types imports machine-code test core plans thorough wheel wheel-venv wheel-test packages pythons docs docs-check claims accuracy calibration disaggregation power drafts routing overload measurements tables ledger constraints fuzz fuzz-gateway fuzz-module soak bench-fleet live-overload bench bench-gateway optima engine parsers clean capacities confidence replays seeds walk site notebooks shared-devices flip plan-times
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
@@ -62,9 +62,15 @@ plans: machine-code ## the shipped plans alone, with every flip (eight minutes)
 thorough: machine-code ## core and plans with every flip, property tests and fuzzing at full length
 	PENSTOCK_THOROUGH=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal $(CORE)
 
-wheel: machine-code ## build the wheel into dist/
+wheel: machine-code ## build the wheel of this platform into dist/
 	rm -rf dist
 	$(BIN)/python -m build --wheel --no-isolation --skip-dependency-check --outdir dist .
+
+packages: machine-code ## add to dist/ what a release publishes: wheels with libraries, one without for other platforms, and the sdist
+	for platform in linux-x86_64 linux-aarch64 any; do \
+	  PENSTOCK_WHEEL=$$platform $(BIN)/python -m build --wheel --no-isolation --skip-dependency-check --outdir dist .; \
+	done
+	$(BIN)/python -m build --sdist --no-isolation --skip-dependency-check --outdir dist .
 
 wheel-venv: wheel ## install the wheel in a clean environment
 	rm -rf $(WHEEL_VENV)
@@ -72,9 +78,12 @@ wheel-venv: wheel ## install the wheel in a clean environment
 	$(WHEEL_VENV)/bin/python -m pip install --quiet --require-hashes --requirement constraints/base.txt
 	$(WHEEL_VENV)/bin/python -m pip install --quiet --no-deps dist/*.whl
 
+pythons: wheel ## install the wheel in an empty environment for every Python found, and run every command (two minutes per Python)
+	$(BIN)/python tools/check_pythons.py dist/*.whl
+
 wheel-test: ## run the command-line tests against the wheel that `make wheel-venv` installed
 	cd build && PENSTOCK_COMMAND=$(abspath $(WHEEL_VENV))/bin/penstock $(abspath $(BIN))/pytest -m wheel -n $(WORKERS) --rootdir .. $(WHEEL_TESTS:%=../%)
-	$(BIN)/python tools/walk_tutorials.py --bin $(WHEEL_VENV)/bin --cheap
+	$(BIN)/python tools/walk_tutorials.py --bin $(WHEEL_VENV)/bin --cheap --check
 
 docs: $(VENV)/.installed ## regenerate docs/help.md and the pictures from the real command
 	$(BIN)/python tools/build_docs.py
@@ -167,14 +176,17 @@ routing: $(VENV)/.installed ## run the experiments of docs/reports/routing-resul
 overload: $(VENV)/.installed ## compare policies from 50% to 150% of capacity and write the tables of docs/reports/overload-results.md (half an hour; needs the traces)
 	PYTHONPATH=tools $(BIN)/python tools/bench_overload.py
 
+exports: $(VENV)/.installed ## formulas of other routers with defaults and with exported constants: tables of docs/reports/export-results.md (ten minutes; needs the traces)
+	$(BIN)/python tools/bench_exports.py
+
 bench-gateway: $(VENV)/.installed ## the gateway beside bare Envoy, in turns (ten minutes; needs gcc and ../shared/tools)
 	$(BIN)/python tools/bench_gateway.py
 
 fuzz: $(VENV)/.installed ## the long fuzz: a million hostile configs and headers
 	PENSTOCK_FUZZ_CASES=1000000 $(BIN)/pytest tests/property/test_hostile_input.py -q
 
-fuzz-module: $(VENV)/.installed ## the long fuzz of the module inside Envoy: 100,000 bodies cut at every boundary under AddressSanitizer, 10,000 decisions by module, simulator and source
-	PENSTOCK_MODULE_BODIES=100000 PENSTOCK_MODULE_DECISIONS=10000 $(BIN)/pytest -n 0 tests/unit/gateway/test_inside_envoy.py -q
+fuzz-module: $(VENV)/.installed ## the long fuzz of the module inside Envoy: 900,000 bodies cut at every boundary under AddressSanitizer, 100,000 in four threads under ThreadSanitizer, 10,000 decisions by module, simulator and source
+	PENSTOCK_MODULE_SCANS=900000 PENSTOCK_MODULE_THREADED=100000 PENSTOCK_MODULE_BODIES=100000 PENSTOCK_MODULE_DECISIONS=10000 $(BIN)/pytest -n 0 tests/unit/gateway/test_inside_envoy.py -q
 
 fuzz-gateway: $(VENV)/.installed ## the long fuzz of the gateway: 100,000 requests through both protocols, 100,000 metrics pages (half an hour)
 	PENSTOCK_FUZZ_CASES=50000 $(BIN)/pytest -n 0 tests/integration/test_gateway_fuzz.py -q
@@ -185,6 +197,9 @@ soak: $(VENV)/.installed ## half an hour of mixed load, faults and reloads: memo
 
 bench-fleet: $(VENV)/.installed ## slices of public traces through a real Envoy beside the simulator, by policy (needs a quiet machine and the traces)
 	$(BIN)/python tools/bench_fleet.py --tables
+
+live-overload: $(VENV)/.installed ## overload through a real Envoy beside the simulator, at 130% of capacity (a quarter of an hour; needs a quiet machine)
+	$(BIN)/python tools/check_live_overload.py
 
 constraints: $(VENV)/.installed ## pin versions and hashes again
 	for target in base gateway dev; do \

@@ -1,91 +1,53 @@
 """Writes what the docs show from the real thing: docs/help.md, schemas and pictures. `--check` fails on stale ones."""
 
 import io
-import os
 import re
 import statistics
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+from click.testing import CliRunner
 from rich.console import Console, RenderableType
-from rich.terminal_theme import DIMMED_MONOKAI
+from rich.terminal_theme import MONOKAI
+from rich.text import Text
 
 import penstock
 from penstock.api.document_schemas import DOCUMENTS, json_schema
 from penstock.catalog import load_accelerator
+from penstock.cli.root import app
 from penstock.report.drawing.plain_json import to_json
+from penstock.report.drawing.shell_lines import shell_lines
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-from reference_pages import reference_pages
+from reference_pages import commands_and_groups, reference_pages
 
 from published_logs import LOGS, error, predicted, tokens_as_logged
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-COMMANDS = (
-    (),
-    ("fit",),
-    ("predict",),
-    ("plan",),
-    ("inspect",),
-    ("simulate",),
-    ("emulate",),
-    ("route",),
-    ("top",),
-    ("receipts",),
-    ("bill",),
-    ("export",),
-    ("mcp",),
-    ("bench",),
-    ("results",),
-    ("calibrate",),
-    ("tax",),
-    ("accuracy",),
-    ("audit",),
-    ("preflight",),
-    ("preflight", "learn"),
-    ("preflight", "packs"),
-    ("doctor",),
-    ("fp8",),
-    ("fp8", "scan"),
-    ("catalog",),
-    ("catalog", "list"),
-    ("catalog", "show"),
-    ("catalog", "diff"),
-    ("catalog", "prices"),
-    ("catalog", "models"),
-    ("workload",),
-    ("workload", "describe"),
-)
 WIDTH = 118
+README_WIDTH = 80
+"""Letters of a narrow picture stay readable on a phone."""
 
 
 def help_page() -> str:
     """Collect `--help` of every command."""
     pieces = ["# Command line\n\nGenerated from the command itself by `make docs`.\n"]
-    environment = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
-    for command in COMMANDS:
-        result = subprocess.run(  # noqa: S603 - our own module with fixed arguments
-            [sys.executable, "-m", "penstock", *command, "--help"],
-            capture_output=True,
-            text=True,
-            check=True,
-            env=environment,
-        )
+    runner = CliRunner(env={"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"})
+    for name in ("penstock", *(name for name, _ in commands_and_groups(app, "penstock"))):
+        arguments = [*name.split()[1:], "--help"]
+        result = runner.invoke(app, arguments, prog_name="penstock", catch_exceptions=False)
         shown = "\n".join(line.rstrip() for line in result.stdout.strip("\n").splitlines())
-        shown = shown.replace("python -m penstock", "penstock")
-        pieces.append(
-            f"## penstock {' '.join(command)}\n\n```text\n{shown}\n```\n".replace("penstock \n", "penstock\n")
-        )
+        pieces.append(f"## {name}\n\n```text\n{shown}\n```\n")
     return "\n".join(pieces)
 
 
-def picture(view: RenderableType, title: str) -> str:
-    """Draw a view as SVG, in the colours of a terminal."""
-    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+def picture(view: RenderableType, command: str, width: int = WIDTH) -> str:
+    """Draw a command and its answer as SVG, in the colours of a terminal."""
+    console = Console(record=True, width=width, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    console.print(Text("\n".join(shell_lines(f"$ {command}", width))))
     console.print(view)
-    text = console.export_svg(title=title, theme=DIMMED_MONOKAI, unique_id="penstock")
+    text = console.export_svg(title="", theme=MONOKAI, unique_id="penstock")
     # No font is fetched: a reader's own monospace is used.
     return re.sub(r"@font-face \{[^}]*\}\s*", "", text)
 
@@ -108,8 +70,9 @@ def predict_picture() -> str:
         "llama-3.3-70b", on, precision="fp8", input_tokens=2048, output_tokens=400, engine="vllm", concurrency=64
     )
     return picture(
-        answer.render(WIDTH),
+        answer.render(README_WIDTH),
         f"penstock predict llama-3.3-70b --on {on} --precision fp8 --in 2k --out 400 --engine vllm",
+        README_WIDTH,
     )
 
 

@@ -23,10 +23,13 @@ STAGED: Final = BUILD / "docs"
 OUTPUT: Final = BUILD / "html"
 _STYLE: Final = """\
 .md-nav__link--active, .md-nav__link--active:is(:focus, :hover) { color: #303f9f !important; }
-.md-typeset td:first-child code { overflow-wrap: normal; word-break: normal; }
+.md-typeset td:first-child code { white-space: nowrap; }
+@media (max-width: 600px) {
+  .md-typeset table:not([class]) :is(td, th) { min-width: 0; padding: .5em; }
+}
 """
 """The theme's colour of the current page has a contrast of 3.75 on its ground; this one has 8. Names in the first
-column of a table are not broken within a word; a wide table scrolls."""
+column of a table are not broken; a wide table scrolls. On a phone, narrow margins leave the width to the text."""
 _LINK: Final = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
 
 

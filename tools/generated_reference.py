@@ -11,11 +11,14 @@ from key_meanings import KEY_MEANINGS
 
 import penstock
 from penstock.fleet.fleet_file import FLEET_FILE
+from penstock.gateway.state.request_outcome import RequestOutcome, outcome_rows
 from penstock.gateway.state.routed_fleet import RoutedClass, RoutedFleet, RoutedPool
 from penstock.gateway.state.shared_tables import COUNTS, PICKER_STATE, REPORT
 from penstock.gateway.telemetry.autoscaling import DesiredReplicas
+from penstock.gateway.telemetry.cost_metrics import SETTLE_EVERY_S
 from penstock.gateway.telemetry.gateway_metrics import metrics_page
 from penstock.gateway.telemetry.scraper import ENVOY_COUNTERS
+from penstock.gateway.telemetry.usage_metrics import UsageMetrics
 from penstock.planning.spec.plan_file import PLAN_FILE
 from penstock.reading.file_shape import FileShape
 from penstock.routing.records import new_endpoints
@@ -54,12 +57,13 @@ def _keys(title: str, head: str, shape: FileShape[Any]) -> str:
     whole = shape.of.__name__
     for name, table in _tables(schema, whole):
         lines += ["", f"## {'Top level' if name == whole else name}", "", str(table.get("description", "")), ""]
-        lines += ["| Key | Meaning | Value | Default |", "|---|---|---|---|"]
+        lines += ["| Key | Meaning, *value* |", "|---|---|"]
         required = table.get("required", ())
         for key, value in table["properties"].items():
-            default = "required" if key in required else _written(value.get("default"))
+            default = _written(value.get("default"))
+            note = "; required" if key in required else f"; default {default}" if default else ""
             meaning = said.get((name, key)) or KEY_MEANINGS.get((name, key), "")
-            lines.append(f"| `{key}` | {meaning} | {_type(value)} | {default} |")
+            lines.append(f"| `{key}` | {meaning} *{_type(value)}{note}* |")
     return "\n".join(lines) + "\n"
 
 
@@ -152,21 +156,52 @@ def metrics_reference() -> str:
     )
     envoy = dict.fromkeys(ENVOY_COUNTERS.values(), 0.0)
     counts, states = np.zeros((1, 1), COUNTS), np.zeros(1, PICKER_STATE)
-    page = metrics_page(fleet, np.zeros(1, REPORT), counts, states, envoy, DesiredReplicas(fleet)).decode()
+    tables = np.zeros(1, REPORT), counts, states
+    page = metrics_page(fleet, *tables, envoy, DesiredReplicas(fleet), _usage(fleet).lines()).decode()
     lines = [
         "# Metrics of the gateway",
         "",
-        "Generated from the page that `penstock route` serves. [Alerts](../run-gateway.md#watch-it) use them.",
+        "Generated from the page that `penstock route` serves. [Alerts](../troubleshooting.md) use them.",
         "",
         "| Metric | Meaning | Labels | Type |",
         "|---|---|---|---|",
     ]
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)", page, re.MULTILINE))
     for name, text in re.findall(r"^# HELP (\S+) (.+)$", page, re.MULTILINE):
-        sample = re.search(rf"^{name}(?:\{{(.*)\}})? ", page, re.MULTILINE)
+        sample = re.search(rf"^{name}(?:_count)?(?:\{{(.*)\}})? ", page, re.MULTILINE)
         labels = ", ".join(re.findall(r"(\w+)=", (sample and sample[1]) or ""))
         lines.append(f"| `{name}` | {text} | {labels} | {kinds[name]} |")
     return "\n".join(lines) + "\n"
+
+
+def _usage(fleet: RoutedFleet) -> UsageMetrics:
+    """Return the metrics of one request."""
+    usage = UsageMetrics(now_s=0.0)
+    usage.use(fleet)
+    outcome = RequestOutcome(
+        ended_unix_s=2.0,
+        duration_s=1.0,
+        waited_s=0.0,
+        ttft_s=0.5,
+        tenant="tenant",
+        model="model",
+        slo_class="class",
+        pool="pool",
+        endpoint="10.0.0.1:8000",
+        status=200,
+        request_bytes=400,
+        input_tokens=100,
+        cached_tokens=0,
+        output_tokens=10,
+        response_bytes=1000,
+        streamed=True,
+        prompt_from="engine",
+        tokens_from="engine",
+        kept=True,
+    )
+    usage.add(outcome_rows([outcome]))
+    usage.look(SETTLE_EVERY_S, {})
+    return usage
 
 
 def environment_page(exit_codes: tuple[tuple[int, str], ...]) -> str:

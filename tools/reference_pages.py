@@ -45,6 +45,7 @@ _LISTED: Final = {
         "calibrate.md",
         "measured-loop.md",
         "run-gateway.md",
+        "troubleshooting.md",
         "bill.md",
         "emulator.md",
         "agents.md",
@@ -70,7 +71,6 @@ _LISTED: Final = {
         "routing.md",
         "overload.md",
         "gateway.md",
-        "scale.md",
         "shared-devices.md",
     ),
     REPORTS: (
@@ -80,12 +80,16 @@ _LISTED: Final = {
         "articles.md",
         "data.md",
         "disaggregation.md",
+        "reports/front-door-results.md",
+        "reports/plan-results.md",
         "reports/preflight-results.md",
         "reports/routing-results.md",
         "reports/overload-results.md",
         "reports/gateway-results.md",
+        "scale.md",
         "reports/guide-results.md",
         "reports/real-vllm-results.md",
+        "reports/export-results.md",
     ),
     "Help": (
         "support/troubleshooting.md",
@@ -114,35 +118,41 @@ def commands_page() -> str:
         "",
     ]
     lines += ["Exit codes and variables: [environment](environment.md)."]
-    for name, command in _commands(app, "penstock"):
+    for name, command in commands_and_groups(app, "penstock"):
+        if isinstance(command, DeclaredGroup):
+            continue
         lines += ["", f"## {name}", "", (command.help or "").split("\n\n")[0].replace("\n", " "), ""]
         rows = [_row(parameter) for parameter in command.params]
         if rows:
-            lines += ["| Argument | Default | Meaning |", "|---|---|---|", *rows]
+            lines += ["| Argument | Meaning |", "|---|---|", *rows]
     return "\n".join(lines) + "\n"
 
 
-def _commands(group: DeclaredGroup, prefix: str) -> Iterator[tuple[str, click.Command]]:
+def commands_and_groups(group: DeclaredGroup, prefix: str) -> Iterator[tuple[str, click.Command]]:
+    """List the commands below a group, and the groups, each before its commands."""
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
+        if command is None:
+            continue
+        yield f"{prefix} {name}", command
         if isinstance(command, DeclaredGroup):
-            yield from _commands(command, f"{prefix} {name}")
-        elif command is not None:
-            yield f"{prefix} {name}", command
-            if isinstance(command, CommandWithActions):
-                for action, below in command.actions.items():
-                    yield f"{prefix} {name} {action}", below
+            yield from commands_and_groups(command, f"{prefix} {name}")
+        elif isinstance(command, CommandWithActions):
+            for action, below in command.actions.items():
+                yield f"{prefix} {name} {action}", below
 
 
 def _row(parameter: click.Parameter) -> str:
     is_flag = isinstance(parameter, click.Option)
     name = f"`{parameter.opts[0]}`" if is_flag else f"`{(parameter.name or '').upper()}`"
-    default = parameter.default
-    plain = default is None or default is False or not isinstance(default, str | int | float)
-    shown = "required" if parameter.required else "" if plain else f"`{default}`"
     meaning = (getattr(parameter, "help", None) or "").replace("|", "\\|").replace("\n", " ")
-    return f"| {name} | {shown} | {meaning} |"
+    default = parameter.default
+    if parameter.required:
+        meaning += " Required."
+    elif not isinstance(default, bool) and isinstance(default, str | int | float):
+        meaning += f" Default: `{default}`."
+    return f"| {name} | {meaning.strip()} |"
 
 
 def plan_page() -> str:

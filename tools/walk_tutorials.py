@@ -2,6 +2,7 @@
 
     python tools/walk_tutorials.py --bin build/wheel-venv/bin            # every command; exit codes and seconds
     python tools/walk_tutorials.py --bin build/wheel-venv/bin --cheap    # without commands marked slow
+    python tools/walk_tutorials.py --bin build/wheel-venv/bin --check    # and fail where a page shows another output
     python tools/walk_tutorials.py --bin build/wheel-venv/bin --write    # and put the real output into the pages
 
 A page marks its blocks with a comment in the line above. `<!-- file: NAME -->` writes a block as a file. `<!-- run -->`
@@ -10,6 +11,7 @@ runs a block, with the options `exit N` (expected exit code), `head N` or `lines
 """
 
 import argparse
+import difflib
 import os
 import re
 import subprocess
@@ -149,11 +151,18 @@ def _renewed(found: re.Match[str], done: list[Outcome], options: Mapping[str, st
     return f"{opening}```{found['language']}\n" + "\n".join(pieces) + "\n```"
 
 
+def print_difference(name: str, shown: str, real: str) -> None:
+    """Print which lines of a page differ from the real output."""
+    lines = difflib.unified_diff(shown.splitlines(), real.splitlines(), f"{name}, shown", "real", n=0, lineterm="")
+    print("\n".join(lines), file=sys.stderr)
+
+
 def main() -> int:
     """Walk the pages and print a table of their commands."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=Path, default=Path(sys.executable).parent, help="where `penstock` is installed")
     parser.add_argument("--cheap", action="store_true", help="skip commands marked slow")
+    parser.add_argument("--check", action="store_true", help="fail if a page shows another output")
     parser.add_argument("--write", action="store_true", help="put the real output into the pages")
     parser.add_argument("pages", nargs="*", default=PAGES)
     given = parser.parse_args()
@@ -176,6 +185,11 @@ def main() -> int:
             if not one.good:
                 bad += 1
                 print(one.output[-500:], one.error[-500:], file=sys.stderr)
+        shown = page.read_text(encoding="utf-8")
+        if given.check and renewed != shown:
+            bad += 1
+            print(f"  BAD {name} does not show the real output; run `make walk`", flush=True)
+            print_difference(name, shown, renewed)
         if given.write:
             page.write_text(renewed, encoding="utf-8")
     return 1 if bad else 0

@@ -1,4 +1,4 @@
-"""Penstock maps every LLM-inference workload to the right silicon, AMD or NVIDIA."""
+"""Penstock finds the AMD or NVIDIA GPUs that serve an LLM, and predicts speed, cost and whether it starts."""
 
 import sys
 

@@ -6,10 +6,15 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import yaml
+from build_flip import TEMPLATE
 
 import penstock
+from penstock.catalog.device_prices import hourly_rent
+from penstock.units import parse_tokens
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "flip" / "index.html").read_text(encoding="utf-8")
+REPOSITORY = Path(__file__).resolve().parents[2]
+PAGE = (REPOSITORY / "docs" / "flip" / "index.html").read_text(encoding="utf-8")
 FOUND = re.search(r'id="data">(.*?)</script>', PAGE, re.DOTALL)
 DATA = json.loads(FOUND[1] if FOUND else "{}")
 CURVES = [(name, curve) for name, sizes in DATA["curves"].items() for curve in sizes]
@@ -37,6 +42,24 @@ def test_the_page_loads_nothing() -> None:
     without_data = PAGE.replace(FOUND[1] if FOUND else "", "")
     assert re.findall(r"(?:src|href)=", without_data) == []
     assert "default-src 'none'" in without_data
+
+
+def test_the_page_is_its_template_with_the_grid() -> None:
+    assert TEMPLATE.read_text(encoding="utf-8").replace("{{data}}", FOUND[1] if FOUND else "") == PAGE
+
+
+def test_first_prices_are_the_rents_that_other_commands_use() -> None:
+    for name, usd in DATA["rents"].items():
+        rent = hourly_rent(name)
+        assert usd == (None if rent is None else pytest.approx(rent.usd_per_device, abs=0.006)), name
+
+
+def test_the_page_opens_with_the_chat_of_the_shipped_plan() -> None:
+    plan = yaml.safe_load((REPOSITORY / "examples" / "plans" / "chat-and-agent.yaml").read_text(encoding="utf-8"))
+    chat = plan["workloads"][0]
+    (lengths,) = chat["lengths"]
+    assert f'"{chat["model"]}");' in PAGE
+    assert f'"{parse_tokens(str(lengths["input"]))}|{parse_tokens(str(lengths["output"]))}");' in PAGE
 
 
 def test_the_page_stays_small() -> None:

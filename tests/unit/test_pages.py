@@ -8,7 +8,7 @@ from statistics import median
 import pytest
 from generated_reference import SOURCES, VARIABLES
 from reference_pages import REPORTS, menu
-from walk_tutorials import PAGES, blocks, shown_lines
+from walk_tutorials import PAGES, blocks, main, shown_lines
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCS = REPOSITORY / "docs"
@@ -104,7 +104,7 @@ def test_every_environment_variable_that_is_read_is_on_its_page() -> None:
 @pytest.mark.parametrize("page", ["plan-file.md", "fleet-file.md"])
 def test_every_key_of_a_file_has_a_meaning(page: str) -> None:
     text = (DOCS / "reference" / page).read_text(encoding="utf-8")
-    keys = re.findall(r"^\| `(\w+)` \| (.*?) \|", text, re.MULTILINE)
+    keys = re.findall(r"^\| `(\w+)` \| (.*?)\*.*\* \|$", text, re.MULTILINE)
     assert len(keys) > 30
     assert [key for key, meaning in keys if not meaning.strip()] == []
 
@@ -132,12 +132,13 @@ def test_one_scenario_has_the_same_dollars_everywhere() -> None:
 
 
 def test_readme_shows_the_command_of_its_picture() -> None:
-    command = re.search(
-        r"^\$ (penstock predict .*)$", (REPOSITORY / "README.md").read_text(encoding="utf-8"), re.MULTILINE
-    )
-    drawn = (DOCS / "images" / "predict.svg").read_text(encoding="utf-8").replace("&#160;", " ")
-    assert command
-    assert command[1] in drawn
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    typed = re.search(r"^\$ (penstock predict (?:.*\\\n)*.*)$", readme, re.MULTILINE)
+    picture = (DOCS / "images" / "predict.svg").read_text(encoding="utf-8").replace("&#160;", " ")
+    drawn = " ".join(re.findall(r">([^<]*)</text>", picture))
+    assert typed
+    words = typed[1].replace("\\\n", "").split()
+    assert " ".join(words) in " ".join(drawn.replace("\\", "").split())
 
 
 def test_shown_lines_are_cut_where_the_page_says() -> None:
@@ -145,3 +146,13 @@ def test_shown_lines_are_cut_where_the_page_says() -> None:
     assert shown_lines(output, {"head": "2"}) == "1\n2\n..."
     assert shown_lines(output, {"lines": "3-4"}) == "3\n4"
     assert shown_lines(output, {}) == output
+
+
+@pytest.mark.parametrize(("shown", "exit_code"), [("hello", 0), ("goodbye", 1)])
+def test_a_page_that_shows_another_output_is_refused(
+    shown: str, exit_code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"<!-- run -->\n```console\n$ echo \\\n    hello\n{shown}\n```\n", encoding="utf-8")
+    monkeypatch.setattr("sys.argv", ["walk_tutorials.py", "--check", str(page)])
+    assert main() == exit_code

@@ -1,12 +1,16 @@
 """A release has a bill of materials and checksums, and its parts agree on the version."""
 
 import hashlib
+import importlib.util
 import re
 import tomllib
 from pathlib import Path
+from types import ModuleType
 
+import pytest
 import yaml
 from build_sbom import bill_of_materials, checksums, components
+from release_notes import notes
 
 import penstock
 
@@ -43,6 +47,59 @@ def test_the_version_is_stated_alike() -> None:
 def test_the_changelog_has_a_section_for_the_version() -> None:
     text = (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.search(rf"^## \[{re.escape(penstock.__version__)}\]", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("changelog", "complaint"),
+    [
+        ("## [0.9.0] - 2026-01-01\n- old\n", "no section"),
+        ("## [1.0.0] - unreleased\n- new\n", "no date"),
+        ("## [1.0.0]\n- new\n", "no date"),
+        ("## [1.0.0] - 2026-12-01\n\n## [0.9.0] - 2026-01-01\n- old\n", "empty"),
+    ],
+)
+def test_a_release_needs_a_dated_section_of_the_changelog(changelog: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        notes(changelog, "1.0.0")
+
+
+def test_notes_are_the_section_of_the_version() -> None:
+    changelog = "# Changelog\n\n## [1.0.0] - 2026-12-01\n\n- new\n\n## [0.9.0] - 2026-01-01\n- old\n"
+    assert notes(changelog, "1.0.0") == "- new\n"
+
+
+def _hook() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("hatch_build", REPOSITORY / "hatch_build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _libraries(folder: Path) -> list[Path]:
+    contents = {
+        "libpenstock-linux-x86_64.so": b"GLIBC_2.2.5",
+        "envoy_module-linux-x86_64.so": b"GLIBC_2.7 GLIBC_2.28",
+        "libpenstock-linux-aarch64.so": b"GLIBC_2.17",
+        "libpenstock-linux-riscv64.o": b"not linked",
+        "stamp.json": b"{}",
+    }
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    return [folder / name for name in contents]
+
+
+def test_a_wheel_has_the_libraries_of_one_platform_and_the_tag_that_they_need(tmp_path: Path) -> None:
+    hook, files = _hook(), _libraries(tmp_path)
+    intel = hook.libraries_of(tmp_path, "linux-x86_64")
+    assert set(intel) == {files[0], files[1]}
+    assert hook.platform_tag(intel) == "manylinux_2_28_x86_64"
+    assert hook.platform_tag([files[0]]) == hook.platform_tag([files[2]]).replace("aarch64", "x86_64")
+    assert hook.platform_tag([files[2]]) == "manylinux_2_17_aarch64"
+    assert hook.platform_tag([files[3]]) == "linux_riscv64"
+    with pytest.raises(ValueError, match="no library"):
+        hook.libraries_of(tmp_path, "linux-s390x")
 
 
 def test_nothing_is_published_without_a_tag() -> None:

@@ -137,6 +137,8 @@ def _output(words: Sequence[str]) -> str | None:
 
 def _read_recorded(folder: Path) -> Iterator[tuple[str, str]]:
     """Yield the readings in a folder: `rocminfo.txt`, `amd-smi-version.txt`, `packages.txt` and so on."""
+    if not folder.is_dir():
+        raise UnreadableFile(f"{folder} is not a directory; give the one with the recorded outputs")
     names = (*_COMMANDS, *_FILES, "container", "python", "packages", "install")
     for name in names:
         file = folder / f"{name.strip('/').replace(' ', '-').replace('/', '-')}.txt"

@@ -90,7 +90,7 @@ def _catalog_config(name: str) -> ConfigFiles:
                 name=unread.id, config=config, sidecar=None, source=unread.source, repository=unread.repo
             )
         hub = f"; on the hub it would be hf:{name}" if name.count("/") == 1 else ""
-        raise UnknownName(f"'{name}' is not a file or directory, and {error}{hub}") from None
+        raise UnknownName(f"{error}{hub}; no file or directory has this name either") from None
     beside = known.quantisation_file
     return ConfigFiles(
         name=known.id,

@@ -4,6 +4,7 @@ import io
 import os
 import signal
 import sys
+import warnings
 from typing import Final
 
 import click
@@ -35,7 +36,9 @@ def _print_version(context: click.Context, _: click.Parameter, requested: bool) 
 def _print_completion(context: click.Context, _: click.Parameter, shell: str | None) -> None:
     from click.shell_completion import get_completion_class
 
-    made = None if shell is None else get_completion_class(shell)
+    from penstock.cli.bash_completion import BashCompletion
+
+    made = BashCompletion if shell == "bash" else None if shell is None else get_completion_class(shell)
     if made is not None:
         click.echo(made(context.command, {}, "penstock", "_PENSTOCK_COMPLETE").source())
         context.exit()
@@ -43,9 +46,9 @@ def _print_completion(context: click.Context, _: click.Parameter, shell: str | N
 
 app = DeclaredGroup(
     "penstock",
-    help="Maps every LLM-inference workload to the right silicon, AMD or NVIDIA.\n\n"
+    help="Which AMD or NVIDIA GPUs serve your LLM, how fast, for how much, and will it start?\n\n"
     "Exit codes: 0 success, 1 negative verdict, 2 usage error, 3 expected failure, 70 bug.",
-    epilog="Try: `penstock fit llama-3.1-70b --on mi300x,h100,h200,b200`",
+    epilog="Try: `penstock predict llama-3.3-70b --on h200,mi355x --precision fp8`",
     params=[
         click.Option(
             ["--version"],
@@ -74,6 +77,7 @@ def main() -> None:
     Expected failures print one line and exit with 2 or 3. A bug prints its traceback and exits with 70.
     """
     _prepare_streams()
+    warnings.formatwarning = _one_line
     # Matrices are small, so OpenBLAS threads would only spin. A number of threads that the user set is kept.
     if "OMP_NUM_THREADS" not in os.environ:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -91,6 +95,10 @@ def main() -> None:
 
         traceback.print_exc()
         sys.exit(EXIT_BUG)
+
+
+def _one_line(message: Warning | str, *_: object, **__: object) -> str:
+    return f"Warning: {message}\n"
 
 
 def _prepare_streams() -> None:

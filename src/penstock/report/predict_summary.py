@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from math import floor, log10
-from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
 from penstock.model import ModelSpec
 from penstock.performance.prediction.predict_deployment import Prediction, Range
+from penstock.report.drawing.shell_lines import shell_lines
 
 if TYPE_CHECKING:
     from datetime import date
@@ -17,7 +17,7 @@ _MIN_SHARE: Final = 0.1
 """Formats with a smaller share of the weight bytes are not named."""
 _MAX_AGE_GAP_DAYS: Final = 90
 _UNMEASURED: Final[Mapping[str, str]] = {
-    "calibrated": "this model was measured on it, but not this setup and load",
+    "calibrated": "this model was measured there, but not this setup and load",
     "transferred": "only other models, engines or accelerators were measured",
     "roofline": "a bound from the data sheet, not an estimate",
 }
@@ -133,6 +133,6 @@ def next_commands(commands: Mapping[str, str], width: int) -> list[Text]:
     lines = []
     for purpose, command in commands.items():
         lines.append(Text(f"Next: {purpose}:", style="dim"))
-        pieces = wrap(command, max(30, width - 6), break_long_words=False, break_on_hyphens=False)
-        lines.append(Text("  " + " \\\n    ".join(pieces), style="green", no_wrap=True, overflow="ignore"))
+        typed = "\n  ".join(shell_lines(command, width - 2))
+        lines.append(Text(f"  {typed}", style="green", no_wrap=True, overflow="ignore"))
     return lines

@@ -1,17 +1,23 @@
 """An accelerator that the catalog does not have is read from the user's file, and answered for without prices."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from penstock.api.arguments.choices import counted_targets
+from penstock.api.arguments.fleet_argument import deployed_pool, placed_pool
 from penstock.api.fit import fit
 from penstock.api.predict import PredictAnswer, predict
 from penstock.catalog import load_accelerator
 from penstock.cli.root import app
 from penstock.errors import UnreadableFile, UsageError
+from penstock.fleet.deployment import Parallelism
+from penstock.fleet.fleet_file import read_fleet, write_fleet
+
+FLEETS = Path(__file__).parents[3] / "examples" / "fleets"
 
 OWN = """
 id = "own_card"
@@ -93,3 +99,12 @@ def test_a_wrong_file_is_refused_in_one_line(own: Path, change: tuple[str, str],
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(UnreadableFile, match=r"none\.toml"):
         counted_targets(str(tmp_path / "none.toml"))
+
+
+def test_a_fleet_file_names_the_file(own: Path) -> None:
+    known = read_fleet((FLEETS / "chat-70b-h100-mi300x.yaml").read_text(), "fleet.yaml")
+    pool = replace(known.pools[0], accelerator=f"{own}", vendor="intel", split=Parallelism(tp=2))
+    fleet = replace(known, pools=(pool,), routes=(replace(known.routes[0], weights={"h100": 1.0}),))
+    assert deployed_pool(pool).accelerator.id == "own_card"
+    assert placed_pool(fleet, pool).cost.step_s > placed_pool(known, known.pools[0]).cost.step_s
+    assert read_fleet(write_fleet(fleet), "own.yaml").pools == (pool,)

@@ -75,7 +75,7 @@ def test_a_routed_fleet_is_read_as_it_was_written(fleet: Fleet, tmp_path: Path) 
     assert read.endpoints.tobytes() == routed.endpoints.tobytes()
 
 
-@pytest.mark.parametrize("protocol", ["ext_authz", "ext_proc", "ext_proc_buffered"])
+@pytest.mark.parametrize("protocol", ["ext_proc", "ext_proc_buffered"])
 def test_envoy_accepts_its_configuration(fleet: Fleet, tmp_path: Path, protocol: str) -> None:
     try:
         envoy_program()
@@ -143,7 +143,9 @@ def test_a_configuration_that_would_ask_nobody_is_not_printed(fleet: Fleet) -> N
     [
         ("nowhere", {}, "host:port"),
         ("127.0.0.1:99999", {}, "host:port"),
-        ("127.0.0.1:80", {"protocol": "http"}, "ext_authz"),
+        ("127.0.0.1:80", {"protocol": "http"}, "ext_proc_buffered"),
+        ("127.0.0.1:80", {"protocol": "ext_authz"}, "is now --protocol module"),
+        ("127.0.0.1:80", {"protocol": "module", "only_pick": "127.0.0.1:81"}, "leave --protocol module out"),
         ("127.0.0.1:80", {"pickers": 0}, "1 to 64"),
     ],
 )
@@ -203,3 +205,26 @@ def test_folders_of_killed_gateways_are_removed_and_no_others(tmp_path: Path) ->
     remove_leftovers(tmp_path)
     left = {folder.name for folder in tmp_path.iterdir()}
     assert left == {f"penstock-{os.getpid()}-b", "penstock-other", "elsewhere"}
+
+
+def test_pickers_decide_where_the_module_cannot_and_the_log_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = tmp_path / "envoy"
+    program.write_text("#!/bin/sh\necho 'envoy  version: abc/1.39.2/Clean/RELEASE/BoringSSL'\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("penstock.gateway.envoy.envoy_binary.envoy_program", lambda: str(program))
+    settings = envoy_settings(GatewayOptions(pickers=3), tmp_path)
+    assert (settings.protocol, settings.pickers, settings.inside) == ("ext_proc_buffered", 3, False)
+    (said,) = caplog.messages
+    assert said.startswith(
+        "the policy does not run inside Envoy, so Envoy asks pickers by ext_proc: the module needs Envoy"
+    )
+    caplog.clear()
+    assert envoy_settings(GatewayOptions(), tmp_path, wakes_models=True).protocol == "ext_proc_buffered"
+    assert "wakes no models" in caplog.text
+    caplog.clear()
+    assert envoy_settings(GatewayOptions(only_pick="127.0.0.1:9002"), tmp_path).protocol == "ext_proc"
+    assert not caplog.messages
+    with pytest.raises(UsageError, match=r"--protocol module: the module needs Envoy .*; or leave it out"):
+        envoy_settings(GatewayOptions(protocol="module"), tmp_path)

@@ -193,7 +193,7 @@ def test_an_unknown_architecture_is_an_error_that_says_so(folder: Path) -> None:
 
 
 def test_a_name_nobody_knows_says_where_to_look() -> None:
-    with pytest.raises(UnknownName, match=r"not a file or directory.*did you mean llama-3\.1-70b"):
+    with pytest.raises(UnknownName, match=r"did you mean llama-3\.1-70b.*no file or directory has this name"):
         open_checkpoint("llama-3.1-70")
     with pytest.raises(UnknownName, match="hf:acme/Model"):
         open_checkpoint("acme/Model")

@@ -71,7 +71,7 @@ def read_header(path: Path) -> tuple[StoredTensor, ...]:
             length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
             if not _SHORTEST_HEADER <= length <= min(MAX_HEADER_BYTES, size - _LENGTH_BYTES):
                 raise CheckpointError(
-                    f"{path.name}: the header claims {length:,} bytes, which does not fit in a file of {size:,} bytes"
+                    f"{path.name}: not a safetensors file, or cut: the header claims {length:,} bytes of {size:,}"
                 )
             header = file.read(length)
     except OSError as error:

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.report.drawing.plain_json import plain_fields
+from penstock.report.drawing.shell_lines import shell_lines
 from penstock.report.drawing.sparkline import sparkline
 from penstock.units import format_digits, format_s
 from penstock.workload import LogNormalFit, TraceSummary, WorkloadSummary, usable_rows_sentence
@@ -20,7 +21,7 @@ _POISSON_CV: Final = (0.9, 1.1)
 
 Arrivals whose coefficient of variation is within this range count as Poisson.
 """
-_EXAMPLE: Final = ("penstock", "simulate", "llama-3.1-8b", "--on mi300x:1,h100:1")
+_EXAMPLE: Final = "penstock simulate llama-3.1-8b --on mi300x:1,h100:1"
 
 
 def render_trace(summary: TraceSummary, path: str, width: int) -> RenderableType:
@@ -175,23 +176,15 @@ def _use(requests: WorkloadSummary, path: str, room: int) -> Text:
     trace = f"--trace {shlex.quote(path)}"
     text = Text.assemble(("Use it", "bold"))
     text.append("\nas recorded:", style="dim")
-    text.append(_shell((*_EXAMPLE, trace, "--slo ttft=1s,tpot=50ms"), room))
+    text.append(_shell(f"{trace} --slo ttft=1s,tpot=50ms", room))
     if requests.rate_per_s is None or requests.gap_cv is None:
         return text
     faster = f"--rate {float(f'{2 * requests.rate_per_s:.3g}'):g}"
     text.append("\nits requests at twice the rate, with the same burstiness:", style="dim")
-    text.append(_shell((*_EXAMPLE, trace, f"--arrivals {suggested_arrivals(requests.gap_cv)}", faster), room))
+    text.append(_shell(f"{trace} --arrivals {suggested_arrivals(requests.gap_cv)} {faster}", room))
     text.append("\nin a plan, instead of `lengths:` (penstock plan --init > plan.yaml):", style="dim")
     return text.append(f"\n  trace: {path}")
 
 
-def _shell(words: tuple[str, ...], room: int) -> str:
-    """Write a command that can be copied. Long lines continue after a backslash."""
-    lines = ["  " + words[0]]
-    for word in words[1:]:
-        if len(lines[-1]) + len(word) + 3 > room:
-            lines[-1] += " \\"
-            lines.append("      " + word)
-        else:
-            lines[-1] += f" {word}"
-    return "\n" + "\n".join(lines)
+def _shell(options: str, room: int) -> str:
+    return "".join(f"\n  {line}" for line in shell_lines(f"{_EXAMPLE} {options}", room - 2))
